@@ -1,0 +1,3 @@
+//! The `cursor-sidecar` command.
+
+fn main() {}
