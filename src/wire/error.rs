@@ -1,0 +1,162 @@
+//! Everything that can go wrong between us and the server, by where it went wrong.
+
+use super::envelope::EnvelopeError;
+use super::remote::RemoteError;
+
+/// A call or stream that did not work.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum WireError {
+    /// The server answered with an error.
+    #[error("{}", shown(.0))]
+    Remote(Box<RemoteError>),
+    /// The connection or the bytes on it failed.
+    #[error(transparent)]
+    Transport(#[from] TransportError),
+}
+
+fn shown(error: &RemoteError) -> String {
+    format!("[{}] {}", error.code, error.text())
+}
+
+impl From<RemoteError> for WireError {
+    fn from(error: RemoteError) -> Self {
+        Self::Remote(Box::new(error))
+    }
+}
+
+/// How the transport failed. Texts name hosts and causes, never headers or bodies.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum TransportError {
+    /// No connection: refused, unreachable, name not found, proxy failed.
+    #[error("cannot connect to {host}: {cause}")]
+    Connect {
+        /// Host and port we tried.
+        host: String,
+        /// The innermost reason.
+        cause: String,
+    },
+    /// The TLS handshake or certificate check failed.
+    #[error("TLS with {host} failed: {cause}")]
+    Tls {
+        /// Host and port we tried.
+        host: String,
+        /// The innermost reason.
+        cause: String,
+    },
+    /// The peer does not speak HTTP/2 here: a proxy stripped ALPN, or the server said so.
+    #[error("HTTP/2 is not available to {host}: {cause}")]
+    NoHttp2 {
+        /// Host and port we tried.
+        host: String,
+        /// What showed it.
+        cause: String,
+    },
+    /// The stream was reset.
+    #[error("stream reset by the server (HTTP/2 error {0})")]
+    Reset(u32),
+    /// The server closed the whole connection.
+    #[error("connection closed by the server (HTTP/2 GOAWAY {0})")]
+    GoAway(u32),
+    /// The connection broke.
+    #[error("connection lost: {0}")]
+    Lost(String),
+    /// The stream ended without its end-of-stream envelope.
+    #[error("stream ended without an end-of-stream message")]
+    EndedEarly,
+    /// Bytes that are no envelopes, or an envelope we refuse.
+    #[error("malformed stream: {0}")]
+    Envelope(#[from] EnvelopeError),
+    /// An envelope whose payload is no message.
+    #[error("malformed message from the server")]
+    Message,
+    /// An end-of-stream envelope that is no JSON.
+    #[error("malformed end-of-stream message")]
+    EndStream,
+    /// A 200 answer that is not Connect.
+    #[error("unexpected content type {0:?} from the server")]
+    ContentType(String),
+    /// A deadline of ours passed.
+    #[error("no answer from {host} within {seconds} s")]
+    Deadline {
+        /// Who was asked.
+        host: String,
+        /// How long we waited.
+        seconds: u64,
+    },
+    /// The keep-alive ping went unanswered.
+    #[error("connection timed out: the server does not answer pings")]
+    KeepAlive,
+}
+
+impl TransportError {
+    /// Whether HTTP/1.1 may work where this failed: nothing of the run was answered yet and
+    /// the failure is one that middleboxes without HTTP/2 produce.
+    pub fn suggests_http1(&self) -> bool {
+        matches!(self, Self::NoHttp2 { .. })
+    }
+}
+
+/// Names what reqwest reports, from the innermost cause outwards.
+pub(super) fn from_reqwest(error: &reqwest::Error, host: &str) -> TransportError {
+    let mut innermost = String::new();
+    let mut source: Option<&(dyn std::error::Error + 'static)> = Some(error);
+    while let Some(cause) = source {
+        if let Some(h2) = cause.downcast_ref::<h2::Error>() {
+            return from_h2(h2, host);
+        }
+        if let Some(tls) = cause.downcast_ref::<rustls::Error>() {
+            return TransportError::Tls {
+                host: host.to_owned(),
+                cause: tls.to_string(),
+            };
+        }
+        // rustls errors hide inside io::Error, which does not show them as its source.
+        if let Some(inner) = cause
+            .downcast_ref::<std::io::Error>()
+            .and_then(|io| io.get_ref())
+        {
+            if let Some(h2) = inner.downcast_ref::<h2::Error>() {
+                return from_h2(h2, host);
+            }
+            if let Some(tls) = inner.downcast_ref::<rustls::Error>() {
+                return TransportError::Tls {
+                    host: host.to_owned(),
+                    cause: tls.to_string(),
+                };
+            }
+        }
+        innermost = cause.to_string();
+        source = cause.source();
+    }
+    if error.is_timeout() && !error.is_connect() {
+        return TransportError::KeepAlive;
+    }
+    if error.is_connect() {
+        return TransportError::Connect {
+            host: host.to_owned(),
+            cause: innermost,
+        };
+    }
+    if innermost.contains("keep-alive timed out") {
+        return TransportError::KeepAlive;
+    }
+    TransportError::Lost(innermost)
+}
+
+fn from_h2(error: &h2::Error, host: &str) -> TransportError {
+    let reason = error.reason().map(u32::from);
+    match reason {
+        Some(code) if code == u32::from(h2::Reason::HTTP_1_1_REQUIRED) => TransportError::NoHttp2 {
+            host: host.to_owned(),
+            cause: "the server requires HTTP/1.1".into(),
+        },
+        // What a server without HTTP/2 answers to the preface does not parse as frames.
+        Some(_) if error.is_library() && !error.is_remote() => TransportError::NoHttp2 {
+            host: host.to_owned(),
+            cause: "the answer is not HTTP/2".into(),
+        },
+        Some(code) if error.is_go_away() => TransportError::GoAway(code),
+        Some(code) => TransportError::Reset(code),
+        None => TransportError::Lost(error.to_string()),
+    }
+}
