@@ -58,7 +58,7 @@ impl OpenError {
     pub fn failure(&self) -> Failure {
         let text = self.to_string();
         match self {
-            Self::Exchange(error) if error.is_passing() => Failure::Transport(text),
+            Self::Exchange(error) if error.is_passing() => Failure::Server(text),
             Self::Exchange(ExchangeError::Refused(_)) => Failure::Key(text),
             Self::Exchange(_) | Self::Setup(_) | Self::State(_) => Failure::Refused(text),
         }

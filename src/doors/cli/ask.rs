@@ -1,7 +1,7 @@
 //! `cursor-sidecar ask`: one prompt, one answer. The quickest way to see whether the
 //! connection to Cursor works.
 
-use std::io::{IsTerminal as _, Read as _, Write};
+use std::io::{Read as _, Write};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -117,7 +117,11 @@ impl Ask {
             spec,
             Arc::new(executor),
             Arc::new(MemoryBlobs::default()),
-            RetryPolicy::default(),
+            // A person is waiting: better an error soon than an answer in ten minutes.
+            RetryPolicy {
+                transport: 3,
+                ..RetryPolicy::default()
+            },
             Timing::default(),
         );
         self.print(handle).await
@@ -125,7 +129,6 @@ impl Ask {
 
     async fn print(&self, mut handle: Handle) -> Result<(), AskError> {
         let mut out = std::io::stdout();
-        let show_retries = std::io::stderr().is_terminal();
         loop {
             let event = tokio::select! {
                 event = handle.events.recv() => event,
@@ -146,9 +149,7 @@ impl Ask {
                 out.flush()?;
             }
             match event {
-                RunEvent::Retrying(failure) if show_retries => {
-                    tracing::info!("trying again: {failure}");
-                }
+                RunEvent::Retrying(failure) => tracing::info!("trying again: {failure}"),
                 RunEvent::Ended(Ended { outcome, .. }) => {
                     if !self.json {
                         writeln!(out)?;
