@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 use cursor_sidecar::doors::cli::{Ask, AskError};
+use cursor_sidecar::sim;
 use etcetera::BaseStrategy as _;
 
 /// Use Cursor's models outside Cursor.
@@ -18,6 +19,7 @@ struct Arguments {
 #[derive(Debug, Subcommand)]
 enum Command {
     Ask(Ask),
+    Sim(sim::Args),
 }
 
 fn main() -> ExitCode {
@@ -48,6 +50,7 @@ fn run(arguments: Arguments) -> anyhow::Result<()> {
     runtime.block_on(async {
         match arguments.command {
             Command::Ask(ask) => ask.run(home).await?,
+            Command::Sim(sim) => sim.run().await?,
         }
         Ok(())
     })

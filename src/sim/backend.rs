@@ -1,0 +1,277 @@
+//! The simulated backend: what all connections share, and the way from a path to its
+//! answer.
+
+use std::collections::HashMap;
+use std::future::Future;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use super::accounts::{Accounts, Credential, Freshness};
+use super::append::Appends;
+use super::catalogue::Catalogue;
+use super::connect::{Code, ConnectError};
+use super::conversation::{self, Conversations};
+use super::exchange::{Answer, Exchange, ReplyTo, RequestHead, read_body};
+use super::recording::{Recording, Ticket};
+use super::scenario::{Canned, Library, ServerSettings};
+use super::{Http2, rest, run, unary};
+
+const EXCHANGE: &str = "/auth/exchange_user_api_key";
+const RUN: &str = "/agent.v1.AgentService/Run";
+const RUN_SSE: &str = "/agent.v1.AgentService/RunSSE";
+const APPEND: &str = "/aiserver.v1.BidiService/BidiAppend";
+const RECORDING: &str = "/__sim/recording";
+
+/// All tasks of a simulator; cancelling ends them at their next wait.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Tasks {
+    token: CancellationToken,
+    tracker: TaskTracker,
+}
+
+impl Tasks {
+    /// Starts a task.
+    pub(super) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+        let token = self.token.clone();
+        self.tracker.spawn(async move {
+            token.run_until_cancelled(task).await;
+        });
+    }
+
+    /// Ends all tasks.
+    pub(super) fn cancel(&self) {
+        self.token.cancel();
+    }
+
+    /// Waits until all tasks have ended.
+    pub(super) async fn ended(&self) {
+        self.tracker.close();
+        self.tracker.wait().await;
+    }
+}
+
+/// What all connections share.
+#[derive(Debug)]
+pub(super) struct Backend {
+    library: Library,
+    settings: ServerSettings,
+    http2: Http2,
+    accounts: Accounts,
+    catalogue: Catalogue,
+    appends: Appends,
+    conversations: Conversations,
+    recording: Recording,
+    tasks: Tasks,
+    runs: AtomicU64,
+    canned_uses: Mutex<HashMap<String, u64>>,
+}
+
+impl Backend {
+    /// A backend that plays these scenarios.
+    pub(super) fn new(library: Library, http2: Http2, recording: Recording) -> Self {
+        let settings = library
+            .lone()
+            .map(|scenario| scenario.server.clone())
+            .unwrap_or_default();
+        Self {
+            accounts: Accounts::new(
+                settings.token_ttl,
+                settings.invalid_keys.clone(),
+                settings.login_pending,
+            ),
+            catalogue: settings
+                .models
+                .clone()
+                .map_or_else(Catalogue::default, Catalogue::new),
+            library,
+            settings,
+            http2,
+            appends: Appends::default(),
+            conversations: Conversations::default(),
+            recording,
+            tasks: Tasks::default(),
+            runs: AtomicU64::new(0),
+            canned_uses: Mutex::default(),
+        }
+    }
+
+    pub(super) fn tasks(&self) -> &Tasks {
+        &self.tasks
+    }
+
+    pub(super) fn library(&self) -> &Library {
+        &self.library
+    }
+
+    pub(super) fn accounts(&self) -> &Accounts {
+        &self.accounts
+    }
+
+    pub(super) fn catalogue(&self) -> &Catalogue {
+        &self.catalogue
+    }
+
+    pub(super) fn appends(&self) -> &Appends {
+        &self.appends
+    }
+
+    pub(super) fn conversations(&self) -> &Conversations {
+        &self.conversations
+    }
+
+    pub(super) fn recording(&self) -> &Recording {
+        &self.recording
+    }
+
+    /// The ordinal of the next run.
+    pub(super) fn next_run(&self) -> u64 {
+        self.runs.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    /// `aiserver.v1.GetServerConfigResponse`.
+    pub(super) fn server_config(&self) -> Value {
+        let http2 = match self.http2 {
+            Http2::Auto => self.settings.http2.unwrap_or(0),
+            Http2::Off => 1,
+            Http2::Force => 2,
+        };
+        let mut config = json!({ "configVersion": "simulated", "http2Config": http2 });
+        if let Some(url) = &self.settings.agent_url {
+            config["agentUrlConfig"] = json!({ "agentUrl": url, "agentnUrl": url });
+        }
+        config
+    }
+
+    /// The account's privacy mode.
+    pub(super) fn privacy_mode(&self) -> Value {
+        self.settings
+            .privacy_mode
+            .clone()
+            .unwrap_or_else(|| "PRIVACY_MODE_NO_STORAGE".into())
+    }
+
+    /// Answers one request.
+    pub(super) async fn serve(self: Arc<Self>, exchange: Exchange) {
+        let head = exchange.head.clone();
+        if head.path == RECORDING {
+            let mut reply = ReplyTo::new(exchange.reply, Ticket::unrecorded(&head));
+            let _ = reply
+                .answer(Answer::json(200, &self.recording.to_json()))
+                .await;
+            return;
+        }
+        let credential = self.accounts.identify(&head.headers);
+        let ticket = self.recording.request(&head, credential.bearer());
+        let mut reply = ReplyTo::new(exchange.reply.clone(), ticket);
+        if matches!(head.path.as_str(), RUN | RUN_SSE) {
+            if let Err(refusal) = authenticate(&credential) {
+                let _ = reply.answer(unary::error(&refusal)).await;
+            } else if head.path == RUN {
+                run::bidirectional(self, exchange, reply).await;
+            } else {
+                run::appended(self, exchange, reply).await;
+            }
+            return;
+        }
+        let mut exchange = exchange;
+        let Ok(body) = read_body(&mut exchange.body).await else {
+            return;
+        };
+        let answer = self.unary(&head, &credential, &body, reply.ticket());
+        let _ = reply.answer(answer).await;
+    }
+
+    fn unary(
+        &self,
+        head: &RequestHead,
+        credential: &Credential,
+        body: &[u8],
+        ticket: &mut Ticket,
+    ) -> Answer {
+        let method = unary::method(&head.path);
+        let request = method.map(|method| method.read(head, body));
+        match (&request, head.path.as_str()) {
+            (Some(Ok(request)), path) => ticket.body(recorded(path, request)),
+            (None, "/auth/poll") => ticket.body(rest::poll_request(head, body)),
+            (None, _) if !body.is_empty() => {
+                if let Ok(json) = serde_json::from_slice(body) {
+                    ticket.body(json);
+                }
+            }
+            _ => {}
+        }
+        if let Some(canned) = self.canned(&head.path) {
+            return canned_answer(&canned, head);
+        }
+        if let Some(answer) = rest::answer(self, head, credential, body) {
+            return answer;
+        }
+        let (Some(method), Some(request)) = (method, request) else {
+            return unary::unimplemented(&head.path);
+        };
+        if head.method != http::Method::POST {
+            return Answer::new(405, "text/plain", "method not allowed")
+                .with_header("allow", "POST");
+        }
+        if let Err(refusal) = authenticate(credential) {
+            return unary::error(&refusal);
+        }
+        match request {
+            Ok(request) => method.answer(self, head, &request),
+            Err(refusal) => *refusal,
+        }
+    }
+
+    /// The fixed answer for this path, as often as it is to be given.
+    fn canned(&self, path: &str) -> Option<Canned> {
+        let canned = match path {
+            EXCHANGE => self.settings.exchange.as_ref(),
+            _ => None,
+        }
+        .or_else(|| self.settings.unary.get(path))?;
+        let mut uses = conversation::lock(&self.canned_uses);
+        let used = uses.entry(path.to_owned()).or_default();
+        *used += 1;
+        match canned.times {
+            Some(times) if *used > times => None,
+            _ => Some(canned.clone()),
+        }
+    }
+}
+
+fn canned_answer(canned: &Canned, head: &RequestHead) -> Answer {
+    match (&canned.body, unary::method(&head.path)) {
+        (None, _) => Answer::new(canned.status, "application/json", ""),
+        (Some(Value::String(text)), _) => Answer::new(canned.status, "text/plain", text.clone()),
+        (Some(body), Some(method)) if canned.status == 200 => method.write(head, 200, body),
+        (Some(body), _) => Answer::json(canned.status, body),
+    }
+}
+
+fn authenticate(credential: &Credential) -> Result<(), ConnectError> {
+    let reason = match credential {
+        Credential::AccessToken(Freshness::Valid) => return Ok(()),
+        Credential::AccessToken(Freshness::Expired) => "the access token has expired",
+        Credential::ApiKey(_) => "this is no access token of this backend",
+        Credential::None => "an access token is needed",
+    };
+    Err(ConnectError::new(Code::Unauthenticated, reason))
+}
+
+/// The request for the recording; an appended message is shown among the frames.
+fn recorded(path: &str, request: &Value) -> Value {
+    let mut shown = request.clone();
+    if path == APPEND {
+        for name in ["data", "dataBinary"] {
+            if let Some(data) = shown.get_mut(name) {
+                let length = data.as_str().map_or(0, str::len);
+                *data = format!("<{length} characters>").into();
+            }
+        }
+    }
+    shown
+}

@@ -1,0 +1,253 @@
+//! A scenario file as a tree that remembers its lines, from TOML or JSON.
+
+use std::fmt;
+
+use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde_json::value::RawValue;
+use serde_json::{Map, Number, Value};
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+use super::ScenarioError;
+
+/// A value and the line it starts on.
+#[derive(Debug, Clone, PartialEq)]
+pub(in crate::sim) struct Node {
+    pub(in crate::sim) line: usize,
+    pub(in crate::sim) content: Content,
+}
+
+/// What a [`Node`] holds.
+#[derive(Debug, Clone, PartialEq)]
+pub(in crate::sim) enum Content {
+    Null,
+    Bool(bool),
+    Number(Number),
+    Text(String),
+    Array(Vec<Node>),
+    Table(Vec<Member>),
+}
+
+/// A named value in a table.
+#[derive(Debug, Clone, PartialEq)]
+pub(in crate::sim) struct Member {
+    pub(in crate::sim) name: String,
+    pub(in crate::sim) line: usize,
+    pub(in crate::sim) node: Node,
+}
+
+impl Node {
+    /// The plain value.
+    pub(in crate::sim) fn to_json(&self) -> Value {
+        match &self.content {
+            Content::Null => Value::Null,
+            Content::Bool(value) => Value::Bool(*value),
+            Content::Number(value) => Value::Number(value.clone()),
+            Content::Text(value) => Value::String(value.clone()),
+            Content::Array(items) => items.iter().map(Node::to_json).collect(),
+            Content::Table(members) => members
+                .iter()
+                .map(|member| (member.name.clone(), member.node.to_json()))
+                .collect::<Map<_, _>>()
+                .into(),
+        }
+    }
+
+    /// What this is, for messages to people.
+    pub(in crate::sim) fn describe(&self) -> &'static str {
+        match self.content {
+            Content::Null => "null",
+            Content::Bool(_) => "a boolean",
+            Content::Number(_) => "a number",
+            Content::Text(_) => "a string",
+            Content::Array(_) => "an array",
+            Content::Table(_) => "a table",
+        }
+    }
+}
+
+/// Where lines begin, to turn offsets into line numbers.
+struct Lines(Vec<usize>);
+
+impl Lines {
+    fn new(text: &str) -> Self {
+        let breaks = text.match_indices('\n').map(|(at, _)| at + 1);
+        Self(std::iter::once(0).chain(breaks).collect())
+    }
+
+    fn of(&self, offset: usize) -> usize {
+        self.0.partition_point(|start| *start <= offset)
+    }
+}
+
+/// Reads a TOML file.
+pub(super) fn toml(file: &str, text: &str) -> Result<Node, ScenarioError> {
+    let lines = Lines::new(text);
+    let table = DeTable::parse(text).map_err(|error| {
+        let line = error.span().map_or(1, |span| lines.of(span.start));
+        ScenarioError::at(file, line, error.message())
+    })?;
+    let line = lines.of(table.span().start);
+    Ok(Node {
+        line,
+        content: toml_table(file, table.get_ref(), &lines)?,
+    })
+}
+
+fn toml_node(
+    file: &str,
+    value: &Spanned<DeValue<'_>>,
+    lines: &Lines,
+) -> Result<Node, ScenarioError> {
+    let line = lines.of(value.span().start);
+    let content = match value.get_ref() {
+        DeValue::String(text) => Content::Text(text.to_string()),
+        DeValue::Boolean(value) => Content::Bool(*value),
+        DeValue::Integer(integer) => {
+            let digits = integer.as_str();
+            let number = i64::from_str_radix(digits, integer.radix())
+                .map(Number::from)
+                .map_err(|_| ScenarioError::at(file, line, format!("{digits} is out of range")))?;
+            Content::Number(number)
+        }
+        DeValue::Float(float) => {
+            let number = float.as_str().parse().ok().and_then(Number::from_f64);
+            match number {
+                Some(number) => Content::Number(number),
+                None => {
+                    let message = format!("{} is no number JSON can carry", float.as_str());
+                    return Err(ScenarioError::at(file, line, message));
+                }
+            }
+        }
+        DeValue::Datetime(_) => {
+            let message = "dates have no meaning here; write a string";
+            return Err(ScenarioError::at(file, line, message));
+        }
+        DeValue::Array(items) => Content::Array(
+            items
+                .iter()
+                .map(|item| toml_node(file, item, lines))
+                .collect::<Result<_, _>>()?,
+        ),
+        DeValue::Table(table) => toml_table(file, table, lines)?,
+    };
+    Ok(Node { line, content })
+}
+
+fn toml_table(file: &str, table: &DeTable<'_>, lines: &Lines) -> Result<Content, ScenarioError> {
+    let members = table
+        .iter()
+        .map(|(name, value)| {
+            Ok(Member {
+                name: name.get_ref().to_string(),
+                line: lines.of(name.span().start),
+                node: toml_node(file, value, lines)?,
+            })
+        })
+        .collect::<Result<_, _>>()?;
+    Ok(Content::Table(members))
+}
+
+/// Reads a JSON file.
+pub(super) fn json(file: &str, text: &str) -> Result<Node, ScenarioError> {
+    let raw: &RawValue = serde_json::from_str(text)
+        .map_err(|error| ScenarioError::at(file, error.line().max(1), json_reason(&error)))?;
+    JsonFile {
+        text,
+        lines: Lines::new(text),
+    }
+    .node(raw)
+    .map_err(|error| ScenarioError::at(file, 1, json_reason(&error)))
+}
+
+/// serde_json's message without the position, which we give ourselves.
+fn json_reason(error: &serde_json::Error) -> String {
+    let text = error.to_string();
+    match text.rfind(" at line ") {
+        Some(at) => text[..at].to_owned(),
+        None => text,
+    }
+}
+
+struct JsonFile<'t> {
+    text: &'t str,
+    lines: Lines,
+}
+
+impl JsonFile<'_> {
+    fn node(&self, raw: &RawValue) -> serde_json::Result<Node> {
+        let line = self.line(raw.get());
+        let content = match raw.get().as_bytes().first() {
+            Some(b'{') => {
+                let members: Members<'_> = serde_json::from_str(raw.get())?;
+                let members = members
+                    .0
+                    .into_iter()
+                    .map(|(name, value)| {
+                        let node = self.node(value)?;
+                        Ok(Member {
+                            name,
+                            line: node.line,
+                            node,
+                        })
+                    })
+                    .collect::<serde_json::Result<_>>()?;
+                Content::Table(members)
+            }
+            Some(b'[') => {
+                let items: Vec<&RawValue> = serde_json::from_str(raw.get())?;
+                let items = items
+                    .into_iter()
+                    .map(|item| self.node(item))
+                    .collect::<serde_json::Result<_>>()?;
+                Content::Array(items)
+            }
+            _ => match serde_json::from_str(raw.get())? {
+                Value::Bool(value) => Content::Bool(value),
+                Value::Number(value) => Content::Number(value),
+                Value::String(value) => Content::Text(value),
+                _ => Content::Null,
+            },
+        };
+        Ok(Node { line, content })
+    }
+
+    /// A raw value is a slice of the file, so its address is its offset.
+    fn line(&self, slice: &str) -> usize {
+        let offset = slice
+            .as_ptr()
+            .addr()
+            .wrapping_sub(self.text.as_ptr().addr());
+        self.lines.of(offset.min(self.text.len()))
+    }
+}
+
+/// The members of a JSON object in their order, values unread.
+struct Members<'t>(Vec<(String, &'t RawValue)>);
+
+impl<'de: 't, 't> Deserialize<'de> for Members<'t> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Collect;
+        impl<'de> Visitor<'de> for Collect {
+            type Value = Vec<(String, &'de RawValue)>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+                let mut members = Vec::new();
+                while let Some(member) = map.next_entry()? {
+                    members.push(member);
+                }
+                Ok(members)
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, _: A) -> Result<Self::Value, A::Error> {
+                Err(serde::de::Error::custom("expected an object"))
+            }
+        }
+        deserializer.deserialize_map(Collect).map(Self)
+    }
+}

@@ -1,0 +1,266 @@
+//! One live run as the server sees it: sends messages, keeps track of what it asked, takes
+//! in what the client answers and notices when the client leaves.
+//!
+//! Scripts and the built-in responder both drive this. It decides nothing about what is
+//! said; it does insist that the client keeps the protocol.
+
+mod absorb;
+mod asks;
+mod send;
+
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+use super::exchange::{ReplyTo, Window};
+use super::inbox::{Inbound, Inbox};
+use super::recording::{Content, Recording, Side};
+use super::scenario::Compression;
+use super::schema::Shown;
+
+use asks::Ask;
+pub(super) use asks::{Exec, late};
+pub(super) use send::prefix;
+
+/// Silence after which a heartbeat goes out.
+const HEARTBEAT: Duration = Duration::from_secs(5);
+
+/// Why a run stops before its script does.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Stop {
+    /// The client left.
+    ClientLeft,
+    /// Something was not as expected.
+    Failed(String),
+}
+
+/// Whether heartbeats go out in silence.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Pulse {
+    /// They do.
+    Beating,
+    /// They do not.
+    Still,
+}
+
+/// How far the reply has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    /// No headers yet.
+    Waiting,
+    /// Envelopes may be sent.
+    Open,
+    /// Bytes that are no envelope were sent: an end-of-stream envelope makes no sense.
+    Spoiled,
+    /// Nothing more can be sent.
+    Over,
+}
+
+/// One live run.
+#[derive(Debug)]
+pub(super) struct Session {
+    run: u64,
+    request_id: Arc<str>,
+    recording: Recording,
+    inbox: Inbox,
+    reply: ReplyTo,
+    window: Window,
+    phase: Phase,
+    compression: Compression,
+    pulse: Pulse,
+    last_sent: Instant,
+    execs: HashMap<u32, Exec>,
+    next_exec: u32,
+    blobs: HashMap<u32, Ask>,
+    next_blob: u32,
+    kept: HashSet<Bytes>,
+    queries: HashMap<u32, Ask>,
+    next_query: u32,
+    unclaimed: VecDeque<Shown>,
+    spoken: String,
+    turn_ended: bool,
+}
+
+/// What a session is made of.
+#[derive(Debug)]
+pub(super) struct Line {
+    /// Ordinal of the run.
+    pub(super) run: u64,
+    /// The request id.
+    pub(super) request_id: String,
+    /// Where it is recorded.
+    pub(super) recording: Recording,
+    /// What the client says.
+    pub(super) inbox: Inbox,
+    /// The way back.
+    pub(super) reply: ReplyTo,
+    /// The client's room to send.
+    pub(super) window: Window,
+}
+
+impl Session {
+    /// A session nobody has spoken on.
+    pub(super) fn new(line: Line) -> Self {
+        Self {
+            run: line.run,
+            request_id: line.request_id.into(),
+            recording: line.recording,
+            inbox: line.inbox,
+            reply: line.reply,
+            window: line.window,
+            phase: Phase::Waiting,
+            compression: Compression::Identity,
+            pulse: Pulse::Beating,
+            last_sent: Instant::now(),
+            execs: HashMap::new(),
+            next_exec: 1,
+            blobs: HashMap::new(),
+            next_blob: 1,
+            kept: HashSet::new(),
+            queries: HashMap::new(),
+            next_query: 1,
+            unclaimed: VecDeque::new(),
+            spoken: String::new(),
+            turn_ended: false,
+        }
+    }
+
+    /// The request headers as recorded.
+    pub(super) fn headers(&mut self) -> Value {
+        Value::Object(self.reply.ticket().headers().clone())
+    }
+
+    /// Ordinal of the run.
+    pub(super) fn run(&self) -> u64 {
+        self.run
+    }
+
+    /// The request id.
+    pub(super) fn request_id(&self) -> &str {
+        &self.request_id
+    }
+
+    /// All text sent so far.
+    pub(super) fn spoken(&self) -> &str {
+        &self.spoken
+    }
+
+    /// Whether the turn was said to have ended.
+    pub(super) fn turn_ended(&self) -> bool {
+        self.turn_ended
+    }
+
+    /// Grants the client no more room to send.
+    pub(super) fn hold_window(&self) {
+        self.window.hold();
+    }
+
+    /// Switches heartbeats.
+    pub(super) fn set_pulse(&mut self, pulse: Pulse) {
+        self.pulse = pulse;
+    }
+
+    /// The first message, undecoded.
+    pub(super) async fn first_message(&mut self, limit: Duration) -> Result<Bytes, Stop> {
+        let inbound = tokio::select! {
+            biased;
+            inbound = self.inbox.next() => inbound,
+            () = self.reply.closed() => return Err(Stop::ClientLeft),
+            () = tokio::time::sleep(limit) => {
+                return Err(Stop::Failed(format!(
+                    "expected a runRequest within {} ms, got nothing",
+                    limit.as_millis()
+                )));
+            }
+        };
+        match inbound {
+            Inbound::Message { flags, payload } => {
+                self.record(Side::Client, flags, Content::Message(payload.clone()));
+                Ok(payload)
+            }
+            Inbound::Ended | Inbound::Gone => Err(Stop::ClientLeft),
+            Inbound::Malformed(reason) => Err(Stop::Failed(reason)),
+        }
+    }
+
+    /// Waits until `look` finds something; `None` when the time is up.
+    pub(super) async fn wait_for<T>(
+        &mut self,
+        limit: Duration,
+        mut look: impl FnMut(&mut Self) -> Option<T>,
+    ) -> Result<Option<T>, Stop> {
+        let deadline = Instant::now() + limit;
+        loop {
+            if let Some(found) = look(self) {
+                return Ok(Some(found));
+            }
+            if self.take_in(deadline).await? == Progress::TimeIsUp {
+                return Ok(None);
+            }
+        }
+    }
+
+    /// Lets time pass while taking in what comes.
+    pub(super) async fn rest(&mut self, time: Duration) -> Result<(), Stop> {
+        self.wait_for(time, |_| None::<()>).await.map(drop)
+    }
+
+    /// Takes in what has come already, without waiting.
+    pub(super) async fn catch_up(&mut self) -> Result<(), Stop> {
+        loop {
+            let inbound = tokio::select! {
+                biased;
+                inbound = self.inbox.next() => inbound,
+                () = std::future::ready(()) => return Ok(()),
+            };
+            self.absorb(inbound)?;
+        }
+    }
+
+    /// Waits until the client has left.
+    pub(super) async fn until_left(&mut self, limit: Duration) -> Result<bool, Stop> {
+        match self.wait_for(limit, |_| None::<()>).await {
+            Err(Stop::ClientLeft) => Ok(true),
+            Err(other) => Err(other),
+            Ok(_) => Ok(false),
+        }
+    }
+
+    async fn take_in(&mut self, deadline: Instant) -> Result<Progress, Stop> {
+        loop {
+            let beat = match self.pulse {
+                Pulse::Beating if self.phase == Phase::Open => self.last_sent + HEARTBEAT,
+                _ => deadline,
+            };
+            let inbound = tokio::select! {
+                biased;
+                inbound = self.inbox.next() => inbound,
+                () = self.reply.closed() => return Err(Stop::ClientLeft),
+                () = tokio::time::sleep_until(beat.min(deadline)) => {
+                    if Instant::now() >= deadline {
+                        return Ok(Progress::TimeIsUp);
+                    }
+                    self.send(&json!({ "interactionUpdate": { "heartbeat": {} } })).await?;
+                    continue;
+                }
+            };
+            self.absorb(inbound)?;
+            return Ok(Progress::Something);
+        }
+    }
+
+    fn record(&self, from: Side, flags: u8, content: Content) {
+        self.recording
+            .frame((self.run, &self.request_id), from, flags, content);
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Progress {
+    Something,
+    TimeIsUp,
+}
