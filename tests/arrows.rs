@@ -1,5 +1,7 @@
 //! Arrows point down only: which room may name which.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stderr)]
+
 use std::path::{Path, PathBuf};
 
 /// Each room and the rooms it may use.

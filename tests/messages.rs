@@ -1,6 +1,8 @@
 //! Ten messages that were seen on the wire: built from our types they give exactly those
 //! bytes, and those bytes give exactly our types.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stderr)]
+
 use bytes::Bytes;
 use cursor_sidecar::wire::ascending;
 use cursor_sidecar::wire::proto::agent::v1::*;

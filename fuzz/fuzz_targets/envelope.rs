@@ -9,7 +9,7 @@ fn decode<'a>(pieces: impl Iterator<Item = &'a [u8]>) -> Result<Vec<(u8, Vec<u8>
     let mut envelopes = Vec::new();
     for piece in pieces {
         decoder.push(piece);
-        while let Some(envelope) = decoder.next()? {
+        while let Some(envelope) = decoder.next_envelope()? {
             let flags = envelope.flags();
             let payload = envelope.into_payload(Encoding::Gzip)?;
             envelopes.push((flags, payload.to_vec()));

@@ -24,8 +24,8 @@ pub(super) struct Execs {
     open: BTreeMap<u32, Open>,
     ids: std::collections::HashMap<Id, u32>,
     tasks: JoinSet<Result<(), Thrown>>,
-    sender: mpsc::Sender<(u32, Reply)>,
-    replies: mpsc::Receiver<(u32, Reply)>,
+    sender: mpsc::Sender<(u32, Box<Reply>)>,
+    replies: mpsc::Receiver<(u32, Box<Reply>)>,
     interval: Duration,
 }
 
@@ -46,7 +46,7 @@ impl Drop for Execs {
 /// Something of an exec that goes to the server.
 pub(super) enum Progress {
     /// A result.
-    Reply(u32, Reply),
+    Reply(u32, Box<Reply>),
     /// The end of an exec, with what it failed with.
     Done(u32, Result<(), Thrown>),
 }
@@ -120,7 +120,7 @@ impl Execs {
                     message: Some(agent_client_message::Message::ExecClientMessage(
                         ExecClientMessage {
                             id,
-                            message: Some(reply),
+                            message: Some(*reply),
                             local_execution_time_ms: Some(
                                 i32::try_from(elapsed).unwrap_or(i32::MAX),
                             ),

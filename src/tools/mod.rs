@@ -44,17 +44,17 @@ pub struct Thrown(pub String);
 #[derive(Debug, Clone)]
 pub struct Replies {
     id: u32,
-    queue: mpsc::Sender<(u32, Reply)>,
+    queue: mpsc::Sender<(u32, Box<Reply>)>,
 }
 
 impl Replies {
     /// Results of request `id` go to `queue`.
-    pub fn new(id: u32, queue: mpsc::Sender<(u32, Reply)>) -> Self {
+    pub fn new(id: u32, queue: mpsc::Sender<(u32, Box<Reply>)>) -> Self {
         Self { id, queue }
     }
 
     /// Sends one result. Waits while the run has no room; a run that is gone takes nothing.
     pub async fn send(&self, reply: Reply) {
-        let _ = self.queue.send((self.id, reply)).await;
+        let _ = self.queue.send((self.id, Box::new(reply))).await;
     }
 }

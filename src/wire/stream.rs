@@ -304,7 +304,7 @@ impl Incoming {
                     decoder,
                     encoding,
                 } => {
-                    if let Some(envelope) = decoder.next().map_err(TransportError::from)? {
+                    if let Some(envelope) = decoder.next_envelope().map_err(TransportError::from)? {
                         let kind = envelope.kind();
                         let payload = envelope
                             .into_payload(*encoding)
