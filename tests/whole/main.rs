@@ -1,0 +1,15 @@
+//! Whole paths: the real binary, real HTTP, the real official client.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::print_stderr,
+    unreachable_pub
+)]
+
+mod backend;
+mod client;
+mod official;
+mod official_errors;
+mod ours;
+mod sdk;
