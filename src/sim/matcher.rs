@@ -47,7 +47,13 @@ pub(super) fn check_operator(pattern: &Value) -> Result<(), String> {
 
 fn operator(pattern: &Value) -> Option<(&str, &Value)> {
     let (name, value) = pattern.as_object()?.iter().next()?;
-    name.starts_with('$').then_some((name.as_str(), value))
+    is_operator(name).then_some((name.as_str(), value))
+}
+
+/// Operators are written small; a member named by a variable (`$WS`) is none.
+pub(super) fn is_operator(name: &str) -> bool {
+    name.strip_prefix('$')
+        .is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_lowercase()))
 }
 
 /// Compares a message with a pattern, which may or may not spell out defaults.

@@ -134,8 +134,7 @@ impl Checker<'_> {
         match &node.content {
             Content::Text(text) => Ok(variables::is_whole(text)),
             Content::Table(members) if self.usage == Use::Pattern => {
-                let Some(member) = members.iter().find(|member| member.name.starts_with('$'))
-                else {
+                let Some(member) = members.iter().find(|m| matcher::is_operator(&m.name)) else {
                     return Ok(false);
                 };
                 matcher::check_operator(&node.to_json())

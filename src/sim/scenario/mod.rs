@@ -3,7 +3,9 @@
 //! This room reads files and finds their mistakes; it plays nothing. The format is
 //! described in `docs/scenarios.md`.
 
+mod asks;
 mod check;
+mod ending;
 mod fields;
 mod library;
 mod server;

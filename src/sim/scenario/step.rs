@@ -3,18 +3,13 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::check::{self, Use};
 use super::fields::{self, Fields};
 use super::library::members;
-use super::server::status;
 use super::source::{Content, Member, Node};
-use super::{
-    Action, Ask, Blob, BlobKey, Capture, CheckpointPlan, DEFAULT_LIMIT, Ending, ErrorPlan,
-    ExecStep, Fault, KvGet, KvSet, Presence, ScenarioError, StatusPlan, Step, Wait,
-};
-use crate::sim::connect::Code;
+use super::{Action, CheckpointPlan, DEFAULT_LIMIT, Fault, ScenarioError, Step, asks, ending};
 use crate::sim::schema;
 
 /// How an action is read: from its own value and the options beside it.
@@ -52,7 +47,7 @@ const ACTIONS: &[(&str, Read)] = &[
     ("send_hex", |file, node, _| {
         Ok(Action::SendBytes(hex(file, node, "send_hex")?))
     }),
-    ("exec", exec),
+    ("exec", asks::exec),
     ("await", |file, node, _| match &node.content {
         Content::Array(items) => Ok(Action::Await(
             items
@@ -65,9 +60,9 @@ const ACTIONS: &[(&str, Read)] = &[
     ("abort", |file, node, _| {
         Ok(Action::Abort(fields::text(file, node, "abort")?))
     }),
-    ("kv_set", kv_set),
-    ("kv_get", kv_get),
-    ("query", query),
+    ("kv_set", asks::kv_set),
+    ("kv_get", asks::kv_get),
+    ("query", asks::query),
     ("checkpoint", |file, node, _| match &node.content {
         Content::Text(text) if text == "auto" => Ok(Action::Checkpoint(CheckpointPlan::Auto)),
         Content::Text(_) => Err(fields::wrong(
@@ -94,13 +89,13 @@ const ACTIONS: &[(&str, Read)] = &[
         check::message(file, node, "agent.v1.TurnEndedUpdate", Use::Message)?;
         Ok(update("turnEnded", node.to_json()))
     }),
-    ("end", end),
-    ("status", status_plan),
+    ("end", ending::end),
+    ("status", ending::status_plan),
     ("expect_client", |file, node, options| {
         check::message(file, node, schema::CLIENT_MESSAGE, Use::Pattern)?;
         Ok(Action::ExpectClient {
             pattern: node.to_json(),
-            capture: captures(file, options)?,
+            capture: asks::captures(file, options)?,
         })
     }),
     ("expect_request", |file, node, _| {
@@ -257,7 +252,8 @@ fn millis(file: &str, node: &Node, name: &str) -> Result<Duration, ScenarioError
     fields::number(file, node, name).map(Duration::from_millis)
 }
 
-fn hex(file: &str, node: &Node, name: &str) -> Result<Bytes, ScenarioError> {
+/// Bytes written as hex.
+pub(super) fn hex(file: &str, node: &Node, name: &str) -> Result<Bytes, ScenarioError> {
     let text = fields::text(file, node, name)?;
     match schema::from_hex(&text) {
         Some(bytes) => Ok(bytes.into()),
@@ -292,280 +288,6 @@ fn deltas(file: &str, node: &Node, _: &mut Fields<'_>) -> Result<Action, Scenari
     let count = fields::number(file, table.need("count")?, "count")?;
     table.finish()?;
     Ok(Action::Deltas { text, count })
-}
-
-/// The single member of a table that is a case of a message's oneof.
-fn one_case<'n>(file: &str, node: &'n Node, name: &str) -> Result<&'n Member, ScenarioError> {
-    match members(node) {
-        [member] => Ok(member),
-        _ => Err(ScenarioError::at(
-            file,
-            node.line,
-            format!("{name} takes a table with one case, such as {name} = {{ … = {{}} }}"),
-        )),
-    }
-}
-
-fn exec(file: &str, node: &Node, options: &mut Fields<'_>) -> Result<Action, ScenarioError> {
-    let case = one_case(file, node, "exec")?;
-    check::message(file, node, "agent.v1.ExecServerMessage", Use::Message)?;
-    let expect = match options.get("expect") {
-        // A stream is compared as a whole, see `docs/scenarios.md`.
-        Some(pattern) if case.name == "shellStreamArgs" => Some(pattern.to_json()),
-        Some(pattern) => {
-            check::message(file, pattern, "agent.v1.ExecClientMessage", Use::Pattern)?;
-            Some(pattern.to_json())
-        }
-        None => None,
-    };
-    let replies = match options.get("replies") {
-        Some(list) => {
-            let list = fields::array(file, list, "replies")?;
-            for reply in list {
-                check::message(file, reply, "agent.v1.ExecClientMessage", Use::Pattern)?;
-            }
-            list.iter().map(Node::to_json).collect()
-        }
-        None => Vec::new(),
-    };
-    let name = options.text("name")?;
-    let wait = if options.flag("open")? {
-        Wait::Later
-    } else {
-        Wait::Now
-    };
-    Ok(Action::Exec(Box::new(ExecStep {
-        args: node.to_json(),
-        id: id(options)?,
-        expect,
-        replies,
-        throws: options.text("throws")?,
-        wait,
-        name,
-        abort_after: options.millis("abort_after_ms")?,
-        capture: captures(file, options)?,
-    })))
-}
-
-fn id(options: &mut Fields<'_>) -> Result<Option<u32>, ScenarioError> {
-    Ok(options.number("id")?.and_then(|id| u32::try_from(id).ok()))
-}
-
-fn captures(file: &str, options: &mut Fields<'_>) -> Result<Vec<Capture>, ScenarioError> {
-    let Some(node) = options.get("capture") else {
-        return Ok(Vec::new());
-    };
-    Fields::new(file, node, "capture")?;
-    members(node)
-        .iter()
-        .map(|member| {
-            let pointer = fields::text(file, &member.node, &member.name)?;
-            if !pointer.starts_with('/') {
-                let message = format!("{pointer:?} is no JSON pointer: it must start with /");
-                return Err(ScenarioError::at(file, member.line, message));
-            }
-            Ok(Capture {
-                name: member.name.clone(),
-                pointer,
-            })
-        })
-        .collect()
-}
-
-fn blob(table: &mut Fields<'_>) -> Result<Option<Blob>, ScenarioError> {
-    let file = table.file();
-    if let Some(text) = table.text("text")? {
-        return Ok(Some(Blob::Text(text)));
-    }
-    if let Some(node) = table.get("hex") {
-        return Ok(Some(Blob::Bytes(hex(file, node, "hex")?)));
-    }
-    Ok(table.get("json").map(|node| Blob::Json(node.to_json())))
-}
-
-fn kv_set(file: &str, node: &Node, options: &mut Fields<'_>) -> Result<Action, ScenarioError> {
-    let mut table = Fields::new(file, node, "kv_set")?;
-    let Some(blob) = blob(&mut table)? else {
-        let message = "kv_set needs one of text, hex, json";
-        return Err(ScenarioError::at(file, node.line, message));
-    };
-    let blob_id = match table.get("id_hex") {
-        Some(node) => Some(hex(file, node, "id_hex")?),
-        None => None,
-    };
-    let name = match table.text("name")? {
-        Some(name) => Some(name),
-        None => options.text("name")?,
-    };
-    // `blob` stops asking at the first it finds; a second one is a mistake to report.
-    table.finish()?;
-    Ok(Action::KvSet(KvSet {
-        blob,
-        blob_id,
-        name,
-        id: id(options)?,
-    }))
-}
-
-fn kv_get(file: &str, node: &Node, options: &mut Fields<'_>) -> Result<Action, ScenarioError> {
-    let mut table = Fields::new(file, node, "kv_get")?;
-    let key = if let Some(name) = table.text("name")? {
-        BlobKey::Name(name)
-    } else {
-        let node = table.need("id_hex")?;
-        BlobKey::Id(hex(file, node, "id_hex")?)
-    };
-    table.finish()?;
-    let expect = match options.get("expect") {
-        None => None,
-        Some(node) => {
-            let mut expect = Fields::new(file, node, "expect")?;
-            let mut inner = Fields::new(file, expect.need("blob")?, "blob")?;
-            let wanted = blob(&mut inner)?;
-            inner.finish()?;
-            expect.finish()?;
-            wanted
-        }
-    };
-    let presence = if options.flag("missing")? {
-        Presence::Missing
-    } else {
-        Presence::Required
-    };
-    Ok(Action::KvGet(KvGet {
-        key,
-        expect,
-        presence,
-        id: id(options)?,
-    }))
-}
-
-fn query(file: &str, node: &Node, options: &mut Fields<'_>) -> Result<Action, ScenarioError> {
-    one_case(file, node, "query")?;
-    check::message(file, node, "agent.v1.InteractionQuery", Use::Message)?;
-    let expect = match options.get("expect") {
-        Some(pattern) => {
-            check::message(file, pattern, "agent.v1.InteractionResponse", Use::Pattern)?;
-            Some(pattern.to_json())
-        }
-        None => None,
-    };
-    Ok(Action::Query(Ask {
-        query: node.to_json(),
-        id: id(options)?,
-        expect,
-        capture: captures(file, options)?,
-    }))
-}
-
-fn end(file: &str, node: &Node, _: &mut Fields<'_>) -> Result<Action, ScenarioError> {
-    if node.content == Content::Bool(true) {
-        return Ok(Action::End(Ending::Success));
-    }
-    let mut table = Fields::new(file, node, "end")?;
-    let code_node = table.need("code")?;
-    let name = fields::text(file, code_node, "code")?;
-    let Some(code) = Code::from_name(&name) else {
-        let known: Vec<_> = Code::names().collect();
-        let message = format!(
-            "unknown code {name:?}; expected one of {}",
-            known.join(", ")
-        );
-        return Err(ScenarioError::at(file, code_node.line, message));
-    };
-    let message = table.text("message")?.unwrap_or_default();
-    let metadata = match table.get("metadata") {
-        Some(node) => {
-            Fields::new(file, node, "metadata")?;
-            members(node)
-                .iter()
-                .map(|member| {
-                    let value = match &member.node.content {
-                        Content::Text(text) => json!([text]),
-                        _ => member.node.to_json(),
-                    };
-                    (member.name.clone(), value)
-                })
-                .collect()
-        }
-        None => Map::new(),
-    };
-    let details = error_details(file, &mut table)?;
-    table.finish()?;
-    Ok(Action::End(Ending::Error(Box::new(ErrorPlan {
-        code,
-        message,
-        details,
-        metadata,
-    }))))
-}
-
-/// The `ErrorDetails` of an error, if one of its members is there.
-fn error_details(file: &str, table: &mut Fields<'_>) -> Result<Option<Value>, ScenarioError> {
-    let mut outer = Map::new();
-    let mut inner = Map::new();
-    if let Some(node) = table.get("error") {
-        let wrapped = Node {
-            line: node.line,
-            content: Content::Table(vec![Member {
-                name: "error".into(),
-                line: node.line,
-                node: node.clone(),
-            }]),
-        };
-        check::message(file, &wrapped, "aiserver.v1.ErrorDetails", Use::Message)?;
-        outer.insert("error".into(), node.to_json());
-    }
-    for (name, member) in [("title", "title"), ("detail", "detail")] {
-        if let Some(text) = table.text(name)? {
-            inner.insert(member.into(), text.into());
-        }
-    }
-    if table.get("retryable").is_some() {
-        inner.insert("isRetryable".into(), table.flag("retryable")?.into());
-    }
-    if let Some(text) = table.text("action_required")? {
-        inner.insert(
-            "analyticsMetadata".into(),
-            json!({ "actionRequired": text }),
-        );
-    }
-    if !inner.is_empty() {
-        outer.insert("details".into(), Value::Object(inner));
-    }
-    Ok((!outer.is_empty()).then_some(Value::Object(outer)))
-}
-
-fn status_plan(file: &str, node: &Node, options: &mut Fields<'_>) -> Result<Action, ScenarioError> {
-    let status = status(file, node)?;
-    let body = options.get("body").map(Node::to_json);
-    let trailers_only = options.flag("trailers_only")?;
-    if trailers_only && body.is_some() {
-        let message = "a reply with trailers_only has no body";
-        return Err(ScenarioError::at(file, node.line, message));
-    }
-    let headers = match options.get("headers") {
-        Some(node) => {
-            Fields::new(file, node, "headers")?;
-            members(node)
-                .iter()
-                .map(|member| {
-                    let value = fields::text(file, &member.node, &member.name)?;
-                    Ok((member.name.clone(), value))
-                })
-                .collect::<Result<_, _>>()?
-        }
-        None => Vec::new(),
-    };
-    let body = match (trailers_only, body) {
-        (false, None) => Some(json!({ "code": "unknown", "message": format!("HTTP {status}") })),
-        (_, body) => body,
-    };
-    Ok(Action::Status(StatusPlan {
-        status,
-        body,
-        headers,
-    }))
 }
 
 fn drip(file: &str, node: &Node, _: &mut Fields<'_>) -> Result<Action, ScenarioError> {
