@@ -12,7 +12,7 @@ use serde_json::{Value as Json, json};
 
 use super::key::ApiKey;
 use crate::wire::endpoint::BaseUrl;
-use crate::wire::error::WireError;
+use crate::wire::error::{TransportError, WireError};
 use crate::wire::headers::HttpVersion;
 use crate::wire::http::Http;
 use crate::wire::unary::{Call, CallError};
@@ -105,7 +105,9 @@ async fn exchange(
 
 fn judge(error: CallError, base: &BaseUrl) -> ExchangeError {
     match &error {
-        CallError::Setup(_) => ExchangeError::Failed(error),
+        CallError::Setup(_) | CallError::Wire(WireError::Transport(TransportError::Tls { .. })) => {
+            ExchangeError::Failed(error)
+        }
         CallError::Wire(WireError::Transport(_)) => ExchangeError::Passing(error),
         CallError::Wire(WireError::Remote(remote)) => match remote.status {
             Some(401) => ExchangeError::Refused(remote.text()),

@@ -36,7 +36,9 @@ pub enum TransportError {
         cause: String,
     },
     /// The TLS handshake or certificate check failed.
-    #[error("TLS with {host} failed: {cause}")]
+    #[error(
+        "TLS with {host} failed: {cause}. Behind an inspecting proxy, point SSL_CERT_FILE or NODE_EXTRA_CA_CERTS at its CA"
+    )]
     Tls {
         /// Host and port we tried.
         host: String,
@@ -99,51 +101,56 @@ impl TransportError {
     }
 }
 
-/// Names what reqwest reports, from the innermost cause outwards.
+/// Names what reqwest reports, by the most telling cause in its chain.
 pub(super) fn from_reqwest(error: &reqwest::Error, host: &str) -> TransportError {
-    let mut innermost = String::new();
-    let mut source: Option<&(dyn std::error::Error + 'static)> = Some(error);
-    while let Some(cause) = source {
-        if let Some(h2) = cause.downcast_ref::<h2::Error>() {
-            return from_h2(h2, host);
-        }
-        if let Some(tls) = cause.downcast_ref::<rustls::Error>() {
-            return TransportError::Tls {
-                host: host.to_owned(),
-                cause: tls.to_string(),
-            };
-        }
-        // rustls errors hide inside io::Error, which does not show them as its source.
-        if let Some(inner) = cause
-            .downcast_ref::<std::io::Error>()
-            .and_then(|io| io.get_ref())
-        {
-            if let Some(h2) = inner.downcast_ref::<h2::Error>() {
-                return from_h2(h2, host);
-            }
-            if let Some(tls) = inner.downcast_ref::<rustls::Error>() {
-                return TransportError::Tls {
-                    host: host.to_owned(),
-                    cause: tls.to_string(),
-                };
-            }
-        }
-        innermost = cause.to_string();
-        source = cause.source();
+    if let Some(h2) = find::<h2::Error>(error) {
+        return from_h2(h2, host);
     }
-    if error.is_timeout() && !error.is_connect() {
-        return TransportError::KeepAlive;
+    if let Some(tls) = find::<rustls::Error>(error) {
+        return TransportError::Tls {
+            host: host.to_owned(),
+            cause: tls.to_string(),
+        };
     }
+    let cause = innermost(error);
     if error.is_connect() {
         return TransportError::Connect {
             host: host.to_owned(),
-            cause: innermost,
+            cause,
         };
     }
-    if innermost.contains("keep-alive timed out") {
+    if error.is_timeout() || cause.contains("keep-alive timed out") {
         return TransportError::KeepAlive;
     }
-    TransportError::Lost(innermost)
+    TransportError::Lost(cause)
+}
+
+/// The first cause of a type; looks into `io::Error` too, which hides what it wraps.
+fn find<'a, Cause: std::error::Error + 'static>(
+    error: &'a (dyn std::error::Error + 'static),
+) -> Option<&'a Cause> {
+    let mut next = Some(error);
+    while let Some(error) = next {
+        if let Some(found) = error.downcast_ref::<Cause>() {
+            return Some(found);
+        }
+        next = match error
+            .downcast_ref::<std::io::Error>()
+            .and_then(|io| io.get_ref())
+        {
+            Some(inner) => Some(inner),
+            None => error.source(),
+        };
+    }
+    None
+}
+
+fn innermost(error: &dyn std::error::Error) -> String {
+    let mut cause = error;
+    while let Some(inner) = cause.source() {
+        cause = inner;
+    }
+    cause.to_string()
 }
 
 fn from_h2(error: &h2::Error, host: &str) -> TransportError {

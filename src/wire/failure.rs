@@ -140,10 +140,7 @@ impl Failure {
         let text = error.to_string();
         match error {
             // A wrong certificate stays wrong, and hammering it helps nobody.
-            TransportError::Tls { .. } => Self::Refused(format!(
-                "{text}. Behind an inspecting proxy, point SSL_CERT_FILE or NODE_EXTRA_CA_CERTS at its CA"
-            )),
-            TransportError::ContentType(_) => Self::Refused(text),
+            TransportError::Tls { .. } | TransportError::ContentType(_) => Self::Refused(text),
             _ => Self::Transport(text),
         }
     }

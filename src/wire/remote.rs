@@ -51,12 +51,21 @@ impl RemoteError {
 
     /// An error that came as an HTTP response: the body counts if it is Connect's JSON.
     pub fn from_response(status: u16, body: &[u8]) -> Self {
-        match serde_json::from_slice::<ErrorJson>(body) {
-            Ok(json) if json.code.is_some() => Self {
-                status: Some(status),
-                ..json.into_error(Metadata::new())
+        let Some(json) = serde_json::from_slice::<ErrorJson>(body)
+            .ok()
+            .filter(|json| json.code.is_some())
+        else {
+            return Self::from_status(status);
+        };
+        let told = json.into_error(Metadata::new());
+        Self {
+            // "unknown" says less than the status does.
+            code: match told.code {
+                Code::Unknown => Code::from_http(status),
+                code => code,
             },
-            _ => Self::from_status(status),
+            status: Some(status),
+            ..told
         }
     }
 

@@ -139,7 +139,7 @@ async fn the_next_turn_carries_the_last_checkpoint() {
     let simulator = Simulator::start(Transport::Tls);
     let mut ours = Ours::new(&simulator, Transport::Tls);
     ours.say("@followup one").await;
-    let told = ours.say("and then").await;
+    let told = ours.say("@followup and then").await;
     assert_eq!(told.ended.outcome, Outcome::Finished);
     simulator
         .recording()
@@ -152,7 +152,7 @@ async fn cancelling_ends_the_stream_at_once_and_spoils_nothing() {
     for transport in TRANSPORTS {
         let simulator = Simulator::start(transport);
         let mut ours = Ours::new(&simulator, transport);
-        let told = ours.say_and("@cancel go", When::Cancel("w1")).await;
+        let told = ours.say_and("@cancel go", When::Cancel("cancel me")).await;
         assert_eq!(told.ended.outcome, Outcome::Cancelled);
         ours.say("@hello again").await.finished("Hello, world!");
         let recording = simulator.recording().await;
@@ -168,7 +168,7 @@ async fn steering_reaches_the_run() {
         let simulator = Simulator::start(transport);
         let mut ours = Ours::new(&simulator, transport);
         let told = ours
-            .say_and("@steer go", When::Steer("w1", "steer me left"))
+            .say_and("@steer go", When::Steer("working", "steer me left"))
             .await;
         assert_eq!(told.ended.outcome, Outcome::Finished);
         assert!(

@@ -154,14 +154,20 @@ fn every_question_is_answered() {
     everywhere(ask("@queries go"), |report, recording, _| {
         assert_eq!(only_send(report)["status"], "finished", "{report}");
         recording.assert_played(&["completed"]);
-        let answers = recording.0["frames"].as_array().unwrap().iter();
-        let answers = answers.filter(|frame| {
-            frame["kind"]
-                .as_str()
-                .unwrap()
-                .starts_with("interactionResponse.")
-        });
-        assert_eq!(answers.count(), 11);
+        let kinds = |from: &str, prefix: &str| {
+            let mut kinds: Vec<String> = recording
+                .frames(1, from)
+                .iter()
+                .filter_map(|frame| frame["kind"].as_str().unwrap().strip_prefix(prefix))
+                .map(str::to_owned)
+                .collect();
+            kinds.sort_unstable();
+            kinds
+        };
+        let mut asked = kinds("server", "interactionQuery.");
+        assert_eq!(kinds("client", "interactionResponse.").len(), asked.len());
+        asked.dedup();
+        assert_eq!(asked.len(), 11, "{asked:?}");
     });
 }
 
@@ -194,7 +200,8 @@ fn a_drop_after_a_checkpoint_is_resumed() {
 
 #[test]
 fn a_second_send_carries_the_last_checkpoint() {
-    let spec = json!({"agent": {}, "sends": [{"text": "@followup one"}, {"text": "and then"}]});
+    let spec =
+        json!({"agent": {}, "sends": [{"text": "@followup one"}, {"text": "@followup and then"}]});
     everywhere(spec, |report, recording, _| {
         let sends = report["sends"].as_array().unwrap();
         assert!(
@@ -217,7 +224,7 @@ fn a_second_send_carries_the_last_checkpoint() {
 
 #[test]
 fn cancelling_ends_the_stream() {
-    let spec = json!({"agent": {}, "sends": [{"text": "@cancel go", "cancelOn": {"text": "w1"}},
+    let spec = json!({"agent": {}, "sends": [{"text": "@cancel go", "cancelOn": {"text": "cancel me"}},
                                              {"text": "@hello again"}]});
     everywhere(spec, |report, recording, _| {
         let sends = report["sends"].as_array().unwrap();
@@ -231,7 +238,7 @@ fn cancelling_ends_the_stream() {
 #[test]
 fn steering_reaches_the_run() {
     let spec = json!({"agent": {}, "sends": [
-        {"text": "@steer go", "steerOn": {"text": "w1", "message": "steer me left"}}]});
+        {"text": "@steer go", "steerOn": {"text": "working", "message": "steer me left"}}]});
     everywhere(spec, |report, recording, _| {
         let send = only_send(report);
         assert_eq!(send["status"], "finished", "{report}");
