@@ -53,7 +53,7 @@ impl RunRequest {
 }
 
 /// The last length-delimited field of this number in an encoded message.
-fn field(mut message: &[u8], wanted: u64) -> Option<&[u8]> {
+pub(super) fn field(mut message: &[u8], wanted: u64) -> Option<&[u8]> {
     let mut found = None;
     while !message.is_empty() {
         let tag = varint(&mut message)?;

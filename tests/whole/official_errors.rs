@@ -25,7 +25,7 @@ fn unauthenticated_is_final() {
 
 #[test]
 fn resource_exhausted_is_tried_four_times() {
-    fails("error-resource_exhausted", |error, recording| {
+    fails("error-resource-exhausted", |error, recording| {
         let text = error["message"].as_str().unwrap();
         assert!(text.contains("[resource_exhausted]"), "{text}");
         assert_eq!(recording.runs(), 4);
@@ -54,7 +54,7 @@ fn internal_is_tried_four_times_with_new_request_ids() {
 
 #[test]
 fn typed_details_are_shown_and_final() {
-    fails("error-usage-limit", |error, recording| {
+    fails("error-free-usage", |error, recording| {
         let text = error["message"].as_str().unwrap();
         assert!(
             !text.contains('['),

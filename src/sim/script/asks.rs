@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::expect::{check, check_exec};
-use super::{OpenExec, Player, send_checkpoint, workspace};
+use super::{OpenExec, Player, workspace};
 use crate::sim::conversation::{self, NamedBlob};
 use crate::sim::memory::{self, Turn};
 use crate::sim::scenario::{
@@ -170,6 +170,8 @@ impl Player<'_> {
                 draft.state
             }
         };
-        send_checkpoint(self.session, &self.conversation, &state).await
+        self.session
+            .send(&json!({ "conversationCheckpointUpdate": state }))
+            .await
     }
 }

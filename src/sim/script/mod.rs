@@ -77,6 +77,7 @@ impl<'a> Player<'a> {
                 Err(stop) => Err(stop),
                 Ok(()) => Box::pin(self.step(step)).await,
             };
+            remember_checkpoint(self.session, &self.conversation);
             match played {
                 Ok(Flow::GoOn) => {}
                 Ok(Flow::Over) => return Ok(()),
@@ -229,23 +230,15 @@ impl<'a> Player<'a> {
     }
 }
 
-/// Sends a checkpoint and remembers it.
-pub(super) async fn send_checkpoint(
-    session: &mut Session,
-    shared: &Shared,
-    state: &Value,
-) -> Result<(), Stop> {
-    let bytes = schema::encode(schema::CONVERSATION_STATE, state)
-        .map_err(|error| Stop::Failed(error.to_string()))?;
+/// Remembers the checkpoint that was sent last: the next request must carry it.
+pub(super) fn remember_checkpoint(session: &mut Session, shared: &Shared) {
+    let Some(bytes) = session.take_checkpoint() else {
+        return;
+    };
     let shown = schema::bytes_to_json(schema::CONVERSATION_STATE, &bytes, schema::Detail::Present);
-    {
-        let mut conversation = conversation::lock(shared);
-        conversation.checkpoint = Some(bytes);
-        conversation.variables.set("CHECKPOINT", shown);
-    }
-    session
-        .send(&json!({ "conversationCheckpointUpdate": state }))
-        .await
+    let mut conversation = conversation::lock(shared);
+    conversation.checkpoint = Some(bytes);
+    conversation.variables.set("CHECKPOINT", shown);
 }
 
 /// The first workspace of a request context.

@@ -83,6 +83,7 @@ pub(super) struct Session {
     unclaimed: VecDeque<Shown>,
     spoken: String,
     turn_ended: bool,
+    checkpoint: Option<Bytes>,
 }
 
 /// What a session is made of.
@@ -126,6 +127,7 @@ impl Session {
             unclaimed: VecDeque::new(),
             spoken: String::new(),
             turn_ended: false,
+            checkpoint: None,
         }
     }
 
@@ -152,6 +154,11 @@ impl Session {
     /// Whether the turn was said to have ended.
     pub(super) fn turn_ended(&self) -> bool {
         self.turn_ended
+    }
+
+    /// The last checkpoint sent since this was asked last.
+    pub(super) fn take_checkpoint(&mut self) -> Option<Bytes> {
+        self.checkpoint.take()
     }
 
     /// Grants the client no more room to send.

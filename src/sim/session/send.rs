@@ -12,12 +12,15 @@ use super::{Ask, Exec, Phase, Session, Stop};
 use crate::sim::connect::ConnectError;
 use crate::sim::exchange::{Answer, BodyPlan, Reply, ReplyHead};
 use crate::sim::recording::{Content, Side};
+use crate::sim::request::field;
 use crate::sim::scenario::Compression;
 use crate::sim::schema;
 use crate::wire::envelope::{self, Kind, PREFIX};
 
 /// How long a client may leave its side unread before the run gives up.
 const SEND_LIMIT: Duration = Duration::from_secs(30);
+/// `conversation_checkpoint_update` in `AgentServerMessage`.
+const CHECKPOINT_FIELD: u64 = 3;
 
 impl Session {
     /// Sends the headers of a good reply; nothing happens if they are out.
@@ -98,6 +101,9 @@ impl Session {
             Compression::Gzip => envelope::encode_gzip(Kind::Message, &payload),
         };
         let flags = wire.first().copied().unwrap_or_default();
+        if let Some(state) = field(&payload, CHECKPOINT_FIELD) {
+            self.checkpoint = Some(payload.slice_ref(state));
+        }
         self.record(Side::Server, flags, Content::Message(payload));
         self.put(Reply::Data(wire)).await
     }
