@@ -57,7 +57,6 @@ impl Refuse {
                 })
             }
             Request::ReadArgs(args) => Reply::ReadResult(read(args)),
-            Request::RedactedReadArgs(args) => Reply::RedactedReadResult(read(args)),
             Request::LsArgs(args) => Reply::LsResult(LsResult {
                 result: Some(ls_result::Result::Rejected(LsRejected {
                     path: args.path,
@@ -207,6 +206,7 @@ impl Refuse {
                 })),
             }),
             // Kinds the official local client has no handler for either.
+            Request::RedactedReadArgs(_) => return Err(unsupported("redacted_read_args")),
             Request::GitDiffRequest(_) => return Err(unsupported("git_diff_request")),
             Request::ExecuteHookArgs(_) => return Err(unsupported("execute_hook_args")),
             Request::ComputerUseArgs(_) => return Err(unsupported("computer_use_args")),

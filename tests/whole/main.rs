@@ -9,6 +9,7 @@
 
 mod backend;
 mod client;
+mod compare;
 mod faults;
 mod official;
 mod official_errors;

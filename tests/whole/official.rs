@@ -117,7 +117,7 @@ fn mcp_over_stdio() {
     everywhere(spec, |report, recording, _| {
         assert_finished(only_send(report), "Done with MCP.");
         recording.assert_played(&["completed"]);
-        assert_eq!(recording.client("execClientMessage.mcpResult").len(), 4);
+        assert_eq!(recording.client("execClientMessage.mcpResult").len(), 5);
     });
 }
 
