@@ -50,7 +50,11 @@ const DIFFERENCES: &[Difference] = &[
     differs("execClientMessage.piFindResult", "", NATIVE),
     differs("execClientMessage.piLsResult", "", NATIVE),
     differs("execClientMessage.miniSweAgentBashResult", "", NATIVE),
-    differs("execClientControlMessage.throw", "/execClientControlMessage/throw/stackTrace", REASONS),
+    differs(
+        "execClientControlMessage.throw",
+        "/execClientControlMessage/throw/stackTrace",
+        REASONS,
+    ),
     differs("interactionResponse.replaceEnvResult", "", REASONS),
 ];
 
@@ -175,7 +179,11 @@ async fn the_same_messages_as_the_official_client() {
             }
         }
         let (theirs, ours) = (shapes(&theirs), shapes(&ours));
-        assert!(!theirs.is_empty(), "{}: the official client said nothing", play.scenario);
+        assert!(
+            !theirs.is_empty(),
+            "{}: the official client said nothing",
+            play.scenario
+        );
         let kinds = |runs: &BTreeMap<u64, Vec<Shape>>| -> Vec<Vec<String>> {
             runs.values()
                 .map(|run| run.iter().map(|(kind, _)| kind.clone()).collect())
@@ -241,7 +249,10 @@ async fn the_same_headers_as_the_official_client() {
         };
         let simulator = Simulator::start(transport);
         let sdk = Sdk::new();
-        sdk.drive(&simulator, json!({"agent": {}, "sends": [{"text": "@hello a"}]}));
+        sdk.drive(
+            &simulator,
+            json!({"agent": {}, "sends": [{"text": "@hello a"}]}),
+        );
         let theirs = headers(&simulator.recording().await);
         let simulator = Simulator::start(transport);
         Ours::new(&simulator, transport).say("@hello a").await;
@@ -259,7 +270,11 @@ async fn the_same_headers_as_the_official_client() {
                     | "accept-encoding"
                     | "connect-timeout-ms"
             );
-            assert!(differs || &ours[name] == value, "{path}: {name} {value} {}", ours[name]);
+            assert!(
+                differs || &ours[name] == value,
+                "{path}: {name} {value} {}",
+                ours[name]
+            );
         }
     }
 }

@@ -8,6 +8,7 @@
 )]
 
 mod backend;
+mod cli;
 mod client;
 mod compare;
 mod faults;
