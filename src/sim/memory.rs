@@ -99,6 +99,31 @@ pub(super) fn draft(
     Ok(Draft { blobs, state })
 }
 
+/// The state of a conversation that was replaced by its summary.
+pub(super) fn summarized(summary: &str) -> Result<Draft, SchemaError> {
+    let turn = Turn {
+        user: None,
+        assistant: String::new(),
+        request_id: String::new(),
+    };
+    let mut draft = draft(&json!({}), &turn, None)?;
+    let note = message_json(
+        "user",
+        &format!("Summary of the conversation so far: {summary}"),
+    );
+    let blob = schema::encode(
+        "agent.v1.ConversationSummary",
+        &json!({ "summary": summary }),
+    )?;
+    if let Some(roots) = draft.state["rootPromptMessagesJson"].as_array_mut() {
+        roots.push(schema::base64(&blob_id(&note)).into());
+    }
+    draft.state["summary"] = schema::base64(&blob_id(&blob)).into();
+    draft.state["selfSummaryCount"] = 1.into();
+    draft.blobs.extend([note, blob]);
+    Ok(draft)
+}
+
 fn list(state: &Value, name: &str) -> Vec<Value> {
     state[name].as_array().cloned().unwrap_or_default()
 }

@@ -35,6 +35,15 @@ impl RunRequest {
         self.shown.present["action"]["userMessageAction"]["userMessage"]["text"].as_str()
     }
 
+    /// The case of the action.
+    pub(super) fn action(&self) -> &str {
+        // An action may carry facts beside its case; those are never objects named `…Action`.
+        self.shown.present["action"]
+            .as_object()
+            .and_then(|action| action.keys().find(|name| name.ends_with("Action")))
+            .map_or("", String::as_str)
+    }
+
     /// A text member.
     pub(super) fn text(&self, name: &str) -> Option<&str> {
         self.shown.present[name].as_str()
@@ -47,8 +56,7 @@ impl RunRequest {
 
     /// The request context, if it came with the action.
     pub(super) fn context(&self) -> Option<&Value> {
-        let (_, action) = schema::case(&self.shown.present["action"])?;
-        action.get("requestContext")
+        self.shown.present["action"][self.action()].get("requestContext")
     }
 }
 

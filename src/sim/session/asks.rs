@@ -63,13 +63,36 @@ impl Exec {
         self.closed || self.thrown.is_some()
     }
 
+    /// Whether its result is there. The real service understands clients that never say
+    /// `streamClose` after a plain result.
+    pub(in crate::sim) fn is_answered(&self) -> bool {
+        const LAST_EVENTS: [&str; 5] = [
+            "exit",
+            "rejected",
+            "permissionDenied",
+            "backgrounded",
+            "sandboxUnsupported",
+        ];
+        let last = self
+            .replies
+            .last()
+            .map(|reply| &reply.present["shellStream"]);
+        self.is_over()
+            || match last {
+                Some(event) if self.streams() => {
+                    LAST_EVENTS.iter().any(|name| event.get(name).is_some())
+                }
+                other => other.is_some(),
+            }
+    }
+
     /// Whether it answers with a stream of events.
     pub(super) fn streams(&self) -> bool {
         self.asked == "shellStreamArgs"
     }
 
     /// The case a reply must have.
-    pub(super) fn answer_case(&self) -> String {
+    pub(in crate::sim) fn answer_case(&self) -> String {
         match self.asked.as_str() {
             "shellStreamArgs" => "shellStream".into(),
             "gitDiffRequest" => "gitDiffResponse".into(),
@@ -286,6 +309,11 @@ impl Session {
         self.wait_for(limit, |session| session.queries.get(&id)?.answer.clone())
             .await?
             .ok_or_else(|| late(&format!("a response to query {id}"), limit))
+    }
+
+    /// Whether a message nobody waited for `fits`.
+    pub(in crate::sim) fn has_unclaimed(&self, fits: impl Fn(&Shown) -> bool) -> bool {
+        self.unclaimed.iter().any(fits)
     }
 
     /// Takes a message nobody waited for that `fits`.

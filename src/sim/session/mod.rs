@@ -23,7 +23,7 @@ use super::scenario::Compression;
 use super::schema::Shown;
 
 use asks::Ask;
-pub(super) use asks::{Exec, late};
+pub(super) use asks::{Exec, Id, late};
 pub(super) use send::prefix;
 
 /// Silence after which a heartbeat goes out.
