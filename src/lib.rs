@@ -16,6 +16,8 @@
 
 pub mod account;
 pub mod diag;
+pub mod doors;
 pub mod run;
 pub mod sim;
+pub mod tools;
 pub mod wire;

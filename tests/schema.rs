@@ -1,6 +1,8 @@
 //! The generated protobuf code is checked in; these tests say when it is stale and
 //! compare every field we declare with the listing of Cursor's own schema.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stderr)]
+
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
@@ -50,6 +52,10 @@ fn generate(pool: &DescriptorPool) -> BTreeMap<String, String> {
     files
         .file
         .retain(|file| matches!(file.package(), "agent.v1" | "aiserver.v1"));
+    for file in &mut files.file {
+        file.source_code_info = None; // comments of messages; map entries would have none
+        file.message_type.iter_mut().for_each(maps_as_lists);
+    }
     prost_build::Config::new()
         .out_dir(folder.path())
         .bytes(["."])
@@ -65,6 +71,15 @@ fn generate(pool: &DescriptorPool) -> BTreeMap<String, String> {
             )
         })
         .collect()
+}
+
+/// Map fields become lists of entries (the same bytes): a Rust map would lose the order
+/// in which a model wrote its arguments.
+fn maps_as_lists(message: &mut DescriptorProto) {
+    if let Some(options) = &mut message.options {
+        options.map_entry = None;
+    }
+    message.nested_type.iter_mut().for_each(maps_as_lists);
 }
 
 /// The same schema with every opaque field typed again, one file a package: what the

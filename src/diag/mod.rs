@@ -1,1 +1,3 @@
-//! (to come)
+//! What helps a person find out what is going on. Used by every room, uses none.
+
+pub mod settings;

@@ -1,1 +1,26 @@
-//! (to come)
+//! One live run: one task that owns the stream, reads it, and answers every request.
+//!
+//! The task never waits for its consumer or its executors: events and replies queue up
+//! while heartbeats, aborts and answers go on. It decides when to try again; what to send
+//! in the first place is decided above.
+
+mod answer;
+mod assemble;
+mod attempt;
+mod backend;
+mod blobs;
+mod driver;
+mod event;
+mod execs;
+mod request;
+mod retry;
+
+pub use assemble::AssembleError;
+pub use backend::{Backend, OpenError};
+pub use blobs::{BlobError, Blobs, MemoryBlobs};
+pub use driver::{Command, Handle, Injection, start};
+pub use event::{Ended, Outcome, RunEvent, Usage};
+pub use request::{Action, Image, Mode, Model, RunSpec, UserMessage};
+pub use retry::{Ledger, Next, Progress, RetryPolicy, Timing};
+
+pub use crate::wire::headers::{BlobKey, ToolGates};

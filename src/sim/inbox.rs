@@ -86,7 +86,7 @@ fn next_message(
     decoder: &mut Decoder,
     encoding: Encoding,
 ) -> Result<Option<Inbound>, EnvelopeError> {
-    let Some(envelope) = decoder.next()? else {
+    let Some(envelope) = decoder.next_envelope()? else {
         return Ok(None);
     };
     if envelope.kind() == Kind::EndStream {

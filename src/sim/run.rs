@@ -96,7 +96,7 @@ fn request_id(body: &[u8]) -> Option<String> {
     let mut decoder = Decoder::default();
     decoder.push(body);
     let payload = decoder
-        .next()
+        .next_envelope()
         .ok()??
         .into_payload(Encoding::Identity)
         .ok()?;

@@ -196,7 +196,7 @@ impl Decoder {
     }
 
     /// The next whole envelope, if it has arrived.
-    pub fn next(&mut self) -> Result<Option<Envelope>, EnvelopeError> {
+    pub fn next_envelope(&mut self) -> Result<Option<Envelope>, EnvelopeError> {
         let Some((flags, length)) = self.prefix()? else {
             return Ok(None);
         };
@@ -250,7 +250,7 @@ impl Decoder {
 pub fn unwrap_unary(body: &[u8]) -> Option<Bytes> {
     let mut decoder = Decoder::default();
     decoder.push(body);
-    let envelope = decoder.next().ok()??;
+    let envelope = decoder.next_envelope().ok()??;
     let whole = envelope.flags == 0 && decoder.buffer.is_empty();
     whole.then_some(envelope.payload)
 }
@@ -265,7 +265,7 @@ mod tests {
         let mut envelopes = Vec::new();
         for piece in pieces {
             decoder.push(piece);
-            while let Some(envelope) = decoder.next()? {
+            while let Some(envelope) = decoder.next_envelope()? {
                 envelopes.push(envelope);
             }
         }
@@ -304,7 +304,7 @@ mod tests {
         let mut decoder = Decoder::with_limit(10);
         decoder.push(&[0, 0, 0, 0, 11]);
         assert_eq!(
-            decoder.next(),
+            decoder.next_envelope(),
             Err(EnvelopeError::TooLarge {
                 size: 11,
                 limit: 10
@@ -316,7 +316,10 @@ mod tests {
     fn unknown_flags_are_refused_at_the_first_byte() {
         let mut decoder = Decoder::default();
         decoder.push(b"H");
-        assert_eq!(decoder.next(), Err(EnvelopeError::UnknownFlags(b'H')));
+        assert_eq!(
+            decoder.next_envelope(),
+            Err(EnvelopeError::UnknownFlags(b'H'))
+        );
     }
 
     #[test]

@@ -4,5 +4,23 @@
 //! This room holds no policy and no conversation: it moves messages and says exactly what
 //! went wrong. It knows nothing of hosts such as pi.
 
+mod append;
+pub mod ascending;
+pub mod available_models;
+pub mod checksum;
+pub mod choice;
+pub mod code;
+pub mod drift;
+pub mod endpoint;
 pub mod envelope;
+pub mod error;
+pub mod failure;
+pub mod fields;
+pub mod headers;
+pub mod http;
 pub mod proto;
+pub mod remote;
+pub mod state;
+pub mod stream;
+pub mod unary;
+pub mod value;

@@ -443,10 +443,20 @@ pub struct GrepSuccess {
     pub path: ::prost::alloc::string::String,
     #[prost(string, tag = "3")]
     pub output_mode: ::prost::alloc::string::String,
-    #[prost(map = "string, message", tag = "4")]
-    pub workspace_results: ::std::collections::HashMap<::prost::alloc::string::String, GrepUnionResult>,
+    #[prost(message, repeated, tag = "4")]
+    pub workspace_results: ::prost::alloc::vec::Vec<grep_success::WorkspaceResultsEntry>,
     #[prost(message, optional, tag = "5")]
     pub active_editor_result: ::core::option::Option<GrepUnionResult>,
+}
+/// Nested message and enum types in `GrepSuccess`.
+pub mod grep_success {
+    #[derive(Clone, PartialEq, ::prost::Message)]
+    pub struct WorkspaceResultsEntry {
+        #[prost(string, tag = "1")]
+        pub key: ::prost::alloc::string::String,
+        #[prost(message, optional, tag = "2")]
+        pub value: ::core::option::Option<super::GrepUnionResult>,
+    }
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct GrepUnionResult {
@@ -475,13 +485,20 @@ pub struct LsDirectoryTreeNode {
     pub children_files: ::prost::alloc::vec::Vec<ls_directory_tree_node::File>,
     #[prost(bool, tag = "4")]
     pub children_were_processed: bool,
-    #[prost(map = "string, int32", tag = "5")]
-    pub full_subtree_extension_counts: ::std::collections::HashMap<::prost::alloc::string::String, i32>,
+    #[prost(message, repeated, tag = "5")]
+    pub full_subtree_extension_counts: ::prost::alloc::vec::Vec<ls_directory_tree_node::FullSubtreeExtensionCountsEntry>,
     #[prost(int32, tag = "6")]
     pub num_files: i32,
 }
 /// Nested message and enum types in `LsDirectoryTreeNode`.
 pub mod ls_directory_tree_node {
+    #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+    pub struct FullSubtreeExtensionCountsEntry {
+        #[prost(string, tag = "1")]
+        pub key: ::prost::alloc::string::String,
+        #[prost(int32, tag = "2")]
+        pub value: i32,
+    }
     #[derive(Clone, PartialEq, ::prost::Message)]
     pub struct File {
         #[prost(string, tag = "1")]
@@ -1557,8 +1574,8 @@ pub struct McpTools {
 pub struct McpArgs {
     #[prost(string, tag = "1")]
     pub name: ::prost::alloc::string::String,
-    #[prost(map = "string, bytes", tag = "2")]
-    pub args: ::std::collections::HashMap<::prost::alloc::string::String, ::prost::bytes::Bytes>,
+    #[prost(message, repeated, tag = "2")]
+    pub args: ::prost::alloc::vec::Vec<mcp_args::ArgsEntry>,
     #[prost(string, tag = "3")]
     pub tool_call_id: ::prost::alloc::string::String,
     #[prost(string, tag = "4")]
@@ -1573,6 +1590,16 @@ pub struct McpArgs {
     pub skip_approval: bool,
     #[prost(string, tag = "9")]
     pub server_identifier: ::prost::alloc::string::String,
+}
+/// Nested message and enum types in `McpArgs`.
+pub mod mcp_args {
+    #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+    pub struct ArgsEntry {
+        #[prost(string, tag = "1")]
+        pub key: ::prost::alloc::string::String,
+        #[prost(bytes = "bytes", tag = "2")]
+        pub value: ::prost::bytes::Bytes,
+    }
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct McpResult {
@@ -1672,8 +1699,18 @@ pub mod list_mcp_resources_exec_result {
         pub mime_type: ::core::option::Option<::prost::alloc::string::String>,
         #[prost(string, tag = "5")]
         pub server: ::prost::alloc::string::String,
-        #[prost(map = "string, string", tag = "6")]
-        pub annotations: ::std::collections::HashMap<::prost::alloc::string::String, ::prost::alloc::string::String>,
+        #[prost(message, repeated, tag = "6")]
+        pub annotations: ::prost::alloc::vec::Vec<mcp_resource::AnnotationsEntry>,
+    }
+    /// Nested message and enum types in `McpResource`.
+    pub mod mcp_resource {
+        #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+        pub struct AnnotationsEntry {
+            #[prost(string, tag = "1")]
+            pub key: ::prost::alloc::string::String,
+            #[prost(string, tag = "2")]
+            pub value: ::prost::alloc::string::String,
+        }
     }
     #[derive(Clone, PartialEq, ::prost::Oneof)]
     pub enum Result {
@@ -1942,8 +1979,8 @@ pub struct ReadMcpResourceSuccess {
     pub description: ::core::option::Option<::prost::alloc::string::String>,
     #[prost(string, optional, tag = "4")]
     pub mime_type: ::core::option::Option<::prost::alloc::string::String>,
-    #[prost(map = "string, string", tag = "7")]
-    pub annotations: ::std::collections::HashMap<::prost::alloc::string::String, ::prost::alloc::string::String>,
+    #[prost(message, repeated, tag = "7")]
+    pub annotations: ::prost::alloc::vec::Vec<read_mcp_resource_success::AnnotationsEntry>,
     #[prost(string, optional, tag = "8")]
     pub download_path: ::core::option::Option<::prost::alloc::string::String>,
     #[prost(message, optional, tag = "9")]
@@ -1953,6 +1990,13 @@ pub struct ReadMcpResourceSuccess {
 }
 /// Nested message and enum types in `ReadMcpResourceSuccess`.
 pub mod read_mcp_resource_success {
+    #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+    pub struct AnnotationsEntry {
+        #[prost(string, tag = "1")]
+        pub key: ::prost::alloc::string::String,
+        #[prost(string, tag = "2")]
+        pub value: ::prost::alloc::string::String,
+    }
     #[derive(Clone, PartialEq, Eq, Hash, ::prost::Oneof)]
     pub enum Content {
         #[prost(string, tag = "5")]
@@ -1991,8 +2035,8 @@ pub struct RequestContext {
     pub skill_options: ::core::option::Option<SkillOptions>,
     #[prost(bool, optional, tag = "19")]
     pub repository_info_should_query_prod: ::core::option::Option<bool>,
-    #[prost(map = "string, string", tag = "20")]
-    pub file_contents: ::std::collections::HashMap<::prost::alloc::string::String, ::prost::alloc::string::String>,
+    #[prost(message, repeated, tag = "20")]
+    pub file_contents: ::prost::alloc::vec::Vec<request_context::FileContentsEntry>,
     #[prost(string, optional, tag = "21")]
     pub user_intent_summary: ::core::option::Option<::prost::alloc::string::String>,
     #[prost(message, repeated, tag = "22")]
@@ -2059,6 +2103,16 @@ pub struct RequestContext {
     pub admin_command_denylist: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
     #[prost(message, optional, tag = "53")]
     pub system_prompt_override: ::core::option::Option<SystemPromptSpec>,
+}
+/// Nested message and enum types in `RequestContext`.
+pub mod request_context {
+    #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+    pub struct FileContentsEntry {
+        #[prost(string, tag = "1")]
+        pub key: ::prost::alloc::string::String,
+        #[prost(string, tag = "2")]
+        pub value: ::prost::alloc::string::String,
+    }
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct RequestContextArgs {

@@ -288,10 +288,20 @@ pub struct BootstrapStatsigResponse {
 pub struct AnalyticsEvent {
     #[prost(string, tag = "1")]
     pub event_name: ::prost::alloc::string::String,
-    #[prost(map = "string, message", tag = "2")]
-    pub event_data: ::std::collections::HashMap<::prost::alloc::string::String, EventData>,
+    #[prost(message, repeated, tag = "2")]
+    pub event_data: ::prost::alloc::vec::Vec<analytics_event::EventDataEntry>,
     #[prost(int64, tag = "3")]
     pub timestamp: i64,
+}
+/// Nested message and enum types in `AnalyticsEvent`.
+pub mod analytics_event {
+    #[derive(Clone, PartialEq, ::prost::Message)]
+    pub struct EventDataEntry {
+        #[prost(string, tag = "1")]
+        pub key: ::prost::alloc::string::String,
+        #[prost(message, optional, tag = "2")]
+        pub value: ::core::option::Option<super::EventData>,
+    }
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct EventData {
@@ -1040,10 +1050,20 @@ pub struct CustomErrorDetails {
     pub show_request_id: ::core::option::Option<bool>,
     #[prost(bool, optional, tag = "6")]
     pub should_show_immediate_error: ::core::option::Option<bool>,
-    #[prost(map = "string, string", tag = "7")]
-    pub additional_info: ::std::collections::HashMap<::prost::alloc::string::String, ::prost::alloc::string::String>,
+    #[prost(message, repeated, tag = "7")]
+    pub additional_info: ::prost::alloc::vec::Vec<custom_error_details::AdditionalInfoEntry>,
     #[prost(message, optional, tag = "10")]
     pub analytics_metadata: ::core::option::Option<ErrorAnalyticsMetadata>,
+}
+/// Nested message and enum types in `CustomErrorDetails`.
+pub mod custom_error_details {
+    #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+    pub struct AdditionalInfoEntry {
+        #[prost(string, tag = "1")]
+        pub key: ::prost::alloc::string::String,
+        #[prost(string, tag = "2")]
+        pub value: ::prost::alloc::string::String,
+    }
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct ErrorAnalyticsMetadata {

@@ -1,0 +1,32 @@
+//! Any bytes as a server message, a state, a value, a catalogue or an end of stream: an
+//! error at worst. What decodes must encode and decode to the same.
+#![no_main]
+
+use bytes::Bytes;
+use cursor_sidecar::wire::proto::agent::v1::{AgentClientMessage, AgentServerMessage};
+use cursor_sidecar::wire::{ascending, available_models, drift::Drift, remote, state, value};
+use libfuzzer_sys::fuzz_target;
+use prost::Message as _;
+
+fuzz_target!(|data: &[u8]| {
+    let bytes = Bytes::copy_from_slice(data);
+    if let Ok(message) = AgentServerMessage::decode(bytes.clone()) {
+        let again = AgentServerMessage::decode(ascending::server(&message));
+        // NaN is not equal to itself; the printed form is.
+        assert_eq!(format!("{again:?}"), format!("{:?}", Ok::<_, prost::DecodeError>(message)));
+    }
+    if let Ok(message) = AgentClientMessage::decode(bytes.clone()) {
+        let again = AgentClientMessage::decode(ascending::client(&message));
+        assert_eq!(format!("{again:?}"), format!("{:?}", Ok::<_, prost::DecodeError>(message)));
+    }
+    Drift::default().inspect("agent.v1.AgentServerMessage", data);
+    if let Ok(stripped) = state::without_usage_tree(&bytes) {
+        assert_eq!(state::without_usage_tree(&stripped), Ok(stripped.clone()));
+    }
+    let _ = state::occupancy(&bytes);
+    let json = value::decode_or_text(&bytes);
+    let _ = value::decode(&value::encode(&json));
+    let _ = available_models::decode(bytes);
+    let _ = remote::EndStream::parse(data);
+    let _ = remote::RemoteError::from_response(500, data);
+});

@@ -1,0 +1,71 @@
+//! API keys.
+
+use secrecy::{ExposeSecret as _, SecretString};
+
+/// A key that can stand in a header. `Debug` does not show it.
+#[derive(Debug, Clone)]
+pub struct ApiKey(SecretString);
+
+/// Why there is no usable key. Never holds the key itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum KeyError {
+    /// Nothing given.
+    #[error(
+        "no Cursor API key: set CURSOR_API_KEY (create a key under Cursor's dashboard, Integrations)"
+    )]
+    Missing,
+    /// A key with a line break is two lines of a file, not a key.
+    #[error("the Cursor API key contains a line break; give the key alone, on one line")]
+    LineBreak,
+    /// Spaces, control characters, anything that is no visible ASCII.
+    #[error("the Cursor API key contains a character that no key has; copy it again")]
+    Character,
+}
+
+impl ApiKey {
+    /// Checks a key as given.
+    pub fn parse(text: &str) -> Result<Self, KeyError> {
+        if text.trim().is_empty() {
+            return Err(KeyError::Missing);
+        }
+        if text.contains(['\n', '\r']) {
+            return Err(KeyError::LineBreak);
+        }
+        if !text.bytes().all(|byte| byte.is_ascii_graphic()) {
+            return Err(KeyError::Character);
+        }
+        Ok(Self(text.into()))
+    }
+
+    /// The key, for the one header that carries it.
+    pub fn secret(&self) -> &SecretString {
+        &self.0
+    }
+
+    /// Whether two keys are the same.
+    pub fn same(&self, other: &Self) -> bool {
+        self.0.expose_secret() == other.0.expose_secret()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_are_checked_and_never_printed() {
+        let key = ApiKey::parse("crsr_0123").unwrap();
+        assert!(!format!("{key:?}").contains("0123"));
+        for (text, error) in [
+            ("", KeyError::Missing),
+            (" \t", KeyError::Missing),
+            ("crsr_1\ncrsr_2", KeyError::LineBreak),
+            ("crsr_1\r\n", KeyError::LineBreak),
+            ("crsr 1", KeyError::Character),
+            ("crsr_ü", KeyError::Character),
+            ("crsr_\u{7f}", KeyError::Character),
+        ] {
+            assert_eq!(ApiKey::parse(text).unwrap_err(), error);
+        }
+    }
+}

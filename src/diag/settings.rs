@@ -1,0 +1,221 @@
+//! Every setting, in one table: the parser, `docs/settings.md` and warnings read it.
+
+/// One environment variable.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Setting {
+    /// Its name.
+    pub name: &'static str,
+    /// The value in force when it is not set.
+    pub default: &'static str,
+    /// The values it takes.
+    pub values: &'static str,
+    /// What it does.
+    pub meaning: &'static str,
+}
+
+const fn setting(
+    name: &'static str,
+    default: &'static str,
+    values: &'static str,
+    meaning: &'static str,
+) -> Setting {
+    Setting {
+        name,
+        default,
+        values,
+        meaning,
+    }
+}
+
+/// All settings.
+pub const SETTINGS: &[Setting] = &[
+    setting(
+        "CURSOR_API_KEY",
+        "",
+        "a key",
+        "The Cursor API key. Never logged, never passed on.",
+    ),
+    setting(
+        "PI_CURSOR_AGENT_URL",
+        "",
+        "https URL, or http to this machine",
+        "Where runs go. Wins over every other address.",
+    ),
+    setting(
+        "CURSOR_AGENT_URL",
+        "",
+        "https URL, or http to this machine",
+        "Where runs go, if PI_CURSOR_AGENT_URL is not set.",
+    ),
+    setting(
+        "CURSOR_BACKEND_URL",
+        "https://api2.cursor.sh",
+        "https URL, or http to this machine",
+        "Key exchange, configuration, catalogue; runs too, if no agent URL is set.",
+    ),
+    setting(
+        "PI_CURSOR_HTTP",
+        "auto",
+        "auto, 1, 2",
+        "HTTP version of runs. auto: the server's advice, else HTTP/2 over TLS; falls back to 1 where 2 does not get through.",
+    ),
+    setting(
+        "PI_CURSOR_CLIENT_TYPE",
+        "sdk",
+        "a word",
+        "How we introduce ourselves (x-cursor-client-type).",
+    ),
+    setting(
+        "PI_CURSOR_CLIENT_VERSION",
+        "sdk-1.0.32",
+        "a word",
+        "The client version we claim (x-cursor-client-version).",
+    ),
+    setting(
+        "PI_CURSOR_GHOST_MODE",
+        "true",
+        "true, false",
+        "Whether Cursor is told to keep nothing (x-ghost-mode).",
+    ),
+    setting(
+        "PI_CURSOR_CHECKSUM",
+        "off",
+        "off, on",
+        "Whether x-cursor-checksum is sent. The official SDK does not send it.",
+    ),
+    setting(
+        "HTTPS_PROXY",
+        "",
+        "URL",
+        "Proxy for https hosts; NO_PROXY names exceptions.",
+    ),
+    setting(
+        "SSL_CERT_FILE",
+        "",
+        "PEM file",
+        "Certificates to trust instead of the system's.",
+    ),
+    setting(
+        "NODE_EXTRA_CA_CERTS",
+        "",
+        "PEM file",
+        "Certificates to trust besides the system's.",
+    ),
+];
+
+/// A value that was not understood; the default is in force instead.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Warning {
+    /// A bad value.
+    #[error("{name}: {value:?} is not one of {expected}; using {default}")]
+    Value {
+        /// The setting.
+        name: &'static str,
+        /// What was given.
+        value: String,
+        /// What it takes.
+        expected: &'static str,
+        /// What is used instead.
+        default: &'static str,
+    },
+    /// A `PI_CURSOR_` name nobody reads.
+    #[error("{0} is not a setting of cursor-sidecar; see docs/settings.md")]
+    Unknown(String),
+}
+
+/// The setting of a name in the table.
+pub fn find(name: &str) -> Option<&'static Setting> {
+    SETTINGS.iter().find(|setting| setting.name == name)
+}
+
+/// Reads a choice: the value `choices` gives for the text, or the default and a warning.
+pub fn choose<Value: Copy>(
+    env: &impl Fn(&str) -> Option<String>,
+    name: &str,
+    choices: &[(&str, Value)],
+    default: Value,
+    warnings: &mut Vec<Warning>,
+) -> Value {
+    let Some(text) = env(name).filter(|text| !text.trim().is_empty()) else {
+        return default;
+    };
+    let wanted = text.trim().to_ascii_lowercase();
+    if let Some((_, value)) = choices.iter().find(|(choice, _)| *choice == wanted) {
+        return *value;
+    }
+    if let Some(setting) = find(name) {
+        warnings.push(Warning::Value {
+            name: setting.name,
+            value: text,
+            expected: setting.values,
+            default: setting.default,
+        });
+    }
+    default
+}
+
+/// Warnings for `PI_CURSOR_` names that no setting has.
+pub fn unknown(names: impl Iterator<Item = String>) -> Vec<Warning> {
+    let mut unknown: Vec<String> = names
+        .filter(|name| name.starts_with("PI_CURSOR_") && find(name).is_none())
+        .collect();
+    unknown.sort_unstable();
+    unknown.into_iter().map(Warning::Unknown).collect()
+}
+
+/// The table as `docs/settings.md` shows it.
+pub fn markdown() -> String {
+    let mut page = String::from(
+        "# Settings\n\nEnvironment variables. A bad value gives one warning and the default; so does an unknown `PI_CURSOR_` name.\n\n| name | default | values | meaning |\n|---|---|---|---|\n",
+    );
+    for setting in SETTINGS {
+        let default = if setting.default.is_empty() {
+            String::new()
+        } else {
+            format!("`{}`", setting.default)
+        };
+        page.push_str(&format!(
+            "| `{}` | {default} | {} | {} |\n",
+            setting.name, setting.values, setting.meaning
+        ));
+    }
+    page
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bad_value_warns_once_and_the_default_rules() {
+        let mut warnings = Vec::new();
+        let read = |value: &'static str, warnings: &mut Vec<Warning>| {
+            let env = |_: &str| Some(value.to_owned());
+            choose(&env, "PI_CURSOR_HTTP", &[("1", 1), ("2", 2)], 0, warnings)
+        };
+        assert_eq!(read(" 2 ", &mut warnings), 2);
+        assert_eq!(read("", &mut warnings), 0);
+        assert!(warnings.is_empty());
+        assert_eq!(read("3", &mut warnings), 0);
+        insta::assert_snapshot!(warnings[0], @r#"PI_CURSOR_HTTP: "3" is not one of auto, 1, 2; using auto"#);
+    }
+
+    #[test]
+    fn unknown_names_are_told() {
+        let names = ["PI_CURSOR_HTPP", "PI_CURSOR_HTTP", "CURSOR_ELSE", "PATH"];
+        let warnings = unknown(names.iter().map(|name| (*name).to_owned()));
+        assert_eq!(warnings, [Warning::Unknown("PI_CURSOR_HTPP".into())]);
+    }
+
+    #[test]
+    fn the_page_is_fresh() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/settings.md");
+        if std::env::var_os("UPDATE_DOCS").is_some() {
+            std::fs::write(path, markdown()).unwrap();
+        }
+        assert!(
+            std::fs::read_to_string(path).unwrap_or_default() == markdown(),
+            "docs/settings.md is stale: run `make docs`"
+        );
+    }
+}

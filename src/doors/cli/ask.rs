@@ -1,0 +1,197 @@
+//! `cursor-sidecar ask`: one prompt, one answer. The quickest way to see whether the
+//! connection to Cursor works.
+
+use std::io::{Read as _, Write};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use serde_json::json;
+use uuid::Uuid;
+
+use crate::diag::settings;
+use crate::run::{
+    Action, AssembleError, Backend, BlobKey, Command, Ended, Handle, MemoryBlobs, Mode, Model,
+    Outcome, RetryPolicy, RunEvent, RunSpec, Timing, ToolGates, UserMessage, start,
+};
+use crate::tools::refuse::Refuse;
+
+/// Send one prompt to Cursor and print the answer.
+///
+/// Cursor's own tools are refused: this asks a question, it does not let an agent loose.
+#[derive(Debug, clap::Args)]
+pub struct Ask {
+    /// The prompt; `-` reads it from standard input.
+    prompt: String,
+    /// The model's id, with parameters as in `gpt-5.5:reasoning=high,fast=true`.
+    #[arg(long, default_value = "default", value_parser = parse_model)]
+    model: Model,
+    /// Plan only, change nothing.
+    #[arg(long)]
+    plan: bool,
+    /// The folder the model is told about [default: the current one].
+    #[arg(long)]
+    workspace: Option<PathBuf>,
+    /// Print every event as a line of JSON instead of the text.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Why there is no answer.
+#[derive(Debug, thiserror::Error)]
+pub enum AskError {
+    /// Settings.
+    #[error(transparent)]
+    Settings(#[from] AssembleError),
+    /// The prompt could not be read or the answer not written.
+    #[error("{0}")]
+    Io(#[from] std::io::Error),
+    /// No randomness for a blob key.
+    #[error("no source of randomness: {0}")]
+    Random(#[from] getrandom::Error),
+    /// The run failed.
+    #[error("{0}")]
+    Run(String),
+    /// The person pressed Ctrl-C.
+    #[error("cancelled")]
+    Cancelled,
+}
+
+fn parse_model(text: &str) -> Result<Model, String> {
+    let (id, parameters) = text.split_once(':').unwrap_or((text, ""));
+    let parameters = parameters
+        .split(',')
+        .filter(|pair| !pair.is_empty())
+        .map(|pair| match pair.split_once('=') {
+            Some((id, value)) => Ok((id.to_owned(), value.to_owned())),
+            None => Err(format!("{pair:?} is not a parameter; expected name=value")),
+        })
+        .collect::<Result<_, _>>()?;
+    Ok(Model {
+        id: id.to_owned(),
+        parameters,
+    })
+}
+
+impl Ask {
+    /// Asks and prints.
+    pub async fn run(self, home: Option<PathBuf>) -> Result<(), AskError> {
+        let env = |name: &str| std::env::var(name).ok();
+        let (backend, mut warnings) = Backend::from_env(&env, home.as_deref())?;
+        warnings.extend(settings::unknown(std::env::vars().map(|(name, _)| name)));
+        for warning in warnings {
+            tracing::warn!("{warning}");
+        }
+        let text = match self.prompt.as_str() {
+            "-" => {
+                let mut text = String::new();
+                std::io::stdin().read_to_string(&mut text)?;
+                text
+            }
+            text => text.to_owned(),
+        };
+        let workspace = match &self.workspace {
+            Some(folder) => std::path::absolute(folder)?,
+            None => std::env::current_dir()?,
+        };
+        let spec = RunSpec {
+            conversation_id: format!("agent-{}", Uuid::new_v4()),
+            state: None,
+            action: Action::UserMessage(UserMessage {
+                text,
+                images: Vec::new(),
+                mode: self.plan.then_some(Mode::Plan),
+            }),
+            model: self.model.clone(),
+            offers: Vec::new(),
+            custom_system_prompt: None,
+            blob_key: BlobKey::random()?,
+            gates: ToolGates::default(),
+        };
+        let executor = Refuse {
+            workspace,
+            home,
+            offers: Vec::new(),
+        };
+        let handle = start(
+            backend,
+            spec,
+            Arc::new(executor),
+            Arc::new(MemoryBlobs::default()),
+            // A person is waiting: better an error soon than an answer in ten minutes.
+            RetryPolicy {
+                transport: 3,
+                ..RetryPolicy::default()
+            },
+            Timing::default(),
+        );
+        self.print(handle).await
+    }
+
+    async fn print(&self, mut handle: Handle) -> Result<(), AskError> {
+        let mut out = std::io::stdout();
+        loop {
+            let event = tokio::select! {
+                event = handle.events.recv() => event,
+                _ = tokio::signal::ctrl_c() => {
+                    let _ = handle.commands.send(Command::Cancel).await;
+                    continue;
+                }
+            };
+            let Some(event) = event else {
+                return Err(AskError::Run("the run ended without saying how".into()));
+            };
+            if self.json {
+                if let Some(line) = json_line(&event) {
+                    writeln!(out, "{line}")?;
+                }
+            } else if let RunEvent::Text(text) = &event {
+                out.write_all(text.as_bytes())?;
+                out.flush()?;
+            }
+            match event {
+                RunEvent::Retrying(failure) => tracing::info!("trying again: {failure}"),
+                RunEvent::Ended(Ended { outcome, .. }) => {
+                    if !self.json {
+                        writeln!(out)?;
+                    }
+                    return match outcome {
+                        Outcome::Finished => Ok(()),
+                        Outcome::Cancelled => Err(AskError::Cancelled),
+                        Outcome::Failed(failure) => Err(AskError::Run(failure.to_string())),
+                    };
+                }
+                _ => {}
+            }
+        }
+    }
+}
+
+/// One event for a program to read.
+fn json_line(event: &RunEvent) -> Option<serde_json::Value> {
+    Some(match event {
+        RunEvent::Text(text) => json!({"type": "text", "text": text}),
+        RunEvent::Thinking(text) => json!({"type": "thinking", "text": text}),
+        RunEvent::ToolStarted(call) => json!({"type": "tool_started", "id": call.call_id}),
+        RunEvent::ToolCompleted(call) => json!({"type": "tool_completed", "id": call.call_id}),
+        RunEvent::Checkpoint(state) => json!({"type": "checkpoint", "bytes": state.len()}),
+        RunEvent::Retrying(failure) => {
+            json!({"type": "retrying", "reason": failure.to_string()})
+        }
+        RunEvent::Ended(ended) => {
+            let (status, error) = match &ended.outcome {
+                Outcome::Finished => ("finished", None),
+                Outcome::Cancelled => ("cancelled", None),
+                Outcome::Failed(failure) => ("failed", Some(failure.to_string())),
+            };
+            let usage = ended.usage.map(|usage| {
+                json!({
+                    "input": usage.input, "output": usage.output, "cache_read": usage.cache_read,
+                    "cache_write": usage.cache_write, "reasoning": usage.reasoning,
+                })
+            });
+            json!({"type": "ended", "status": status, "error": error, "usage": usage,
+                   "attempts": ended.attempts})
+        }
+        _ => return None,
+    })
+}

@@ -1,0 +1,5 @@
+//! Commands for a person at a terminal.
+
+mod ask;
+
+pub use ask::{Ask, AskError};

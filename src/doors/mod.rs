@@ -1,0 +1,3 @@
+//! Front ends. A door only translates between its own protocol and the rooms below.
+
+pub mod cli;

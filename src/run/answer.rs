@@ -1,0 +1,143 @@
+//! Answers that need no executor: blobs and the questions of the interaction channel.
+
+use super::blobs::Blobs;
+use crate::wire::drift::Drift;
+use crate::wire::proto::agent::v1::*;
+
+/// One reply per blob request, whatever happens.
+pub(super) fn kv(blobs: &dyn Blobs, request: KvServerMessage, drift: &Drift) -> KvClientMessage {
+    use kv_client_message::Message as Reply;
+    use kv_server_message::Message as Request;
+    let failed = |error: super::BlobError| Error {
+        message: error.to_string(),
+    };
+    let message = match request.message {
+        Some(Request::GetBlobArgs(args)) => match blobs.get(&args.blob_id) {
+            Ok(blob_data) => Reply::GetBlobResult(GetBlobResult {
+                blob_data,
+                error: None,
+            }),
+            Err(error) => Reply::GetBlobResult(GetBlobResult {
+                blob_data: None,
+                error: Some(failed(error)),
+            }),
+        },
+        Some(Request::SetBlobArgs(args)) => Reply::SetBlobResult(SetBlobResult {
+            error: blobs.set(&args.blob_id, args.blob_data).err().map(failed),
+        }),
+        None => {
+            drift.count("kv: unknown request");
+            Reply::GetBlobResult(GetBlobResult {
+                blob_data: None,
+                error: Some(Error {
+                    message: "this client does not know this blob request".into(),
+                }),
+            })
+        }
+    };
+    KvClientMessage {
+        id: request.id,
+        message: Some(message),
+    }
+}
+
+/// The standing answer to each question when nobody is there to ask: as the official
+/// client answers in local runs. An unknown question gets an empty answer, not silence.
+pub(super) fn question(query: InteractionQuery, drift: &Drift) -> InteractionResponse {
+    use interaction_query::Query;
+    use interaction_response::Result as Answer;
+    let result = match query.query {
+        Some(Query::WebSearchRequestQuery(_)) => {
+            use web_search_request_response::{Approved, Result};
+            Some(Answer::WebSearchRequestResponse(WebSearchRequestResponse {
+                result: Some(Result::Approved(Approved {})),
+            }))
+        }
+        Some(Query::WebFetchRequestQuery(_)) => {
+            use web_fetch_request_response::{Approved, Result};
+            Some(Answer::WebFetchRequestResponse(WebFetchRequestResponse {
+                result: Some(Result::Approved(Approved {})),
+            }))
+        }
+        Some(Query::SwitchModeRequestQuery(_)) => {
+            use switch_mode_request_response::{Approved, Result};
+            Some(Answer::SwitchModeRequestResponse(
+                SwitchModeRequestResponse {
+                    result: Some(Result::Approved(Approved {})),
+                },
+            ))
+        }
+        Some(Query::GenerateImageRequestQuery(query)) => {
+            use generate_image_request_response::{Approved, Result};
+            let description = query.args.map(|args| args.description).unwrap_or_default();
+            Some(Answer::GenerateImageRequestResponse(
+                GenerateImageRequestResponse {
+                    result: Some(Result::Approved(Approved { description })),
+                },
+            ))
+        }
+        Some(Query::CreatePlanRequestQuery(_)) => Some(Answer::CreatePlanRequestResponse(
+            CreatePlanRequestResponse {
+                result: Some(CreatePlanResult {
+                    result: Some(create_plan_result::Result::Success(CreatePlanSuccess {})),
+                    plan_uri: String::new(),
+                }),
+            },
+        )),
+        Some(Query::SetupVmEnvironmentArgs(_)) => {
+            Some(Answer::SetupVmEnvironmentResult(SetupVmEnvironmentResult {
+                result: Some(setup_vm_environment_result::Result::Success(
+                    SetupVmEnvironmentSuccess {},
+                )),
+            }))
+        }
+        Some(Query::AskQuestionInteractionQuery(_)) => Some(
+            Answer::AskQuestionInteractionResponse(AskQuestionInteractionResponse {
+                result: Some(AskQuestionResult {
+                    result: Some(ask_question_result::Result::Rejected(AskQuestionRejected {
+                        reason: "nobody is here to answer; decide with what you know".into(),
+                    })),
+                }),
+            }),
+        ),
+        Some(Query::McpAuthRequestQuery(_)) => {
+            use mcp_auth_request_response::{Rejected, Result};
+            Some(Answer::McpAuthRequestResponse(McpAuthRequestResponse {
+                result: Some(Result::Rejected(Rejected {
+                    reason: "this client cannot authorize MCP servers".into(),
+                })),
+            }))
+        }
+        Some(Query::ConnectScmRequestQuery(_)) => {
+            use connect_scm_request_response::{Rejected, Result};
+            Some(Answer::ConnectScmRequestResponse(
+                ConnectScmRequestResponse {
+                    result: Some(Result::Rejected(Rejected {
+                        reason: "this client cannot connect source control".into(),
+                    })),
+                },
+            ))
+        }
+        Some(Query::PrManagementRequestQuery(_)) => {
+            Some(Answer::PrManagementResult(PrManagementResult {
+                result: Some(pr_management_result::Result::Error(PrManagementError {
+                    error: "this client does not manage pull requests".into(),
+                })),
+            }))
+        }
+        Some(Query::ReplaceEnvArgs(_)) => Some(Answer::ReplaceEnvResult(ReplaceEnvResult {
+            result: Some(replace_env_result::Result::Failure(ReplaceEnvFailure {
+                error_message: "this client cannot replace its environment".into(),
+                ..ReplaceEnvFailure::default()
+            })),
+        })),
+        None => {
+            drift.count("query: unknown question");
+            None
+        }
+    };
+    InteractionResponse {
+        id: query.id,
+        result,
+    }
+}

@@ -1,0 +1,393 @@
+//! One stream of a run, from its first answer to its end.
+
+use std::collections::VecDeque;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use tokio::sync::mpsc;
+use tokio::time::{Instant, Sleep, sleep_until};
+use uuid::Uuid;
+
+use super::answer;
+use super::blobs::Blobs;
+use super::driver::{Command, Injection};
+use super::event::{RunEvent, Usage};
+use super::execs::{self, Execs};
+use super::request::UserMessage;
+use super::retry::{Progress, Shown, Timing};
+use crate::tools::Executor;
+use crate::wire::drift::Drift;
+use crate::wire::error::{TransportError, WireError};
+use crate::wire::proto::agent::v1::*;
+use crate::wire::stream::{Outgoing, Received, RunStream};
+
+/// Events that may wait for a slow consumer before the stream has to.
+const MAX_PENDING: usize = 1024;
+/// Bytes that may wait for the network before we stop taking new requests.
+const MAX_OUTBOX: usize = 8 * 1024 * 1024;
+
+/// What outlives a single stream.
+pub(super) struct Surroundings<'a> {
+    pub(super) events: &'a mpsc::Sender<RunEvent>,
+    pub(super) commands: &'a mut mpsc::Receiver<Command>,
+    pub(super) executor: &'a Arc<dyn Executor>,
+    pub(super) blobs: &'a dyn Blobs,
+    pub(super) drift: &'a Drift,
+    pub(super) timing: &'a Timing,
+    pub(super) run_id: Uuid,
+}
+
+/// How a stream ended.
+pub(super) enum Closing {
+    /// The turn is complete.
+    Finished,
+    /// The owner wants no more.
+    Cancelled,
+    /// The stream failed.
+    Failed(WireError),
+}
+
+/// A stream that has ended, and what it brought.
+pub(super) struct Closed {
+    pub(super) closing: Closing,
+    pub(super) progress: Progress,
+    pub(super) usage: Option<Usage>,
+    /// Whether the server took the stream at all.
+    pub(super) accepted: bool,
+}
+
+/// Everything a stream's loop can wake up for.
+enum Happened {
+    Received(Result<Received, WireError>),
+    Sent(Result<usize, Gone>),
+    Told(Result<(), Gone>),
+    Exec(execs::Progress),
+    Command(Option<Command>),
+    Tick,
+}
+
+/// The other side of a queue is not there any more.
+struct Gone;
+
+/// Sends the first waiting frame when there is room; says how many bytes went.
+async fn flush(outgoing: &Outgoing, outbox: &mut VecDeque<Bytes>) -> Result<usize, Gone> {
+    let permit = outgoing.ready().await.map_err(|_| Gone)?;
+    let frame = outbox.pop_front().unwrap_or_default();
+    let length = frame.len();
+    permit.send(frame);
+    Ok(length)
+}
+
+/// Hands the first waiting event to the consumer when it has room.
+async fn deliver(
+    events: &mpsc::Sender<RunEvent>,
+    pending: &mut VecDeque<RunEvent>,
+) -> Result<(), Gone> {
+    let permit = events.reserve().await.map_err(|_| Gone)?;
+    if let Some(event) = pending.pop_front() {
+        permit.send(event);
+    }
+    Ok(())
+}
+
+struct Attempt<'a> {
+    around: Surroundings<'a>,
+    stream: RunStream,
+    execs: Execs,
+    pending: VecDeque<RunEvent>,
+    outbox: VecDeque<Bytes>,
+    outbox_bytes: usize,
+    progress: Progress,
+    usage: Option<Usage>,
+    accepted: bool,
+    last_inbound: Instant,
+    next_heartbeat: Instant,
+    turn_ended: Option<Instant>,
+}
+
+/// Drives a stream to its end.
+pub(super) async fn drive(stream: RunStream, around: Surroundings<'_>) -> Closed {
+    let now = Instant::now();
+    let mut attempt = Attempt {
+        execs: Execs::new(Arc::clone(around.executor), around.timing.exec_heartbeat),
+        next_heartbeat: now + around.timing.heartbeat,
+        around,
+        stream,
+        pending: VecDeque::new(),
+        outbox: VecDeque::new(),
+        outbox_bytes: 0,
+        progress: Progress::default(),
+        usage: None,
+        accepted: false,
+        last_inbound: now,
+        turn_ended: None,
+    };
+    let mut closing = attempt.run().await;
+    if matches!(closing, Closing::Cancelled) {
+        attempt.say_goodbye().await;
+    } else {
+        while let Some(event) = attempt.pending.pop_front() {
+            if attempt.around.events.send(event).await.is_err() {
+                closing = Closing::Cancelled;
+                break;
+            }
+        }
+    }
+    Closed {
+        closing,
+        progress: attempt.progress,
+        usage: attempt.usage,
+        accepted: attempt.accepted,
+    }
+}
+
+impl Attempt<'_> {
+    async fn run(&mut self) -> Closing {
+        // One timer, moved only when it fires or something earlier turns up: deadlines move
+        // with every message, and re-arming for each would cost more than the message.
+        let mut armed = self.next_deadline();
+        let mut timer: Pin<Box<Sleep>> = Box::pin(sleep_until(armed));
+        loop {
+            let deadline = self.next_deadline();
+            if deadline < armed {
+                armed = deadline;
+                timer.as_mut().reset(armed);
+            }
+            let room = self.pending.len() < MAX_PENDING && self.outbox_bytes < MAX_OUTBOX;
+            let happened = tokio::select! {
+                received = self.stream.incoming.next(), if room => Happened::Received(received),
+                sent = flush(&self.stream.outgoing, &mut self.outbox), if !self.outbox.is_empty() => {
+                    Happened::Sent(sent)
+                }
+                told = deliver(self.around.events, &mut self.pending), if !self.pending.is_empty() => {
+                    Happened::Told(told)
+                }
+                progress = self.execs.next() => Happened::Exec(progress),
+                command = self.around.commands.recv() => Happened::Command(command),
+                () = self.around.events.closed() => Happened::Told(Err(Gone)),
+                () = timer.as_mut() => Happened::Tick,
+            };
+            match happened {
+                Happened::Received(Ok(Received::End(_))) if self.turn_ended.is_some() => {
+                    return Closing::Finished;
+                }
+                // A good end that ends no turn is a connection that somebody closed for us.
+                Happened::Received(Ok(Received::End(_))) => {
+                    return Closing::Failed(TransportError::EndedEarly.into());
+                }
+                Happened::Received(Ok(received)) => self.receive(received),
+                // What breaks after the turn broke nothing.
+                Happened::Received(Err(_)) if self.turn_ended.is_some() => {
+                    return Closing::Finished;
+                }
+                Happened::Received(Err(error)) => return Closing::Failed(error),
+                Happened::Sent(Ok(bytes)) => self.outbox_bytes -= bytes,
+                // The stream's other half says why it takes no more.
+                Happened::Sent(Err(Gone)) => {
+                    self.outbox.clear();
+                    self.outbox_bytes = 0;
+                }
+                Happened::Told(Ok(())) => {}
+                Happened::Told(Err(Gone)) => return Closing::Cancelled,
+                Happened::Exec(progress) => {
+                    for frame in self.execs.frames(progress, Instant::now()) {
+                        self.post(&frame);
+                    }
+                }
+                Happened::Command(Some(Command::Inject(injection))) => self.inject(&injection),
+                Happened::Command(Some(Command::Cancel) | None) => return Closing::Cancelled,
+                Happened::Tick => {
+                    if let Some(closing) = self.tick(Instant::now()) {
+                        return closing;
+                    }
+                    armed = self.next_deadline();
+                    timer.as_mut().reset(armed);
+                }
+            }
+        }
+    }
+
+    fn next_deadline(&self) -> Instant {
+        let stall = self.last_inbound + self.around.timing.stall;
+        let mut next = self.next_heartbeat.min(stall);
+        if let Some(beat) = self.execs.next_beat() {
+            next = next.min(beat);
+        }
+        if let Some(ended) = self.turn_ended {
+            next = next.min(ended + self.around.timing.after_turn);
+        }
+        next
+    }
+
+    fn tick(&mut self, now: Instant) -> Option<Closing> {
+        if self
+            .turn_ended
+            .is_some_and(|ended| now >= ended + self.around.timing.after_turn)
+        {
+            return Some(Closing::Finished);
+        }
+        if now >= self.last_inbound + self.around.timing.stall {
+            let silence = self.around.timing.stall.as_secs();
+            return Some(Closing::Failed(TransportError::Silent(silence).into()));
+        }
+        if now >= self.next_heartbeat {
+            self.next_heartbeat = now + self.around.timing.heartbeat;
+            self.post(&AgentClientMessage {
+                message: Some(agent_client_message::Message::ClientHeartbeat(
+                    ClientHeartbeat {},
+                )),
+            });
+        }
+        for frame in self.execs.beat(now) {
+            self.post(&frame);
+        }
+        None
+    }
+
+    fn receive(&mut self, received: Received) {
+        self.last_inbound = Instant::now();
+        self.accepted = true;
+        let Received::Message(message) = received else {
+            return;
+        };
+        use agent_server_message::Message;
+        match message.message {
+            Some(Message::InteractionUpdate(update)) => self.update(update),
+            Some(Message::ExecServerMessage(exec)) => self.exec(exec),
+            Some(Message::ConversationCheckpointUpdate(state)) => {
+                // A copy: the state is kept, the network buffer it came in should not be.
+                let state = Bytes::copy_from_slice(&state);
+                self.progress = Progress {
+                    checkpoint: Some(state.clone()),
+                    shown: Shown::Nothing,
+                };
+                self.tell(RunEvent::Checkpoint(state));
+            }
+            Some(Message::KvServerMessage(request)) => {
+                let reply = answer::kv(self.around.blobs, request, self.around.drift);
+                self.post(&AgentClientMessage {
+                    message: Some(agent_client_message::Message::KvClientMessage(reply)),
+                });
+            }
+            Some(Message::ExecServerControlMessage(control)) => {
+                if let Some(exec_server_control_message::Message::Abort(abort)) = control.message {
+                    self.execs.abort(abort.id);
+                }
+            }
+            Some(Message::InteractionQuery(query)) => {
+                let reply = answer::question(query, self.around.drift);
+                self.post(&AgentClientMessage {
+                    message: Some(agent_client_message::Message::InteractionResponse(reply)),
+                });
+            }
+            // Unknown kinds were counted when the message was decoded; they ask for nothing.
+            None => {}
+        }
+    }
+
+    fn update(&mut self, update: InteractionUpdate) {
+        let Some(event) = RunEvent::from_update(update) else {
+            return;
+        };
+        match &event {
+            RunEvent::Text(_) => self.progress.shown = Shown::Something,
+            RunEvent::TurnEnded(usage) => {
+                self.turn_ended = Some(self.last_inbound);
+                if *usage != Usage::default() {
+                    self.usage = Some(self.usage.unwrap_or_default().plus(*usage));
+                }
+            }
+            _ => {}
+        }
+        self.tell(event);
+    }
+
+    fn exec(&mut self, exec: ExecServerMessage) {
+        match exec.message {
+            Some(request) => {
+                // What was executed must not be asked for a second time.
+                if !matches!(request, exec_server_message::Message::RequestContextArgs(_)) {
+                    self.progress.shown = Shown::Something;
+                }
+                self.execs.start(exec.id, request, self.last_inbound);
+            }
+            None => {
+                self.around.drift.count("exec: unknown request");
+                let error = "this client has no handler for this kind of request";
+                self.post(&execs::throw(exec.id, error.into()));
+                self.post(&execs::close(exec.id));
+            }
+        }
+    }
+
+    fn inject(&mut self, injection: &Injection) {
+        let message = UserMessage {
+            text: injection.text.clone(),
+            ..UserMessage::default()
+        };
+        let action = InjectContextAction {
+            injection_id: injection.id.to_string(),
+            expected_run_id: self.around.run_id.to_string(),
+            payload: Some(inject_context_action::Payload::UserContext(
+                UserContextInjection {
+                    user_message: Some(crate::wire::proto::agent::v1::UserMessage {
+                        message_id: Uuid::new_v4().to_string(),
+                        ..message.proto()
+                    }),
+                    request_context: None,
+                },
+            )),
+        };
+        self.act(conversation_action::Action::InjectContextAction(action));
+    }
+
+    fn act(&mut self, action: conversation_action::Action) {
+        self.post(&AgentClientMessage {
+            message: Some(agent_client_message::Message::ConversationAction(
+                ConversationAction {
+                    action: Some(action),
+                    ..ConversationAction::default()
+                },
+            )),
+        });
+    }
+
+    fn post(&mut self, message: &AgentClientMessage) {
+        let frame = self.stream.outgoing.frame(message);
+        self.outbox_bytes += frame.len();
+        self.outbox.push_back(frame);
+    }
+
+    /// Straight to the consumer if it keeps up, else into the queue.
+    fn tell(&mut self, event: RunEvent) {
+        if self.pending.is_empty() {
+            match self.around.events.try_send(event) {
+                Err(mpsc::error::TrySendError::Full(event)) => self.pending.push_back(event),
+                Ok(()) | Err(mpsc::error::TrySendError::Closed(_)) => {}
+            }
+        } else {
+            self.pending.push_back(event);
+        }
+    }
+
+    /// Tells the server that the turn is over, and lets go when it has heard.
+    async fn say_goodbye(&mut self) {
+        self.outbox.clear();
+        self.act(conversation_action::Action::CancelAction(
+            CancelAction::default(),
+        ));
+        let Some(frame) = self.outbox.pop_front() else {
+            return;
+        };
+        let stream = &mut self.stream;
+        let farewell = async {
+            if let Ok(permit) = stream.outgoing.ready().await {
+                permit.send(frame);
+            }
+            while let Ok(Received::Message(_) | Received::Accepted) = stream.incoming.next().await {
+            }
+        };
+        let _ = tokio::time::timeout(self.around.timing.linger, farewell).await;
+    }
+}

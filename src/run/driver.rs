@@ -1,0 +1,268 @@
+//! A run from start to end: attempts, fallbacks, retries, one final event.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::mpsc;
+use tokio_util::task::AbortOnDropHandle;
+use uuid::Uuid;
+
+use super::attempt::{self, Closing, Surroundings};
+use super::backend::{Backend, Opened};
+use super::blobs::Blobs;
+use super::event::{Ended, Outcome, RunEvent, Usage};
+use super::request::{Action, RunSpec};
+use super::retry::{Ledger, Next, Progress, RetryPolicy, Timing};
+use crate::tools::Executor;
+use crate::wire::error::WireError;
+use crate::wire::failure::{Evidence, Failure, Presence};
+use crate::wire::headers::RequestIds;
+
+/// Events that may wait for the consumer.
+const EVENTS: usize = 256;
+
+/// A message for a running run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Command {
+    /// Gives the model a message while it works.
+    Inject(Injection),
+    /// Ends the run.
+    Cancel,
+}
+
+/// A message of the user for a run that is under way.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Injection {
+    /// Its id, repeated by the server's reports.
+    pub id: Uuid,
+    /// Its text.
+    pub text: String,
+}
+
+/// A running run. Dropping it cancels the run.
+#[derive(Debug)]
+pub struct Handle {
+    /// What happens; the last event is [`RunEvent::Ended`].
+    pub events: mpsc::Receiver<RunEvent>,
+    /// What to do.
+    pub commands: mpsc::Sender<Command>,
+    /// The run's id, known to the server.
+    pub run_id: Uuid,
+    task: AbortOnDropHandle<()>,
+}
+
+impl Handle {
+    /// Whether the run's task is gone (after its last event).
+    pub fn is_finished(&self) -> bool {
+        self.task.is_finished()
+    }
+}
+
+/// Starts a run.
+pub fn start(
+    backend: Backend,
+    spec: RunSpec,
+    executor: Arc<dyn Executor>,
+    blobs: Arc<dyn Blobs>,
+    policy: RetryPolicy,
+    timing: Timing,
+) -> Handle {
+    let (events, receiver) = mpsc::channel(EVENTS);
+    let (commands, inbox) = mpsc::channel(16);
+    let ids = RequestIds::first();
+    let run = Run {
+        backend,
+        spec,
+        executor,
+        blobs,
+        policy,
+        timing,
+        events,
+        commands: inbox,
+        ids,
+        ledger: Ledger::default(),
+        usage: None,
+        attempts: 0,
+        token_replaced: false,
+    };
+    Handle {
+        events: receiver,
+        commands,
+        run_id: ids.original,
+        task: AbortOnDropHandle::new(tokio::spawn(run.run())),
+    }
+}
+
+struct Run {
+    backend: Backend,
+    spec: RunSpec,
+    executor: Arc<dyn Executor>,
+    blobs: Arc<dyn Blobs>,
+    policy: RetryPolicy,
+    timing: Timing,
+    events: mpsc::Sender<RunEvent>,
+    commands: mpsc::Receiver<Command>,
+    ids: RequestIds,
+    ledger: Ledger,
+    usage: Option<Usage>,
+    attempts: u32,
+    token_replaced: bool,
+}
+
+/// What one attempt came to.
+enum Step {
+    Done(Outcome),
+    AgainAtOnce,
+    Failed(Failure, Progress),
+}
+
+impl Run {
+    async fn run(mut self) {
+        let started = tokio::time::Instant::now();
+        let outcome = loop {
+            let (failure, progress) = match self.attempt(started).await {
+                Step::Done(outcome) => break outcome,
+                Step::AgainAtOnce => continue,
+                Step::Failed(failure, progress) => (failure, progress),
+            };
+            let delay = match self.ledger.next(&self.policy, &failure, progress, jitter()) {
+                Next::GiveUp => break Outcome::Failed(failure),
+                Next::Repeat(delay) => delay,
+                Next::Resume(delay, checkpoint) => {
+                    self.spec.state = Some(checkpoint);
+                    self.spec.action = Action::Resume;
+                    delay
+                }
+            };
+            self.ids = self.ids.again();
+            if self.events.send(RunEvent::Retrying(failure)).await.is_err() {
+                return;
+            }
+            if self.cancelled_within(delay).await {
+                break Outcome::Cancelled;
+            }
+        };
+        let ended = Ended {
+            outcome,
+            usage: self.usage,
+            attempts: self.attempts,
+        };
+        let _ = self.events.send(RunEvent::Ended(ended)).await;
+    }
+
+    async fn attempt(&mut self, started: tokio::time::Instant) -> Step {
+        self.attempts += 1;
+        let opened = match self.spec.request(self.ids.original) {
+            Ok(first) => self.backend.open(&self.spec, self.ids, &first).await,
+            Err(error) => Err(error.into()),
+        };
+        let Opened {
+            stream,
+            version,
+            issued,
+        } = match opened {
+            Ok(opened) => opened,
+            Err(error) => return Step::Failed(error.failure(), Progress::default()),
+        };
+        let closed = attempt::drive(
+            stream,
+            Surroundings {
+                events: &self.events,
+                commands: &mut self.commands,
+                executor: &self.executor,
+                blobs: &*self.blobs,
+                drift: &self.backend.drift,
+                timing: &self.timing,
+                run_id: self.ids.original,
+            },
+        )
+        .await;
+        if let Some(usage) = closed.usage {
+            self.usage = Some(self.usage.unwrap_or_default().plus(usage));
+        }
+        let agent = &self.backend.endpoints.agent;
+        if closed.accepted {
+            self.backend.choice.accepted(agent, version);
+        }
+        let error = match closed.closing {
+            Closing::Finished => return Step::Done(Outcome::Finished),
+            Closing::Cancelled => return Step::Done(Outcome::Cancelled),
+            Closing::Failed(error) => error,
+        };
+        if !closed.accepted && self.backend.choice.falls_back(agent, version, &error) {
+            tracing::info!(%error, "HTTP/2 does not work here, using HTTP/1.1");
+            self.ids = self.ids.again();
+            return Step::AgainAtOnce;
+        }
+        let evidence = self.evidence(closed.accepted);
+        let failure = Failure::classify(&error, &evidence);
+        if let (Failure::Login(_), WireError::Remote(_)) = (&failure, &error) {
+            self.backend.account.reject(&issued.token).await;
+            // A token from before this run may just have grown old; a new one is worth a try.
+            if issued.at < started && !self.token_replaced {
+                self.token_replaced = true;
+                self.ids = self.ids.again();
+                return Step::AgainAtOnce;
+            }
+        }
+        Step::Failed(failure, closed.progress)
+    }
+
+    fn evidence(&self, accepted: bool) -> Evidence {
+        let definitions = self.spec.offers.iter().map(|offer| offer.definition());
+        let schemas = self
+            .spec
+            .offers
+            .iter()
+            .map(|offer| offer.schema.to_string());
+        let combinators = schemas.into_iter().any(|schema| {
+            ["\"oneOf\"", "\"anyOf\"", "\"allOf\""]
+                .iter()
+                .any(|key| schema.contains(key))
+        });
+        Evidence {
+            tools: self.spec.offers.len(),
+            tool_bytes: definitions
+                .map(|definition| prost::Message::encoded_len(&definition))
+                .sum(),
+            schema_combinators: if combinators {
+                Presence::Present
+            } else {
+                Presence::Absent
+            },
+            occupancy: self
+                .spec
+                .state
+                .as_ref()
+                .and_then(|state| crate::wire::state::occupancy(state).ok().flatten()),
+            failures_in_a_row: 0,
+            output: if accepted {
+                Presence::Unknown
+            } else {
+                Presence::Absent
+            },
+        }
+    }
+
+    /// Waits, unless the owner cancels or goes away first.
+    async fn cancelled_within(&mut self, delay: Duration) -> bool {
+        let wake = tokio::time::sleep(delay);
+        tokio::pin!(wake);
+        loop {
+            tokio::select! {
+                () = &mut wake => return false,
+                () = self.events.closed() => return true,
+                command = self.commands.recv() => match command {
+                    Some(Command::Cancel) | None => return true,
+                    // No stream to put it on: the next attempt could not know it either.
+                    Some(Command::Inject(_)) => {}
+                },
+            }
+        }
+    }
+}
+
+/// Uniform in 0..1; without randomness, no jitter.
+fn jitter() -> f64 {
+    getrandom::u32().map_or(0.0, |random| f64::from(random) / f64::from(u32::MAX))
+}

@@ -1,0 +1,125 @@
+//! What a run tells its owner.
+
+use bytes::Bytes;
+
+use crate::wire::failure::Failure;
+use crate::wire::proto::agent::v1::{
+    ContextInjectionStateUpdate, InteractionUpdate, PartialToolCallUpdate, ToolCallCompletedUpdate,
+    ToolCallDeltaUpdate, ToolCallStartedUpdate, TurnEndedUpdate, interaction_update,
+};
+
+/// One thing that happened. Exactly one [`RunEvent::Ended`] comes, and comes last.
+#[derive(Debug, Clone, PartialEq)]
+pub enum RunEvent {
+    /// A piece of the answer.
+    Text(String),
+    /// A piece of thinking.
+    Thinking(String),
+    /// A thought is complete.
+    ThinkingDone,
+    /// A tool call appeared.
+    ToolStarted(Box<ToolCallStartedUpdate>),
+    /// More of a tool call's arguments.
+    ToolPartial(Box<PartialToolCallUpdate>),
+    /// Output of a running tool call.
+    ToolDelta(Box<ToolCallDeltaUpdate>),
+    /// A tool call is complete.
+    ToolCompleted(Box<ToolCallCompletedUpdate>),
+    /// A new state of the conversation; replaces every earlier one.
+    Checkpoint(Bytes),
+    /// How an injected message fares.
+    Injection(Box<ContextInjectionStateUpdate>),
+    /// The model's turn is over; the stream may still bring a checkpoint.
+    TurnEnded(Usage),
+    /// Another kind of update, for those who want it.
+    Other(Box<InteractionUpdate>),
+    /// The attempt failed and another one starts.
+    Retrying(Failure),
+    /// The run is over.
+    Ended(Ended),
+}
+
+/// Tokens as the server reports them; absent where it does not.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[allow(missing_docs)]
+pub struct Usage {
+    pub input: Option<i64>,
+    pub output: Option<i64>,
+    pub cache_read: Option<i64>,
+    pub cache_write: Option<i64>,
+    pub reasoning: Option<i64>,
+}
+
+/// How a run ended.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Ended {
+    /// Well, cancelled or not at all.
+    pub outcome: Outcome,
+    /// Usage, summed over the turns the server ended.
+    pub usage: Option<Usage>,
+    /// Streams it took.
+    pub attempts: u32,
+}
+
+/// The ways a run ends.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Outcome {
+    /// The turn is complete.
+    Finished,
+    /// We gave it up.
+    Cancelled,
+    /// It failed for good.
+    Failed(Failure),
+}
+
+impl From<&TurnEndedUpdate> for Usage {
+    fn from(update: &TurnEndedUpdate) -> Self {
+        Self {
+            input: update.input_tokens,
+            output: update.output_tokens,
+            cache_read: update.cache_read_tokens,
+            cache_write: update.cache_write_tokens,
+            reasoning: update.reasoning_tokens,
+        }
+    }
+}
+
+impl Usage {
+    /// The sum, where either side has a number.
+    pub fn plus(self, other: Self) -> Self {
+        let add = |a: Option<i64>, b: Option<i64>| match (a, b) {
+            (None, None) => None,
+            (a, b) => Some(a.unwrap_or(0).saturating_add(b.unwrap_or(0))),
+        };
+        Self {
+            input: add(self.input, other.input),
+            output: add(self.output, other.output),
+            cache_read: add(self.cache_read, other.cache_read),
+            cache_write: add(self.cache_write, other.cache_write),
+            reasoning: add(self.reasoning, other.reasoning),
+        }
+    }
+}
+
+impl RunEvent {
+    /// The event an update stands for; heartbeats and empty updates are none.
+    pub(super) fn from_update(update: InteractionUpdate) -> Option<Self> {
+        use interaction_update::Message;
+        Some(match update.message? {
+            Message::Heartbeat(_) => return None,
+            Message::TextDelta(delta) => Self::Text(delta.text),
+            Message::ThinkingDelta(delta) => Self::Thinking(delta.text),
+            Message::ThinkingCompleted(_) => Self::ThinkingDone,
+            Message::ToolCallStarted(call) => Self::ToolStarted(Box::new(call)),
+            Message::PartialToolCall(call) => Self::ToolPartial(Box::new(call)),
+            Message::ToolCallDelta(call) => Self::ToolDelta(Box::new(call)),
+            Message::ToolCallCompleted(call) => Self::ToolCompleted(Box::new(call)),
+            Message::ContextInjectionState(state) => Self::Injection(Box::new(state)),
+            Message::TurnEnded(ended) => Self::TurnEnded(Usage::from(&ended)),
+            message => Self::Other(Box::new(InteractionUpdate {
+                message: Some(message),
+                message_started_at_ms: update.message_started_at_ms,
+            })),
+        })
+    }
+}

@@ -1,0 +1,189 @@
+//! The open requests of one stream: who works on them, when they last beat.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::mpsc;
+use tokio::task::{Id, JoinSet};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use crate::tools::{Executor, Replies, Reply, Request, Thrown};
+use crate::wire::proto::agent::v1::{
+    AgentClientMessage, ExecClientControlMessage, ExecClientHeartbeat, ExecClientMessage,
+    ExecClientStreamClose, ExecClientThrow, agent_client_message, exec_client_control_message,
+};
+
+/// Results that may wait for the stream before executors have to.
+const REPLIES: usize = 64;
+
+/// Requests being worked on. Dropping this ends all of them.
+pub(super) struct Execs {
+    executor: Arc<dyn Executor>,
+    open: BTreeMap<u32, Open>,
+    ids: std::collections::HashMap<Id, u32>,
+    tasks: JoinSet<Result<(), Thrown>>,
+    sender: mpsc::Sender<(u32, Box<Reply>)>,
+    replies: mpsc::Receiver<(u32, Box<Reply>)>,
+    interval: Duration,
+}
+
+struct Open {
+    started: Instant,
+    beat: Instant,
+    abort: CancellationToken,
+}
+
+impl Drop for Execs {
+    fn drop(&mut self) {
+        for open in self.open.values() {
+            open.abort.cancel();
+        }
+    }
+}
+
+/// Something of an exec that goes to the server.
+pub(super) enum Progress {
+    /// A result.
+    Reply(u32, Box<Reply>),
+    /// The end of an exec, with what it failed with.
+    Done(u32, Result<(), Thrown>),
+}
+
+impl Execs {
+    pub(super) fn new(executor: Arc<dyn Executor>, interval: Duration) -> Self {
+        let (sender, replies) = mpsc::channel(REPLIES);
+        Self {
+            executor,
+            open: BTreeMap::new(),
+            ids: std::collections::HashMap::new(),
+            tasks: JoinSet::new(),
+            sender,
+            replies,
+            interval,
+        }
+    }
+
+    /// Starts work on a request.
+    pub(super) fn start(&mut self, id: u32, request: Request, now: Instant) {
+        let abort = CancellationToken::new();
+        let replies = Replies::new(id, self.sender.clone());
+        let work = Arc::clone(&self.executor).execute(request, replies, abort.clone());
+        let task = self.tasks.spawn(work);
+        self.ids.insert(task.id(), id);
+        self.open.insert(
+            id,
+            Open {
+                started: now,
+                beat: now + self.interval,
+                abort,
+            },
+        );
+    }
+
+    /// The server wants no result any more.
+    pub(super) fn abort(&self, id: u32) {
+        if let Some(open) = self.open.get(&id) {
+            open.abort.cancel();
+        }
+    }
+
+    /// The next result or end. Safe to drop and call again.
+    pub(super) async fn next(&mut self) -> Progress {
+        loop {
+            tokio::select! {
+                // Results first: an executor that is done has sent all of them before.
+                biased;
+                Some((id, reply)) = self.replies.recv() => return Progress::Reply(id, reply),
+                Some(done) = self.tasks.join_next_with_id() => {
+                    let (task, result) = match done {
+                        Ok((task, result)) => (task, result),
+                        Err(error) => (error.id(), Err(Thrown("the tool crashed".into()))),
+                    };
+                    if let Some(id) = self.ids.remove(&task) {
+                        return Progress::Done(id, result);
+                    }
+                }
+                else => std::future::pending::<()>().await,
+            }
+        }
+    }
+
+    /// The frames that tell the server of `progress`.
+    pub(super) fn frames(&mut self, progress: Progress, now: Instant) -> Vec<AgentClientMessage> {
+        match progress {
+            Progress::Reply(id, reply) => {
+                let started = self.open.get(&id).map_or(now, |open| open.started);
+                let elapsed = now.duration_since(started).as_millis();
+                vec![AgentClientMessage {
+                    message: Some(agent_client_message::Message::ExecClientMessage(
+                        ExecClientMessage {
+                            id,
+                            message: Some(*reply),
+                            local_execution_time_ms: Some(
+                                i32::try_from(elapsed).unwrap_or(i32::MAX),
+                            ),
+                            ..ExecClientMessage::default()
+                        },
+                    )),
+                }]
+            }
+            Progress::Done(id, result) => {
+                self.open.remove(&id);
+                let mut frames = Vec::with_capacity(2);
+                if let Err(Thrown(error)) = result {
+                    frames.push(throw(id, error));
+                }
+                frames.push(close(id));
+                frames
+            }
+        }
+    }
+
+    /// When the next heartbeat is due.
+    pub(super) fn next_beat(&self) -> Option<Instant> {
+        self.open.values().map(|open| open.beat).min()
+    }
+
+    /// Heartbeats of every exec that is due one.
+    pub(super) fn beat(&mut self, now: Instant) -> Vec<AgentClientMessage> {
+        let mut frames = Vec::new();
+        for (&id, open) in &mut self.open {
+            if open.beat <= now {
+                open.beat = now + self.interval;
+                frames.push(control(exec_client_control_message::Message::Heartbeat(
+                    ExecClientHeartbeat { id },
+                )));
+            }
+        }
+        frames
+    }
+}
+
+pub(super) fn throw(id: u32, error: String) -> AgentClientMessage {
+    control(exec_client_control_message::Message::Throw(
+        ExecClientThrow {
+            id,
+            error,
+            stack_trace: None,
+            error_code: None,
+        },
+    ))
+}
+
+pub(super) fn close(id: u32) -> AgentClientMessage {
+    control(exec_client_control_message::Message::StreamClose(
+        ExecClientStreamClose { id },
+    ))
+}
+
+fn control(message: exec_client_control_message::Message) -> AgentClientMessage {
+    AgentClientMessage {
+        message: Some(agent_client_message::Message::ExecClientControlMessage(
+            ExecClientControlMessage {
+                message: Some(message),
+            },
+        )),
+    }
+}

@@ -1,0 +1,211 @@
+//! The first message of a run.
+
+use bytes::Bytes;
+use uuid::Uuid;
+
+use crate::tools::offer::Offer;
+use crate::wire::fields::FieldError;
+use crate::wire::headers::{BlobKey, ToolGates};
+use crate::wire::proto::agent::v1::{
+    self as proto, AgentClientMessage, AgentRunRequest, ConversationAction, McpTools,
+    RequestedModel, SelectedContext, SelectedImage, UserMessageAction, agent_client_message,
+    conversation_action, requested_model, selected_image,
+};
+use crate::wire::state::without_usage_tree;
+
+/// Everything that defines a run.
+#[derive(Debug, Clone)]
+pub struct RunSpec {
+    /// Stable over all turns of a conversation.
+    pub conversation_id: String,
+    /// The conversation's last checkpoint.
+    pub state: Option<Bytes>,
+    /// What to do.
+    pub action: Action,
+    /// Which model.
+    pub model: Model,
+    /// The host's tools.
+    pub offers: Vec<Offer>,
+    /// Replaces Cursor's system prompt, for accounts that may.
+    pub custom_system_prompt: Option<String>,
+    /// The conversation's blob key.
+    pub blob_key: BlobKey,
+    /// Which of Cursor's own tools are wanted.
+    pub gates: ToolGates,
+}
+
+/// What a run does.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Action {
+    /// Answers a message.
+    UserMessage(UserMessage),
+    /// Goes on where a checkpoint left off.
+    Resume,
+    /// Compacts the conversation.
+    Summarize,
+}
+
+/// A message of the user.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct UserMessage {
+    /// Its text.
+    pub text: String,
+    /// Pictures in it.
+    pub images: Vec<Image>,
+    /// Agent or plan; the server's default if absent.
+    pub mode: Option<Mode>,
+}
+
+/// A picture.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Image {
+    /// Its type, where known.
+    pub mime_type: Option<String>,
+    /// Its bytes.
+    pub data: Bytes,
+}
+
+/// How the agent works.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum Mode {
+    Agent,
+    Plan,
+}
+
+/// A model and the values chosen for its parameters.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Model {
+    /// The catalogue's id.
+    pub id: String,
+    /// Parameter ids and values.
+    pub parameters: Vec<(String, String)>,
+}
+
+impl RunSpec {
+    /// The run request of one attempt. `run_id` is the id of the first attempt.
+    pub fn request(&self, run_id: Uuid) -> Result<AgentClientMessage, FieldError> {
+        let state = match &self.state {
+            Some(state) => without_usage_tree(state)?,
+            // A new conversation has a state too: an empty one.
+            None => Bytes::new(),
+        };
+        let request = AgentRunRequest {
+            conversation_state: Some(state),
+            action: Some(ConversationAction {
+                action: Some(self.action.proto()),
+                ..ConversationAction::default()
+            }),
+            mcp_tools: Some(McpTools {
+                mcp_tools: self.offers.iter().map(Offer::definition).collect(),
+            }),
+            conversation_id: Some(self.conversation_id.clone()),
+            custom_system_prompt: self.custom_system_prompt.clone(),
+            requested_model: Some(self.model.proto()),
+            run_id: Some(run_id.to_string()),
+            ..AgentRunRequest::default()
+        };
+        Ok(AgentClientMessage {
+            message: Some(agent_client_message::Message::RunRequest(request)),
+        })
+    }
+}
+
+impl Action {
+    fn proto(&self) -> conversation_action::Action {
+        match self {
+            Self::UserMessage(message) => {
+                conversation_action::Action::UserMessageAction(UserMessageAction {
+                    user_message: Some(message.proto()),
+                    ..UserMessageAction::default()
+                })
+            }
+            Self::Resume => {
+                conversation_action::Action::ResumeAction(proto::ResumeAction::default())
+            }
+            Self::Summarize => {
+                conversation_action::Action::SummarizeAction(proto::SummarizeAction {})
+            }
+        }
+    }
+}
+
+impl UserMessage {
+    pub(super) fn proto(&self) -> proto::UserMessage {
+        let images: Vec<SelectedImage> = self.images.iter().map(Image::proto).collect();
+        proto::UserMessage {
+            text: self.text.clone(),
+            selected_context: (!images.is_empty()).then(|| SelectedContext {
+                selected_images: images,
+                ..SelectedContext::default()
+            }),
+            mode: match self.mode {
+                None => proto::AgentMode::Unspecified,
+                Some(Mode::Agent) => proto::AgentMode::Agent,
+                Some(Mode::Plan) => proto::AgentMode::Plan,
+            } as i32,
+            ..proto::UserMessage::default()
+        }
+    }
+}
+
+impl Image {
+    fn proto(&self) -> SelectedImage {
+        SelectedImage {
+            uuid: Uuid::new_v4().to_string(),
+            mime_type: self.mime_type.clone().unwrap_or_default(),
+            data_or_blob_id: Some(selected_image::DataOrBlobId::Data(self.data.clone())),
+            ..SelectedImage::default()
+        }
+    }
+}
+
+impl Model {
+    fn proto(&self) -> RequestedModel {
+        RequestedModel {
+            model_id: self.id.clone(),
+            parameters: self
+                .parameters
+                .iter()
+                .map(|(id, value)| requested_model::ModelParameterValue {
+                    id: id.clone(),
+                    value: value.clone(),
+                })
+                .collect(),
+            ..RequestedModel::default()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::ascending;
+
+    /// The first message the official client was recorded sending.
+    const RECORDED: &str = "0a760a00120f0a0d0a0b0a0940746f6f6c7320676f22002a2a6167656e742d30326563306465342d346134612d343665372d626363372d6630653165306234326136374a0c0a0a636f6d706f7365722d32ca012461353735623936362d383662622d346165392d383732642d396564343634653036303333";
+
+    #[test]
+    fn a_first_request_is_byte_for_byte_the_official_one() {
+        let spec = RunSpec {
+            conversation_id: "agent-02ec0de4-4a4a-46e7-bcc7-f0e1e0b42a67".into(),
+            state: None,
+            action: Action::UserMessage(UserMessage {
+                text: "@tools go".into(),
+                ..UserMessage::default()
+            }),
+            model: Model {
+                id: "composer-2".into(),
+                parameters: Vec::new(),
+            },
+            offers: Vec::new(),
+            custom_system_prompt: None,
+            blob_key: BlobKey::random().unwrap(),
+            gates: ToolGates::default(),
+        };
+        let run_id = "a575b966-86bb-4ae9-872d-9ed464e06033".parse().unwrap();
+        let bytes = ascending::client(&spec.request(run_id).unwrap());
+        let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+        assert_eq!(hex, RECORDED);
+    }
+}

@@ -1,0 +1,242 @@
+//! When to try again, and from where. Pure: no clock, no network.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+
+use crate::wire::failure::{Failure, Retry};
+
+/// How many attempts a run may take; the official client's numbers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RetryPolicy {
+    /// Retries after errors the server reported.
+    pub server: u32,
+    /// Retries after broken connections.
+    pub transport: u32,
+    /// Attempts in a row that resumed, streamed, and brought no new checkpoint.
+    pub barren_resumes: u32,
+    /// The first delay is twice this.
+    pub base_delay: Duration,
+    /// No delay is longer.
+    pub max_delay: Duration,
+}
+
+impl Default for RetryPolicy {
+    fn default() -> Self {
+        Self {
+            server: 3,
+            transport: 10,
+            barren_resumes: 2,
+            base_delay: Duration::from_secs(1),
+            max_delay: Duration::from_secs(60),
+        }
+    }
+}
+
+/// The clocks of a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Timing {
+    /// Between two client heartbeats.
+    pub heartbeat: Duration,
+    /// Between two heartbeats of an open exec.
+    pub exec_heartbeat: Duration,
+    /// Silence after which a stream counts as lost.
+    pub stall: Duration,
+    /// How long after the turn's end the stream may stay open.
+    pub after_turn: Duration,
+    /// How long a cancelled run waits for the server to let go.
+    pub linger: Duration,
+}
+
+impl Default for Timing {
+    fn default() -> Self {
+        Self {
+            heartbeat: Duration::from_secs(5),
+            exec_heartbeat: Duration::from_secs(3),
+            stall: Duration::from_secs(30),
+            after_turn: Duration::from_secs(5),
+            linger: Duration::from_secs(1),
+        }
+    }
+}
+
+/// What an attempt achieved before it failed.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Progress {
+    /// The newest checkpoint the attempt brought.
+    pub checkpoint: Option<Bytes>,
+    /// Whether the person has seen output since that checkpoint (or since the start).
+    pub shown: Shown,
+}
+
+/// Output that a repeated attempt would repeat.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum Shown {
+    #[default]
+    Nothing,
+    Something,
+}
+
+/// What to do after a failed attempt.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Next {
+    /// The same request again.
+    Repeat(Duration),
+    /// On from the checkpoint.
+    Resume(Duration, Bytes),
+    /// The failure is final.
+    GiveUp,
+}
+
+/// The budgets of one run.
+#[derive(Debug, Clone, Default)]
+pub struct Ledger {
+    server: u32,
+    transport: u32,
+    barren: u32,
+    checkpoint: Option<Bytes>,
+}
+
+impl Ledger {
+    /// Books a failed attempt and says how to go on. `jitter` is between 0 and 1.
+    pub fn next(
+        &mut self,
+        policy: &RetryPolicy,
+        failure: &Failure,
+        progress: Progress,
+        jitter: f64,
+    ) -> Next {
+        let resumed = self.checkpoint.is_some();
+        let fresh = progress.checkpoint.is_some();
+        if fresh {
+            self.checkpoint = progress.checkpoint;
+            self.barren = 0;
+        } else if resumed && progress.shown == Shown::Something {
+            self.barren += 1;
+        }
+        let (used, budget) = match failure.retry() {
+            Retry::Never => return Next::GiveUp,
+            Retry::Server => (&mut self.server, policy.server),
+            Retry::Transport => (&mut self.transport, policy.transport),
+        };
+        if *used >= budget || self.barren >= policy.barren_resumes {
+            return Next::GiveUp;
+        }
+        *used += 1;
+        let delay = delay(policy, *used, jitter);
+        match (&self.checkpoint, progress.shown) {
+            (Some(checkpoint), _) => Next::Resume(delay, checkpoint.clone()),
+            (None, Shown::Nothing) => Next::Repeat(delay),
+            // Sent again, the request would show the same words twice.
+            (None, Shown::Something) => Next::GiveUp,
+        }
+    }
+}
+
+/// Twice as long each time, plus up to a fifth.
+fn delay(policy: &RetryPolicy, attempt: u32, jitter: f64) -> Duration {
+    let doubled = policy
+        .base_delay
+        .saturating_mul(2_u32.saturating_pow(attempt))
+        .min(policy.max_delay);
+    doubled + doubled.mul_f64(jitter.clamp(0.0, 1.0) * 0.2)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn server() -> Failure {
+        Failure::Server("internal".into())
+    }
+
+    fn transport() -> Failure {
+        Failure::Transport("reset".into())
+    }
+
+    fn with(checkpoint: Option<&'static [u8]>, shown: Shown) -> Progress {
+        Progress {
+            checkpoint: checkpoint.map(Bytes::from_static),
+            shown,
+        }
+    }
+
+    fn nothing() -> Progress {
+        Progress::default()
+    }
+
+    #[test]
+    fn three_server_retries_then_the_end() {
+        let (policy, mut ledger) = (RetryPolicy::default(), Ledger::default());
+        let delays: Vec<Next> = (0..4)
+            .map(|_| ledger.next(&policy, &server(), nothing(), 0.0))
+            .collect();
+        let seconds = |s| Next::Repeat(Duration::from_secs(s));
+        assert_eq!(delays, [seconds(2), seconds(4), seconds(8), Next::GiveUp]);
+    }
+
+    #[test]
+    fn ten_transport_retries_capped_at_a_minute() {
+        let (policy, mut ledger) = (RetryPolicy::default(), Ledger::default());
+        let mut last = Next::GiveUp;
+        for _ in 0..10 {
+            last = ledger.next(&policy, &transport(), nothing(), 1.0);
+        }
+        assert_eq!(last, Next::Repeat(Duration::from_secs(72)));
+        assert_eq!(
+            ledger.next(&policy, &transport(), nothing(), 0.0),
+            Next::GiveUp
+        );
+    }
+
+    #[test]
+    fn a_checkpoint_is_resumed_even_if_it_came_attempts_ago() {
+        let (policy, mut ledger) = (RetryPolicy::default(), Ledger::default());
+        let first = ledger.next(&policy, &transport(), with(Some(b"a"), Shown::Nothing), 0.0);
+        assert_eq!(
+            first,
+            Next::Resume(Duration::from_secs(2), Bytes::from_static(b"a"))
+        );
+        let second = ledger.next(&policy, &transport(), nothing(), 0.0);
+        assert_eq!(
+            second,
+            Next::Resume(Duration::from_secs(4), Bytes::from_static(b"a"))
+        );
+    }
+
+    #[test]
+    fn words_already_shown_are_never_asked_for_again() {
+        let (policy, mut ledger) = (RetryPolicy::default(), Ledger::default());
+        let next = ledger.next(&policy, &transport(), with(None, Shown::Something), 0.0);
+        assert_eq!(next, Next::GiveUp);
+    }
+
+    #[test]
+    fn resumes_that_lead_nowhere_stop() {
+        let (policy, mut ledger) = (RetryPolicy::default(), Ledger::default());
+        ledger.next(
+            &policy,
+            &transport(),
+            with(Some(b"a"), Shown::Something),
+            0.0,
+        );
+        let barren = || with(None, Shown::Something);
+        assert!(matches!(
+            ledger.next(&policy, &transport(), barren(), 0.0),
+            Next::Resume(..)
+        ));
+        assert_eq!(
+            ledger.next(&policy, &transport(), barren(), 0.0),
+            Next::GiveUp
+        );
+    }
+
+    #[test]
+    fn final_failures_are_final() {
+        let (policy, mut ledger) = (RetryPolicy::default(), Ledger::default());
+        let login = Failure::Login("who?".into());
+        let next = ledger.next(&policy, &login, with(Some(b"a"), Shown::Nothing), 0.0);
+        assert_eq!(next, Next::GiveUp);
+    }
+}

@@ -1,0 +1,60 @@
+//! Who executes what Cursor's agent asks for on the exec channel.
+//!
+//! A run hands every request to an [`Executor`] and sends back whatever it replies; the
+//! executor knows nothing of streams, ids or heartbeats. Until the native executors are
+//! built, [`refuse::Refuse`] answers each kind with the typed refusal the server expects.
+
+pub mod context;
+pub mod offer;
+pub mod refuse;
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+
+use crate::wire::proto::agent::v1::{exec_client_message, exec_server_message};
+
+/// What the server asks to be done.
+pub type Request = exec_server_message::Message;
+/// One (partial) result.
+pub type Reply = exec_client_message::Message;
+
+/// Executes requests.
+pub trait Executor: Send + Sync + 'static {
+    /// Works on one request until it is done, sending every result to `replies`. An error
+    /// tells the server that the request failed as a whole. When `abort` fires, the work
+    /// should end soon, with whatever result says so.
+    fn execute(
+        self: Arc<Self>,
+        request: Request,
+        replies: Replies,
+        abort: CancellationToken,
+    ) -> Pin<Box<dyn Future<Output = Result<(), Thrown>> + Send>>;
+}
+
+/// A request that failed as a whole.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct Thrown(pub String);
+
+/// Where the results of one request go.
+#[derive(Debug, Clone)]
+pub struct Replies {
+    id: u32,
+    queue: mpsc::Sender<(u32, Box<Reply>)>,
+}
+
+impl Replies {
+    /// Results of request `id` go to `queue`.
+    pub fn new(id: u32, queue: mpsc::Sender<(u32, Box<Reply>)>) -> Self {
+        Self { id, queue }
+    }
+
+    /// Sends one result. Waits while the run has no room; a run that is gone takes nothing.
+    pub async fn send(&self, reply: Reply) {
+        let _ = self.queue.send((self.id, Box::new(reply))).await;
+    }
+}

@@ -1,0 +1,289 @@
+//! Refusals: for every kind of request the typed answer that says no.
+//!
+//! A refusal is still an answer. The model reads its reason and goes on; silence would
+//! hang the turn.
+
+use std::future::Future;
+use std::path::PathBuf;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use tokio_util::sync::CancellationToken;
+
+use super::offer::Offer;
+use super::{Executor, Replies, Reply, Request, Thrown, context};
+use crate::wire::proto::agent::v1::*;
+
+const REASON: &str = "this client does not execute Cursor's built-in tools";
+
+/// Answers the request context truthfully and refuses everything else.
+#[derive(Debug, Clone, Default)]
+pub struct Refuse {
+    /// The workspace the context tells of.
+    pub workspace: PathBuf,
+    /// The user's home directory.
+    pub home: Option<PathBuf>,
+    /// Tools the context lists.
+    pub offers: Vec<Offer>,
+}
+
+impl Executor for Refuse {
+    fn execute(
+        self: Arc<Self>,
+        request: Request,
+        replies: Replies,
+        _abort: CancellationToken,
+    ) -> Pin<Box<dyn Future<Output = Result<(), Thrown>> + Send>> {
+        Box::pin(async move {
+            replies.send(self.answer(request)?).await;
+            Ok(())
+        })
+    }
+}
+
+impl Refuse {
+    fn answer(&self, request: Request) -> Result<Reply, Thrown> {
+        Ok(match request {
+            Request::RequestContextArgs(_) => {
+                let context =
+                    context::request_context(&self.workspace, self.home.as_deref(), &self.offers);
+                Reply::RequestContextResult(RequestContextResult {
+                    result: Some(request_context_result::Result::Success(
+                        RequestContextSuccess {
+                            request_context: Some(context),
+                            served_from_disk_cache: None,
+                        },
+                    )),
+                })
+            }
+            Request::ReadArgs(args) => Reply::ReadResult(read(args)),
+            Request::LsArgs(args) => Reply::LsResult(LsResult {
+                result: Some(ls_result::Result::Rejected(LsRejected {
+                    path: args.path,
+                    reason: REASON.into(),
+                })),
+            }),
+            Request::WriteArgs(args) => Reply::WriteResult(WriteResult {
+                result: Some(write_result::Result::Rejected(WriteRejected {
+                    path: args.path,
+                    reason: REASON.into(),
+                })),
+            }),
+            Request::DeleteArgs(args) => Reply::DeleteResult(DeleteResult {
+                result: Some(delete_result::Result::Rejected(DeleteRejected {
+                    path: args.path,
+                    reason: REASON.into(),
+                })),
+            }),
+            Request::DiagnosticsArgs(args) => Reply::DiagnosticsResult(DiagnosticsResult {
+                result: Some(diagnostics_result::Result::Rejected(DiagnosticsRejected {
+                    path: args.path,
+                    reason: REASON.into(),
+                })),
+            }),
+            Request::GrepArgs(_) => Reply::GrepResult(GrepResult {
+                result: Some(grep_result::Result::Error(GrepError {
+                    error: REASON.into(),
+                })),
+            }),
+            Request::ShellArgs(args) => Reply::ShellResult(shell(args)),
+            Request::MiniSweAgentBashArgs(args) => Reply::MiniSweAgentBashResult(shell(args)),
+            Request::ShellStreamArgs(args) => Reply::ShellStream(ShellStream {
+                event: Some(shell_stream::Event::Rejected(rejected_shell(
+                    args.command,
+                    args.working_directory,
+                ))),
+            }),
+            Request::BackgroundShellSpawnArgs(args) => {
+                Reply::BackgroundShellSpawnResult(BackgroundShellSpawnResult {
+                    result: Some(background_shell_spawn_result::Result::Rejected(
+                        rejected_shell(args.command, args.working_directory),
+                    )),
+                })
+            }
+            Request::WriteShellStdinArgs(_) => {
+                Reply::WriteShellStdinResult(WriteShellStdinResult {
+                    result: Some(write_shell_stdin_result::Result::Error(
+                        WriteShellStdinError {
+                            error: REASON.into(),
+                        },
+                    )),
+                })
+            }
+            Request::ForceBackgroundShellArgs(_) => {
+                Reply::ForceBackgroundShellResult(ForceBackgroundShellResult {
+                    status: ForceBackgroundShellStatus::NotFound as i32,
+                    shell_result: None,
+                })
+            }
+            Request::ForceBackgroundSubagentArgs(_) => {
+                Reply::ForceBackgroundSubagentResult(ForceBackgroundSubagentResult {
+                    status: ForceBackgroundSubagentStatus::NotFound as i32,
+                })
+            }
+            Request::FetchArgs(args) => Reply::FetchResult(FetchResult {
+                result: Some(fetch_result::Result::Error(FetchError {
+                    url: args.url,
+                    error: REASON.into(),
+                })),
+            }),
+            Request::McpArgs(args) => Reply::McpResult(self.mcp(args)),
+            Request::McpStateExecArgs(_) => Reply::McpStateExecResult(McpStateExecResult {
+                result: Some(mcp_state_exec_result::Result::Success(
+                    McpStateSuccess::default(),
+                )),
+            }),
+            Request::ListMcpResourcesExecArgs(_) => {
+                Reply::ListMcpResourcesExecResult(ListMcpResourcesExecResult {
+                    result: Some(list_mcp_resources_exec_result::Result::Success(
+                        ListMcpResourcesSuccess::default(),
+                    )),
+                })
+            }
+            Request::ReadMcpResourceExecArgs(args) => {
+                Reply::ReadMcpResourceExecResult(ReadMcpResourceExecResult {
+                    result: Some(read_mcp_resource_exec_result::Result::NotFound(
+                        ReadMcpResourceNotFound { uri: args.uri },
+                    )),
+                })
+            }
+            Request::SubagentArgs(_) => Reply::SubagentResult(SubagentResult {
+                result: Some(subagent_result::Result::Error(SubagentError {
+                    agent_id: None,
+                    error: "this client does not run subagents".into(),
+                })),
+            }),
+            Request::SubagentAwaitArgs(args) => Reply::SubagentAwaitResult(SubagentAwaitResult {
+                result: Some(subagent_await_result::Result::NotFound(
+                    SubagentAwaitNotFound {
+                        agent_id: args.agent_id,
+                    },
+                )),
+            }),
+            Request::ShellAllowlistPrecheckArgs(_) => {
+                Reply::ShellAllowlistPrecheckResult(ShellAllowlistPrecheckResult::default())
+            }
+            Request::McpAllowlistPrecheckArgs(_) => {
+                Reply::McpAllowlistPrecheckResult(McpAllowlistPrecheckResult::default())
+            }
+            Request::WebFetchAllowlistPrecheckArgs(_) => {
+                Reply::WebFetchAllowlistPrecheckResult(WebFetchAllowlistPrecheckResult::default())
+            }
+            Request::PiReadArgs(_) => Reply::PiReadResult(PiReadExecResult {
+                result: Some(pi_read_exec_result::Result::Error(PiReadExecError {
+                    error: REASON.into(),
+                })),
+            }),
+            Request::PiBashArgs(_) => Reply::PiBashResult(PiBashExecResult {
+                result: Some(pi_bash_exec_result::Result::Error(PiBashExecError {
+                    error: REASON.into(),
+                    ..PiBashExecError::default()
+                })),
+            }),
+            Request::PiEditArgs(_) => Reply::PiEditResult(PiEditExecResult {
+                result: Some(pi_edit_exec_result::Result::Error(PiEditExecError {
+                    error: REASON.into(),
+                })),
+            }),
+            Request::PiWriteArgs(_) => Reply::PiWriteResult(PiWriteExecResult {
+                result: Some(pi_write_exec_result::Result::Error(PiWriteExecError {
+                    error: REASON.into(),
+                })),
+            }),
+            Request::PiGrepArgs(_) => Reply::PiGrepResult(PiGrepExecResult {
+                result: Some(pi_grep_exec_result::Result::Error(PiGrepExecError {
+                    error: REASON.into(),
+                })),
+            }),
+            Request::PiFindArgs(_) => Reply::PiFindResult(PiFindExecResult {
+                result: Some(pi_find_exec_result::Result::Error(PiFindExecError {
+                    error: REASON.into(),
+                })),
+            }),
+            Request::PiLsArgs(_) => Reply::PiLsResult(PiLsExecResult {
+                result: Some(pi_ls_exec_result::Result::Error(PiLsExecError {
+                    error: REASON.into(),
+                })),
+            }),
+            // Kinds the official local client has no handler for either.
+            Request::RedactedReadArgs(_) => return Err(unsupported("redacted_read_args")),
+            Request::GitDiffRequest(_) => return Err(unsupported("git_diff_request")),
+            Request::ExecuteHookArgs(_) => return Err(unsupported("execute_hook_args")),
+            Request::ComputerUseArgs(_) => return Err(unsupported("computer_use_args")),
+            Request::RecordScreenArgs(_) => return Err(unsupported("record_screen_args")),
+            Request::SmartModeClassifierArgs(_) => {
+                return Err(unsupported("smart_mode_classifier_args"));
+            }
+            Request::CanvasDiagnosticsArgs(_) => {
+                return Err(unsupported("canvas_diagnostics_args"));
+            }
+            Request::ConversationSearchArgs(_) => {
+                return Err(unsupported("conversation_search_args"));
+            }
+            Request::AgentStoreConflictArgs(_) => {
+                return Err(unsupported("agent_store_conflict_args"));
+            }
+            Request::AdoptArgs(_) => return Err(unsupported("adopt_args")),
+        })
+    }
+
+    /// No server but the offers' own groups exists here.
+    fn mcp(&self, args: McpArgs) -> McpResult {
+        let known: Vec<&Offer> = self
+            .offers
+            .iter()
+            .filter(|offer| offer.provider == args.provider_identifier)
+            .collect();
+        let result = if known.is_empty() {
+            mcp_result::Result::ServerNotFound(McpServerNotFound {
+                name: args.provider_identifier,
+                available_servers: Vec::new(),
+            })
+        } else if known.iter().any(|offer| offer.name == args.name) {
+            mcp_result::Result::Rejected(McpRejected {
+                reason: "no host is attached that could run this tool".into(),
+                ..McpRejected::default()
+            })
+        } else {
+            mcp_result::Result::ToolNotFound(McpToolNotFound {
+                name: args.name,
+                available_tools: known.iter().map(|offer| offer.name.clone()).collect(),
+            })
+        };
+        McpResult {
+            result: Some(result),
+        }
+    }
+}
+
+fn unsupported(kind: &str) -> Thrown {
+    Thrown(format!("this client has no handler for {kind}"))
+}
+
+fn read(args: ReadArgs) -> ReadResult {
+    ReadResult {
+        result: Some(read_result::Result::Rejected(ReadRejected {
+            path: args.path,
+            reason: REASON.into(),
+        })),
+    }
+}
+
+fn shell(args: ShellArgs) -> ShellResult {
+    ShellResult {
+        result: Some(shell_result::Result::Rejected(rejected_shell(
+            args.command,
+            args.working_directory,
+        ))),
+        ..ShellResult::default()
+    }
+}
+
+fn rejected_shell(command: String, working_directory: String) -> ShellRejected {
+    ShellRejected {
+        command,
+        working_directory,
+        reason: REASON.into(),
+        is_readonly: false,
+    }
+}

@@ -1,0 +1,127 @@
+//! `AvailableModels`: the account's catalogue, read leniently.
+//!
+//! Its schema is known from other clients only, so one odd name or one field of a new kind
+//! must not hide every model: names that are no UTF-8 are mended, models without a name
+//! are left out.
+
+use bytes::Bytes;
+
+use super::fields::{FieldError, Value, fields};
+
+/// One model of the catalogue.
+#[derive(Debug, Clone, PartialEq, Default)]
+#[allow(missing_docs)]
+pub struct AvailableModel {
+    pub name: String,
+    pub default_on: Option<bool>,
+    pub supports_agent: Option<bool>,
+    pub supports_thinking: Option<bool>,
+    pub supports_images: Option<bool>,
+    pub supports_max_mode: Option<bool>,
+    pub supports_non_max_mode: Option<bool>,
+    pub context_token_limit: Option<u32>,
+    pub context_token_limit_for_max_mode: Option<u32>,
+    pub client_display_name: Option<String>,
+    pub server_model_name: Option<String>,
+    pub is_hidden: Option<bool>,
+    pub id_aliases: Vec<String>,
+    pub variants: Vec<Variant>,
+}
+
+/// One ready-made combination of parameters.
+#[derive(Debug, Clone, PartialEq, Default)]
+#[allow(missing_docs)]
+pub struct Variant {
+    pub parameters: Vec<(String, String)>,
+    pub display_name: Option<String>,
+    pub is_max_mode: bool,
+    pub is_default_max_config: Option<bool>,
+    pub is_default_non_max_config: Option<bool>,
+    pub display_name_outside_picker: Option<String>,
+    pub variant_string_representation: Option<String>,
+}
+
+/// Reads an `AvailableModelsResponse`.
+pub fn decode(response: Bytes) -> Result<Vec<AvailableModel>, FieldError> {
+    let mut models = Vec::new();
+    for field in fields(response) {
+        let field = field?;
+        if let (2, Value::Bytes(inner)) = (field.number, field.value) {
+            let model = model(inner)?;
+            if !model.name.is_empty() {
+                models.push(model);
+            }
+        }
+    }
+    Ok(models)
+}
+
+fn model(message: Bytes) -> Result<AvailableModel, FieldError> {
+    let mut model = AvailableModel::default();
+    for field in fields(message) {
+        let field = field?;
+        let value = field.value;
+        match field.number {
+            1 => model.name = value.text().unwrap_or_default(),
+            2 => model.default_on = value.flag(),
+            5 => model.supports_agent = value.flag(),
+            9 => model.supports_thinking = value.flag(),
+            10 => model.supports_images = value.flag(),
+            14 => model.supports_max_mode = value.flag(),
+            15 => model.context_token_limit = limit(&value),
+            16 => model.context_token_limit_for_max_mode = limit(&value),
+            17 => model.client_display_name = value.text(),
+            18 => model.server_model_name = value.text(),
+            19 => model.supports_non_max_mode = value.flag(),
+            30 => {
+                if let Value::Bytes(inner) = value {
+                    model.variants.push(variant(inner)?);
+                }
+            }
+            35 => model.is_hidden = value.flag(),
+            37 => model.id_aliases.extend(value.text()),
+            _ => {}
+        }
+    }
+    Ok(model)
+}
+
+fn variant(message: Bytes) -> Result<Variant, FieldError> {
+    let mut variant = Variant::default();
+    for field in fields(message) {
+        let field = field?;
+        let value = field.value;
+        match field.number {
+            1 => {
+                if let Value::Bytes(inner) = value {
+                    variant.parameters.push(parameter(inner)?);
+                }
+            }
+            2 => variant.display_name = value.text(),
+            3 => variant.is_max_mode = value.flag().unwrap_or_default(),
+            4 => variant.is_default_max_config = value.flag(),
+            5 => variant.is_default_non_max_config = value.flag(),
+            8 => variant.display_name_outside_picker = value.text(),
+            9 => variant.variant_string_representation = value.text(),
+            _ => {}
+        }
+    }
+    Ok(variant)
+}
+
+fn parameter(message: Bytes) -> Result<(String, String), FieldError> {
+    let (mut id, mut value) = (String::new(), String::new());
+    for field in fields(message) {
+        let field = field?;
+        match field.number {
+            1 => id = field.value.text().unwrap_or_default(),
+            2 => value = field.value.text().unwrap_or_default(),
+            _ => {}
+        }
+    }
+    Ok((id, value))
+}
+
+fn limit(value: &Value) -> Option<u32> {
+    value.number().and_then(|number| u32::try_from(number).ok())
+}

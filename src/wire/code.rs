@@ -1,0 +1,85 @@
+//! Connect's error codes.
+
+/// The sixteen codes of Connect and gRPC.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[allow(missing_docs)]
+pub enum Code {
+    Canceled,
+    Unknown,
+    InvalidArgument,
+    DeadlineExceeded,
+    NotFound,
+    AlreadyExists,
+    PermissionDenied,
+    ResourceExhausted,
+    FailedPrecondition,
+    Aborted,
+    OutOfRange,
+    Unimplemented,
+    Internal,
+    Unavailable,
+    DataLoss,
+    Unauthenticated,
+}
+
+/// In the order of their gRPC numbers, 1 to 16.
+const NAMES: [(Code, &str); 16] = [
+    (Code::Canceled, "canceled"),
+    (Code::Unknown, "unknown"),
+    (Code::InvalidArgument, "invalid_argument"),
+    (Code::DeadlineExceeded, "deadline_exceeded"),
+    (Code::NotFound, "not_found"),
+    (Code::AlreadyExists, "already_exists"),
+    (Code::PermissionDenied, "permission_denied"),
+    (Code::ResourceExhausted, "resource_exhausted"),
+    (Code::FailedPrecondition, "failed_precondition"),
+    (Code::Aborted, "aborted"),
+    (Code::OutOfRange, "out_of_range"),
+    (Code::Unimplemented, "unimplemented"),
+    (Code::Internal, "internal"),
+    (Code::Unavailable, "unavailable"),
+    (Code::DataLoss, "data_loss"),
+    (Code::Unauthenticated, "unauthenticated"),
+];
+
+impl Code {
+    /// The code's name on the wire.
+    pub fn name(self) -> &'static str {
+        NAMES
+            .iter()
+            .find_map(|(code, name)| (*code == self).then_some(*name))
+            .unwrap_or("unknown")
+    }
+
+    /// Reads a name; a name nobody defined is `unknown`, as Connect asks.
+    pub fn from_name(name: &str) -> Self {
+        NAMES
+            .iter()
+            .find_map(|(code, known)| (*known == name).then_some(*code))
+            .unwrap_or(Self::Unknown)
+    }
+
+    /// Reads the number of a `grpc-status` header.
+    pub fn from_grpc(number: u32) -> Option<Self> {
+        let index = usize::try_from(number).ok()?.checked_sub(1)?;
+        NAMES.get(index).map(|(code, _)| *code)
+    }
+
+    /// What an HTTP status without a readable error body stands for.
+    pub fn from_http(status: u16) -> Self {
+        match status {
+            400 => Self::Internal,
+            401 => Self::Unauthenticated,
+            403 => Self::PermissionDenied,
+            404 => Self::Unimplemented,
+            429 | 502 | 503 | 504 => Self::Unavailable,
+            _ => Self::Unknown,
+        }
+    }
+}
+
+impl std::fmt::Display for Code {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.name())
+    }
+}

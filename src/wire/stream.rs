@@ -1,0 +1,374 @@
+//! One run's stream: client messages out, server messages in, over either transport.
+//!
+//! The stream has one owner, which holds both halves. Dropping it cancels the run: HTTP/2
+//! resets the stream, HTTP/1.1 closes the socket.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::StreamExt as _;
+use http::header::{CONTENT_TYPE, HeaderMap};
+use prost::Message as _;
+use secrecy::SecretString;
+use tokio::sync::mpsc;
+use tokio_stream::wrappers::ReceiverStream;
+use tokio_util::task::AbortOnDropHandle;
+
+use super::append::Appender;
+use super::ascending;
+use super::code::Code;
+use super::drift::Drift;
+use super::endpoint::BaseUrl;
+use super::envelope::{self, Decoder, Encoding};
+use super::error::{TransportError, WireError, from_reqwest};
+use super::headers::{BlobKey, HttpVersion, Identity, RequestIds, ToolGates};
+use super::http::{Http, SetupError};
+use super::proto::agent::v1::{AgentClientMessage, AgentServerMessage};
+use super::proto::aiserver::v1::BidiRequestId;
+use super::remote::{EndStream, Metadata, RemoteError};
+use super::unary::CallError;
+
+const RUN: &str = "/agent.v1.AgentService/Run";
+const RUN_SSE: &str = "/agent.v1.AgentService/RunSSE";
+
+/// Messages that may wait for the network before senders have to.
+const OUTGOING: usize = 32;
+
+/// How much of an HTTP error's body is read, and for how long.
+const ERROR_BODY: usize = 64 * 1024;
+const ERROR_BODY_WAIT: Duration = Duration::from_secs(5);
+
+/// Everything a stream is opened with.
+#[derive(Debug, Clone)]
+pub struct Opening {
+    /// The agent host.
+    pub base: BaseUrl,
+    /// How we introduce ourselves.
+    pub identity: Identity,
+    /// The access token.
+    pub token: SecretString,
+    /// This attempt's ids.
+    pub ids: RequestIds,
+    /// The conversation's blob key.
+    pub blob_key: BlobKey,
+    /// Which of Cursor's tools are wanted.
+    pub gates: ToolGates,
+    /// HTTP/2 bidi, or HTTP/1.1 with appends.
+    pub version: HttpVersion,
+}
+
+/// An open run.
+pub struct RunStream {
+    /// Client messages.
+    pub outgoing: Outgoing,
+    /// Server messages.
+    pub incoming: Incoming,
+}
+
+/// The sending half.
+pub struct Outgoing {
+    queue: mpsc::Sender<Bytes>,
+    framing: Framing,
+}
+
+#[derive(Clone, Copy)]
+enum Framing {
+    Envelope,
+    Bare,
+}
+
+/// The receiving half.
+pub struct Incoming {
+    state: State,
+    host: String,
+    drift: Arc<Drift>,
+    appender: Option<AbortOnDropHandle<Result<(), CallError>>>,
+}
+
+type Head = Pin<Box<dyn Future<Output = Result<reqwest::Response, WireError>> + Send>>;
+
+enum State {
+    Opening(Head),
+    Reading {
+        response: Box<reqwest::Response>,
+        decoder: Decoder,
+        encoding: Encoding,
+    },
+    Ended,
+}
+
+/// What arrived.
+#[derive(Debug)]
+pub enum Received {
+    /// The server accepted the stream; nothing of the run yet.
+    Accepted,
+    /// A message.
+    Message(Box<AgentServerMessage>),
+    /// The good end of the stream.
+    End(Metadata),
+}
+
+/// The other side takes nothing more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the stream takes no more messages")]
+pub struct Closed;
+
+impl RunStream {
+    /// Opens a stream with its first message. Returns at once: the answer is awaited by
+    /// [`Incoming::next`], since a server may read before it answers.
+    pub async fn open(
+        http: &Arc<Http>,
+        drift: &Arc<Drift>,
+        opening: Opening,
+        first: &AgentClientMessage,
+    ) -> Result<Self, SetupError> {
+        let client = http.client(&opening.base, opening.version).await?;
+        let headers = opening.identity.run(
+            &opening.token,
+            &opening.ids,
+            &opening.blob_key,
+            &opening.gates,
+            opening.version,
+        );
+        let (queue, messages) = mpsc::channel(OUTGOING);
+        let host = opening.base.authority();
+        let (path, framing, body, appender) = match opening.version {
+            HttpVersion::Http2 => {
+                let body = ReceiverStream::new(messages).map(Ok::<_, std::convert::Infallible>);
+                (
+                    RUN,
+                    Framing::Envelope,
+                    reqwest::Body::wrap_stream(body),
+                    None,
+                )
+            }
+            HttpVersion::Http1 => {
+                let request_id = BidiRequestId {
+                    request_id: opening.ids.request.to_string(),
+                };
+                let body = envelope::encode_message(&request_id).into();
+                let appender = Appender {
+                    http: Arc::clone(http),
+                    base: opening.base.clone(),
+                    identity: opening.identity,
+                    token: opening.token,
+                    ids: opening.ids,
+                    blob_key: opening.blob_key,
+                };
+                let task = AbortOnDropHandle::new(tokio::spawn(appender.run(messages)));
+                (RUN_SSE, Framing::Bare, body, Some(task))
+            }
+        };
+        let outgoing = Outgoing { queue, framing };
+        // The queue is empty and its receiver alive: the first message always fits.
+        let _ = outgoing.queue.try_send(outgoing.frame(first));
+        let request = client
+            .post(opening.base.join(path))
+            .headers(headers)
+            .body(body);
+        Ok(Self {
+            outgoing,
+            incoming: Incoming {
+                state: State::Opening(Box::pin(head(request, host.clone()))),
+                host,
+                drift: Arc::clone(drift),
+                appender,
+            },
+        })
+    }
+}
+
+/// Sends the request and judges the answer's head.
+async fn head(
+    request: reqwest::RequestBuilder,
+    host: String,
+) -> Result<reqwest::Response, WireError> {
+    let response = request
+        .send()
+        .await
+        .map_err(|error| from_reqwest(&error, &host))?;
+    let status = response.status().as_u16();
+    if status == 464 {
+        // A load balancer's word for "this target group does not take HTTP/2".
+        return Err(TransportError::NoHttp2 {
+            host,
+            cause: "HTTP status 464".into(),
+        }
+        .into());
+    }
+    if status != 200 {
+        let body = tokio::time::timeout(ERROR_BODY_WAIT, error_body(response))
+            .await
+            .unwrap_or_default();
+        return Err(RemoteError::from_response(status, &body).into());
+    }
+    if let Some(error) = trailers_only(response.headers()) {
+        return Err(error.into());
+    }
+    let kind = response.headers().get(CONTENT_TYPE);
+    let kind = kind
+        .and_then(|value| value.to_str().ok())
+        .unwrap_or_default();
+    if !kind.starts_with("application/connect+proto") {
+        return Err(TransportError::ContentType(kind.chars().take(80).collect()).into());
+    }
+    Ok(response)
+}
+
+async fn error_body(mut response: reqwest::Response) -> Vec<u8> {
+    let mut body = Vec::new();
+    while let Ok(Some(piece)) = response.chunk().await {
+        body.extend_from_slice(&piece);
+        if body.len() >= ERROR_BODY {
+            break;
+        }
+    }
+    body
+}
+
+/// gRPC gateways report an error in the headers of an answer without a body.
+fn trailers_only(headers: &HeaderMap) -> Option<RemoteError> {
+    let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
+    let code = Code::from_grpc(text("grpc-status")?.parse().ok()?)?;
+    Some(RemoteError {
+        code,
+        message: text("grpc-message").unwrap_or_default().to_owned(),
+        details: None,
+        metadata: Metadata::new(),
+        status: None,
+    })
+}
+
+impl Outgoing {
+    /// Encodes a message as this transport carries it.
+    pub fn frame(&self, message: &AgentClientMessage) -> Bytes {
+        let payload = ascending::client(message);
+        match self.framing {
+            Framing::Envelope => envelope::encode(envelope::Kind::Message, &payload),
+            Framing::Bare => payload,
+        }
+    }
+
+    /// Waits until there is room for one more message; the permit sends it.
+    pub async fn ready(&self) -> Result<Permit<'_>, Closed> {
+        self.queue.reserve().await.map(Permit).map_err(|_| Closed)
+    }
+}
+
+/// Room for one message.
+pub struct Permit<'a>(mpsc::Permit<'a, Bytes>);
+
+impl Permit<'_> {
+    /// Sends a message encoded by [`Outgoing::frame`].
+    pub fn send(self, frame: Bytes) {
+        self.0.send(frame);
+    }
+}
+
+impl Incoming {
+    /// The next thing from the server. Safe to drop and call again (`select!`). After an
+    /// end or error there is nothing more.
+    pub async fn next(&mut self) -> Result<Received, WireError> {
+        let received = self.advance().await;
+        if matches!(received, Err(_) | Ok(Received::End(_))) {
+            self.state = State::Ended;
+            self.appender = None;
+        }
+        received
+    }
+
+    async fn advance(&mut self) -> Result<Received, WireError> {
+        loop {
+            match &mut self.state {
+                State::Opening(head) => {
+                    let response = tokio::select! {
+                        response = head => response?,
+                        failure = append_failure(&mut self.appender) => return Err(failure),
+                    };
+                    let announced = response.headers().get("connect-content-encoding");
+                    let announced = announced.and_then(|value| value.to_str().ok());
+                    let encoding =
+                        Encoding::from_header(announced).map_err(TransportError::from)?;
+                    self.state = State::Reading {
+                        response: Box::new(response),
+                        decoder: Decoder::default(),
+                        encoding,
+                    };
+                    return Ok(Received::Accepted);
+                }
+                State::Reading {
+                    response,
+                    decoder,
+                    encoding,
+                } => {
+                    if let Some(envelope) = decoder.next_envelope().map_err(TransportError::from)? {
+                        let kind = envelope.kind();
+                        let payload = envelope
+                            .into_payload(*encoding)
+                            .map_err(TransportError::from)?;
+                        return match kind {
+                            envelope::Kind::Message => message(payload, &self.drift),
+                            envelope::Kind::EndStream => end(&payload),
+                        };
+                    }
+                    let piece = tokio::select! {
+                        piece = response.chunk() => piece.map_err(|e| lost(&e, &self.host))?,
+                        failure = append_failure(&mut self.appender) => return Err(failure),
+                    };
+                    match piece {
+                        Some(piece) => decoder.push(&piece),
+                        None => {
+                            decoder.finish().map_err(TransportError::from)?;
+                            return Err(TransportError::EndedEarly.into());
+                        }
+                    }
+                }
+                State::Ended => return Err(TransportError::EndedEarly.into()),
+            }
+        }
+    }
+}
+
+fn message(payload: Bytes, drift: &Drift) -> Result<Received, WireError> {
+    let message =
+        AgentServerMessage::decode(payload.clone()).map_err(|_| TransportError::Message)?;
+    if message.encoded_len() != payload.len() {
+        drift.inspect("agent.v1.AgentServerMessage", &payload);
+    }
+    Ok(Received::Message(Box::new(message)))
+}
+
+fn end(payload: &[u8]) -> Result<Received, WireError> {
+    let end = EndStream::parse(payload).map_err(|_| TransportError::EndStream)?;
+    match end.error {
+        Some(error) => Err(error.into()),
+        None => Ok(Received::End(end.metadata)),
+    }
+}
+
+/// After the head HTTP/2 has proven itself: a protocol error is then a broken connection.
+fn lost(error: &reqwest::Error, host: &str) -> TransportError {
+    match from_reqwest(error, host) {
+        TransportError::NoHttp2 { cause, .. } => TransportError::Lost(cause),
+        other => other,
+    }
+}
+
+/// Resolves only when appending failed; a finished appender is no news.
+async fn append_failure(
+    appender: &mut Option<AbortOnDropHandle<Result<(), CallError>>>,
+) -> WireError {
+    let Some(task) = appender else {
+        return std::future::pending().await;
+    };
+    let outcome = task.await;
+    *appender = None;
+    match outcome {
+        Ok(Err(CallError::Wire(error))) => error,
+        Ok(Err(CallError::Setup(error))) => TransportError::Lost(error.to_string()).into(),
+        Ok(Ok(())) | Err(_) => std::future::pending().await,
+    }
+}

@@ -1,0 +1,146 @@
+//! Calls with one request and one answer: Connect in protobuf or JSON, and plain REST.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::{ACCEPT_ENCODING, CONTENT_TYPE};
+use http::{HeaderMap, HeaderValue, Method};
+use prost::Message;
+use serde_json::Value as Json;
+
+use super::endpoint::BaseUrl;
+use super::envelope;
+use super::error::{TransportError, WireError, from_reqwest};
+use super::headers::HttpVersion;
+use super::http::{Http, SetupError};
+use super::remote::RemoteError;
+
+/// Answers over this are not read to the end.
+const MAX_ANSWER: usize = 64 * 1024 * 1024;
+
+/// A unary call that failed.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum CallError {
+    /// No HTTP client.
+    #[error(transparent)]
+    Setup(#[from] SetupError),
+    /// The call itself.
+    #[error(transparent)]
+    Wire(#[from] WireError),
+}
+
+impl From<TransportError> for CallError {
+    fn from(error: TransportError) -> Self {
+        Self::Wire(error.into())
+    }
+}
+
+impl From<RemoteError> for CallError {
+    fn from(error: RemoteError) -> Self {
+        Self::Wire(error.into())
+    }
+}
+
+/// Where and how to call.
+#[derive(Debug, Clone)]
+pub struct Call<'a> {
+    /// The host.
+    pub base: &'a BaseUrl,
+    /// The path, with its leading slash.
+    pub path: &'a str,
+    /// Authorization and identity.
+    pub headers: HeaderMap,
+    /// HTTP/1.1 or HTTP/2.
+    pub version: HttpVersion,
+    /// How long the whole call may take.
+    pub deadline: Duration,
+}
+
+impl Http {
+    /// A Connect call in protobuf.
+    pub async fn call<Answer: Message + Default>(
+        &self,
+        mut call: Call<'_>,
+        request: &impl Message,
+    ) -> Result<Answer, CallError> {
+        call.headers
+            .entry(CONTENT_TYPE)
+            .or_insert(HeaderValue::from_static("application/proto"));
+        let body = self
+            .exchange(Method::POST, call, request.encode_to_vec().into())
+            .await?;
+        // Some servers wrap unary answers in an envelope; the bare form is the rule.
+        Answer::decode(body.clone())
+            .ok()
+            .or_else(|| Answer::decode(envelope::unwrap_unary(&body)?).ok())
+            .ok_or_else(|| TransportError::Message.into())
+    }
+
+    /// A Connect call in JSON.
+    pub async fn call_json(&self, mut call: Call<'_>, request: &Json) -> Result<Json, CallError> {
+        call.headers
+            .insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        let body = request.to_string().into();
+        json(&self.exchange(Method::POST, call, body).await?)
+    }
+
+    /// A REST `GET`.
+    pub async fn get_json(&self, call: Call<'_>) -> Result<Json, CallError> {
+        json(&self.exchange(Method::GET, call, Bytes::new()).await?)
+    }
+
+    /// Sends and reads everything; anything but 200 is the server's error.
+    pub async fn exchange(
+        &self,
+        method: Method,
+        mut call: Call<'_>,
+        body: Bytes,
+    ) -> Result<Bytes, CallError> {
+        let client = self.client(call.base, call.version).await?;
+        let host = call.base.authority();
+        call.headers
+            .entry(ACCEPT_ENCODING)
+            .or_insert(HeaderValue::from_static("identity"));
+        let answer = async {
+            let mut response = client
+                .request(method, call.base.join(call.path))
+                .headers(call.headers)
+                .body(body)
+                .send()
+                .await
+                .map_err(|error| from_reqwest(&error, &host))?;
+            let mut answer = Vec::new();
+            while let Some(piece) = response
+                .chunk()
+                .await
+                .map_err(|error| from_reqwest(&error, &host))?
+            {
+                if answer.len() + piece.len() > MAX_ANSWER {
+                    return Err(CallError::from(TransportError::Envelope(
+                        envelope::EnvelopeError::TooLarge {
+                            size: (answer.len() + piece.len()) as u64,
+                            limit: MAX_ANSWER,
+                        },
+                    )));
+                }
+                answer.extend_from_slice(&piece);
+            }
+            match response.status().as_u16() {
+                200 => Ok(Bytes::from(answer)),
+                status => Err(RemoteError::from_response(status, &answer).into()),
+            }
+        };
+        match tokio::time::timeout(call.deadline, answer).await {
+            Ok(answer) => answer,
+            Err(_) => Err(TransportError::Deadline {
+                host,
+                seconds: call.deadline.as_secs(),
+            }
+            .into()),
+        }
+    }
+}
+
+fn json(body: &[u8]) -> Result<Json, CallError> {
+    serde_json::from_slice(body).map_err(|_| TransportError::Message.into())
+}

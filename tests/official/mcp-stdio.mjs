@@ -1,0 +1,8 @@
+// MCP over stdio.
+
+import { StdioServerTransport } from "@modelcontextprotocol/sdk/server/stdio.js";
+
+import { exitWithStdin, oracleServer } from "./mcp-oracle.mjs";
+
+await oracleServer().connect(new StdioServerTransport());
+exitWithStdin();

@@ -1,0 +1,241 @@
+//! Behaviour as data: every vector file found in `VECTORS_DIR` is run by the rule its name
+//! stands for. An unknown name fails; the names of rooms that are not built yet are listed.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stderr)]
+
+use std::path::PathBuf;
+
+use bytes::Bytes;
+use cursor_sidecar::wire::proto::agent::v1::{AgentClientMessage, AgentServerMessage};
+use cursor_sidecar::wire::{ascending, available_models, checksum, envelope, value};
+use prost::Message as _;
+use serde_json::{Value as Json, json};
+
+/// Rules for rooms that later issues build. Shrinks to nothing.
+const NOT_BUILT_YET: &[&str] = &[
+    "alias-ambiguity",
+    "bridge-snapshot",
+    "completion-dedupe",
+    "context-overflow",
+    "context-window",
+    "env-parsing",
+    "final-text",
+    "fingerprint-decisions",
+    "mcp-content",
+    "mcp-tool-names",
+    "model-registration",
+    "model-selection",
+    "path-normalisation",
+    "read-local-preview",
+    "recovery-plan",
+    "recovery-wrap",
+    "replay-mapping",
+    "scrubber",
+    "shell-delta",
+    "thinking-level-map",
+    "tool-names",
+];
+
+/// Runs one case; `Err` says what differed.
+type Rule = fn(&Json) -> Result<(), String>;
+
+const RULES: &[(&str, Rule)] = &[
+    ("openai-available-models", available_models_case),
+    ("openai-checksum", checksum_case),
+    ("openai-frames", frames_case),
+    ("openai-mcp-values", mcp_values_case),
+    ("wire-messages", wire_message_case),
+];
+
+#[test]
+fn vectors() {
+    let folder = std::env::var_os("VECTORS_DIR").map_or_else(
+        || PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../shared/vectors"),
+        PathBuf::from,
+    );
+    let Ok(entries) = std::fs::read_dir(&folder) else {
+        eprintln!("note: no vectors in {}, nothing to run", folder.display());
+        return;
+    };
+    let mut failures = Vec::new();
+    let mut ran = 0;
+    for entry in entries {
+        let path = entry.unwrap().path();
+        if path.extension().is_none_or(|extension| extension != "json") {
+            continue;
+        }
+        let name = path.file_stem().unwrap().to_str().unwrap();
+        let Some((_, rule)) = RULES.iter().find(|(known, _)| *known == name) else {
+            assert!(
+                NOT_BUILT_YET.contains(&name),
+                "unknown vector file {name}.json"
+            );
+            eprintln!("note: {name} waits for its room");
+            continue;
+        };
+        let file: Json = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+        for (index, case) in file["cases"].as_array().unwrap().iter().enumerate() {
+            ran += 1;
+            if let Err(difference) = rule(case) {
+                let id = case["id"].as_str().or(case["name"].as_str()).unwrap_or("");
+                failures.push(format!("{name}[{index}] {id}: {difference}"));
+            }
+        }
+    }
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
+    assert!(ran > 0, "no vector ran");
+}
+
+fn hex(text: &str) -> Bytes {
+    let digits: Vec<u8> = text.bytes().collect();
+    digits
+        .chunks(2)
+        .map(|pair| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap())
+        .collect()
+}
+
+fn same<T: PartialEq + std::fmt::Debug>(what: &str, got: &T, wanted: &T) -> Result<(), String> {
+    if got == wanted {
+        Ok(())
+    } else {
+        Err(format!("{what}: got {got:?}, wanted {wanted:?}"))
+    }
+}
+
+fn frames_case(case: &Json) -> Result<(), String> {
+    if let Some(body) = case["unary_hex"].as_str() {
+        let wanted = case["out"].as_str().map(hex);
+        return same("unary body", &envelope::unwrap_unary(&hex(body)), &wanted);
+    }
+    let payload = hex(case["payload_hex"].as_str().unwrap());
+    for (key, kind) in [
+        ("connect", envelope::Kind::Message),
+        ("connect_end", envelope::Kind::EndStream),
+    ] {
+        let wire = hex(case[key].as_str().unwrap());
+        same(key, &envelope::encode(kind, &payload), &wire)?;
+        let mut decoder = envelope::Decoder::default();
+        decoder.push(&wire);
+        let back = decoder.next_envelope().unwrap().unwrap();
+        same(key, &back.kind(), &kind)?;
+        same(
+            key,
+            &back.into_payload(envelope::Encoding::Identity).unwrap(),
+            &payload,
+        )?;
+    }
+    Ok(())
+}
+
+fn mcp_values_case(case: &Json) -> Result<(), String> {
+    if let Some(raw) = case["raw_hex"].as_str() {
+        return same(
+            "text",
+            &value::decode_or_text(&hex(raw)),
+            &case["decoded"]["ok"],
+        );
+    }
+    let wire = hex(case["hex"].as_str().unwrap());
+    same("bytes", &value::encode(&case["value"]), &wire)?;
+    same(
+        "round trip",
+        &value::decode_or_text(&wire),
+        &case["roundtrip"],
+    )
+}
+
+fn checksum_case(case: &Json) -> Result<(), String> {
+    let got = checksum::checksum(
+        case["token"].as_str().unwrap(),
+        case["now_ms"].as_u64().unwrap(),
+    );
+    same("checksum", &Json::from(got), &case["checksum"])
+}
+
+fn available_models_case(case: &Json) -> Result<(), String> {
+    let decoded = available_models::decode(hex(case["hex"].as_str().unwrap()));
+    match (decoded, case["decoded"]["throws"].as_str()) {
+        (Err(error), Some(wanted)) => same("error", &error.to_string().as_str(), &wanted),
+        (Err(error), None) => Err(format!("failed: {error}")),
+        (Ok(_), Some(wanted)) => Err(format!("decoded, wanted the error {wanted:?}")),
+        (Ok(models), None) => {
+            let models: Vec<Json> = models.iter().map(model_json).collect();
+            same("models", &Json::from(models), &case["decoded"]["ok"])
+        }
+    }
+}
+
+/// The fields the vectors compare; absent ones are left out.
+fn model_json(model: &available_models::AvailableModel) -> Json {
+    let variants: Vec<Json> = model
+        .variants
+        .iter()
+        .map(|variant| {
+            let parameters: Vec<Json> = variant
+                .parameters
+                .iter()
+                .map(|(id, value)| json!({"id": id, "value": value}))
+                .collect();
+            present(json!({
+                "parameters": parameters,
+                "isMaxMode": variant.is_max_mode,
+                "displayName": variant.display_name,
+                "isDefaultMaxConfig": variant.is_default_max_config,
+                "isDefaultNonMaxConfig": variant.is_default_non_max_config,
+                "displayNameOutsidePicker": variant.display_name_outside_picker,
+                "variantStringRepresentation": variant.variant_string_representation,
+            }))
+        })
+        .collect();
+    present(json!({
+        "name": model.name,
+        "variants": variants,
+        "supportsImages": model.supports_images,
+        "supportsMaxMode": model.supports_max_mode,
+        "contextTokenLimit": model.context_token_limit,
+        "contextTokenLimitForMaxMode": model.context_token_limit_for_max_mode,
+        "clientDisplayName": model.client_display_name,
+        "serverModelName": model.server_model_name,
+        "supportsNonMaxMode": model.supports_non_max_mode,
+    }))
+}
+
+fn present(json: Json) -> Json {
+    let Json::Object(object) = json else {
+        unreachable!()
+    };
+    Json::Object(
+        object
+            .into_iter()
+            .filter(|(_, value)| !value.is_null())
+            .collect(),
+    )
+}
+
+/// `execClientMessage-readResult-success` and the like: the id starts with the kind.
+fn wire_message_case(case: &Json) -> Result<(), String> {
+    let wire = hex(case["hex"].as_str().unwrap());
+    let kind = case["id"].as_str().unwrap().split('-').next().unwrap();
+    let (got, encoded) = match case["direction"].as_str().unwrap() {
+        "client" => {
+            let message = AgentClientMessage::decode(wire.clone()).map_err(|e| e.to_string())?;
+            (variant_name(&message.message), ascending::client(&message))
+        }
+        _ => {
+            let message = AgentServerMessage::decode(wire.clone()).map_err(|e| e.to_string())?;
+            (variant_name(&message.message), ascending::server(&message))
+        }
+    };
+    same("kind", &got.to_lowercase(), &kind.to_lowercase())?;
+    same("bytes", &encoded, &wire)
+}
+
+/// The name of the oneof's variant, as `Debug` prints it.
+fn variant_name<T: std::fmt::Debug>(message: &Option<T>) -> String {
+    let text = format!("{message:?}");
+    let text = text.strip_prefix("Some(").unwrap_or(&text);
+    text.split(['(', ' ', '{'])
+        .next()
+        .unwrap_or_default()
+        .to_owned()
+}

@@ -1,0 +1,280 @@
+//! The same scenario played by the official client and by ours: the same kinds of messages
+//! in the same order, with the same fields set. Every intended difference is listed here
+//! and explained in `docs/protocol.md`.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::{Value as Json, json};
+
+use crate::backend::{Recording, Simulator, Transport, root};
+use crate::ours::{Ours, When};
+use crate::sdk::Sdk;
+
+/// A difference we mean: messages of a kind, the fields below a path, and where
+/// `docs/protocol.md` says why.
+struct Difference {
+    kind: &'static str,
+    below: &'static str,
+    heading: &'static str,
+}
+
+const fn differs(kind: &'static str, below: &'static str, heading: &'static str) -> Difference {
+    Difference {
+        kind,
+        below,
+        heading,
+    }
+}
+
+const NATIVE: &str = "Native tools are refused";
+const CONTEXT: &str = "The request context says what is true of us";
+const REASONS: &str = "Refusals give our own reasons";
+
+const DIFFERENCES: &[Difference] = &[
+    differs("execClientMessage.requestContextResult", "", CONTEXT),
+    differs("execClientMessage.readResult", "", NATIVE),
+    differs("execClientMessage.lsResult", "", NATIVE),
+    differs("execClientMessage.grepResult", "", NATIVE),
+    differs("execClientMessage.writeResult", "", NATIVE),
+    differs("execClientMessage.deleteResult", "", NATIVE),
+    differs("execClientMessage.diagnosticsResult", "", NATIVE),
+    differs("execClientMessage.shellResult", "", NATIVE),
+    differs("execClientMessage.backgroundShellSpawnResult", "", NATIVE),
+    differs("execClientMessage.writeShellStdinResult", "", NATIVE),
+    differs("execClientMessage.readMcpResourceExecResult", "", NATIVE),
+    differs("execClientMessage.piReadResult", "", NATIVE),
+    differs("execClientMessage.piBashResult", "", NATIVE),
+    differs("execClientMessage.piWriteResult", "", NATIVE),
+    differs("execClientMessage.piEditResult", "", NATIVE),
+    differs("execClientMessage.piGrepResult", "", NATIVE),
+    differs("execClientMessage.piFindResult", "", NATIVE),
+    differs("execClientMessage.piLsResult", "", NATIVE),
+    differs("execClientMessage.miniSweAgentBashResult", "", NATIVE),
+    differs(
+        "execClientControlMessage.throw",
+        "/execClientControlMessage/throw/stackTrace",
+        REASONS,
+    ),
+    differs("interactionResponse.replaceEnvResult", "", REASONS),
+];
+
+/// One message: its kind and the paths of its fields.
+type Shape = (String, BTreeSet<String>);
+
+fn shapes(recording: &Recording) -> BTreeMap<u64, Vec<Shape>> {
+    let mut runs: BTreeMap<u64, Vec<Shape>> = BTreeMap::new();
+    for frame in recording.0["frames"].as_array().unwrap() {
+        let kind = frame["kind"].as_str().unwrap();
+        // Heartbeats come with time, not with the conversation.
+        if frame["from"] != "client" || kind.to_lowercase().contains("heartbeat") {
+            continue;
+        }
+        let mut fields = BTreeSet::new();
+        collect(&frame["json"], String::new(), &mut fields);
+        fields.retain(|field| {
+            !DIFFERENCES
+                .iter()
+                .any(|difference| difference.kind == kind && field.starts_with(difference.below))
+        });
+        runs.entry(frame["run"].as_u64().unwrap())
+            .or_default()
+            .push((kind.to_owned(), fields));
+    }
+    runs
+}
+
+fn collect(json: &Json, path: String, fields: &mut BTreeSet<String>) {
+    match json {
+        Json::Object(object) => {
+            fields.insert(path.clone());
+            for (key, value) in object {
+                collect(value, format!("{path}/{key}"), fields);
+            }
+        }
+        Json::Array(items) => {
+            fields.insert(path.clone());
+            for item in items {
+                collect(item, format!("{path}/*"), fields);
+            }
+        }
+        _ => {
+            fields.insert(path);
+        }
+    }
+}
+
+struct Play {
+    scenario: &'static str,
+    texts: &'static [&'static str],
+    steer: Option<(&'static str, &'static str)>,
+}
+
+const fn play(scenario: &'static str, texts: &'static [&'static str]) -> Play {
+    Play {
+        scenario,
+        texts,
+        steer: None,
+    }
+}
+
+const PLAYS: &[Play] = &[
+    play("hello", &["@hello there"]),
+    play("thinking", &["@thinking go"]),
+    play("kv", &["@kv go"]),
+    play("queries", &["@queries go"]),
+    play("gzip", &["@gzip go"]),
+    play("usage", &["@usage go"]),
+    play("unknown", &["@unknown go"]),
+    play("followup", &["@followup one", "@followup two"]),
+    play("checkpoint-drop", &["@checkpoint-drop go"]),
+    play("every-exec", &["@every-exec go"]),
+    play("error-unauthenticated", &["@error-unauthenticated go"]),
+    Play {
+        scenario: "steer",
+        texts: &["@steer go"],
+        steer: Some(("working", "steer me left")),
+    },
+];
+
+async fn ours(play: &Play, workspace: &std::path::Path) -> Recording {
+    let simulator = Simulator::start(Transport::H2c);
+    let mut ours = Ours::new(&simulator, Transport::H2c);
+    ours.workspace = workspace.to_owned();
+    for text in play.texts {
+        let when = match play.steer {
+            Some((needle, message)) => When::Steer(needle, message),
+            None => When::Never,
+        };
+        ours.say_and(text, when).await;
+    }
+    simulator.recording().await
+}
+
+async fn theirs(play: &Play, sdk: &Sdk) -> Recording {
+    let simulator = Simulator::start(Transport::H2c);
+    let sends: Vec<Json> = play
+        .texts
+        .iter()
+        .map(|text| match play.steer {
+            Some((needle, message)) => {
+                json!({"text": text, "steerOn": {"text": needle, "message": message}})
+            }
+            None => json!({"text": text}),
+        })
+        .collect();
+    sdk.drive(&simulator, json!({"agent": {}, "sends": sends}));
+    simulator.recording().await
+}
+
+#[tokio::test]
+async fn the_same_messages_as_the_official_client() {
+    let mut wrong = Vec::new();
+    for play in PLAYS {
+        let sdk = Sdk::new();
+        let theirs = theirs(play, &sdk).await;
+        let ours = ours(play, &sdk.workspace).await;
+        for (who, recording) in [("theirs", &theirs), ("ours", &ours)] {
+            for verdict in recording.verdicts() {
+                assert_eq!(verdict["failures"], json!([]), "{who}: {verdict}");
+            }
+        }
+        let (theirs, ours) = (shapes(&theirs), shapes(&ours));
+        assert!(
+            !theirs.is_empty(),
+            "{}: the official client said nothing",
+            play.scenario
+        );
+        let kinds = |runs: &BTreeMap<u64, Vec<Shape>>| -> Vec<Vec<String>> {
+            runs.values()
+                .map(|run| run.iter().map(|(kind, _)| kind.clone()).collect())
+                .collect()
+        };
+        if kinds(&theirs) != kinds(&ours) {
+            wrong.push(format!(
+                "{}: kinds\n  theirs {:?}\n  ours   {:?}",
+                play.scenario,
+                kinds(&theirs),
+                kinds(&ours)
+            ));
+            continue;
+        }
+        for (theirs, ours) in theirs.values().flatten().zip(ours.values().flatten()) {
+            let missing: Vec<_> = theirs.1.difference(&ours.1).collect();
+            let extra: Vec<_> = ours.1.difference(&theirs.1).collect();
+            if !missing.is_empty() || !extra.is_empty() {
+                wrong.push(format!(
+                    "{} {}: missing {missing:?}, extra {extra:?}",
+                    play.scenario, theirs.0
+                ));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn every_intended_difference_is_explained() {
+    let page = std::fs::read_to_string(root().join("docs/protocol.md")).unwrap();
+    for difference in DIFFERENCES {
+        assert!(
+            page.contains(difference.heading),
+            "docs/protocol.md does not explain {:?} ({})",
+            difference.heading,
+            difference.kind
+        );
+    }
+}
+
+/// Headers of the stream itself, over both transports.
+#[tokio::test]
+async fn the_same_headers_as_the_official_client() {
+    for (transport, path) in [
+        (Transport::H2c, "/agent.v1.AgentService/Run"),
+        (Transport::Http1, "/agent.v1.AgentService/RunSSE"),
+        (Transport::Http1, "/aiserver.v1.BidiService/BidiAppend"),
+    ] {
+        let headers = |recording: &Recording| -> BTreeMap<String, Json> {
+            let request = recording.requests(path)[0].clone();
+            let headers = request["headers"].as_object().unwrap().clone();
+            // Lengths, hosts and connections belong to the transport.
+            headers
+                .into_iter()
+                .filter(|(name, _)| {
+                    !matches!(
+                        name.as_str(),
+                        "host" | "connection" | "transfer-encoding" | "content-length" | "accept"
+                    )
+                })
+                .collect()
+        };
+        let simulator = Simulator::start(transport);
+        let sdk = Sdk::new();
+        sdk.drive(
+            &simulator,
+            json!({"agent": {}, "sends": [{"text": "@hello a"}]}),
+        );
+        let theirs = headers(&simulator.recording().await);
+        let simulator = Simulator::start(transport);
+        Ours::new(&simulator, transport).say("@hello a").await;
+        let ours = headers(&simulator.recording().await);
+        let names = |headers: &BTreeMap<String, Json>| headers.keys().cloned().collect::<Vec<_>>();
+        assert_eq!(names(&ours), names(&theirs), "{path}");
+        for (name, value) in &theirs {
+            let differs = matches!(
+                name.as_str(),
+                // Ids and keys are random; compression we offer less of.
+                "x-request-id"
+                    | "x-original-request-id"
+                    | "x-blob-encryption-key"
+                    | "connect-accept-encoding"
+                    | "accept-encoding"
+                    | "connect-timeout-ms"
+            );
+            assert!(
+                differs || &ours[name] == value,
+                "{path}: {name} {value} {}",
+                ours[name]
+            );
+        }
+    }
+}

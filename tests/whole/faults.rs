@@ -1,0 +1,291 @@
+//! Everything that can go wrong on the wire gives a typed failure, soon, and nothing else.
+
+use std::io::Write as _;
+use std::time::Duration;
+
+use cursor_sidecar::run::{Outcome, RetryPolicy};
+use cursor_sidecar::wire::failure::{Failure, Remedy, Retry};
+
+use crate::backend::{Simulator, Transport};
+use crate::ours::{Ours, Told};
+
+/// A simulator that plays `steps` at every run.
+pub fn playing(transport: Transport, steps: &str) -> Simulator {
+    let mut file = tempfile::Builder::new().suffix(".toml").tempfile().unwrap();
+    write!(file, "name = \"fault\"\n[[run]]\nsteps = [ {steps} ]\n").unwrap();
+    Simulator::with(transport, file.path())
+}
+
+/// The run's only attempt.
+async fn once(transport: Transport, steps: &str) -> Told {
+    let simulator = playing(transport, steps);
+    let mut ours = Ours::new(&simulator, transport);
+    ours.policy = RetryPolicy {
+        server: 0,
+        transport: 0,
+        ..RetryPolicy::default()
+    };
+    ours.timing.stall = Duration::from_secs(1);
+    ours.say("go").await
+}
+
+async fn failure(transport: Transport, steps: &str) -> Failure {
+    match once(transport, steps).await.ended.outcome {
+        Outcome::Failed(failure) => failure,
+        other => panic!("{steps}: {other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn broken_streams() {
+    let cases = [
+        (
+            r#"{ text = "a" }, { reset = "cancel" }"#,
+            "stream reset by the server (HTTP/2 error 8)",
+        ),
+        (
+            r#"{ reset = "internal_error" }"#,
+            "stream reset by the server (HTTP/2 error 2)",
+        ),
+        // Streams below a GOAWAY's last id may go on; that the connection then closes is
+        // all a client can tell.
+        (
+            r#"{ text = "a" }, { goaway = "enhance_your_calm" }"#,
+            "connection ",
+        ),
+        (r#"{ text = "a" }, { goaway = "no_error" }"#, "connection "),
+        (
+            r#"{ text = "a" }, { half_close = true }"#,
+            "stream ended without an end-of-stream message",
+        ),
+        (
+            r#"{ text = "a" }, { truncate = 7 }"#,
+            "malformed stream: stream ended inside an envelope: 7 of",
+        ),
+        (
+            r#"{ garbage = "48656c6c6f" }"#,
+            "malformed stream: envelope with unknown flags 0x48",
+        ),
+        (
+            r#"{ garbage = "0000000003ffffff" }"#,
+            "malformed message from the server",
+        ),
+        (
+            r#"{ garbage = "02000000026e6f" }"#,
+            "malformed end-of-stream message",
+        ),
+        (
+            r#"{ garbage = "0100000001ff" }"#,
+            "malformed stream: compressed envelope",
+        ),
+        (
+            r#"{ oversized = 67108865 }"#,
+            "malformed stream: envelope of 67108865 bytes is over the limit",
+        ),
+        (
+            r#"{ text = "a" }, { stall = true }"#,
+            "the server has been silent for 1 s",
+        ),
+        (
+            r#"{ text = "a" }, { end = true }"#,
+            "stream ended without an end-of-stream message",
+        ),
+    ];
+    for (steps, wanted) in cases {
+        let failure = failure(Transport::H2c, steps).await;
+        assert_eq!(failure.retry(), Retry::Transport, "{steps}: {failure}");
+        assert!(
+            failure.to_string().starts_with(wanted),
+            "{steps}: {failure}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn broken_streams_over_http1() {
+    for steps in [
+        r#"{ text = "a" }, { cut = true }"#,
+        r#"{ text = "a" }, { half_close = true }"#,
+        r#"{ text = "a" }, { truncate = 7 }"#,
+        r#"{ text = "a" }, { reset = "cancel" }"#,
+        r#"{ garbage = "48656c6c6f" }"#,
+        r#"{ text = "a" }, { stall = true }"#,
+    ] {
+        let failure = failure(Transport::Http1, steps).await;
+        assert_eq!(failure.retry(), Retry::Transport, "{steps}: {failure}");
+    }
+}
+
+#[tokio::test]
+async fn a_cut_connection_over_tls() {
+    let failure = failure(Transport::Tls, r#"{ text = "a" }, { cut = true }"#).await;
+    assert_eq!(failure.retry(), Retry::Transport, "{failure}");
+}
+
+#[tokio::test]
+async fn http_statuses() {
+    let cases = [
+        (401, Retry::Never, Some(Remedy::Login)),
+        (403, Retry::Never, None),
+        (404, Retry::Server, None),
+        (429, Retry::Server, None),
+        (500, Retry::Server, None),
+        (502, Retry::Server, None),
+        (503, Retry::Server, None),
+    ];
+    for (status, retry, remedy) in cases {
+        for transport in [Transport::H2c, Transport::Http1] {
+            let failure = failure(transport, &format!("{{ status = {status} }}")).await;
+            assert_eq!(
+                (failure.retry(), failure.remedy()),
+                (retry, remedy),
+                "{failure}"
+            );
+            assert!(
+                failure.to_string().contains(&status.to_string()),
+                "{failure}"
+            );
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_trailers_only_error_is_read() {
+    let steps = r#"{ status = 200, trailers_only = true, headers = { grpc-status = "16", grpc-message = "who are you" } }"#;
+    let failure = failure(Transport::H2c, steps).await;
+    assert_eq!(
+        failure,
+        Failure::Login("[unauthenticated] who are you".into())
+    );
+}
+
+#[tokio::test]
+async fn status_464_falls_back_to_http1_and_is_remembered() {
+    let simulator = playing(Transport::Tls, r#"{ status = 464 }"#);
+    let mut ours = Ours::new(&simulator, Transport::Tls);
+    ours.policy = RetryPolicy {
+        server: 0,
+        transport: 0,
+        ..RetryPolicy::default()
+    };
+    for _ in 0..2 {
+        ours.say("go").await;
+    }
+    let recording = simulator.recording().await;
+    assert_eq!(recording.requests("/agent.v1.AgentService/Run").len(), 1);
+    assert_eq!(recording.requests("/agent.v1.AgentService/RunSSE").len(), 2);
+}
+
+#[tokio::test]
+async fn typed_errors_name_their_remedy() {
+    let cases = [
+        ("ERROR_NOT_LOGGED_IN", Some(Remedy::Login)),
+        ("ERROR_FREE_USER_USAGE_LIMIT", Some(Remedy::Upgrade)),
+        ("ERROR_USAGE_PRICING_REQUIRED", Some(Remedy::Pay)),
+        ("ERROR_OUTDATED_CLIENT", Some(Remedy::UpdateClient)),
+        ("ERROR_CONVERSATION_TOO_LONG", Some(Remedy::Compact)),
+        ("ERROR_CUSTOM_MESSAGE", None),
+    ];
+    for (error, remedy) in cases {
+        let steps = format!(
+            r#"{{ text = "a" }}, {{ end = {{ code = "internal", message = "Error", error = "{error}", title = "Title", detail = "detail.", retryable = false }} }}"#
+        );
+        let failure = failure(Transport::H2c, &steps).await;
+        assert_eq!(
+            (failure.retry(), failure.remedy()),
+            (Retry::Never, remedy),
+            "{error}"
+        );
+        assert_eq!(failure.to_string(), "Title detail.");
+    }
+}
+
+#[tokio::test]
+async fn text_that_arrived_before_the_failure_is_kept() {
+    let told = once(
+        Transport::H2c,
+        r#"{ text = "half " }, { reset = "cancel" }"#,
+    )
+    .await;
+    assert_eq!(told.text, "half ");
+}
+
+#[tokio::test]
+async fn retries_are_counted_like_the_official_clients() {
+    let simulator = playing(
+        Transport::H2c,
+        r#"{ end = { code = "internal", message = "boom" } }"#,
+    );
+    let mut ours = Ours::new(&simulator, Transport::H2c);
+    let told = ours.say("go").await;
+    assert_eq!(told.failure(), "[internal] boom");
+    assert_eq!(told.ended.attempts, 4);
+    let recording = simulator.recording().await;
+    let runs = recording.requests("/agent.v1.AgentService/Run");
+    let ids: std::collections::BTreeSet<_> = runs
+        .iter()
+        .map(|run| run["headers"]["x-request-id"].to_string())
+        .collect();
+    let originals: std::collections::BTreeSet<_> = runs
+        .iter()
+        .map(|run| run["headers"]["x-original-request-id"].to_string())
+        .collect();
+    assert_eq!((runs.len(), ids.len(), originals.len()), (4, 4, 1));
+}
+
+#[tokio::test]
+async fn unauthenticated_with_a_fresh_token_is_final() {
+    let simulator = playing(
+        Transport::H2c,
+        r#"{ end = { code = "unauthenticated", message = "no" } }"#,
+    );
+    let mut ours = Ours::new(&simulator, Transport::H2c);
+    let told = ours.say("go").await;
+    assert_eq!(told.failure(), "[unauthenticated] no");
+    assert_eq!(simulator.recording().await.runs(), 1);
+    // The next run has thrown that token away and asks for a new one.
+    ours.say("go").await;
+    let exchanges = simulator.recording().await;
+    assert_eq!(exchanges.requests("/auth/exchange_user_api_key").len(), 2);
+}
+
+#[tokio::test]
+async fn a_stalled_window_stops_nothing_but_sending() {
+    // The server takes nothing more, yet what it says must still arrive.
+    let steps =
+        r#"{ hold_window = true }, { text = "still talking" }, { usage = {} }, { end = true }"#;
+    once(Transport::H2c, steps).await.finished("still talking");
+}
+
+#[tokio::test]
+async fn a_certificate_nobody_vouches_for() {
+    let simulator = playing(Transport::Tls, "{ end = true }");
+    let mut ours = Ours::with(&simulator, Transport::Tls, |name| {
+        (name == "NODE_EXTRA_CA_CERTS").then(String::new)
+    });
+    let failure = ours.say("go").await.failure();
+    assert!(failure.contains("TLS with 127.0.0.1"), "{failure}");
+    assert!(failure.contains("SSL_CERT_FILE"), "{failure}");
+    assert_eq!(simulator.recording().await.runs(), 0);
+}
+
+#[tokio::test]
+async fn nobody_listens() {
+    let simulator = playing(Transport::H2c, "{ end = true }");
+    let mut ours = Ours::with(&simulator, Transport::H2c, |name| {
+        (name == "CURSOR_BACKEND_URL").then(|| "http://127.0.0.1:9".into())
+    });
+    let failure = ours.say("go").await.failure();
+    assert!(
+        failure.contains("cannot connect to 127.0.0.1:9"),
+        "{failure}"
+    );
+}
+
+#[tokio::test]
+async fn a_slow_drip_is_put_together() {
+    let steps = r#"{ drip = { text = "drop by drop", bytes = 1, every_ms = 1 } }, { usage = {} }, { end = true }"#;
+    for transport in [Transport::H2c, Transport::Http1] {
+        once(transport, steps).await.finished("drop by drop");
+    }
+}

@@ -1,0 +1,18 @@
+//! Whole paths: the real binary, real HTTP, the real official client.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::print_stderr,
+    unreachable_pub
+)]
+
+mod backend;
+mod cli;
+mod client;
+mod compare;
+mod faults;
+mod official;
+mod official_errors;
+mod ours;
+mod sdk;

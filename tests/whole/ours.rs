@@ -1,0 +1,185 @@
+//! Our client, through its library, against the same simulator.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use cursor_sidecar::run::{
+    Action, Backend, BlobKey, Command, Ended, Injection, MemoryBlobs, Model, Outcome, RetryPolicy,
+    RunEvent, RunSpec, Timing, ToolGates, UserMessage, start,
+};
+use cursor_sidecar::tools::refuse::Refuse;
+use uuid::Uuid;
+
+use crate::backend::{Simulator, Transport};
+
+/// A conversation: one client, one set of blobs, one state.
+pub struct Ours {
+    pub backend: Backend,
+    blobs: Arc<MemoryBlobs>,
+    spec: RunSpec,
+    pub workspace: PathBuf,
+    pub timing: Timing,
+    pub policy: RetryPolicy,
+}
+
+/// What one run told.
+#[derive(Debug)]
+pub struct Told {
+    pub text: String,
+    pub thinking: String,
+    pub events: Vec<RunEvent>,
+    pub ended: Ended,
+}
+
+/// Something to do when the text so far contains a needle.
+pub enum When {
+    Never,
+    Cancel(&'static str),
+    Steer(&'static str, &'static str),
+}
+
+impl Ours {
+    /// Must be called inside a runtime.
+    pub fn new(simulator: &Simulator, transport: Transport) -> Self {
+        Self::with(simulator, transport, |_| None)
+    }
+
+    pub fn with(
+        simulator: &Simulator,
+        transport: Transport,
+        more: impl Fn(&str) -> Option<String>,
+    ) -> Self {
+        let env = |name: &str| {
+            more(name).or_else(|| match name {
+                "CURSOR_BACKEND_URL" => Some(simulator.url.clone()),
+                "CURSOR_API_KEY" => Some("crsr_test".into()),
+                "NODE_EXTRA_CA_CERTS" => simulator.ca.as_ref().map(|ca| ca.display().to_string()),
+                "PI_CURSOR_HTTP" => match transport {
+                    Transport::Http1 => Some("1".into()),
+                    Transport::Tls | Transport::H2c => None,
+                },
+                _ => None,
+            })
+        };
+        let (backend, warnings) = Backend::from_env(&env, None).unwrap();
+        assert_eq!(warnings, []);
+        Self {
+            backend,
+            blobs: Arc::default(),
+            spec: RunSpec {
+                conversation_id: format!("agent-{}", Uuid::new_v4()),
+                state: None,
+                action: Action::Resume,
+                model: Model {
+                    id: "composer-2".into(),
+                    parameters: Vec::new(),
+                },
+                offers: Vec::new(),
+                custom_system_prompt: None,
+                blob_key: BlobKey::random().unwrap(),
+                gates: ToolGates::default(),
+            },
+            workspace: std::env::temp_dir(),
+            timing: Timing::default(),
+            // The delays are the planner's business and tested there.
+            policy: RetryPolicy {
+                base_delay: Duration::from_millis(1),
+                ..RetryPolicy::default()
+            },
+        }
+    }
+
+    pub fn spec(&mut self) -> &mut RunSpec {
+        &mut self.spec
+    }
+
+    pub async fn say(&mut self, text: &str) -> Told {
+        self.say_and(text, When::Never).await
+    }
+
+    pub async fn say_and(&mut self, text: &str, when: When) -> Told {
+        self.spec.action = Action::UserMessage(UserMessage {
+            text: text.into(),
+            ..UserMessage::default()
+        });
+        let executor = Refuse {
+            workspace: self.workspace.clone(),
+            home: None,
+            offers: self.spec.offers.clone(),
+        };
+        let mut handle = start(
+            self.backend.clone(),
+            self.spec.clone(),
+            Arc::new(executor),
+            self.blobs.clone(),
+            self.policy,
+            self.timing,
+        );
+        let mut when = Some(when);
+        let mut told = Told {
+            text: String::new(),
+            thinking: String::new(),
+            events: Vec::new(),
+            ended: Ended {
+                outcome: Outcome::Cancelled,
+                usage: None,
+                attempts: 0,
+            },
+        };
+        loop {
+            let event = tokio::time::timeout(Duration::from_secs(60), handle.events.recv())
+                .await
+                .expect("the run goes on without end")
+                .expect("the last event is Ended");
+            match &event {
+                RunEvent::Text(text) => told.text.push_str(text),
+                RunEvent::Thinking(text) => told.thinking.push_str(text),
+                RunEvent::Checkpoint(state) => self.spec.state = Some(state.clone()),
+                RunEvent::Ended(ended) => {
+                    told.ended = ended.clone();
+                    assert_eq!(handle.events.recv().await, None, "nothing after the end");
+                    return told;
+                }
+                _ => {}
+            }
+            let command = match &when {
+                Some(When::Cancel(needle)) if told.text.contains(needle) => Some(Command::Cancel),
+                Some(When::Steer(needle, message)) if told.text.contains(needle) => {
+                    Some(Command::Inject(Injection {
+                        id: Uuid::new_v4(),
+                        text: (*message).into(),
+                    }))
+                }
+                _ => None,
+            };
+            if let Some(command) = command {
+                when = None;
+                handle.commands.send(command).await.unwrap();
+            }
+            told.events.push(event);
+        }
+    }
+
+    /// The state the next run starts from.
+    pub fn state(&self) -> Option<&Bytes> {
+        self.spec.state.as_ref()
+    }
+}
+
+impl Told {
+    #[track_caller]
+    pub fn finished(&self, text: &str) {
+        assert_eq!(self.ended.outcome, Outcome::Finished);
+        assert_eq!(self.text, text);
+    }
+
+    #[track_caller]
+    pub fn failure(&self) -> String {
+        match &self.ended.outcome {
+            Outcome::Failed(failure) => failure.to_string(),
+            other => panic!("did not fail: {other:?}"),
+        }
+    }
+}
