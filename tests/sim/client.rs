@@ -351,7 +351,7 @@ impl Run {
             None => Encoding::Identity,
         };
         loop {
-            if let Some(envelope) = self.decoder.next().unwrap() {
+            if let Some(envelope) = self.decoder.next_envelope().unwrap() {
                 let kind = envelope.kind();
                 let payload = envelope.into_payload(encoding).unwrap();
                 return match kind {

@@ -363,7 +363,7 @@ async fn appended_messages_count_by_number_not_by_arrival() {
     let mut decoder = Decoder::default();
     decoder.push(&reply.body);
     let mut last = Value::Null;
-    while let Some(envelope) = decoder.next().unwrap() {
+    while let Some(envelope) = decoder.next_envelope().unwrap() {
         if envelope.kind() == Kind::EndStream {
             let payload = envelope.into_payload(Encoding::Identity).unwrap();
             last = serde_json::from_slice(&payload).unwrap();

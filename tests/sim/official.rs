@@ -1,5 +1,5 @@
-//! The official client plays our scenarios: it, not our own client, says whether the
-//! simulator is a Cursor backend.
+//! The official client in trouble: errors, faults, blobs and states across turns. That it
+//! holds good conversations is seen in `tests/whole`.
 //!
 //! Needs the driver with its packages (`npm ci` in `tests/official`); without them these
 //! tests only say so. `OFFICIAL_CLIENT_DIR` names another folder.
@@ -71,68 +71,23 @@ fn case(
     }
 }
 
+/// Conversations that `tests/whole` does not hold.
 fn conversations() -> Vec<Case> {
-    let mut cancel = case(
-        "cancel",
-        &[
-            ("cancelled", "cancel me "),
-            ("finished", "Follow-up answer."),
-        ],
-        &[CancelledByClient, Completed],
-    );
-    cancel.sends[0]["cancelOn"] = json!({ "text": "cancel me" });
     let mut cancel_shell = case(
         "cancel-shell",
         &[("cancelled", "cancel me "), ("finished", "Hello, world!")],
         &[CancelledByClient, Completed],
     );
     cancel_shell.sends[0]["cancelOn"] = json!({ "text": "cancel me" });
-    let mut steer = case(
-        "steer",
-        &[("finished", "working heard: steer me left")],
-        &[Completed],
-    );
-    steer.sends[0]["steerOn"] = json!({ "text": "working", "message": "steer me left" });
     vec![
-        case("hello", &[("finished", "Hello, world!")], &[Completed]),
-        case(
-            "thinking",
-            &[("finished", "I thought about it.")],
-            &[Completed],
-        ),
         case(
             "usage",
             &[("finished", "counted"), ("finished", "not counted")],
             &[Completed, Completed],
         ),
         case(
-            "tools-files",
-            &[("finished", "Done with files.")],
-            &[Completed],
-        ),
-        case(
-            "tools-shell",
-            &[("finished", "Done with shells.")],
-            &[Completed],
-        ),
-        case("tools-pi", &[("finished", "Done with pi.")], &[Completed]),
-        case(
-            "tools-misc",
-            &[("finished", "Done with the rest.")],
-            &[Completed],
-        ),
-        case(
             "kv",
             &[("finished", "kv done"), ("finished", "still there")],
-            &[Completed, Completed],
-        ),
-        case("queries", &[("finished", "queries done")], &[Completed]),
-        case(
-            "checkpoint-drop",
-            &[(
-                "finished",
-                "before checkpoint. after checkpoint, lost. resumed.",
-            )],
             &[Completed, Completed],
         ),
         case(
@@ -140,18 +95,6 @@ fn conversations() -> Vec<Case> {
             &[("finished", "half whole")],
             &[Completed, Completed],
         ),
-        case(
-            "followup",
-            &[
-                ("finished", "First answer."),
-                ("finished", "Follow-up answer."),
-            ],
-            &[Completed, Completed],
-        ),
-        cancel,
-        cancel_shell,
-        steer,
-        case("gzip", &[("finished", "compressed")], &[Completed]),
         case(
             "unknown",
             &[("finished", "still here"), ("finished", "unchanged")],
@@ -162,6 +105,7 @@ fn conversations() -> Vec<Case> {
             &[("finished", "after the unknown query")],
             &[Completed],
         ),
+        cancel_shell,
     ]
 }
 
@@ -336,47 +280,24 @@ async fn play_all(cases: Vec<Case>, way: Way) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn it_converses_over_tls() {
+async fn it_survives_over_tls() {
     let mut cases = conversations();
-    if let Some((folder, node)) = driver() {
-        let mut mcp = case("mcp", &[("finished", "Done with MCP.")], &[Completed]);
-        mcp.agent = json!({ "mcpServers": { "oracle": {
-            "type": "stdio",
-            "command": node,
-            "args": [folder.join("mcp-stdio.mjs")],
-        }}});
-        cases.push(mcp);
-    }
+    cases.extend(troubles());
     play_all(cases, Way::TlsHttp2).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn it_converses_over_plain_http2() {
-    // The same frames as over TLS; what differs is how the connection comes about.
+async fn it_survives_over_http1() {
     let mut cases = conversations();
-    cases.retain(|case| {
-        [
-            "hello",
-            "tools-files",
-            "kv",
-            "checkpoint-drop",
-            "cancel",
-            "steer",
-            "gzip",
-        ]
-        .contains(&case.scenario)
-    });
+    cases.extend(troubles());
+    play_all(cases, Way::PlainHttp1).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn it_survives_a_cut_over_plain_http2() {
+    let mut cases = troubles();
+    cases.retain(|case| ["fault-cut", "fault-goaway"].contains(&case.scenario));
     play_all(cases, Way::PlainHttp2).await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn it_converses_over_http1() {
-    play_all(conversations(), Way::PlainHttp1).await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn it_survives_errors_and_faults() {
-    play_all(troubles(), Way::TlsHttp2).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
