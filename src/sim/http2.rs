@@ -196,17 +196,28 @@ async fn write_replies(
                 return Ok(());
             }
             (Some(Reply::GoAway(code)), _) => {
-                let _ = orders.send(Order::GoAway(Reason::from(code)));
+                return end_connection(respond, orders, Order::GoAway(Reason::from(code))).await;
             }
-            (Some(Reply::Cut), _) => {
-                let _ = orders.send(Order::Cut);
-            }
+            (Some(Reply::Cut), _) => return end_connection(respond, orders, Order::Cut).await,
             (None, _) | (Some(Reply::Data(_) | Reply::Finish), None) => {
                 respond.send_reset(Reason::INTERNAL_ERROR);
                 return Ok(());
             }
         }
     }
+}
+
+/// Ends the whole connection. The stream is held until that is done: dropping it sooner
+/// would reset it and discard what is still queued.
+async fn end_connection(
+    mut respond: SendResponse<Bytes>,
+    orders: mpsc::UnboundedSender<Order>,
+    order: Order,
+) -> Result<(), h2::Error> {
+    if orders.send(order).is_ok() {
+        poll_fn(|cx| respond.poll_reset(cx)).await?;
+    }
+    Ok(())
 }
 
 /// Hands data over only as far as the client has room, so a fault after it finds it sent.

@@ -255,9 +255,9 @@ fn reason(exec: &Exec) -> String {
     if let Some(thrown) = &exec.thrown {
         return thrown["error"].as_str().unwrap_or("it threw").to_owned();
     }
-    let summary = exec.summary();
-    let result = &summary.present[exec.answer_case()];
-    let Some((case, facts)) = case(result) else {
+    let last = exec.replies.last();
+    let result = last.and_then(|reply| reply.present.get(exec.answer_case()));
+    let Some((case, facts)) = result.and_then(case) else {
         return "there was no result".to_owned();
     };
     let words = ["error", "reason"]

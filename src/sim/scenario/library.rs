@@ -46,7 +46,7 @@ impl Library {
         if library.scenarios.len() > 1 {
             for scenario in &library.scenarios {
                 if scenario.server != ServerSettings::default() {
-                    tracing::warn!(file = %scenario.file, "[server] counts only in a lone scenario");
+                    tracing::debug!(file = %scenario.file, "[server] counts only in a lone scenario");
                 }
             }
         }

@@ -93,7 +93,7 @@ impl<'a> Player<'a> {
                 Err(left) => return Err(left),
             }
         }
-        if !self.session.turn_ended() {
+        if self.session.is_sound() && !self.session.turn_ended() {
             self.session
                 .send(&json!({ "interactionUpdate": { "turnEnded": {} } }))
                 .await?;

@@ -156,6 +156,11 @@ impl Session {
         self.turn_ended
     }
 
+    /// Whether envelopes still make sense on this stream.
+    pub(super) fn is_sound(&self) -> bool {
+        self.phase == Phase::Open
+    }
+
     /// The last checkpoint sent since this was asked last.
     pub(super) fn take_checkpoint(&mut self) -> Option<Bytes> {
         self.checkpoint.take()
@@ -270,4 +275,84 @@ impl Session {
 enum Progress {
     Something,
     TimeIsUp,
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use crate::sim::exchange::{self, FarEnd, Piece, Reply, RequestHead, Security, Version};
+    use crate::sim::recording::Ticket;
+    use crate::wire::envelope::{self, Encoding, Kind};
+
+    /// A session on channels, its headers sent.
+    async fn session() -> (Session, FarEnd) {
+        let request = http::Request::builder().uri("/run").body(()).unwrap();
+        let head = RequestHead::new(&request, Version::Http2, Security::Plain);
+        let ticket = Ticket::unrecorded(&head);
+        let (exchange, far) = exchange::open(head);
+        let mut session = Session::new(Line {
+            run: 1,
+            request_id: "r".into(),
+            recording: Recording::start(None).unwrap(),
+            inbox: Inbox::stream(exchange.body, Encoding::Identity),
+            reply: ReplyTo::new(exchange.reply, ticket),
+            window: exchange.window,
+        });
+        session.open(Compression::Identity).await.unwrap();
+        (session, far)
+    }
+
+    fn sent(far: &mut FarEnd) -> usize {
+        let replies = std::iter::from_fn(|| far.reply.try_recv().ok());
+        replies
+            .filter(|reply| matches!(reply, Reply::Data(_)))
+            .count()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_heartbeat_goes_out_after_five_seconds_of_silence() {
+        let (mut session, mut far) = session().await;
+        session.rest(Duration::from_millis(4_999)).await.unwrap();
+        assert_eq!(sent(&mut far), 0);
+        session.rest(Duration::from_secs(6)).await.unwrap();
+        assert_eq!(sent(&mut far), 2);
+        // Anything that is said starts the silence anew.
+        session.rest(Duration::from_secs(3)).await.unwrap();
+        let update = json!({ "interactionUpdate": { "textDelta": { "text": "x" } } });
+        session.send(&update).await.unwrap();
+        session.rest(Duration::from_secs(4)).await.unwrap();
+        assert_eq!(sent(&mut far), 1);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn no_heartbeat_goes_out_when_it_is_to_be_still() {
+        let (mut session, mut far) = session().await;
+        session.set_pulse(Pulse::Still);
+        session.rest(Duration::from_secs(60)).await.unwrap();
+        assert_eq!(sent(&mut far), 0);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_the_client_said_before_it_left_is_taken_in_first() {
+        let (mut session, far) = session().await;
+        let heartbeat = envelope::encode(Kind::Message, &[0x3a, 0x00]);
+        far.body.send(Piece::Data(heartbeat)).await.unwrap();
+        far.body.send(Piece::End).await.unwrap();
+        let left = session.until_left(Duration::from_secs(1)).await;
+        assert_eq!(left, Ok(true));
+        let heard = session.claim(|message| message.present.get("clientHeartbeat").is_some());
+        assert!(heard.is_some());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_client_that_does_not_read_is_given_up() {
+        let (mut session, _far) = session().await;
+        let update = json!({ "interactionUpdate": { "textDelta": { "text": "x" } } });
+        let stop = session.repeat(&update, 1_000).await.unwrap_err();
+        assert_eq!(
+            stop,
+            Stop::Failed("the client has not read for 30000 ms".into())
+        );
+    }
 }
