@@ -263,7 +263,7 @@ fn cold_start() -> Row {
         .build()
         .unwrap();
     let file = scenario("{ text = \"hi\" }, { usage = {} }, { end = true }");
-    let until_request = |spawn: &dyn Fn(&str) -> Child| {
+    let until_request = |spawn: &dyn Fn(&str) -> (Child, Option<Home>)| {
         runtime.block_on(async {
             let sim = Sim::start(Options {
                 scenarios: vec![ScenarioSource::Path(file.path().to_owned())],
@@ -272,7 +272,7 @@ fn cold_start() -> Row {
             .await
             .unwrap();
             let started = Instant::now();
-            let mut child = spawn(&sim.url());
+            let (mut child, _home) = spawn(&sim.url());
             let recording = sim.recording();
             let look = recording.wait_for(|recording| {
                 recording
@@ -290,17 +290,21 @@ fn cold_start() -> Row {
         })
     };
     let ours = |url: &str| {
-        Command::new(binary())
+        let child = Command::new(binary())
             .args(["ask", "go"])
             .env_clear()
             .env("CURSOR_BACKEND_URL", url)
             .env("CURSOR_API_KEY", "crsr_bench")
             .stdout(Stdio::null())
             .spawn()
-            .unwrap()
+            .unwrap();
+        (child, None)
     };
     let spec = json!({"agent": {}, "sends": [{"text": "go"}]});
-    let theirs = |url: &str| spawn_official("drive.mjs", url, &spec, Stdio::null()).0;
+    let theirs = |url: &str| {
+        let (child, home) = spawn_official("drive.mjs", url, &spec, Stdio::null());
+        (child, Some(home))
+    };
     Row {
         what: "cold start to run request",
         ours: median((0..ROUNDS).map(|_| until_request(&ours)).collect()),

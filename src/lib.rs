@@ -4,20 +4,26 @@
 //! it so:
 //!
 //! ```text
-//! main            parse arguments, open one door, map errors to exit codes
-//!   └─ run        one live run = one task: reads the stream, answers every request
-//!        ├─ account   API key → access token
-//!        └─ wire      Cursor on the wire: envelopes, transports, headers, errors
-//! sim             a simulated Cursor backend; uses wire only
-//! diag            counters and settings; used by all, uses nobody
+//! main              parse arguments, open one door, map errors to exit codes
+//! doors             front ends that only translate
+//!   └─ turn         what a host is shown of a run
+//!        ├─ run     one live run = one task: reads the stream, answers every request
+//!        ├─ conversation   what must survive, and how a history continues
+//!        ├─ tools   who executes what Cursor's agent asks for
+//!        └─ account API key → access token
+//!             └─ wire    Cursor on the wire: envelopes, transports, headers, errors
+//! sim               a simulated Cursor backend; uses wire only
+//! diag              settings; used by all, uses nobody
 //! ```
 //!
 //! What each room may not do is said at its door (its module docs).
 
 pub mod account;
+pub mod conversation;
 pub mod diag;
 pub mod doors;
 pub mod run;
 pub mod sim;
 pub mod tools;
+pub mod turn;
 pub mod wire;

@@ -6,7 +6,15 @@ use std::path::{Path, PathBuf};
 
 /// Each room and the rooms it may use.
 const ARROWS: &[(&str, &[&str])] = &[
-    ("doors", &["run", "tools", "account", "diag"]),
+    (
+        "doors",
+        &["turn", "run", "conversation", "tools", "account", "diag"],
+    ),
+    (
+        "turn",
+        &["run", "conversation", "tools", "account", "wire", "diag"],
+    ),
+    ("conversation", &["wire", "diag"]),
     ("run", &["tools", "account", "wire", "diag"]),
     ("tools", &["wire", "diag"]),
     ("account", &["wire", "diag"]),
