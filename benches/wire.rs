@@ -1,3 +1,375 @@
-//! Benches.
+//! Us beside the official client, on the same simulator, in the same run.
+//!
+//! `cargo bench --bench wire` prints a table and fails where an aim is missed. Only ratios
+//! are judged: absolute numbers belong to the machine.
 
-fn main() {}
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::print_stdout,
+    missing_docs
+)]
+
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use cursor_sidecar::run::{
+    Action, Backend, BlobKey, MemoryBlobs, Model, RetryPolicy, RunEvent, RunSpec, Timing,
+    ToolGates, UserMessage, start,
+};
+use cursor_sidecar::sim::{Options, ScenarioSource, Sim};
+use cursor_sidecar::tools::refuse::Refuse;
+use cursor_sidecar::wire::envelope::{self, Decoder, Encoding};
+use cursor_sidecar::wire::proto::agent::v1::{
+    AgentServerMessage, InteractionUpdate, TextDeltaUpdate, agent_server_message,
+    interaction_update,
+};
+use prost::Message as _;
+use serde_json::{Value as Json, json};
+
+const DELTAS: u32 = 5_000;
+const ROUNDS: usize = 5;
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+fn binary() -> &'static str {
+    env!("CARGO_BIN_EXE_cursor-sidecar")
+}
+
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
+}
+
+/// One line of the table.
+struct Row {
+    what: &'static str,
+    ours: f64,
+    theirs: Option<f64>,
+    unit: &'static str,
+    /// How many times less than theirs ours should be.
+    aim: Option<f64>,
+}
+
+impl Row {
+    fn ratio(&self) -> Option<f64> {
+        self.theirs.map(|theirs| theirs / self.ours)
+    }
+
+    fn missed(&self) -> bool {
+        matches!((self.ratio(), self.aim), (Some(ratio), Some(aim)) if ratio < aim)
+    }
+}
+
+fn main() {
+    let rows = [
+        decoding(),
+        delta(),
+        cold_start(),
+        memory(),
+    ];
+    println!(
+        "{:<44} {:>12} {:>12} {:>9} {:>8}",
+        "", "ours", "official", "ratio", "aim"
+    );
+    for row in &rows {
+        let number = |value: Option<f64>| value.map_or("-".into(), |v| format!("{v:.1}"));
+        println!(
+            "{:<44} {:>12} {:>12} {:>9} {:>8} {}",
+            format!("{} ({})", row.what, row.unit),
+            number(Some(row.ours)),
+            number(row.theirs),
+            row.ratio().map_or("-".into(), |ratio| format!("{ratio:.1}x")),
+            row.aim.map_or("-".into(), |aim| format!(">={aim}x")),
+            if row.missed() { "MISSED" } else { "" },
+        );
+    }
+    if rows.iter().any(Row::missed) {
+        std::process::exit(1);
+    }
+}
+
+/// Envelopes and messages from memory: nanoseconds per frame.
+fn decoding() -> Row {
+    const FRAMES: usize = 1_000_000;
+    let message = AgentServerMessage {
+        message: Some(agent_server_message::Message::InteractionUpdate(
+            InteractionUpdate {
+                message: Some(interaction_update::Message::TextDelta(TextDeltaUpdate {
+                    text: "some words ".into(),
+                    is_server_notice: false,
+                })),
+                message_started_at_ms: None,
+            },
+        )),
+        ttft_breakdown: None,
+    };
+    let frame = envelope::encode_message(&message);
+    let wire = frame.repeat(FRAMES);
+    let times = (0..ROUNDS)
+        .map(|_| {
+            let started = Instant::now();
+            let mut decoder = Decoder::default();
+            let mut decoded = 0;
+            for piece in wire.chunks(16 * 1024) {
+                decoder.push(piece);
+                while let Some(envelope) = decoder.next_envelope().unwrap() {
+                    let payload = envelope.into_payload(Encoding::Identity).unwrap();
+                    decoded += usize::from(AgentServerMessage::decode(payload).is_ok());
+                }
+            }
+            assert_eq!(decoded, FRAMES);
+            started.elapsed().as_nanos() as f64 / FRAMES as f64
+        })
+        .collect();
+    let nanoseconds = median(times);
+    println!("frames decoded per second: {:.1} million", 1e3 / nanoseconds);
+    Row {
+        what: "decoding one frame",
+        ours: nanoseconds,
+        theirs: None,
+        unit: "ns",
+        aim: None,
+    }
+}
+
+/// A simulator in a process of its own, as both clients meet it.
+struct Simulator {
+    child: Child,
+    url: String,
+}
+
+impl Simulator {
+    fn start(scenario: &Path) -> Self {
+        let mut child = Command::new(binary())
+            .args(["sim", "--exit-with-stdin", "--http2", "force", "--scenario"])
+            .arg(scenario)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let ready: Json = serde_json::from_str(&line).unwrap();
+        Self {
+            child,
+            url: ready["url"].as_str().unwrap().to_owned(),
+        }
+    }
+}
+
+impl Drop for Simulator {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn scenario(steps: &str) -> tempfile::NamedTempFile {
+    let mut file = tempfile::Builder::new().suffix(".toml").tempfile().unwrap();
+    write!(file, "name = \"bench\"\n[[run]]\nsteps = [ {steps} ]\n").unwrap();
+    file
+}
+
+/// Socket to event: microseconds of wall time per text delta.
+fn delta() -> Row {
+    let file = scenario(&format!(
+        "{{ deltas = {{ text = \"tok \", count = {DELTAS} }} }}, {{ usage = {{}} }}, {{ end = true }}"
+    ));
+    let simulator = Simulator::start(file.path());
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
+    let ours = runtime.block_on(async {
+        let url = simulator.url.clone();
+        let env = move |name: &str| match name {
+            "CURSOR_BACKEND_URL" => Some(url.clone()),
+            "CURSOR_API_KEY" => Some("crsr_bench".into()),
+            _ => None,
+        };
+        let (backend, _) = Backend::from_env(&env, None).unwrap();
+        let mut times = Vec::new();
+        for _ in 0..=ROUNDS {
+            times.push(stream(&backend).await);
+        }
+        times.remove(0); // the first one warms up
+        median(times)
+    });
+    let theirs = {
+        let spec = json!({"text": "go", "warmText": "go", "deadlineMs": 110_000});
+        let report = official("bench.mjs", &simulator.url, &spec);
+        assert_eq!(report["deltas"], DELTAS, "{report}");
+        report["wallMs"].as_f64().unwrap() * 1000.0 / f64::from(DELTAS)
+    };
+    Row {
+        what: "one text delta, socket to event",
+        ours,
+        theirs: Some(theirs),
+        unit: "us",
+        aim: Some(20.0),
+    }
+}
+
+async fn stream(backend: &Backend) -> f64 {
+    let spec = RunSpec {
+        conversation_id: "agent-bench".into(),
+        state: None,
+        action: Action::UserMessage(UserMessage {
+            text: "go".into(),
+            ..UserMessage::default()
+        }),
+        model: Model {
+            id: "composer-2".into(),
+            parameters: Vec::new(),
+        },
+        offers: Vec::new(),
+        custom_system_prompt: None,
+        blob_key: BlobKey::random().unwrap(),
+        gates: ToolGates::default(),
+    };
+    let mut handle = start(
+        backend.clone(),
+        spec,
+        Arc::new(Refuse::default()),
+        Arc::new(MemoryBlobs::default()),
+        RetryPolicy::default(),
+        Timing::default(),
+    );
+    let mut first = None;
+    let mut last = Instant::now();
+    let mut deltas = 0;
+    while let Some(event) = handle.events.recv().await {
+        if let RunEvent::Text(_) = event {
+            last = Instant::now();
+            first.get_or_insert(last);
+            deltas += 1;
+        }
+    }
+    assert_eq!(deltas, DELTAS);
+    (last - first.unwrap()).as_micros() as f64 / f64::from(DELTAS)
+}
+
+/// Spawn to the run request at the server: milliseconds.
+fn cold_start() -> Row {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
+    let file = scenario("{ text = \"hi\" }, { usage = {} }, { end = true }");
+    let until_request = |spawn: &dyn Fn(&str) -> Child| {
+        runtime.block_on(async {
+            let sim = Sim::start(Options {
+                scenarios: vec![ScenarioSource::Path(file.path().to_owned())],
+                ..Options::default()
+            })
+            .await
+            .unwrap();
+            let started = Instant::now();
+            let mut child = spawn(&sim.url());
+            let recording = sim.recording();
+            let look = recording.wait_for(|recording| {
+                recording.frames().iter().any(|frame| frame.kind == "runRequest").then_some(())
+            });
+            tokio::time::timeout(Duration::from_secs(30), look).await.expect("a run request");
+            let elapsed = started.elapsed().as_secs_f64() * 1000.0;
+            child.wait().unwrap();
+            elapsed
+        })
+    };
+    let ours = |url: &str| {
+        Command::new(binary())
+            .args(["ask", "go"])
+            .env_clear()
+            .env("CURSOR_BACKEND_URL", url)
+            .env("CURSOR_API_KEY", "crsr_bench")
+            .stdout(Stdio::null())
+            .spawn()
+            .unwrap()
+    };
+    let spec = json!({"agent": {}, "sends": [{"text": "go"}]});
+    let theirs = |url: &str| spawn_official("drive.mjs", url, &spec, Stdio::null()).0;
+    Row {
+        what: "cold start to run request",
+        ours: median((0..ROUNDS).map(|_| until_request(&ours)).collect()),
+        theirs: Some(median((0..3).map(|_| until_request(&theirs)).collect())),
+        unit: "ms",
+        aim: Some(10.0),
+    }
+}
+
+/// Memory with a run's text received: megabytes.
+fn memory() -> Row {
+    let steps = "{ deltas = { text = \"tok \", count = 1000 } }, { text = \"END\" }, \
+                 { expect_cancel = true }";
+    let file = scenario(steps);
+    let simulator = Simulator::start(file.path());
+    let mut child = Command::new(binary())
+        .args(["ask", "--json", "go"])
+        .env_clear()
+        .env("CURSOR_BACKEND_URL", &simulator.url)
+        .env("CURSOR_API_KEY", "crsr_bench")
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let reached = lines.map_while(Result::ok).any(|line| line.contains("END"));
+    assert!(reached);
+    let ours = resident(child.id());
+    child.kill().unwrap();
+    child.wait().unwrap();
+
+    let file = scenario("{ deltas = { text = \"tok \", count = 1000 } }, { usage = {} }, { end = true }");
+    let simulator = Simulator::start(file.path());
+    let spec = json!({"agent": {}, "sends": [{"text": "go"}]});
+    let report = official("drive.mjs", &simulator.url, &spec);
+    Row {
+        what: "resident memory after 1000 deltas",
+        ours,
+        theirs: report["rssMb"].as_f64(),
+        unit: "MB",
+        aim: Some(5.0),
+    }
+}
+
+fn resident(pid: u32) -> f64 {
+    let output = Command::new("ps").args(["-o", "rss=", "-p", &pid.to_string()]).output().unwrap();
+    let kilobytes: f64 = String::from_utf8(output.stdout).unwrap().trim().parse().unwrap();
+    kilobytes * 1024.0 / 1e6
+}
+
+/// The official client's report on a spec.
+fn official(script: &str, url: &str, spec: &Json) -> Json {
+    let (child, _home) = spawn_official(script, url, spec, Stdio::piped());
+    let output = child.wait_with_output().unwrap();
+    serde_json::from_slice(&output.stdout).expect("a report")
+}
+
+fn spawn_official(script: &str, url: &str, spec: &Json, stdout: Stdio) -> (Child, Home) {
+    let home = Home(tempfile::tempdir().unwrap().keep());
+    let folder = root().join("tests/official");
+    let mut child = Command::new(folder.join("node_modules/.bin/node"))
+        .arg(folder.join(script))
+        .current_dir(&home.0)
+        .env_clear()
+        .env("PATH", std::env::var_os("PATH").unwrap())
+        .env("HOME", &home.0)
+        .env("CURSOR_API_KEY", "crsr_bench")
+        .env("CURSOR_BACKEND_URL", url)
+        .env("NODE_NO_WARNINGS", "1")
+        .stdin(Stdio::piped())
+        .stdout(stdout)
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("the official client is not installed: run `npm ci` in tests/official");
+    child.stdin.take().unwrap().write_all(spec.to_string().as_bytes()).unwrap();
+    (child, home)
+}
+
+/// A scratch home; the official client may write into it until it is gone.
+struct Home(PathBuf);
+
+impl Drop for Home {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}

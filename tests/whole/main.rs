@@ -16,3 +16,4 @@ mod official;
 mod official_errors;
 mod ours;
 mod sdk;
+mod unary;

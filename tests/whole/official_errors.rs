@@ -2,16 +2,25 @@
 
 use serde_json::{Value as Json, json};
 
-use crate::backend::{Recording, Simulator, Transport};
+use crate::backend::{Recording, Simulator, TRANSPORTS};
 use crate::sdk::{Sdk, only_send};
 
-fn fails(scenario: &str, check: impl Fn(&Json, &Recording)) {
-    let simulator = Simulator::start(Transport::Tls);
-    let spec = json!({"agent": {}, "sends": [{"text": format!("@{scenario} go")}]});
-    let report = Sdk::new().drive(&simulator, spec);
-    let send = only_send(&report);
-    assert_eq!(send["status"], "error", "{report}");
-    check(&send["error"], &simulator.recorded());
+/// Plays a scenario that fails, over every transport at once: most of the time goes into
+/// the client's own waits.
+fn fails(scenario: &str, check: impl Fn(&Json, &Recording) + Sync) {
+    std::thread::scope(|scope| {
+        for transport in TRANSPORTS {
+            let check = &check;
+            scope.spawn(move || {
+                let simulator = Simulator::start(transport);
+                let spec = json!({"agent": {}, "sends": [{"text": format!("@{scenario} go")}]});
+                let report = Sdk::new().drive(&simulator, spec);
+                let send = only_send(&report);
+                assert_eq!(send["status"], "error", "{transport:?}: {report}");
+                check(&send["error"], &simulator.recorded());
+            });
+        }
+    });
 }
 
 #[test]
@@ -37,7 +46,8 @@ fn internal_is_tried_four_times_with_new_request_ids() {
     fails("error-internal", |error, recording| {
         let text = error["message"].as_str().unwrap();
         assert!(text.contains("[internal]"), "{text}");
-        let runs = recording.requests("/agent.v1.AgentService/Run");
+        let mut runs = recording.requests("/agent.v1.AgentService/Run");
+        runs.extend(recording.requests("/agent.v1.AgentService/RunSSE"));
         assert_eq!(runs.len(), 4);
         let header = |run: &Json, name: &str| run["headers"][name].as_str().unwrap().to_owned();
         let mut ids: Vec<_> = runs.iter().map(|run| header(run, "x-request-id")).collect();
