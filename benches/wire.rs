@@ -67,12 +67,7 @@ impl Row {
 }
 
 fn main() {
-    let rows = [
-        decoding(),
-        delta(),
-        cold_start(),
-        memory(),
-    ];
+    let rows = [decoding(), delta(), cold_start(), memory()];
     println!(
         "{:<44} {:>12} {:>12} {:>9} {:>8}",
         "", "ours", "official", "ratio", "aim"
@@ -84,7 +79,8 @@ fn main() {
             format!("{} ({})", row.what, row.unit),
             number(Some(row.ours)),
             number(row.theirs),
-            row.ratio().map_or("-".into(), |ratio| format!("{ratio:.1}x")),
+            row.ratio()
+                .map_or("-".into(), |ratio| format!("{ratio:.1}x")),
             row.aim.map_or("-".into(), |aim| format!(">={aim}x")),
             if row.missed() { "MISSED" } else { "" },
         );
@@ -128,7 +124,10 @@ fn decoding() -> Row {
         })
         .collect();
     let nanoseconds = median(times);
-    println!("frames decoded per second: {:.1} million", 1e3 / nanoseconds);
+    println!(
+        "frames decoded per second: {:.1} million",
+        1e3 / nanoseconds
+    );
     Row {
         what: "decoding one frame",
         ours: nanoseconds,
@@ -154,7 +153,9 @@ impl Simulator {
             .spawn()
             .unwrap();
         let mut line = String::new();
-        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        BufReader::new(child.stdout.take().unwrap())
+            .read_line(&mut line)
+            .unwrap();
         let ready: Json = serde_json::from_str(&line).unwrap();
         Self {
             child,
@@ -182,7 +183,10 @@ fn delta() -> Row {
         "{{ deltas = {{ text = \"tok \", count = {DELTAS} }} }}, {{ usage = {{}} }}, {{ end = true }}"
     ));
     let simulator = Simulator::start(file.path());
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .unwrap();
     let ours = runtime.block_on(async {
         let url = simulator.url.clone();
         let env = move |name: &str| match name {
@@ -254,7 +258,10 @@ async fn stream(backend: &Backend) -> f64 {
 
 /// Spawn to the run request at the server: milliseconds.
 fn cold_start() -> Row {
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .unwrap();
     let file = scenario("{ text = \"hi\" }, { usage = {} }, { end = true }");
     let until_request = |spawn: &dyn Fn(&str) -> Child| {
         runtime.block_on(async {
@@ -268,9 +275,15 @@ fn cold_start() -> Row {
             let mut child = spawn(&sim.url());
             let recording = sim.recording();
             let look = recording.wait_for(|recording| {
-                recording.frames().iter().any(|frame| frame.kind == "runRequest").then_some(())
+                recording
+                    .frames()
+                    .iter()
+                    .any(|frame| frame.kind == "runRequest")
+                    .then_some(())
             });
-            tokio::time::timeout(Duration::from_secs(30), look).await.expect("a run request");
+            tokio::time::timeout(Duration::from_secs(30), look)
+                .await
+                .expect("a run request");
             let elapsed = started.elapsed().as_secs_f64() * 1000.0;
             child.wait().unwrap();
             elapsed
@@ -318,7 +331,8 @@ fn memory() -> Row {
     child.kill().unwrap();
     child.wait().unwrap();
 
-    let file = scenario("{ deltas = { text = \"tok \", count = 1000 } }, { usage = {} }, { end = true }");
+    let file =
+        scenario("{ deltas = { text = \"tok \", count = 1000 } }, { usage = {} }, { end = true }");
     let simulator = Simulator::start(file.path());
     let spec = json!({"agent": {}, "sends": [{"text": "go"}]});
     let report = official("drive.mjs", &simulator.url, &spec);
@@ -332,8 +346,15 @@ fn memory() -> Row {
 }
 
 fn resident(pid: u32) -> f64 {
-    let output = Command::new("ps").args(["-o", "rss=", "-p", &pid.to_string()]).output().unwrap();
-    let kilobytes: f64 = String::from_utf8(output.stdout).unwrap().trim().parse().unwrap();
+    let output = Command::new("ps")
+        .args(["-o", "rss=", "-p", &pid.to_string()])
+        .output()
+        .unwrap();
+    let kilobytes: f64 = String::from_utf8(output.stdout)
+        .unwrap()
+        .trim()
+        .parse()
+        .unwrap();
     kilobytes * 1024.0 / 1e6
 }
 
@@ -361,7 +382,12 @@ fn spawn_official(script: &str, url: &str, spec: &Json, stdout: Stdio) -> (Child
         .stderr(Stdio::null())
         .spawn()
         .expect("the official client is not installed: run `npm ci` in tests/official");
-    child.stdin.take().unwrap().write_all(spec.to_string().as_bytes()).unwrap();
+    child
+        .stdin
+        .take()
+        .unwrap()
+        .write_all(spec.to_string().as_bytes())
+        .unwrap();
     (child, home)
 }
 

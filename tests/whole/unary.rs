@@ -48,10 +48,23 @@ async fn models_in_protobuf_and_json() {
             })
             .await
             .unwrap();
-        assert!(usable.models.iter().any(|model| model.model_id == "composer-2"));
+        assert!(
+            usable
+                .models
+                .iter()
+                .any(|model| model.model_id == "composer-2")
+        );
         let token = account.token().await.unwrap().token;
-        let answer = http.call_json(call(&ours, path, &token, transport), &json!({})).await.unwrap();
-        let ids: Vec<_> = answer["models"].as_array().unwrap().iter().map(|m| m["modelId"].clone()).collect();
+        let answer = http
+            .call_json(call(&ours, path, &token, transport), &json!({}))
+            .await
+            .unwrap();
+        let ids: Vec<_> = answer["models"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|m| m["modelId"].clone())
+            .collect();
         assert_eq!(ids.len(), usable.models.len());
 
         let request = AvailableModelsRequest {
@@ -62,8 +75,12 @@ async fn models_in_protobuf_and_json() {
         assert_eq!(request.encode_to_vec(), [0x28, 1, 0x38, 1]);
         let path = "/aiserver.v1.AiService/AvailableModels";
         let mut raw = call(&ours, path, &token, transport);
-        raw.headers.insert("content-type", "application/proto".parse().unwrap());
-        let body = http.exchange(Method::POST, raw, request.encode_to_vec().into()).await.unwrap();
+        raw.headers
+            .insert("content-type", "application/proto".parse().unwrap());
+        let body = http
+            .exchange(Method::POST, raw, request.encode_to_vec().into())
+            .await
+            .unwrap();
         let lenient = available_models::decode(body.clone()).unwrap();
         let strict = AvailableModelsResponse::decode(body).unwrap();
         assert!(!lenient.is_empty());
@@ -74,7 +91,13 @@ async fn models_in_protobuf_and_json() {
         rest.version = HttpVersion::Http1;
         rest.headers = ours.backend.identity.rest(&SecretString::from("crsr_test"));
         let items = http.get_json(rest).await.unwrap();
-        assert!(items["items"].as_array().unwrap().iter().any(|item| item["id"] == "composer-2"));
+        assert!(
+            items["items"]
+                .as_array()
+                .unwrap()
+                .iter()
+                .any(|item| item["id"] == "composer-2")
+        );
     }
 }
 
@@ -91,14 +114,22 @@ async fn a_rejected_token_is_exchanged_and_the_call_repeated_once() {
         .account
         .authorized(|token| {
             let first = tries.fetch_add(1, std::sync::atomic::Ordering::SeqCst) == 0;
-            let call = call(&ours, path, if first { &wrong } else { &token }, Transport::Http1);
+            let call = call(
+                &ours,
+                path,
+                if first { &wrong } else { &token },
+                Transport::Http1,
+            );
             async move { http.call(call, &GetUserPrivacyModeRequest::default()).await }
         })
         .await
         .unwrap();
     let recording = simulator.recording().await;
-    let statuses: Vec<_> =
-        recording.requests(path).iter().map(|request| request["status"].as_u64().unwrap()).collect();
+    let statuses: Vec<_> = recording
+        .requests(path)
+        .iter()
+        .map(|request| request["status"].as_u64().unwrap())
+        .collect();
     assert_eq!(statuses, [401, 200]);
     assert_eq!(recording.requests("/auth/exchange_user_api_key").len(), 2);
 }
@@ -108,7 +139,17 @@ async fn an_unknown_call_is_unimplemented() {
     let simulator = Simulator::start(Transport::Http1);
     let ours = Ours::new(&simulator, Transport::Http1);
     let token = ours.backend.account.token().await.unwrap().token;
-    let call = call(&ours, "/agent.v1.AgentService/NoSuchCall", &token, Transport::Http1);
-    let error = ours.backend.http.call_json(call, &json!({})).await.unwrap_err();
+    let call = call(
+        &ours,
+        "/agent.v1.AgentService/NoSuchCall",
+        &token,
+        Transport::Http1,
+    );
+    let error = ours
+        .backend
+        .http
+        .call_json(call, &json!({}))
+        .await
+        .unwrap_err();
     assert!(error.to_string().starts_with("[unimplemented]"), "{error}");
 }
