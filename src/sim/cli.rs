@@ -11,7 +11,7 @@ use super::{Http2, Options, ScenarioSource, Sim, SimError, Transport};
 /// Run a simulated Cursor backend on a loopback port.
 ///
 /// Prints one JSON line when it is ready: {"url": …, "ca": …, "pid": …}. Point a client at
-/// the url (for the official SDK: CURSOR_BACKEND_URL, and NODE_EXTRA_CA_CERTS=<ca> with
+/// the url (for the official SDK: CURSOR_BACKEND_URL, and NODE_EXTRA_CA_CERTS with the ca for
 /// --tls) and use any API key. Without a scenario a built-in responder holds a small
 /// conversation.
 #[derive(Debug, Clone, clap::Args)]

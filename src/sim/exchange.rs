@@ -35,13 +35,22 @@ pub(super) enum Security {
     Tls,
 }
 
+/// The connection a request came on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Peer {
+    /// Ordinal of the connection, from 1.
+    pub(super) connection: u64,
+    /// Plain or TLS.
+    pub(super) security: Security,
+}
+
 /// Everything before the body.
 #[derive(Debug, Clone)]
 pub(super) struct RequestHead {
     /// The HTTP version.
     pub(super) version: Version,
-    /// Plain or TLS.
-    pub(super) security: Security,
+    /// The connection.
+    pub(super) peer: Peer,
     /// The method.
     pub(super) method: Method,
     /// The path without its query.
@@ -54,10 +63,10 @@ pub(super) struct RequestHead {
 
 impl RequestHead {
     /// Reads the head of a request.
-    pub(super) fn new<B>(request: &http::Request<B>, version: Version, security: Security) -> Self {
+    pub(super) fn new<B>(request: &http::Request<B>, version: Version, peer: Peer) -> Self {
         Self {
             version,
-            security,
+            peer,
             method: request.method().clone(),
             path: request.uri().path().to_owned(),
             query: request.uri().query().unwrap_or_default().to_owned(),

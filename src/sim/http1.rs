@@ -16,16 +16,16 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::mpsc;
 
 use super::backend::Backend;
-use super::exchange::{self, Piece, Reply, RequestHead, Security, Version};
+use super::exchange::{self, Peer, Piece, Reply, RequestHead, Version};
 
 /// Serves one connection until either side closes it.
-pub(super) async fn serve<T>(io: T, security: Security, backend: Arc<Backend>)
+pub(super) async fn serve<T>(io: T, peer: Peer, backend: Arc<Backend>)
 where
     T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let (cut, mut cuts) = mpsc::unbounded_channel();
     let service =
-        service_fn(move |request| answer(request, security, Arc::clone(&backend), cut.clone()));
+        service_fn(move |request| answer(request, peer, Arc::clone(&backend), cut.clone()));
     let connection =
         hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(io), service);
     tokio::select! {
@@ -43,11 +43,11 @@ struct Cut;
 
 async fn answer(
     request: Request<Incoming>,
-    security: Security,
+    peer: Peer,
     backend: Arc<Backend>,
     cut: mpsc::UnboundedSender<Cut>,
 ) -> Result<Response<Outgoing>, Infallible> {
-    let head = RequestHead::new(&request, Version::Http1, security);
+    let head = RequestHead::new(&request, Version::Http1, peer);
     let (exchange, mut far) = exchange::open(head);
     backend.tasks().spawn(read(request.into_body(), far.body));
     backend.tasks().spawn(Arc::clone(&backend).serve(exchange));

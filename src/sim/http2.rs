@@ -16,9 +16,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{mpsc, oneshot};
 
 use super::backend::Backend;
-use super::exchange::{
-    self, BodyPlan, FarEnd, Piece, Reply, RequestHead, Security, Version, Window,
-};
+use super::exchange::{self, BodyPlan, FarEnd, Peer, Piece, Reply, RequestHead, Version, Window};
 
 /// Room for all streams together: one held stream must not starve the others.
 const CONNECTION_WINDOW: u32 = 16 * 1024 * 1024;
@@ -37,7 +35,7 @@ enum Order {
 }
 
 /// Serves one connection until either side closes it.
-pub(super) async fn serve<T>(io: T, security: Security, backend: Arc<Backend>)
+pub(super) async fn serve<T>(io: T, peer: Peer, backend: Arc<Backend>)
 where
     T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
@@ -52,7 +50,7 @@ where
     };
     let (orders, mut incoming) = mpsc::unbounded_channel();
     let start = |request: Request<RecvStream>, respond: SendResponse<Bytes>| {
-        start_stream(request, respond, security, &backend, orders.clone());
+        start_stream(request, respond, peer, &backend, orders.clone());
     };
     loop {
         let order = tokio::select! {
@@ -91,11 +89,11 @@ where
 fn start_stream(
     request: Request<RecvStream>,
     respond: SendResponse<Bytes>,
-    security: Security,
+    peer: Peer,
     backend: &Arc<Backend>,
     orders: mpsc::UnboundedSender<Order>,
 ) {
-    let head = RequestHead::new(&request, Version::Http2, security);
+    let head = RequestHead::new(&request, Version::Http2, peer);
     let (exchange, far) = exchange::open(head);
     let FarEnd {
         body,

@@ -27,6 +27,8 @@ const MAX_FRAME_BYTES: usize = 128 * 1024 * 1024;
 pub struct RequestEntry {
     /// Ordinal, from 1.
     pub n: u64,
+    /// Ordinal of the connection it came on, from 1.
+    pub connection: u64,
     /// `"1.1"` or `"2"`.
     pub version: &'static str,
     /// Whether it came over TLS.
@@ -268,7 +270,8 @@ impl Recording {
                 Version::Http1 => "1.1",
                 Version::Http2 => "2",
             },
-            tls: head.security == Security::Tls,
+            connection: head.peer.connection,
+            tls: head.peer.security == Security::Tls,
             method: head.method.to_string(),
             path: head.path.clone(),
             headers: redact::headers(&head.headers, bearer),
@@ -354,6 +357,7 @@ impl Ticket {
             recording: None,
             entry: RequestEntry {
                 n: 0,
+                connection: 0,
                 version: "",
                 tls: false,
                 method: head.method.to_string(),

@@ -132,7 +132,7 @@ mod tests {
 
     fn variables() -> Variables {
         let mut variables = Variables::default();
-        variables.set("WS", json!("/work"));
+        variables.set("WS", json!("/ws"));
         variables.set("SHELL", json!(7));
         variables
     }
@@ -146,7 +146,7 @@ mod tests {
             .unwrap();
         assert_eq!(
             filled,
-            json!({"path": "/work/a.txt", "/work": [7, "id 7"], "x": {"$any": true}})
+            json!({"path": "/ws/a.txt", "/ws": [7, "id 7"], "x": {"$any": true}})
         );
     }
 

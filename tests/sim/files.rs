@@ -30,6 +30,22 @@ async fn our_own_scenarios_are_good() {
 }
 
 #[tokio::test]
+async fn the_example_in_the_documentation_is_good() {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/scenarios.md");
+    let page = std::fs::read_to_string(page).unwrap();
+    let (_, rest) = page.split_once("```toml\n").unwrap();
+    let (example, _) = rest.split_once("```").unwrap();
+    let label = "docs/scenarios.md".to_owned();
+    let text = example.to_owned();
+    Sim::start(Options {
+        scenarios: vec![ScenarioSource::Toml { label, text }],
+        ..Options::default()
+    })
+    .await
+    .unwrap();
+}
+
+#[tokio::test]
 async fn mistakes_in_toml_are_named_with_their_line() {
     let run = |step: &str| {
         format!("name = \"x\"\n[[run]]\nsteps = [\n  {{ text = \"a\" }},\n  {step},\n]\n")

@@ -245,8 +245,11 @@ async fn a_run_over_tls_with_h2_and_calls_without_alpn() {
     assert_eq!(run.next().await, Event::End(json!({})));
     assert_eq!(run.next().await, Event::Closed { torn: false });
     let requests = sim.recording().requests();
-    let seen: Vec<_> = requests.iter().map(|r| (r.version, r.tls)).collect();
-    assert_eq!(seen, [("1.1", true), ("1.1", true), ("2", true)]);
+    let seen: Vec<_> = requests
+        .iter()
+        .map(|r| (r.version, r.tls, r.connection))
+        .collect();
+    assert_eq!(seen, [("1.1", true, 1), ("1.1", true, 2), ("2", true, 3)]);
 }
 
 #[tokio::test]

@@ -298,3 +298,21 @@ fn drip(file: &str, node: &Node, _: &mut Fields<'_>) -> Result<Action, ScenarioE
     table.finish()?;
     Ok(Action::Fault(Fault::Drip { text, bytes, every }))
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_action_is_documented() {
+        let page = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/scenarios.md");
+        let page = std::fs::read_to_string(page).unwrap();
+        for (name, _) in ACTIONS {
+            assert!(
+                page.contains(&format!("`{name} = ")),
+                "{name} is not in {page}"
+            );
+        }
+    }
+}

@@ -281,14 +281,18 @@ enum Progress {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
-    use crate::sim::exchange::{self, FarEnd, Piece, Reply, RequestHead, Security, Version};
+    use crate::sim::exchange::{self, FarEnd, Peer, Piece, Reply, RequestHead, Security, Version};
     use crate::sim::recording::Ticket;
     use crate::wire::envelope::{self, Encoding, Kind};
 
     /// A session on channels, its headers sent.
     async fn session() -> (Session, FarEnd) {
         let request = http::Request::builder().uri("/run").body(()).unwrap();
-        let head = RequestHead::new(&request, Version::Http2, Security::Plain);
+        let peer = Peer {
+            connection: 1,
+            security: Security::Plain,
+        };
+        let head = RequestHead::new(&request, Version::Http2, peer);
         let ticket = Ticket::unrecorded(&head);
         let (exchange, far) = exchange::open(head);
         let mut session = Session::new(Line {
