@@ -1,8 +1,7 @@
 //! The official client in trouble: errors, faults, blobs and states across turns. That it
 //! holds good conversations is seen in `tests/whole`.
 //!
-//! Needs the driver with its packages (`npm ci` in `tests/official`); without them these
-//! tests only say so. `OFFICIAL_CLIENT_DIR` names another folder.
+//! Needs the driver with its packages (`npm ci` in `tests/official`, which `make test` runs).
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -20,19 +19,15 @@ fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// The driver's folder and its Node, if they are installed.
-#[allow(clippy::print_stderr)]
-fn driver() -> Option<(PathBuf, PathBuf)> {
-    let folder = match std::env::var_os("OFFICIAL_CLIENT_DIR") {
-        Some(folder) => PathBuf::from(folder),
-        None => root().join("tests/official"),
-    };
+/// The driver's folder and its Node.
+fn driver() -> (PathBuf, PathBuf) {
+    let folder = root().join("tests/official");
     let node = folder.join("node_modules/.bin/node");
-    if node.exists() {
-        return Some((folder, node));
-    }
-    eprintln!("note: the official client is not installed, nothing to compare with");
-    None
+    assert!(
+        node.exists(),
+        "the official client is not installed: run `make test`, or `npm ci` in tests/official"
+    );
+    (folder, node)
 }
 
 /// How the official client reaches the simulator.
@@ -257,9 +252,7 @@ async fn judge(case: &Case, way: Way, report: &Value, recording: &Recording) -> 
 }
 
 async fn play_all(cases: Vec<Case>, way: Way) {
-    let Some((driver, node)) = driver() else {
-        return;
-    };
+    let (driver, node) = driver();
     let slots = Arc::new(Semaphore::new(AT_ONCE));
     let mut running = tokio::task::JoinSet::new();
     for case in cases {

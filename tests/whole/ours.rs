@@ -4,7 +4,6 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
 use cursor_sidecar::run::{
     Action, Backend, BlobKey, Command, Ended, Injection, MemoryBlobs, Model, Outcome, RetryPolicy,
     RunEvent, RunSpec, Timing, ToolGates, UserMessage, start,
@@ -91,10 +90,6 @@ impl Ours {
         }
     }
 
-    pub fn spec(&mut self) -> &mut RunSpec {
-        &mut self.spec
-    }
-
     pub async fn say(&mut self, text: &str) -> Told {
         self.say_and(text, When::Never).await
     }
@@ -160,11 +155,6 @@ impl Ours {
             }
             told.events.push(event);
         }
-    }
-
-    /// The state the next run starts from.
-    pub fn state(&self) -> Option<&Bytes> {
-        self.spec.state.as_ref()
     }
 }
 
