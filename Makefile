@@ -34,7 +34,7 @@ fuzz:
 
 # Generated files: protobuf code, the settings page.
 schema:
-	UPDATE_SCHEMA=1 $(CARGO) test --quiet --test schema
+	UPDATE_SCHEMA=1 $(CARGO) test --quiet --test schema --lib schema
 
 docs:
 	UPDATE_DOCS=1 $(CARGO) test --quiet --lib settings

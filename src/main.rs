@@ -5,21 +5,26 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 use cursor_sidecar::doors::cli::{Ask, AskError};
+use cursor_sidecar::doors::rpc;
 use cursor_sidecar::sim;
 use etcetera::BaseStrategy as _;
 
 /// Use Cursor's models outside Cursor.
 #[derive(Debug, Parser)]
-#[command(version, about, long_about = None, arg_required_else_help = true)]
+#[command(version, about, long_about = None)]
 struct Arguments {
     #[command(subcommand)]
-    command: Command,
+    command: Option<Command>,
 }
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Serve one host over JSON-RPC on standard input and output (the default).
+    Stdio,
     Ask(Ask),
     Sim(sim::Args),
+    /// Print the JSON Schema of the JSON-RPC protocol.
+    Schema,
 }
 
 fn main() -> ExitCode {
@@ -48,7 +53,13 @@ fn run(arguments: Arguments) -> anyhow::Result<()> {
         .enable_all()
         .build()?;
     runtime.block_on(async {
-        match arguments.command {
+        match arguments.command.unwrap_or(Command::Stdio) {
+            Command::Stdio => match rpc::serve(home).await? {
+                rpc::Ended::Orderly => {}
+                // As in LSP: an end nobody announced is told by the exit code.
+                rpc::Ended::Abrupt => std::process::exit(1),
+            },
+            Command::Schema => writeln!(std::io::stdout(), "{:#}", rpc::schema())?,
             Command::Ask(ask) => ask.run(home).await?,
             Command::Sim(sim) => sim.run().await?,
         }

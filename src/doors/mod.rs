@@ -1,3 +1,4 @@
 //! Front ends. A door only translates between its own protocol and the rooms below.
 
 pub mod cli;
+pub mod rpc;

@@ -15,5 +15,6 @@ mod faults;
 mod official;
 mod official_errors;
 mod ours;
+mod rpc;
 mod sdk;
 mod unary;

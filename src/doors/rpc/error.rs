@@ -1,0 +1,46 @@
+//! Error codes and answers.
+
+use jsonrpsee::types::{ErrorObjectOwned, Params};
+use serde::de::DeserializeOwned;
+use serde_json::{Value as Json, json};
+
+pub(super) const PARSE: i32 = -32700;
+pub(super) const INVALID_REQUEST: i32 = -32600;
+pub(super) const METHOD_NOT_FOUND: i32 = -32601;
+pub(super) const INVALID_PARAMS: i32 = -32602;
+pub(super) const INTERNAL: i32 = -32603;
+/// As in LSP.
+pub(super) const NOT_INITIALIZED: i32 = -32002;
+/// Come back later.
+pub(super) const OVERLOADED: i32 = -32001;
+/// As in LSP.
+pub(super) const CANCELLED: i32 = -32800;
+
+/// A whole error answer. `id` is raw JSON.
+pub(super) fn answer(id: Option<&str>, code: i32, problem: &str) -> Vec<u8> {
+    let id: Json = id
+        .and_then(|id| serde_json::from_str(id).ok())
+        .unwrap_or(Json::Null);
+    json!({"jsonrpc": "2.0", "id": id, "error": {"code": code, "message": problem}})
+        .to_string()
+        .into_bytes()
+}
+
+/// Reads a method's parameters; the error names the field.
+pub(super) fn params<Wanted: DeserializeOwned>(
+    params: &Params<'_>,
+) -> Result<Wanted, ErrorObjectOwned> {
+    let text = params.as_str().unwrap_or("{}");
+    let reader = &mut serde_json::Deserializer::from_str(text);
+    serde_path_to_error::deserialize(reader).map_err(|error| {
+        let path = error.path().to_string();
+        let inner = error.inner().to_string();
+        // The position within one line of JSON helps nobody.
+        let inner = inner.split(" at line ").next().unwrap_or_default();
+        let message = match path.as_str() {
+            "." => inner.to_owned(),
+            path => format!("{path}: {inner}"),
+        };
+        ErrorObjectOwned::owned(INVALID_PARAMS, message, None::<()>)
+    })
+}

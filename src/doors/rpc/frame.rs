@@ -1,0 +1,160 @@
+//! `Content-Length` frames: the base protocol of LSP and DAP.
+//!
+//! The reader survives what is no frame: it says so, skips it, and finds the next header.
+
+use std::io::{self, BufRead, Read as _, Write};
+
+/// The largest body we take.
+pub(super) const MAX_BODY: u64 = 64 * 1024 * 1024;
+/// The longest header line; anything longer is garbage.
+const MAX_LINE: u64 = 4096;
+
+/// What came in.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Inbound {
+    /// A body.
+    Body(Vec<u8>),
+    /// Bytes that were no frame, skipped; the reader is in step again.
+    Malformed(String),
+}
+
+/// Reads the next frame; `None` at the end of the stream.
+pub(super) fn read(input: &mut impl BufRead) -> io::Result<Option<Inbound>> {
+    let mut length: Option<u64> = None;
+    loop {
+        let Some(line) = line(input)? else {
+            return Ok(None);
+        };
+        if line.is_empty() {
+            match length {
+                Some(length) => return body(input, length).map(Some),
+                None => continue, // blank lines between frames harm nobody
+            }
+        }
+        let header = String::from_utf8_lossy(&line);
+        match header.split_once(':') {
+            Some((name, value)) if name.trim().eq_ignore_ascii_case("content-length") => {
+                match value.trim().parse() {
+                    Ok(number) => length = Some(number),
+                    Err(_) => return malformed("Content-Length is not a number"),
+                }
+            }
+            // Other headers, such as Content-Type, say nothing we need.
+            Some((name, _)) if is_token(name) => {}
+            _ => return malformed("expected a Content-Length header"),
+        }
+    }
+}
+
+fn malformed(problem: &str) -> io::Result<Option<Inbound>> {
+    Ok(Some(Inbound::Malformed(problem.to_owned())))
+}
+
+fn is_token(name: &str) -> bool {
+    !name.is_empty()
+        && name
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
+}
+
+/// One line without its end; a longer one than any header is cut into pieces.
+fn line(input: &mut impl BufRead) -> io::Result<Option<Vec<u8>>> {
+    let mut line = Vec::new();
+    let read = input.by_ref().take(MAX_LINE).read_until(b'\n', &mut line)?;
+    if read == 0 {
+        return Ok(None);
+    }
+    while matches!(line.last(), Some(b'\n' | b'\r')) {
+        line.pop();
+    }
+    Ok(Some(line))
+}
+
+fn body(input: &mut impl BufRead, length: u64) -> io::Result<Inbound> {
+    let mut limited = input.by_ref().take(length);
+    if length > MAX_BODY {
+        // Read past it, so that the next frame is found.
+        io::copy(&mut limited, &mut io::sink())?;
+        let problem = format!("frame of {length} bytes is over the limit of {MAX_BODY} bytes");
+        return Ok(Inbound::Malformed(problem));
+    }
+    // Grows with what arrives: a length alone reserves nothing.
+    let mut body = Vec::new();
+    limited.read_to_end(&mut body)?;
+    if body.len() as u64 != length {
+        return Err(io::ErrorKind::UnexpectedEof.into());
+    }
+    Ok(Inbound::Body(body))
+}
+
+/// Appends a frame to a buffer.
+pub(super) fn put(out: &mut Vec<u8>, body: &[u8]) {
+    // Writing into memory does not fail.
+    let _ = write!(out, "Content-Length: {}\r\n\r\n", body.len());
+    out.extend_from_slice(body);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn all(bytes: &[u8]) -> Vec<Inbound> {
+        let mut input = io::BufReader::with_capacity(7, bytes);
+        let mut frames = Vec::new();
+        while let Ok(Some(frame)) = read(&mut input) {
+            frames.push(frame);
+        }
+        frames
+    }
+
+    #[test]
+    fn garbage_is_told_and_skipped() {
+        let mut bytes = b"hello?\nContent-Type: x\r\ncontent-length: 2\r\n\r\n{}".to_vec();
+        bytes.extend_from_slice(b"Content-Length: x\r\n\r\n\n");
+        put(&mut bytes, b"[]");
+        let bodies = all(&bytes);
+        assert_eq!(
+            bodies,
+            [
+                Inbound::Malformed("expected a Content-Length header".into()),
+                Inbound::Body(b"{}".to_vec()),
+                Inbound::Malformed("Content-Length is not a number".into()),
+                Inbound::Body(b"[]".to_vec()),
+            ]
+        );
+    }
+
+    #[test]
+    fn a_frame_over_the_limit_is_passed_over() {
+        let mut bytes = format!("Content-Length: {}\r\n\r\n", MAX_BODY + 1).into_bytes();
+        bytes.resize(bytes.len() + MAX_BODY as usize + 1, b' ');
+        put(&mut bytes, b"{}");
+        let frames = all(&bytes);
+        assert!(matches!(&frames[0], Inbound::Malformed(problem) if problem.contains("limit")));
+        assert_eq!(frames[1], Inbound::Body(b"{}".to_vec()));
+    }
+
+    #[test]
+    fn a_cut_frame_is_an_end() {
+        assert_eq!(all(b"Content-Length: 5\r\n\r\n{}"), []);
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_put_is_read(bodies in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..200), 0..10)) {
+            let mut bytes = Vec::new();
+            for body in &bodies {
+                put(&mut bytes, body);
+            }
+            let read: Vec<_> = all(&bytes);
+            let wanted: Vec<_> = bodies.into_iter().map(Inbound::Body).collect();
+            prop_assert_eq!(read, wanted);
+        }
+
+        #[test]
+        fn no_bytes_make_it_panic(bytes in prop::collection::vec(any::<u8>(), 0..500)) {
+            all(&bytes);
+        }
+    }
+}

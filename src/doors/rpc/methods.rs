@@ -1,0 +1,131 @@
+//! The method table: one entry a method, from which the registry and the schema are made.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use jsonrpsee::RpcModule;
+use jsonrpsee::core::RegisterMethodError;
+use jsonrpsee::types::ErrorObjectOwned;
+use schemars::Schema;
+use tokio::sync::watch;
+
+use super::error::{self, INVALID_PARAMS};
+use super::protocol::*;
+use crate::diag::settings::{self, SETTINGS};
+use crate::run::Backend;
+
+/// What methods share.
+pub(super) struct Context {
+    pub(super) home: Option<PathBuf>,
+    /// The host's process, once it has said which it is.
+    pub(super) host_process: watch::Sender<Option<u32>>,
+}
+
+/// A method's name and the shape of its parameters and result.
+pub(super) struct Entry {
+    pub(super) name: &'static str,
+    pub(super) params: Schema,
+    pub(super) result: Schema,
+}
+
+/// Every method.
+pub(super) fn table() -> Vec<Entry> {
+    use schemars::schema_for;
+    vec![
+        Entry {
+            name: "initialize",
+            params: schema_for!(InitializeParams),
+            result: schema_for!(InitializeResult),
+        },
+        Entry {
+            name: "diagnostics/report",
+            params: schema_for!(ReportParams),
+            result: schema_for!(Report),
+        },
+        Entry {
+            name: "shutdown",
+            params: schema_for!(ShutdownParams),
+            result: schema_for!(()),
+        },
+    ]
+}
+
+/// The registry.
+pub(super) fn register(context: Context) -> Result<RpcModule<Context>, RegisterMethodError> {
+    let mut module = RpcModule::new(context);
+    module.register_async_method("initialize", |params, context, _| async move {
+        initialize(&context, error::params(&params)?)
+    })?;
+    module.register_async_method("diagnostics/report", |params, context, _| async move {
+        let ReportParams {} = error::params(&params)?;
+        Ok::<_, ErrorObjectOwned>(report(&context))
+    })?;
+    module.register_async_method("shutdown", |params, _, _| async move {
+        let ShutdownParams {} = error::params(&params)?;
+        Ok::<_, ErrorObjectOwned>(())
+    })?;
+    Ok(module)
+}
+
+fn initialize(
+    context: &Arc<Context>,
+    params: InitializeParams,
+) -> Result<InitializeResult, ErrorObjectOwned> {
+    if params.protocol_version != PROTOCOL_VERSION {
+        let problem = format!(
+            "protocolVersion: this sidecar speaks version {PROTOCOL_VERSION}, the host {}; install matching versions",
+            params.protocol_version
+        );
+        return Err(ErrorObjectOwned::owned(INVALID_PARAMS, problem, None::<()>));
+    }
+    context.host_process.send_replace(params.host.process_id);
+    Ok(InitializeResult {
+        name: env!("CARGO_PKG_NAME").into(),
+        version: env!("CARGO_PKG_VERSION").into(),
+        protocol_version: PROTOCOL_VERSION,
+        methods: table().into_iter().map(|entry| entry.name.into()).collect(),
+    })
+}
+
+fn report(context: &Context) -> Report {
+    let env = |name: &str| std::env::var(name).ok();
+    let mut warnings = settings::unknown(std::env::vars().map(|(name, _)| name));
+    let (endpoint, drift) = match Backend::from_env(&env, context.home.as_deref()) {
+        Ok((backend, more)) => {
+            warnings.extend(more);
+            (backend.endpoints.agent.to_string(), backend.drift.counts())
+        }
+        Err(error) => (error.to_string(), Default::default()),
+    };
+    Report {
+        version: env!("CARGO_PKG_VERSION").into(),
+        settings: SETTINGS
+            .iter()
+            .map(|setting| effective(setting, env(setting.name)))
+            .collect(),
+        warnings: warnings.iter().map(ToString::to_string).collect(),
+        endpoint,
+        wire_drift: drift,
+    }
+}
+
+fn effective(setting: &settings::Setting, value: Option<String>) -> EffectiveSetting {
+    let value = value.filter(|value| !value.is_empty());
+    let source = match value {
+        Some(_) => SettingSource::Environment,
+        None => SettingSource::Default,
+    };
+    let value = match value {
+        // Proxies carry passwords, keys are keys: that they are set is all to be told.
+        Some(_) if setting.name.ends_with("_KEY") || setting.name.ends_with("_PROXY") => {
+            "(set)".into()
+        }
+        Some(value) => value,
+        None => setting.default.into(),
+    };
+    EffectiveSetting {
+        name: setting.name.into(),
+        value,
+        source,
+    }
+}

@@ -1,0 +1,77 @@
+//! JSON-RPC 2.0 on standard input and output, for hosts such as pi.
+//!
+//! stdout carries frames and nothing else. The process ends with its input, with its host,
+//! or on `exit`, whichever comes first.
+
+mod error;
+mod frame;
+mod methods;
+mod peer;
+mod protocol;
+mod schema;
+mod stdio;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use tokio::sync::watch;
+
+pub use peer::{AskError, Ended, Peer};
+pub use protocol::*;
+pub use schema::schema;
+
+/// How often we look whether the host still lives.
+const HOST_CHECK: Duration = Duration::from_millis(250);
+/// How long the last answers may take to be written.
+const LAST_WORDS: Duration = Duration::from_millis(500);
+
+/// Why the door does not open.
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    /// No threads for standard input and output.
+    #[error("cannot start reading standard input: {0}")]
+    Io(#[from] std::io::Error),
+    /// A method was registered twice.
+    #[error("internal error: {0}")]
+    Methods(#[from] jsonrpsee::core::RegisterMethodError),
+}
+
+/// Serves one host.
+pub async fn serve(home: Option<PathBuf>) -> Result<Ended, ServeError> {
+    let stdio::Stdio {
+        inbound,
+        out,
+        written,
+    } = stdio::start()?;
+    let (host_process, host) = watch::channel(None);
+    let module = methods::register(methods::Context { home, host_process })?;
+    let peer = Peer::new(out);
+    let ended = tokio::select! {
+        ended = peer::serve(module.into(), peer, inbound) => ended,
+        () = host_gone(host) => Ended::Abrupt,
+    };
+    // The writer ends when the last handle to its queue is gone, which is now.
+    let _ = tokio::time::timeout(LAST_WORDS, written).await;
+    Ok(ended)
+}
+
+/// Resolves when the process that started us, or the one that said it is our host, is gone.
+/// Its end closes our input too, unless a third process holds the pipe open.
+async fn host_gone(host: watch::Receiver<Option<u32>>) {
+    let parent = rustix::process::getppid();
+    let mut check = tokio::time::interval(HOST_CHECK);
+    loop {
+        check.tick().await;
+        if rustix::process::getppid() != parent {
+            return;
+        }
+        let said = host
+            .borrow()
+            .and_then(|id| rustix::process::Pid::from_raw(i32::try_from(id).ok()?));
+        if let Some(process) = said
+            && rustix::process::test_kill_process(process) == Err(rustix::io::Errno::SRCH)
+        {
+            return;
+        }
+    }
+}
