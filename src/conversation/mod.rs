@@ -1,6 +1,10 @@
 //! What must survive: the state of a conversation and what it was made of.
 //!
-//! So far the fingerprint that tells whether a host's history continues the one we sent.
-//! This room plans; it opens no stream and knows no host's wire format.
+//! So far the planning half: does a host's history continue the one we sent
+//! ([`fingerprint`]), what is to be sent ([`plan`]), and how a history Cursor has not seen is
+//! told ([`history`]). This room plans; it opens no stream and knows no host's wire format.
 
 pub mod fingerprint;
+pub mod history;
+pub mod message;
+pub mod plan;

@@ -1,0 +1,163 @@
+//! A history Cursor has not seen, told where Cursor reads it: as root prompt messages.
+//!
+//! The newest messages are kept; what does not fit is left out and said to be.
+
+use bytes::Bytes;
+use prost::Message as _;
+use serde_json::{Value as Json, json};
+use sha2::{Digest as _, Sha256};
+
+use super::message::{Speaker, Spoken, read};
+use crate::wire::proto::agent::v1::ConversationStateStructure;
+
+/// Cursor refuses some two hundred entries; half a megabyte is as far as others went.
+const MAX_ENTRIES: usize = 190;
+const MAX_BYTES: usize = 512 * 1024;
+
+/// A rebuilt state and the blobs it points to.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Rebuilt {
+    /// The state to start a run from.
+    pub state: Bytes,
+    /// Every blob by its id; all of them must be at hand while the state is in use.
+    pub blobs: Vec<(Vec<u8>, Bytes)>,
+    /// Messages that were left out, oldest first.
+    pub omitted: usize,
+}
+
+/// How much may be told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Budget {
+    /// In tokens, at four characters each.
+    pub tokens: usize,
+}
+
+impl Budget {
+    /// What a model's window leaves for input: a fifth, or all it may answer if that is
+    /// less, is kept for the answer.
+    pub fn for_window(window: u32, max_output: u32) -> Self {
+        let reserve = max_output.min((window / 5).max(1));
+        Self {
+            tokens: window.saturating_sub(reserve).max(1) as usize,
+        }
+    }
+}
+
+/// Rebuilds a history within a budget.
+pub fn rebuild(messages: &[Json], budget: Budget) -> Rebuilt {
+    let spoken: Vec<Spoken> = messages.iter().filter_map(read).collect();
+    let mut characters = budget.tokens.saturating_mul(4).min(MAX_BYTES);
+    let mut kept = 0;
+    for message in spoken.iter().rev().take(MAX_ENTRIES) {
+        // Length in UTF-16 units, as hosts count, and two for the blank line between.
+        let cost = message.text.encode_utf16().count() + 2;
+        let Some(left) = characters.checked_sub(cost) else {
+            break;
+        };
+        characters = left;
+        kept += 1;
+    }
+    let omitted = spoken.len() - kept;
+    let notice = (omitted > 0).then(|| Spoken {
+        speaker: Speaker::User,
+        text: format!("[{omitted} earlier messages of this conversation were left out to fit]"),
+    });
+    let blobs: Vec<(Vec<u8>, Bytes)> = notice
+        .iter()
+        .chain(&spoken[omitted..])
+        .map(|message| {
+            let blob = Bytes::from(entry(message).to_string());
+            (Sha256::digest(&blob).to_vec(), blob)
+        })
+        .collect();
+    let state = ConversationStateStructure {
+        root_prompt_messages_json: blobs.iter().map(|(id, _)| id.clone().into()).collect(),
+        ..ConversationStateStructure::default()
+    };
+    Rebuilt {
+        state: state.encode_to_vec().into(),
+        blobs,
+        omitted,
+    }
+}
+
+/// Content must be parts: bare strings are refused late by some models.
+fn entry(message: &Spoken) -> Json {
+    let role = match message.speaker {
+        Speaker::User => "user",
+        Speaker::Assistant => "assistant",
+    };
+    json!({"role": role, "content": [{"type": "text", "text": message.text}]})
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn user(text: &str) -> Json {
+        json!({"role": "user", "content": text})
+    }
+
+    fn texts(rebuilt: &Rebuilt) -> Vec<String> {
+        rebuilt
+            .blobs
+            .iter()
+            .map(|(id, blob)| {
+                assert_eq!(id, &Sha256::digest(blob).to_vec());
+                let json: Json = serde_json::from_slice(blob).unwrap();
+                json["content"][0]["text"].as_str().unwrap().to_owned()
+            })
+            .collect()
+    }
+
+    #[test]
+    fn everything_that_fits_is_told_in_order() {
+        let messages = [
+            user("one"),
+            json!({"role": "assistant", "content": "two"}),
+            user("three"),
+        ];
+        let rebuilt = rebuild(&messages, Budget { tokens: 1000 });
+        assert_eq!(texts(&rebuilt), ["one", "two", "three"]);
+        let state = ConversationStateStructure::decode(rebuilt.state.clone()).unwrap();
+        assert_eq!(state.root_prompt_messages_json.len(), 3);
+        assert_eq!(rebuilt.omitted, 0);
+    }
+
+    #[test]
+    fn the_newest_are_kept_and_the_rest_is_said_to_be_missing() {
+        let messages: Vec<Json> = (0..10).map(|n| user(&format!("message {n}"))).collect();
+        // Each costs eleven characters: five tokens buy one of them.
+        let rebuilt = rebuild(&messages, Budget { tokens: 6 });
+        assert_eq!(
+            texts(&rebuilt),
+            [
+                "[8 earlier messages of this conversation were left out to fit]",
+                "message 8",
+                "message 9"
+            ]
+        );
+        assert_eq!(rebuilt.omitted, 8);
+    }
+
+    #[test]
+    fn the_number_of_entries_is_bounded() {
+        let messages: Vec<Json> = (0..1000).map(|n| user(&n.to_string())).collect();
+        let rebuilt = rebuild(&messages, Budget { tokens: 1_000_000 });
+        assert_eq!(rebuilt.blobs.len(), MAX_ENTRIES + 1);
+        assert_eq!(rebuilt.omitted, 1000 - MAX_ENTRIES);
+    }
+
+    #[test]
+    fn the_budget_leaves_room_for_the_answer() {
+        assert_eq!(Budget::for_window(200_000, 64_000).tokens, 160_000);
+        assert_eq!(Budget::for_window(200_000, 8_000).tokens, 192_000);
+        assert_eq!(Budget::for_window(0, 0).tokens, 1);
+    }
+
+    #[test]
+    fn an_empty_history_is_an_empty_state() {
+        let rebuilt = rebuild(&[], Budget { tokens: 10 });
+        assert!(rebuilt.state.is_empty() && rebuilt.blobs.is_empty());
+    }
+}

@@ -1,0 +1,149 @@
+//! What to send: pure, from what was sent before and what the host says now.
+
+use serde_json::Value as Json;
+
+use super::fingerprint::{Continuity, Divergence, Fingerprint};
+use super::message::{Speaker, read};
+
+/// How the next run starts.
+#[derive(Debug, Clone, PartialEq)]
+pub enum SendPlan<'a> {
+    /// On the last checkpoint, with everything the person said since.
+    Incremental {
+        /// The new words, all of them.
+        text: String,
+    },
+    /// A new conversation: the history is told anew, then the words.
+    Bootstrap {
+        /// What is told as history.
+        history: &'a [Json],
+        /// What the person says now.
+        text: String,
+        /// Why.
+        because: Divergence,
+    },
+    /// There is nothing to answer.
+    Nothing,
+}
+
+/// Plans a send. `sent` is the fingerprint of the last history that was sent and answered.
+pub fn plan<'a>(sent: Option<&Fingerprint>, system: &str, messages: &'a [Json]) -> SendPlan<'a> {
+    let now = Fingerprint::of(system, messages);
+    match now.continuity(sent, messages) {
+        Continuity::Continues(known) => match said(&messages[known..]) {
+            text if text.is_empty() => SendPlan::Nothing,
+            text => SendPlan::Incremental { text },
+        },
+        Continuity::Diverges(because) => {
+            let latest = latest(messages);
+            match said(&messages[latest..]) {
+                text if text.is_empty() => SendPlan::Nothing,
+                text => SendPlan::Bootstrap {
+                    history: &messages[..latest],
+                    text,
+                    because,
+                },
+            }
+        }
+    }
+}
+
+/// Where the person's last words begin: after the model's last.
+fn latest(messages: &[Json]) -> usize {
+    messages
+        .iter()
+        .rposition(|message| message["role"] == "assistant")
+        .map_or(0, |index| index + 1)
+}
+
+/// Everything said to the model, one message after the other.
+fn said(messages: &[Json]) -> String {
+    let texts: Vec<String> = messages
+        .iter()
+        .filter_map(read)
+        .filter(|spoken| spoken.speaker == Speaker::User)
+        .map(|spoken| spoken.text)
+        .collect();
+    texts.join("\n\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn user(text: &str, at: u64) -> Json {
+        json!({"role": "user", "content": text, "timestamp": at})
+    }
+
+    fn assistant(text: &str, at: u64) -> Json {
+        json!({"role": "assistant", "content": [{"type": "text", "text": text}], "timestamp": at})
+    }
+
+    #[test]
+    fn a_first_send_is_a_bootstrap_without_history() {
+        let messages = [user("hi", 1)];
+        let SendPlan::Bootstrap {
+            history,
+            text,
+            because,
+        } = plan(None, "S", &messages)
+        else {
+            panic!("not a bootstrap");
+        };
+        assert_eq!(
+            (history.len(), text.as_str(), because),
+            (0, "hi", Divergence::Unsent)
+        );
+    }
+
+    #[test]
+    fn an_incremental_send_carries_everything_new() {
+        let before = [user("hi", 1)];
+        let sent = Fingerprint::of("S", &before);
+        let after = [
+            user("hi", 1),
+            assistant("hello", 2),
+            json!({"role": "bashExecution", "command": "ls", "output": "a", "timestamp": 3}),
+            user("and this", 4),
+            user("and that", 5),
+        ];
+        assert_eq!(
+            plan(Some(&sent), "S", &after),
+            SendPlan::Incremental {
+                text: "Ran `ls`\na\n\nand this\n\nand that".into()
+            }
+        );
+    }
+
+    #[test]
+    fn a_rewritten_history_is_told_anew_and_the_words_are_not_told_twice() {
+        let sent = Fingerprint::of("S", &[user("hi", 1)]);
+        let after = [
+            user("hi there", 9),
+            assistant("hello", 10),
+            user("go on", 11),
+        ];
+        let SendPlan::Bootstrap {
+            history,
+            text,
+            because,
+        } = plan(Some(&sent), "S", &after)
+        else {
+            panic!("not a bootstrap");
+        };
+        assert_eq!(
+            (history.len(), text.as_str(), because),
+            (2, "go on", Divergence::Rewritten)
+        );
+    }
+
+    #[test]
+    fn nothing_new_is_nothing_to_send() {
+        let messages = [user("hi", 1)];
+        let sent = Fingerprint::of("S", &messages);
+        let answered = [user("hi", 1), assistant("hello", 2)];
+        assert_eq!(plan(Some(&sent), "S", &answered), SendPlan::Nothing);
+        assert_eq!(plan(None, "S", &[]), SendPlan::Nothing);
+    }
+}
