@@ -1,32 +1,71 @@
 //! The request context: what we tell the server about the machine and the workspace.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::offer::Offer;
-use crate::wire::proto::agent::v1::{RequestContext, RequestContextEnv};
+use crate::wire::proto::agent::v1::{
+    CursorRule, CursorRuleSource, CursorRuleType, CursorRuleTypeGlobal, RequestContext,
+    RequestContextEnv, cursor_rule_type,
+};
 
-/// The context of a run in `workspace`.
-pub fn request_context(workspace: &Path, home: Option<&Path>, offers: &[Offer]) -> RequestContext {
-    let workspace_text = workspace.to_string_lossy().into_owned();
+/// What a run's context is made of.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Facts {
+    /// The folder the agent works in.
+    pub workspace: PathBuf,
+    /// The user's home directory.
+    pub home: Option<PathBuf>,
+    /// The host's tools.
+    pub offers: Vec<Offer>,
+    /// Instructions that always apply: Cursor builds its system prompt from rules and
+    /// discards system messages of clients.
+    pub rules: Vec<Rule>,
+}
+
+/// One instruction that always applies.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Rule {
+    /// A path-like name, shown beside the rule.
+    pub name: String,
+    /// The text.
+    pub content: String,
+}
+
+/// The context of a run.
+pub fn request_context(facts: &Facts) -> RequestContext {
     RequestContext {
+        rules: facts.rules.iter().map(rule).collect(),
         env: Some(RequestContextEnv {
             os_version: os_version(),
-            workspace_paths: vec![workspace_text],
+            workspace_paths: vec![facts.workspace.to_string_lossy().into_owned()],
             shell: shell(),
             time_zone: iana_time_zone::get_timezone().unwrap_or_else(|_| "UTC".into()),
             sandbox_supported: Some(false),
             computer_use_supported: Some(false),
-            is_working_dir_home_dir: Some(home == Some(workspace)),
+            is_working_dir_home_dir: Some(facts.home.as_ref() == Some(&facts.workspace)),
             process_working_directory: std::env::current_dir()
                 .ok()
                 .map(|folder| folder.to_string_lossy().into_owned()),
             smart_mode_classifier_auto_mode_enabled: Some(false),
             ..RequestContextEnv::default()
         }),
-        tools: offers.iter().map(Offer::definition).collect(),
+        tools: facts.offers.iter().map(Offer::definition).collect(),
         supports_mcp_auth: Some(false),
         env_info_complete: Some(true),
+        rules_info_complete: (!facts.rules.is_empty()).then_some(true),
         ..RequestContext::default()
+    }
+}
+
+fn rule(rule: &Rule) -> CursorRule {
+    CursorRule {
+        full_path: rule.name.clone(),
+        content: rule.content.clone(),
+        r#type: Some(CursorRuleType {
+            r#type: Some(cursor_rule_type::Type::Global(CursorRuleTypeGlobal {})),
+        }),
+        source: CursorRuleSource::User as i32,
+        ..CursorRule::default()
     }
 }
 

@@ -4,12 +4,12 @@
 //! hang the turn.
 
 use std::future::Future;
-use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::Arc;
 
 use tokio_util::sync::CancellationToken;
 
+use super::context::Facts;
 use super::offer::Offer;
 use super::{Executor, Replies, Reply, Request, Thrown, context};
 use crate::wire::proto::agent::v1::*;
@@ -19,12 +19,8 @@ const REASON: &str = "this client does not execute Cursor's built-in tools";
 /// Answers the request context truthfully and refuses everything else.
 #[derive(Debug, Clone, Default)]
 pub struct Refuse {
-    /// The workspace the context tells of.
-    pub workspace: PathBuf,
-    /// The user's home directory.
-    pub home: Option<PathBuf>,
-    /// Tools the context lists.
-    pub offers: Vec<Offer>,
+    /// What the context tells.
+    pub facts: Facts,
 }
 
 impl Executor for Refuse {
@@ -45,8 +41,7 @@ impl Refuse {
     fn answer(&self, request: Request) -> Result<Reply, Thrown> {
         Ok(match request {
             Request::RequestContextArgs(_) => {
-                let context =
-                    context::request_context(&self.workspace, self.home.as_deref(), &self.offers);
+                let context = context::request_context(&self.facts);
                 Reply::RequestContextResult(RequestContextResult {
                     result: Some(request_context_result::Result::Success(
                         RequestContextSuccess {
@@ -230,6 +225,7 @@ impl Refuse {
     /// No server but the offers' own groups exists here.
     fn mcp(&self, args: McpArgs) -> McpResult {
         let known: Vec<&Offer> = self
+            .facts
             .offers
             .iter()
             .filter(|offer| offer.provider == args.provider_identifier)

@@ -8,6 +8,7 @@ use cursor_sidecar::run::{
     Action, Backend, BlobKey, Command, Ended, Injection, MemoryBlobs, Model, Outcome, RetryPolicy,
     RunEvent, RunSpec, Timing, ToolGates, UserMessage, start,
 };
+use cursor_sidecar::tools::context::Facts;
 use cursor_sidecar::tools::refuse::Refuse;
 use uuid::Uuid;
 
@@ -100,9 +101,11 @@ impl Ours {
             ..UserMessage::default()
         });
         let executor = Refuse {
-            workspace: self.workspace.clone(),
-            home: None,
-            offers: self.spec.offers.clone(),
+            facts: Facts {
+                workspace: self.workspace.clone(),
+                offers: self.spec.offers.clone(),
+                ..Facts::default()
+            },
         };
         let mut handle = start(
             self.backend.clone(),

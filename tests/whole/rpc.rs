@@ -186,3 +186,160 @@ fn the_schema_is_printed() {
     let schema: Json = serde_json::from_slice(&output.stdout).unwrap();
     assert!(schema["methods"]["initialize"]["params"]["properties"]["host"].is_object());
 }
+
+mod turns {
+    use super::*;
+    use crate::backend::{Simulator, Transport};
+    use crate::faults::playing;
+
+    fn host(simulator: &Simulator) -> Host {
+        let mut host = Host::start(&[
+            ("CURSOR_BACKEND_URL", &simulator.url),
+            ("CURSOR_API_KEY", "crsr_test"),
+        ]);
+        host.initialize();
+        host
+    }
+
+    fn user(text: &str, at: u64) -> Json {
+        json!({"role": "user", "content": text, "timestamp": at})
+    }
+
+    fn assistant(text: &str, at: u64) -> Json {
+        json!({"role": "assistant", "content": [{"type": "text", "text": text}], "timestamp": at})
+    }
+
+    fn params(turn: &str, session: &str, messages: &[Json]) -> Json {
+        json!({"turnId": turn, "sessionId": session, "workspace": "/workspace",
+               "systemPrompt": "Be brief.", "messages": messages,
+               "model": {"id": "composer-2", "contextWindow": 200_000, "maxTokens": 64_000}})
+    }
+
+    impl Host {
+        /// Takes a turn; its text and its result.
+        fn turn(&mut self, params: Json) -> (String, Json) {
+            self.say(&json!({"jsonrpc": "2.0", "id": 7, "method": "turn/start", "params": params}));
+            let mut text = String::new();
+            loop {
+                let message = self.hear();
+                if message["id"] == 7 {
+                    assert!(message.get("error").is_none(), "{message}");
+                    return (text, message["result"].clone());
+                }
+                assert_eq!(message["method"], "turn/event");
+                for event in message["params"]["events"].as_array().unwrap() {
+                    if event["type"] == "text" {
+                        text.push_str(event["text"].as_str().unwrap());
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_follow_up_carries_one_new_message_and_the_checkpoint() {
+        let simulator = Simulator::start(Transport::Http1);
+        let mut host = host(&simulator);
+        let first = [user("@followup one", 1)];
+        let (text, result) = host.turn(params("t1", "s1", &first));
+        assert_eq!(text, "First answer.");
+        assert_eq!(result["stopReason"], "stop");
+        assert_eq!(
+            result["usage"]["estimated"], true,
+            "not all four counters were reported"
+        );
+        let second = [
+            user("@followup one", 1),
+            assistant("First answer.", 2),
+            user("@followup two", 3),
+        ];
+        let (text, _) = host.turn(params("t2", "s1", &second));
+        assert_eq!(text, "Follow-up answer.");
+        let recording = simulator.recorded();
+        recording.assert_played(&["completed", "completed"]);
+        let requests = recording.client("runRequest");
+        let message = &requests[1]["runRequest"]["action"]["userMessageAction"]["userMessage"];
+        assert_eq!(message["text"], "@followup two");
+        assert_eq!(
+            requests[0]["runRequest"]["conversationId"],
+            requests[1]["runRequest"]["conversationId"]
+        );
+    }
+
+    #[test]
+    fn the_system_prompt_and_a_rewritten_history_reach_cursor() {
+        let steps = r#"{ exec = { requestContextArgs = {} } }, { text = "ok" }, { usage = {} }, { end = true }"#;
+        let simulator = playing(Transport::Http1, steps);
+        let mut host = host(&simulator);
+        host.turn(params("t1", "s1", &[user("one", 1)]));
+        let rewritten = [user("uno", 5), assistant("due", 6), user("tre", 7)];
+        host.turn(params("t2", "s1", &rewritten));
+        let recording = simulator.recorded();
+        let contexts = recording.client("execClientMessage.requestContextResult");
+        let rules = &contexts[0]["execClientMessage"]["requestContextResult"]["success"]["requestContext"]
+            ["rules"];
+        assert_eq!(rules[0]["content"], "Be brief.");
+        let requests = recording.client("runRequest");
+        let id = |n: usize| requests[n]["runRequest"]["conversationId"].clone();
+        assert_ne!(id(0), id(1), "another history is another conversation");
+        let roots = &requests[1]["runRequest"]["conversationState"]["rootPromptMessagesJson"];
+        assert_eq!(roots.as_array().unwrap().len(), 2);
+        let message = &requests[1]["runRequest"]["action"]["userMessageAction"]["userMessage"];
+        assert_eq!(message["text"], "tre");
+    }
+
+    #[test]
+    fn cancelling_ends_the_turn_at_once() {
+        let simulator = Simulator::start(Transport::Http1);
+        let mut host = host(&simulator);
+        let start = params("t1", "s1", &[user("@cancel go", 1)]);
+        host.say(&json!({"jsonrpc": "2.0", "id": 7, "method": "turn/start", "params": start}));
+        assert_eq!(host.hear()["method"], "turn/event");
+        host.say(&json!({"jsonrpc": "2.0", "id": 8, "method": "turn/cancel", "params": {"turnId": "t1"}}));
+        let mut answers = std::collections::BTreeMap::new();
+        while answers.len() < 2 {
+            let message = host.hear();
+            if let Some(id) = message["id"].as_u64() {
+                answers.insert(id, message["result"].clone());
+            }
+        }
+        assert_eq!(answers[&7]["stopReason"], "aborted");
+        assert_eq!(answers[&8]["found"], true);
+    }
+
+    #[test]
+    fn sessions_share_nothing() {
+        let simulator = Simulator::start(Transport::Http1);
+        let mut host = host(&simulator);
+        host.turn(params("t1", "s1", &[user("@hello a", 1)]));
+        host.turn(params("t2", "s2", &[user("@hello a", 1)]));
+        let recording = simulator.recorded();
+        let requests = recording.client("runRequest");
+        assert_ne!(
+            requests[0]["runRequest"]["conversationId"],
+            requests[1]["runRequest"]["conversationId"]
+        );
+    }
+
+    #[test]
+    fn without_a_key_the_turn_says_what_to_do() {
+        let mut host = Host::start(&[]);
+        host.initialize();
+        let (_, result) = host.turn(params("t1", "s1", &[user("hi", 1)]));
+        assert_eq!(result["stopReason"], "error");
+        let text = result["errorMessage"].as_str().unwrap();
+        assert!(
+            text.starts_with("no Cursor API key: set CURSOR_API_KEY"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn failures_are_worded_for_the_host() {
+        let steps = r#"{ end = { code = "resource_exhausted", message = "Error", error = "ERROR_CONVERSATION_TOO_LONG", title = "Too long", detail = "", retryable = false } }"#;
+        let simulator = playing(Transport::Http1, steps);
+        let mut host = host(&simulator);
+        let (_, result) = host.turn(params("t1", "s1", &[user("hi", 1)]));
+        assert_eq!(result["errorMessage"], "context_length_exceeded: Too long");
+    }
+}

@@ -13,6 +13,7 @@ use crate::run::{
     Action, AssembleError, Backend, BlobKey, Command, Ended, Handle, MemoryBlobs, Mode, Model,
     Outcome, RetryPolicy, RunEvent, RunSpec, Timing, ToolGates, UserMessage, start,
 };
+use crate::tools::context::Facts;
 use crate::tools::refuse::Refuse;
 
 /// Send one prompt to Cursor and print the answer.
@@ -108,9 +109,11 @@ impl Ask {
             gates: ToolGates::default(),
         };
         let executor = Refuse {
-            workspace,
-            home,
-            offers: Vec::new(),
+            facts: Facts {
+                workspace,
+                home,
+                ..Facts::default()
+            },
         };
         let handle = start(
             backend,

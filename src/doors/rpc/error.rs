@@ -44,3 +44,8 @@ pub(super) fn params<Wanted: DeserializeOwned>(
         ErrorObjectOwned::owned(INVALID_PARAMS, message, None::<()>)
     })
 }
+
+/// A failure of ours.
+pub(super) fn internal(problem: &str) -> ErrorObjectOwned {
+    ErrorObjectOwned::owned(INTERNAL, problem, None::<()>)
+}

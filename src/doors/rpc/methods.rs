@@ -1,7 +1,7 @@
 //! The method table: one entry a method, from which the registry and the schema are made.
 
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use jsonrpsee::RpcModule;
 use jsonrpsee::core::RegisterMethodError;
@@ -10,13 +10,17 @@ use schemars::Schema;
 use tokio::sync::watch;
 
 use super::error::{self, INVALID_PARAMS};
+use super::peer::Peer;
 use super::protocol::*;
+use super::turns::Turns;
 use crate::diag::settings::{self, SETTINGS};
-use crate::run::Backend;
 
 /// What methods share.
 pub(super) struct Context {
     pub(super) home: Option<PathBuf>,
+    /// Where the host works, once it has said so.
+    pub(super) cwd: Mutex<Option<PathBuf>>,
+    pub(super) turns: Turns,
     /// The host's process, once it has said which it is.
     pub(super) host_process: watch::Sender<Option<u32>>,
 }
@@ -38,6 +42,26 @@ pub(super) fn table() -> Vec<Entry> {
             result: schema_for!(InitializeResult),
         },
         Entry {
+            name: "turn/start",
+            params: schema_for!(TurnStartParams),
+            result: schema_for!(TurnStartResult),
+        },
+        Entry {
+            name: "turn/cancel",
+            params: schema_for!(TurnCancelParams),
+            result: schema_for!(TurnCancelResult),
+        },
+        Entry {
+            name: "session/invalidate",
+            params: schema_for!(SessionParams),
+            result: schema_for!(()),
+        },
+        Entry {
+            name: "session/close",
+            params: schema_for!(SessionParams),
+            result: schema_for!(()),
+        },
+        Entry {
             name: "diagnostics/report",
             params: schema_for!(ReportParams),
             result: schema_for!(Report),
@@ -55,6 +79,35 @@ pub(super) fn register(context: Context) -> Result<RpcModule<Context>, RegisterM
     let mut module = RpcModule::new(context);
     module.register_async_method("initialize", |params, context, _| async move {
         initialize(&context, error::params(&params)?)
+    })?;
+    module.register_async_method("turn/start", |params, context, extensions| async move {
+        let params = error::params(&params)?;
+        let Some(peer) = extensions.get::<Peer>() else {
+            return Err(error::internal("a turn without a connection"));
+        };
+        let cwd = context
+            .cwd
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone();
+        let cwd = cwd
+            .or_else(|| std::env::current_dir().ok())
+            .unwrap_or_default();
+        context
+            .turns
+            .start(params, peer, context.home.as_deref(), cwd)
+            .await
+    })?;
+    module.register_async_method("turn/cancel", |params, context, _| async move {
+        Ok::<_, ErrorObjectOwned>(context.turns.cancel(&error::params(&params)?))
+    })?;
+    module.register_async_method("session/invalidate", |params, context, _| async move {
+        context.turns.invalidate(&error::params(&params)?).await;
+        Ok::<_, ErrorObjectOwned>(())
+    })?;
+    module.register_async_method("session/close", |params, context, _| async move {
+        context.turns.close(&error::params(&params)?);
+        Ok::<_, ErrorObjectOwned>(())
     })?;
     module.register_async_method("diagnostics/report", |params, context, _| async move {
         let ReportParams {} = error::params(&params)?;
@@ -79,6 +132,8 @@ fn initialize(
         return Err(ErrorObjectOwned::owned(INVALID_PARAMS, problem, None::<()>));
     }
     context.host_process.send_replace(params.host.process_id);
+    let cwd = params.host.cwd.map(PathBuf::from);
+    *context.cwd.lock().unwrap_or_else(PoisonError::into_inner) = cwd;
     Ok(InitializeResult {
         name: env!("CARGO_PKG_NAME").into(),
         version: env!("CARGO_PKG_VERSION").into(),
@@ -90,12 +145,11 @@ fn initialize(
 fn report(context: &Context) -> Report {
     let env = |name: &str| std::env::var(name).ok();
     let mut warnings = settings::unknown(std::env::vars().map(|(name, _)| name));
-    let (endpoint, drift) = match Backend::from_env(&env, context.home.as_deref()) {
-        Ok((backend, more)) => {
-            warnings.extend(more);
-            (backend.endpoints.agent.to_string(), backend.drift.counts())
-        }
-        Err(error) => (error.to_string(), Default::default()),
+    let (backend, more) = context.turns.inspect(context.home.as_deref());
+    warnings.extend(more);
+    let (endpoint, drift) = match backend {
+        Ok(backend) => (backend.endpoints.agent.to_string(), backend.drift.counts()),
+        Err(problem) => (problem, Default::default()),
     };
     Report {
         version: env!("CARGO_PKG_VERSION").into(),

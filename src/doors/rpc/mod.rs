@@ -10,8 +10,10 @@ mod peer;
 mod protocol;
 mod schema;
 mod stdio;
+mod turns;
 
 use std::path::PathBuf;
+use std::sync::Mutex;
 use std::time::Duration;
 
 use tokio::sync::watch;
@@ -44,7 +46,12 @@ pub async fn serve(home: Option<PathBuf>) -> Result<Ended, ServeError> {
         written,
     } = stdio::start()?;
     let (host_process, host) = watch::channel(None);
-    let module = methods::register(methods::Context { home, host_process })?;
+    let module = methods::register(methods::Context {
+        home,
+        cwd: Mutex::default(),
+        turns: turns::Turns::default(),
+        host_process,
+    })?;
     let peer = Peer::new(out);
     let ended = tokio::select! {
         ended = peer::serve(module.into(), peer, inbound) => ended,

@@ -1,0 +1,134 @@
+//! Usage a host can trust: what Cursor reported where that is plausible, else an estimate
+//! that says it is one.
+
+use crate::run::Usage;
+
+/// Tokens of one turn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Tokens {
+    /// Read by the model, without what came from its cache.
+    pub input: u64,
+    /// Written by the model.
+    pub output: u64,
+    /// Read from the cache.
+    pub cache_read: u64,
+    /// Written to the cache.
+    pub cache_write: u64,
+    /// All of them: what the context holds now.
+    pub total: u64,
+    /// Whose numbers these are.
+    pub basis: Basis,
+}
+
+/// Whose numbers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Basis {
+    /// Cursor's.
+    Reported,
+    /// Ours, at four characters a token.
+    #[default]
+    Estimated,
+}
+
+/// The limits a plausible report keeps to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// The model's context window.
+    pub window: u64,
+    /// The most it may write.
+    pub max_output: u64,
+}
+
+/// Tokens of a text, by its length in UTF-16 units.
+pub fn estimate(text: &str) -> u64 {
+    (text.encode_utf16().count() as u64).div_ceil(4)
+}
+
+/// The tokens of a turn. Counters that are cumulative over a whole run can exceed the
+/// window; such a report is not believed, or a host would compact for nothing.
+pub fn account(reported: Option<Usage>, limits: Limits, input: &str, output: &str) -> Tokens {
+    if let Some(tokens) = reported.and_then(believed)
+        && tokens.output <= limits.max_output
+        && tokens.total <= limits.window
+    {
+        return tokens;
+    }
+    let (input, output) = (estimate(input), estimate(output));
+    Tokens {
+        input,
+        output,
+        total: input + output,
+        ..Tokens::default()
+    }
+}
+
+fn believed(usage: Usage) -> Option<Tokens> {
+    let count = |value: Option<i64>| value.and_then(|value| u64::try_from(value).ok());
+    let tokens = Tokens {
+        input: count(usage.input)?,
+        output: count(usage.output)?,
+        cache_read: count(usage.cache_read)?,
+        cache_write: count(usage.cache_write)?,
+        total: 0,
+        basis: Basis::Reported,
+    };
+    let total = [
+        tokens.input,
+        tokens.output,
+        tokens.cache_read,
+        tokens.cache_write,
+    ]
+    .into_iter()
+    .try_fold(0_u64, u64::checked_add)?;
+    Some(Tokens { total, ..tokens })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIMITS: Limits = Limits {
+        window: 1000,
+        max_output: 100,
+    };
+
+    fn report(input: i64, output: i64, cache_read: i64) -> Option<Usage> {
+        Some(Usage {
+            input: Some(input),
+            output: Some(output),
+            cache_read: Some(cache_read),
+            cache_write: Some(0),
+            reasoning: None,
+        })
+    }
+
+    #[test]
+    fn a_plausible_report_is_taken_whole() {
+        let tokens = account(report(100, 20, 30), LIMITS, "", "");
+        assert_eq!((tokens.total, tokens.basis), (150, Basis::Reported));
+    }
+
+    #[test]
+    fn what_cannot_be_is_estimated_instead() {
+        for reported in [
+            None,
+            report(900, 20, 200),
+            report(10, 101, 0),
+            report(-1, 1, 1),
+        ] {
+            let tokens = account(reported, LIMITS, "12345678", "12345");
+            assert_eq!(
+                (tokens.input, tokens.output, tokens.total),
+                (2, 2, 4),
+                "{reported:?}"
+            );
+            assert_eq!(tokens.basis, Basis::Estimated);
+        }
+    }
+
+    #[test]
+    fn lengths_are_utf16() {
+        assert_eq!(estimate("😀😀"), 1);
+        assert_eq!(estimate(""), 0);
+    }
+}
