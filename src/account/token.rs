@@ -72,12 +72,11 @@ impl Account {
     /// A token that is good now.
     pub async fn token(&self) -> Result<Issued, ExchangeError> {
         let (reply, answer) = oneshot::channel();
-        let asked = self.asks.send(Ask::Token(reply)).await;
-        match (asked, answer.await) {
-            (Ok(()), Ok(answer)) => answer,
-            // The owner only goes when the runtime does.
-            _ => Err(ExchangeError::NoToken),
+        // Without an owner (it only goes when the runtime does) there is nothing to wait for.
+        if self.asks.send(Ask::Token(reply)).await.is_err() {
+            return Err(ExchangeError::NoToken);
         }
+        answer.await.unwrap_or(Err(ExchangeError::NoToken))
     }
 
     /// Says that the server did not take `token`; the next ask exchanges anew.
@@ -125,6 +124,7 @@ struct Cached {
 struct Life {
     renew: Instant,
     end: Instant,
+    wall_end: SystemTime,
 }
 
 /// What to do for somebody who asks now.
@@ -153,6 +153,7 @@ impl Life {
         Self {
             renew: now + renew_after,
             end: now + left,
+            wall_end: wall + left,
         }
     }
 }
@@ -199,6 +200,8 @@ impl Owner {
 
     fn ask(&mut self, reply: oneshot::Sender<Result<Issued, ExchangeError>>) -> Plan {
         let life = self.cached.as_ref().map(|cached| cached.life);
+        // The monotonic clock stands still while the machine sleeps; tokens do not.
+        let life = life.filter(|life| SystemTime::now() < life.wall_end);
         let plan = plan(life, self.pause_until, Instant::now());
         match (&plan, &self.cached) {
             (Plan::Use | Plan::UseAndRenew, Some(cached)) => {

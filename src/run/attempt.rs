@@ -36,6 +36,10 @@ pub(super) struct Surroundings<'a> {
     pub(super) drift: &'a Drift,
     pub(super) timing: &'a Timing,
     pub(super) run_id: Uuid,
+    /// Messages for the model that came while there was no stream.
+    pub(super) held: &'a mut Vec<Injection>,
+    /// Called when the server takes the stream.
+    pub(super) on_accepted: &'a (dyn Fn() + Sync),
 }
 
 /// How a stream ended.
@@ -103,7 +107,18 @@ struct Attempt<'a> {
     accepted: bool,
     last_inbound: Instant,
     next_heartbeat: Instant,
+    /// When the turn ended, or the last thing that came after its end.
     turn_ended: Option<Instant>,
+    /// When to let go of a run that was given up.
+    leaving: Option<Instant>,
+    /// Whether there is room to read; what we do not read cannot be silent.
+    reading: Reading,
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Reading {
+    On,
+    Paused,
 }
 
 /// Drives a stream to its end.
@@ -122,16 +137,14 @@ pub(super) async fn drive(stream: RunStream, around: Surroundings<'_>) -> Closed
         accepted: false,
         last_inbound: now,
         turn_ended: None,
+        leaving: None,
+        reading: Reading::On,
     };
     let mut closing = attempt.run().await;
-    if matches!(closing, Closing::Cancelled) {
-        attempt.say_goodbye().await;
-    } else {
-        while let Some(event) = attempt.pending.pop_front() {
-            if attempt.around.events.send(event).await.is_err() {
-                closing = Closing::Cancelled;
-                break;
-            }
+    while let Some(event) = attempt.pending.pop_front() {
+        if attempt.around.events.send(event).await.is_err() {
+            closing = Closing::Cancelled;
+            break;
         }
     }
     Closed {
@@ -154,21 +167,27 @@ impl Attempt<'_> {
                 armed = deadline;
                 timer.as_mut().reset(armed);
             }
-            let room = self.pending.len() < MAX_PENDING && self.outbox_bytes < MAX_OUTBOX;
+            let room = self.outbox_bytes < MAX_OUTBOX;
+            self.pace(room && self.pending.len() < MAX_PENDING);
+            let reading = self.reading == Reading::On;
             let happened = tokio::select! {
-                received = self.stream.incoming.next(), if room => Happened::Received(received),
+                received = self.stream.incoming.next(), if reading => Happened::Received(received),
                 sent = flush(&self.stream.outgoing, &mut self.outbox), if !self.outbox.is_empty() => {
                     Happened::Sent(sent)
                 }
                 told = deliver(self.around.events, &mut self.pending), if !self.pending.is_empty() => {
                     Happened::Told(told)
                 }
-                progress = self.execs.next() => Happened::Exec(progress),
+                progress = self.execs.next(), if room => Happened::Exec(progress),
                 command = self.around.commands.recv() => Happened::Command(command),
                 () = self.around.events.closed() => Happened::Told(Err(Gone)),
                 () = timer.as_mut() => Happened::Tick,
             };
             match happened {
+                // However a stream ends that was given up: it was given up.
+                Happened::Received(Ok(Received::End(_)) | Err(_)) if self.leaving.is_some() => {
+                    return Closing::Cancelled;
+                }
                 Happened::Received(Ok(Received::End(_))) if self.turn_ended.is_some() => {
                     return Closing::Finished;
                 }
@@ -176,7 +195,11 @@ impl Attempt<'_> {
                 Happened::Received(Ok(Received::End(_))) => {
                     return Closing::Failed(TransportError::EndedEarly.into());
                 }
-                Happened::Received(Ok(received)) => self.receive(received),
+                Happened::Received(Ok(received)) => {
+                    if let Some(closing) = self.receive(received) {
+                        return closing;
+                    }
+                }
                 // What breaks after the turn broke nothing.
                 Happened::Received(Err(_)) if self.turn_ended.is_some() => {
                     return Closing::Finished;
@@ -196,7 +219,8 @@ impl Attempt<'_> {
                     }
                 }
                 Happened::Command(Some(Command::Inject(injection))) => self.inject(&injection),
-                Happened::Command(Some(Command::Cancel) | None) => return Closing::Cancelled,
+                Happened::Command(Some(Command::Cancel)) => self.leave(),
+                Happened::Command(None) => return Closing::Cancelled,
                 Happened::Tick => {
                     if let Some(closing) = self.tick(Instant::now()) {
                         return closing;
@@ -208,28 +232,55 @@ impl Attempt<'_> {
         }
     }
 
-    fn next_deadline(&self) -> Instant {
-        let stall = self.last_inbound + self.around.timing.stall;
-        let mut next = self.next_heartbeat.min(stall);
-        if let Some(beat) = self.execs.next_beat() {
-            next = next.min(beat);
+    /// Starts or stops reading. After a pause the silence counts anew.
+    fn pace(&mut self, room: bool) {
+        match (self.reading, room) {
+            (Reading::On, false) => self.reading = Reading::Paused,
+            (Reading::Paused, true) => {
+                let now = Instant::now();
+                self.reading = Reading::On;
+                self.last_inbound = now;
+                self.turn_ended = self.turn_ended.map(|_| now);
+            }
+            _ => {}
         }
-        if let Some(ended) = self.turn_ended {
-            next = next.min(ended + self.around.timing.after_turn);
+    }
+
+    fn next_deadline(&self) -> Instant {
+        let mut next = self.next_heartbeat;
+        let mut sooner = |deadline: Option<Instant>| {
+            if let Some(deadline) = deadline {
+                next = next.min(deadline);
+            }
+        };
+        sooner(self.execs.next_beat());
+        sooner(self.leaving);
+        if self.reading == Reading::On {
+            sooner(Some(self.last_inbound + self.around.timing.stall));
+            sooner(
+                self.turn_ended
+                    .map(|ended| ended + self.around.timing.after_turn),
+            );
         }
         next
     }
 
     fn tick(&mut self, now: Instant) -> Option<Closing> {
-        if self
-            .turn_ended
-            .is_some_and(|ended| now >= ended + self.around.timing.after_turn)
-        {
-            return Some(Closing::Finished);
+        if self.leaving.is_some_and(|deadline| now >= deadline) {
+            return Some(Closing::Cancelled);
         }
-        if now >= self.last_inbound + self.around.timing.stall {
-            let silence = self.around.timing.stall.as_secs();
-            return Some(Closing::Failed(TransportError::Silent(silence).into()));
+        if self.reading == Reading::On {
+            let after_turn = self.around.timing.after_turn;
+            if self
+                .turn_ended
+                .is_some_and(|ended| now >= ended + after_turn)
+            {
+                return Some(Closing::Finished);
+            }
+            if now >= self.last_inbound + self.around.timing.stall {
+                let silence = self.around.timing.stall.as_secs();
+                return Some(Closing::Failed(TransportError::Silent(silence).into()));
+            }
         }
         if now >= self.next_heartbeat {
             self.next_heartbeat = now + self.around.timing.heartbeat;
@@ -245,11 +296,30 @@ impl Attempt<'_> {
         None
     }
 
-    fn receive(&mut self, received: Received) {
-        self.last_inbound = Instant::now();
-        self.accepted = true;
-        let Received::Message(message) = received else {
+    /// Tells the server that the run is given up. It gets its answers, and a while to send
+    /// the last checkpoint.
+    fn leave(&mut self) {
+        if self.leaving.is_some() {
             return;
+        }
+        self.leaving = Some(Instant::now() + self.around.timing.linger);
+        self.execs.abort_all();
+        self.act(conversation_action::Action::CancelAction(
+            CancelAction::default(),
+        ));
+    }
+
+    fn receive(&mut self, received: Received) -> Option<Closing> {
+        self.last_inbound = Instant::now();
+        if !self.accepted {
+            self.accepted = true;
+            (self.around.on_accepted)();
+            for injection in std::mem::take(self.around.held) {
+                self.inject(&injection);
+            }
+        }
+        let Received::Message(message) = received else {
+            return None;
         };
         use agent_server_message::Message;
         match message.message {
@@ -263,6 +333,10 @@ impl Attempt<'_> {
                     shown: Shown::Nothing,
                 };
                 self.tell(RunEvent::Checkpoint(state));
+                self.turn_ended = self.turn_ended.map(|_| self.last_inbound);
+                if self.leaving.is_some() {
+                    return Some(Closing::Cancelled);
+                }
             }
             Some(Message::KvServerMessage(request)) => {
                 let reply = answer::kv(self.around.blobs, request, self.around.drift);
@@ -284,14 +358,19 @@ impl Attempt<'_> {
             // Unknown kinds were counted when the message was decoded; they ask for nothing.
             None => {}
         }
+        None
     }
 
     fn update(&mut self, update: InteractionUpdate) {
         let Some(event) = RunEvent::from_update(update) else {
             return;
         };
+        // Whatever follows the end of a turn, the stream is not done yet.
+        self.turn_ended = self.turn_ended.map(|_| self.last_inbound);
         match &event {
-            RunEvent::Text(_) => self.progress.shown = Shown::Something,
+            RunEvent::Text(_) if self.progress.shown == Shown::Nothing => {
+                self.progress.shown = Shown::Something;
+            }
             RunEvent::TurnEnded(usage) => {
                 self.turn_ended = Some(self.last_inbound);
                 if *usage != Usage::default() {
@@ -306,9 +385,8 @@ impl Attempt<'_> {
     fn exec(&mut self, exec: ExecServerMessage) {
         match exec.message {
             Some(request) => {
-                // What was executed must not be asked for a second time.
-                if !matches!(request, exec_server_message::Message::RequestContextArgs(_)) {
-                    self.progress.shown = Shown::Something;
+                if changes_something(&request) {
+                    self.progress.shown = Shown::Executed;
                 }
                 self.execs.start(exec.id, request, self.last_inbound);
             }
@@ -359,8 +437,19 @@ impl Attempt<'_> {
         self.outbox.push_back(frame);
     }
 
-    /// Straight to the consumer if it keeps up, else into the queue.
+    /// Straight to the consumer if it keeps up, else into the queue. Of a run that was given
+    /// up, only its state is still of interest.
     fn tell(&mut self, event: RunEvent) {
+        if self.leaving.is_some() && !matches!(event, RunEvent::Checkpoint(_)) {
+            return;
+        }
+        // A newer state replaces one that nobody has taken yet.
+        if let (RunEvent::Checkpoint(_), Some(last @ RunEvent::Checkpoint(_))) =
+            (&event, self.pending.back_mut())
+        {
+            *last = event;
+            return;
+        }
         if self.pending.is_empty() {
             match self.around.events.try_send(event) {
                 Err(mpsc::error::TrySendError::Full(event)) => self.pending.push_back(event),
@@ -370,24 +459,26 @@ impl Attempt<'_> {
             self.pending.push_back(event);
         }
     }
+}
 
-    /// Tells the server that the turn is over, and lets go when it has heard.
-    async fn say_goodbye(&mut self) {
-        self.outbox.clear();
-        self.act(conversation_action::Action::CancelAction(
-            CancelAction::default(),
-        ));
-        let Some(frame) = self.outbox.pop_front() else {
-            return;
-        };
-        let stream = &mut self.stream;
-        let farewell = async {
-            if let Ok(permit) = stream.outgoing.ready().await {
-                permit.send(frame);
-            }
-            while let Ok(Received::Message(_) | Received::Accepted) = stream.incoming.next().await {
-            }
-        };
-        let _ = tokio::time::timeout(self.around.timing.linger, farewell).await;
-    }
+/// Whether a request may leave something changed, so that it must not be asked for twice.
+fn changes_something(request: &exec_server_message::Message) -> bool {
+    use exec_server_message::Message;
+    matches!(
+        request,
+        Message::ShellArgs(_)
+            | Message::ShellStreamArgs(_)
+            | Message::MiniSweAgentBashArgs(_)
+            | Message::BackgroundShellSpawnArgs(_)
+            | Message::WriteShellStdinArgs(_)
+            | Message::WriteArgs(_)
+            | Message::DeleteArgs(_)
+            | Message::McpArgs(_)
+            | Message::PiBashArgs(_)
+            | Message::PiEditArgs(_)
+            | Message::PiWriteArgs(_)
+            | Message::SubagentArgs(_)
+            | Message::ComputerUseArgs(_)
+            | Message::ExecuteHookArgs(_)
+    )
 }

@@ -7,14 +7,17 @@ use crate::account::{Account, ExchangeError, Issued};
 use crate::wire::choice::Choice;
 use crate::wire::drift::Drift;
 use crate::wire::endpoint::Endpoints;
+use crate::wire::error::WireError;
 use crate::wire::failure::Failure;
 use crate::wire::fields::FieldError;
 use crate::wire::headers::{HttpVersion, Identity, RequestIds, anonymous};
 use crate::wire::http::{Http, SetupError};
 use crate::wire::proto::agent::v1::AgentClientMessage;
-use crate::wire::proto::aiserver::v1::{GetServerConfigRequest, GetServerConfigResponse};
+use crate::wire::proto::aiserver::v1::{
+    GetServerConfigRequest, GetServerConfigResponse, Http2Config,
+};
 use crate::wire::stream::{Opening, RunStream};
-use crate::wire::unary::Call;
+use crate::wire::unary::{Call, CallError};
 
 use super::request::RunSpec;
 
@@ -58,6 +61,9 @@ impl OpenError {
     pub fn failure(&self) -> Failure {
         let text = self.to_string();
         match self {
+            Self::Exchange(ExchangeError::Passing(CallError::Wire(WireError::Transport(_)))) => {
+                Failure::Transport(text)
+            }
             Self::Exchange(error) if error.is_passing() => Failure::Server(text),
             Self::Exchange(ExchangeError::Refused(_)) => Failure::Key(text),
             Self::Exchange(_) | Self::Setup(_) | Self::State(_) => Failure::Refused(text),
@@ -120,7 +126,12 @@ impl Backend {
             Ok(config) => self
                 .choice
                 .advised(&self.endpoints.agent, config.http2_config()),
-            Err(error) => tracing::debug!(%error, "no server configuration"),
+            Err(error) => {
+                tracing::debug!(%error, "no server configuration");
+                // Asked once is asked: the next attempt need not wait for it again.
+                self.choice
+                    .advised(&self.endpoints.agent, Http2Config::Unspecified);
+            }
         }
     }
 }

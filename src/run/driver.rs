@@ -1,8 +1,10 @@
 //! A run from start to end: attempts, fallbacks, retries, one final event.
 
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::FutureExt as _;
 use tokio::sync::mpsc;
 use tokio_util::task::AbortOnDropHandle;
 use uuid::Uuid;
@@ -12,7 +14,7 @@ use super::backend::{Backend, Opened};
 use super::blobs::Blobs;
 use super::event::{Ended, Outcome, RunEvent, Usage};
 use super::request::{Action, RunSpec};
-use super::retry::{Ledger, Next, Progress, RetryPolicy, Timing};
+use super::retry::{Ledger, Next, Progress, RetryPolicy, Shown, Timing};
 use crate::tools::Executor;
 use crate::wire::error::WireError;
 use crate::wire::failure::{Evidence, Failure, Presence};
@@ -84,12 +86,26 @@ pub fn start(
         usage: None,
         attempts: 0,
         token_replaced: false,
+        held: Vec::new(),
+    };
+    let last_word = run.events.clone();
+    let task = async move {
+        // A panic fails this run and no other, and even then there is a last event.
+        if AssertUnwindSafe(run.run()).catch_unwind().await.is_err() {
+            let failure = Failure::Refused("the run failed inside cursor-sidecar".into());
+            let ended = Ended {
+                outcome: Outcome::Failed(failure),
+                usage: None,
+                attempts: 0,
+            };
+            let _ = last_word.send(RunEvent::Ended(ended)).await;
+        }
     };
     Handle {
         events: receiver,
         commands,
         run_id: ids.original,
-        task: AbortOnDropHandle::new(tokio::spawn(run.run())),
+        task: AbortOnDropHandle::new(tokio::spawn(task)),
     }
 }
 
@@ -107,6 +123,7 @@ struct Run {
     usage: Option<Usage>,
     attempts: u32,
     token_replaced: bool,
+    held: Vec<Injection>,
 }
 
 /// What one attempt came to.
@@ -153,7 +170,12 @@ impl Run {
     async fn attempt(&mut self, started: tokio::time::Instant) -> Step {
         self.attempts += 1;
         let opened = match self.spec.request(self.ids.original) {
-            Ok(first) => self.backend.open(&self.spec, self.ids, &first).await,
+            Ok(first) => tokio::select! {
+                opened = self.backend.open(&self.spec, self.ids, &first) => opened,
+                () = given_up(&mut self.commands, &self.events, &mut self.held) => {
+                    return Step::Done(Outcome::Cancelled);
+                }
+            },
             Err(error) => Err(error.into()),
         };
         let Opened {
@@ -174,6 +196,12 @@ impl Run {
                 drift: &self.backend.drift,
                 timing: &self.timing,
                 run_id: self.ids.original,
+                held: &mut self.held,
+                on_accepted: &|| {
+                    self.backend
+                        .choice
+                        .accepted(&self.backend.endpoints.agent, version)
+                },
             },
         )
         .await;
@@ -181,9 +209,6 @@ impl Run {
             self.usage = Some(self.usage.unwrap_or_default().plus(usage));
         }
         let agent = &self.backend.endpoints.agent;
-        if closed.accepted {
-            self.backend.choice.accepted(agent, version);
-        }
         let error = match closed.closing {
             Closing::Finished => return Step::Done(Outcome::Finished),
             Closing::Cancelled => return Step::Done(Outcome::Cancelled),
@@ -194,12 +219,14 @@ impl Run {
             self.ids = self.ids.again();
             return Step::AgainAtOnce;
         }
-        let evidence = self.evidence(closed.accepted);
+        let evidence = self.evidence(&closed.progress);
         let failure = Failure::classify(&error, &evidence);
         if let (Failure::Login(_), WireError::Remote(_)) = (&failure, &error) {
             self.backend.account.reject(&issued.token).await;
             // A token from before this run may just have grown old; a new one is worth a try.
-            if issued.at < started && !self.token_replaced {
+            // Only a stream that brought nothing: anything else would be repeated.
+            let untouched = closed.progress == Progress::default();
+            if issued.at < started && !self.token_replaced && untouched {
                 self.token_replaced = true;
                 self.ids = self.ids.again();
                 return Step::AgainAtOnce;
@@ -208,7 +235,7 @@ impl Run {
         Step::Failed(failure, closed.progress)
     }
 
-    fn evidence(&self, accepted: bool) -> Evidence {
+    fn evidence(&self, progress: &Progress) -> Evidence {
         let definitions = self.spec.offers.iter().map(|offer| offer.definition());
         let schemas = self
             .spec
@@ -230,34 +257,42 @@ impl Run {
             } else {
                 Presence::Absent
             },
-            occupancy: self
-                .spec
-                .state
+            occupancy: progress
+                .checkpoint
                 .as_ref()
+                .or(self.spec.state.as_ref())
                 .and_then(|state| crate::wire::state::occupancy(state).ok().flatten()),
             failures_in_a_row: 0,
-            output: if accepted {
-                Presence::Unknown
-            } else {
-                Presence::Absent
+            output: match (progress.shown, &progress.checkpoint) {
+                (Shown::Nothing, None) => Presence::Absent,
+                _ => Presence::Present,
             },
         }
     }
 
     /// Waits, unless the owner cancels or goes away first.
     async fn cancelled_within(&mut self, delay: Duration) -> bool {
-        let wake = tokio::time::sleep(delay);
-        tokio::pin!(wake);
-        loop {
-            tokio::select! {
-                () = &mut wake => return false,
-                () = self.events.closed() => return true,
-                command = self.commands.recv() => match command {
-                    Some(Command::Cancel) | None => return true,
-                    // No stream to put it on: the next attempt could not know it either.
-                    Some(Command::Inject(_)) => {}
-                },
-            }
+        tokio::select! {
+            () = tokio::time::sleep(delay) => false,
+            () = given_up(&mut self.commands, &self.events, &mut self.held) => true,
+        }
+    }
+}
+
+/// Resolves when the owner cancels or goes away. Messages that arrive while there is no
+/// stream to put them on are held for the next one.
+async fn given_up(
+    commands: &mut mpsc::Receiver<Command>,
+    events: &mpsc::Sender<RunEvent>,
+    held: &mut Vec<Injection>,
+) {
+    loop {
+        tokio::select! {
+            () = events.closed() => return,
+            command = commands.recv() => match command {
+                Some(Command::Cancel) | None => return,
+                Some(Command::Inject(injection)) => held.push(injection),
+            },
         }
     }
 }

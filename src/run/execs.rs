@@ -1,6 +1,6 @@
 //! The open requests of one stream: who works on them, when they last beat.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -22,11 +22,12 @@ const REPLIES: usize = 64;
 pub(super) struct Execs {
     executor: Arc<dyn Executor>,
     open: BTreeMap<u32, Open>,
-    ids: std::collections::HashMap<Id, u32>,
+    ids: HashMap<Id, u32>,
     tasks: JoinSet<Result<(), Thrown>>,
     sender: mpsc::Sender<(u32, Box<Reply>)>,
     replies: mpsc::Receiver<(u32, Box<Reply>)>,
     interval: Duration,
+    done: VecDeque<(u32, Result<(), Thrown>)>,
 }
 
 struct Open {
@@ -37,9 +38,7 @@ struct Open {
 
 impl Drop for Execs {
     fn drop(&mut self) {
-        for open in self.open.values() {
-            open.abort.cancel();
-        }
+        self.abort_all();
     }
 }
 
@@ -57,11 +56,12 @@ impl Execs {
         Self {
             executor,
             open: BTreeMap::new(),
-            ids: std::collections::HashMap::new(),
+            ids: HashMap::new(),
             tasks: JoinSet::new(),
             sender,
             replies,
             interval,
+            done: VecDeque::new(),
         }
     }
 
@@ -82,6 +82,13 @@ impl Execs {
         );
     }
 
+    /// Nobody wants any result any more.
+    pub(super) fn abort_all(&self) {
+        for open in self.open.values() {
+            open.abort.cancel();
+        }
+    }
+
     /// The server wants no result any more.
     pub(super) fn abort(&self, id: u32) {
         if let Some(open) = self.open.get(&id) {
@@ -92,9 +99,14 @@ impl Execs {
     /// The next result or end. Safe to drop and call again.
     pub(super) async fn next(&mut self) -> Progress {
         loop {
+            // An executor that is done has sent all its results before: they go first.
+            if let Ok((id, reply)) = self.replies.try_recv() {
+                return Progress::Reply(id, reply);
+            }
+            if let Some((id, result)) = self.done.pop_front() {
+                return Progress::Done(id, result);
+            }
             tokio::select! {
-                // Results first: an executor that is done has sent all of them before.
-                biased;
                 Some((id, reply)) = self.replies.recv() => return Progress::Reply(id, reply),
                 Some(done) = self.tasks.join_next_with_id() => {
                     let (task, result) = match done {
@@ -102,7 +114,7 @@ impl Execs {
                         Err(error) => (error.id(), Err(Thrown("the tool crashed".into()))),
                     };
                     if let Some(id) = self.ids.remove(&task) {
-                        return Progress::Done(id, result);
+                        self.done.push_back((id, result));
                     }
                 }
                 else => std::future::pending::<()>().await,

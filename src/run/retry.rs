@@ -44,7 +44,7 @@ pub struct Timing {
     pub stall: Duration,
     /// How long after the turn's end the stream may stay open.
     pub after_turn: Duration,
-    /// How long a cancelled run waits for the server to let go.
+    /// How long a cancelled run waits for its last checkpoint.
     pub linger: Duration,
 }
 
@@ -55,7 +55,7 @@ impl Default for Timing {
             exec_heartbeat: Duration::from_secs(3),
             stall: Duration::from_secs(30),
             after_turn: Duration::from_secs(5),
-            linger: Duration::from_secs(1),
+            linger: Duration::from_secs(6),
         }
     }
 }
@@ -75,7 +75,10 @@ pub struct Progress {
 pub enum Shown {
     #[default]
     Nothing,
+    /// Words.
     Something,
+    /// A tool that changes something has run.
+    Executed,
 }
 
 /// What to do after a failed attempt.
@@ -112,7 +115,7 @@ impl Ledger {
         if fresh {
             self.checkpoint = progress.checkpoint;
             self.barren = 0;
-        } else if resumed && progress.shown == Shown::Something {
+        } else if resumed && progress.shown != Shown::Nothing {
             self.barren += 1;
         }
         let (used, budget) = match failure.retry() {
@@ -126,6 +129,8 @@ impl Ledger {
         *used += 1;
         let delay = delay(policy, *used, jitter);
         match (&self.checkpoint, progress.shown) {
+            // From before the tool, the server would ask for it a second time.
+            (_, Shown::Executed) => Next::GiveUp,
             (Some(checkpoint), _) => Next::Resume(delay, checkpoint.clone()),
             (None, Shown::Nothing) => Next::Repeat(delay),
             // Sent again, the request would show the same words twice.
@@ -209,6 +214,18 @@ mod tests {
     fn words_already_shown_are_never_asked_for_again() {
         let (policy, mut ledger) = (RetryPolicy::default(), Ledger::default());
         let next = ledger.next(&policy, &transport(), with(None, Shown::Something), 0.0);
+        assert_eq!(next, Next::GiveUp);
+    }
+
+    #[test]
+    fn what_was_executed_is_never_asked_for_again() {
+        let (policy, mut ledger) = (RetryPolicy::default(), Ledger::default());
+        let next = ledger.next(
+            &policy,
+            &transport(),
+            with(Some(b"a"), Shown::Executed),
+            0.0,
+        );
         assert_eq!(next, Next::GiveUp);
     }
 

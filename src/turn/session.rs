@@ -121,9 +121,21 @@ async fn run(mut inbox: mpsc::Receiver<Ask>) {
         match ask {
             Ask::Invalidate => conversation = None,
             Ask::Turn(request, reply) => {
-                let result = turn(&mut conversation, *request).await;
-                let _ = reply.send(result);
+                let mut answer = Answer(Some(reply));
+                let result = turn(&mut conversation, *request, &mut answer).await;
+                answer.give(result);
             }
+        }
+    }
+}
+
+/// The host's answer, given once: when the turn ends or when the host gives it up.
+struct Answer(Option<oneshot::Sender<TurnResult>>);
+
+impl Answer {
+    fn give(&mut self, result: TurnResult) {
+        if let Some(reply) = self.0.take() {
+            let _ = reply.send(result);
         }
     }
 }
@@ -149,9 +161,13 @@ impl Conversation {
     }
 }
 
-async fn turn(current: &mut Option<Conversation>, request: TurnRequest) -> TurnResult {
+async fn turn(
+    current: &mut Option<Conversation>,
+    request: TurnRequest,
+    answer: &mut Answer,
+) -> TurnResult {
     match prepare(current, &request) {
-        Ok(Some(text)) => drive(current, request, text).await,
+        Ok(Some(text)) => drive(current, request, text, answer).await,
         Ok(None) => failed("there is no new message to answer".into()),
         Err(problem) => {
             *current = None;
@@ -204,8 +220,9 @@ fn prepare(
 
 async fn drive(
     current: &mut Option<Conversation>,
-    request: TurnRequest,
+    mut request: TurnRequest,
     text: String,
+    answer: &mut Answer,
 ) -> TurnResult {
     let Some(conversation) = current.as_mut() else {
         return failed("the session lost its conversation".into());
@@ -254,6 +271,12 @@ async fn drive(
             () = request.cancel.cancelled(), if !cancelled => {
                 cancelled = true;
                 let _ = handle.commands.send(Command::Cancel).await;
+                // The host need not wait: the run is seen off before the next turn.
+                answer.give(TurnResult {
+                    stop: Stop::Aborted,
+                    tokens: usage::account(None, request.limits, &text, &output),
+                });
+                request.events = mpsc::channel(1).0; // ends the host's events
                 continue;
             }
         };

@@ -25,8 +25,12 @@ struct Experience {
     told: Option<HttpVersion>,
     /// HTTP/2 streams have been accepted here.
     http2_works: bool,
-    /// HTTP/2 failed here before anything was accepted.
+    /// HTTP/2 is known not to get through here.
     http2_failed: bool,
+    /// HTTP/2 failed in a way that may have been chance; HTTP/1.1 is being tried.
+    suspected: bool,
+    /// The server was asked for advice.
+    asked: bool,
 }
 
 /// Remembers, host by host, for the life of the process.
@@ -47,7 +51,11 @@ impl Choice {
 
     /// Whether asking the server could change anything.
     pub fn wants_advice(&self, base: &BaseUrl) -> bool {
-        self.preference == Preference::Auto && self.experience(base) == Experience::default()
+        let host = self.experience(base);
+        self.preference == Preference::Auto
+            && !host.asked
+            && !host.http2_works
+            && !host.http2_failed
     }
 
     /// Notes what `GetServerConfig` said.
@@ -61,7 +69,10 @@ impl Choice {
             }
             Http2Config::Unspecified => None,
         };
-        self.update(base, |host| host.told = told);
+        self.update(base, |host| {
+            host.told = told;
+            host.asked = true;
+        });
     }
 
     /// The version to open the next run with.
@@ -69,7 +80,8 @@ impl Choice {
         let host = self.experience(base);
         match self.preference {
             Preference::Always(version) => version,
-            Preference::Auto if host.http2_failed => HttpVersion::Http1,
+            Preference::Auto if host.http2_works && host.told.is_none() => HttpVersion::Http2,
+            Preference::Auto if host.http2_failed || host.suspected => HttpVersion::Http1,
             Preference::Auto => host.told.unwrap_or(if base.is_tls() {
                 HttpVersion::Http2
             } else {
@@ -80,9 +92,11 @@ impl Choice {
 
     /// Notes that the server accepted a stream.
     pub fn accepted(&self, base: &BaseUrl, version: HttpVersion) {
-        if version == HttpVersion::Http2 {
-            self.update(base, |host| host.http2_works = true);
-        }
+        self.update(base, |host| match version {
+            HttpVersion::Http2 => host.http2_works = true,
+            // Where the one fails and the other works, that settles it.
+            HttpVersion::Http1 => host.http2_failed |= host.suspected,
+        });
     }
 
     /// Whether a stream that failed before it was accepted should be tried over HTTP/1.1,
@@ -92,20 +106,23 @@ impl Choice {
             return false;
         };
         let host = self.experience(base);
-        if self.preference != Preference::Auto || version == HttpVersion::Http1 || host.http2_works
-        {
+        if version == HttpVersion::Http1 {
+            // Neither gets through: it was not HTTP/2 that failed.
+            self.update(base, |host| host.suspected = false);
             return false;
         }
-        let suspicious = match error {
-            TransportError::NoHttp2 { .. } => true,
-            // Some middleboxes just hang up on the HTTP/2 preface.
-            TransportError::Lost(_) | TransportError::GoAway(_) | TransportError::Reset(_) => true,
-            _ => false,
-        };
-        if suspicious {
-            self.update(base, |host| host.http2_failed = true);
+        if self.preference != Preference::Auto || host.http2_works {
+            return false;
         }
-        suspicious
+        match error {
+            TransportError::NoHttp2 { .. } => self.update(base, |host| host.http2_failed = true),
+            // Some middleboxes just hang up on the HTTP/2 preface.
+            TransportError::Lost(_) | TransportError::GoAway(_) | TransportError::Reset(_) => {
+                self.update(base, |host| host.suspected = true);
+            }
+            _ => return false,
+        }
+        true
     }
 
     fn experience(&self, base: &BaseUrl) -> Experience {
@@ -180,6 +197,22 @@ mod tests {
         choice.accepted(&host, HttpVersion::Http2);
         assert!(!choice.falls_back(&host, HttpVersion::Http2, &no_http2()));
         assert_eq!(choice.version(&host), HttpVersion::Http2);
+    }
+
+    #[test]
+    fn a_chance_failure_settles_nothing() {
+        let choice = Choice::default();
+        let host = base("https://h");
+        let lost = TransportError::Lost("x".into()).into();
+        assert!(choice.falls_back(&host, HttpVersion::Http2, &lost));
+        assert_eq!(choice.version(&host), HttpVersion::Http1);
+        // HTTP/1.1 fails as well: back to where we were.
+        assert!(!choice.falls_back(&host, HttpVersion::Http1, &lost));
+        assert_eq!(choice.version(&host), HttpVersion::Http2);
+        // HTTP/1.1 works where HTTP/2 failed: that is how it is here.
+        assert!(choice.falls_back(&host, HttpVersion::Http2, &lost));
+        choice.accepted(&host, HttpVersion::Http1);
+        assert_eq!(choice.version(&host), HttpVersion::Http1);
     }
 
     #[test]

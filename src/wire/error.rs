@@ -107,6 +107,17 @@ pub(super) fn from_reqwest(error: &reqwest::Error, host: &str) -> TransportError
         return from_h2(h2, host);
     }
     if let Some(tls) = find::<rustls::Error>(error) {
+        use rustls::{AlertDescription, Error};
+        if matches!(
+            tls,
+            Error::NoApplicationProtocol
+                | Error::AlertReceived(AlertDescription::NoApplicationProtocol)
+        ) {
+            return TransportError::NoHttp2 {
+                host: host.to_owned(),
+                cause: "TLS offers no HTTP/2 there".into(),
+            };
+        }
         return TransportError::Tls {
             host: host.to_owned(),
             cause: tls.to_string(),

@@ -169,7 +169,7 @@ impl Failure {
     }
 
     fn from_details(error: &RemoteError, text: &str) -> Option<Self> {
-        let kind = error.cursor_error()?;
+        error.details.as_ref()?;
         let text = text.to_owned();
         let action = error
             .details
@@ -177,6 +177,14 @@ impl Failure {
             .and_then(|d| d.details.as_ref()?.analytics_metadata.as_ref())
             .and_then(|metadata| metadata.action_required.as_ref())
             .is_some_and(|action| !action.is_empty());
+        let Some(kind) = error.cursor_error() else {
+            // A kind newer than we are still says whether it may be retried.
+            return match () {
+                () if action => Some(Self::ActionRequired(text)),
+                () if refuses_retry(error) => Some(Self::Refused(text)),
+                () => None,
+            };
+        };
         Some(match kind {
             Cursor::UserAbortedRequest | Cursor::Debounced => Self::Cancelled(text),
             Cursor::NotLoggedIn

@@ -14,6 +14,7 @@ use http::header::{CONTENT_TYPE, HeaderMap};
 use prost::Message as _;
 use secrecy::SecretString;
 use tokio::sync::mpsc;
+use tokio::time::Instant;
 use tokio_stream::wrappers::ReceiverStream;
 use tokio_util::task::AbortOnDropHandle;
 
@@ -40,6 +41,8 @@ const OUTGOING: usize = 32;
 /// How much of an HTTP error's body is read, and for how long.
 const ERROR_BODY: usize = 64 * 1024;
 const ERROR_BODY_WAIT: Duration = Duration::from_secs(5);
+/// How long a server that takes no more messages may still talk.
+const LAST_WORDS: Duration = Duration::from_secs(2);
 
 /// Everything a stream is opened with.
 #[derive(Debug, Clone)]
@@ -86,6 +89,8 @@ pub struct Incoming {
     host: String,
     drift: Arc<Drift>,
     appender: Option<AbortOnDropHandle<Result<(), CallError>>>,
+    /// Why appending failed, and until when the server may still say how the run ended.
+    unsent: Option<(WireError, Instant)>,
 }
 
 type Head = Pin<Box<dyn Future<Output = Result<reqwest::Response, WireError>> + Send>>;
@@ -176,6 +181,7 @@ impl RunStream {
                 host,
                 drift: Arc::clone(drift),
                 appender,
+                unsent: None,
             },
         })
     }
@@ -314,13 +320,26 @@ impl Incoming {
                             envelope::Kind::EndStream => end(&payload),
                         };
                     }
+                    let deadline = self.unsent.as_ref().map(|(_, deadline)| *deadline);
                     let piece = tokio::select! {
-                        piece = response.chunk() => piece.map_err(|e| lost(&e, &self.host))?,
-                        failure = append_failure(&mut self.appender) => return Err(failure),
+                        // What has arrived counts before what could not be sent: a run that
+                        // ended well takes no more messages either.
+                        biased;
+                        piece = response.chunk() => piece.map_err(|e| lost(&e, &self.host)),
+                        failure = append_failure(&mut self.appender) => {
+                            self.unsent = Some((failure, Instant::now() + LAST_WORDS));
+                            continue;
+                        }
+                        () = until(deadline) => Ok(None),
                     };
-                    match piece {
-                        Some(piece) => decoder.push(&piece),
-                        None => {
+                    match (piece, self.unsent.take()) {
+                        (Ok(Some(piece)), unsent) => {
+                            decoder.push(&piece);
+                            self.unsent = unsent;
+                        }
+                        (_, Some((failure, _))) => return Err(failure),
+                        (Err(error), None) => return Err(error.into()),
+                        (Ok(None), None) => {
                             decoder.finish().map_err(TransportError::from)?;
                             return Err(TransportError::EndedEarly.into());
                         }
@@ -369,6 +388,15 @@ async fn append_failure(
     match outcome {
         Ok(Err(CallError::Wire(error))) => error,
         Ok(Err(CallError::Setup(error))) => TransportError::Lost(error.to_string()).into(),
-        Ok(Ok(())) | Err(_) => std::future::pending().await,
+        Err(_) => TransportError::Lost("appending stopped".into()).into(),
+        Ok(Ok(())) => std::future::pending().await,
+    }
+}
+
+/// Waits for a deadline, if there is one.
+async fn until(deadline: Option<Instant>) {
+    match deadline {
+        Some(deadline) => tokio::time::sleep_until(deadline).await,
+        None => std::future::pending().await,
     }
 }

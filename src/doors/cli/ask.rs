@@ -16,6 +16,9 @@ use crate::run::{
 use crate::tools::context::Facts;
 use crate::tools::refuse::Refuse;
 
+/// How long a cancelled run may take to tell the server.
+const PARTING: std::time::Duration = std::time::Duration::from_millis(300);
+
 /// Send one prompt to Cursor and print the answer.
 ///
 /// Cursor's own tools are refused: this asks a question, it does not let an agent loose.
@@ -136,8 +139,10 @@ impl Ask {
             let event = tokio::select! {
                 event = handle.events.recv() => event,
                 _ = tokio::signal::ctrl_c() => {
+                    // The server is told; nobody has to wait for what it makes of it.
                     let _ = handle.commands.send(Command::Cancel).await;
-                    continue;
+                    let _ = tokio::time::timeout(PARTING, handle.events.recv()).await;
+                    return Err(AskError::Cancelled);
                 }
             };
             let Some(event) = event else {

@@ -171,7 +171,11 @@ fn effective(setting: &settings::Setting, value: Option<String>) -> EffectiveSet
     };
     let value = match value {
         // Proxies carry passwords, keys are keys: that they are set is all to be told.
-        Some(_) if setting.name.ends_with("_KEY") || setting.name.ends_with("_PROXY") => {
+        Some(value)
+            if setting.name.ends_with("_KEY")
+                || setting.name.ends_with("_PROXY")
+                || value.contains('@') =>
+        {
             "(set)".into()
         }
         Some(value) => value,

@@ -78,8 +78,15 @@ impl Peer {
             id,
             answered: false,
         };
-        self.send(&json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}))
-            .await;
+        let request = json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params});
+        if self
+            .out
+            .send(request.to_string().into_bytes())
+            .await
+            .is_err()
+        {
+            return Err(AskError::Gone);
+        }
         let answer = wait.await;
         guard.answered = true;
         match answer {
@@ -97,9 +104,13 @@ impl Peer {
     }
 }
 
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 impl Asked {
     fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<u64, oneshot::Sender<Result<Json, Json>>>> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.waiting)
     }
 }
 
@@ -147,7 +158,7 @@ pub(super) async fn serve(
         methods,
         peer,
         phase: Phase::New,
-        in_flight: HashMap::new(),
+        in_flight: Arc::default(),
         tasks: JoinSet::new(),
     };
     loop {
@@ -163,13 +174,16 @@ pub(super) async fn serve(
                 }
                 None => return Ended::Abrupt,
             },
-            Some(done) = connection.tasks.join_next() => {
-                if let Ok(id) = done {
-                    connection.in_flight.remove(&id);
-                }
-            }
+            Some(_) = connection.tasks.join_next() => {}
             () = connection.peer.out.closed() => return Ended::Abrupt,
         }
+    }
+}
+
+impl Drop for Connection {
+    /// Nobody will answer what was asked on this connection.
+    fn drop(&mut self) {
+        self.peer.asked.lock().clear();
     }
 }
 
@@ -177,8 +191,8 @@ struct Connection {
     methods: Methods,
     peer: Peer,
     phase: Phase,
-    in_flight: HashMap<String, CancellationToken>,
-    tasks: JoinSet<String>,
+    in_flight: Arc<Mutex<HashMap<String, CancellationToken>>>,
+    tasks: JoinSet<()>,
 }
 
 /// Any JSON-RPC message, parts not looked into.
@@ -226,20 +240,24 @@ impl Connection {
     }
 
     async fn request(&mut self, id: &str, method: String, params: Option<&RawValue>) {
-        if !id.starts_with(|c: char| c == '"' || c == '-' || c.is_ascii_digit()) {
-            let problem = "the id must be a string or a number";
-            return self.refuse(None, error::INVALID_REQUEST, problem).await;
+        if !id.starts_with('"') && id.parse::<u64>().is_err() {
+            let problem = "the id must be a string or a whole number from 0 up";
+            return self.refuse(Some(id), error::INVALID_REQUEST, problem).await;
         }
+        let (used, under_way) = {
+            let in_flight = lock(&self.in_flight);
+            (in_flight.contains_key(id), in_flight.len())
+        };
         let refusal = match (self.phase, method.as_str()) {
             (Phase::New, "initialize") => None,
             (Phase::New, _) => Some((error::NOT_INITIALIZED, "call initialize first")),
             (_, "initialize") => Some((error::INVALID_REQUEST, "initialize may be called once")),
             (Phase::ShutDown, _) => Some((error::INVALID_REQUEST, "the server is shutting down")),
-            (Phase::Ready, _) if self.in_flight.contains_key(id) => Some((
+            (Phase::Ready, _) if used => Some((
                 error::INVALID_REQUEST,
                 "this id is in use by another request",
             )),
-            (Phase::Ready, _) if self.in_flight.len() >= MAX_IN_FLIGHT => Some((
+            (Phase::Ready, _) if under_way >= MAX_IN_FLIGHT => Some((
                 error::OVERLOADED,
                 "too many requests under way; try again later",
             )),
@@ -274,13 +292,15 @@ impl Connection {
             }
             _ => {
                 let cancel = CancellationToken::new();
-                self.in_flight.insert(id.to_owned(), cancel.clone());
+                lock(&self.in_flight).insert(id.to_owned(), cancel.clone());
                 let call = self.call(callback, id, params, cancel);
                 let (out, id) = (self.peer.out.clone(), id.to_owned());
+                let in_flight = Arc::clone(&self.in_flight);
                 self.tasks.spawn(async move {
                     let (answer, _) = call.await;
+                    // The host may use the id again as soon as it has its answer.
+                    lock(&in_flight).remove(&id);
                     let _ = out.send(answer).await;
-                    id
                 });
             }
         }
@@ -350,7 +370,9 @@ impl Connection {
                     id: &'a RawValue,
                 }
                 let cancel = params.and_then(|p| serde_json::from_str::<Cancel<'_>>(p.get()).ok());
-                if let Some(token) = cancel.and_then(|c| self.in_flight.get(c.id.get())) {
+                if let Some(token) =
+                    cancel.and_then(|c| lock(&self.in_flight).get(c.id.get()).cloned())
+                {
                     token.cancel();
                 }
             }

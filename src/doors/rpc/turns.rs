@@ -11,6 +11,7 @@ use tokio_util::sync::CancellationToken;
 use super::error::INVALID_PARAMS;
 use super::peer::Peer;
 use super::protocol::*;
+use crate::account::ApiKey;
 use crate::diag::settings::Warning;
 use crate::run::{Backend, Mode, Model};
 use crate::turn::usage::{Basis, Limits, Tokens};
@@ -24,7 +25,7 @@ const BATCH: usize = 64;
 pub(super) struct Turns {
     sessions: Mutex<HashMap<String, Session>>,
     under_way: Mutex<HashMap<String, CancellationToken>>,
-    backend: Mutex<Option<(String, Backend)>>,
+    backend: Mutex<Option<(ApiKey, Backend)>>,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -147,9 +148,10 @@ impl Turns {
             .map(str::to_owned)
             .or_else(|| env("CURSOR_API_KEY"))
             .unwrap_or_default();
+        let parsed = ApiKey::parse(&key).map_err(|error| error.to_string())?;
         let mut cached = lock(&self.backend);
         if let Some((for_key, backend)) = &*cached
-            && *for_key == key
+            && for_key.same(&parsed)
         {
             return Ok(backend.clone());
         }
@@ -165,7 +167,7 @@ impl Turns {
         if cached.is_some() {
             lock(&self.sessions).clear();
         }
-        *cached = Some((key, backend.clone()));
+        *cached = Some((parsed, backend.clone()));
         Ok(backend)
     }
 

@@ -123,8 +123,12 @@ async fn what_is_no_request_is_told_and_the_connection_lives() {
     assert_eq!(host.code().await, (Json::Null, -32600));
     host.say(json!({"jsonrpc": "2.0"})).await;
     assert_eq!(host.code().await, (Json::Null, -32600));
-    host.say(json!({"id": {}, "method": "forever"})).await;
-    assert_eq!(host.code().await, (Json::Null, -32600));
+    for id in [json!({}), json!(-1), json!(1.5)] {
+        host.say(json!({"id": id, "method": "forever"})).await;
+        let (answered, code) = host.code().await;
+        assert_eq!(code, -32600);
+        assert_eq!(answered, id, "told by the id it came with");
+    }
     host.call(1, "nothing").await;
     assert_eq!(host.code().await, (json!(1), -32601));
     host.call(2, "panic").await;
