@@ -199,3 +199,34 @@ fn control(message: exec_client_control_message::Message) -> AgentClientMessage 
         )),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tools::refuse::Refuse;
+    use crate::wire::proto::agent::v1::McpStateExecArgs;
+
+    /// On two workers an executor may finish between two looks at its results.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn results_precede_their_end() {
+        const COUNT: u32 = 2_000;
+        let mut execs = Execs::new(Arc::new(Refuse::default()), Duration::from_secs(3));
+        let mut replied = std::collections::BTreeSet::new();
+        let mut ended = 0;
+        for id in 0..COUNT {
+            let request = Request::McpStateExecArgs(McpStateExecArgs::default());
+            execs.start(id, request, Instant::now());
+        }
+        while ended < COUNT {
+            match execs.next().await {
+                Progress::Reply(id, _) => assert!(replied.insert(id), "{id} replied twice"),
+                Progress::Done(id, result) => {
+                    assert_eq!(result, Ok(()));
+                    assert!(replied.contains(&id), "{id} ended before its result");
+                    ended += 1;
+                }
+            }
+        }
+        assert_eq!(replied.len(), COUNT as usize);
+    }
+}

@@ -3,11 +3,11 @@
 use std::io::Write as _;
 use std::time::Duration;
 
-use cursor_sidecar::run::{Outcome, RetryPolicy};
+use cursor_sidecar::run::{Command, Outcome, RetryPolicy, RunEvent};
 use cursor_sidecar::wire::failure::{Failure, Remedy, Retry};
 
 use crate::backend::{Simulator, Transport};
-use crate::ours::{Ours, Told};
+use crate::ours::{Ours, Told, When};
 
 /// A simulator that plays `steps` at every run.
 pub fn playing(transport: Transport, steps: &str) -> Simulator {
@@ -288,4 +288,38 @@ async fn a_slow_drip_is_put_together() {
     for transport in [Transport::H2c, Transport::Http1] {
         once(transport, steps).await.finished("drop by drop");
     }
+}
+
+/// A server that accepts and says nothing must not make a person wait.
+#[tokio::test]
+async fn cancelling_works_while_the_stream_is_being_opened() {
+    let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", silent.local_addr().unwrap());
+    let simulator = playing(Transport::Http1, "{ end = true }");
+    let mut ours = Ours::with(&simulator, Transport::Http1, |name| {
+        (name == "CURSOR_BACKEND_URL").then(|| url.clone())
+    });
+    let mut handle = ours.begin("go");
+    let (_socket, _) = silent.accept().await.unwrap();
+    handle.commands.send(Command::Cancel).await.unwrap();
+    let event = tokio::time::timeout(Duration::from_secs(5), handle.events.recv()).await;
+    let Ok(Some(RunEvent::Ended(ended))) = event else {
+        panic!("{event:?}");
+    };
+    assert_eq!(ended.outcome, Outcome::Cancelled);
+}
+
+/// The last checkpoint of a cancelled run is kept for the next turn.
+#[tokio::test]
+async fn a_cancelled_run_brings_its_last_checkpoint() {
+    let steps = r#"{ text = "cancel me" }, { expect_client = { conversationAction = { cancelAction = {} } } }, { checkpoint = "auto" }, { end = true }"#;
+    let simulator = playing(Transport::H2c, steps);
+    let mut ours = Ours::new(&simulator, Transport::H2c);
+    let told = ours.say_and("go", When::Cancel("cancel me")).await;
+    assert_eq!(told.ended.outcome, Outcome::Cancelled);
+    let checkpoints = told
+        .events
+        .iter()
+        .filter(|e| matches!(e, RunEvent::Checkpoint(_)));
+    assert_eq!(checkpoints.count(), 1, "{:?}", told.events);
 }

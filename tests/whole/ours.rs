@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cursor_sidecar::run::{
-    Action, Backend, BlobKey, Command, Ended, Injection, MemoryBlobs, Model, Outcome, RetryPolicy,
-    RunEvent, RunSpec, Timing, ToolGates, UserMessage, start,
+    Action, Backend, BlobKey, Command, Ended, Handle, Injection, MemoryBlobs, Model, Outcome,
+    RetryPolicy, RunEvent, RunSpec, Timing, ToolGates, UserMessage, start,
 };
 use cursor_sidecar::tools::context::Facts;
 use cursor_sidecar::tools::refuse::Refuse;
@@ -95,7 +95,8 @@ impl Ours {
         self.say_and(text, When::Never).await
     }
 
-    pub async fn say_and(&mut self, text: &str, when: When) -> Told {
+    /// Starts a run and gives its handle.
+    pub fn begin(&mut self, text: &str) -> Handle {
         self.spec.action = Action::UserMessage(UserMessage {
             text: text.into(),
             ..UserMessage::default()
@@ -107,14 +108,18 @@ impl Ours {
                 ..Facts::default()
             },
         };
-        let mut handle = start(
+        start(
             self.backend.clone(),
             self.spec.clone(),
             Arc::new(executor),
             self.blobs.clone(),
             self.policy,
             self.timing,
-        );
+        )
+    }
+
+    pub async fn say_and(&mut self, text: &str, when: When) -> Told {
+        let mut handle = self.begin(text);
         let mut when = Some(when);
         let mut told = Told {
             text: String::new(),

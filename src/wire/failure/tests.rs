@@ -215,3 +215,15 @@ fn transport_failures() {
     };
     assert_eq!(retry(tls), Retry::Never);
 }
+
+#[test]
+fn kinds_newer_than_we_are_still_say_whether_to_retry() {
+    let newer = |flag| {
+        let mut error = detailed(Code::Internal, Cursor::Internal, flag);
+        error.details.as_mut().unwrap().error = 9_999;
+        classify(error).retry()
+    };
+    assert_eq!(newer(Some(false)), Retry::Never);
+    assert_eq!(newer(Some(true)), Retry::Server);
+    assert_eq!(newer(None), Retry::Server);
+}
