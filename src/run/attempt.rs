@@ -168,7 +168,10 @@ impl Attempt<'_> {
                 timer.as_mut().reset(armed);
             }
             let room = self.outbox_bytes < MAX_OUTBOX;
-            self.pace(room && self.pending.len() < MAX_PENDING);
+            self.pace(match room && self.pending.len() < MAX_PENDING {
+                true => Reading::On,
+                false => Reading::Paused,
+            });
             let reading = self.reading == Reading::On;
             let happened = tokio::select! {
                 received = self.stream.incoming.next(), if reading => Happened::Received(received),
@@ -219,8 +222,9 @@ impl Attempt<'_> {
                     }
                 }
                 Happened::Command(Some(Command::Inject(injection))) => self.inject(&injection),
-                Happened::Command(Some(Command::Cancel)) => self.leave(),
-                Happened::Command(None) => return Closing::Cancelled,
+                // A stream the server has not taken yet has nothing to bring.
+                Happened::Command(Some(Command::Cancel)) if self.accepted => self.leave(),
+                Happened::Command(Some(Command::Cancel) | None) => return Closing::Cancelled,
                 Happened::Tick => {
                     if let Some(closing) = self.tick(Instant::now()) {
                         return closing;
@@ -233,17 +237,13 @@ impl Attempt<'_> {
     }
 
     /// Starts or stops reading. After a pause the silence counts anew.
-    fn pace(&mut self, room: bool) {
-        match (self.reading, room) {
-            (Reading::On, false) => self.reading = Reading::Paused,
-            (Reading::Paused, true) => {
-                let now = Instant::now();
-                self.reading = Reading::On;
-                self.last_inbound = now;
-                self.turn_ended = self.turn_ended.map(|_| now);
-            }
-            _ => {}
+    fn pace(&mut self, reading: Reading) {
+        if (self.reading, reading) == (Reading::Paused, Reading::On) {
+            let now = Instant::now();
+            self.last_inbound = now;
+            self.turn_ended = self.turn_ended.map(|_| now);
         }
+        self.reading = reading;
     }
 
     fn next_deadline(&self) -> Instant {
