@@ -39,7 +39,7 @@ fn refuse(code: Code, message: &str) -> Answer {
         "message": message,
         "error": { "message": message },
     });
-    Answer::json(code.status(), &body)
+    Answer::json(code.http_status(), &body)
 }
 
 fn exchange(backend: &Backend, credential: &Credential) -> Answer {

@@ -147,7 +147,7 @@ pub(super) fn method(path: &str) -> Option<&'static Method> {
 
 /// A Connect error as a unary reply.
 pub(super) fn error(error: &ConnectError) -> Answer {
-    Answer::json(error.code.status(), &error.to_json())
+    Answer::json(error.code.http_status(), &error.to_json())
 }
 
 /// The error for a path nobody serves.

@@ -51,12 +51,37 @@ impl Code {
             .unwrap_or("unknown")
     }
 
-    /// Reads a name; a name nobody defined is `unknown`, as Connect asks.
-    pub fn from_name(name: &str) -> Self {
+    /// The code of a name, if there is one.
+    pub fn named(name: &str) -> Option<Self> {
         NAMES
             .iter()
             .find_map(|(code, known)| (*known == name).then_some(*code))
-            .unwrap_or(Self::Unknown)
+    }
+
+    /// Reads a name; a name nobody defined is `unknown`, as Connect asks.
+    pub fn from_name(name: &str) -> Self {
+        Self::named(name).unwrap_or(Self::Unknown)
+    }
+
+    /// All names.
+    pub fn names() -> impl Iterator<Item = &'static str> {
+        NAMES.iter().map(|(_, name)| *name)
+    }
+
+    /// The HTTP status a unary error with this code has.
+    pub fn http_status(self) -> u16 {
+        match self {
+            Self::Canceled => 499,
+            Self::InvalidArgument | Self::FailedPrecondition | Self::OutOfRange => 400,
+            Self::Unauthenticated => 401,
+            Self::PermissionDenied => 403,
+            Self::NotFound | Self::Unimplemented => 404,
+            Self::AlreadyExists | Self::Aborted => 409,
+            Self::ResourceExhausted => 429,
+            Self::Unknown | Self::Internal | Self::DataLoss => 500,
+            Self::Unavailable => 503,
+            Self::DeadlineExceeded => 504,
+        }
     }
 
     /// Reads the number of a `grpc-status` header.

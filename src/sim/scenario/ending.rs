@@ -18,7 +18,7 @@ pub(super) fn end(file: &str, node: &Node, _: &mut Fields<'_>) -> Result<Action,
     let mut table = Fields::new(file, node, "end")?;
     let code_node = table.need("code")?;
     let name = fields::text(file, code_node, "code")?;
-    let Some(code) = Code::from_name(&name) else {
+    let Some(code) = Code::named(&name) else {
         let known: Vec<_> = Code::names().collect();
         let message = format!(
             "unknown code {name:?}; expected one of {}",
