@@ -75,7 +75,7 @@ impl Host {
         )
     }
 
-    /// The exit code, which must come soon.
+    /// The exit code, which must come soon (a second is promised; a loaded machine gets more).
     fn exits(mut self) -> Option<i32> {
         let (sender, receiver) = mpsc::channel();
         let id = self.child.id();
@@ -83,7 +83,7 @@ impl Host {
         drop(self.stdin.take());
         std::thread::spawn(move || sender.send(child.wait()).unwrap());
         let status = receiver
-            .recv_timeout(Duration::from_secs(1))
+            .recv_timeout(Duration::from_secs(5))
             .unwrap_or_else(|_| panic!("process {id} does not end"));
         status.unwrap().code()
     }

@@ -131,7 +131,9 @@ fn initialize(
         );
         return Err(ErrorObjectOwned::owned(INVALID_PARAMS, problem, None::<()>));
     }
-    context.host_process.send_replace(params.host.process_id);
+    // One we cannot see, in another container say, could not be missed either.
+    let host_process = params.host.process_id.filter(|id| super::is_alive(*id));
+    context.host_process.send_replace(host_process);
     let cwd = params.host.cwd.map(PathBuf::from);
     *context.cwd.lock().unwrap_or_else(PoisonError::into_inner) = cwd;
     Ok(InitializeResult {

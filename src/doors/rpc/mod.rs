@@ -67,23 +67,22 @@ pub async fn serve(home: Option<PathBuf>) -> Result<Ended, ServeError> {
 async fn host_gone(host: watch::Receiver<Option<u32>>) {
     let parent = rustix::process::getppid();
     let mut check = tokio::time::interval(HOST_CHECK);
-    // A process we have never seen, in another container say, cannot be missed.
-    let mut seen = false;
     loop {
         check.tick().await;
         if rustix::process::getppid() != parent {
             return;
         }
         let said = *host.borrow();
-        let Some(process) =
-            said.and_then(|id| rustix::process::Pid::from_raw(i32::try_from(id).ok()?))
-        else {
-            continue;
-        };
-        match rustix::process::test_kill_process(process) {
-            Err(rustix::io::Errno::SRCH) if seen => return,
-            Err(rustix::io::Errno::SRCH) => {}
-            _ => seen = true,
+        if said.is_some_and(|id| !is_alive(id)) {
+            return;
         }
     }
+}
+
+/// Whether there is a process with this id that we can see.
+fn is_alive(id: u32) -> bool {
+    let id = i32::try_from(id)
+        .ok()
+        .and_then(rustix::process::Pid::from_raw);
+    id.is_some_and(|id| rustix::process::test_kill_process(id) != Err(rustix::io::Errno::SRCH))
 }
