@@ -323,3 +323,20 @@ async fn a_cancelled_run_brings_its_last_checkpoint() {
         .filter(|e| matches!(e, RunEvent::Checkpoint(_)));
     assert_eq!(checkpoints.count(), 1, "{:?}", told.events);
 }
+
+/// A request of a kind nobody has declared: field 99 of an exec message with id 5.
+#[tokio::test]
+async fn an_unknown_request_is_thrown_back_closed_and_counted() {
+    let steps = r#"{ send_hex = "1205 0805 9a0600" }, { expect_client = { execClientControlMessage = { throw = { id = 5 } } } }, { expect_client = { execClientControlMessage = { streamClose = { id = 5 } } } }, { text = "on we go" }, { usage = {} }, { end = true }"#;
+    let simulator = playing(Transport::H2c, steps);
+    let mut ours = Ours::new(&simulator, Transport::H2c);
+    ours.say("go").await.finished("on we go");
+    simulator.recording().await.assert_played(&["completed"]);
+    let counts = ours.backend.drift.counts();
+    assert_eq!(counts.get("exec: unknown request"), Some(&1), "{counts:?}");
+    assert_eq!(
+        counts.get("agent.v1.ExecServerMessage.99"),
+        Some(&1),
+        "{counts:?}"
+    );
+}
