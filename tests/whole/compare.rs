@@ -39,6 +39,7 @@ const DIFFERENCES: &[Difference] = &[
     differs("execClientMessage.deleteResult", "", NATIVE),
     differs("execClientMessage.diagnosticsResult", "", NATIVE),
     differs("execClientMessage.shellResult", "", NATIVE),
+    differs("execClientMessage.shellStream", "", NATIVE),
     differs("execClientMessage.backgroundShellSpawnResult", "", NATIVE),
     differs("execClientMessage.writeShellStdinResult", "", NATIVE),
     differs("execClientMessage.readMcpResourceExecResult", "", NATIVE),
@@ -76,9 +77,12 @@ fn shapes(recording: &Recording) -> BTreeMap<u64, Vec<Shape>> {
                 .iter()
                 .any(|difference| difference.kind == kind && field.starts_with(difference.below))
         });
-        runs.entry(frame["run"].as_u64().unwrap())
-            .or_default()
-            .push((kind.to_owned(), fields));
+        let run = runs.entry(frame["run"].as_u64().unwrap()).or_default();
+        // A command that runs streams several events, a refused one a single one.
+        let streams_on = kind == "execClientMessage.shellStream";
+        if !(streams_on && run.last().is_some_and(|(last, _)| last == kind)) {
+            run.push((kind.to_owned(), fields));
+        }
     }
     runs
 }
