@@ -3,7 +3,7 @@
 use std::io::{IsTerminal as _, Write as _};
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory as _, Parser, Subcommand};
 use cursor_sidecar::doors::cli::{Ask, AskError};
 use cursor_sidecar::doors::rpc;
 use cursor_sidecar::sim;
@@ -29,6 +29,11 @@ enum Command {
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
+    // A person who just typed the name would wait for frames that never come.
+    if arguments.command.is_none() && std::io::stdin().is_terminal() {
+        let _ = Arguments::command().print_help();
+        return ExitCode::from(2);
+    }
     log_to_stderr();
     match run(arguments) {
         Ok(()) => ExitCode::SUCCESS,
