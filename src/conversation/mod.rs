@@ -8,3 +8,4 @@ pub mod fingerprint;
 pub mod history;
 pub mod message;
 pub mod plan;
+pub mod transcript;

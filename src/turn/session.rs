@@ -4,7 +4,6 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use serde_json::Value as Json;
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
@@ -14,6 +13,7 @@ use super::wording::wording;
 use crate::conversation::fingerprint::Fingerprint;
 use crate::conversation::history::{self, Budget};
 use crate::conversation::plan::{SendPlan, plan};
+use crate::conversation::transcript::Transcript;
 use crate::run::{
     Action, Backend, BlobKey, Blobs as _, Command, MemoryBlobs, Mode, Model, Outcome, RetryPolicy,
     RunEvent, RunSpec, Timing, ToolGates, UserMessage, start,
@@ -28,10 +28,8 @@ pub struct TurnRequest {
     pub backend: Backend,
     /// The folder the agent works in.
     pub workspace: PathBuf,
-    /// The host's system prompt.
-    pub system_prompt: String,
-    /// The host's messages, oldest first.
-    pub messages: Vec<Json>,
+    /// What the host says.
+    pub transcript: Transcript,
     /// Which model.
     pub model: Model,
     /// Its limits.
@@ -191,7 +189,11 @@ fn prepare(
     let sent = current
         .as_ref()
         .and_then(|conversation| conversation.sent.as_ref());
-    match plan(sent, &request.system_prompt, &request.messages) {
+    match plan(
+        sent,
+        &request.transcript.system,
+        &request.transcript.messages,
+    ) {
         SendPlan::Nothing => Ok(None),
         SendPlan::Incremental { text } => Ok(Some(text)),
         SendPlan::Bootstrap {
@@ -227,11 +229,11 @@ async fn drive(
     let Some(conversation) = current.as_mut() else {
         return failed("the session lost its conversation".into());
     };
-    let rules = match request.system_prompt.trim() {
+    let rules = match request.transcript.system.trim() {
         "" => Vec::new(),
         _ => vec![Rule {
             name: "host/system-prompt".into(),
-            content: request.system_prompt.clone(),
+            content: request.transcript.system.clone(),
         }],
     };
     let executor = Refuse {
@@ -305,7 +307,10 @@ async fn drive(
     let stop = match ended.as_ref().map(|ended| &ended.outcome) {
         Some(Outcome::Finished) => {
             // The model's own answer is part of the checkpoint: only what was sent counts.
-            conversation.sent = Some(Fingerprint::of(&request.system_prompt, &request.messages));
+            conversation.sent = Some(Fingerprint::of(
+                &request.transcript.system,
+                &request.transcript.messages,
+            ));
             Stop::Finished
         }
         Some(Outcome::Cancelled) => Stop::Aborted,

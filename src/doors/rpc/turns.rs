@@ -12,11 +12,15 @@ use super::error::INVALID_PARAMS;
 use super::peer::Peer;
 use super::protocol::*;
 use crate::account::ApiKey;
+use crate::conversation::transcript::{Tool, Transcript};
 use crate::diag::settings::Warning;
 use crate::run::{Backend, Mode, Model};
 use crate::turn::usage::{Basis, Limits, Tokens};
 use crate::turn::{Session, Stop, TurnEvent, TurnRequest};
 
+/// Limits of a model the host says nothing about.
+const DEFAULT_WINDOW: u32 = 128_000;
+const DEFAULT_OUTPUT: u32 = 16_384;
 /// Events put into one notification at most.
 const BATCH: usize = 64;
 
@@ -69,15 +73,20 @@ impl Turns {
         let request = TurnRequest {
             backend,
             workspace: params.workspace.map_or(cwd, PathBuf::from),
-            system_prompt: params.system_prompt,
-            messages: params.messages,
+            transcript: Transcript::read(
+                params.system_prompt,
+                params
+                    .tools
+                    .map(|tools| tools.into_iter().map(tool).collect()),
+                params.messages,
+            ),
             model: Model {
                 id: params.model.id,
                 parameters: params.model.parameters.into_iter().collect(),
             },
             limits: Limits {
-                window: params.model.context_window.into(),
-                max_output: params.model.max_tokens.into(),
+                window: params.model.context_window.unwrap_or(DEFAULT_WINDOW).into(),
+                max_output: params.model.max_tokens.unwrap_or(DEFAULT_OUTPUT).into(),
             },
             mode: params.mode.map(|mode| match mode {
                 TurnMode::Agent => Mode::Agent,
@@ -190,6 +199,14 @@ fn host_event(event: TurnEvent) -> HostEvent {
         TurnEvent::Thinking(text) => HostEvent::Thinking { text },
         TurnEvent::ThinkingDone => HostEvent::ThinkingDone,
         TurnEvent::Retrying(reason) => HostEvent::Retrying { reason },
+    }
+}
+
+fn tool(tool: HostTool) -> Tool {
+    Tool {
+        name: tool.name,
+        description: tool.description,
+        parameters: tool.parameters,
     }
 }
 

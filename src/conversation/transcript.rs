@@ -1,0 +1,165 @@
+//! A host's words as one transcript: the system prompt, the tools, and what was said.
+//!
+//! Older hosts give prompt and tools beside the messages. Newer ones put system messages
+//! among them, each adding text, patching named sections, adding and removing tools; the
+//! prompt in force is what is left when they have been read in order.
+
+use serde_json::Value as Json;
+
+/// What a host says, with system messages taken out.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Transcript {
+    /// The system prompt in force.
+    pub system: String,
+    /// The tools in force, in the order they were added.
+    pub tools: Vec<Tool>,
+    /// Everything else, oldest first.
+    pub messages: Vec<Json>,
+}
+
+/// A tool of the host.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Tool {
+    /// The host's name for it.
+    pub name: String,
+    /// What it is for.
+    pub description: String,
+    /// JSON Schema of its arguments.
+    pub parameters: Json,
+}
+
+impl Transcript {
+    /// Reads messages, starting from a prompt and tools given beside them.
+    pub fn read(system: Option<String>, tools: Option<Vec<Tool>>, messages: Vec<Json>) -> Self {
+        let mut texts: Vec<String> = system.into_iter().collect();
+        let mut sections: Vec<(String, String)> = Vec::new();
+        let mut tools = tools.unwrap_or_default();
+        let mut rest = Vec::with_capacity(messages.len());
+        for message in messages {
+            if message["role"] != "system" {
+                rest.push(message);
+                continue;
+            }
+            texts.extend(text(&message["content"]));
+            patch(&mut sections, &message["sections"]);
+            for removed in array(&message["toolsRemoved"]) {
+                let name = removed["name"].as_str().or(removed.as_str());
+                tools.retain(|tool| Some(tool.name.as_str()) != name);
+            }
+            for added in array(&message["toolsAdded"]).iter().filter_map(tool) {
+                match tools.iter_mut().find(|tool| tool.name == added.name) {
+                    Some(tool) => *tool = added,
+                    None => tools.push(added),
+                }
+            }
+        }
+        let parts = texts
+            .into_iter()
+            .chain(sections.into_iter().map(|(_, text)| text));
+        let parts: Vec<String> = parts.filter(|part| !part.trim().is_empty()).collect();
+        Self {
+            system: parts.join("\n\n"),
+            tools,
+            messages: rest,
+        }
+    }
+}
+
+/// A section keeps its place when its text changes; `null` takes it out.
+fn patch(sections: &mut Vec<(String, String)>, changes: &Json) {
+    let Json::Object(changes) = changes else {
+        return;
+    };
+    for (name, change) in changes {
+        match change {
+            Json::String(text) => match sections.iter_mut().find(|(known, _)| known == name) {
+                Some((_, old)) => old.clone_from(text),
+                None => sections.push((name.clone(), text.clone())),
+            },
+            _ => sections.retain(|(known, _)| known != name),
+        }
+    }
+}
+
+fn array(value: &Json) -> &[Json] {
+    value.as_array().map_or(&[], Vec::as_slice)
+}
+
+fn text(content: &Json) -> Option<String> {
+    match content {
+        Json::String(text) => Some(text.clone()),
+        Json::Array(blocks) => {
+            let texts: Vec<&str> = blocks.iter().filter_map(|b| b["text"].as_str()).collect();
+            Some(texts.join("\n"))
+        }
+        _ => None,
+    }
+}
+
+fn tool(value: &Json) -> Option<Tool> {
+    Some(Tool {
+        name: value["name"].as_str()?.to_owned(),
+        description: value["description"].as_str().unwrap_or_default().to_owned(),
+        parameters: value["parameters"].clone(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn names(transcript: &Transcript) -> Vec<&str> {
+        transcript.tools.iter().map(|t| t.name.as_str()).collect()
+    }
+
+    #[test]
+    fn a_prompt_beside_the_messages_is_taken_as_it_is() {
+        let tool = Tool {
+            name: "a".into(),
+            description: String::new(),
+            parameters: json!({}),
+        };
+        let user = json!({"role": "user", "content": "hi"});
+        let read = Transcript::read(Some("S".into()), Some(vec![tool]), vec![user.clone()]);
+        assert_eq!((read.system.as_str(), names(&read)), ("S", vec!["a"]));
+        assert_eq!(read.messages, [user]);
+    }
+
+    #[test]
+    fn system_messages_are_read_in_order() {
+        let read = Transcript::read(
+            None,
+            None,
+            vec![
+                json!({"role": "system", "content": "Base.", "sections": {"tools": "T1", "cwd": "C", "docs": "D"},
+                       "toolsAdded": [{"name": "a", "description": "first", "parameters": {"type": "object"}},
+                                      {"name": "b", "parameters": {}}]}),
+                json!({"role": "user", "content": "hi"}),
+                json!({"role": "system", "content": "", "sections": {"tools": "T2", "docs": null},
+                       "toolsRemoved": [{"name": "b"}],
+                       "toolsAdded": [{"name": "a", "description": "second", "parameters": {}}, {"name": "c", "parameters": {}}]}),
+                json!({"role": "system", "content": "More."}),
+            ],
+        );
+        assert_eq!(read.system, "Base.\n\nMore.\n\nT2\n\nC");
+        assert_eq!(names(&read), ["a", "c"]);
+        assert_eq!(read.tools[0].description, "second");
+        assert_eq!(read.messages.len(), 1);
+    }
+
+    #[test]
+    fn oddities_do_no_harm() {
+        let read = Transcript::read(
+            None,
+            None,
+            vec![
+                json!({"role": "system", "content": 7, "sections": [1], "toolsAdded": {"name": "x"}, "toolsRemoved": "y"}),
+                json!({"role": "system", "content": [{"type": "text", "text": "A"}], "toolsAdded": [{"nope": 1}]}),
+                json!(null),
+            ],
+        );
+        assert_eq!((read.system.as_str(), read.tools.len()), ("A", 0));
+        assert_eq!(read.messages, [Json::Null]);
+    }
+}

@@ -1,0 +1,154 @@
+//! The messages of our JSON-RPC. `cursor-sidecar schema` prints their JSON Schema, and
+//! `schema/rpc` holds it checked in.
+
+mod turn;
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+pub use turn::*;
+
+/// Raised when an old host would misunderstand a new sidecar, or the other way round.
+pub const PROTOCOL_VERSION: u32 = 1;
+
+/// `initialize`: required first, once.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct InitializeParams {
+    /// The version the host speaks.
+    pub protocol_version: u32,
+    /// Who the host is.
+    pub host: Host,
+}
+
+/// Facts about a host.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Host {
+    /// Its name, such as `pi`.
+    pub name: String,
+    /// Its version.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub version: Option<String>,
+    /// How it runs.
+    #[serde(default)]
+    pub mode: HostMode,
+    /// The thinking levels it knows, lowest first.
+    #[serde(default)]
+    pub thinking_levels: Vec<String>,
+    /// Its working directory; ours if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cwd: Option<String>,
+    /// Its process: the sidecar ends when that does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub process_id: Option<u32>,
+}
+
+/// How a host runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum HostMode {
+    /// A person looks at it.
+    #[default]
+    Interactive,
+    /// One answer is printed.
+    Print,
+    /// A program reads it.
+    Json,
+    /// A program drives it.
+    Rpc,
+}
+
+/// The answer to `initialize`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct InitializeResult {
+    /// `cursor-sidecar`.
+    pub name: String,
+    /// Our version.
+    pub version: String,
+    /// The version we speak.
+    pub protocol_version: u32,
+    /// The methods there are.
+    pub methods: Vec<String>,
+}
+
+/// `diagnostics/report`: nothing to say.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ReportParams {}
+
+/// The answer to `diagnostics/report`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Report {
+    /// Our version.
+    pub version: String,
+    /// Every setting as it is in force. Keys are only said to be set.
+    pub settings: Vec<EffectiveSetting>,
+    /// Settings that were not understood.
+    pub warnings: Vec<String>,
+    /// Where runs go, or why they cannot.
+    pub endpoint: String,
+    /// What Cursor sent that we do not know, counted.
+    pub wire_drift: BTreeMap<String, u64>,
+}
+
+/// One setting as it is in force.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct EffectiveSetting {
+    /// Its name.
+    pub name: String,
+    /// Its value.
+    pub value: String,
+    /// Where the value comes from.
+    pub source: SettingSource,
+}
+
+/// Where a setting's value comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum SettingSource {
+    /// Nothing was set.
+    Default,
+    /// The environment.
+    Environment,
+}
+
+/// `shutdown`: nothing to say.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ShutdownParams {}
+
+/// `session/invalidate` and `session/close`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct SessionParams {
+    /// The session.
+    pub session_id: String,
+}
+
+/// `log/message`, from us: a line for a person.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct LogMessageParams {
+    /// How much it matters.
+    pub level: LogLevel,
+    /// The line.
+    pub message: String,
+}
+
+/// How much a line matters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum LogLevel {
+    /// Good to know.
+    Info,
+    /// Something is not as it should be.
+    Warning,
+    /// Something failed.
+    Error,
+}

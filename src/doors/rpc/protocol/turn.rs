@@ -1,0 +1,207 @@
+//! `turn/*`: one turn of a host, what happens in it and how it ends.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// `turn/start`: one turn. The answer is how it ended; before it come `turn/event`s.
+#[derive(Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct TurnStartParams {
+    /// The host's name for this turn.
+    pub turn_id: String,
+    /// The host's session: turns of one session are one conversation.
+    pub session_id: String,
+    /// The folder the agent works in; the host's by default.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub workspace: Option<String>,
+    /// Whether the turn belongs to the session or only borrows the model.
+    #[serde(default)]
+    pub kind: TurnKind,
+    /// The host's system prompt. Hosts that put system messages among the messages need
+    /// not give it: those are read in order, as pi means them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub system_prompt: Option<String>,
+    /// The host's messages, oldest first, in its own form.
+    pub messages: Vec<serde_json::Value>,
+    /// The tools the model may call, unless system messages tell them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tools: Option<Vec<HostTool>>,
+    /// The model.
+    pub model: ModelChoice,
+    /// Agent or plan.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mode: Option<TurnMode>,
+    /// The Cursor API key, if the host has one; else `CURSOR_API_KEY`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub api_key: Option<String>,
+}
+
+impl std::fmt::Debug for TurnStartParams {
+    /// Shows neither key nor messages.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("TurnStartParams")
+            .field("turn_id", &self.turn_id)
+            .field("session_id", &self.session_id)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Whether a turn belongs to its session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum TurnKind {
+    /// The session's next turn.
+    #[default]
+    Main,
+    /// A request beside the session, such as a summary: it leaves no trace.
+    Side,
+}
+
+/// A tool of the host.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct HostTool {
+    /// The host's name for it.
+    pub name: String,
+    /// What it is for.
+    #[serde(default)]
+    pub description: String,
+    /// JSON Schema of its arguments.
+    #[serde(default)]
+    pub parameters: serde_json::Value,
+}
+
+/// A model as the host chose it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ModelChoice {
+    /// The id of a row of `models/list`, or of Cursor's catalogue.
+    pub id: String,
+    /// The host's thinking level; absent is off.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub thinking: Option<String>,
+    /// Fast or not; the saved or the model's default if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fast: Option<bool>,
+    /// Parameter values by parameter id, for hosts that choose them themselves.
+    #[serde(default)]
+    pub parameters: BTreeMap<String, String>,
+    /// Tokens its context holds; the catalogue's number if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub context_window: Option<u32>,
+    /// Tokens it may write; the catalogue's number if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_tokens: Option<u32>,
+}
+
+/// How the agent works.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+#[allow(missing_docs)]
+pub enum TurnMode {
+    Agent,
+    Plan,
+}
+
+/// `turn/event`, from us: what happened in a turn, in order, possibly several at once.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct TurnEventParams {
+    /// The turn.
+    pub turn_id: String,
+    /// What happened.
+    pub events: Vec<HostEvent>,
+}
+
+/// One thing that happened.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "type", rename_all = "camelCase")]
+pub enum HostEvent {
+    /// A piece of the answer.
+    Text {
+        /// The piece.
+        text: String,
+    },
+    /// A piece of thinking.
+    Thinking {
+        /// The piece.
+        text: String,
+    },
+    /// A thought is complete.
+    ThinkingDone,
+    /// The model calls a tool of the host. The turn ends as tool use; the next turn of the
+    /// session brings the results.
+    #[serde(rename_all = "camelCase")]
+    ToolCall {
+        /// The call: its result carries this id.
+        id: String,
+        /// The host's name of the tool.
+        name: String,
+        /// Its arguments.
+        arguments: serde_json::Value,
+    },
+    /// The connection failed and is tried again.
+    Retrying {
+        /// Why.
+        reason: String,
+    },
+}
+
+/// The answer to `turn/start`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct TurnStartResult {
+    /// How the turn ended.
+    pub stop_reason: StopReason,
+    /// What went wrong, worded for the host.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error_message: Option<String>,
+    /// Its tokens.
+    pub usage: TurnUsage,
+}
+
+/// How a turn ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub enum StopReason {
+    /// The answer is complete.
+    Stop,
+    /// Tools of the host were called.
+    ToolUse,
+    /// The host gave it up.
+    Aborted,
+    /// It failed.
+    Error,
+}
+
+/// The tokens of a turn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[allow(missing_docs)]
+pub struct TurnUsage {
+    pub input: u64,
+    pub output: u64,
+    pub cache_read: u64,
+    pub cache_write: u64,
+    pub total_tokens: u64,
+    /// Whether Cursor reported these numbers or we estimated them.
+    pub estimated: bool,
+}
+
+/// `turn/cancel`: ends a turn at once.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct TurnCancelParams {
+    /// The turn.
+    pub turn_id: String,
+}
+
+/// The answer to `turn/cancel`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct TurnCancelResult {
+    /// Whether there was such a turn.
+    pub found: bool,
+}
