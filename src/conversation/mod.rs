@@ -6,6 +6,9 @@
 
 pub mod fingerprint;
 pub mod history;
+pub mod journal;
 pub mod message;
 pub mod plan;
+pub mod shelf;
+pub mod store;
 pub mod transcript;
