@@ -3,6 +3,9 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stderr)]
 
+#[path = "vectors/bridge.rs"]
+mod bridge;
+
 use std::path::PathBuf;
 
 use bytes::Bytes;
@@ -16,12 +19,9 @@ use serde_json::{Value as Json, json};
 /// Rules for rooms that later issues build. Shrinks to nothing.
 const NOT_BUILT_YET: &[&str] = &[
     "alias-ambiguity",
-    "bridge-snapshot",
     "completion-dedupe",
     "context-window",
     "env-parsing",
-    "mcp-content",
-    "mcp-tool-names",
     "model-registration",
     "model-selection",
     "path-normalisation",
@@ -39,6 +39,9 @@ const NOT_BUILT_YET: &[&str] = &[
 type Rule = fn(&Json) -> Result<(), String>;
 
 const RULES: &[(&str, Rule)] = &[
+    ("bridge-snapshot", bridge::snapshot_case),
+    ("mcp-content", bridge::content_case),
+    ("mcp-tool-names", bridge::names_case),
     ("context-overflow", context_overflow_case),
     ("final-text", final_text_case),
     ("fingerprint-decisions", fingerprint_case),
