@@ -12,7 +12,7 @@ use tokio::sync::watch;
 use super::error::{self, INVALID_PARAMS};
 use super::peer::Peer;
 use super::protocol::*;
-use super::turns::Turns;
+use super::turns::{Origin, Turns};
 use crate::diag::settings::{self, SETTINGS};
 
 /// What methods share.
@@ -20,6 +20,8 @@ pub(super) struct Context {
     pub(super) home: Option<PathBuf>,
     /// Where the host works, once it has said so.
     pub(super) cwd: Mutex<Option<PathBuf>>,
+    /// When the host executes its tools.
+    pub(super) tools: Mutex<HostTools>,
     pub(super) turns: Turns,
     /// The host's process, once it has said which it is.
     pub(super) host_process: watch::Sender<Option<u32>>,
@@ -50,6 +52,11 @@ pub(super) fn table() -> Vec<Entry> {
             name: "turn/cancel",
             params: schema_for!(TurnCancelParams),
             result: schema_for!(TurnCancelResult),
+        },
+        Entry {
+            name: "turn/inject",
+            params: schema_for!(TurnInjectParams),
+            result: schema_for!(TurnInjectResult),
         },
         Entry {
             name: "session/invalidate",
@@ -93,16 +100,26 @@ pub(super) fn register(context: Context) -> Result<RpcModule<Context>, RegisterM
         let cwd = cwd
             .or_else(|| std::env::current_dir().ok())
             .unwrap_or_default();
-        context
-            .turns
-            .start(params, peer, context.home.as_deref(), cwd)
-            .await
+        let origin = Origin {
+            peer,
+            home: context.home.as_deref(),
+            cwd,
+            tools: *context.tools.lock().unwrap_or_else(PoisonError::into_inner),
+        };
+        context.turns.start(params, origin).await
     })?;
     module.register_async_method("turn/cancel", |params, context, _| async move {
-        Ok::<_, ErrorObjectOwned>(context.turns.cancel(&error::params(&params)?))
+        Ok::<_, ErrorObjectOwned>(context.turns.cancel(&error::params(&params)?).await)
+    })?;
+    module.register_async_method("turn/inject", |params, context, _| async move {
+        Ok::<_, ErrorObjectOwned>(context.turns.inject(error::params(&params)?).await)
     })?;
     module.register_async_method("session/invalidate", |params, context, _| async move {
-        context.turns.invalidate(&error::params(&params)?).await;
+        let home = context.home.as_deref();
+        context
+            .turns
+            .invalidate(&error::params(&params)?, home)
+            .await;
         Ok::<_, ErrorObjectOwned>(())
     })?;
     module.register_async_method("session/close", |params, context, _| async move {
@@ -136,6 +153,8 @@ fn initialize(
     context.host_process.send_replace(host_process);
     let cwd = params.host.cwd.map(PathBuf::from);
     *context.cwd.lock().unwrap_or_else(PoisonError::into_inner) = cwd;
+    let tools = params.capabilities.tools;
+    *context.tools.lock().unwrap_or_else(PoisonError::into_inner) = tools;
     Ok(InitializeResult {
         name: env!("CARGO_PKG_NAME").into(),
         version: env!("CARGO_PKG_VERSION").into(),

@@ -49,6 +49,7 @@ pub async fn serve(home: Option<PathBuf>) -> Result<Ended, ServeError> {
     let module = methods::register(methods::Context {
         home,
         cwd: Mutex::default(),
+        tools: Mutex::default(),
         turns: turns::Turns::default(),
         host_process,
     })?;

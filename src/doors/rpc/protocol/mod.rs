@@ -21,6 +21,29 @@ pub struct InitializeParams {
     pub protocol_version: u32,
     /// Who the host is.
     pub host: Host,
+    /// What it can do.
+    #[serde(default)]
+    pub capabilities: HostCapabilities,
+}
+
+/// What a host can do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct HostCapabilities {
+    /// When it executes its tools.
+    #[serde(default)]
+    pub tools: HostTools,
+}
+
+/// When a host executes its tools.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum HostTools {
+    /// Between turns: calls end a turn, the next one brings results.
+    #[default]
+    Between,
+    /// At once: calls come as `tool/call` requests while the turn goes on.
+    Inline,
 }
 
 /// Facts about a host.
