@@ -84,6 +84,24 @@ pub const SETTINGS: &[Setting] = &[
         "Whether x-cursor-checksum is sent. The official SDK does not send it.",
     ),
     setting(
+        "PI_CURSOR_STATE_DIR",
+        "",
+        "a folder",
+        "Where what must survive is kept. By default cursor-sidecar in the platform's state folder.",
+    ),
+    setting(
+        "PI_CURSOR_SDK_MODEL_CACHE_TTL_MS",
+        "86400000",
+        "milliseconds",
+        "How long a cached list of models is used without asking Cursor; 0: never.",
+    ),
+    setting(
+        "PI_CURSOR_SDK_DISABLE_MODEL_CACHE",
+        "off",
+        "off, on",
+        "Whether the list of models is kept on disk at all.",
+    ),
+    setting(
         "HTTPS_PROXY",
         "",
         "URL",
