@@ -10,6 +10,7 @@ use schemars::Schema;
 use tokio::sync::watch;
 
 use super::error::{self, INVALID_PARAMS};
+use super::models::Models;
 use super::peer::Peer;
 use super::protocol::*;
 use super::turns::Turns;
@@ -21,6 +22,7 @@ pub(super) struct Context {
     /// Where the host works, once it has said so.
     pub(super) cwd: Mutex<Option<PathBuf>>,
     pub(super) turns: Turns,
+    pub(super) models: Models,
     /// The host's process, once it has said which it is.
     pub(super) host_process: watch::Sender<Option<u32>>,
 }
@@ -40,6 +42,21 @@ pub(super) fn table() -> Vec<Entry> {
             name: "initialize",
             params: schema_for!(InitializeParams),
             result: schema_for!(InitializeResult),
+        },
+        Entry {
+            name: "models/list",
+            params: schema_for!(ModelsListParams),
+            result: schema_for!(ModelsListResult),
+        },
+        Entry {
+            name: "prefs/get",
+            params: schema_for!(PrefsGetParams),
+            result: schema_for!(PrefsResult),
+        },
+        Entry {
+            name: "prefs/set",
+            params: schema_for!(PrefsSetParams),
+            result: schema_for!(PrefsResult),
         },
         Entry {
             name: "turn/start",
@@ -80,6 +97,20 @@ pub(super) fn register(context: Context) -> Result<RpcModule<Context>, RegisterM
     module.register_async_method("initialize", |params, context, _| async move {
         initialize(&context, error::params(&params)?)
     })?;
+    module.register_async_method("models/list", |params, context, _| async move {
+        let params: ModelsListParams = error::params(&params)?;
+        let home = context.home.as_deref();
+        let backend = || context.turns.backend(params.api_key.as_deref(), home);
+        Ok::<_, ErrorObjectOwned>(context.models.list(&params, backend).await)
+    })?;
+    module.register_async_method("prefs/get", |params, context, _| async move {
+        let PrefsGetParams {} = error::params(&params)?;
+        context.models.prefs().map_err(|p| error::internal(&p))
+    })?;
+    module.register_async_method("prefs/set", |params, context, _| async move {
+        let params = error::params(&params)?;
+        context.models.set_pref(&params).map_err(|p| error::internal(&p))
+    })?;
     module.register_async_method("turn/start", |params, context, extensions| async move {
         let params = error::params(&params)?;
         let Some(peer) = extensions.get::<Peer>() else {
@@ -95,7 +126,7 @@ pub(super) fn register(context: Context) -> Result<RpcModule<Context>, RegisterM
             .unwrap_or_default();
         context
             .turns
-            .start(params, peer, context.home.as_deref(), cwd)
+            .start(params, peer, &context.models, context.home.as_deref(), cwd)
             .await
     })?;
     module.register_async_method("turn/cancel", |params, context, _| async move {
@@ -134,6 +165,7 @@ fn initialize(
     // One we cannot see, in another container say, could not be missed either.
     let host_process = params.host.process_id.filter(|id| super::is_alive(*id));
     context.host_process.send_replace(host_process);
+    context.models.host_knows(&params.host.thinking_levels);
     let cwd = params.host.cwd.map(PathBuf::from);
     *context.cwd.lock().unwrap_or_else(PoisonError::into_inner) = cwd;
     Ok(InitializeResult {

@@ -9,18 +9,16 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use super::error::INVALID_PARAMS;
+use super::models::{Models, Resolved};
 use super::peer::Peer;
 use super::protocol::*;
 use crate::account::ApiKey;
 use crate::conversation::transcript::{Tool, Transcript};
 use crate::diag::settings::Warning;
-use crate::run::{Backend, Mode, Model};
-use crate::turn::usage::{Basis, Limits, Tokens};
+use crate::run::{Backend, Mode};
+use crate::turn::usage::{Basis, Tokens};
 use crate::turn::{Session, Stop, TurnEvent, TurnRequest};
 
-/// Limits of a model the host says nothing about.
-const DEFAULT_WINDOW: u32 = 128_000;
-const DEFAULT_OUTPUT: u32 = 16_384;
 /// Events put into one notification at most.
 const BATCH: usize = 64;
 
@@ -56,6 +54,7 @@ impl Turns {
         &self,
         params: TurnStartParams,
         peer: &Peer,
+        models: &Models,
         home: Option<&Path>,
         cwd: PathBuf,
     ) -> Result<TurnStartResult, ErrorObjectOwned> {
@@ -65,6 +64,14 @@ impl Turns {
             Err(problem) => return Ok(ended(Stop::Failed(problem), Tokens::default())),
         };
         let turn = self.begin(&params.turn_id)?;
+        let resolved = tokio::select! {
+            resolved = models.resolve(params.model, &backend, params.api_key.as_deref()) => resolved,
+            () = turn.cancel.cancelled() => return Ok(ended(Stop::Aborted, Tokens::default())),
+        };
+        let Resolved { model, limits } = match resolved {
+            Ok(resolved) => resolved,
+            Err(problem) => return Ok(ended(Stop::Failed(problem), Tokens::default())),
+        };
         let session = lock(&self.sessions)
             .entry(params.session_id)
             .or_insert_with(Session::start)
@@ -80,14 +87,8 @@ impl Turns {
                     .map(|tools| tools.into_iter().map(tool).collect()),
                 params.messages,
             ),
-            model: Model {
-                id: params.model.id,
-                parameters: params.model.parameters.into_iter().collect(),
-            },
-            limits: Limits {
-                window: params.model.context_window.unwrap_or(DEFAULT_WINDOW).into(),
-                max_output: params.model.max_tokens.unwrap_or(DEFAULT_OUTPUT).into(),
-            },
+            model,
+            limits,
             mode: params.mode.map(|mode| match mode {
                 TurnMode::Agent => Mode::Agent,
                 TurnMode::Plan => Mode::Plan,
@@ -151,7 +152,7 @@ impl Turns {
     }
 
     /// The backend for a key, made once. Another key is another account: sessions start anew.
-    fn backend(&self, key: Option<&str>, home: Option<&Path>) -> Result<Backend, String> {
+    pub(super) fn backend(&self, key: Option<&str>, home: Option<&Path>) -> Result<Backend, String> {
         let env = |name: &str| std::env::var(name).ok();
         let key = key
             .map(str::to_owned)
