@@ -187,7 +187,11 @@ fn merge(usable: &[ModelDetails], available: Vec<AvailableModel>) -> Vec<Item> {
             if item.display_name.is_empty() {
                 item.display_name.clone_from(&details.display_name);
             }
-            item.aliases.extend(details.aliases.iter().cloned());
+            for alias in &details.aliases {
+                if !item.aliases.contains(alias) {
+                    item.aliases.push(alias.clone());
+                }
+            }
             item
         })
         .collect()

@@ -220,3 +220,41 @@ fn fallback(
         warnings,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::account::ApiKey;
+    use crate::catalog::Credential;
+    use crate::wire::endpoint::Endpoints;
+    use crate::wire::headers::Identity;
+    use crate::wire::http::{Http, Trust};
+
+    fn access(url: &str) -> Access {
+        let env = |name: &str| (name == "CURSOR_BACKEND_URL").then(|| url.to_owned());
+        Access {
+            http: Arc::new(Http::new(Trust::from_env(&env))),
+            endpoints: Endpoints::resolve(env, None).unwrap(),
+            identity: Identity::default(),
+            credential: Credential::Key(ApiKey::parse("crsr_test").unwrap()),
+        }
+    }
+
+    /// Somebody takes the call and never answers.
+    #[tokio::test(start_paused = true)]
+    async fn a_start_waits_two_seconds_and_no_more() {
+        let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let access = access(&format!("http://{}", silent.local_addr().unwrap()));
+        let finder = Finder::new(Policy::Off);
+        let before = tokio::time::Instant::now();
+        let listing = finder.list(&access, Wanted::CacheFirst).await;
+        assert_eq!(before.elapsed().as_secs(), BUDGET.as_secs());
+        assert_eq!(listing.source, Source::Bundled);
+        assert_eq!(listing.reason, Some(Reason::DiscoveryFailed));
+        insta::assert_snapshot!(listing.warnings.join("\n"), @"Cursor's list of models is not available (no answer within 2 s); showing the bundled one");
+        // The question goes on: who asks for Cursor's own answer waits for the same call.
+        let listing = finder.list(&access, Wanted::Live).await;
+        assert_eq!(before.elapsed().as_secs(), DEADLINE.as_secs());
+        assert_eq!(listing.source, Source::Bundled);
+    }
+}

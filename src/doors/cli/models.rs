@@ -50,7 +50,9 @@ impl Models {
         }
         let state = place::state_dir(&env, home.as_deref());
         let windows = Windows::load(state.as_deref());
-        let listing = self.listing(&env, home.as_deref(), state.as_deref()).await?;
+        let listing = self
+            .listing(&env, home.as_deref(), state.as_deref())
+            .await?;
         if let Some(file) = &self.write_snapshot {
             return write_snapshot(file, &listing, &windows);
         }

@@ -109,7 +109,10 @@ pub(super) fn register(context: Context) -> Result<RpcModule<Context>, RegisterM
     })?;
     module.register_async_method("prefs/set", |params, context, _| async move {
         let params = error::params(&params)?;
-        context.models.set_pref(&params).map_err(|p| error::internal(&p))
+        context
+            .models
+            .set_pref(&params)
+            .map_err(|p| error::internal(&p))
     })?;
     module.register_async_method("turn/start", |params, context, extensions| async move {
         let params = error::params(&params)?;

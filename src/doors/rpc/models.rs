@@ -187,7 +187,10 @@ impl Models {
     /// Keeps a preference.
     pub(super) fn set_pref(&self, params: &PrefsSetParams) -> Result<PrefsResult, String> {
         let Some(state) = &self.state else {
-            return Err(format!("there is no folder to keep it in; set {}", place::STATE_DIR));
+            return Err(format!(
+                "there is no folder to keep it in; set {}",
+                place::STATE_DIR
+            ));
         };
         let speed = params.fast.map(Speed::from_switch);
         let prefs = save_speed(state, &params.base, speed);

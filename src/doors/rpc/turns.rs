@@ -152,7 +152,11 @@ impl Turns {
     }
 
     /// The backend for a key, made once. Another key is another account: sessions start anew.
-    pub(super) fn backend(&self, key: Option<&str>, home: Option<&Path>) -> Result<Backend, String> {
+    pub(super) fn backend(
+        &self,
+        key: Option<&str>,
+        home: Option<&Path>,
+    ) -> Result<Backend, String> {
         let env = |name: &str| std::env::var(name).ok();
         let key = key
             .map(str::to_owned)
