@@ -11,6 +11,7 @@ use super::item::Item;
 use super::store::{self, StoreError};
 use crate::account::ApiKey;
 use crate::diag::parse;
+use crate::diag::settings::{self, Warning};
 
 const VERSION: u64 = 1;
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
@@ -31,17 +32,36 @@ pub enum Policy {
     },
 }
 
+const TIME_TO_LIVE: &str = "PI_CURSOR_SDK_MODEL_CACHE_TTL_MS";
+const DISABLE: &str = "PI_CURSOR_SDK_DISABLE_MODEL_CACHE";
+
 impl Policy {
-    /// The policy settings give, in a state folder.
-    pub fn from_env(env: &impl Fn(&str) -> Option<String>, state: Option<&Path>) -> Self {
-        let disabled = env("PI_CURSOR_SDK_DISABLE_MODEL_CACHE");
-        match state {
-            Some(folder) if parse::switch(disabled.as_deref()) != Some(true) => Self::On {
+    /// The policy settings give, in a state folder; and what of them was not understood.
+    pub fn from_env(
+        env: &impl Fn(&str) -> Option<String>,
+        state: Option<&Path>,
+    ) -> (Self, Vec<Warning>) {
+        let set = |name| env(name).filter(|text| !text.trim().is_empty());
+        let (life, disabled) = (set(TIME_TO_LIVE), set(DISABLE));
+        let mut warnings = Vec::new();
+        if life
+            .as_deref()
+            .is_some_and(|text| parse::leading_whole(text).is_none())
+        {
+            warnings.extend(settings::not_understood(TIME_TO_LIVE, life.as_deref()));
+        }
+        let off = parse::switch(disabled.as_deref());
+        if disabled.is_some() && off.is_none() {
+            warnings.extend(settings::not_understood(DISABLE, disabled.as_deref()));
+        }
+        let policy = match state {
+            Some(folder) if off != Some(true) => Self::On {
                 folder: folder.to_owned(),
-                fresh_for: time_to_live(env("PI_CURSOR_SDK_MODEL_CACHE_TTL_MS").as_deref()),
+                fresh_for: time_to_live(life.as_deref()),
             },
             _ => Self::Off,
-        }
+        };
+        (policy, warnings)
     }
 }
 
@@ -199,7 +219,7 @@ mod tests {
     #[test]
     fn a_list_is_fresh_for_a_day_and_kept_longer() {
         let folder = tempfile::tempdir().unwrap();
-        let policy = Policy::from_env(&|_| None, Some(folder.path()));
+        let (policy, _) = Policy::from_env(&|_| None, Some(folder.path()));
         let item = Item {
             id: "m".into(),
             ..Item::default()
@@ -238,6 +258,28 @@ mod tests {
             assert_eq!(judge(&broken), Err(problem));
         }
         assert_eq!(read("{", &me, DAY, now), Err("no JSON"));
+    }
+
+    #[test]
+    fn settings_that_are_not_understood_are_told() {
+        let read = |life: &'static str, disabled: &'static str| {
+            let env = |name: &str| match name {
+                TIME_TO_LIVE => Some(life.to_owned()),
+                DISABLE => Some(disabled.to_owned()),
+                _ => None,
+            };
+            Policy::from_env(&env, Some(Path::new("/state")))
+        };
+        assert_eq!(read("5", "yes"), (Policy::Off, vec![]));
+        let (policy, warnings) = read("soon", "perhaps");
+        let fresh_for = DAY;
+        let folder = "/state".into();
+        assert_eq!(policy, Policy::On { folder, fresh_for });
+        let told: Vec<String> = warnings.iter().map(ToString::to_string).collect();
+        insta::assert_snapshot!(told.join("\n"), @r#"
+        PI_CURSOR_SDK_MODEL_CACHE_TTL_MS: "soon" is not one of 0, 1, 2 … milliseconds; using 86400000
+        PI_CURSOR_SDK_DISABLE_MODEL_CACHE: "perhaps" is not one of off, on; using off
+        "#);
     }
 
     #[test]

@@ -233,7 +233,7 @@ mod tests {
     fn access(url: &str) -> Access {
         let env = |name: &str| (name == "CURSOR_BACKEND_URL").then(|| url.to_owned());
         Access {
-            http: Arc::new(Http::new(Trust::from_env(&env))),
+            http: Arc::new(Http::new(Trust::from_env(env))),
             endpoints: Endpoints::resolve(env, None).unwrap(),
             identity: Identity::default(),
             credential: Credential::Key(ApiKey::parse("crsr_test").unwrap()),

@@ -91,7 +91,8 @@ impl Models {
             }
             backend => backend?,
         };
-        for warning in warnings {
+        let (policy, more) = Policy::from_env(env, state);
+        for warning in warnings.iter().chain(&more) {
             tracing::warn!("{warning}");
         }
         let key = ApiKey::parse(&env("CURSOR_API_KEY").unwrap_or_default());
@@ -105,8 +106,7 @@ impl Models {
             true => Wanted::Live,
             false => Wanted::CacheFirst,
         };
-        let finder = Finder::new(Policy::from_env(env, state));
-        Ok(finder.list(&access, wanted).await)
+        Ok(Finder::new(policy).list(&access, wanted).await)
     }
 }
 

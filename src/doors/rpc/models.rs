@@ -13,6 +13,7 @@ use crate::catalog::{
     Profile, Reason, Rows, Selection, Source, Speed, Wanted, Windows, save_speed, select,
 };
 use crate::diag::place;
+use crate::diag::settings::Warning;
 use crate::run::{Backend, Model};
 use crate::turn::usage::Limits;
 
@@ -25,6 +26,8 @@ const AGAIN: Duration = Duration::from_secs(60);
 pub(super) struct Models {
     state: Option<PathBuf>,
     finder: Finder,
+    /// Settings that were not understood.
+    pub(super) warnings: Vec<Warning>,
     profile: Mutex<Profile>,
     known: Mutex<Option<Known>>,
 }
@@ -71,8 +74,10 @@ impl Models {
     pub(super) fn new(home: Option<&Path>) -> Self {
         let env = |name: &str| std::env::var(name).ok();
         let state = place::state_dir(&env, home);
+        let (policy, warnings) = Policy::from_env(&env, state.as_deref());
         Self {
-            finder: Finder::new(Policy::from_env(&env, state.as_deref())),
+            finder: Finder::new(policy),
+            warnings,
             state,
             profile: Mutex::default(),
             known: Mutex::default(),
