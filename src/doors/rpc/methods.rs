@@ -10,6 +10,7 @@ use schemars::Schema;
 use tokio::sync::watch;
 
 use super::error::{self, INVALID_PARAMS};
+use super::models::Models;
 use super::peer::Peer;
 use super::protocol::*;
 use super::turns::{Origin, Turns};
@@ -23,6 +24,7 @@ pub(super) struct Context {
     /// When the host executes its tools.
     pub(super) tools: Mutex<HostTools>,
     pub(super) turns: Turns,
+    pub(super) models: Models,
     /// The host's process, once it has said which it is.
     pub(super) host_process: watch::Sender<Option<u32>>,
 }
@@ -42,6 +44,21 @@ pub(super) fn table() -> Vec<Entry> {
             name: "initialize",
             params: schema_for!(InitializeParams),
             result: schema_for!(InitializeResult),
+        },
+        Entry {
+            name: "models/list",
+            params: schema_for!(ModelsListParams),
+            result: schema_for!(ModelsListResult),
+        },
+        Entry {
+            name: "prefs/get",
+            params: schema_for!(PrefsGetParams),
+            result: schema_for!(PrefsResult),
+        },
+        Entry {
+            name: "prefs/set",
+            params: schema_for!(PrefsSetParams),
+            result: schema_for!(PrefsResult),
         },
         Entry {
             name: "turn/start",
@@ -87,6 +104,26 @@ pub(super) fn register(context: Context) -> Result<RpcModule<Context>, RegisterM
     module.register_async_method("initialize", |params, context, _| async move {
         initialize(&context, error::params(&params)?)
     })?;
+    module.register_async_method("models/list", |params, context, _| async move {
+        let params: ModelsListParams = error::params(&params)?;
+        let home = context.home.as_deref();
+        let backend = || {
+            let found = context.turns.backend(params.api_key.as_deref(), home);
+            found.map(|(_, backend)| backend)
+        };
+        Ok::<_, ErrorObjectOwned>(context.models.list(&params, backend).await)
+    })?;
+    module.register_async_method("prefs/get", |params, context, _| async move {
+        let PrefsGetParams {} = error::params(&params)?;
+        context.models.prefs().map_err(|p| error::internal(&p))
+    })?;
+    module.register_async_method("prefs/set", |params, context, _| async move {
+        let params = error::params(&params)?;
+        context
+            .models
+            .set_pref(&params)
+            .map_err(|p| error::internal(&p))
+    })?;
     module.register_async_method("turn/start", |params, context, extensions| async move {
         let params = error::params(&params)?;
         let Some(peer) = extensions.get::<Peer>() else {
@@ -104,6 +141,7 @@ pub(super) fn register(context: Context) -> Result<RpcModule<Context>, RegisterM
             peer,
             home: context.home.as_deref(),
             cwd,
+            models: &context.models,
             tools: *context.tools.lock().unwrap_or_else(PoisonError::into_inner),
         };
         context.turns.start(params, origin).await
@@ -151,6 +189,7 @@ fn initialize(
     // One we cannot see, in another container say, could not be missed either.
     let host_process = params.host.process_id.filter(|id| super::is_alive(*id));
     context.host_process.send_replace(host_process);
+    context.models.host_knows(&params.host.thinking_levels);
     let cwd = params.host.cwd.map(PathBuf::from);
     *context.cwd.lock().unwrap_or_else(PoisonError::into_inner) = cwd;
     let tools = params.capabilities.tools;
@@ -168,6 +207,7 @@ fn report(context: &Context) -> Report {
     let mut warnings = settings::unknown(std::env::vars().map(|(name, _)| name));
     let (backend, more) = context.turns.inspect(context.home.as_deref());
     warnings.extend(more);
+    warnings.extend(context.models.warnings.iter().cloned());
     let (endpoint, drift) = match backend {
         Ok(backend) => (backend.endpoints.agent.to_string(), backend.drift.counts()),
         Err(problem) => (problem, Default::default()),

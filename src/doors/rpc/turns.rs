@@ -10,6 +10,7 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use super::error::INVALID_PARAMS;
+use super::models::{Models, Resolved};
 use super::peer::Peer;
 use super::protocol::*;
 use crate::account::ApiKey;
@@ -17,15 +18,12 @@ use crate::conversation::store::{Bounds, Store};
 use crate::conversation::transcript::{Tool, Transcript};
 use crate::diag::place;
 use crate::diag::settings::Warning;
-use crate::run::{Backend, Mode, Model};
+use crate::run::{Backend, Mode};
 use crate::tools::bridge::content::Content;
 use crate::tools::bridge::{HostCall, HostResult, Verdict};
-use crate::turn::usage::{Basis, Limits, Tokens};
+use crate::turn::usage::{Basis, Tokens};
 use crate::turn::{Hands, Policy, Session, Stop, TurnEvent, TurnRequest};
 
-/// Limits of a model the host says nothing about.
-const DEFAULT_WINDOW: u32 = 128_000;
-const DEFAULT_OUTPUT: u32 = 16_384;
 /// Events put into one notification at most.
 const BATCH: usize = 64;
 /// Runs that may wait for the host at once; the longest waiting goes first.
@@ -59,6 +57,7 @@ pub(super) struct Origin<'a> {
     pub(super) peer: &'a Peer,
     pub(super) home: Option<&'a Path>,
     pub(super) cwd: PathBuf,
+    pub(super) models: &'a Models,
     pub(super) tools: HostTools,
 }
 
@@ -94,6 +93,15 @@ impl Turns {
             Err(problem) => return Ok(ended(Stop::Failed(problem), Tokens::default())),
         };
         let mut turn = self.begin(&params.turn_id)?;
+        let model = params.model.clone();
+        let resolved = tokio::select! {
+            resolved = origin.models.resolve(model, &backend, params.api_key.as_deref()) => resolved,
+            () = turn.cancel.cancelled() => return Ok(ended(Stop::Aborted, Tokens::default())),
+        };
+        let Resolved { model, limits } = match resolved {
+            Ok(resolved) => resolved,
+            Err(problem) => return Ok(ended(Stop::Failed(problem), Tokens::default())),
+        };
         let session = self.session(&params, origin.home);
         let (events, mut inbox) = mpsc::channel(256);
         let (calls, mut called) = mpsc::channel(64);
@@ -115,14 +123,8 @@ impl Turns {
                     .map(|tools| tools.into_iter().map(tool).collect()),
                 params.messages,
             ),
-            model: Model {
-                id: params.model.id,
-                parameters: params.model.parameters.into_iter().collect(),
-            },
-            limits: Limits {
-                window: params.model.context_window.unwrap_or(DEFAULT_WINDOW).into(),
-                max_output: params.model.max_tokens.unwrap_or(DEFAULT_OUTPUT).into(),
-            },
+            model,
+            limits,
             mode: params.mode.map(|mode| match mode {
                 TurnMode::Agent => Mode::Agent,
                 TurnMode::Plan => Mode::Plan,
@@ -285,7 +287,11 @@ impl Turns {
     }
 
     /// The backend for a key, made once.
-    fn backend(&self, key: Option<&str>, home: Option<&Path>) -> Result<(ApiKey, Backend), String> {
+    pub(super) fn backend(
+        &self,
+        key: Option<&str>,
+        home: Option<&Path>,
+    ) -> Result<(ApiKey, Backend), String> {
         let env = |name: &str| std::env::var(name).ok();
         let key = key
             .map(str::to_owned)

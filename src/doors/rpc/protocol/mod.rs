@@ -1,6 +1,7 @@
 //! The messages of our JSON-RPC. `cursor-sidecar schema` prints their JSON Schema, and
 //! `schema/rpc` holds it checked in.
 
+mod models;
 mod turn;
 
 use std::collections::BTreeMap;
@@ -8,6 +9,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+pub use models::*;
 pub use turn::*;
 
 /// Raised when an old host would misunderstand a new sidecar, or the other way round.
