@@ -1,5 +1,6 @@
 //! One session of a host: one task that owns its conversation and takes its turns in order.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use tokio::sync::{mpsc, oneshot};
@@ -44,6 +45,7 @@ impl Session {
         let (asks, inbox) = mpsc::channel(16);
         let task = Task {
             memory: Memory::new(store),
+            told: BTreeSet::new(),
             live: None,
         };
         tokio::spawn(task.run(inbox));
@@ -79,6 +81,8 @@ impl Session {
 
 struct Task {
     memory: Memory,
+    /// What a person has been told; once is enough.
+    told: BTreeSet<String>,
     /// A run that waits for the host, and until when.
     live: Option<(Live, Instant)>,
 }
@@ -165,7 +169,7 @@ impl Task {
             live.settle_accounts(outcome, tally.shown());
             let over = matches!(outcome, Some(Outcome::Finished | Outcome::Cancelled));
             if let (true, Some(words)) = (over, live.unheard_words()) {
-                live = match self.say_apart(live.conversation, words, &request) {
+                live = match self.say_apart(live.conversation, words, &request).await {
                     Ok(live) => live,
                     Err(problem) => return TurnResult::failed(problem),
                 };
@@ -241,12 +245,66 @@ impl Task {
                 data: picture.data,
             })
             .collect();
-        Ok(launch(conversation, text, images, request))
+        Ok(self.launch(conversation, text, images, request).await)
+    }
+
+    /// Starts a run that says `text`.
+    async fn launch(
+        &mut self,
+        conversation: Conversation,
+        text: String,
+        images: Vec<Image>,
+        request: &TurnRequest,
+    ) -> Live {
+        let snapshot = snapshot(request);
+        for warning in &snapshot.warnings {
+            if self.told.insert(warning.clone()) {
+                self.notice(request, Some(warning.clone())).await;
+            }
+        }
+        let offers = snapshot.offers();
+        let native = Refuse {
+            facts: Facts {
+                workspace: request.workspace.clone(),
+                rules: rules(request),
+                offers: offers.clone(),
+                ..Facts::default()
+            },
+        };
+        let executor = Hosted {
+            bridge: Bridge::new(snapshot, request.policy.call_deadline),
+            native: Arc::new(native),
+        };
+        let spec = RunSpec {
+            conversation_id: conversation.id.clone(),
+            state: conversation.state.clone(),
+            action: Action::UserMessage(UserMessage {
+                text,
+                images,
+                mode: request.mode,
+            }),
+            model: request.model.clone(),
+            offers,
+            custom_system_prompt: None,
+            blob_key: conversation.blob_key.clone(),
+            gates: ToolGates::default(),
+        };
+        let handle = start(
+            request.backend.clone(),
+            spec,
+            Arc::new(executor),
+            conversation.blobs(),
+            RetryPolicy::default(),
+            Timing::default(),
+        );
+        let Transcripted { system, messages } = transcript(request);
+        let covers = Fingerprint::of(system, messages);
+        Live::new(handle, conversation, covers)
     }
 
     /// Says words in a run of their own, on the state the last one left.
-    fn say_apart(
-        &self,
+    async fn say_apart(
+        &mut self,
         conversation: Conversation,
         words: String,
         request: &TurnRequest,
@@ -254,11 +312,13 @@ impl Task {
         let Transcripted { system, messages } = transcript(request);
         match plan(conversation.sent.as_ref(), system, messages) {
             // The state has all but the words that were not heard.
-            SendPlan::Nothing => Ok(launch(conversation, words, Vec::new(), request)),
-            SendPlan::Incremental { text } => Ok(launch(conversation, text, Vec::new(), request)),
+            SendPlan::Nothing => Ok(self.launch(conversation, words, Vec::new(), request).await),
+            SendPlan::Incremental { text } => {
+                Ok(self.launch(conversation, text, Vec::new(), request).await)
+            }
             SendPlan::Bootstrap { history, text, .. } => {
                 let fresh = rebuilt(request, history, conversation.into_kept())?;
-                Ok(launch(fresh, text, Vec::new(), request))
+                Ok(self.launch(fresh, text, Vec::new(), request).await)
             }
         }
     }
@@ -364,57 +424,6 @@ fn rebuilt(
     }
     conversation.state = (!rebuilt.state.is_empty()).then_some(rebuilt.state);
     Ok(conversation)
-}
-
-/// Starts a run that says `text`.
-fn launch(
-    conversation: Conversation,
-    text: String,
-    images: Vec<Image>,
-    request: &TurnRequest,
-) -> Live {
-    let snapshot = snapshot(request);
-    for warning in &snapshot.warnings {
-        tracing::warn!("{warning}");
-    }
-    let offers = snapshot.offers();
-    let native = Refuse {
-        facts: Facts {
-            workspace: request.workspace.clone(),
-            rules: rules(request),
-            offers: offers.clone(),
-            ..Facts::default()
-        },
-    };
-    let executor = Hosted {
-        bridge: Bridge::new(snapshot, request.policy.call_deadline),
-        native: Arc::new(native),
-    };
-    let spec = RunSpec {
-        conversation_id: conversation.id.clone(),
-        state: conversation.state.clone(),
-        action: Action::UserMessage(UserMessage {
-            text,
-            images,
-            mode: request.mode,
-        }),
-        model: request.model.clone(),
-        offers,
-        custom_system_prompt: None,
-        blob_key: conversation.blob_key.clone(),
-        gates: ToolGates::default(),
-    };
-    let handle = start(
-        request.backend.clone(),
-        spec,
-        Arc::new(executor),
-        conversation.blobs(),
-        RetryPolicy::default(),
-        Timing::default(),
-    );
-    let Transcripted { system, messages } = transcript(request);
-    let covers = Fingerprint::of(system, messages);
-    Live::new(handle, conversation, covers)
 }
 
 /// The host's tools this turn offers.

@@ -1,0 +1,348 @@
+//! The host's tools inside Cursor's run: one run over several host turns.
+
+use std::io::Write as _;
+
+use serde_json::{Value as Json, json};
+
+use crate::backend::{Simulator, TRANSPORTS, Transport};
+use crate::faults::playing;
+use crate::rpc::Host;
+use crate::talk::{Call, Taken, Talk, tool};
+
+/// An exec that calls `pi__<name>` and expects `expect` as its answer.
+fn calls(name: &str, args: &str, options: &str, expect: &str) -> String {
+    format!(
+        r#"{{ exec = {{ mcpArgs = {{ name = "pi__{name}", providerIdentifier = "pi", toolName = "pi__{name}", toolCallId = "call-{name}", args = {args} }} }}, {options} expect = {{ mcpResult = {expect} }} }}"#
+    )
+}
+
+const END: &str = r#"{ usage = { inputTokens = 100, outputTokens = 5, cacheReadTokens = 0, cacheWriteTokens = 0 } }, { checkpoint = "auto" }, { end = true }"#;
+
+fn text(text: &str) -> String {
+    format!(r#"{{ success = {{ content = [ {{ text = {{ text = "{text}" }} }} ] }} }}"#)
+}
+
+fn one_call(talk: &mut Talk) -> Call {
+    let taken = talk.say("go");
+    assert_eq!(taken.stop, "toolUse", "{taken:?}");
+    assert_eq!(taken.calls.len(), 1, "{taken:?}");
+    taken.calls[0].clone()
+}
+
+#[test]
+fn one_call_resumes_the_same_run() {
+    for transport in TRANSPORTS {
+        let steps = format!(
+            r#"{{ exec = {{ requestContextArgs = {{}} }} }}, {{ text = "Let me look. " }}, {}, {{ text = "It says 42." }}, {END}"#,
+            calls("look", r#"{ q = "it" }"#, "", &text("42"))
+        );
+        let simulator = playing(transport, &steps);
+        let mut talk = Talk::new(&simulator, "s", &[]);
+        talk.tools = vec![tool("look"), tool("read")];
+        let call = one_call(&mut talk);
+        assert_eq!(
+            (call.name.as_str(), &call.arguments),
+            ("look", &json!({"q": "it"}))
+        );
+        talk.result(&call, json!([{"type": "text", "text": "42"}]));
+        let taken = talk.turn();
+        assert_eq!(
+            (taken.stop.as_str(), taken.text.as_str()),
+            ("stop", "It says 42.")
+        );
+        let recording = simulator.recorded();
+        recording.assert_played(&["completed"]);
+        let requests = recording.client("runRequest");
+        assert_eq!(requests.len(), 1, "one run");
+        let offered = &requests[0]["runRequest"]["mcpTools"]["mcpTools"];
+        assert_eq!(
+            offered.as_array().unwrap().len(),
+            1,
+            "what Cursor has of its own is hidden: {offered}"
+        );
+        assert_eq!(offered[0]["name"], "pi__look");
+        let context = &recording.client("execClientMessage.requestContextResult")[0];
+        let told =
+            &context["execClientMessage"]["requestContextResult"]["success"]["requestContext"];
+        assert_eq!(told["tools"][0]["name"], "pi__look", "offered twice");
+        let answers = recording.client("execClientMessage.mcpResult");
+        assert_eq!(answers.len(), 1, "one result");
+    }
+}
+
+#[test]
+fn parallel_calls_are_offered_together_and_answered_in_any_order() {
+    let steps = format!(
+        r#"{}, {}, {}, {{ await = ["a", "b", "c"] }}, {{ text = "done" }}, {END}"#,
+        calls("a", "{}", r#"open = true, name = "a","#, &text("A")),
+        calls("b", "{}", r#"open = true, name = "b","#, &text("B")),
+        calls("c", "{}", r#"open = true, name = "c","#, &text("C")),
+    );
+    let simulator = playing(Transport::H2c, &steps);
+    let mut talk = Talk::new(&simulator, "s", &[]);
+    talk.tools = vec![tool("a"), tool("b"), tool("c")];
+    let mut taken = talk.say("go");
+    let mut offered: Vec<Call> = Vec::new();
+    // Calls that had not arrived in time come with the next turn, none is lost.
+    while taken.stop == "toolUse" {
+        offered.extend(taken.calls.clone());
+        for call in taken.calls.iter().rev() {
+            talk.result(
+                call,
+                json!([{"type": "text", "text": call.name.to_uppercase()}]),
+            );
+        }
+        taken = talk.turn();
+    }
+    let names: Vec<&str> = offered.iter().map(|call| call.name.as_str()).collect();
+    assert_eq!(names, ["a", "b", "c"]);
+    assert_eq!((taken.stop.as_str(), taken.text.as_str()), ("stop", "done"));
+    simulator.recorded().assert_played(&["completed"]);
+}
+
+#[test]
+fn results_of_every_kind_arrive_as_they_are() {
+    const PNG: &str = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==";
+    let steps = format!(
+        r#"{}, {}, {}, {{ text = "seen" }}, {END}"#,
+        calls(
+            "pic",
+            "{}",
+            "",
+            &format!(
+                r#"{{ success = {{ content = [ {{ text = {{ text = "a dot" }} }}, {{ image = {{ mimeType = "image/png", data = "{PNG}" }} }} ] }} }}"#
+            )
+        ),
+        calls(
+            "bad",
+            "{}",
+            "",
+            r#"{ success = { isError = true, content = [ { text = { text = "no such thing" } } ] } }"#
+        ),
+        calls(
+            "nobody",
+            "{}",
+            "",
+            r#"{ toolNotFound = { name = "pi__nobody", availableTools = [ "pi__pic", "pi__bad" ] } }"#
+        ),
+    );
+    let simulator = playing(Transport::Http1, &steps);
+    let mut talk = Talk::new(&simulator, "s", &[]);
+    talk.tools = vec![tool("pic"), tool("bad")];
+    let call = one_call(&mut talk);
+    talk.result(&call, json!([{"type": "text", "text": "a dot"}, {"type": "image", "data": PNG, "mimeType": "image/png"}]));
+    let taken = talk.turn();
+    assert_eq!(taken.calls[0].name, "bad");
+    talk.result(
+        &taken.calls[0],
+        json!([{"type": "text", "text": "no such thing"}]),
+    );
+    talk.messages.last_mut().unwrap()["isError"] = json!(true);
+    let taken = talk.turn();
+    assert_eq!(
+        (taken.stop.as_str(), taken.text.as_str()),
+        ("stop", "seen"),
+        "{taken:?}"
+    );
+    simulator.recorded().assert_played(&["completed"]);
+}
+
+#[test]
+fn results_that_are_missing_are_asked_for_again() {
+    let steps = format!(
+        r#"{}, {}, {{ await = ["a", "b"] }}, {{ text = "done" }}, {END}"#,
+        calls("a", "{}", r#"open = true, name = "a","#, &text("A")),
+        calls("b", "{}", r#"open = true, name = "b","#, &text("B")),
+    );
+    let simulator = playing(Transport::H2c, &steps);
+    let mut talk = Talk::new(&simulator, "s", &[]);
+    talk.tools = vec![tool("a"), tool("b")];
+    let mut taken = talk.say("go");
+    let first = taken.calls[0].clone();
+    if taken.calls.len() == 1 {
+        // The second had not arrived: it is offered when the first is answered.
+        talk.result(&first, json!("A"));
+        taken = talk.turn();
+    } else {
+        let second = taken.calls[1].clone();
+        talk.result(&first, json!("A"));
+        taken = talk.turn();
+        assert_eq!(taken.calls, [second]);
+    }
+    assert_eq!(taken.stop, "toolUse");
+    talk.result(&taken.calls[0], json!("B"));
+    assert_eq!(talk.turn().text, "done");
+    simulator.recorded().assert_played(&["completed"]);
+}
+
+/// Steering: words that come with the results reach the same run.
+#[test]
+fn words_after_results_are_heard_by_the_same_run() {
+    let steps = format!(
+        r#"{}, {{ expect_client = {{ conversationAction = {{ injectContextAction = {{ userContext = {{ userMessage = {{ text = "hurry" }} }} }} }} }}, capture = {{ I = "/conversationAction/injectContextAction/injectionId" }} }},
+        {{ update = {{ contextInjectionState = {{ injectionId = "$I", state = {{ queued = {{}} }} }} }} }},
+        {{ update = {{ contextInjectionState = {{ injectionId = "$I", state = {{ delivered = {{ step = 1 }} }} }} }} }},
+        {{ text = "hurrying" }}, {END}"#,
+        calls("look", "{}", "", &text("42"))
+    );
+    let simulator = playing(Transport::H2c, &steps);
+    let mut talk = Talk::new(&simulator, "s", &[]);
+    talk.tools = vec![tool("look")];
+    let call = one_call(&mut talk);
+    talk.result(&call, json!("42"));
+    talk.user("hurry");
+    let taken = talk.turn();
+    assert_eq!(
+        (taken.stop.as_str(), taken.text.as_str()),
+        ("stop", "hurrying"),
+        "{taken:?}"
+    );
+    let recording = simulator.recorded();
+    recording.assert_played(&["completed"]);
+    assert_eq!(recording.client("runRequest").len(), 1);
+}
+
+/// A scenario file with one script a run.
+fn script(runs: &[&str]) -> Simulator {
+    let mut file = tempfile::Builder::new().suffix(".toml").tempfile().unwrap();
+    writeln!(file, "name = \"script\"").unwrap();
+    for steps in runs {
+        writeln!(file, "[[run]]\nsteps = [ {steps} ]").unwrap();
+    }
+    Simulator::with(Transport::H2c, file.path())
+}
+
+#[test]
+fn words_the_run_does_not_take_are_said_in_the_next() {
+    for report in [
+        "queuedForNextTurn = {}",
+        r#"rejected = { reason = "no" }"#,
+        "cancelled = {}",
+    ] {
+        let first = format!(
+            r#"{}, {{ checkpoint = "auto" }}, {{ expect_client = {{ conversationAction = {{ injectContextAction = {{}} }} }}, capture = {{ I = "/conversationAction/injectContextAction/injectionId" }} }},
+            {{ update = {{ contextInjectionState = {{ injectionId = "$I", state = {{ {report} }} }} }} }},
+            {{ expect_client = {{ conversationAction = {{ cancelAction = {{}} }} }} }}, {{ checkpoint = "auto" }}, {{ expect_cancel = true }}"#,
+            calls("look", "{}", "", &text("42"))
+        );
+        let second = format!(
+            r#"{{ expect_state = "last checkpoint" }}, {{ expect_request = {{ action = {{ userMessageAction = {{ userMessage = {{ text = "hurry" }} }} }} }} }}, {{ text = "heard" }}, {END}"#
+        );
+        let simulator = script(&[&first, &second]);
+        let mut talk = Talk::new(&simulator, "s", &[]);
+        talk.tools = vec![tool("look")];
+        let call = one_call(&mut talk);
+        talk.result(&call, json!("42"));
+        talk.user("hurry");
+        let taken = talk.turn();
+        assert_eq!(
+            (taken.stop.as_str(), taken.text.as_str()),
+            ("stop", "heard"),
+            "{report}: {taken:?}"
+        );
+    }
+}
+
+#[test]
+fn words_instead_of_a_result_end_the_call_and_are_heard() {
+    let steps = format!(
+        r#"{}, {{ expect_client = {{ conversationAction = {{ injectContextAction = {{ userContext = {{ userMessage = {{ text = "stop that" }} }} }} }} }}, capture = {{ I = "/conversationAction/injectContextAction/injectionId" }} }},
+        {{ update = {{ contextInjectionState = {{ injectionId = "$I", state = {{ delivered = {{ step = 1 }} }} }} }} }}, {{ text = "stopped" }}, {END}"#,
+        calls("slow", "{}", "", r#"{ success = { isError = true } }"#)
+    );
+    let simulator = playing(Transport::H2c, &steps);
+    let mut talk = Talk::new(&simulator, "s", &[]);
+    talk.tools = vec![tool("slow")];
+    one_call(&mut talk);
+    let taken = talk.say("stop that");
+    assert_eq!(
+        (taken.stop.as_str(), taken.text.as_str()),
+        ("stop", "stopped"),
+        "{taken:?}"
+    );
+    simulator.recorded().assert_played(&["completed"]);
+}
+
+/// The host gives up while its tools run, then goes on talking.
+#[test]
+fn a_cancelled_pause_keeps_the_conversation() {
+    let first = format!(
+        r#"{{ checkpoint = "auto" }}, {{ exec = {{ mcpArgs = {{ name = "pi__slow", providerIdentifier = "pi", toolName = "pi__slow", toolCallId = "c", args = {{}} }} }}, open = true, name = "slow" }}, {{ expect_client = {{ conversationAction = {{ cancelAction = {{}} }} }} }}, {{ checkpoint = "auto" }}, {{ expect_cancel = true }}"#
+    );
+    let second = format!(
+        r#"{{ expect_state = "last checkpoint" }}, {{ expect_request = {{ action = {{ userMessageAction = {{ userMessage = {{ text = "again" }} }} }} }} }}, {{ text = "still here" }}, {END}"#
+    );
+    let simulator = script(&[&first, &second]);
+    let mut talk = Talk::new(&simulator, "s", &[]);
+    talk.tools = vec![tool("slow")];
+    talk.user("go");
+    let turn = talk.begin();
+    assert_eq!(talk.finish(&turn).stop, "toolUse");
+    let answer = talk.host.call("turn/cancel", json!({"turnId": turn}));
+    assert_eq!(answer["result"]["found"], true);
+    let taken = talk.say("again");
+    assert_eq!(
+        (taken.stop.as_str(), taken.text.as_str()),
+        ("stop", "still here"),
+        "{taken:?}"
+    );
+}
+
+#[test]
+fn a_host_with_hands_of_its_own_answers_within_the_turn() {
+    let steps = format!(
+        r#"{{ text = "Looking. " }}, {}, {{ text = "Done." }}, {END}"#,
+        calls("look", r#"{ q = "it" }"#, "", &text("42"))
+    );
+    let simulator = playing(Transport::H2c, &steps);
+    let mut talk = Talk::new(&simulator, "s", &[]);
+    talk.host = Host::start(&[
+        ("CURSOR_BACKEND_URL", simulator.url.as_str()),
+        ("CURSOR_API_KEY", "crsr_test"),
+    ]);
+    talk.host.call("initialize", json!({"protocolVersion": 1, "host": {"name": "test"}, "capabilities": {"tools": "inline"}}));
+    talk.tools = vec![tool("look")];
+    talk.user("go");
+    let turn = talk.begin();
+    let mut taken = Taken::default();
+    loop {
+        let message = talk.host.hear();
+        if message["method"] == "tool/call" {
+            assert_eq!(message["params"]["name"], "look");
+            let answer = json!({"content": [{"type": "text", "text": "42"}]});
+            talk.host
+                .say(&json!({"jsonrpc": "2.0", "id": message["id"], "result": answer}));
+        } else if message["id"] == turn.as_str() {
+            assert_eq!(message["result"]["stopReason"], "stop");
+            break;
+        } else {
+            taken.hear(&message);
+        }
+    }
+    assert_eq!(
+        (taken.text.as_str(), taken.calls.len()),
+        ("Looking. Done.", 0)
+    );
+    simulator.recorded().assert_played(&["completed"]);
+}
+
+#[test]
+fn a_schema_cursor_would_refuse_is_simplified_and_said_to_be() {
+    let steps = format!(r#"{{ text = "ok" }}, {END}"#);
+    let simulator = playing(Transport::Http1, &steps);
+    let mut talk = Talk::new(&simulator, "s", &[]);
+    let mut odd = tool("odd");
+    odd["parameters"]["properties"]["x"] =
+        json!({"oneOf": [{"type": "string"}, {"type": "number"}]});
+    talk.tools = vec![odd];
+    let taken = talk.say("go");
+    assert_eq!(taken.notices.len(), 1, "{taken:?}");
+    assert!(taken.notices[0].contains("odd"));
+    let recording = simulator.recorded();
+    let requests = recording.client("runRequest");
+    let schema: &Json = &requests[0]["runRequest"]["mcpTools"]["mcpTools"][0]["inputSchema"];
+    assert_eq!(
+        schema["properties"]["x"]["type"],
+        json!(["string", "number"])
+    );
+}

@@ -1,0 +1,173 @@
+//! A host such as pi: keeps its history, takes turns, executes its own tools.
+
+use serde_json::{Value as Json, json};
+
+use crate::backend::Simulator;
+use crate::rpc::Host;
+
+/// A host with one session.
+pub struct Talk {
+    pub host: Host,
+    session: String,
+    pub system: String,
+    pub tools: Vec<Json>,
+    pub messages: Vec<Json>,
+    turns: u64,
+}
+
+/// What a turn gave.
+#[derive(Debug, Default)]
+pub struct Taken {
+    pub text: String,
+    pub thinking: String,
+    pub calls: Vec<Call>,
+    pub notices: Vec<String>,
+    pub stop: String,
+    pub error: String,
+    pub usage: Json,
+}
+
+/// A call of a host tool.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Call {
+    pub id: String,
+    pub name: String,
+    pub arguments: Json,
+}
+
+pub fn tool(name: &str) -> Json {
+    json!({"name": name, "description": format!("does {name}"),
+           "parameters": {"type": "object", "properties": {"q": {"type": "string"}}}})
+}
+
+impl Talk {
+    pub fn new(simulator: &Simulator, session: &str, env: &[(&str, &str)]) -> Self {
+        let mut all = vec![
+            ("CURSOR_BACKEND_URL", simulator.url.as_str()),
+            ("CURSOR_API_KEY", "crsr_test"),
+        ];
+        let ca = simulator.ca.as_ref().map(|ca| ca.display().to_string());
+        if let Some(ca) = &ca {
+            all.push(("NODE_EXTRA_CA_CERTS", ca));
+        }
+        all.extend_from_slice(env);
+        let mut host = Host::start(&all);
+        host.call(
+            "initialize",
+            json!({"protocolVersion": 1, "host": {"name": "test"}}),
+        );
+        Self {
+            host,
+            session: session.into(),
+            system: "Be brief.".into(),
+            tools: Vec::new(),
+            messages: Vec::new(),
+            turns: 0,
+        }
+    }
+
+    /// The same history on another sidecar.
+    pub fn moved_to(&self, simulator: &Simulator, env: &[(&str, &str)]) -> Self {
+        Self {
+            system: self.system.clone(),
+            tools: self.tools.clone(),
+            messages: self.messages.clone(),
+            turns: self.turns + 100,
+            ..Self::new(simulator, &self.session, env)
+        }
+    }
+
+    fn stamp(&mut self) -> usize {
+        self.messages.len() + 1
+    }
+
+    pub fn user(&mut self, text: &str) {
+        let at = self.stamp();
+        self.messages
+            .push(json!({"role": "user", "content": text, "timestamp": at}));
+    }
+
+    pub fn result(&mut self, call: &Call, content: Json) {
+        let at = self.stamp();
+        self.messages
+            .push(json!({"role": "toolResult", "toolCallId": call.id,
+            "toolName": call.name, "content": content, "isError": false, "timestamp": at}));
+    }
+
+    /// The parameters of the next turn.
+    pub fn params(&mut self) -> Json {
+        self.turns += 1;
+        json!({"turnId": format!("turn-{}", self.turns), "sessionId": self.session,
+               "workspace": "/workspace", "systemPrompt": self.system, "messages": self.messages,
+               "tools": self.tools,
+               "model": {"id": "composer-2", "contextWindow": 200_000, "maxTokens": 64_000}})
+    }
+
+    /// Starts a turn; [`Self::finish`] takes it to its end.
+    pub fn begin(&mut self) -> String {
+        let params = self.params();
+        let id = params["turnId"].as_str().unwrap().to_owned();
+        self.host
+            .say(&json!({"jsonrpc": "2.0", "id": id, "method": "turn/start", "params": params}));
+        id
+    }
+
+    /// Listens until the turn is answered; answers to other requests are passed over.
+    pub fn finish(&mut self, id: &str) -> Taken {
+        let mut taken = Taken::default();
+        loop {
+            let message = self.host.hear();
+            if message["id"] == id {
+                assert!(message.get("error").is_none(), "{message}");
+                let result = &message["result"];
+                taken.stop = result["stopReason"].as_str().unwrap().into();
+                taken.error = result["errorMessage"].as_str().unwrap_or_default().into();
+                taken.usage = result["usage"].clone();
+                break;
+            }
+            taken.hear(&message);
+        }
+        let mut content = vec![json!({"type": "text", "text": taken.text})];
+        content.extend(taken.calls.iter().map(|call| {
+            json!({"type": "toolCall", "id": call.id, "name": call.name, "arguments": call.arguments})
+        }));
+        let at = self.stamp();
+        self.messages
+            .push(json!({"role": "assistant", "content": content,
+            "stopReason": taken.stop, "timestamp": at}));
+        taken
+    }
+
+    pub fn turn(&mut self) -> Taken {
+        let id = self.begin();
+        self.finish(&id)
+    }
+
+    pub fn say(&mut self, text: &str) -> Taken {
+        self.user(text);
+        self.turn()
+    }
+}
+
+impl Taken {
+    pub fn hear(&mut self, message: &Json) {
+        if message["method"] == "log/message" {
+            self.notices
+                .push(message["params"]["message"].as_str().unwrap().into());
+        }
+        let events = message["params"]["events"].as_array();
+        for event in events.unwrap_or(&Vec::new()) {
+            let text = || event["text"].as_str().unwrap();
+            match event["type"].as_str().unwrap() {
+                "text" => self.text.push_str(text()),
+                "thinking" => self.thinking.push_str(text()),
+                "toolCall" => self.calls.push(Call {
+                    id: event["id"].as_str().unwrap().into(),
+                    name: event["name"].as_str().unwrap().into(),
+                    arguments: event["arguments"].clone(),
+                }),
+                _ => {}
+            }
+        }
+    }
+}
