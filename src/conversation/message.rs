@@ -5,6 +5,18 @@ use serde_json::Value as Json;
 /// What a picture is replaced by in text: only the latest message's pictures are sent.
 pub const IMAGE_PLACEHOLDER: &str = "[image omitted from transcript]";
 
+/// What a picture that is sent along is called in text.
+pub const IMAGE_ATTACHED: &str = "[image attached]";
+
+/// Whether the pictures of a message are sent with it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Pictures {
+    /// They are.
+    Attached,
+    /// They are not.
+    Omitted,
+}
+
 /// Who a line of the conversation belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Speaker {
@@ -25,11 +37,17 @@ pub struct Spoken {
 
 /// Reads a message of a host; `None` where it says nothing to the model.
 pub fn read(message: &Json) -> Option<Spoken> {
+    read_with(message, Pictures::Omitted)
+}
+
+/// The same, for a message whose pictures may go with it.
+pub fn read_with(message: &Json, pictures: Pictures) -> Option<Spoken> {
     if message["excludeFromContext"] == Json::Bool(true) {
         return None;
     }
     let spoken =
         |speaker, text: String| (!text.trim().is_empty()).then_some(Spoken { speaker, text });
+    let text = |content: &Json| text(content, pictures);
     let call = |message: &Json| {
         let text = |key: &str| message[key].as_str().unwrap_or_default().to_owned();
         (text("toolName"), text("toolCallId"))
@@ -65,7 +83,7 @@ pub fn read(message: &Json) -> Option<Spoken> {
 }
 
 /// The text of a content field, pictures by their placeholder.
-fn text(content: &Json) -> String {
+fn text(content: &Json, pictures: Pictures) -> String {
     match content {
         Json::String(text) => text.clone(),
         Json::Array(blocks) => {
@@ -73,7 +91,10 @@ fn text(content: &Json) -> String {
                 .iter()
                 .filter_map(|block| match block["type"].as_str() {
                     Some("text") => block["text"].as_str(),
-                    Some("image") => Some(IMAGE_PLACEHOLDER),
+                    Some("image") => Some(match pictures {
+                        Pictures::Attached => IMAGE_ATTACHED,
+                        Pictures::Omitted => IMAGE_PLACEHOLDER,
+                    }),
                     _ => None,
                 })
                 .collect();
@@ -86,7 +107,7 @@ fn text(content: &Json) -> String {
 /// Text and tool calls of the model, thoughts left out.
 fn assistant(message: &Json) -> String {
     let Json::Array(blocks) = &message["content"] else {
-        return text(&message["content"]);
+        return text(&message["content"], Pictures::Omitted);
     };
     let parts: Vec<String> = blocks
         .iter()

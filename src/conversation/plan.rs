@@ -3,7 +3,7 @@
 use serde_json::Value as Json;
 
 use super::fingerprint::{Continuity, Divergence, Fingerprint};
-use super::message::{Speaker, read};
+use super::message::{Pictures, Speaker, read, read_with};
 
 /// Longer news are better told as a history, which has a budget.
 const LONGEST_NEWS: usize = 256 * 1024;
@@ -88,11 +88,22 @@ fn latest(messages: &[Json]) -> usize {
         .map_or(0, |index| index + 1)
 }
 
-/// Everything said to the model, one message after the other.
+/// Everything said to the model, one message after the other. Only the latest message has
+/// its pictures with it.
 fn said(messages: &[Json]) -> String {
+    let latest = messages
+        .iter()
+        .rposition(|message| message["role"] == "user");
     let texts: Vec<String> = messages
         .iter()
-        .filter_map(read)
+        .enumerate()
+        .filter_map(|(index, message)| {
+            let pictures = match Some(index) == latest {
+                true => Pictures::Attached,
+                false => Pictures::Omitted,
+            };
+            read_with(message, pictures)
+        })
         .filter(|spoken| spoken.speaker == Speaker::User)
         .map(|spoken| spoken.text)
         .collect();

@@ -203,7 +203,7 @@ fn words_after_results_are_heard_by_the_same_run() {
 }
 
 /// A scenario file with one script a run.
-fn script(runs: &[&str]) -> Simulator {
+pub fn script(runs: &[&str]) -> Simulator {
     let mut file = tempfile::Builder::new().suffix(".toml").tempfile().unwrap();
     writeln!(file, "name = \"script\"").unwrap();
     for steps in runs {

@@ -17,6 +17,7 @@ mod models;
 mod official;
 mod official_errors;
 mod ours;
+mod resume;
 mod rpc;
 mod sdk;
 mod talk;

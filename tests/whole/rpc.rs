@@ -80,6 +80,12 @@ impl Host {
         )
     }
 
+    /// No time for last words.
+    pub fn kill(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
     /// The exit code, which must come soon (a second is promised; a loaded machine gets more).
     fn exits(mut self) -> Option<i32> {
         let (sender, receiver) = mpsc::channel();
