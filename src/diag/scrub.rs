@@ -350,7 +350,8 @@ fn cookie(text: &str, start: usize, end: usize, quoted_key: bool) -> Option<usiz
     if rest.is_empty() {
         return None;
     }
-    if quoted_key || matches!(before, Some('"' | '\'')) {
+    let around = before.filter(|c| matches!(c, '"' | '\''));
+    if quoted_key || around.is_some() {
         if rest.starts_with('[') && !rest.starts_with(REDACTED) {
             return Some(end + list_length(rest));
         }
@@ -358,7 +359,7 @@ fn cookie(text: &str, start: usize, end: usize, quoted_key: bool) -> Option<usiz
             return Some(end + close);
         }
         // `'Cookie: a=1'`: the quote around the header ends it.
-        let stop = |c: char| matches!(c, '\n' | '\r') || Some(c) == before;
+        let stop = |c: char| matches!(c, '\n' | '\r') || Some(c) == around;
         return Some(end + rest.find(stop).unwrap_or(rest.len())).filter(|until| *until > end);
     }
     let first = &rest[..rest.find(char::is_whitespace).unwrap_or(rest.len())];
@@ -423,10 +424,10 @@ fn quoted(text: &str) -> Option<(usize, usize)> {
     Some((open, text.len()))
 }
 
-/// Through the closing bracket, or to the end of the line.
+/// Through the closing bracket and what is glued to it, or to the end of the line.
 fn list_length(text: &str) -> usize {
     match text.find([']', '\n', '\r']) {
-        Some(at) if text[at..].starts_with(']') => at + 1,
+        Some(at) if text[at..].starts_with(']') => at + 1 + word_length(&text[at + 1..]),
         Some(at) => at,
         None => text.len(),
     }

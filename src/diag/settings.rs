@@ -84,6 +84,24 @@ pub const SETTINGS: &[Setting] = &[
         "Whether x-cursor-checksum is sent. The official SDK does not send it.",
     ),
     setting(
+        "PI_CURSOR_STATE_DIR",
+        "",
+        "folder",
+        "Where debug logs are kept; by default cursor-sidecar in the platform's state folder.",
+    ),
+    setting(
+        "PI_CURSOR_PROVIDER_DEBUG",
+        "0",
+        "0, 1",
+        "Whether a debug log is written; see docs/debugging.md.",
+    ),
+    setting(
+        "PI_CURSOR_PROVIDER_DEBUG_FILE",
+        "",
+        "file",
+        "The debug log's file, instead of a new one in the state folder. Turns the log on.",
+    ),
+    setting(
         "HTTPS_PROXY",
         "",
         "URL",
@@ -152,6 +170,43 @@ pub fn choose<Value: Copy>(
         });
     }
     default
+}
+
+/// A setting as a person may see it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct InForce {
+    /// The value; of secrets only that there is one.
+    pub value: String,
+    /// Where it comes from.
+    pub source: Source,
+}
+
+/// Where a value comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum Source {
+    Default,
+    Environment,
+}
+
+/// The value in force, fit to be shown.
+pub fn in_force(setting: &Setting, env: &impl Fn(&str) -> Option<String>) -> InForce {
+    let Some(value) = env(setting.name).filter(|value| !value.is_empty()) else {
+        return InForce {
+            value: setting.default.into(),
+            source: Source::Default,
+        };
+    };
+    // Proxies carry passwords, keys are keys: that they are set is all to be told.
+    let secret = setting.name.ends_with("_KEY") || setting.name.ends_with("_PROXY");
+    let value = match secret || value.contains('@') {
+        true => "(set)".into(),
+        false => value,
+    };
+    InForce {
+        value,
+        source: Source::Environment,
+    }
 }
 
 /// Warnings for `PI_CURSOR_` names that no setting has.

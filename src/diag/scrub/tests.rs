@@ -115,7 +115,7 @@ fn hostile_text_is_no_trouble() {
         "'Cookie: a'",
         "authorization:x,",
     ] {
-        let text = unit.repeat(200_000 / unit.len());
+        let text = unit.repeat(50_000 / unit.len());
         let scrubbed = scrub(&text);
         assert!(scrubbed.len() <= 4 * text.len());
     }

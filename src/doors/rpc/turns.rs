@@ -3,10 +3,12 @@
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 
 use jsonrpsee::types::ErrorObjectOwned;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
+use tracing::Instrument as _;
 
 use super::error::INVALID_PARAMS;
 use super::peer::Peer;
@@ -14,9 +16,17 @@ use super::protocol::*;
 use crate::account::ApiKey;
 use crate::conversation::transcript::{Tool, Transcript};
 use crate::diag::settings::Warning;
+use crate::diag::{Digest, prefix};
 use crate::run::{Backend, Mode, Model};
 use crate::turn::usage::{Basis, Limits, Tokens};
 use crate::turn::{Session, Stop, TurnEvent, TurnRequest};
+
+/// What went to the host during a turn.
+#[derive(Default)]
+struct Flow {
+    events: usize,
+    first: Option<Instant>,
+}
 
 /// Limits of a model the host says nothing about.
 const DEFAULT_WINDOW: u32 = 128_000;
@@ -59,6 +69,60 @@ impl Turns {
         home: Option<&Path>,
         cwd: PathBuf,
     ) -> Result<TurnStartResult, ErrorObjectOwned> {
+        // The turn's name and session stand on everything that is told while it lasts.
+        let span = tracing::debug_span!(
+            "turn",
+            turn = params.turn_id,
+            session = prefix(&params.session_id)
+        );
+        self.told(params, peer, home, cwd).instrument(span).await
+    }
+
+    /// Takes a turn and tells the log of it.
+    async fn told(
+        &self,
+        params: TurnStartParams,
+        peer: &Peer,
+        home: Option<&Path>,
+        cwd: PathBuf,
+    ) -> Result<TurnStartResult, ErrorObjectOwned> {
+        tracing::debug!(
+            model = params.model.id,
+            messages = params.messages.len(),
+            tools = params.tools.as_ref().map(Vec::len),
+            system = %Digest(params.system_prompt.as_deref().unwrap_or_default()),
+            kind = ?params.kind,
+            "turn.started"
+        );
+        let started = Instant::now();
+        let mut flow = Flow::default();
+        let result = self.take(params, peer, home, cwd, &mut flow).await;
+        let ms = started.elapsed().as_millis() as u64;
+        match &result {
+            Ok(result) => tracing::debug!(
+                stop = ?result.stop_reason,
+                ms,
+                events = flow.events,
+                first_ms = flow.first.map(|at| (at - started).as_millis() as u64),
+                input = result.usage.input,
+                output = result.usage.output,
+                cache_read = result.usage.cache_read,
+                estimated = result.usage.estimated,
+                "turn.answered"
+            ),
+            Err(error) => tracing::debug!(code = error.code(), ms, "turn.refused"),
+        }
+        result
+    }
+
+    async fn take(
+        &self,
+        params: TurnStartParams,
+        peer: &Peer,
+        home: Option<&Path>,
+        cwd: PathBuf,
+        flow: &mut Flow,
+    ) -> Result<TurnStartResult, ErrorObjectOwned> {
         let backend = match self.backend(params.api_key.as_deref(), home) {
             Ok(backend) => backend,
             // Not a mistake in the request: the turn is answered, with what to do.
@@ -98,6 +162,8 @@ impl Turns {
         let telling = async {
             let mut batch = Vec::new();
             while inbox.recv_many(&mut batch, BATCH).await > 0 {
+                flow.first.get_or_insert_with(Instant::now);
+                flow.events += batch.len();
                 let events = batch.drain(..).map(host_event).collect();
                 let params = TurnEventParams {
                     turn_id: turn.id.clone(),
@@ -129,6 +195,11 @@ impl Turns {
     /// Ends a turn.
     pub(super) fn cancel(&self, params: &TurnCancelParams) -> TurnCancelResult {
         let found = lock(&self.under_way).get(&params.turn_id).cloned();
+        tracing::debug!(
+            turn = params.turn_id,
+            found = found.is_some(),
+            "turn.cancel"
+        );
         if let Some(cancel) = &found {
             cancel.cancel();
         }
@@ -139,6 +210,7 @@ impl Turns {
 
     /// The next turn of a session tells its history anew.
     pub(super) async fn invalidate(&self, params: &SessionParams) {
+        tracing::debug!(session = prefix(&params.session_id), "session.invalidate");
         let session = lock(&self.sessions).get(&params.session_id).cloned();
         if let Some(session) = session {
             session.invalidate().await;
@@ -147,6 +219,7 @@ impl Turns {
 
     /// Forgets a session.
     pub(super) fn close(&self, params: &SessionParams) {
+        tracing::debug!(session = prefix(&params.session_id), "session.close");
         lock(&self.sessions).remove(&params.session_id);
     }
 
