@@ -41,7 +41,7 @@ docs:
 
 audit:
 	@command -v cargo-deny >/dev/null || $(CARGO) install cargo-deny --locked
-	$(CARGO) deny check
+	./.ci/audit
 
 # Node 24 and the official client, from npm.
 $(NODE): $(NODE_DIR)/package-lock.json

@@ -14,7 +14,7 @@
 //!        └─ account API key → access token
 //!             └─ wire    Cursor on the wire: envelopes, transports, headers, errors
 //! sim               a simulated Cursor backend; uses wire only
-//! diag              settings, places; used by all, uses nobody
+//! diag              settings, places, debug log, timeline; used by all, uses nobody
 //! ```
 //!
 //! What each room may not do is said at its door (its module docs).

@@ -1,13 +1,21 @@
 //! The `cursor-sidecar` command: parse arguments, open one door, map errors to exit codes.
 
 use std::io::{IsTerminal as _, Write as _};
+use std::path::Path;
 use std::process::ExitCode;
 
 use clap::{CommandFactory as _, Parser, Subcommand};
-use cursor_sidecar::doors::cli::{Ask, AskError, Models};
+use cursor_sidecar::diag::logfile::{self, LogFile, Wanted};
+use cursor_sidecar::diag::record::{self, Guard, Recorder};
+use cursor_sidecar::diag::secrets;
+use cursor_sidecar::doors::cli::{Ask, AskError, Doctor, Models};
 use cursor_sidecar::doors::rpc;
 use cursor_sidecar::sim;
 use etcetera::BaseStrategy as _;
+use tracing_subscriber::filter::Targets;
+use tracing_subscriber::layer::SubscriberExt as _;
+use tracing_subscriber::util::SubscriberInitExt as _;
+use tracing_subscriber::{EnvFilter, Layer as _};
 
 /// Use Cursor's models outside Cursor.
 #[derive(Debug, Parser)]
@@ -23,6 +31,7 @@ enum Command {
     Stdio,
     Ask(Ask),
     Models(Models),
+    Doctor(Doctor),
     Sim(sim::Args),
     /// Print the JSON Schema of the JSON-RPC protocol.
     Schema,
@@ -35,9 +44,14 @@ fn main() -> ExitCode {
         let _ = Arguments::command().print_help();
         return ExitCode::from(2);
     }
-    log_to_stderr();
-    match run(arguments) {
-        Ok(()) => ExitCode::SUCCESS,
+    let home = etcetera::choose_base_strategy()
+        .ok()
+        .map(|folders| folders.home_dir().to_owned());
+    let command = arguments.command.unwrap_or(Command::Stdio);
+    // Held to the end: dropping it writes the last records.
+    let _log = start_logs(&command, home.as_deref());
+    match run(command, home) {
+        Ok(code) => code,
         Err(error) => {
             let code = match error.downcast_ref::<AskError>() {
                 Some(AskError::Cancelled) => 130,
@@ -50,39 +64,89 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(arguments: Arguments) -> anyhow::Result<()> {
-    let home = etcetera::choose_base_strategy()
-        .ok()
-        .map(|folders| folders.home_dir().to_owned());
+fn run(command: Command, home: Option<std::path::PathBuf>) -> anyhow::Result<ExitCode> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .enable_all()
         .build()?;
-    runtime.block_on(async {
-        match arguments.command.unwrap_or(Command::Stdio) {
+    let code = runtime.block_on(async {
+        match command {
             Command::Stdio => match rpc::serve(home).await? {
                 rpc::Ended::Orderly => {}
                 // As in LSP: an end nobody announced is told by the exit code.
-                rpc::Ended::Abrupt => std::process::exit(1),
+                rpc::Ended::Abrupt => return anyhow::Ok(ExitCode::FAILURE),
             },
             Command::Schema => writeln!(std::io::stdout(), "{:#}", rpc::schema())?,
             Command::Ask(ask) => ask.run(home).await?,
             Command::Models(models) => models.run(home).await?,
+            Command::Doctor(doctor) => doctor.run(home).await?,
             Command::Sim(sim) => sim.run().await?,
         }
-        Ok(())
-    })
+        Ok(ExitCode::SUCCESS)
+    });
+    // Nobody is left who could wait for what still runs.
+    runtime.shutdown_background();
+    code
 }
 
-/// Warnings for a person; `RUST_LOG` asks for more.
-fn log_to_stderr() {
-    let filter = tracing_subscriber::EnvFilter::try_from_default_env()
-        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("cursor_sidecar=info"));
-    tracing_subscriber::fmt()
-        .with_env_filter(filter)
+/// Warnings for a person on stderr (`RUST_LOG` asks for more), everything in the debug log if
+/// one is wanted.
+fn start_logs(command: &Command, home: Option<&Path>) -> Option<Guard> {
+    let filter =
+        EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("cursor_sidecar=info"));
+    let stderr = tracing_subscriber::fmt::layer()
         .with_writer(std::io::stderr)
-        .with_ansi(std::io::stderr().is_terminal())
+        .with_ansi(false)
         .without_time()
-        .with_target(false)
-        .init();
+        .with_target(false);
+    let told = match command {
+        Command::Stdio | Command::Ask(_) => debug_log(home),
+        Command::Doctor(_) | Command::Models(_) | Command::Sim(_) | Command::Schema => None,
+    };
+    let stderr = tracing_subscriber::registry().with(stderr.with_filter(filter));
+    let Some((recorder, guard)) = told else {
+        stderr.init();
+        return None;
+    };
+    let ours = Targets::new().with_target("cursor_sidecar", tracing::Level::DEBUG);
+    stderr.with(recorder.with_filter(ours)).init();
+    tracing::debug!(
+        version = env!("CARGO_PKG_VERSION"),
+        pid = std::process::id(),
+        "log.started"
+    );
+    Some(guard)
+}
+
+/// Opens the debug log and says where it is. Without one the work goes on.
+fn debug_log(home: Option<&Path>) -> Option<(Recorder, Guard)> {
+    let env = |name: &str| std::env::var(name).ok();
+    let mut warnings = Vec::new();
+    let wanted = logfile::wanted(&env, home, &mut warnings);
+    let mut stderr = std::io::stderr();
+    for warning in warnings {
+        let _ = writeln!(stderr, "warning: {warning}");
+    }
+    let opened = match wanted {
+        Wanted::Off => return None,
+        Wanted::In(folder) => LogFile::create_in(&folder),
+        Wanted::At(path) => LogFile::open(&path),
+        Wanted::Nowhere => Err(std::io::Error::other(
+            "there is no state folder; set PI_CURSOR_STATE_DIR",
+        )),
+    };
+    let started = opened.and_then(|file| {
+        let path = file.path().display().to_string();
+        Ok((path, record::start(file, secrets())?))
+    });
+    match started {
+        Ok((path, started)) => {
+            let _ = writeln!(stderr, "debug log: {path}");
+            Some(started)
+        }
+        Err(error) => {
+            let _ = writeln!(stderr, "warning: no debug log: {error}");
+            None
+        }
+    }
 }

@@ -12,6 +12,7 @@ use std::path::PathBuf;
 
 use bytes::Bytes;
 use cursor_sidecar::conversation::fingerprint::{Continuity, Fingerprint};
+use cursor_sidecar::diag::scrub::Scrubber;
 use cursor_sidecar::turn::{final_text, overflow};
 use cursor_sidecar::wire::proto::agent::v1::{AgentClientMessage, AgentServerMessage};
 use cursor_sidecar::wire::{ascending, available_models, checksum, envelope, value};
@@ -26,7 +27,6 @@ const NOT_BUILT_YET: &[&str] = &[
     "recovery-plan",
     "recovery-wrap",
     "replay-mapping",
-    "scrubber",
     "shell-delta",
     "tool-names",
 ];
@@ -50,6 +50,7 @@ const RULES: &[(&str, Rule)] = &[
     ("openai-frames", frames_case),
     ("openai-mcp-values", mcp_values_case),
     ("thinking-level-map", catalog::thinking),
+    ("scrubber", scrubber_case),
     ("wire-messages", wire_message_case),
 ];
 
@@ -338,4 +339,27 @@ fn fingerprint_case(case: &Json) -> Result<(), String> {
         &json!(bootstrap),
         &case["expected"]["bootstrap"],
     )
+}
+
+fn scrubber_case(case: &Json) -> Result<(), String> {
+    let input = &case["input"];
+    let scrubber = Scrubber::new(input["apiKey"].as_str().map(Into::into));
+    let scrubbed = scrub_json(&scrubber, &input["text"]);
+    same("text", &scrubbed, &case["expected"])
+}
+
+/// Displays are scrubbed string by string.
+fn scrub_json(scrubber: &Scrubber, json: &Json) -> Json {
+    match json {
+        Json::String(text) => Json::from(scrubber.scrub(text).into_owned()),
+        Json::Array(items) => items
+            .iter()
+            .map(|item| scrub_json(scrubber, item))
+            .collect(),
+        Json::Object(members) => members
+            .iter()
+            .map(|(name, value)| (name.clone(), scrub_json(scrubber, value)))
+            .collect(),
+        other => other.clone(),
+    }
 }

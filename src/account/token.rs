@@ -13,6 +13,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
 use super::exchange::{Exchange, ExchangeError};
+use crate::diag::Variant;
 use crate::wire::code::Code;
 use crate::wire::error::WireError;
 use crate::wire::unary::CallError;
@@ -65,6 +66,7 @@ impl Account {
             waiting: Vec::new(),
             pause_until: None,
         };
+        // Not in anybody's span: the token outlives whoever asked first.
         tokio::spawn(owner.run(inbox));
         Self { asks }
     }
@@ -214,15 +216,23 @@ impl Owner {
 
     /// Forgets a token, unless a newer one has taken its place already.
     fn reject(&mut self, token: &SecretString) {
+        tracing::debug!("token.rejected");
         self.cached
             .take_if(|cached| cached.issued.token.expose_secret() == token.expose_secret());
     }
 
     fn exchanged(&mut self, result: Result<SecretString, ExchangeError>) {
         let now = Instant::now();
+        let waiting = self.waiting.len();
         let answer = match result {
             Ok(token) => {
+                crate::diag::secrets().learn(&token);
                 let life = Life::of(token.expose_secret(), now, SystemTime::now());
+                let life_s = (life.end - now).as_secs();
+                match self.cached {
+                    None => tracing::debug!(life_s, waiting, "token.exchanged"),
+                    Some(_) => tracing::debug!(life_s, waiting, "token.refreshed"),
+                }
                 let issued = Issued { token, at: now };
                 self.pause_until = None;
                 self.cached = Some(Cached {
@@ -232,6 +242,8 @@ impl Owner {
                 Ok(issued)
             }
             Err(error) => {
+                let passing = error.is_passing();
+                tracing::debug!(kind = %Variant(&error), passing, waiting, "token.refused");
                 self.pause_until = Some(now + REFRESH_PAUSE);
                 if !error.is_passing() {
                     self.cached = None;

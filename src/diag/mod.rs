@@ -1,5 +1,24 @@
-//! What helps a person find out what is going on, and settings. Used by every room, uses none.
+//! What helps a person find out what is going on: settings, the debug log, the timeline drawn
+//! of it. Used by every room, uses none.
+//!
+//! Rooms tell what happens with `tracing` events at debug level, named by a short stable
+//! message (`run.started`), with ids, counts, lengths and times as fields. Text that belongs
+//! to a person is told as a [`Digest`]; secrets are made known with [`secrets`].
 
+mod digest;
+pub mod logfile;
 pub mod parse;
 pub mod place;
+pub mod record;
+pub mod scrub;
 pub mod settings;
+pub mod timeline;
+
+pub use digest::{Digest, Variant, prefix};
+
+/// The process's scrubber: whoever comes to hold a secret tells it, so that no log shows it.
+pub fn secrets() -> &'static scrub::Scrubber {
+    static SECRETS: std::sync::LazyLock<scrub::Scrubber> =
+        std::sync::LazyLock::new(scrub::Scrubber::default);
+    &SECRETS
+}

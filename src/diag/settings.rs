@@ -102,6 +102,18 @@ pub const SETTINGS: &[Setting] = &[
         "Whether the list of models is kept on disk at all.",
     ),
     setting(
+        "PI_CURSOR_PROVIDER_DEBUG",
+        "0",
+        "0, 1",
+        "Whether a debug log is written; see docs/debugging.md.",
+    ),
+    setting(
+        "PI_CURSOR_PROVIDER_DEBUG_FILE",
+        "",
+        "file",
+        "The debug log's file, instead of a new one in the state folder. Turns the log on.",
+    ),
+    setting(
         "HTTPS_PROXY",
         "",
         "URL",
@@ -174,6 +186,43 @@ pub fn not_understood(name: &str, value: Option<&str>) -> Option<Warning> {
         expected: setting.values,
         default: setting.default,
     })
+}
+
+/// A setting as a person may see it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct InForce {
+    /// The value; of secrets only that there is one.
+    pub value: String,
+    /// Where it comes from.
+    pub source: Source,
+}
+
+/// Where a value comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum Source {
+    Default,
+    Environment,
+}
+
+/// The value in force, fit to be shown.
+pub fn in_force(setting: &Setting, env: &impl Fn(&str) -> Option<String>) -> InForce {
+    let Some(value) = env(setting.name).filter(|value| !value.is_empty()) else {
+        return InForce {
+            value: setting.default.into(),
+            source: Source::Default,
+        };
+    };
+    // Proxies carry passwords, keys are keys: that they are set is all to be told.
+    let secret = setting.name.ends_with("_KEY") || setting.name.ends_with("_PROXY");
+    let value = match secret || value.contains('@') {
+        true => "(set)".into(),
+        false => value,
+    };
+    InForce {
+        value,
+        source: Source::Environment,
+    }
 }
 
 /// Warnings for `PI_CURSOR_` names that no setting has.

@@ -35,6 +35,7 @@ impl Backend {
         let mut warnings = Vec::new();
         let endpoints = Endpoints::resolve(env, home)?;
         let key = ApiKey::parse(&env("CURSOR_API_KEY").unwrap_or_default())?;
+        crate::diag::secrets().learn(key.secret());
         let http = Arc::new(Http::new(Trust::from_env(env)));
         let preference = settings::choose(
             env,

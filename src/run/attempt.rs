@@ -17,6 +17,8 @@ use super::event::{RunEvent, Usage};
 use super::execs::{self, Execs};
 use super::request::UserMessage;
 use super::retry::{Progress, Shown, Timing};
+use super::tally::Tally;
+use crate::diag::Variant;
 use crate::tools::Executor;
 use crate::wire::drift::Drift;
 use crate::wire::error::{TransportError, WireError};
@@ -105,6 +107,7 @@ struct Attempt<'a> {
     outbox_bytes: usize,
     progress: Progress,
     usage: Option<Usage>,
+    tally: Tally,
     accepted: bool,
     last_inbound: Instant,
     next_heartbeat: Instant,
@@ -135,6 +138,7 @@ pub(super) async fn drive(stream: RunStream, around: Surroundings<'_>) -> Closed
         outbox_bytes: 0,
         progress: Progress::default(),
         usage: None,
+        tally: Tally::new(now),
         accepted: false,
         last_inbound: now,
         turn_ended: None,
@@ -142,6 +146,7 @@ pub(super) async fn drive(stream: RunStream, around: Surroundings<'_>) -> Closed
         reading: Reading::On,
     };
     let mut closing = attempt.run().await;
+    attempt.tally.close(&closing);
     while let Some(event) = attempt.pending.pop_front() {
         if attempt.around.events.send(event).await.is_err() {
             closing = Closing::Cancelled;
@@ -305,11 +310,13 @@ impl Attempt<'_> {
             }
             if now >= self.last_inbound + self.around.timing.stall {
                 let silence = self.around.timing.stall.as_secs();
+                tracing::debug!(silence_s = silence, "stream.stalled");
                 return Some(Closing::Failed(TransportError::Silent(silence).into()));
             }
         }
         if now >= self.next_heartbeat {
             self.next_heartbeat = now + self.around.timing.heartbeat;
+            self.tally.heartbeat();
             self.post(&AgentClientMessage {
                 message: Some(agent_client_message::Message::ClientHeartbeat(
                     ClientHeartbeat {},
@@ -317,6 +324,7 @@ impl Attempt<'_> {
             });
         }
         for frame in self.execs.beat(now) {
+            self.tally.exec_heartbeat();
             self.post(&frame);
         }
         None
@@ -328,6 +336,7 @@ impl Attempt<'_> {
         if self.leaving.is_some() {
             return;
         }
+        tracing::debug!("run.leaving");
         self.leaving = Some(Instant::now() + self.around.timing.linger);
         self.execs.abort_all();
         self.act(conversation_action::Action::CancelAction(
@@ -347,6 +356,7 @@ impl Attempt<'_> {
         let Received::Message(message) = received else {
             return None;
         };
+        self.tally.message();
         use agent_server_message::Message;
         match message.message {
             Some(Message::InteractionUpdate(update)) => self.update(update),
@@ -354,6 +364,7 @@ impl Attempt<'_> {
             Some(Message::ConversationCheckpointUpdate(state)) => {
                 // A copy: the state is kept, the network buffer it came in should not be.
                 let state = Bytes::copy_from_slice(&state);
+                self.tally.checkpoint(state.len());
                 self.progress = Progress {
                     checkpoint: Some(state.clone()),
                     shown: Shown::Nothing,
@@ -365,17 +376,25 @@ impl Attempt<'_> {
                 }
             }
             Some(Message::KvServerMessage(request)) => {
+                self.count_written(&request);
                 let reply = answer::kv(self.around.blobs, request, self.around.drift);
+                self.count_read(&reply);
                 self.post(&AgentClientMessage {
                     message: Some(agent_client_message::Message::KvClientMessage(reply)),
                 });
             }
             Some(Message::ExecServerControlMessage(control)) => {
                 if let Some(exec_server_control_message::Message::Abort(abort)) = control.message {
+                    tracing::debug!(exec = abort.id, "exec.aborted");
                     self.execs.abort(abort.id);
                 }
             }
             Some(Message::InteractionQuery(query)) => {
+                tracing::debug!(
+                    query = query.id,
+                    kind = query.query.as_ref().map(|kind| Variant(kind).to_string()),
+                    "query.answered"
+                );
                 let reply = answer::question(query, self.around.drift);
                 self.post(&AgentClientMessage {
                     message: Some(agent_client_message::Message::InteractionResponse(reply)),
@@ -393,6 +412,11 @@ impl Attempt<'_> {
         };
         // Whatever follows the end of a turn, the stream is not done yet.
         self.turn_ended = self.turn_ended.map(|_| self.last_inbound);
+        match &event {
+            RunEvent::Text(text) => self.tally.text(text.len(), self.last_inbound),
+            RunEvent::Thinking(text) => self.tally.thinking(text.len(), self.last_inbound),
+            _ => {}
+        }
         match &event {
             RunEvent::Text(_) if self.progress.shown == Shown::Nothing => {
                 self.progress.shown = Shown::Something;
@@ -419,6 +443,7 @@ impl Attempt<'_> {
                 }
             }
             None => {
+                tracing::debug!(exec = exec.id, "exec.unknown");
                 self.around.drift.count("exec: unknown request");
                 let error = "this client has no handler for this kind of request";
                 self.post(&execs::throw(exec.id, error.into()));
@@ -427,7 +452,22 @@ impl Attempt<'_> {
         }
     }
 
+    fn count_written(&mut self, request: &KvServerMessage) {
+        if let Some(kv_server_message::Message::SetBlobArgs(args)) = &request.message {
+            self.tally
+                .blob_written(args.blob_data.len(), self.last_inbound);
+        }
+    }
+
+    fn count_read(&mut self, reply: &KvClientMessage) {
+        if let Some(kv_client_message::Message::GetBlobResult(result)) = &reply.message {
+            let bytes = result.blob_data.as_ref().map_or(0, Bytes::len);
+            self.tally.blob_read(bytes, self.last_inbound);
+        }
+    }
+
     fn inject(&mut self, injection: &Injection) {
+        tracing::debug!(injection = %injection.id, bytes = injection.text.len(), "run.inject");
         let message = UserMessage {
             text: injection.text.clone(),
             ..UserMessage::default()

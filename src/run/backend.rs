@@ -123,11 +123,14 @@ impl Backend {
             .call(call, &GetServerConfigRequest::default())
             .await;
         match answer {
-            Ok(config) => self
-                .choice
-                .advised(&self.endpoints.agent, config.http2_config()),
-            Err(error) => {
-                tracing::debug!(%error, "no server configuration");
+            Ok(config) => {
+                let http2 = config.http2_config();
+                tracing::debug!(http2 = http2.as_str_name(), "advice.given");
+                self.choice.advised(&self.endpoints.agent, http2);
+            }
+            // Why not, the call has told.
+            Err(_) => {
+                tracing::debug!("advice.missing");
                 // Asked once is asked: the next attempt need not wait for it again.
                 self.choice
                     .advised(&self.endpoints.agent, Http2Config::Unspecified);

@@ -4,9 +4,11 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use futures_util::FutureExt as _;
 use tokio::sync::mpsc;
 use tokio_util::task::AbortOnDropHandle;
+use tracing::Instrument as _;
 use uuid::Uuid;
 
 use super::attempt::{self, Closing, Surroundings};
@@ -15,6 +17,7 @@ use super::blobs::Blobs;
 use super::event::{Ended, Outcome, RunEvent, Usage};
 use super::request::{Action, RunSpec};
 use super::retry::{Ledger, Next, Progress, RetryPolicy, Shown, Timing};
+use crate::diag::Variant;
 use crate::tools::Executor;
 use crate::wire::error::WireError;
 use crate::wire::failure::{Evidence, Failure, Presence};
@@ -75,6 +78,9 @@ pub fn start(
     let (events, receiver) = mpsc::channel(EVENTS);
     let (commands, inbox) = mpsc::channel(16);
     let ids = RequestIds::first();
+    crate::diag::secrets().learn(&spec.blob_key.expose_hex().into());
+    let span =
+        tracing::debug_span!("run", run = %ids.original, conversation = spec.conversation_id);
     let run = Run {
         backend,
         spec,
@@ -108,7 +114,7 @@ pub fn start(
         events: receiver,
         commands,
         run_id: ids.original,
-        task: AbortOnDropHandle::new(tokio::spawn(task)),
+        task: AbortOnDropHandle::new(tokio::spawn(task.instrument(span))),
     }
 }
 
@@ -139,21 +145,31 @@ enum Step {
 impl Run {
     async fn run(mut self) {
         let started = tokio::time::Instant::now();
+        tracing::debug!(
+            model = self.spec.model.id,
+            action = %Variant(&self.spec.action),
+            state_bytes = self.spec.state.as_ref().map(Bytes::len),
+            tools = self.spec.offers.len(),
+            "run.started"
+        );
         let outcome = loop {
             let (failure, progress) = match self.attempt(started).await {
                 Step::Done(outcome) => break outcome,
                 Step::AgainAtOnce => continue,
                 Step::Failed(failure, progress) => (failure, progress),
             };
-            let delay = match self.ledger.next(&self.policy, &failure, progress, jitter()) {
+            let class = failure.class();
+            let (delay, from) = match self.ledger.next(&self.policy, &failure, progress, jitter()) {
                 Next::GiveUp => break Outcome::Failed(failure),
-                Next::Repeat(delay) => delay,
+                Next::Repeat(delay) => (delay, "start"),
                 Next::Resume(delay, checkpoint) => {
                     self.spec.state = Some(checkpoint);
                     self.spec.action = Action::Resume;
-                    delay
+                    (delay, "checkpoint")
                 }
             };
+            let delay_ms = delay.as_millis() as u64;
+            tracing::debug!(class, delay_ms, from, "run.retry");
             self.ids = self.ids.again();
             if self.events.send(RunEvent::Retrying(failure)).await.is_err() {
                 return;
@@ -162,6 +178,7 @@ impl Run {
                 break Outcome::Cancelled;
             }
         };
+        self.tell_end(&outcome, started);
         let ended = Ended {
             outcome,
             usage: self.usage,
@@ -170,8 +187,30 @@ impl Run {
         let _ = self.events.send(RunEvent::Ended(ended)).await;
     }
 
+    fn tell_end(&self, outcome: &Outcome, started: tokio::time::Instant) {
+        let (outcome, class) = match outcome {
+            Outcome::Finished => ("finished", None),
+            Outcome::Cancelled => ("cancelled", None),
+            Outcome::Failed(failure) => ("failed", Some(failure.class())),
+        };
+        let usage = self.usage.unwrap_or_default();
+        tracing::debug!(
+            outcome,
+            class,
+            ms = started.elapsed().as_millis() as u64,
+            attempts = self.attempts,
+            input = usage.input,
+            output = usage.output,
+            cache_read = usage.cache_read,
+            cache_write = usage.cache_write,
+            reasoning = usage.reasoning,
+            "run.ended"
+        );
+    }
+
     async fn attempt(&mut self, started: tokio::time::Instant) -> Step {
         self.attempts += 1;
+        tracing::debug!(n = self.attempts, request = %self.ids.request, "attempt.started");
         let opened = match self.spec.request(self.ids.original) {
             Ok(first) => tokio::select! {
                 opened = self.backend.open(&self.spec, self.ids, &first) => opened,
@@ -187,7 +226,11 @@ impl Run {
             issued,
         } = match opened {
             Ok(opened) => opened,
-            Err(error) => return Step::Failed(error.failure(), Progress::default()),
+            Err(error) => {
+                let failure = error.failure();
+                tracing::debug!(class = failure.class(), kind = %Variant(&error), "attempt.unopened");
+                return Step::Failed(failure, Progress::default());
+            }
         };
         let closed = attempt::drive(
             stream,
@@ -226,6 +269,7 @@ impl Run {
         let failure = Failure::classify(&error, &evidence);
         if let (Failure::Login(_), WireError::Remote(_)) = (&failure, &error) {
             self.backend.account.reject(&issued.token).await;
+            tracing::debug!("run.token_refused");
             // A token from before this run may just have grown old; a new one is worth a try.
             // Only a stream that brought nothing: anything else would be repeated.
             let untouched = closed.progress == Progress::default();

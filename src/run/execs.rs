@@ -9,6 +9,7 @@ use tokio::task::{Id, JoinSet};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use crate::diag::Variant;
 use crate::tools::bridge::HostCall;
 use crate::tools::{Executor, Replies, Reply, Request, Thrown};
 use crate::wire::proto::agent::v1::{
@@ -32,9 +33,23 @@ pub(super) struct Execs {
 }
 
 struct Open {
+    /// For the log; empty when there is none.
+    kind: String,
     started: Instant,
     beat: Instant,
     abort: CancellationToken,
+}
+
+impl Open {
+    fn tell_end(&self, id: u32, result: &Result<(), Thrown>, now: Instant) {
+        let outcome = match result {
+            Ok(()) if self.abort.is_cancelled() => "aborted",
+            Ok(()) => "done",
+            Err(_) => "thrown",
+        };
+        let ms = now.duration_since(self.started).as_millis() as u64;
+        tracing::debug!(exec = id, kind = self.kind, outcome, ms, "exec.answered");
+    }
 }
 
 impl Drop for Execs {
@@ -68,6 +83,11 @@ impl Execs {
 
     /// Starts work on a request; gives what the host has to do for it.
     pub(super) fn start(&mut self, id: u32, request: Request, now: Instant) -> Option<HostCall> {
+        let mut kind = String::new();
+        if tracing::enabled!(tracing::Level::DEBUG) {
+            kind = Variant(&request).to_string();
+            tracing::debug!(exec = id, kind, "exec.asked");
+        }
         let abort = CancellationToken::new();
         let replies = Replies::new(id, self.sender.clone());
         let work = Arc::clone(&self.executor).execute(request, replies, abort.clone());
@@ -76,6 +96,7 @@ impl Execs {
         self.open.insert(
             id,
             Open {
+                kind,
                 started: now,
                 beat: now + self.interval,
                 abort,
@@ -144,7 +165,9 @@ impl Execs {
                 }]
             }
             Progress::Done(id, result) => {
-                self.open.remove(&id);
+                if let Some(open) = self.open.remove(&id) {
+                    open.tell_end(id, &result, now);
+                }
                 let mut frames = Vec::with_capacity(2);
                 if let Err(Thrown(error)) = result {
                     frames.push(throw(id, error));

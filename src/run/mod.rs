@@ -14,6 +14,7 @@ mod event;
 mod execs;
 mod request;
 mod retry;
+mod tally;
 
 pub use assemble::AssembleError;
 pub use backend::{Backend, OpenError};

@@ -13,6 +13,7 @@ use super::request::{Hands, TurnEvent, TurnRequest};
 use super::usage::{self, Seen};
 use crate::conversation::continuation::continuation;
 use crate::conversation::fingerprint::{Continuity, Fingerprint};
+use crate::diag::Digest;
 use crate::run::{Command, Ended, Handle, Injection, Outcome, RunEvent};
 use crate::tools::bridge::content::Content;
 use crate::tools::bridge::{HostCall, HostResult, Verdict};
@@ -119,6 +120,7 @@ impl Live {
                 },
             });
         }
+        tracing::debug!(left = self.open.len(), words = %Digest(&brought.words), "turn.resumed");
         self.covers = Fingerprint::of(system, messages);
         let left = std::mem::take(&mut self.open);
         if brought.words.is_empty() {

@@ -101,7 +101,12 @@ impl Conversation {
             sent: self.sent.clone(),
             state: self.state.clone(),
         };
-        blocking(move || kept.write(&entry, &shelf)).await
+        let bytes = entry.state.as_ref().map(Bytes::len);
+        let started = std::time::Instant::now();
+        let written = blocking(move || kept.write(&entry, &shelf)).await;
+        let ms = started.elapsed().as_millis() as u64;
+        tracing::debug!(bytes, ms, ok = written.is_ok(), "journal.written");
+        written
     }
 }
 
@@ -169,7 +174,10 @@ impl Memory {
         });
         let (kept, found) = match found.await {
             Ok(found) => found,
-            Err(StoreError::Busy) => return Err(StoreError::Busy),
+            Err(StoreError::Busy) => {
+                tracing::debug!("lock.busy");
+                return Err(StoreError::Busy);
+            }
             Err(error) => {
                 // Once is enough: this session stays in memory from now on.
                 self.store = None;
@@ -181,13 +189,14 @@ impl Memory {
         let (conversation, notice) = match found {
             Found::Nothing => (None, None),
             Found::Entry(entry) => (Conversation::restore(*entry, kept.clone()), None),
-            Found::Damaged(damage, aside) => (
-                None,
-                Some(format!(
+            Found::Damaged(damage, aside) => {
+                tracing::debug!(reason = %damage, "journal.set_aside");
+                let notice = format!(
                     "what was kept of this session cannot be used ({damage}) and was set aside as {}; its history is told anew",
                     aside.display()
-                )),
-            ),
+                );
+                (None, Some(notice))
+            }
         };
         Ok(Taken {
             conversation,

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
+use tracing::{Instrument as _, Span};
 
 use super::live::{Idle, Live, Offered, Pause, Shown, Tally};
 use super::memory::{Conversation, Memory};
@@ -17,6 +18,7 @@ use crate::conversation::history::{self, Budget};
 use crate::conversation::picture;
 use crate::conversation::plan::{SendPlan, plan};
 use crate::conversation::store::{Kept, Store};
+use crate::diag::Digest;
 use crate::run::{
     Action, Image, Outcome, RetryPolicy, RunSpec, Timing, ToolGates, UserMessage, start,
 };
@@ -33,7 +35,7 @@ pub struct Session {
 }
 
 enum Ask {
-    Turn(Box<TurnRequest>, oneshot::Sender<TurnResult>),
+    Turn(Box<TurnRequest>, oneshot::Sender<TurnResult>, Span),
     Invalidate(oneshot::Sender<()>),
     Release(oneshot::Sender<()>),
 }
@@ -55,7 +57,8 @@ impl Session {
     /// Takes a turn, after those asked for before.
     pub async fn turn(&self, request: TurnRequest) -> TurnResult {
         let (reply, answer) = oneshot::channel();
-        let asked = self.asks.send(Ask::Turn(Box::new(request), reply)).await;
+        let ask = Ask::Turn(Box::new(request), reply, Span::current());
+        let asked = self.asks.send(ask).await;
         match (asked, answer.await) {
             (Ok(()), Ok(result)) => result,
             _ => TurnResult::failed("the session failed inside cursor-sidecar"),
@@ -100,9 +103,10 @@ impl Task {
                 }
             };
             match ask {
-                Some(Ask::Turn(request, reply)) => {
+                Some(Ask::Turn(request, reply, span)) => {
                     let mut answer = Answer(Some(reply));
-                    let result = self.turn(*request, &mut answer).await;
+                    let turn = self.turn(*request, &mut answer).instrument(span);
+                    let result = turn.await;
                     answer.give(result);
                 }
                 Some(Ask::Invalidate(done)) => {
@@ -157,6 +161,7 @@ impl Task {
                 Pause::ToolUse => {
                     self.note(&request, live.conversation.save().await.err())
                         .await;
+                    tracing::debug!("turn.parked");
                     self.live = Some((live, Instant::now() + request.policy.park));
                     return TurnResult {
                         stop: Stop::ToolUse,
@@ -202,6 +207,7 @@ impl Task {
             let same_account = live.conversation.account == request.account;
             if same_account && live.continues(system, messages) {
                 live.resume(system, messages, tally).await;
+                tracing::debug!(decision = "live resume", "plan");
                 return Ok(live);
             }
             // The history went another way: what waits is of no use any more.
@@ -223,13 +229,22 @@ impl Task {
             SendPlan::Nothing => {
                 return Err(TurnResult::failed("there is no new message to answer"));
             }
-            SendPlan::Incremental { text } => (mine, text),
+            SendPlan::Incremental { text } => {
+                tracing::debug!(decision = "incremental", new = %Digest(&text), "plan");
+                (mine, text)
+            }
             SendPlan::Bootstrap {
                 history,
                 text,
                 because,
             } => {
-                tracing::debug!(?because, "telling the history anew");
+                tracing::debug!(
+                    decision = "bootstrap",
+                    reason = ?because,
+                    history_messages = history.len(),
+                    new = %Digest(&text),
+                    "plan"
+                );
                 let fresh = rebuilt(request, history, taken.kept);
                 (Some(fresh.map_err(TurnResult::failed)?), text)
             }
@@ -418,6 +433,11 @@ fn rebuilt(
     let window = u32::try_from(request.limits.window).unwrap_or(u32::MAX);
     let output = u32::try_from(request.limits.max_output).unwrap_or(u32::MAX);
     let rebuilt = history::rebuild(history, Budget::for_window(window, output));
+    tracing::debug!(
+        blobs = rebuilt.blobs.len(),
+        left_out = rebuilt.omitted,
+        "history.rebuilt"
+    );
     let blobs = conversation.blobs();
     for (id, blob) in rebuilt.blobs {
         blobs.set(&id, blob).map_err(|error| error.to_string())?;

@@ -25,7 +25,15 @@ impl Drift {
         let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
         let what = what.into();
         if counts.len() < MAX_KINDS || counts.contains_key(&what) {
-            *counts.entry(what).or_default() += 1;
+            let kind = what.clone();
+            let count = counts.entry(what).or_default();
+            *count += 1;
+            let count = *count;
+            drop(counts);
+            // Told ever more rarely: the log shall show how much, not each one.
+            if count.is_power_of_two() {
+                tracing::debug!(kind, count, "drift");
+            }
         }
     }
 

@@ -24,6 +24,20 @@ impl From<RemoteError> for WireError {
     }
 }
 
+impl WireError {
+    /// What a log may say: our own words for the transport, the bare code for what the server
+    /// said, since its words may repeat what it was told.
+    pub fn cause(&self) -> String {
+        match self {
+            Self::Remote(remote) => match remote.status {
+                Some(status) => format!("remote {} (HTTP {status})", remote.code),
+                None => format!("remote {}", remote.code),
+            },
+            Self::Transport(error) => error.to_string(),
+        }
+    }
+}
+
 /// How the transport failed. Texts name hosts and causes, never headers or bodies.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TransportError {

@@ -128,6 +128,29 @@ const TOOL_COUNT_LIMIT: usize = 300;
 const TOOL_BYTES_LIMIT: usize = 400 * 1024;
 
 impl Failure {
+    /// Its kind in one word, for logs: the text may repeat what a server was told.
+    pub fn class(&self) -> &'static str {
+        match self {
+            Self::Cancelled(_) => "cancelled",
+            Self::Login(_) => "login",
+            Self::Upgrade(_) => "upgrade",
+            Self::Payment(_) => "payment",
+            Self::Update(_) => "update",
+            Self::Key(_) => "key",
+            Self::ContextTooLong(_) => "context_too_long",
+            Self::TooManyTools(_) => "too_many_tools",
+            Self::ToolSchema(_) => "tool_schema",
+            Self::ConversationPoisoned(_) => "conversation_poisoned",
+            Self::Region(_) => "region",
+            Self::Model(_) => "model",
+            Self::Capacity(_) => "capacity",
+            Self::ActionRequired(_) => "action_required",
+            Self::Refused(_) => "refused",
+            Self::Server(_) => "server",
+            Self::Transport(_) => "transport",
+        }
+    }
+
     /// Classifies an error in the order the official client does.
     pub fn classify(error: &WireError, evidence: &Evidence) -> Self {
         match error {

@@ -17,6 +17,7 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tokio_stream::wrappers::ReceiverStream;
 use tokio_util::task::AbortOnDropHandle;
+use tracing::Instrument as _;
 
 use super::append::Appender;
 use super::ascending;
@@ -31,6 +32,7 @@ use super::proto::agent::v1::{AgentClientMessage, AgentServerMessage};
 use super::proto::aiserver::v1::BidiRequestId;
 use super::remote::{EndStream, Metadata, RemoteError};
 use super::unary::CallError;
+use crate::diag::Variant;
 
 const RUN: &str = "/agent.v1.AgentService/Run";
 const RUN_SSE: &str = "/agent.v1.AgentService/RunSSE";
@@ -89,6 +91,9 @@ pub struct Incoming {
     host: String,
     drift: Arc<Drift>,
     appender: Option<AbortOnDropHandle<Result<(), CallError>>>,
+    opened: Instant,
+    /// Whether any bytes of the run have come.
+    begun: bool,
     /// Why appending failed, and until when the server may still say how the run ended.
     unsent: Option<(WireError, Instant)>,
 }
@@ -163,13 +168,15 @@ impl RunStream {
                     ids: opening.ids,
                     blob_key: opening.blob_key,
                 };
-                let task = AbortOnDropHandle::new(tokio::spawn(appender.run(messages)));
+                let appending = appender.run(messages).in_current_span();
+                let task = AbortOnDropHandle::new(tokio::spawn(appending));
                 (RUN_SSE, Framing::Bare, body, Some(task))
             }
         };
         let outgoing = Outgoing { queue, framing };
         // The queue is empty and its receiver alive: the first message always fits.
         let _ = outgoing.queue.try_send(outgoing.frame(first));
+        tracing::debug!(host, path, version = ?opening.version, "stream.opening");
         let request = client
             .post(opening.base.join(path))
             .headers(headers)
@@ -181,6 +188,8 @@ impl RunStream {
                 host,
                 drift: Arc::clone(drift),
                 appender,
+                opened: Instant::now(),
+                begun: false,
                 unsent: None,
             },
         })
@@ -280,10 +289,24 @@ impl Incoming {
     pub async fn next(&mut self) -> Result<Received, WireError> {
         let received = self.advance().await;
         if matches!(received, Err(_) | Ok(Received::End(_))) {
+            self.tell_end(received.as_ref().err());
             self.state = State::Ended;
             self.appender = None;
         }
         received
+    }
+
+    fn tell_end(&self, error: Option<&WireError>) {
+        let ms = self.opened.elapsed().as_millis() as u64;
+        match error {
+            None => tracing::debug!(ms, "stream.closed"),
+            Some(error) => tracing::debug!(
+                ms,
+                kind = %Variant(transport(error)),
+                cause = error.cause(),
+                "stream.failed"
+            ),
+        }
     }
 
     async fn advance(&mut self) -> Result<Received, WireError> {
@@ -294,6 +317,9 @@ impl Incoming {
                         response = head => response?,
                         failure = append_failure(&mut self.appender) => return Err(failure),
                     };
+                    let ms = self.opened.elapsed().as_millis() as u64;
+                    let status = response.status().as_u16();
+                    tracing::debug!(ms, status, version = ?response.version(), "stream.opened");
                     let announced = response.headers().get("connect-content-encoding");
                     let announced = announced.and_then(|value| value.to_str().ok());
                     let encoding =
@@ -335,6 +361,11 @@ impl Incoming {
                     match (piece, self.unsent.take()) {
                         (Ok(Some(piece)), unsent) => {
                             decoder.push(&piece);
+                            if !self.begun {
+                                self.begun = true;
+                                let ms = self.opened.elapsed().as_millis() as u64;
+                                tracing::debug!(ms, "stream.first_byte");
+                            }
                             self.unsent = unsent;
                         }
                         (_, Some((failure, _))) => return Err(failure),
@@ -348,6 +379,14 @@ impl Incoming {
                 State::Ended => return Err(TransportError::EndedEarly.into()),
             }
         }
+    }
+}
+
+/// The kind of a failure: the transport's, or that the server reported it.
+fn transport(error: &WireError) -> &dyn std::fmt::Debug {
+    match error {
+        WireError::Transport(error) => error,
+        WireError::Remote(remote) => &remote.code,
     }
 }
 

@@ -130,14 +130,38 @@ impl Http {
                 status => Err(RemoteError::from_response(status, &answer).into()),
             }
         };
-        match tokio::time::timeout(call.deadline, answer).await {
+        let started = std::time::Instant::now();
+        let answer = match tokio::time::timeout(call.deadline, answer).await {
             Ok(answer) => answer,
             Err(_) => Err(TransportError::Deadline {
-                host,
+                host: host.clone(),
                 seconds: call.deadline.as_secs(),
             }
             .into()),
+        };
+        let ms = started.elapsed().as_millis() as u64;
+        match &answer {
+            Ok(answer) => tracing::trace!(
+                host,
+                path = call.path,
+                ms,
+                bytes = answer.len(),
+                "call.answered"
+            ),
+            Err(CallError::Wire(error)) => {
+                tracing::debug!(
+                    host,
+                    path = call.path,
+                    ms,
+                    cause = error.cause(),
+                    "call.failed"
+                );
+            }
+            Err(CallError::Setup(error)) => {
+                tracing::debug!(host, path = call.path, ms, cause = %error, "call.failed");
+            }
         }
+        answer
     }
 }
 

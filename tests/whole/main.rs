@@ -11,6 +11,7 @@ mod backend;
 mod cli;
 mod client;
 mod compare;
+mod debug;
 mod faults;
 mod host_tools;
 mod models;

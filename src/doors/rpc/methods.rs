@@ -186,6 +186,12 @@ fn initialize(
         );
         return Err(ErrorObjectOwned::owned(INVALID_PARAMS, problem, None::<()>));
     }
+    tracing::debug!(
+        host = params.host.name,
+        pid = params.host.process_id,
+        version = env!("CARGO_PKG_VERSION"),
+        "rpc.initialize"
+    );
     // One we cannot see, in another container say, could not be missed either.
     let host_process = params.host.process_id.filter(|id| super::is_alive(*id));
     context.host_process.send_replace(host_process);
@@ -216,7 +222,7 @@ fn report(context: &Context) -> Report {
         version: env!("CARGO_PKG_VERSION").into(),
         settings: SETTINGS
             .iter()
-            .map(|setting| effective(setting, env(setting.name)))
+            .map(|setting| effective(setting, &env))
             .collect(),
         warnings: warnings.iter().map(ToString::to_string).collect(),
         endpoint,
@@ -224,27 +230,17 @@ fn report(context: &Context) -> Report {
     }
 }
 
-fn effective(setting: &settings::Setting, value: Option<String>) -> EffectiveSetting {
-    let value = value.filter(|value| !value.is_empty());
-    let source = match value {
-        Some(_) => SettingSource::Environment,
-        None => SettingSource::Default,
-    };
-    let value = match value {
-        // Proxies carry passwords, keys are keys: that they are set is all to be told.
-        Some(value)
-            if setting.name.ends_with("_KEY")
-                || setting.name.ends_with("_PROXY")
-                || value.contains('@') =>
-        {
-            "(set)".into()
-        }
-        Some(value) => value,
-        None => setting.default.into(),
-    };
+fn effective(
+    setting: &settings::Setting,
+    env: &impl Fn(&str) -> Option<String>,
+) -> EffectiveSetting {
+    let settings::InForce { value, source } = settings::in_force(setting, env);
     EffectiveSetting {
         name: setting.name.into(),
         value,
-        source,
+        source: match source {
+            settings::Source::Default => SettingSource::Default,
+            settings::Source::Environment => SettingSource::Environment,
+        },
     }
 }

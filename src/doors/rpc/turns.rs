@@ -3,11 +3,12 @@
 use std::collections::{HashMap, VecDeque};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use jsonrpsee::types::ErrorObjectOwned;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
+use tracing::Instrument as _;
 
 use super::error::INVALID_PARAMS;
 use super::models::{Models, Resolved};
@@ -18,11 +19,19 @@ use crate::conversation::store::{Bounds, Store};
 use crate::conversation::transcript::{Tool, Transcript};
 use crate::diag::place;
 use crate::diag::settings::Warning;
+use crate::diag::{Digest, prefix};
 use crate::run::{Backend, Mode};
 use crate::tools::bridge::content::Content;
 use crate::tools::bridge::{HostCall, HostResult, Verdict};
 use crate::turn::usage::{Basis, Tokens};
 use crate::turn::{Hands, Policy, Session, Stop, TurnEvent, TurnRequest};
+
+/// What went to the host during a turn.
+#[derive(Default)]
+struct Flow {
+    events: usize,
+    first: Option<Instant>,
+}
 
 /// Events put into one notification at most.
 const BATCH: usize = 64;
@@ -87,6 +96,56 @@ impl Turns {
         params: TurnStartParams,
         origin: Origin<'_>,
     ) -> Result<TurnStartResult, ErrorObjectOwned> {
+        // The turn's name and session stand on everything that is told while it lasts.
+        let span = tracing::debug_span!(
+            "turn",
+            turn = params.turn_id,
+            session = prefix(&params.session_id)
+        );
+        self.told(params, origin).instrument(span).await
+    }
+
+    /// Takes a turn and tells the log of it.
+    async fn told(
+        &self,
+        params: TurnStartParams,
+        origin: Origin<'_>,
+    ) -> Result<TurnStartResult, ErrorObjectOwned> {
+        tracing::debug!(
+            model = params.model.id,
+            messages = params.messages.len(),
+            tools = params.tools.as_ref().map(Vec::len),
+            system = %Digest(params.system_prompt.as_deref().unwrap_or_default()),
+            kind = ?params.kind,
+            "turn.started"
+        );
+        let started = Instant::now();
+        let mut flow = Flow::default();
+        let result = self.take(params, origin, &mut flow).await;
+        let ms = started.elapsed().as_millis() as u64;
+        match &result {
+            Ok(result) => tracing::debug!(
+                stop = ?result.stop_reason,
+                ms,
+                events = flow.events,
+                first_ms = flow.first.map(|at| (at - started).as_millis() as u64),
+                input = result.usage.input,
+                output = result.usage.output,
+                cache_read = result.usage.cache_read,
+                estimated = result.usage.estimated,
+                "turn.answered"
+            ),
+            Err(error) => tracing::debug!(code = error.code(), ms, "turn.refused"),
+        }
+        result
+    }
+
+    async fn take(
+        &self,
+        params: TurnStartParams,
+        origin: Origin<'_>,
+        flow: &mut Flow,
+    ) -> Result<TurnStartResult, ErrorObjectOwned> {
         let (key, backend) = match self.backend(params.api_key.as_deref(), origin.home) {
             Ok(backend) => backend,
             // Not a mistake in the request: the turn is answered, with what to do.
@@ -138,6 +197,8 @@ impl Turns {
         let telling = async {
             let mut batch = Vec::new();
             while inbox.recv_many(&mut batch, BATCH).await > 0 {
+                flow.first.get_or_insert_with(Instant::now);
+                flow.events += batch.len();
                 tell(origin.peer, &turn.id, &mut batch).await;
             }
         };
@@ -240,6 +301,11 @@ impl Turns {
         let cancel = lock(&self.under_way)
             .get(&params.turn_id)
             .map(|way| way.cancel.clone());
+        tracing::debug!(
+            turn = params.turn_id,
+            found = cancel.is_some(),
+            "turn.cancel"
+        );
         if let Some(cancel) = cancel {
             cancel.cancel();
             return TurnCancelResult { found: true };
@@ -272,6 +338,7 @@ impl Turns {
     /// The next turn of a session tells its history anew.
     pub(super) async fn invalidate(&self, params: &SessionParams, home: Option<&Path>) {
         lock(&self.parked).retain(|(_, session)| *session != params.session_id);
+        tracing::debug!(session = prefix(&params.session_id), "session.invalidate");
         let session = lock(&self.sessions).get(&params.session_id).cloned();
         let session = session.unwrap_or_else(|| {
             let store = self.store(home);
@@ -283,6 +350,7 @@ impl Turns {
     /// Lets go of a session; what is kept of it stays.
     pub(super) fn close(&self, params: &SessionParams) {
         lock(&self.parked).retain(|(_, session)| *session != params.session_id);
+        tracing::debug!(session = prefix(&params.session_id), "session.close");
         lock(&self.sessions).remove(&params.session_id);
     }
 

@@ -1,0 +1,264 @@
+//! The file a debug log goes to: whether there is one, where, and how large it may grow.
+
+use std::fs::{DirBuilder, File, OpenOptions};
+use std::io::{self, BufWriter, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use super::place;
+use super::record::Target;
+use super::settings::{self, Warning};
+
+/// A log of this size is moved aside and started anew; one such part is kept.
+const MAX_BYTES: u64 = 32 * 1024 * 1024;
+/// Logs kept in the folder, the new one included.
+const KEPT: usize = 20;
+
+/// Whether there is to be a log, and where.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Wanted {
+    /// No.
+    Off,
+    /// A new file in this folder.
+    In(PathBuf),
+    /// This file.
+    At(PathBuf),
+    /// Yes, but there is no home to put it into.
+    Nowhere,
+}
+
+/// Reads the settings.
+pub fn wanted(
+    env: &impl Fn(&str) -> Option<String>,
+    home: Option<&Path>,
+    warnings: &mut Vec<Warning>,
+) -> Wanted {
+    let file = env("PI_CURSOR_PROVIDER_DEBUG_FILE").filter(|path| !path.trim().is_empty());
+    let choices = [
+        ("1", true),
+        ("true", true),
+        ("on", true),
+        ("yes", true),
+        ("0", false),
+        ("false", false),
+        ("off", false),
+        ("no", false),
+    ];
+    // Who names a file wants one.
+    let default = file.is_some();
+    if !settings::choose(env, "PI_CURSOR_PROVIDER_DEBUG", &choices, default, warnings) {
+        return Wanted::Off;
+    }
+    match (file, folder(env, home)) {
+        (Some(path), _) => Wanted::At(path.into()),
+        (None, Some(folder)) => Wanted::In(folder),
+        (None, None) => Wanted::Nowhere,
+    }
+}
+
+/// The folder of debug logs.
+pub fn folder(env: &impl Fn(&str) -> Option<String>, home: Option<&Path>) -> Option<PathBuf> {
+    place::state_dir(env, home).map(|state| state.join("debug"))
+}
+
+/// Logs in a folder, newest first.
+pub fn found(folder: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let mut logs: Vec<PathBuf> = entries
+        .map(|entry| entry.path())
+        .filter(|path| {
+            path.extension()
+                .is_some_and(|extension| extension == "jsonl")
+        })
+        .collect();
+    // Names start with the time.
+    logs.sort_unstable_by(|a, b| b.file_name().cmp(&a.file_name()));
+    logs
+}
+
+/// A log that only its owner can read.
+#[derive(Debug)]
+pub struct LogFile {
+    path: PathBuf,
+    file: BufWriter<File>,
+    size: u64,
+    limit: u64,
+}
+
+impl LogFile {
+    /// Opens a new log in a folder, and removes the oldest of many.
+    pub fn create_in(folder: &Path) -> io::Result<Self> {
+        DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(folder)?;
+        for old in found(folder).into_iter().skip(KEPT - 1) {
+            // Another process may be at the same: gone is gone.
+            let _ = std::fs::remove_file(old);
+        }
+        let now = SystemTime::now().duration_since(UNIX_EPOCH);
+        let stamp = utc(now.unwrap_or_default().as_secs());
+        Self::open(&folder.join(format!("{stamp}-{}.jsonl", std::process::id())))
+    }
+
+    /// Opens a log at a path, to be continued if it exists.
+    pub fn open(path: &Path) -> io::Result<Self> {
+        Self::with_limit(path, MAX_BYTES)
+    }
+
+    fn with_limit(path: &Path, limit: u64) -> io::Result<Self> {
+        // A pipe or device could make us wait, today or later.
+        if std::fs::metadata(path).is_ok_and(|known| !known.is_file()) {
+            return Err(io::Error::other("not a regular file"));
+        }
+        let file = OpenOptions::new()
+            .append(true)
+            .create(true)
+            .mode(0o600)
+            .open(path)?;
+        file.set_permissions(std::fs::Permissions::from_mode(0o600))?;
+        let size = file.metadata()?.len();
+        Ok(Self {
+            path: path.to_owned(),
+            file: BufWriter::new(file),
+            size,
+            limit,
+        })
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Moves the full log aside; the part moved before it is gone then.
+    fn turn_over(&mut self) -> io::Result<()> {
+        self.file.flush()?;
+        let mut aside = self.path.clone().into_os_string();
+        aside.push(".1");
+        std::fs::rename(&self.path, aside)?;
+        *self = Self::with_limit(&self.path, self.limit)?;
+        Ok(())
+    }
+}
+
+impl Target for LogFile {
+    fn line(&mut self, line: &[u8]) -> io::Result<()> {
+        if self.size + line.len() as u64 > self.limit && self.size > 0 {
+            self.turn_over()?;
+        }
+        self.size += line.len() as u64;
+        self.file.write_all(line)
+    }
+
+    fn settle(&mut self) -> io::Result<()> {
+        self.file.flush()
+    }
+}
+
+/// A time as `20261116T064630Z`, which sorts as it should.
+fn utc(seconds: u64) -> String {
+    let (days, rest) = (seconds / 86_400, seconds % 86_400);
+    // Years that begin in March put the leap day last; 400 of them are 146,097 days.
+    let days = days + 719_468;
+    let era = days / 146_097;
+    let day = days % 146_097;
+    let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;
+    let day = day - (365 * year + year / 4 - year / 100);
+    let month = (5 * day + 2) / 153;
+    let date = day - (153 * month + 2) / 5 + 1;
+    let month = if month < 10 { month + 3 } else { month - 9 };
+    let year = era * 400 + year + u64::from(month <= 2);
+    let (hour, minute, second) = (rest / 3600, rest / 60 % 60, rest % 60);
+    format!("{year:04}{month:02}{date:02}T{hour:02}{minute:02}{second:02}Z")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(pairs: &[(&str, &str)]) -> (Wanted, usize) {
+        let env = |name: &str| {
+            let found = pairs.iter().find(|(known, _)| *known == name);
+            found.map(|(_, value)| (*value).to_owned())
+        };
+        let mut warnings = Vec::new();
+        let wanted = wanted(&env, Some(Path::new("/h")), &mut warnings);
+        (wanted, warnings.len())
+    }
+
+    #[test]
+    fn settings_say_whether_and_where() {
+        let on = ("PI_CURSOR_PROVIDER_DEBUG", "1");
+        let file = ("PI_CURSOR_PROVIDER_DEBUG_FILE", "/tmp/x.jsonl");
+        let state = ("PI_CURSOR_STATE_DIR", "/s");
+        assert_eq!(read(&[]), (Wanted::Off, 0));
+        assert_eq!(read(&[on, state]), (Wanted::In("/s/debug".into()), 0));
+        assert_eq!(
+            read(&[on, state, file]),
+            (Wanted::At("/tmp/x.jsonl".into()), 0)
+        );
+        assert_eq!(read(&[file]), (Wanted::At("/tmp/x.jsonl".into()), 0));
+        let off = ("PI_CURSOR_PROVIDER_DEBUG", "0");
+        assert_eq!(read(&[off, file]), (Wanted::Off, 0));
+        assert_eq!(
+            read(&[("PI_CURSOR_PROVIDER_DEBUG", "maybe")]),
+            (Wanted::Off, 1)
+        );
+    }
+
+    #[test]
+    fn times_are_told_in_utc() {
+        assert_eq!(utc(0), "19700101T000000Z");
+        assert_eq!(utc(951_782_399), "20000228T235959Z");
+        assert_eq!(utc(951_782_400), "20000229T000000Z");
+        assert_eq!(utc(1_794_811_590), "20261116T064630Z");
+    }
+
+    #[test]
+    fn a_log_is_private_and_bounded() {
+        let home = tempfile::tempdir().unwrap();
+        let folder = home.path().join("state/debug");
+        let log = LogFile::create_in(&folder).unwrap();
+        let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        assert_eq!(mode(&folder), 0o700);
+        assert_eq!(mode(log.path()), 0o600);
+
+        let path = folder.join("x.jsonl");
+        std::fs::write(&path, "").unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o644)).unwrap();
+        let mut log = LogFile::with_limit(&path, 10).unwrap();
+        assert_eq!(mode(&path), 0o600);
+        for line in [b"1234\n", b"5678\n", b"9abc\n"] {
+            log.line(line).unwrap();
+        }
+        log.settle().unwrap();
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "9abc\n");
+        let aside = folder.join("x.jsonl.1");
+        assert_eq!(std::fs::read_to_string(&aside).unwrap(), "1234\n5678\n");
+        assert_eq!(mode(&aside), 0o600);
+    }
+
+    #[test]
+    fn old_logs_go() {
+        let folder = tempfile::tempdir().unwrap();
+        for number in 0..30 {
+            let name = format!("20200101T0000{number:02}Z-1.jsonl");
+            std::fs::write(folder.path().join(name), "").unwrap();
+        }
+        LogFile::create_in(folder.path()).unwrap();
+        let left = found(folder.path());
+        assert_eq!(left.len(), KEPT);
+        assert!(
+            left[KEPT - 1].ends_with("20200101T000011Z-1.jsonl"),
+            "{left:?}"
+        );
+    }
+
+    #[test]
+    fn what_is_no_file_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        assert!(LogFile::open(folder.path()).is_err());
+    }
+}

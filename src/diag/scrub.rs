@@ -1,0 +1,459 @@
+//! Takes secrets out of text before anybody else reads it.
+//!
+//! Two passes, each linear in the text: secrets we were told of, letter by letter; then
+//! everything that looks like one. When in doubt something is hidden, except in prose that a
+//! person wrote ("the bearer of bad news").
+
+use std::borrow::Cow;
+use std::sync::{LazyLock, PoisonError, RwLock};
+
+use regex::{Captures, Regex};
+use secrecy::{ExposeSecret as _, SecretString};
+
+/// What stands where a secret stood.
+pub const REDACTED: &str = "[redacted]";
+/// What stands where the address of a tool bridge stood; its path is its password.
+pub const REDACTED_BRIDGE: &str = "[redacted-bridge-endpoint]";
+
+/// Shorter texts are no secrets, and hiding them would tear words apart.
+const MIN_SECRET: usize = 4;
+/// Secrets remembered; the oldest go first. Tokens change every hour or so.
+const MAX_SECRETS: usize = 64;
+
+/// Hides secrets: those it was told of and those that look like one.
+#[derive(Debug, Default)]
+pub struct Scrubber {
+    /// Longest first, so that no tail of a longer one survives.
+    known: RwLock<Vec<Known>>,
+}
+
+#[derive(Debug)]
+struct Known {
+    secret: SecretString,
+    /// When it was learned; the smallest number is the oldest.
+    order: u64,
+}
+
+impl Scrubber {
+    /// A scrubber that knows these secrets.
+    pub fn new(secrets: impl IntoIterator<Item = SecretString>) -> Self {
+        let scrubber = Self::default();
+        for secret in secrets {
+            scrubber.learn(&secret);
+        }
+        scrubber
+    }
+
+    /// From now on this is hidden wherever it stands.
+    pub fn learn(&self, secret: &SecretString) {
+        let text = secret.expose_secret().trim();
+        if text.len() < MIN_SECRET || REDACTED.contains(text) || REDACTED_BRIDGE.contains(text) {
+            return;
+        }
+        let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
+        if known.iter().any(|old| old.secret.expose_secret() == text) {
+            return;
+        }
+        let order = known.iter().map(|old| old.order + 1).max().unwrap_or(0);
+        if known.len() >= MAX_SECRETS
+            && let Some(oldest) = known.iter().map(|old| old.order).min()
+        {
+            known.retain(|old| old.order != oldest);
+        }
+        known.push(Known {
+            secret: text.into(),
+            order,
+        });
+        known.sort_by_key(|known| std::cmp::Reverse(known.secret.expose_secret().len()));
+    }
+
+    /// The text without its secrets; borrowed if there are none.
+    pub fn scrub<'a>(&self, text: &'a str) -> Cow<'a, str> {
+        let mut text = Cow::Borrowed(text);
+        for known in &*self.known.read().unwrap_or_else(PoisonError::into_inner) {
+            let secret = known.secret.expose_secret();
+            if text.contains(secret) {
+                text = Cow::Owned(text.replace(secret, REDACTED));
+            }
+        }
+        match shapes(&text) {
+            Some(scrubbed) => Cow::Owned(scrubbed),
+            None => text,
+        }
+    }
+}
+
+/// Everything that may be a secret or announce one. Alternatives are tried in this order
+/// where they start at the same place.
+static SUSPECT: LazyLock<Option<Regex>> = LazyLock::new(|| {
+    let bridge = r#"(?P<bridge>(?:(?:https?://)?(?:127\.0\.0\.1|localhost|\[::1\])(?::\d+)?)?/cursor-pi-tool-bridge/[^/\s"'<>]+/mcp)"#;
+    let url = r#"(?P<scheme>\b[a-z][a-z0-9+.-]*://)(?P<userinfo>[^\s/?\#"'<>]+)@"#;
+    let login =
+        r#"(?P<user>[^\s/:@"'<>(){}\[\],;=]+):(?P<password>[^\s/:@"'<>]+)@(?P<host>[a-z0-9])"#;
+    let cookie = r#"(?P<cookie>(?:set-)?cookie2?(?P<cookie_quote>\\*["'])?\s*[:=]\s*)"#;
+    let key = r#"(?P<key>(?P<authorization>authorization)|api[_-]?key|token|session(?:[_-]?id)?|passw(?:or)?d|passphrase|secret(?:[_-]?key)?|(?:access|private|encryption)[_-]?key)(?P<key_quote>\\*["'])?(?:\s*[:=]\s*|,\s*(?P<pair>\\*["']))"#;
+    let bearer = r"(?P<bearer>\bbearer\s+)";
+    let jwt = r"(?P<jwt>\beyJ[a-z0-9_-]{6,}\.[a-z0-9_-]{6,}(?:\.[a-z0-9_-]+)*)";
+    let shape = r"(?P<shape>\b(?:crsr_[a-z0-9_-]{4,}|key_[a-z0-9]{24,}|sk-[a-z0-9_-]{8,}|gh[pousr]_[a-z0-9]{16,}|github_pat_[a-z0-9_]{16,}|xox[abprs]-[a-z0-9-]{8,}|AKIA[0-9A-Z]{16}))";
+    let all = [bridge, url, cookie, key, bearer, jwt, shape, login].join("|");
+    Regex::new(&format!("(?i){all}")).ok()
+});
+
+/// Scrubs by shape; `None` if nothing had to change.
+fn shapes(text: &str) -> Option<String> {
+    // The expression is a constant, and a test builds it: without it nothing may pass.
+    let Some(suspect) = &*SUSPECT else {
+        return (!text.is_empty()).then(|| REDACTED.to_owned());
+    };
+    let mut out = String::new();
+    let mut done = 0;
+    let mut from = 0;
+    while let Some(found) = suspect.captures_at(text, from) {
+        let whole = found.get_match();
+        let verdict = judge(text, &found);
+        if let Some(Hide { at, until, put }) = verdict {
+            out.push_str(&text[done..at]);
+            out.push_str(put);
+            done = until;
+        }
+        from = found
+            .name("user")
+            .map_or(whole.end(), |user| user.end() + 1);
+        from = from.max(done);
+    }
+    if done == 0 {
+        return None;
+    }
+    out.push_str(&text[done..]);
+    Some(out)
+}
+
+/// A stretch of text and what to put there.
+struct Hide {
+    at: usize,
+    until: usize,
+    put: &'static str,
+}
+
+fn judge(text: &str, found: &Captures<'_>) -> Option<Hide> {
+    let hide = |at, until| Hide {
+        at,
+        until,
+        put: REDACTED,
+    };
+    let (start, end) = (found.get_match().start(), found.get_match().end());
+    if found.name("bridge").is_some() {
+        return Some(Hide {
+            put: REDACTED_BRIDGE,
+            ..hide(start, end)
+        });
+    }
+    if let Some(userinfo) = found.name("userinfo") {
+        return Some(hide(userinfo.start(), userinfo.end()));
+    }
+    if found.name("cookie").is_some() {
+        return cookie(text, start, end, found.name("cookie_quote").is_some())
+            .map(|until| hide(skip_quote(text, end), until));
+    }
+    if found.name("key").is_some() {
+        // `"name", "value"`: the quote that opens the value has been read already.
+        let at = match (found.name("pair"), found.name("key_quote")) {
+            (Some(_), None) => return None,
+            (Some(quote), Some(_)) => quote.start(),
+            (None, _) => end,
+        };
+        let authorization = found.name("authorization").is_some();
+        return value(
+            text,
+            at,
+            if authorization {
+                Kind::Header
+            } else {
+                Kind::Plain
+            },
+        );
+    }
+    if found.name("bearer").is_some() {
+        let until = end + token_length(&text[end..]);
+        let word = &text[end..until];
+        if word.is_empty() || AFTER_BEARER.contains(&word.to_ascii_lowercase().as_str()) {
+            return None;
+        }
+        return Some(Hide {
+            put: "Bearer [redacted]",
+            ..hide(start, until)
+        });
+    }
+    if found.name("jwt").is_some() {
+        return Some(hide(start, end));
+    }
+    if let Some(shape) = found.name("shape") {
+        // `sk-` begins words too; keys hold digits.
+        let word = shape.as_str();
+        let prose = word.starts_with("sk-") && !word.bytes().any(|byte| byte.is_ascii_digit());
+        return (!prose).then(|| hide(start, end));
+    }
+    let (user, password) = (found.name("user")?, found.name("password")?);
+    let host = &text[password.end() + 1..];
+    let host = &host[..host.find(|c: char| !is_host(c)).unwrap_or(host.len())];
+    let remote = host.contains('.') || host == "localhost";
+    let known = NO_LOGIN.contains(&user.as_str().to_ascii_lowercase().as_str());
+    (remote && !known).then(|| hide(user.start(), password.end()))
+}
+
+fn is_host(c: char) -> bool {
+    c.is_ascii_alphanumeric() || matches!(c, '.' | '-')
+}
+
+/// What follows "bearer" in prose.
+const AFTER_BEARER: &[&str] = &[
+    "of",
+    "token",
+    "tokens",
+    "auth",
+    "authentication",
+    "authorization",
+    "and",
+    "or",
+    "is",
+    "in",
+    "for",
+    "to",
+    "the",
+    "a",
+    "an",
+    "with",
+    "scheme",
+    "header",
+    "headers",
+    "credential",
+    "credentials",
+    "was",
+    "who",
+    "has",
+    "must",
+    "from",
+    "format",
+    "prefix",
+];
+
+/// Before the colon of what is no login: `npm:react@18.0.0`, `mailto:jo@example.com`.
+const NO_LOGIN: &[&str] = &[
+    "mailto",
+    "npm",
+    "jsr",
+    "email",
+    "e-mail",
+    "mail",
+    "from",
+    "to",
+    "cc",
+    "sip",
+    "acct",
+    "git",
+    "file",
+    "http",
+    "https",
+    "ssh",
+    "workspace",
+    "github",
+];
+
+/// Schemes of `Authorization` whose credentials are one word.
+const ONE_WORD: &[&str] = &[
+    "bearer",
+    "basic",
+    "token",
+    "negotiate",
+    "ntlm",
+    "apikey",
+    "api-key",
+];
+/// Schemes whose credentials go on to the end of the line.
+const MANY_WORDS: &[&str] = &["digest", "aws4-hmac-sha256", "hawk", "oauth", "signature"];
+
+/// How a value is read.
+#[derive(Clone, Copy, PartialEq)]
+enum Kind {
+    Plain,
+    /// May start with the name of a scheme.
+    Header,
+}
+
+/// The value of a key: quoted, a list, or one word.
+fn value(text: &str, at: usize, kind: Kind) -> Option<Hide> {
+    let rest = &text[at..];
+    let one = |at, until| Hide {
+        at,
+        until,
+        put: REDACTED,
+    };
+    if rest.starts_with('[') && !rest.starts_with(REDACTED) {
+        return Some(one(at, at + list_length(rest)));
+    }
+    if rest.starts_with('{') {
+        return None;
+    }
+    if let Some((open, close)) = quoted(rest) {
+        let inner = &rest[open..close];
+        if inner.is_empty() {
+            return None;
+        }
+        let scheme = kind == Kind::Header && scheme(inner).is_some();
+        let hidden = inner.starts_with("[redacted] [redacted]");
+        let put = if scheme || (kind == Kind::Header && hidden) {
+            "[redacted] [redacted]"
+        } else {
+            REDACTED
+        };
+        return Some(Hide {
+            put,
+            ..one(at + open, at + close)
+        });
+    }
+    let word = word_length(rest);
+    if kind == Kind::Header
+        && let Some(until) = scheme(rest)
+    {
+        return Some(Hide {
+            put: "[redacted] [redacted]",
+            ..one(at, at + until)
+        });
+    }
+    (word > 0).then(|| one(at, at + word))
+}
+
+/// Where scheme and credentials end, if `text` starts with a scheme.
+fn scheme(text: &str) -> Option<usize> {
+    // No scheme has a longer name; looking further would cost a look at every word.
+    let name = text.bytes().take(20);
+    let name = &text[..name
+        .into_iter()
+        .position(|byte| matches!(byte, b' ' | b'\t'))?];
+    let rest = text[name.len()..].trim_start_matches([' ', '\t']);
+    let start = text.len() - rest.len();
+    let name = name.to_ascii_lowercase();
+    let length = if ONE_WORD.contains(&name.as_str()) {
+        word_length(rest)
+    } else if MANY_WORDS.contains(&name.as_str()) {
+        line_length(rest)
+    } else {
+        0
+    };
+    (length > 0).then_some(start + length)
+}
+
+/// Where a cookie ends; `None` if this is prose.
+fn cookie(text: &str, start: usize, end: usize, quoted_key: bool) -> Option<usize> {
+    let rest = &text[end..];
+    let before = text[..start].chars().next_back();
+    if rest.is_empty() {
+        return None;
+    }
+    let around = before.filter(|c| matches!(c, '"' | '\''));
+    if quoted_key || around.is_some() {
+        if rest.starts_with('[') && !rest.starts_with(REDACTED) {
+            return Some(end + list_length(rest));
+        }
+        if let Some((_, close)) = quoted(rest) {
+            return Some(end + close);
+        }
+        // `'Cookie: a=1'`: the quote around the header ends it.
+        let stop = |c: char| matches!(c, '\n' | '\r') || Some(c) == around;
+        return Some(end + rest.find(stop).unwrap_or(rest.len())).filter(|until| *until > end);
+    }
+    let first = &rest[..rest.find(char::is_whitespace).unwrap_or(rest.len())];
+    let header = match before {
+        None | Some('\n' | '\r' | '{' | ',' | '-') => true,
+        Some(_) => {
+            let line = text[..start].trim_end_matches([' ', '\t', '<', '>', '*', ',', '{']);
+            line.is_empty() || line.ends_with(['\n', '\r'])
+        }
+    };
+    let equals = text[start..end].contains('=');
+    let word = !first.is_empty()
+        && first
+            .chars()
+            .all(|c| c.is_alphabetic() || matches!(c, '.' | ',' | '!' | '?'));
+    if word && !header && !equals {
+        return None;
+    }
+    Some(end + line_length(rest)).filter(|until| *until > skip_quote(text, end))
+}
+
+/// Past one opening quote.
+fn skip_quote(text: &str, at: usize) -> usize {
+    let rest = &text[at..];
+    let bare = rest.trim_start_matches('\\');
+    match bare.starts_with(['"', '\'']) {
+        true => at + (rest.len() - bare.len()) + 1,
+        false => at,
+    }
+}
+
+/// Where the inside of a quoted text starts and ends; to the end of the line if it is cut.
+fn quoted(text: &str) -> Option<(usize, usize)> {
+    let bare = text.trim_start_matches('\\');
+    let level = text.len() - bare.len();
+    let quote = bare
+        .bytes()
+        .next()
+        .filter(|byte| matches!(byte, b'"' | b'\''))?;
+    let open = level + 1;
+    let mut slashes = 0;
+    for (at, byte) in text.bytes().enumerate().skip(open) {
+        match byte {
+            b'\\' => {
+                slashes += 1;
+                continue;
+            }
+            b'\n' | b'\r' => return Some((open, at)),
+            byte if byte == quote => {
+                let closes = match level {
+                    0 => slashes % 2 == 0,
+                    _ => slashes <= level,
+                };
+                if closes {
+                    return Some((open, at - slashes.min(level)));
+                }
+            }
+            _ => {}
+        }
+        slashes = 0;
+    }
+    Some((open, text.len()))
+}
+
+/// Through the closing bracket and what is glued to it, or to the end of the line.
+fn list_length(text: &str) -> usize {
+    match text.find([']', '\n', '\r']) {
+        Some(at) if text[at..].starts_with(']') => at + 1 + word_length(&text[at + 1..]),
+        Some(at) => at,
+        None => text.len(),
+    }
+}
+
+fn line_length(text: &str) -> usize {
+    text.find(['\n', '\r']).unwrap_or(text.len())
+}
+
+/// Up to what ends a bare value.
+fn word_length(text: &str) -> usize {
+    text.find(|c: char| c.is_whitespace() || matches!(c, '"' | '\'' | ',' | ';' | '}' | '\\'))
+        .unwrap_or(text.len())
+}
+
+/// Up to what no credential of `Bearer` holds.
+fn token_length(text: &str) -> usize {
+    text.find(|c: char| {
+        c.is_whitespace()
+            || matches!(
+                c,
+                '"' | '\'' | ',' | ';' | '}' | '\\' | '<' | '>' | ')' | '`'
+            )
+    })
+    .unwrap_or(text.len())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,485 @@
+//! From the lines of a debug log to what happened when. Pure: reads text, knows no clock.
+//!
+//! A turn is what a host asked for; its runs belong to it. A run nobody named a turn for is
+//! shown like a turn of its own.
+
+mod draw;
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+use serde_json::{Map, Value as Json};
+
+pub use draw::{Glyphs, Paint, Style, draw};
+
+/// Everything a log tells.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct Timeline {
+    /// Turns, in the order they started.
+    pub turns: Vec<Turn>,
+    /// What the server sent that our schema does not know, and how often.
+    pub drift: BTreeMap<String, u64>,
+    /// Records the log left out, or the disk did not take.
+    pub missing: u64,
+    /// Lines that are none of ours.
+    pub problems: Vec<Problem>,
+}
+
+/// A line that could not be read.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Problem {
+    /// Its number, from 1.
+    pub line: usize,
+    /// What is wrong with it.
+    pub what: &'static str,
+}
+
+/// One turn.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct Turn {
+    /// The host's name of the turn, or the run's id.
+    pub name: String,
+    /// The session's id, shortened.
+    pub session: Option<String>,
+    /// The model.
+    pub model: Option<String>,
+    /// Its runs.
+    pub runs: Vec<String>,
+    /// Microseconds of the log's clock.
+    pub start_us: u64,
+    /// How long it took, as far as the log goes.
+    pub length_us: u64,
+    /// How it ended; `None` if the log does not tell.
+    pub end: Option<String>,
+    /// What it went through.
+    pub phases: Vec<Phase>,
+    /// Sums.
+    pub totals: Totals,
+}
+
+/// A stretch of a turn.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Phase {
+    /// What happened.
+    pub kind: PhaseKind,
+    /// More about it.
+    pub detail: String,
+    /// Since the turn's start.
+    pub start_us: u64,
+    /// How long it took.
+    pub length_us: u64,
+    /// Whether it went well.
+    pub mark: Mark,
+}
+
+/// What happens in a turn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+#[allow(missing_docs)]
+pub enum PhaseKind {
+    Token,
+    Connect,
+    Wait,
+    Thinking,
+    Text,
+    Exec,
+    Pause,
+    Failure,
+    Cancel,
+}
+
+/// Whether a phase went well.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+#[allow(missing_docs)]
+pub enum Mark {
+    Well,
+    Failed,
+    /// The log ends before it does.
+    Open,
+}
+
+/// Sums of a turn.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[allow(missing_docs)]
+pub struct Totals {
+    pub first_text_us: Option<u64>,
+    pub text_pieces: u64,
+    pub text_bytes: u64,
+    pub thinking_pieces: u64,
+    /// When at least one tool was at work.
+    pub tool_us: u64,
+    /// When nothing came and no tool was at work.
+    pub waiting_us: u64,
+    pub attempts: u64,
+    pub input: Option<u64>,
+    pub output: Option<u64>,
+}
+
+/// Reads a log.
+pub fn read(text: &str) -> Timeline {
+    let mut reader = Reader::default();
+    let cut_short = !text.is_empty() && !text.ends_with('\n');
+    let lines = text.lines().count();
+    for (index, line) in text.lines().enumerate() {
+        let problem = |what| Problem {
+            line: index + 1,
+            what,
+        };
+        if line.trim().is_empty() {
+            continue;
+        }
+        match record(line) {
+            Some(record) => reader.take(&record),
+            None if cut_short && index + 1 == lines => {
+                let what = "cut short: the log's writer did not get to its end";
+                reader.timeline.problems.push(problem(what));
+            }
+            None => reader
+                .timeline
+                .problems
+                .push(problem("not a record of a debug log")),
+        }
+    }
+    reader.finish()
+}
+
+/// A line of the log.
+struct Record {
+    us: u64,
+    event: String,
+    fields: Map<String, Json>,
+}
+
+fn record(line: &str) -> Option<Record> {
+    let Json::Object(fields) = serde_json::from_str(line).ok()? else {
+        return None;
+    };
+    Some(Record {
+        us: fields.get("us")?.as_u64()?,
+        event: fields.get("event")?.as_str()?.to_owned(),
+        fields,
+    })
+}
+
+impl Record {
+    fn text(&self, name: &str) -> Option<&str> {
+        self.fields.get(name)?.as_str()
+    }
+
+    fn number(&self, name: &str) -> Option<u64> {
+        self.fields.get(name)?.as_u64()
+    }
+
+    fn us_of_ms(&self, name: &str) -> Option<u64> {
+        Some(self.number(name)?.saturating_mul(1000))
+    }
+}
+
+/// A clock that goes back by more than this belongs to another process.
+const ANOTHER_PROCESS: u64 = 1_000_000;
+
+#[derive(Default)]
+struct Reader {
+    timeline: Timeline,
+    open: Vec<Building>,
+    /// Turns that are over, each with its place in the order of starts.
+    over: Vec<(usize, Turn)>,
+    begun: usize,
+    last_us: u64,
+}
+
+/// A turn that is not over yet.
+#[derive(Default)]
+struct Building {
+    turn: Turn,
+    order: usize,
+    /// The host's name, if there is one.
+    asked: Option<String>,
+    /// The attempt under way: since when, and since when it waits for output.
+    connecting: Option<u64>,
+    waiting: Option<u64>,
+    text: Option<u64>,
+    thinking: Option<u64>,
+    execs: BTreeMap<u64, (u64, String)>,
+    last: u64,
+}
+
+impl Reader {
+    fn take(&mut self, record: &Record) {
+        if record.us.saturating_add(ANOTHER_PROCESS) < self.last_us {
+            self.close_all();
+        }
+        self.last_us = record.us;
+        match record.event.as_str() {
+            "drift" => self.drift(record),
+            "log.dropped" => self.timeline.missing += record.number("count").unwrap_or(0),
+            "log.ended" => self.timeline.missing += record.number("failed").unwrap_or(0),
+            "turn.started" => self.begin(record, record.text("turn")),
+            _ => {}
+        }
+        if record.event == "run.started" {
+            self.adopt(record);
+        }
+        let Some(at) = self.find(record) else {
+            return;
+        };
+        let building = &mut self.open[at];
+        building.take(record);
+        let over = match record.event.as_str() {
+            "turn.answered" | "turn.refused" => true,
+            "run.ended" => building.asked.is_none(),
+            _ => false,
+        };
+        if over {
+            let building = self.open.remove(at);
+            self.over.push((building.order, building.finish()));
+        }
+    }
+
+    fn drift(&mut self, record: &Record) {
+        let kind = record.text("kind").unwrap_or_default().to_owned();
+        let count = self.timeline.drift.entry(kind).or_default();
+        *count = (*count).max(record.number("count").unwrap_or(1));
+    }
+
+    fn begin(&mut self, record: &Record, asked: Option<&str>) {
+        let name = asked.or(record.text("run")).unwrap_or("?");
+        self.begun += 1;
+        self.open.push(Building {
+            order: self.begun,
+            turn: Turn {
+                name: name.to_owned(),
+                start_us: record.us,
+                ..Turn::default()
+            },
+            asked: asked.map(str::to_owned),
+            last: record.us,
+            ..Building::default()
+        });
+    }
+
+    /// Finds the turn a new run belongs to: the one it names, else the only one there is.
+    fn adopt(&mut self, record: &Record) {
+        let named = record.text("turn");
+        let named = self
+            .open
+            .iter()
+            .position(|turn| named.is_some() && turn.asked.as_deref() == named);
+        let at = match (named, self.open.len()) {
+            (Some(at), _) => at,
+            (None, 1) if self.open[0].asked.is_some() => 0,
+            _ => {
+                self.begin(record, None);
+                self.open.len() - 1
+            }
+        };
+        if let Some(run) = record.text("run") {
+            self.open[at].turn.runs.push(run.to_owned());
+        }
+    }
+
+    /// The turn a record belongs to: by run, by name, or because there is only one.
+    fn find(&self, record: &Record) -> Option<usize> {
+        let by = |wanted: &dyn Fn(&Building) -> bool| self.open.iter().position(wanted);
+        if let Some(run) = record.text("run") {
+            return by(&|turn| turn.turn.runs.iter().any(|known| known == run));
+        }
+        if let Some(name) = record.text("turn") {
+            return by(&|turn| turn.asked.as_deref() == Some(name));
+        }
+        (self.open.len() == 1).then_some(0)
+    }
+
+    fn close_all(&mut self) {
+        for building in self.open.drain(..) {
+            self.over.push((building.order, building.finish()));
+        }
+    }
+
+    fn finish(mut self) -> Timeline {
+        self.close_all();
+        self.over.sort_by_key(|(order, _)| *order);
+        self.timeline.turns = self.over.into_iter().map(|(_, turn)| turn).collect();
+        self.timeline
+    }
+}
+
+impl Building {
+    fn take(&mut self, record: &Record) {
+        let now = record.us;
+        self.last = self.last.max(now);
+        let text = |name: &str| record.text(name).map(str::to_owned);
+        match record.event.as_str() {
+            "turn.started" => self.turn.session = text("session"),
+            "run.started" => self.turn.model = text("model"),
+            "attempt.started" => {
+                self.turn.totals.attempts += 1;
+                self.connecting = Some(now);
+            }
+            "token.exchanged" | "token.refreshed" => {
+                // The attempt waited for it; connecting starts only now.
+                let since = self.connecting.replace(now).unwrap_or(now);
+                let how = record.event.trim_start_matches("token.");
+                self.phase(PhaseKind::Token, how, since, now, Mark::Well);
+            }
+            "token.refused" => {
+                let since = self.connecting.unwrap_or(now);
+                let kind = record.text("kind").unwrap_or_default();
+                self.phase(PhaseKind::Token, kind, since, now, Mark::Failed);
+            }
+            "stream.opened" => {
+                let since = self.connecting.take().unwrap_or(now);
+                let version = record.text("version").unwrap_or_default();
+                self.phase(PhaseKind::Connect, version, since, now, Mark::Well);
+                self.waiting = Some(now);
+            }
+            "text.first" => {
+                self.first_output(now);
+                self.text = Some(now);
+                let since = now.saturating_sub(self.turn.start_us);
+                self.turn.totals.first_text_us.get_or_insert(since);
+            }
+            "thinking.first" => {
+                self.first_output(now);
+                self.thinking = Some(now);
+            }
+            "exec.asked" => {
+                self.first_output(now);
+                let kind = record.text("kind").unwrap_or_default().to_owned();
+                let id = record.number("exec").unwrap_or(0);
+                self.execs.insert(id, (now, kind));
+            }
+            "exec.answered" => self.exec_answered(record),
+            "attempt.closed" => self.attempt_closed(record),
+            "stream.failed" => {
+                let kind = record.text("kind").unwrap_or_default();
+                let since = self.connecting.take().unwrap_or(now);
+                self.phase(PhaseKind::Failure, kind, since, now, Mark::Failed);
+            }
+            "run.retry" => {
+                let class = record.text("class").unwrap_or_default();
+                let until = now + record.us_of_ms("delay_ms").unwrap_or(0);
+                self.connecting = None;
+                self.phase(PhaseKind::Pause, class, now, until, Mark::Failed);
+            }
+            "run.leaving" => self.phase(PhaseKind::Cancel, "", now, now, Mark::Failed),
+            "run.ended" => {
+                self.turn.totals.input = record.number("input");
+                self.turn.totals.output = record.number("output");
+                self.turn.end = text("class").or(text("outcome"));
+            }
+            "turn.answered" => self.turn.end = text("stop"),
+            "turn.refused" => self.turn.end = Some("refused".into()),
+            _ => {}
+        }
+    }
+
+    /// Ends the wait for the first sign of life.
+    fn first_output(&mut self, now: u64) {
+        if let Some(since) = self.waiting.take() {
+            self.phase(PhaseKind::Wait, "", since, now, Mark::Well);
+        }
+    }
+
+    fn exec_answered(&mut self, record: &Record) {
+        let id = record.number("exec").unwrap_or(0);
+        if let Some((since, kind)) = self.execs.remove(&id) {
+            let mark = match record.text("outcome") {
+                Some("done") => Mark::Well,
+                _ => Mark::Failed,
+            };
+            self.phase(PhaseKind::Exec, &kind, since, record.us, mark);
+        }
+    }
+
+    /// Sums, and the stretches whose ends only the sums tell.
+    fn attempt_closed(&mut self, record: &Record) {
+        let number = |name: &str| record.number(name).unwrap_or(0);
+        let length = |first, last| {
+            let (first, last) = (record.us_of_ms(first), record.us_of_ms(last));
+            last.unwrap_or(0).saturating_sub(first.unwrap_or(0))
+        };
+        let (pieces, bytes) = (number("text_pieces"), number("text_bytes"));
+        let thoughts = number("thinking_pieces");
+        self.turn.totals.text_pieces += pieces;
+        self.turn.totals.text_bytes += bytes;
+        self.turn.totals.thinking_pieces += thoughts;
+        if let Some(since) = self.thinking.take() {
+            let until = since + length("thinking_first_ms", "thinking_last_ms");
+            let detail = format!("{thoughts} pieces");
+            self.phase(PhaseKind::Thinking, &detail, since, until, Mark::Well);
+        }
+        if let Some(since) = self.text.take() {
+            let until = since + length("text_first_ms", "text_last_ms");
+            let detail = format!("{pieces} pieces");
+            self.phase(PhaseKind::Text, &detail, since, until, Mark::Well);
+        }
+        self.unanswered(Mark::Failed);
+        self.first_output(record.us);
+    }
+
+    /// What was under way when everything ended.
+    fn unanswered(&mut self, mark: Mark) {
+        for (_, (since, kind)) in std::mem::take(&mut self.execs) {
+            self.phase(PhaseKind::Exec, &kind, since, self.last, mark);
+        }
+    }
+
+    fn phase(&mut self, kind: PhaseKind, detail: &str, since: u64, until: u64, mark: Mark) {
+        self.turn.phases.push(Phase {
+            kind,
+            detail: detail.to_owned(),
+            start_us: since.saturating_sub(self.turn.start_us),
+            length_us: until.saturating_sub(since),
+            mark,
+        });
+    }
+
+    fn finish(mut self) -> Turn {
+        if self.turn.end.is_none() {
+            self.unanswered(Mark::Open);
+            let open = [
+                (self.connecting.take(), PhaseKind::Connect),
+                (self.waiting.take(), PhaseKind::Wait),
+                (self.thinking.take(), PhaseKind::Thinking),
+                (self.text.take(), PhaseKind::Text),
+            ];
+            for (since, kind) in open {
+                if let Some(since) = since {
+                    self.phase(kind, "", since, self.last, Mark::Open);
+                }
+            }
+        }
+        let mut turn = self.turn;
+        turn.length_us = self.last.saturating_sub(turn.start_us);
+        turn.phases.sort_by_key(|phase| phase.start_us);
+        let of = |kinds: &[PhaseKind]| {
+            let phases = turn.phases.iter();
+            let mut spans: Vec<(u64, u64)> = phases
+                .filter(|phase| kinds.contains(&phase.kind))
+                .map(|phase| (phase.start_us, phase.start_us + phase.length_us))
+                .collect();
+            covered(&mut spans).min(turn.length_us)
+        };
+        let busy = of(&[PhaseKind::Exec, PhaseKind::Text, PhaseKind::Thinking]);
+        turn.totals.tool_us = of(&[PhaseKind::Exec]);
+        turn.totals.waiting_us = turn.length_us - busy;
+        turn
+    }
+}
+
+/// How much of the line stretches cover together.
+fn covered(spans: &mut [(u64, u64)]) -> u64 {
+    spans.sort_unstable();
+    let mut covered = 0;
+    let mut end = 0;
+    for &mut (from, to) in spans {
+        covered += to.saturating_sub(from.max(end));
+        end = end.max(to);
+    }
+    covered
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,294 @@
+//! `cursor-sidecar doctor`: is everything in order here, and where did the time go.
+
+use std::io::{IsTerminal as _, Write as _};
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value as Json, json};
+
+use crate::diag::logfile;
+use crate::diag::place::state_dir;
+use crate::diag::settings::{self, SETTINGS, Source};
+use crate::diag::timeline::{self, Glyphs, Mark, Paint, Style, Timeline};
+use crate::run::Backend;
+
+/// Logs named at most.
+const LOGS_SHOWN: usize = 3;
+/// Widths a terminal may have.
+const WIDTHS: std::ops::RangeInclusive<usize> = 60..=200;
+const USUAL_WIDTH: usize = 80;
+
+/// Check the environment, or draw what a debug log tells of each turn.
+///
+/// Debug logs are written when PI_CURSOR_PROVIDER_DEBUG=1 is set.
+#[derive(Debug, clap::Args)]
+pub struct Doctor {
+    /// A debug log to draw.
+    file: Option<PathBuf>,
+    /// Draw the newest debug log.
+    #[arg(long, conflicts_with = "file")]
+    last: bool,
+    /// Ask Cursor whether it takes the key; nothing is contacted otherwise.
+    #[arg(long, conflicts_with_all = ["file", "last"])]
+    online: bool,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Why there is nothing to show.
+#[derive(Debug, thiserror::Error)]
+pub enum DoctorError {
+    /// The log cannot be read.
+    #[error("cannot read the debug log {}: {source}", path.display())]
+    Log {
+        /// Which one.
+        path: PathBuf,
+        /// Why not.
+        source: std::io::Error,
+    },
+    /// There is no log yet.
+    #[error("no debug log in {}; set PI_CURSOR_PROVIDER_DEBUG=1 and try again what you want to see", .0.display())]
+    NoLog(PathBuf),
+    /// No home, no state folder.
+    #[error("there is no state folder on this machine; set PI_CURSOR_STATE_DIR")]
+    NoState,
+    /// Nobody reads.
+    #[error("{0}")]
+    Io(#[from] std::io::Error),
+    /// Something is not as it should be; it has been told.
+    #[error("there are problems, see above")]
+    Problems,
+}
+
+type Env<'a> = &'a dyn Fn(&str) -> Option<String>;
+
+/// One thing that was looked at.
+struct Finding {
+    mark: Mark,
+    text: String,
+}
+
+fn well(text: impl Into<String>) -> Finding {
+    Finding {
+        mark: Mark::Well,
+        text: text.into(),
+    }
+}
+
+fn bad(text: impl Into<String>) -> Finding {
+    Finding {
+        mark: Mark::Failed,
+        text: text.into(),
+    }
+}
+
+impl Doctor {
+    /// Looks and prints.
+    pub async fn run(self, home: Option<PathBuf>) -> Result<(), DoctorError> {
+        let env = |name: &str| std::env::var(name).ok();
+        let home = home.as_deref();
+        match self.log(&env, home)? {
+            Some(path) => self.print_log(&path, &env),
+            None => self.print_checkup(&env, home).await,
+        }
+    }
+
+    /// The log to draw, if one is wanted.
+    fn log(&self, env: Env<'_>, home: Option<&Path>) -> Result<Option<PathBuf>, DoctorError> {
+        if !self.last {
+            return Ok(self.file.clone());
+        }
+        let folder = logfile::folder(&env, home).ok_or(DoctorError::NoState)?;
+        let newest = logfile::found(&folder).into_iter().next();
+        newest.map(Some).ok_or(DoctorError::NoLog(folder))
+    }
+
+    fn print_log(&self, path: &Path, env: Env<'_>) -> Result<(), DoctorError> {
+        let timeline = read(path).map_err(|source| DoctorError::Log {
+            path: path.to_owned(),
+            source,
+        })?;
+        let mut out = std::io::stdout();
+        if self.json {
+            let json = serde_json::to_value(&timeline).unwrap_or_default();
+            writeln!(out, "{json:#}")?;
+        } else {
+            write!(out, "{}", timeline::draw(&timeline, style(env)))?;
+        }
+        Ok(())
+    }
+
+    async fn print_checkup(&self, env: Env<'_>, home: Option<&Path>) -> Result<(), DoctorError> {
+        let mut findings = vec![well(format!(
+            "cursor-sidecar {}",
+            env!("CARGO_PKG_VERSION")
+        ))];
+        let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
+        let mut warnings = settings::unknown(names);
+        let mut wanted = Vec::new();
+        let log = logfile::wanted(&env, home, &mut wanted);
+        let backend = match Backend::from_env(&env, home) {
+            Ok((backend, more)) => {
+                warnings.extend(more);
+                findings.push(well(format!("runs go to {}", backend.endpoints.agent)));
+                Some(backend)
+            }
+            Err(error) => {
+                findings.push(bad(error.to_string()));
+                None
+            }
+        };
+        warnings.extend(wanted);
+        findings.extend(warnings.iter().map(|warning| bad(warning.to_string())));
+        findings.push(state(env, home));
+        findings.push(match log {
+            logfile::Wanted::Off => well("debug log: off (PI_CURSOR_PROVIDER_DEBUG=1 turns it on)"),
+            logfile::Wanted::In(folder) => well(format!("debug log: in {}", folder.display())),
+            logfile::Wanted::At(path) => well(format!("debug log: {}", path.display())),
+            logfile::Wanted::Nowhere => bad(DoctorError::NoState.to_string()),
+        });
+        let folder = logfile::folder(&env, home);
+        let logs = folder.as_deref().map(logfile::found).unwrap_or_default();
+        let drift = drift(&logs);
+        findings.extend(drift.iter().map(|(kind, count)| {
+            bad(format!("wire drift: the server sends {kind} (at least {count}), which this version does not know"))
+        }));
+        let mut failed = false;
+        if self.online
+            && let Some(backend) = backend
+        {
+            findings.push(match backend.account.token().await {
+                Ok(_) => well(format!("{} takes the key", backend.endpoints.backend)),
+                Err(error) => {
+                    failed = true;
+                    bad(error.to_string())
+                }
+            });
+        }
+        let shown = &logs[..logs.len().min(LOGS_SHOWN)];
+        let page = match self.json {
+            true => format!("{:#}\n", as_json(&findings, env, shown, &drift)),
+            false => as_text(&findings, env, shown, style(env)),
+        };
+        write!(std::io::stdout(), "{page}")?;
+        match failed {
+            true => Err(DoctorError::Problems),
+            false => Ok(()),
+        }
+    }
+}
+
+fn read(path: &Path) -> std::io::Result<Timeline> {
+    let bytes = std::fs::read(path)?;
+    Ok(timeline::read(&String::from_utf8_lossy(&bytes)))
+}
+
+/// What newer logs say the server sends that we do not know.
+fn drift(logs: &[PathBuf]) -> Vec<(String, u64)> {
+    let mut most = std::collections::BTreeMap::<String, u64>::new();
+    for log in logs.iter().take(LOGS_SHOWN) {
+        for (kind, count) in read(log).unwrap_or_default().drift {
+            let known = most.entry(kind).or_default();
+            *known = (*known).max(count);
+        }
+    }
+    most.into_iter().collect()
+}
+
+/// Whether the state folder can be written to.
+fn state(env: Env<'_>, home: Option<&Path>) -> Finding {
+    let Some(folder) = state_dir(&env, home) else {
+        return bad(DoctorError::NoState.to_string());
+    };
+    let shown = folder.display();
+    if !folder.exists() {
+        return well(format!("state folder: {shown} (made when it is needed)"));
+    }
+    let probe = folder.join(format!(".doctor-{}", std::process::id()));
+    match std::fs::write(&probe, b"") {
+        Ok(()) => {
+            // Left behind it would do no harm.
+            let _ = std::fs::remove_file(&probe);
+            well(format!("state folder: {shown}, can be written"))
+        }
+        Err(error) => bad(format!("state folder: {shown} cannot be written: {error}")),
+    }
+}
+
+fn as_text(findings: &[Finding], env: Env<'_>, logs: &[PathBuf], style: Style) -> String {
+    let mut page = String::new();
+    for finding in findings {
+        page.push_str(&format!("{} {}\n", style.sign(finding.mark), finding.text));
+    }
+    page.push_str("\nsettings in force\n");
+    for setting in SETTINGS {
+        let settings::InForce { value, source } = settings::in_force(setting, &env);
+        let source = match source {
+            Source::Default if value.is_empty() => continue,
+            Source::Default => "default",
+            Source::Environment => "environment",
+        };
+        page.push_str(&format!("  {} = {value} ({source})\n", setting.name));
+    }
+    if !logs.is_empty() {
+        page.push_str("\nnewest debug logs (cursor-sidecar doctor FILE draws one)\n");
+        for log in logs {
+            page.push_str(&format!("  {}\n", log.display()));
+        }
+    }
+    page
+}
+
+fn as_json(findings: &[Finding], env: Env<'_>, logs: &[PathBuf], drift: &[(String, u64)]) -> Json {
+    let findings: Vec<Json> = findings
+        .iter()
+        .map(|finding| json!({"ok": finding.mark == Mark::Well, "text": finding.text}))
+        .collect();
+    let settings: Vec<Json> = SETTINGS
+        .iter()
+        .map(|setting| {
+            let settings::InForce { value, source } = settings::in_force(setting, &env);
+            let source = match source {
+                Source::Default => "default",
+                Source::Environment => "environment",
+            };
+            json!({"name": setting.name, "value": value, "source": source})
+        })
+        .collect();
+    let drift: serde_json::Map<String, Json> = drift
+        .iter()
+        .map(|(kind, count)| (kind.clone(), json!(count)))
+        .collect();
+    json!({"version": env!("CARGO_PKG_VERSION"), "findings": findings, "settings": settings,
+           "logs": logs, "wireDrift": drift})
+}
+
+/// How this terminal is drawn on.
+fn style(env: Env<'_>) -> Style {
+    let terminal = std::io::stdout().is_terminal();
+    let set = |name: &str| env(name).filter(|value| !value.is_empty());
+    // As the C library reads them: the first that is set decides.
+    let locale = ["LC_ALL", "LC_CTYPE", "LANG"].into_iter().find_map(set);
+    let locale = locale.unwrap_or_default().to_ascii_lowercase();
+    let unicode = terminal && (locale.contains("utf-8") || locale.contains("utf8"));
+    let colours = terminal && set("NO_COLOR").is_none() && env("TERM").as_deref() != Some("dumb");
+    let columns = || set("COLUMNS")?.parse().ok();
+    let window = || {
+        let size = rustix::termios::tcgetwinsize(std::io::stdout()).ok()?;
+        Some(usize::from(size.ws_col)).filter(|columns| *columns > 0)
+    };
+    let width = columns().or_else(window).unwrap_or(USUAL_WIDTH);
+    Style {
+        width: width.clamp(*WIDTHS.start(), *WIDTHS.end()),
+        glyphs: if unicode {
+            Glyphs::Unicode
+        } else {
+            Glyphs::Ascii
+        },
+        paint: if colours {
+            Paint::Colours
+        } else {
+            Paint::Plain
+        },
+    }
+}
