@@ -114,6 +114,42 @@ pub const SETTINGS: &[Setting] = &[
         "The debug log's file, instead of a new one in the state folder. Turns the log on.",
     ),
     setting(
+        "PI_CURSOR_PI_TOOL_BRIDGE",
+        "1",
+        "0, 1",
+        "Whether the host's tools are offered to Cursor's agent.",
+    ),
+    setting(
+        "PI_CURSOR_EXPOSE_BUILTIN_TOOLS",
+        "0",
+        "0, 1",
+        "Whether read, bash, write, edit, grep, find and ls of the host are offered too, though Cursor has its own.",
+    ),
+    setting(
+        "PI_CURSOR_MCP_TOOL_TIMEOUT_MS",
+        "3600000",
+        "milliseconds, at least 60000",
+        "How long a tool may take.",
+    ),
+    setting(
+        "PI_CURSOR_MCP_TOOL_TIMEOUT_SECONDS",
+        "3600",
+        "seconds, at least 60",
+        "The same in seconds; milliseconds win.",
+    ),
+    setting(
+        "PI_CURSOR_PI_BRIDGE_CALL_TIMEOUT_MS",
+        "",
+        "milliseconds",
+        "How long a tool of the host may take, if less than any tool may.",
+    ),
+    setting(
+        "PI_CURSOR_ACTIVE_BRIDGE_TTL_MS",
+        "3600000",
+        "milliseconds, at least 1000; 0: no limit",
+        "How long a run waits for the host to bring the results of its tools.",
+    ),
+    setting(
         "HTTPS_PROXY",
         "",
         "URL",

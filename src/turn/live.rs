@@ -59,6 +59,8 @@ pub(super) enum Pause {
 #[derive(Default)]
 pub(super) struct Tally {
     pub(super) seen: Seen,
+    /// The model's window, as Cursor told it.
+    pub(super) window: Option<u32>,
     output: String,
 }
 
@@ -246,10 +248,10 @@ impl Live {
                 Some(RunEvent::ThinkingDone) => TurnEvent::ThinkingDone,
                 Some(RunEvent::Retrying(failure)) => TurnEvent::Retrying(failure.to_string()),
                 Some(RunEvent::Checkpoint(state)) => {
-                    tally.seen.occupied = match occupancy(&state) {
-                        Ok(Some(occupancy)) => Some(occupancy.used.into()),
-                        _ => None,
-                    };
+                    if let Ok(Some(occupancy)) = occupancy(&state) {
+                        tally.seen.occupied = Some(occupancy.used.into());
+                        tally.window = Some(occupancy.limit).filter(|limit| *limit > 0);
+                    }
                     self.checkpoint(state);
                     continue;
                 }

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use crate::diag::parse;
+use crate::diag::settings::{self, Warning};
 use crate::tools::bridge::snapshot::Overlapping;
 
 /// How turns are taken.
@@ -32,7 +34,106 @@ impl Default for Policy {
             bridge: Bridging::On,
             overlapping: Overlapping::Hidden,
             call_deadline: Duration::from_secs(3600),
-            park: Duration::from_secs(3600),
+            park: PARK,
         }
+    }
+}
+
+impl Policy {
+    /// Reads the settings; what is not understood gives a warning and the default.
+    pub fn from_env(env: &impl Fn(&str) -> Option<String>) -> (Self, Vec<Warning>) {
+        let mut warnings = Vec::new();
+        let mut switch = |name: &str, default: bool| {
+            let text = env(name).filter(|text| !text.trim().is_empty());
+            let value = parse::switch(text.as_deref());
+            if value.is_none() {
+                warnings.extend(settings::not_understood(name, text.as_deref()));
+            }
+            value.unwrap_or(default)
+        };
+        let bridge = match switch("PI_CURSOR_PI_TOOL_BRIDGE", true) {
+            true => Bridging::On,
+            false => Bridging::Off,
+        };
+        let overlapping = match switch("PI_CURSOR_EXPOSE_BUILTIN_TOOLS", false) {
+            true => Overlapping::Offered,
+            false => Overlapping::Hidden,
+        };
+        for name in [
+            "PI_CURSOR_MCP_TOOL_TIMEOUT_MS",
+            "PI_CURSOR_MCP_TOOL_TIMEOUT_SECONDS",
+            "PI_CURSOR_PI_BRIDGE_CALL_TIMEOUT_MS",
+            "PI_CURSOR_ACTIVE_BRIDGE_TTL_MS",
+        ] {
+            let text = env(name).filter(|text| !text.trim().is_empty());
+            let off = name.ends_with("TTL_MS") && text.as_deref().map(str::trim) == Some("0");
+            if !off && parse::positive(text.as_deref()).is_none() {
+                warnings.extend(settings::not_understood(name, text.as_deref()));
+            }
+        }
+        let park = env("PI_CURSOR_ACTIVE_BRIDGE_TTL_MS");
+        let park = match park.as_deref().map(str::trim) {
+            Some("0") => LONGEST_PARK,
+            text => parse::positive(text).map_or(PARK, |ms| {
+                Duration::from_millis(ms.clamp(SHORTEST_PARK_MS, LONGEST_PARK_MS) as u64)
+            }),
+        };
+        let policy = Self {
+            bridge,
+            overlapping,
+            call_deadline: parse::bridge_call_timeout(env),
+            park,
+        };
+        (policy, warnings)
+    }
+}
+
+const PARK: Duration = Duration::from_secs(3600);
+const SHORTEST_PARK_MS: f64 = 1_000.0;
+const LONGEST_PARK_MS: f64 = 2_147_483_647.0;
+/// As good as for ever.
+const LONGEST_PARK: Duration = Duration::from_millis(LONGEST_PARK_MS as u64);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(pairs: &[(&str, &str)]) -> (Policy, Vec<String>) {
+        let env = |name: &str| {
+            let found = pairs.iter().find(|(known, _)| *known == name);
+            found.map(|(_, value)| (*value).to_owned())
+        };
+        let (policy, warnings) = Policy::from_env(&env);
+        (policy, warnings.iter().map(ToString::to_string).collect())
+    }
+
+    #[test]
+    fn nothing_set_is_the_default() {
+        assert_eq!(read(&[]), (Policy::default(), Vec::new()));
+    }
+
+    #[test]
+    fn what_is_set_counts_and_what_is_not_understood_is_told() {
+        let (policy, warnings) = read(&[
+            ("PI_CURSOR_PI_TOOL_BRIDGE", "0"),
+            ("PI_CURSOR_EXPOSE_BUILTIN_TOOLS", "yes"),
+            ("PI_CURSOR_MCP_TOOL_TIMEOUT_SECONDS", "120"),
+            ("PI_CURSOR_ACTIVE_BRIDGE_TTL_MS", "5000"),
+        ]);
+        assert_eq!(warnings, [""; 0]);
+        let expected = Policy {
+            bridge: Bridging::Off,
+            overlapping: Overlapping::Offered,
+            call_deadline: Duration::from_secs(120),
+            park: Duration::from_secs(5),
+        };
+        assert_eq!(policy, expected);
+        let (policy, warnings) = read(&[
+            ("PI_CURSOR_PI_TOOL_BRIDGE", "perhaps"),
+            ("PI_CURSOR_MCP_TOOL_TIMEOUT_MS", "long"),
+            ("PI_CURSOR_ACTIVE_BRIDGE_TTL_MS", "0"),
+        ]);
+        assert_eq!((policy.bridge, policy.park), (Bridging::On, LONGEST_PARK));
+        assert_eq!(warnings.len(), 2, "{warnings:?}");
     }
 }

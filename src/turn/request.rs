@@ -81,6 +81,8 @@ pub struct TurnResult {
     pub stop: Stop,
     /// Its tokens.
     pub tokens: Tokens,
+    /// The model's window, as Cursor told it.
+    pub window: Option<u32>,
 }
 
 /// Why a turn ended.
@@ -102,6 +104,7 @@ impl TurnResult {
         Self {
             stop: Stop::Failed(text.into()),
             tokens: Tokens::default(),
+            window: None,
         }
     }
 }

@@ -140,6 +140,7 @@ impl Task {
             return TurnResult {
                 stop: Stop::Aborted,
                 tokens: usage::Tokens::default(),
+                window: None,
             };
         }
         let mut tally = Tally::default();
@@ -166,6 +167,7 @@ impl Task {
                     return TurnResult {
                         stop: Stop::ToolUse,
                         tokens: usage::account(None, request.limits, tally.seen()),
+                        window: tally.window,
                     };
                 }
                 Pause::Over(ended) => ended,
@@ -192,6 +194,7 @@ impl Task {
             return TurnResult {
                 stop,
                 tokens: usage::account(reported, request.limits, tally.seen()),
+                window: tally.window,
             };
         }
     }
@@ -350,6 +353,7 @@ impl Task {
         let result = TurnResult {
             stop: Stop::Aborted,
             tokens: usage::account(None, request.limits, tally.seen()),
+            window: tally.window,
         };
         answer.give(result.clone());
         drop(request); // ends the host's events

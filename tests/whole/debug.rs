@@ -368,7 +368,7 @@ fn the_checkup_tells_settings_and_no_secrets() {
     settings in force
       CURSOR_API_KEY = (set) (environment)
       PI_CURSOR_HTTP = 9 (environment)
-      PI_CURSOR_STATE_DIR = state (environment)
+      PI_CURSOR_STATE_DIR = /nowhere/state (environment)
       HTTPS_PROXY = (set) (environment)
     "#);
     let json = place.run(&["doctor", "--json"]);

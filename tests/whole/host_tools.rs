@@ -266,13 +266,11 @@ fn words_instead_of_a_result_end_the_call_and_are_heard() {
 /// The host gives up while its tools run, then goes on talking.
 #[test]
 fn a_cancelled_pause_keeps_the_conversation() {
-    let first = format!(
-        r#"{{ checkpoint = "auto" }}, {{ exec = {{ mcpArgs = {{ name = "pi__slow", providerIdentifier = "pi", toolName = "pi__slow", toolCallId = "c", args = {{}} }} }}, open = true, name = "slow" }}, {{ expect_client = {{ conversationAction = {{ cancelAction = {{}} }} }} }}, {{ checkpoint = "auto" }}, {{ expect_cancel = true }}"#
-    );
+    let first = r#"{ checkpoint = "auto" }, { exec = { mcpArgs = { name = "pi__slow", providerIdentifier = "pi", toolName = "pi__slow", toolCallId = "c", args = {} } }, open = true, name = "slow" }, { expect_client = { conversationAction = { cancelAction = {} } } }, { checkpoint = "auto" }, { expect_cancel = true }"#;
     let second = format!(
         r#"{{ expect_state = "last checkpoint" }}, {{ expect_request = {{ action = {{ userMessageAction = {{ userMessage = {{ text = "again" }} }} }} }} }}, {{ text = "still here" }}, {END}"#
     );
-    let simulator = script(&[&first, &second]);
+    let simulator = script(&[first, &second]);
     let mut talk = Talk::new(&simulator, "s", &[]);
     talk.tools = vec![tool("slow")];
     talk.user("go");

@@ -213,6 +213,7 @@ fn report(context: &Context) -> Report {
     let mut warnings = settings::unknown(std::env::vars().map(|(name, _)| name));
     let (backend, more) = context.turns.inspect(context.home.as_deref());
     warnings.extend(more);
+    warnings.extend(context.turns.policy().1.iter().cloned());
     warnings.extend(context.models.warnings.iter().cloned());
     let (endpoint, drift) = match backend {
         Ok(backend) => (backend.endpoints.agent.to_string(), backend.drift.counts()),

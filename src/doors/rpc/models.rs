@@ -10,7 +10,7 @@ use super::protocol::*;
 use crate::account::{ApiKey, KeyError};
 use crate::catalog::{
     Access, Choice, Credential, Finder, Fingerprint, Level, Listing, MAX_OUTPUT, Policy, Prefs,
-    Profile, Reason, Rows, Selection, Source, Speed, Wanted, Windows, save_speed, select,
+    Profile, Reason, Rows, Selection, Source, Speed, Wanted, Windows, learn, save_speed, select,
 };
 use crate::diag::place;
 use crate::diag::settings::Warning;
@@ -45,6 +45,8 @@ struct Known {
 pub(super) struct Resolved {
     pub(super) model: Model,
     pub(super) limits: Limits,
+    /// The row it was found in.
+    pub(super) row: Option<String>,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -180,7 +182,20 @@ impl Models {
         let speed = prefs.resolve(&found, choice.fast.map(Speed::from_switch));
         let level = Level::parse(choice.thinking.as_deref().unwrap_or(Level::Off.name()));
         let selection = select(found.row, level, speed);
-        Ok(resolved(model(selection), &choice, Some(found.row.window)))
+        let row = found.row.id.clone();
+        Ok(Resolved {
+            row: Some(row),
+            ..resolved(model(selection), &choice, Some(found.row.window))
+        })
+    }
+
+    /// A run that went well told how large its model's window is.
+    pub(super) fn learn(&self, row: &str, window: u32) {
+        if let Some(state) = &self.state
+            && let Err(error) = learn(state, row, window)
+        {
+            tracing::debug!(%error, "the window is not remembered");
+        }
     }
 
     /// The preferences there are.
@@ -229,5 +244,6 @@ fn resolved(model: Model, choice: &ModelChoice, window: Option<u32>) -> Resolved
             window: window.into(),
             max_output: choice.max_tokens.unwrap_or(MAX_OUTPUT).into(),
         },
+        row: None,
     }
 }

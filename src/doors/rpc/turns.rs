@@ -53,6 +53,7 @@ pub(super) struct Turns {
     backend: Mutex<Option<(ApiKey, Backend)>>,
     store: OnceLock<Option<Store>>,
     tidied: OnceLock<()>,
+    policy: OnceLock<(Policy, Vec<Warning>)>,
 }
 
 /// What can be done to a turn under way.
@@ -157,7 +158,7 @@ impl Turns {
             resolved = origin.models.resolve(model, &backend, params.api_key.as_deref()) => resolved,
             () = turn.cancel.cancelled() => return Ok(ended(Stop::Aborted, Tokens::default())),
         };
-        let Resolved { model, limits } = match resolved {
+        let Resolved { model, limits, row } = match resolved {
             Ok(resolved) => resolved,
             Err(problem) => return Ok(ended(Stop::Failed(problem), Tokens::default())),
         };
@@ -188,7 +189,7 @@ impl Turns {
                 TurnMode::Agent => Mode::Agent,
                 TurnMode::Plan => Mode::Plan,
             }),
-            policy: Policy::default(),
+            policy: self.policy().0.clone(),
             hands,
             cancel: turn.cancel.clone(),
             injections: turn.injections.take().unwrap_or_else(|| mpsc::channel(1).1),
@@ -211,6 +212,9 @@ impl Turns {
         };
         // The events end with the turn, so the answer comes after the last of them.
         let (result, (), ()) = tokio::join!(session.turn(request), telling, calling);
+        if let (Stop::Finished, Some(row), Some(window)) = (&result.stop, row, result.window) {
+            origin.models.learn(&row, window);
+        }
         if result.stop == Stop::ToolUse {
             self.park(&turn.id, params.session_id).await;
         }
@@ -252,6 +256,14 @@ impl Turns {
                 Session::start(store.map(|store| (store, params.session_id.clone())))
             })
             .clone()
+    }
+
+    /// What the settings say, read once.
+    pub(super) fn policy(&self) -> &(Policy, Vec<Warning>) {
+        self.policy.get_or_init(|| {
+            let env = |name: &str| std::env::var(name).ok();
+            Policy::from_env(&env)
+        })
     }
 
     fn store(&self, home: Option<&Path>) -> Option<Store> {
