@@ -6,7 +6,8 @@ use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 
 use super::bridge::Bridge;
-use super::{Executor, Replies, Reply, Request, Work};
+use super::{Asking, Executor, Replies, Reply, Request, Work};
+use crate::wire::proto::agent::v1::AskQuestionArgs;
 
 /// Routes requests.
 pub struct Hosted {
@@ -35,5 +36,12 @@ impl Executor for Hosted {
             done: Box::pin(done),
             call,
         }
+    }
+    fn ask(&self, question: &AskQuestionArgs) -> Option<Asking> {
+        let (call, answer) = self.bridge.question(question.clone())?;
+        Some(Asking {
+            call,
+            answer: Box::pin(answer),
+        })
     }
 }

@@ -20,7 +20,9 @@ use tokio_util::sync::CancellationToken;
 
 use bridge::HostCall;
 
-use crate::wire::proto::agent::v1::{exec_client_message, exec_server_message};
+use crate::wire::proto::agent::v1::{
+    AskQuestionArgs, AskQuestionResult, exec_client_message, exec_server_message,
+};
 
 /// What the server asks to be done.
 pub type Request = exec_server_message::Message;
@@ -37,6 +39,19 @@ pub trait Executor: Send + Sync + 'static {
         replies: Replies,
         abort: CancellationToken,
     ) -> Work;
+
+    /// Puts a question of the model to a person; `None` if nobody is there to ask.
+    fn ask(&self, _question: &AskQuestionArgs) -> Option<Asking> {
+        None
+    }
+}
+
+/// A question that has been put to the host.
+pub struct Asking {
+    /// What the host has to do for it.
+    pub call: HostCall,
+    /// What the person says.
+    pub answer: Pin<Box<dyn Future<Output = AskQuestionResult> + Send>>,
 }
 
 /// Work that has begun.

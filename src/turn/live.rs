@@ -120,6 +120,7 @@ impl Live {
                     Json::Bool(true) => Verdict::Failed,
                     _ => Verdict::Done,
                 },
+                details: message["details"].clone(),
             });
         }
         tracing::debug!(left = self.open.len(), words = %Digest(&brought.words), "turn.resumed");

@@ -344,3 +344,33 @@ fn a_schema_cursor_would_refuse_is_simplified_and_said_to_be() {
         json!(["string", "number"])
     );
 }
+
+#[test]
+fn a_question_of_cursors_own_reaches_the_person() {
+    let steps = format!(
+        r#"{{ query = {{ askQuestionInteractionQuery = {{ args = {{ title = "T", questions = [ {{ id = "q1", prompt = "Which?", options = [ {{ id = "a", label = "Apples" }}, {{ id = "b", label = "Pears" }} ] }} ] }}, toolCallId = "c" }} }}, expect = {{ askQuestionInteractionResponse = {{ result = {{ success = {{ answers = [ {{ questionId = "q1", selectedOptionIds = [ "b" ] }} ] }} }} }} }} }}, {{ text = "Pears it is." }}, {END}"#
+    );
+    let simulator = playing(Transport::H2c, &steps);
+    let mut talk = Talk::new(&simulator, "s", &[]);
+    talk.tools = vec![tool("cursor_ask_question")];
+    let call = one_call(&mut talk);
+    assert_eq!(call.name, "cursor_ask_question");
+    assert_eq!(call.arguments["questions"][0]["question"], "Which?");
+    talk.result(
+        &call,
+        json!([{"type": "text", "text": "User answered: Pears"}]),
+    );
+    talk.messages.last_mut().unwrap()["details"] =
+        json!({"answers": [{"id": "q1", "answer": "Pears"}]});
+    assert_eq!(talk.turn().text, "Pears it is.");
+    simulator.recorded().assert_played(&["completed"]);
+    // Without such a tool nobody is there to ask, and Cursor is told so.
+    let steps = steps.replace(
+        "success = { answers = [ { questionId = \"q1\", selectedOptionIds = [ \"b\" ] } ] }",
+        "rejected = {}",
+    );
+    let simulator = playing(Transport::H2c, &steps);
+    let mut talk = Talk::new(&simulator, "s", &[]);
+    assert_eq!(talk.say("go").text, "Pears it is.");
+    simulator.recorded().assert_played(&["completed"]);
+}

@@ -459,6 +459,7 @@ async fn ask(peer: Peer, turn_id: String, call: HostCall) {
                     true => Verdict::Failed,
                     false => Verdict::Done,
                 },
+                details: result.details,
             },
             Err(error) => HostResult::failed(format!("the host's answer makes no sense: {error}")),
         },

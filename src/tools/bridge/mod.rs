@@ -6,6 +6,7 @@
 
 pub mod content;
 pub mod names;
+pub mod question;
 pub mod schema;
 pub mod snapshot;
 
@@ -20,7 +21,8 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use crate::wire::proto::agent::v1::{
-    McpArgs, McpError, McpResult, McpSuccess, McpToolNotFound, McpToolResultContentItem, mcp_result,
+    AskQuestionArgs, AskQuestionResult, McpArgs, McpError, McpResult, McpSuccess, McpToolNotFound,
+    McpToolResultContentItem, mcp_result,
 };
 use crate::wire::value;
 use content::Content;
@@ -69,6 +71,8 @@ pub struct HostResult {
     pub content: Vec<Content>,
     /// Whether it failed.
     pub verdict: Verdict,
+    /// What the host says about it besides, in its own form; `Null` if nothing.
+    pub details: Json,
 }
 
 /// Whether a tool did its work.
@@ -86,6 +90,7 @@ impl HostResult {
         Self {
             content: vec![Content::Text(text.into())],
             verdict: Verdict::Failed,
+            details: Json::Null,
         }
     }
 }
@@ -172,6 +177,31 @@ impl Bridge {
             }
         };
         (call, answer)
+    }
+
+    /// Puts a question to the person, if the host has a tool for that.
+    pub fn question(
+        &self,
+        args: AskQuestionArgs,
+    ) -> Option<(
+        HostCall,
+        impl Future<Output = AskQuestionResult> + Send + use<>,
+    )> {
+        let tool = self
+            .snapshot
+            .tools
+            .iter()
+            .find(|tool| tool.host == question::TOOL)?;
+        let (call, answer) = self.call(&tool.offered.clone(), question::arguments(&args))?;
+        let deadline = self.deadline;
+        let result = async move {
+            let given = match tokio::time::timeout(deadline, answer).await {
+                Ok(Ok(given)) => given,
+                _ => HostResult::failed("nobody answered"),
+            };
+            question::result(&args, given)
+        };
+        Some((call, result))
     }
 
     fn unknown(&self, args: &McpArgs) -> McpResult {

@@ -247,4 +247,7 @@ pub struct ToolCallResult {
     /// Whether the tool failed.
     #[serde(default)]
     pub is_error: bool,
+    /// What the host says about it besides.
+    #[serde(default)]
+    pub details: serde_json::Value,
 }

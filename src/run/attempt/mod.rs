@@ -1,5 +1,7 @@
 //! One stream of a run, from its first answer to its end.
 
+mod speak;
+
 use std::collections::VecDeque;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -7,6 +9,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use futures_util::FutureExt as _;
 use tokio::sync::mpsc;
+use tokio::task::JoinSet;
 use tokio::time::{Instant, Sleep, sleep_until};
 use uuid::Uuid;
 
@@ -15,10 +18,8 @@ use super::blobs::Blobs;
 use super::driver::{Command, Injection};
 use super::event::{RunEvent, Usage};
 use super::execs::{self, Execs};
-use super::request::UserMessage;
 use super::retry::{Progress, Shown, Timing};
 use super::tally::Tally;
-use crate::diag::Variant;
 use crate::tools::Executor;
 use crate::wire::drift::Drift;
 use crate::wire::error::{TransportError, WireError};
@@ -70,6 +71,7 @@ enum Happened {
     Sent(Result<usize, Gone>),
     Told(Result<(), Gone>),
     Exec(execs::Progress),
+    Answered(u32, AskQuestionResult),
     Command(Option<Command>),
     Tick,
 }
@@ -117,6 +119,8 @@ struct Attempt<'a> {
     leaving: Option<Instant>,
     /// Whether there is room to read; what we do not read cannot be silent.
     reading: Reading,
+    /// Questions a person has not answered yet; while there are any, silence is no stall.
+    questions: JoinSet<(u32, AskQuestionResult)>,
 }
 
 #[derive(Clone, Copy, PartialEq)]
@@ -144,6 +148,7 @@ pub(super) async fn drive(stream: RunStream, around: Surroundings<'_>) -> Closed
         turn_ended: None,
         leaving: None,
         reading: Reading::On,
+        questions: JoinSet::new(),
     };
     let mut closing = attempt.run().await;
     attempt.tally.close(&closing);
@@ -188,6 +193,7 @@ impl Attempt<'_> {
                     Happened::Told(told)
                 }
                 progress = self.execs.next(), if room => Happened::Exec(progress),
+                Some(Ok((id, result))) = self.questions.join_next() => Happened::Answered(id, result),
                 command = self.around.commands.recv() => Happened::Command(command),
                 () = self.around.events.closed() => Happened::Told(Err(Gone)),
                 () = timer.as_mut() => Happened::Tick,
@@ -235,6 +241,10 @@ impl Attempt<'_> {
                 for frame in self.execs.frames(progress, Instant::now()) {
                     self.post(&frame);
                 }
+                None
+            }
+            Happened::Answered(id, result) => {
+                self.answered(id, result);
                 None
             }
             Happened::Command(Some(Command::Inject(injection))) => {
@@ -287,13 +297,19 @@ impl Attempt<'_> {
         sooner(self.execs.next_beat());
         sooner(self.leaving);
         if self.reading == Reading::On {
-            sooner(Some(self.last_inbound + self.around.timing.stall));
+            sooner(self.stalls_at());
             sooner(
                 self.turn_ended
                     .map(|ended| ended + self.around.timing.after_turn),
             );
         }
         next
+    }
+
+    /// When silence is a stall: never while a person is thinking.
+    fn stalls_at(&self) -> Option<Instant> {
+        let waits = self.questions.is_empty();
+        waits.then(|| self.last_inbound + self.around.timing.stall)
     }
 
     fn tick(&mut self, now: Instant) -> Option<Closing> {
@@ -308,7 +324,7 @@ impl Attempt<'_> {
             {
                 return Some(Closing::Finished);
             }
-            if now >= self.last_inbound + self.around.timing.stall {
+            if self.stalls_at().is_some_and(|at| now >= at) {
                 let silence = self.around.timing.stall.as_secs();
                 tracing::debug!(silence_s = silence, "stream.stalled");
                 return Some(Closing::Failed(TransportError::Silent(silence).into()));
@@ -389,17 +405,7 @@ impl Attempt<'_> {
                     self.execs.abort(abort.id);
                 }
             }
-            Some(Message::InteractionQuery(query)) => {
-                tracing::debug!(
-                    query = query.id,
-                    kind = query.query.as_ref().map(|kind| Variant(kind).to_string()),
-                    "query.answered"
-                );
-                let reply = answer::question(query, self.around.drift);
-                self.post(&AgentClientMessage {
-                    message: Some(agent_client_message::Message::InteractionResponse(reply)),
-                });
-            }
+            Some(Message::InteractionQuery(query)) => self.query(query),
             // Unknown kinds were counted when the message was decoded; they ask for nothing.
             None => {}
         }
@@ -464,39 +470,6 @@ impl Attempt<'_> {
             let bytes = result.blob_data.as_ref().map_or(0, Bytes::len);
             self.tally.blob_read(bytes, self.last_inbound);
         }
-    }
-
-    fn inject(&mut self, injection: &Injection) {
-        tracing::debug!(injection = %injection.id, bytes = injection.text.len(), "run.inject");
-        let message = UserMessage {
-            text: injection.text.clone(),
-            ..UserMessage::default()
-        };
-        let action = InjectContextAction {
-            injection_id: injection.id.to_string(),
-            expected_run_id: self.around.run_id.to_string(),
-            payload: Some(inject_context_action::Payload::UserContext(
-                UserContextInjection {
-                    user_message: Some(crate::wire::proto::agent::v1::UserMessage {
-                        message_id: Uuid::new_v4().to_string(),
-                        ..message.proto()
-                    }),
-                    request_context: None,
-                },
-            )),
-        };
-        self.act(conversation_action::Action::InjectContextAction(action));
-    }
-
-    fn act(&mut self, action: conversation_action::Action) {
-        self.post(&AgentClientMessage {
-            message: Some(agent_client_message::Message::ConversationAction(
-                ConversationAction {
-                    action: Some(action),
-                    ..ConversationAction::default()
-                },
-            )),
-        });
     }
 
     fn post(&mut self, message: &AgentClientMessage) {

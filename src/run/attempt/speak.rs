@@ -1,0 +1,86 @@
+//! What a stream says of its own accord: answers to questions, actions.
+
+use futures_util::FutureExt as _;
+use tokio::time::Instant;
+use uuid::Uuid;
+
+use super::super::answer;
+use super::super::driver::Injection;
+use super::super::event::RunEvent;
+use super::super::request::UserMessage;
+use super::Attempt;
+use crate::diag::Variant;
+use crate::wire::proto::agent::v1::*;
+
+impl Attempt<'_> {
+    /// Questions go to a person if one is there; everything else has a standing answer.
+    pub(super) fn query(&mut self, query: InteractionQuery) {
+        use interaction_query::Query;
+        let kind = query.query.as_ref().map(|kind| Variant(kind).to_string());
+        tracing::debug!(query = query.id, kind, "query.asked");
+        if let Some(Query::AskQuestionInteractionQuery(question)) = &query.query
+            && let Some(args) = &question.args
+            && let Some(asking) = self.around.executor.ask(args)
+        {
+            let id = query.id;
+            self.questions
+                .spawn(asking.answer.map(move |result| (id, result)));
+            self.tell(RunEvent::HostCall(Box::new(asking.call)));
+            return;
+        }
+        let reply = answer::question(query, self.around.drift);
+        self.respond(reply);
+    }
+
+    pub(super) fn answered(&mut self, id: u32, result: AskQuestionResult) {
+        use interaction_response::Result as Answer;
+        let answer = AskQuestionInteractionResponse {
+            result: Some(result),
+        };
+        self.respond(InteractionResponse {
+            id,
+            result: Some(Answer::AskQuestionInteractionResponse(answer)),
+        });
+        // A person thinks in silence: it counts from now.
+        self.last_inbound = Instant::now();
+    }
+
+    fn respond(&mut self, response: InteractionResponse) {
+        self.post(&AgentClientMessage {
+            message: Some(agent_client_message::Message::InteractionResponse(response)),
+        });
+    }
+
+    pub(super) fn inject(&mut self, injection: &Injection) {
+        tracing::debug!(injection = %injection.id, bytes = injection.text.len(), "run.inject");
+        let message = UserMessage {
+            text: injection.text.clone(),
+            ..UserMessage::default()
+        };
+        let action = InjectContextAction {
+            injection_id: injection.id.to_string(),
+            expected_run_id: self.around.run_id.to_string(),
+            payload: Some(inject_context_action::Payload::UserContext(
+                UserContextInjection {
+                    user_message: Some(crate::wire::proto::agent::v1::UserMessage {
+                        message_id: Uuid::new_v4().to_string(),
+                        ..message.proto()
+                    }),
+                    request_context: None,
+                },
+            )),
+        };
+        self.act(conversation_action::Action::InjectContextAction(action));
+    }
+
+    pub(super) fn act(&mut self, action: conversation_action::Action) {
+        self.post(&AgentClientMessage {
+            message: Some(agent_client_message::Message::ConversationAction(
+                ConversationAction {
+                    action: Some(action),
+                    ..ConversationAction::default()
+                },
+            )),
+        });
+    }
+}
