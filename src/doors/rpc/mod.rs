@@ -11,6 +11,7 @@ mod protocol;
 mod schema;
 mod stdio;
 mod turns;
+mod typescript;
 
 use std::path::PathBuf;
 use std::sync::Mutex;
