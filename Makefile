@@ -3,6 +3,9 @@
 CARGO ?= cargo
 NODE_DIR := tests/official
 NODE := $(NODE_DIR)/node_modules/.bin/node
+# Real pi: the versions the tests drive, and the newest one.
+PI := tests/pi/node_modules/.installed tests/pi/newest/node_modules/.installed
+SHIM := js-shim/node_modules/.installed
 FUZZ_SECONDS ?= 60
 
 .PHONY: demo test bench lint fmt fuzz schema docs audit
@@ -12,15 +15,19 @@ demo:
 	$(CARGO) build --quiet
 	./.ci/demo
 
-test: lint $(NODE)
+test: lint $(NODE) $(PI)
+	@command -v tmux >/dev/null || { echo "make test: tmux is needed to look at pi's screen; install it" >&2; exit 1; }
 	./.ci/rust-tests
 
-lint:
+# The extension is checked against the types of a real pi.
+lint: $(SHIM) $(PI)
 	$(CARGO) fmt --check
 	$(CARGO) clippy --quiet --all-targets -- -D warnings
+	npm run --prefix js-shim --silent check
 
-fmt:
+fmt: $(SHIM)
 	$(CARGO) fmt
+	npm run --prefix js-shim --silent format
 
 # Side by side with the official client, in one run.
 bench: $(NODE)
@@ -32,7 +39,7 @@ fuzz:
 	  RUSTC_BOOTSTRAP=1 $(CARGO) fuzz run $$target -- -max_total_time=$(FUZZ_SECONDS) || exit 1; \
 	done
 
-# Generated files: protobuf code, the settings page.
+# Generated files: protobuf code, the protocol's schema and TypeScript, the settings page.
 schema:
 	UPDATE_SCHEMA=1 $(CARGO) test --quiet --test schema --lib schema
 
@@ -47,3 +54,7 @@ audit:
 $(NODE): $(NODE_DIR)/package-lock.json
 	npm ci --prefix $(NODE_DIR) --no-audit --no-fund --loglevel=error
 	@touch $(NODE)
+
+%/node_modules/.installed: %/package-lock.json
+	npm ci --prefix $* --ignore-scripts --legacy-peer-deps --no-audit --no-fund --loglevel=error
+	@touch $@

@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 use super::error::INVALID_PARAMS;
 use super::peer::Peer;
 use super::protocol::*;
-use crate::account::ApiKey;
+use crate::account::{ApiKey, KeyError};
 use crate::conversation::transcript::{Tool, Transcript};
 use crate::diag::settings::Warning;
 use crate::run::{Backend, Mode, Model};
@@ -21,6 +21,8 @@ use crate::turn::{Session, Stop, TurnEvent, TurnRequest};
 /// Limits of a model the host says nothing about.
 const DEFAULT_WINDOW: u32 = 128_000;
 const DEFAULT_OUTPUT: u32 = 16_384;
+/// A host has more ways to be given a key than a command line has.
+const NO_KEY: &str = "no Cursor API key: set CURSOR_API_KEY, store one with /login, or start with --api-key (keys are made in Cursor's dashboard under Integrations)";
 /// Events put into one notification at most.
 const BATCH: usize = 64;
 
@@ -157,7 +159,10 @@ impl Turns {
             .map(str::to_owned)
             .or_else(|| env("CURSOR_API_KEY"))
             .unwrap_or_default();
-        let parsed = ApiKey::parse(&key).map_err(|error| error.to_string())?;
+        let parsed = ApiKey::parse(&key).map_err(|error| match error {
+            KeyError::Missing => NO_KEY.to_owned(),
+            other => other.to_string(),
+        })?;
         let mut cached = lock(&self.backend);
         if let Some((for_key, backend)) = &*cached
             && for_key.same(&parsed)
