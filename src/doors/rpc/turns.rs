@@ -67,10 +67,14 @@ impl Turns {
             Err(problem) => return Ok(ended(Stop::Failed(problem), Tokens::default())),
         };
         let turn = self.begin(&params.turn_id)?;
-        let session = lock(&self.sessions)
-            .entry(params.session_id)
-            .or_insert_with(Session::start)
-            .clone();
+        let session = match params.kind {
+            TurnKind::Main => lock(&self.sessions)
+                .entry(params.session_id)
+                .or_insert_with(Session::start)
+                .clone(),
+            // Nobody closes what stands beside a session: it ends with its turn.
+            TurnKind::Side => Session::start(),
+        };
         let (events, mut inbox) = mpsc::channel(256);
         let request = TurnRequest {
             backend,
