@@ -1,17 +1,18 @@
-# `make test` installs what is missing and runs everything; `make demo` shows the product.
+# `make test` installs what is missing and runs everything; `make demo` shows the product in pi.
 
 CARGO ?= cargo
 NODE_DIR := tests/official
 NODE := $(NODE_DIR)/node_modules/.bin/node
 # Real pi: the versions the tests drive, and the newest one.
-PI := tests/pi/node_modules/.installed tests/pi/newest/node_modules/.installed
+PI_087 := tests/pi/node_modules/.installed
+PI := $(PI_087) tests/pi/newest/node_modules/.installed
 SHIM := js-shim/node_modules/.installed
 FUZZ_SECONDS ?= 60
 
 .PHONY: demo test bench lint fmt fuzz schema docs audit
 
-# One conversation with Cursor if CURSOR_API_KEY is set, else with the simulator.
-demo:
+# Real pi: with Cursor if CURSOR_API_KEY is set, else with the simulator.
+demo: $(NODE) $(PI_087)
 	$(CARGO) build --quiet
 	./.ci/demo
 
