@@ -59,6 +59,7 @@ pub struct Desk {
     pub simulator: Simulator,
     pub version: Version,
     key: Option<&'static str>,
+    sidecar: PathBuf,
 }
 
 impl Desk {
@@ -95,11 +96,18 @@ impl Desk {
             simulator,
             version,
             key: Some("crsr_test"),
+            sidecar: binary().into(),
         }
     }
 
     pub fn without_key(mut self) -> Self {
         self.key = None;
+        self
+    }
+
+    /// With a program of ours in place of the sidecar.
+    pub fn with_sidecar(mut self, program: &str) -> Self {
+        self.sidecar = root().join(program);
         self
     }
 
@@ -117,7 +125,7 @@ impl Desk {
             ("PI_SKIP_VERSION_CHECK", "1".into()),
             ("PI_TELEMETRY", "0".into()),
             ("PI_CURSOR_SIDECAR", format!("{home}/sidecar")),
-            ("SIDECAR", binary().into()),
+            ("SIDECAR", self.sidecar.to_str().unwrap().into()),
             ("CURSOR_BACKEND_URL", self.simulator.url.clone()),
         ];
         if let Some(key) = self.key {

@@ -11,6 +11,7 @@
 #[path = "../whole/backend.rs"]
 mod backend;
 mod desk;
+mod extension;
 mod keys;
 mod printing;
 mod processes;

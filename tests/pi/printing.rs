@@ -96,3 +96,19 @@ fn two_pis_with_the_same_words_share_nothing() {
     let requests = recording.client("runRequest");
     assert_ne!(conversation(requests[0]), conversation(requests[1]));
 }
+
+#[test]
+fn the_demo_answers_and_says_who_does() {
+    let output = std::process::Command::new(crate::backend::root().join(".ci/demo"))
+        .current_dir(crate::backend::root())
+        .env_remove("CURSOR_API_KEY")
+        .env("PROMPT", "good day")
+        .stdin(std::process::Stdio::null())
+        .output()
+        .unwrap();
+    let ran = crate::desk::Ran::from(output);
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    assert!(ran.stderr.contains("built-in simulator at http"), "{ran:?}");
+    assert!(ran.stdout.starts_with("> good day\n"), "{ran:?}");
+    assert!(ran.stdout.contains("simulated assistant"), "{ran:?}");
+}
