@@ -30,9 +30,9 @@ fmt: $(SHIM)
 	$(CARGO) fmt
 	npm run --prefix js-shim --silent format
 
-# Side by side with the official client, in one run.
-bench: $(NODE)
-	$(CARGO) bench --quiet --bench wire
+# Side by side with the official client and with pi, in one run.
+bench: $(NODE) $(PI_087)
+	$(CARGO) bench --quiet --bench wire --bench pi
 
 fuzz:
 	@command -v cargo-fuzz >/dev/null || $(CARGO) install cargo-fuzz --locked

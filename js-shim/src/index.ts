@@ -3,9 +3,8 @@ import type { ExtensionAPI, ExtensionContext } from "@earendil-works/pi-coding-a
 import { registerCommands } from "./commands.ts";
 import { describeHost } from "./host.ts";
 import { type Catalogue, fallback, KEYLESS, listModels } from "./models.ts";
-import { Session, type Sessions } from "./sessions.ts";
 import { Sidecar } from "./sidecar.ts";
-import { streamTurn } from "./stream.ts";
+import { type Sessions, streamTurn } from "./stream.ts";
 
 /** Changes with the shape of `Handle`, so that `/reload` after an update starts afresh. */
 const HANDLE_VERSION = "1";
@@ -71,7 +70,7 @@ export default async function cursor(pi: ExtensionAPI): Promise<void> {
   pi.on("session_start", (_, ctx) => {
     const id = ctx.sessionManager.getSessionId();
     // pi may say twice that a session starts.
-    if (sessions.get(id)?.cwd !== ctx.cwd) sessions.set(id, new Session(id, ctx.cwd));
+    if (sessions.get(id)?.cwd !== ctx.cwd) sessions.set(id, { id, cwd: ctx.cwd });
     sidecar.introduce(describeHost(ctx.mode));
     const { ui } = ctx;
     sidecar.onLog = ({ level, message }) => {
@@ -88,10 +87,11 @@ export default async function cursor(pi: ExtensionAPI): Promise<void> {
       .then(refresh)
       .catch(() => {});
   });
-  pi.on("agent_end", (_, ctx) => sessions.get(ctx.sessionManager.getSessionId())?.resume());
+  pi.on("agent_end", (_, ctx) => sessions.get(ctx.sessionManager.getSessionId())?.release?.());
   pi.on("session_shutdown", async ({ reason }, ctx) => {
     const sessionId = ctx.sessionManager.getSessionId();
-    if (reason === "reload") return;
+    // A sidecar that lives goes on; one that was given up gets another chance.
+    if (reason === "reload") return sidecar.running ? undefined : sidecar.stop();
     sessions.delete(sessionId);
     if (reason === "quit") sidecar.stop();
     else if (sidecar.running) await sidecar.call("session/close", { sessionId }).catch(() => {});

@@ -6,6 +6,8 @@ import type { Sidecar } from "./sidecar.ts";
 /** Stands for a key so that pi shows the models before there is one, and `/login` with them. */
 export const KEYLESS = "cursor-key-not-given-to-pi";
 
+const METHOD_NOT_FOUND = -32601;
+
 /** What `models/list` answers. */
 export type Catalogue = {
   source: "live" | "cache" | "bundled";
@@ -39,7 +41,7 @@ export async function listModels(
     const list = sidecar.call as unknown as ListModels;
     return await list.call(sidecar, "models/list", { refresh, apiKey: key });
   } catch (error) {
-    if (error instanceof SidecarError && error.unknownMethod) {
+    if (error instanceof SidecarError && error.code === METHOD_NOT_FOUND) {
       return fallback("this cursor-sidecar cannot list models yet");
     }
     throw error;

@@ -55,12 +55,12 @@ export class Sidecar {
 
   /** Lets the process go. The next call starts another one, whatever happened before. */
   stop(): void {
-    this.connection?.close();
     this.forget();
     this.starts = [];
   }
 
   private forget(): void {
+    this.connection?.close();
     this.connection = undefined;
     this.ready = undefined;
   }
@@ -70,28 +70,28 @@ export class Sidecar {
       const now = Date.now();
       this.starts = this.starts.filter((start) => now - start < RESTART_WINDOW_MS);
       if (this.starts.length > MAX_RESTARTS) {
+        const times = this.starts.length;
         throw new SidecarError(
-          `the sidecar failed ${this.starts.length} times within three minutes and is left alone until /reload; the last time, ${this.lastEnd}`,
+          `cursor-sidecar failed ${times} times within three minutes and is left alone until /reload; the last time: ${this.lastEnd}`,
         );
       }
       this.starts.push(now);
       const connection = new Connection(
         findBinary(),
         (name, params) => {
-          if (name === "turn/event" && "turnId" in params) {
-            this.turns.get(params.turnId)?.(params.events);
-          } else if (name === "log/message" && "level" in params) this.onLog(params);
+          if ("turnId" in params) this.turns.get(params.turnId)?.(params.events);
+          else if (name === "log/message") this.onLog(params);
         },
         (why) => {
+          if (this.connection !== connection) return;
           this.lastEnd = why;
-          if (this.connection === connection) this.forget();
+          this.forget();
         },
       );
       this.connection = connection;
       await connection.call("initialize", { protocolVersion: PROTOCOL_VERSION, host: this.host });
       return connection;
     } catch (error) {
-      this.connection?.close();
       this.forget();
       throw error;
     }

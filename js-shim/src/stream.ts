@@ -11,11 +11,13 @@ import type {
 } from "@earendil-works/pi-ai";
 import { KEYLESS } from "./models.ts";
 import type { HostEvent, HostTool, TurnStartParams, TurnStartResult } from "./protocol.ts";
-import type { Sessions } from "./sessions.ts";
 import type { Sidecar } from "./sidecar.ts";
 
 /** Since pi 0.86 prompt and tools are told by messages; before, they stood beside them. */
 type Context = { messages: unknown[]; systemPrompt?: string; tools?: HostTool[] };
+/** A session of pi that is open. `release` ends the wait for an abort while pi runs tools. */
+export type Session = { id: string; cwd: string; release?: (() => void) | undefined };
+export type Sessions = Map<string, Session>;
 const COUNTED = ["input", "output", "cacheRead", "cacheWrite"] as const;
 
 /** The answer as it grows: what pi iterates over. The last event is `done` or `error`. */
@@ -136,13 +138,15 @@ export function streamTurn(
   const { signal } = options;
   const session = sessions.get(options.sessionId ?? "");
   const turnId = randomUUID();
-  session?.resume();
+  session?.release?.();
 
   // pi waits for the stream, so it ends here and now; the sidecar learns of it meanwhile.
   const abort = () => {
     answer.finish("aborted", "Request was aborted");
     void sidecar.call("turn/cancel", { turnId }).catch(() => {});
   };
+
+  const release = () => signal?.removeEventListener("abort", abort);
 
   const run = async () => {
     const payload: TurnStartParams = {
@@ -182,9 +186,11 @@ export function streamTurn(
       hear();
       answer.end(result);
       // pi runs the tools now, and only this signal says if they are given up.
-      if (result.stopReason === "toolUse") session?.park(signal, abort);
-    } finally {
-      if (!session?.parked) signal?.removeEventListener("abort", abort);
+      if (result.stopReason === "toolUse" && session) session.release = release;
+      else release();
+    } catch (error) {
+      release();
+      throw error;
     }
   };
   run().catch((error: Error) => answer.finish("error", error.message));

@@ -115,7 +115,7 @@ fn a_sidecar_that_dies_is_started_again_but_not_for_ever() {
     let message = pi.prompt("hi");
     let error = message["errorMessage"].as_str().unwrap();
     assert!(
-        error.contains("failed 5 times within three minutes"),
+        error.contains("cursor-sidecar failed 5 times within three minutes"),
         "{error}"
     );
     assert!(error.contains("/reload"), "{error}");
