@@ -10,15 +10,17 @@
 //!        ├─ run     one live run = one task: reads the stream, answers every request
 //!        ├─ conversation   what must survive, and how a history continues
 //!        ├─ tools   who executes what Cursor's agent asks for
+//!        ├─ catalog Cursor's models → rows a host can register, and back
 //!        └─ account API key → access token
 //!             └─ wire    Cursor on the wire: envelopes, transports, headers, errors
 //! sim               a simulated Cursor backend; uses wire only
-//! diag              settings; used by all, uses nobody
+//! diag              settings, places; used by all, uses nobody
 //! ```
 //!
 //! What each room may not do is said at its door (its module docs).
 
 pub mod account;
+pub mod catalog;
 pub mod conversation;
 pub mod diag;
 pub mod doors;

@@ -4,7 +4,7 @@ use std::io::{IsTerminal as _, Write as _};
 use std::process::ExitCode;
 
 use clap::{CommandFactory as _, Parser, Subcommand};
-use cursor_sidecar::doors::cli::{Ask, AskError};
+use cursor_sidecar::doors::cli::{Ask, AskError, Models};
 use cursor_sidecar::doors::rpc;
 use cursor_sidecar::sim;
 use etcetera::BaseStrategy as _;
@@ -22,6 +22,7 @@ enum Command {
     /// Serve one host over JSON-RPC on standard input and output (the default).
     Stdio,
     Ask(Ask),
+    Models(Models),
     Sim(sim::Args),
     /// Print the JSON Schema of the JSON-RPC protocol.
     Schema,
@@ -66,6 +67,7 @@ fn run(arguments: Arguments) -> anyhow::Result<()> {
             },
             Command::Schema => writeln!(std::io::stdout(), "{:#}", rpc::schema())?,
             Command::Ask(ask) => ask.run(home).await?,
+            Command::Models(models) => models.run(home).await?,
             Command::Sim(sim) => sim.run().await?,
         }
         Ok(())

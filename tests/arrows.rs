@@ -8,12 +8,29 @@ use std::path::{Path, PathBuf};
 const ARROWS: &[(&str, &[&str])] = &[
     (
         "doors",
-        &["turn", "run", "conversation", "tools", "account", "diag"],
+        &[
+            "turn",
+            "run",
+            "conversation",
+            "tools",
+            "catalog",
+            "account",
+            "diag",
+        ],
     ),
     (
         "turn",
-        &["run", "conversation", "tools", "account", "wire", "diag"],
+        &[
+            "run",
+            "conversation",
+            "tools",
+            "catalog",
+            "account",
+            "wire",
+            "diag",
+        ],
     ),
+    ("catalog", &["account", "wire", "diag"]),
     ("conversation", &["wire", "diag"]),
     ("run", &["tools", "account", "wire", "diag"]),
     ("tools", &["wire", "diag"]),

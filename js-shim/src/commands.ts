@@ -1,7 +1,6 @@
 /** `/cursor-refresh-models` and `/cursor-doctor`. */
 import type { ExtensionAPI, ExtensionCommandContext } from "@earendil-works/pi-coding-agent";
-import type { Catalogue } from "./models.ts";
-import type { Report } from "./protocol.ts";
+import type { ModelsListResult, Report } from "./protocol.ts";
 import type { Sidecar } from "./sidecar.ts";
 
 type Level = "info" | "warning" | "error";
@@ -9,7 +8,7 @@ type Level = "info" | "warning" | "error";
 export function registerCommands(
   pi: ExtensionAPI,
   sidecar: Sidecar,
-  refresh: (apiKey: string | undefined) => Promise<Catalogue>,
+  refresh: (apiKey: string | undefined) => Promise<ModelsListResult>,
 ): void {
   pi.registerCommand("cursor-refresh-models", {
     description: "Ask Cursor which models there are now",

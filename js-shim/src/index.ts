@@ -2,7 +2,8 @@
 import type { ExtensionAPI, ExtensionContext } from "@earendil-works/pi-coding-agent";
 import { registerCommands } from "./commands.ts";
 import { describeHost } from "./host.ts";
-import { type Catalogue, fallback, KEYLESS, listModels } from "./models.ts";
+import { fallback, KEYLESS, realKey, toRows } from "./models.ts";
+import type { ModelsListResult } from "./protocol.ts";
 import { Sidecar } from "./sidecar.ts";
 import { type Sessions, streamTurn } from "./stream.ts";
 
@@ -25,7 +26,7 @@ function attach(): Handle {
 
 export default async function cursor(pi: ExtensionAPI): Promise<void> {
   const { sidecar, sessions } = attach();
-  let catalogue: Catalogue;
+  let catalogue: ModelsListResult;
   let piRefreshes = false;
 
   const register = () =>
@@ -34,7 +35,7 @@ export default async function cursor(pi: ExtensionAPI): Promise<void> {
       baseUrl: "stdio:cursor-sidecar",
       api: "cursor-sidecar",
       apiKey: KEYLESS,
-      models: catalogue.models,
+      models: toRows(catalogue),
       streamSimple: (model, context, options) =>
         streamTurn(sidecar, sessions, model, context, options),
       async refreshModels({ allowNetwork, credential }) {
@@ -42,11 +43,11 @@ export default async function cursor(pi: ExtensionAPI): Promise<void> {
         const apiKey = credential?.type === "api_key" ? credential.key : undefined;
         // A failure leaves the rows there are.
         if (allowNetwork) await fetchModels(apiKey).catch(() => {});
-        return catalogue.models;
+        return toRows(catalogue);
       },
     });
   const fetchModels = async (apiKey: string | undefined) => {
-    catalogue = await listModels(sidecar, true, apiKey);
+    catalogue = await sidecar.call("models/list", { refresh: true, apiKey: realKey(apiKey) });
     return catalogue;
   };
   const refresh = async (apiKey: string | undefined) => {
@@ -55,8 +56,9 @@ export default async function cursor(pi: ExtensionAPI): Promise<void> {
     return rows;
   };
 
-  // Without the sidecar there must be a row all the same: its first turn tells what is wrong.
-  catalogue = await listModels(sidecar, false).catch((error: Error) => fallback(error.message));
+  catalogue = await sidecar
+    .call("models/list", { refresh: false })
+    .catch((error: Error) => fallback(error.message));
   register();
   registerCommands(pi, sidecar, refresh);
 

@@ -5,8 +5,12 @@ export const PROTOCOL_VERSION = 1;
 /** What a host may ask, and what it is answered. */
 export interface Methods {
   "initialize": { params: InitializeParams; result: InitializeResult };
+  "models/list": { params: ModelsListParams; result: ModelsListResult };
+  "prefs/get": { params: PrefsGetParams; result: PrefsResult };
+  "prefs/set": { params: PrefsSetParams; result: PrefsResult };
   "turn/start": { params: TurnStartParams; result: TurnStartResult };
   "turn/cancel": { params: TurnCancelParams; result: TurnCancelResult };
+  "turn/inject": { params: TurnInjectParams; result: TurnInjectResult };
   "session/invalidate": { params: SessionParams; result: null };
   "session/close": { params: SessionParams; result: null };
   "diagnostics/report": { params: ReportParams; result: Report };
@@ -64,6 +68,14 @@ cwd?: string | null,
  */
 processId?: number | null, };
 /**
+ * What a host can do.
+ */
+export type HostCapabilities = { 
+/**
+ * When it executes its tools.
+ */
+tools: HostTools, };
+/**
  * One thing that happened.
  */
 export type HostEvent = { "type": "text", 
@@ -112,6 +124,10 @@ description: string,
  */
 parameters: unknown, };
 /**
+ * When a host executes its tools.
+ */
+export type HostTools = "between" | "inline";
+/**
  * `initialize`: required first, once.
  */
 export type InitializeParams = { 
@@ -122,7 +138,11 @@ protocolVersion: number,
 /**
  * Who the host is.
  */
-host: Host, };
+host: Host, 
+/**
+ * What it can do.
+ */
+capabilities: HostCapabilities, };
 /**
  * The answer to `initialize`.
  */
@@ -188,6 +208,126 @@ contextWindow?: number | null,
  */
 maxTokens?: number | null, };
 /**
+ * Prices per million tokens.
+ */
+export type ModelCost = { input: number, output: number, cacheRead: number, cacheWrite: number, };
+/**
+ * What a model reads.
+ */
+export type ModelInput = "text" | "image";
+/**
+ * One row.
+ */
+export type ModelRow = { 
+/**
+ * Its id: `base`, or `base@context`.
+ */
+id: string, 
+/**
+ * Its name for people.
+ */
+name: string, 
+/**
+ * Whether the host's thinking levels mean anything to it.
+ */
+reasoning: boolean, 
+/**
+ * What they mean.
+ */
+thinkingLevelMap?: ThinkingLevelMap | null, 
+/**
+ * What it reads.
+ */
+input: Array<ModelInput>, 
+/**
+ * What it costs: Cursor does not say, so nothing.
+ */
+cost: ModelCost, 
+/**
+ * Tokens its context holds.
+ */
+contextWindow: number, 
+/**
+ * Tokens it may write.
+ */
+maxTokens: number, 
+/**
+ * Cursor's id of the model, which `prefs/set` takes.
+ */
+base: string, 
+/**
+ * Whether it can be fast.
+ */
+supportsFast: boolean, 
+/**
+ * Whether it is fast unasked.
+ */
+defaultFast?: boolean | null, };
+/**
+ * `models/list`: the rows to register. A fresh cache answers without a call to Cursor.
+ */
+export type ModelsListParams = { 
+/**
+ * Ask Cursor even if there is a fresh cache.
+ */
+refresh: boolean, 
+/**
+ * The Cursor API key, if the host has one; else `CURSOR_API_KEY`.
+ */
+apiKey?: string | null, };
+/**
+ * The answer to `models/list`.
+ */
+export type ModelsListResult = { 
+/**
+ * Where the rows come from.
+ */
+source: ModelsSource, 
+/**
+ * Why they are not as new as they could be.
+ */
+reason?: ModelsReason | null, 
+/**
+ * What a person should know, worded for them.
+ */
+warnings: Array<string>, 
+/**
+ * The rows, in the order to show them.
+ */
+models: Array<ModelRow>, };
+/**
+ * Why rows are not as new as they could be.
+ */
+export type ModelsReason = "missing-api-key" | "discovery-failed" | "empty-model-list" | "cached-after-error";
+/**
+ * Where rows come from.
+ */
+export type ModelsSource = "live" | "cache" | "bundled";
+/**
+ * `prefs/get`: nothing to say.
+ */
+export type PrefsGetParams = Record<symbol, never>;
+/**
+ * The preferences there are: the answer to both.
+ */
+export type PrefsResult = { 
+/**
+ * Which models are fast or not, by `base`.
+ */
+fast: { [key in string]: boolean }, };
+/**
+ * `prefs/set`: keeps a preference for every session to come.
+ */
+export type PrefsSetParams = { 
+/**
+ * The model, by `base` of its rows.
+ */
+base: string, 
+/**
+ * Whether it is fast from now on; null or absent forgets the preference.
+ */
+fast: boolean | null, };
+/**
  * The answer to `diagnostics/report`.
  */
 export type Report = { 
@@ -236,6 +376,14 @@ export type ShutdownParams = Record<symbol, never>;
  */
 export type StopReason = "stop" | "toolUse" | "aborted" | "error";
 /**
+ * Cursor's value for each thinking level; null for a level the model does not have.
+ */
+export type ThinkingLevelMap = { off: string | null, minimal: string | null, low: string | null, medium: string | null, high: string | null, xhigh: string | null, 
+/**
+ * Only for hosts that know the level.
+ */
+max?: string | null | null, };
+/**
  * `turn/cancel`: ends a turn at once.
  */
 export type TurnCancelParams = { 
@@ -263,6 +411,26 @@ turnId: string,
  * What happened.
  */
 events: Array<HostEvent>, };
+/**
+ * `turn/inject`: words for the model while it works.
+ */
+export type TurnInjectParams = { 
+/**
+ * The turn.
+ */
+turnId: string, 
+/**
+ * The words.
+ */
+text: string, };
+/**
+ * The answer to `turn/inject`.
+ */
+export type TurnInjectResult = { 
+/**
+ * Whether a turn took the words. If not, send them with the next one.
+ */
+taken: boolean, };
 /**
  * Whether a turn belongs to its session.
  */

@@ -89,7 +89,13 @@ export class Sidecar {
         },
       );
       this.connection = connection;
-      await connection.call("initialize", { protocolVersion: PROTOCOL_VERSION, host: this.host });
+      const capabilities = { tools: "between" as const };
+      const { host } = this;
+      await connection.call("initialize", {
+        protocolVersion: PROTOCOL_VERSION,
+        host,
+        capabilities,
+      });
       return connection;
     } catch (error) {
       this.forget();

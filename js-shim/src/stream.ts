@@ -9,7 +9,7 @@ import type {
   SimpleStreamOptions,
   ToolCall,
 } from "@earendil-works/pi-ai";
-import { KEYLESS } from "./models.ts";
+import { realKey } from "./models.ts";
 import type { HostEvent, HostTool, TurnStartParams, TurnStartResult } from "./protocol.ts";
 import type { Sidecar } from "./sidecar.ts";
 
@@ -177,7 +177,7 @@ export function streamTurn(
       // Other extensions only watch this: their trouble is not the turn's.
       Promise.resolve(options.onResponse?.({ status: 200, headers: {} }, model)).catch(() => {});
     };
-    const apiKey = options.apiKey === KEYLESS ? undefined : options.apiKey;
+    const apiKey = realKey(options.apiKey);
     try {
       const result = await sidecar.turn({ ...(replaced ?? payload), turnId, apiKey }, (events) => {
         hear();

@@ -1,6 +1,7 @@
 //! API keys.
 
 use secrecy::{ExposeSecret as _, SecretString};
+use sha2::{Digest as _, Sha256};
 
 /// A key that can stand in a header. `Debug` does not show it.
 #[derive(Debug, Clone)]
@@ -11,7 +12,7 @@ pub struct ApiKey(SecretString);
 pub enum KeyError {
     /// Nothing given.
     #[error(
-        "no Cursor API key: set CURSOR_API_KEY (create a key under Cursor's dashboard, Integrations)"
+        "no Cursor API key: give one with /login, with --api-key or in CURSOR_API_KEY (keys are made in Cursor's dashboard, under Integrations)"
     )]
     Missing,
     /// A key with a line break is two lines of a file, not a key.
@@ -40,6 +41,16 @@ impl ApiKey {
     /// The key, for the one header that carries it.
     pub fn secret(&self) -> &SecretString {
         &self.0
+    }
+
+    /// A short name for the key that does not give it away.
+    pub fn fingerprint(&self) -> String {
+        let digest = Sha256::digest(self.0.expose_secret().as_bytes());
+        digest
+            .iter()
+            .take(8)
+            .map(|byte| format!("{byte:02x}"))
+            .collect()
     }
 
     /// Whether two keys are the same.

@@ -38,6 +38,8 @@ pub enum Divergence {
     Rewritten,
     /// A summary took the place of older messages.
     Summarized,
+    /// It went on elsewhere for too long to be told in passing.
+    Elsewhere,
 }
 
 impl Fingerprint {

@@ -5,6 +5,9 @@ use serde_json::Value as Json;
 use super::fingerprint::{Continuity, Divergence, Fingerprint};
 use super::message::{Speaker, read};
 
+/// Longer news are better told as a history, which has a budget.
+const LONGEST_NEWS: usize = 256 * 1024;
+
 /// How the next run starts.
 #[derive(Debug, Clone, PartialEq)]
 pub enum SendPlan<'a> {
@@ -30,22 +33,51 @@ pub enum SendPlan<'a> {
 pub fn plan<'a>(sent: Option<&Fingerprint>, system: &str, messages: &'a [Json]) -> SendPlan<'a> {
     let now = Fingerprint::of(system, messages);
     match now.continuity(sent, messages) {
-        Continuity::Continues(known) => match said(&messages[known..]) {
+        Continuity::Continues(known) => match news(&messages[known..]) {
             text if text.is_empty() => SendPlan::Nothing,
+            text if text.len() > LONGEST_NEWS => anew(messages, Divergence::Elsewhere),
             text => SendPlan::Incremental { text },
         },
-        Continuity::Diverges(because) => {
-            let latest = latest(messages);
-            match said(&messages[latest..]) {
-                text if text.is_empty() => SendPlan::Nothing,
-                text => SendPlan::Bootstrap {
-                    history: &messages[..latest],
-                    text,
-                    because,
-                },
-            }
-        }
+        Continuity::Diverges(because) => anew(messages, because),
     }
+}
+
+fn anew(messages: &[Json], because: Divergence) -> SendPlan<'_> {
+    let latest = latest(messages);
+    match said(&messages[latest..]) {
+        text if text.is_empty() => SendPlan::Nothing,
+        text => SendPlan::Bootstrap {
+            history: &messages[..latest],
+            text,
+            because,
+        },
+    }
+}
+
+/// Everything Cursor has not seen. Its own answer comes first and is part of its state;
+/// a later answer was given elsewhere (by another model, or cut off) and has to be told.
+fn news(messages: &[Json]) -> String {
+    let first = messages
+        .iter()
+        .position(|message| message["role"] != "assistant");
+    let unseen = &messages[first.unwrap_or(messages.len())..];
+    let latest = latest(unseen);
+    let elsewhere: Vec<String> = unseen[..latest]
+        .iter()
+        .filter_map(read)
+        .map(|spoken| match spoken.speaker {
+            Speaker::User => format!("User: {}", spoken.text),
+            Speaker::Assistant => format!("Assistant: {}", spoken.text),
+        })
+        .collect();
+    let now = said(&unseen[latest..]);
+    if elsewhere.is_empty() || now.is_empty() {
+        return now;
+    }
+    format!(
+        "[This happened in the conversation since your last answer:]\n\n{}\n\n[The user says now:]\n\n{now}",
+        elsewhere.join("\n\n")
+    )
 }
 
 /// Where the person's last words begin: after the model's last.
@@ -136,6 +168,46 @@ mod tests {
             (history.len(), text.as_str(), because),
             (2, "go on", Divergence::Rewritten)
         );
+    }
+
+    #[test]
+    fn what_another_model_answered_is_told_too() {
+        let sent = Fingerprint::of("S", &[user("hi", 1)]);
+        let after = [
+            user("hi", 1),
+            assistant("hello", 2),
+            user("ask the other", 3),
+            assistant("the other says 7", 4),
+            user("what did it say?", 5),
+        ];
+        let SendPlan::Incremental { text } = plan(Some(&sent), "S", &after) else {
+            panic!("not incremental");
+        };
+        insta::assert_snapshot!(text, @r"
+        [This happened in the conversation since your last answer:]
+
+        User: ask the other
+
+        Assistant: the other says 7
+
+        [The user says now:]
+
+        what did it say?
+        ");
+        let long = [
+            user("hi", 1),
+            assistant("hello", 2),
+            user(&"x".repeat(LONGEST_NEWS), 3),
+            assistant("y", 4),
+            user("go on", 5),
+        ];
+        assert!(matches!(
+            plan(Some(&sent), "S", &long),
+            SendPlan::Bootstrap {
+                because: Divergence::Elsewhere,
+                ..
+            }
+        ));
     }
 
     #[test]

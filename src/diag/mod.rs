@@ -1,3 +1,5 @@
-//! What helps a person find out what is going on. Used by every room, uses none.
+//! What helps a person find out what is going on, and settings. Used by every room, uses none.
 
+pub mod parse;
+pub mod place;
 pub mod settings;

@@ -84,6 +84,24 @@ pub const SETTINGS: &[Setting] = &[
         "Whether x-cursor-checksum is sent. The official SDK does not send it.",
     ),
     setting(
+        "PI_CURSOR_STATE_DIR",
+        "",
+        "a folder",
+        "Where what must survive is kept. By default cursor-sidecar in the platform's state folder.",
+    ),
+    setting(
+        "PI_CURSOR_SDK_MODEL_CACHE_TTL_MS",
+        "86400000",
+        "0, 1, 2 … milliseconds",
+        "How long a cached list of models is used without asking Cursor; 0: never.",
+    ),
+    setting(
+        "PI_CURSOR_SDK_DISABLE_MODEL_CACHE",
+        "off",
+        "off, on",
+        "Whether the list of models is kept on disk at all.",
+    ),
+    setting(
         "HTTPS_PROXY",
         "",
         "URL",
@@ -143,15 +161,19 @@ pub fn choose<Value: Copy>(
     if let Some((_, value)) = choices.iter().find(|(choice, _)| *choice == wanted) {
         return *value;
     }
-    if let Some(setting) = find(name) {
-        warnings.push(Warning::Value {
-            name: setting.name,
-            value: text,
-            expected: setting.values,
-            default: setting.default,
-        });
-    }
+    warnings.extend(not_understood(name, Some(&text)));
     default
+}
+
+/// The warning for a value that is not understood.
+pub fn not_understood(name: &str, value: Option<&str>) -> Option<Warning> {
+    let setting = find(name)?;
+    Some(Warning::Value {
+        name: setting.name,
+        value: value?.to_owned(),
+        expected: setting.values,
+        default: setting.default,
+    })
 }
 
 /// Warnings for `PI_CURSOR_` names that no setting has.

@@ -5,6 +5,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use futures_util::FutureExt as _;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, Sleep, sleep_until};
 use uuid::Uuid;
@@ -186,54 +187,79 @@ impl Attempt<'_> {
                 () = self.around.events.closed() => Happened::Told(Err(Gone)),
                 () = timer.as_mut() => Happened::Tick,
             };
-            match happened {
-                // However a stream ends that was given up: it was given up.
-                Happened::Received(Ok(Received::End(_)) | Err(_)) if self.leaving.is_some() => {
-                    return Closing::Cancelled;
-                }
-                Happened::Received(Ok(Received::End(_))) if self.turn_ended.is_some() => {
-                    return Closing::Finished;
-                }
-                // A good end that ends no turn is a connection that somebody closed for us.
-                Happened::Received(Ok(Received::End(_))) => {
-                    return Closing::Failed(TransportError::EndedEarly.into());
-                }
-                Happened::Received(Ok(received)) => {
-                    if let Some(closing) = self.receive(received) {
-                        return closing;
-                    }
-                }
-                // What breaks after the turn broke nothing.
-                Happened::Received(Err(_)) if self.turn_ended.is_some() => {
-                    return Closing::Finished;
-                }
-                Happened::Received(Err(error)) => return Closing::Failed(error),
-                Happened::Sent(Ok(bytes)) => self.outbox_bytes -= bytes,
-                // The stream's other half says why it takes no more.
-                Happened::Sent(Err(Gone)) => {
-                    self.outbox.clear();
-                    self.outbox_bytes = 0;
-                }
-                Happened::Told(Ok(())) => {}
-                Happened::Told(Err(Gone)) => return Closing::Cancelled,
-                Happened::Exec(progress) => {
-                    for frame in self.execs.frames(progress, Instant::now()) {
-                        self.post(&frame);
-                    }
-                }
-                Happened::Command(Some(Command::Inject(injection))) => self.inject(&injection),
-                // A stream the server has not taken yet has nothing to bring.
-                Happened::Command(Some(Command::Cancel)) if self.accepted => self.leave(),
-                Happened::Command(Some(Command::Cancel) | None) => return Closing::Cancelled,
-                Happened::Tick => {
-                    if let Some(closing) = self.tick(Instant::now()) {
-                        return closing;
-                    }
-                    armed = self.next_deadline();
-                    timer.as_mut().reset(armed);
-                }
+            let ticked = matches!(happened, Happened::Tick);
+            if let Some(closing) = self.handle(happened) {
+                return closing;
+            }
+            if ticked {
+                armed = self.next_deadline();
+                timer.as_mut().reset(armed);
             }
         }
+    }
+
+    fn handle(&mut self, happened: Happened) -> Option<Closing> {
+        match happened {
+            // However a stream ends that was given up: it was given up.
+            Happened::Received(Ok(Received::End(_)) | Err(_)) if self.leaving.is_some() => {
+                Some(Closing::Cancelled)
+            }
+            // What breaks after the turn broke nothing.
+            Happened::Received(Ok(Received::End(_)) | Err(_)) if self.turn_ended.is_some() => {
+                Some(Closing::Finished)
+            }
+            // A good end that ends no turn is a connection that somebody closed for us.
+            Happened::Received(Ok(Received::End(_))) => {
+                Some(Closing::Failed(TransportError::EndedEarly.into()))
+            }
+            Happened::Received(Ok(received)) => self.receive(received),
+            Happened::Received(Err(error)) => Some(Closing::Failed(error)),
+            Happened::Sent(Ok(bytes)) => {
+                self.outbox_bytes -= bytes;
+                None
+            }
+            // The stream's other half says why it takes no more.
+            Happened::Sent(Err(Gone)) => {
+                self.outbox.clear();
+                self.outbox_bytes = 0;
+                None
+            }
+            Happened::Told(Ok(())) => None,
+            Happened::Told(Err(Gone)) => Some(Closing::Cancelled),
+            Happened::Exec(progress) => {
+                for frame in self.execs.frames(progress, Instant::now()) {
+                    self.post(&frame);
+                }
+                None
+            }
+            Happened::Command(Some(Command::Inject(injection))) => {
+                self.inject(&injection);
+                None
+            }
+            Happened::Command(Some(Command::Settle)) => self.settle(),
+            // A stream the server has not taken yet has nothing to bring.
+            Happened::Command(Some(Command::Cancel)) if self.accepted => {
+                self.leave();
+                None
+            }
+            Happened::Command(Some(Command::Cancel) | None) => Some(Closing::Cancelled),
+            Happened::Tick => self.tick(Instant::now()),
+        }
+    }
+
+    /// Takes what has already arrived, waiting for nothing, and says when that is told.
+    fn settle(&mut self) -> Option<Closing> {
+        while self.pending.len() < MAX_PENDING && self.outbox_bytes < MAX_OUTBOX {
+            let Some(received) = self.stream.incoming.next().now_or_never() else {
+                break;
+            };
+            let closing = self.handle(Happened::Received(received));
+            if closing.is_some() {
+                return closing;
+            }
+        }
+        self.tell(RunEvent::Settled);
+        None
     }
 
     /// Starts or stops reading. After a pause the silence counts anew.
@@ -388,7 +414,9 @@ impl Attempt<'_> {
                 if changes_something(&request) {
                     self.progress.shown = Shown::Executed;
                 }
-                self.execs.start(exec.id, request, self.last_inbound);
+                if let Some(call) = self.execs.start(exec.id, request, self.last_inbound) {
+                    self.tell(RunEvent::HostCall(Box::new(call)));
+                }
             }
             None => {
                 self.around.drift.count("exec: unknown request");

@@ -28,6 +28,9 @@ const EVENTS: usize = 256;
 pub enum Command {
     /// Gives the model a message while it works.
     Inject(Injection),
+    /// Answered by [`RunEvent::Settled`] as soon as all that has arrived is told: what the
+    /// model asks for at once can so be offered at once, without waiting for what may come.
+    Settle,
     /// Ends the run.
     Cancel,
 }
@@ -292,6 +295,9 @@ async fn given_up(
             command = commands.recv() => match command {
                 Some(Command::Cancel) | None => return,
                 Some(Command::Inject(injection)) => held.push(injection),
+                Some(Command::Settle) => {
+                    let _ = events.send(RunEvent::Settled).await;
+                }
             },
         }
     }

@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 
+use crate::tools::bridge::HostCall;
 use crate::wire::failure::Failure;
 use crate::wire::proto::agent::v1::{
     ContextInjectionStateUpdate, InteractionUpdate, PartialToolCallUpdate, ToolCallCompletedUpdate,
@@ -9,7 +10,7 @@ use crate::wire::proto::agent::v1::{
 };
 
 /// One thing that happened. Exactly one [`RunEvent::Ended`] comes, and comes last.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug)]
 pub enum RunEvent {
     /// A piece of the answer.
     Text(String),
@@ -25,6 +26,10 @@ pub enum RunEvent {
     ToolDelta(Box<ToolCallDeltaUpdate>),
     /// A tool call is complete.
     ToolCompleted(Box<ToolCallCompletedUpdate>),
+    /// The model calls a tool of the host: the run goes on when the call is answered.
+    HostCall(Box<HostCall>),
+    /// Everything that had arrived when [`super::Command::Settle`] was taken has been told.
+    Settled,
     /// A new state of the conversation; replaces every earlier one.
     Checkpoint(Bytes),
     /// How an injected message fares.

@@ -9,6 +9,7 @@ use tokio::task::{Id, JoinSet};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use crate::tools::bridge::HostCall;
 use crate::tools::{Executor, Replies, Reply, Request, Thrown};
 use crate::wire::proto::agent::v1::{
     AgentClientMessage, ExecClientControlMessage, ExecClientHeartbeat, ExecClientMessage,
@@ -65,12 +66,12 @@ impl Execs {
         }
     }
 
-    /// Starts work on a request.
-    pub(super) fn start(&mut self, id: u32, request: Request, now: Instant) {
+    /// Starts work on a request; gives what the host has to do for it.
+    pub(super) fn start(&mut self, id: u32, request: Request, now: Instant) -> Option<HostCall> {
         let abort = CancellationToken::new();
         let replies = Replies::new(id, self.sender.clone());
         let work = Arc::clone(&self.executor).execute(request, replies, abort.clone());
-        let task = self.tasks.spawn(work);
+        let task = self.tasks.spawn(work.done);
         self.ids.insert(task.id(), id);
         self.open.insert(
             id,
@@ -80,6 +81,7 @@ impl Execs {
                 abort,
             },
         );
+        work.call
     }
 
     /// Nobody wants any result any more.

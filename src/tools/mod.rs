@@ -1,10 +1,13 @@
 //! Who executes what Cursor's agent asks for on the exec channel.
 //!
 //! A run hands every request to an [`Executor`] and sends back whatever it replies; the
-//! executor knows nothing of streams, ids or heartbeats. Until the native executors are
-//! built, [`refuse::Refuse`] answers each kind with the typed refusal the server expects.
+//! executor knows nothing of streams, ids or heartbeats. Calls of the host's tools wait for
+//! the host ([`bridge`]); until the native executors are built, everything else gets the
+//! typed refusal the server expects ([`refuse::Refuse`]).
 
+pub mod bridge;
 pub mod context;
+pub mod hosted;
 pub mod offer;
 pub mod refuse;
 
@@ -15,6 +18,8 @@ use std::sync::Arc;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
+use bridge::HostCall;
+
 use crate::wire::proto::agent::v1::{exec_client_message, exec_server_message};
 
 /// What the server asks to be done.
@@ -24,15 +29,23 @@ pub type Reply = exec_client_message::Message;
 
 /// Executes requests.
 pub trait Executor: Send + Sync + 'static {
-    /// Works on one request until it is done, sending every result to `replies`. An error
-    /// tells the server that the request failed as a whole. When `abort` fires, the work
-    /// should end soon, with whatever result says so.
+    /// Begins work on one request; all its results go to `replies`. When `abort` fires, the
+    /// work should end soon, with whatever result says so.
     fn execute(
         self: Arc<Self>,
         request: Request,
         replies: Replies,
         abort: CancellationToken,
-    ) -> Pin<Box<dyn Future<Output = Result<(), Thrown>> + Send>>;
+    ) -> Work;
+}
+
+/// Work that has begun.
+pub struct Work {
+    /// Runs until the work is done. An error tells the server that the request failed as a
+    /// whole.
+    pub done: Pin<Box<dyn Future<Output = Result<(), Thrown>> + Send>>,
+    /// What the host has to do for it.
+    pub call: Option<HostCall>,
 }
 
 /// A request that failed as a whole.

@@ -3,15 +3,13 @@
 //! A refusal is still an answer. The model reads its reason and goes on; silence would
 //! hang the turn.
 
-use std::future::Future;
-use std::pin::Pin;
 use std::sync::Arc;
 
 use tokio_util::sync::CancellationToken;
 
 use super::context::Facts;
 use super::offer::Offer;
-use super::{Executor, Replies, Reply, Request, Thrown, context};
+use super::{Executor, Replies, Reply, Request, Thrown, Work, context};
 use crate::wire::proto::agent::v1::*;
 
 const REASON: &str = "this client does not execute Cursor's built-in tools";
@@ -29,11 +27,15 @@ impl Executor for Refuse {
         request: Request,
         replies: Replies,
         _abort: CancellationToken,
-    ) -> Pin<Box<dyn Future<Output = Result<(), Thrown>> + Send>> {
-        Box::pin(async move {
+    ) -> Work {
+        let done = async move {
             replies.send(self.answer(request)?).await;
             Ok(())
-        })
+        };
+        Work {
+            done: Box::pin(done),
+            call: None,
+        }
     }
 }
 

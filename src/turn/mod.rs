@@ -4,10 +4,16 @@
 //! other, sessions do not know of each other.
 
 pub mod final_text;
+mod live;
+mod memory;
 pub mod overflow;
+mod policy;
+mod request;
 mod session;
 pub mod usage;
 mod wording;
 
-pub use session::{Session, Stop, TurnEvent, TurnRequest, TurnResult};
+pub use policy::{Bridging, Policy};
+pub use request::{Hands, Stop, TurnEvent, TurnRequest, TurnResult};
+pub use session::Session;
 pub use wording::wording;

@@ -1,79 +1,29 @@
 //! One session of a host: one task that owns its conversation and takes its turns in order.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 
-use bytes::Bytes;
 use tokio::sync::{mpsc, oneshot};
-use tokio_util::sync::CancellationToken;
-use uuid::Uuid;
+use tokio::time::Instant;
 
-use super::usage::{self, Limits, Tokens};
+use super::live::{Idle, Live, Offered, Pause, Shown, Tally};
+use super::memory::{Conversation, Memory};
+use super::policy::Bridging;
+use super::request::{Stop, TurnEvent, TurnRequest, TurnResult};
+use super::usage;
 use super::wording::wording;
 use crate::conversation::fingerprint::Fingerprint;
 use crate::conversation::history::{self, Budget};
+use crate::conversation::picture;
 use crate::conversation::plan::{SendPlan, plan};
-use crate::conversation::transcript::Transcript;
+use crate::conversation::store::{Kept, Store};
 use crate::run::{
-    Action, Backend, BlobKey, Blobs as _, Command, MemoryBlobs, Mode, Model, Outcome, RetryPolicy,
-    RunEvent, RunSpec, Timing, ToolGates, UserMessage, start,
+    Action, Image, Outcome, RetryPolicy, RunSpec, Timing, ToolGates, UserMessage, start,
 };
+use crate::tools::bridge::Bridge;
+use crate::tools::bridge::snapshot::{Filter, HostTool, Snapshot};
 use crate::tools::context::{Facts, Rule};
+use crate::tools::hosted::Hosted;
 use crate::tools::refuse::Refuse;
-
-/// One turn as a host asks for it.
-#[derive(Debug)]
-pub struct TurnRequest {
-    /// The account and hosts to use.
-    pub backend: Backend,
-    /// The folder the agent works in.
-    pub workspace: PathBuf,
-    /// What the host says.
-    pub transcript: Transcript,
-    /// Which model.
-    pub model: Model,
-    /// Its limits.
-    pub limits: Limits,
-    /// Agent or plan.
-    pub mode: Option<Mode>,
-    /// Ends the turn.
-    pub cancel: CancellationToken,
-    /// Where events go.
-    pub events: mpsc::Sender<TurnEvent>,
-}
-
-/// Something to show.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum TurnEvent {
-    /// A piece of the answer.
-    Text(String),
-    /// A piece of thinking.
-    Thinking(String),
-    /// A thought is complete.
-    ThinkingDone,
-    /// The connection failed and is tried again; the text says why.
-    Retrying(String),
-}
-
-/// How a turn ended.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct TurnResult {
-    /// Why it ended.
-    pub stop: Stop,
-    /// Its tokens.
-    pub tokens: Tokens,
-}
-
-/// Why a turn ended.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Stop {
-    /// The answer is complete.
-    Finished,
-    /// The host gave it up.
-    Aborted,
-    /// It failed; the text is worded for the host.
-    Failed(String),
-}
 
 /// A handle to a session's task.
 #[derive(Debug, Clone)]
@@ -83,14 +33,20 @@ pub struct Session {
 
 enum Ask {
     Turn(Box<TurnRequest>, oneshot::Sender<TurnResult>),
-    Invalidate,
+    Invalidate(oneshot::Sender<()>),
+    Release(oneshot::Sender<()>),
 }
 
 impl Session {
-    /// Starts the task; it ends with the last handle.
-    pub fn start() -> Self {
+    /// Starts the task; it ends with the last handle. A session with a store survives the
+    /// process under its name.
+    pub fn start(store: Option<(Store, String)>) -> Self {
         let (asks, inbox) = mpsc::channel(16);
-        tokio::spawn(run(inbox));
+        let task = Task {
+            memory: Memory::new(store),
+            live: None,
+        };
+        tokio::spawn(task.run(inbox));
         Self { asks }
     }
 
@@ -100,30 +56,259 @@ impl Session {
         let asked = self.asks.send(Ask::Turn(Box::new(request), reply)).await;
         match (asked, answer.await) {
             (Ok(()), Ok(result)) => result,
-            _ => TurnResult {
-                stop: Stop::Failed("the session failed inside cursor-sidecar".into()),
-                tokens: Tokens::default(),
-            },
+            _ => TurnResult::failed("the session failed inside cursor-sidecar"),
         }
     }
 
     /// The host's history changed in a way the next turn must tell anew.
     pub async fn invalidate(&self) {
-        let _ = self.asks.send(Ask::Invalidate).await;
+        let (reply, done) = oneshot::channel();
+        if self.asks.send(Ask::Invalidate(reply)).await.is_ok() {
+            let _ = done.await;
+        }
+    }
+
+    /// Gives up a run that waits for the host, keeping the conversation.
+    pub async fn release(&self) {
+        let (reply, done) = oneshot::channel();
+        if self.asks.send(Ask::Release(reply)).await.is_ok() {
+            let _ = done.await;
+        }
     }
 }
 
-async fn run(mut inbox: mpsc::Receiver<Ask>) {
-    let mut conversation = None;
-    while let Some(ask) = inbox.recv().await {
-        match ask {
-            Ask::Invalidate => conversation = None,
-            Ask::Turn(request, reply) => {
-                let mut answer = Answer(Some(reply));
-                let result = turn(&mut conversation, *request, &mut answer).await;
-                answer.give(result);
+struct Task {
+    memory: Memory,
+    /// A run that waits for the host, and until when.
+    live: Option<(Live, Instant)>,
+}
+
+impl Task {
+    async fn run(mut self, mut inbox: mpsc::Receiver<Ask>) {
+        loop {
+            let until = self.live.as_ref().map(|(_, until)| *until);
+            let ask = tokio::select! {
+                ask = inbox.recv() => ask,
+                () = idle(&mut self.live) => continue,
+                () = tokio::time::sleep_until(until.unwrap_or_else(Instant::now)), if until.is_some() => {
+                    self.release().await;
+                    continue;
+                }
+            };
+            match ask {
+                Some(Ask::Turn(request, reply)) => {
+                    let mut answer = Answer(Some(reply));
+                    let result = self.turn(*request, &mut answer).await;
+                    answer.give(result);
+                }
+                Some(Ask::Invalidate(done)) => {
+                    self.live = None;
+                    self.memory.forget().await;
+                    let _ = done.send(());
+                }
+                Some(Ask::Release(done)) => {
+                    self.release().await;
+                    let _ = done.send(());
+                }
+                None => break self.release().await,
             }
         }
+    }
+
+    /// Ends a run that waits for the host. What it said last is kept.
+    async fn release(&mut self) {
+        if let Some((mut live, _)) = self.live.take() {
+            live.cancel().await;
+            let ended = live.see_off().await;
+            live.settle_accounts(ended.as_ref().map(|ended| &ended.outcome), Shown::Something);
+            if let Some(notice) = self.memory.put(live.conversation).await {
+                tracing::warn!("{notice}");
+            }
+        }
+    }
+
+    async fn turn(&mut self, mut request: TurnRequest, answer: &mut Answer) -> TurnResult {
+        if request.cancel.is_cancelled() {
+            return TurnResult {
+                stop: Stop::Aborted,
+                tokens: usage::Tokens::default(),
+            };
+        }
+        let mut tally = Tally::default();
+        tally.seen.context = context_tokens(&request);
+        let mut live = match self.begin(&mut request, &mut tally).await {
+            Ok(live) => live,
+            Err(result) => return result,
+        };
+        loop {
+            let mut offered = Offered::Nothing;
+            let cancel = request.cancel.clone();
+            let pause = tokio::select! {
+                pause = live.drive(&mut request, &mut tally, &mut offered) => pause,
+                () = cancel.cancelled() => {
+                    return self.abort(live, request, tally, answer).await;
+                }
+            };
+            let ended = match pause {
+                Pause::ToolUse => {
+                    self.note(&request, live.conversation.save().await.err())
+                        .await;
+                    self.live = Some((live, Instant::now() + request.policy.park));
+                    return TurnResult {
+                        stop: Stop::ToolUse,
+                        tokens: usage::account(None, request.limits, tally.seen()),
+                    };
+                }
+                Pause::Over(ended) => ended,
+            };
+            let outcome = ended.as_ref().map(|ended| &ended.outcome);
+            live.settle_accounts(outcome, tally.shown());
+            let over = matches!(outcome, Some(Outcome::Finished | Outcome::Cancelled));
+            if let (true, Some(words)) = (over, live.unheard_words()) {
+                live = match self.say_apart(live.conversation, words, &request) {
+                    Ok(live) => live,
+                    Err(problem) => return TurnResult::failed(problem),
+                };
+                continue;
+            }
+            let stop = match outcome {
+                Some(Outcome::Finished) => Stop::Finished,
+                Some(Outcome::Cancelled) => Stop::Aborted,
+                Some(Outcome::Failed(failure)) => Stop::Failed(wording(failure)),
+                None => Stop::Failed("the run failed inside cursor-sidecar".into()),
+            };
+            let notice = self.memory.put(live.conversation).await;
+            self.notice(&request, notice).await;
+            let reported = ended.and_then(|ended| ended.usage);
+            return TurnResult {
+                stop,
+                tokens: usage::account(reported, request.limits, tally.seen()),
+            };
+        }
+    }
+
+    /// The run this turn drives: the one that waits, or a new one.
+    async fn begin(
+        &mut self,
+        request: &mut TurnRequest,
+        tally: &mut Tally,
+    ) -> Result<Live, TurnResult> {
+        if let Some((mut live, _)) = self.live.take() {
+            let Transcripted { system, messages } = transcript(request);
+            let same_account = live.conversation.account == request.account;
+            if same_account && live.continues(system, messages) {
+                live.resume(system, messages, tally).await;
+                return Ok(live);
+            }
+            // The history went another way: what waits is of no use any more.
+            live.cancel().await;
+        }
+        let taken = self.memory.take().await;
+        let taken = taken.map_err(|busy| TurnResult::failed(busy.to_string()))?;
+        self.notice(request, taken.notice).await;
+        let pictures = picture::latest(&request.transcript.messages)
+            .map_err(|error| TurnResult::failed(error.to_string()))?;
+        let mine = taken
+            .conversation
+            .filter(|conversation| conversation.account == request.account);
+        let sent = mine
+            .as_ref()
+            .and_then(|conversation| conversation.sent.as_ref());
+        let Transcripted { system, messages } = transcript(request);
+        let (conversation, text) = match plan(sent, system, messages) {
+            SendPlan::Nothing => {
+                return Err(TurnResult::failed("there is no new message to answer"));
+            }
+            SendPlan::Incremental { text } => (mine, text),
+            SendPlan::Bootstrap {
+                history,
+                text,
+                because,
+            } => {
+                tracing::debug!(?because, "telling the history anew");
+                let fresh = rebuilt(request, history, taken.kept);
+                (Some(fresh.map_err(TurnResult::failed)?), text)
+            }
+        };
+        let Some(conversation) = conversation else {
+            return Err(TurnResult::failed("the session lost its conversation"));
+        };
+        tally.said(&text);
+        let images = pictures
+            .into_iter()
+            .map(|picture| Image {
+                mime_type: Some(picture.mime_type.into()),
+                data: picture.data,
+            })
+            .collect();
+        Ok(launch(conversation, text, images, request))
+    }
+
+    /// Says words in a run of their own, on the state the last one left.
+    fn say_apart(
+        &self,
+        conversation: Conversation,
+        words: String,
+        request: &TurnRequest,
+    ) -> Result<Live, String> {
+        let Transcripted { system, messages } = transcript(request);
+        match plan(conversation.sent.as_ref(), system, messages) {
+            // The state has all but the words that were not heard.
+            SendPlan::Nothing => Ok(launch(conversation, words, Vec::new(), request)),
+            SendPlan::Incremental { text } => Ok(launch(conversation, text, Vec::new(), request)),
+            SendPlan::Bootstrap { history, text, .. } => {
+                let fresh = rebuilt(request, history, conversation.into_kept())?;
+                Ok(launch(fresh, text, Vec::new(), request))
+            }
+        }
+    }
+
+    /// The host need not wait: it is answered at once, and the run seen off before the next
+    /// turn.
+    async fn abort(
+        &mut self,
+        mut live: Live,
+        request: TurnRequest,
+        tally: Tally,
+        answer: &mut Answer,
+    ) -> TurnResult {
+        let result = TurnResult {
+            stop: Stop::Aborted,
+            tokens: usage::account(None, request.limits, tally.seen()),
+        };
+        answer.give(result.clone());
+        drop(request); // ends the host's events
+        live.cancel().await;
+        let ended = live.see_off().await;
+        live.settle_accounts(ended.as_ref().map(|ended| &ended.outcome), tally.shown());
+        if let Some(notice) = self.memory.put(live.conversation).await {
+            tracing::warn!("{notice}");
+        }
+        result
+    }
+
+    async fn notice(&self, request: &TurnRequest, notice: Option<String>) {
+        if let Some(notice) = notice {
+            tracing::warn!("{notice}");
+            let _ = request.events.send(TurnEvent::Notice(notice)).await;
+        }
+    }
+
+    async fn note(&self, request: &TurnRequest, error: Option<impl std::fmt::Display>) {
+        let notice = error.map(|error| format!("this turn could not be written down: {error}"));
+        self.notice(request, notice).await;
+    }
+}
+
+/// Reads a waiting run while the host is away, so that it does not stall.
+async fn idle(live: &mut Option<(Live, Instant)>) {
+    let Some((live, _)) = live else {
+        return std::future::pending().await;
+    };
+    if let Idle::Changed = live.idle().await
+        && let Err(error) = live.conversation.save().await
+    {
+        tracing::warn!("the session's last state could not be written down: {error}");
     }
 }
 
@@ -138,192 +323,136 @@ impl Answer {
     }
 }
 
-/// What Cursor knows of the session.
-struct Conversation {
-    id: String,
-    blob_key: BlobKey,
-    blobs: Arc<MemoryBlobs>,
-    state: Option<Bytes>,
-    sent: Option<Fingerprint>,
+struct Transcripted<'a> {
+    system: &'a str,
+    messages: &'a [serde_json::Value],
 }
 
-impl Conversation {
-    fn new() -> Result<Self, getrandom::Error> {
-        Ok(Self {
-            id: format!("agent-{}", Uuid::new_v4()),
-            blob_key: BlobKey::random()?,
-            blobs: Arc::default(),
-            state: None,
-            sent: None,
-        })
+fn transcript(request: &TurnRequest) -> Transcripted<'_> {
+    Transcripted {
+        system: &request.transcript.system,
+        messages: &request.transcript.messages,
     }
 }
 
-async fn turn(
-    current: &mut Option<Conversation>,
-    request: TurnRequest,
-    answer: &mut Answer,
-) -> TurnResult {
-    match prepare(current, &request) {
-        Ok(Some(text)) => drive(current, request, text, answer).await,
-        Ok(None) => failed("there is no new message to answer".into()),
-        Err(problem) => {
-            *current = None;
-            failed(problem)
-        }
-    }
+/// What the whole conversation takes, by our count.
+fn context_tokens(request: &TurnRequest) -> u64 {
+    let words: u64 = request
+        .transcript
+        .messages
+        .iter()
+        .filter_map(crate::conversation::message::read)
+        .map(|spoken| usage::estimate(&spoken.text))
+        .sum();
+    words + usage::estimate(&request.transcript.system)
 }
 
-fn failed(text: String) -> TurnResult {
-    TurnResult {
-        stop: Stop::Failed(text),
-        tokens: Tokens::default(),
-    }
-}
-
-/// Brings the conversation to where the new words can be said; gives the words.
-fn prepare(
-    current: &mut Option<Conversation>,
+/// A new conversation that starts from a history told anew.
+fn rebuilt(
     request: &TurnRequest,
-) -> Result<Option<String>, String> {
-    let sent = current
-        .as_ref()
-        .and_then(|conversation| conversation.sent.as_ref());
-    match plan(
-        sent,
-        &request.transcript.system,
-        &request.transcript.messages,
-    ) {
-        SendPlan::Nothing => Ok(None),
-        SendPlan::Incremental { text } => Ok(Some(text)),
-        SendPlan::Bootstrap {
-            history,
-            text,
-            because,
-        } => {
-            tracing::debug!(?because, "telling the history anew");
-            let mut conversation =
-                Conversation::new().map_err(|error| format!("no source of randomness: {error}"))?;
-            let window = u32::try_from(request.limits.window).unwrap_or(u32::MAX);
-            let output = u32::try_from(request.limits.max_output).unwrap_or(u32::MAX);
-            let rebuilt = history::rebuild(history, Budget::for_window(window, output));
-            for (id, blob) in rebuilt.blobs {
-                conversation
-                    .blobs
-                    .set(&id, blob)
-                    .map_err(|error| error.to_string())?;
-            }
-            conversation.state = (!rebuilt.state.is_empty()).then_some(rebuilt.state);
-            *current = Some(conversation);
-            Ok(Some(text))
-        }
+    history: &[serde_json::Value],
+    kept: Option<Arc<Kept>>,
+) -> Result<Conversation, String> {
+    let mut conversation = Conversation::new(request.account.clone(), kept)
+        .map_err(|error| format!("no source of randomness: {error}"))?;
+    let window = u32::try_from(request.limits.window).unwrap_or(u32::MAX);
+    let output = u32::try_from(request.limits.max_output).unwrap_or(u32::MAX);
+    let rebuilt = history::rebuild(history, Budget::for_window(window, output));
+    let blobs = conversation.blobs();
+    for (id, blob) in rebuilt.blobs {
+        blobs.set(&id, blob).map_err(|error| error.to_string())?;
     }
+    conversation.state = (!rebuilt.state.is_empty()).then_some(rebuilt.state);
+    Ok(conversation)
 }
 
-async fn drive(
-    current: &mut Option<Conversation>,
-    mut request: TurnRequest,
+/// Starts a run that says `text`.
+fn launch(
+    conversation: Conversation,
     text: String,
-    answer: &mut Answer,
-) -> TurnResult {
-    let Some(conversation) = current.as_mut() else {
-        return failed("the session lost its conversation".into());
-    };
-    let rules = match request.transcript.system.trim() {
-        "" => Vec::new(),
-        _ => vec![Rule {
-            name: "host/system-prompt".into(),
-            content: request.transcript.system.clone(),
-        }],
-    };
-    let executor = Refuse {
+    images: Vec<Image>,
+    request: &TurnRequest,
+) -> Live {
+    let snapshot = snapshot(request);
+    for warning in &snapshot.warnings {
+        tracing::warn!("{warning}");
+    }
+    let offers = snapshot.offers();
+    let native = Refuse {
         facts: Facts {
             workspace: request.workspace.clone(),
-            rules,
+            rules: rules(request),
+            offers: offers.clone(),
             ..Facts::default()
         },
+    };
+    let executor = Hosted {
+        bridge: Bridge::new(snapshot, request.policy.call_deadline),
+        native: Arc::new(native),
     };
     let spec = RunSpec {
         conversation_id: conversation.id.clone(),
         state: conversation.state.clone(),
         action: Action::UserMessage(UserMessage {
-            text: text.clone(),
-            images: Vec::new(),
+            text,
+            images,
             mode: request.mode,
         }),
         model: request.model.clone(),
-        offers: Vec::new(),
+        offers,
         custom_system_prompt: None,
         blob_key: conversation.blob_key.clone(),
         gates: ToolGates::default(),
     };
-    let mut handle = start(
+    let handle = start(
         request.backend.clone(),
         spec,
         Arc::new(executor),
-        conversation.blobs.clone(),
+        conversation.blobs(),
         RetryPolicy::default(),
         Timing::default(),
     );
-    let mut output = String::new();
-    let mut cancelled = false;
-    let ended = loop {
-        let event = tokio::select! {
-            event = handle.events.recv() => event,
-            () = request.cancel.cancelled(), if !cancelled => {
-                cancelled = true;
-                let _ = handle.commands.send(Command::Cancel).await;
-                // The host need not wait: the run is seen off before the next turn.
-                answer.give(TurnResult {
-                    stop: Stop::Aborted,
-                    tokens: usage::account(None, request.limits, &text, &output),
-                });
-                request.events = mpsc::channel(1).0; // ends the host's events
-                continue;
-            }
-        };
-        let shown = match event {
-            Some(RunEvent::Text(text)) => {
-                output.push_str(&text);
-                TurnEvent::Text(text)
-            }
-            Some(RunEvent::Thinking(text)) => {
-                output.push_str(&text);
-                TurnEvent::Thinking(text)
-            }
-            Some(RunEvent::ThinkingDone) => TurnEvent::ThinkingDone,
-            Some(RunEvent::Retrying(failure)) => TurnEvent::Retrying(failure.to_string()),
-            Some(RunEvent::Checkpoint(state)) => {
-                conversation.state = Some(state);
-                continue;
-            }
-            Some(RunEvent::Ended(ended)) => break Some(ended),
-            Some(_) => continue,
-            None => break None,
-        };
-        // A host that stopped listening has cancelled, or will.
-        let _ = request.events.send(shown).await;
-    };
-    let stop = match ended.as_ref().map(|ended| &ended.outcome) {
-        Some(Outcome::Finished) => {
-            // The model's own answer is part of the checkpoint: only what was sent counts.
-            conversation.sent = Some(Fingerprint::of(
-                &request.transcript.system,
-                &request.transcript.messages,
-            ));
-            Stop::Finished
-        }
-        Some(Outcome::Cancelled) => Stop::Aborted,
-        Some(Outcome::Failed(failure)) => Stop::Failed(wording(failure)),
-        None => Stop::Failed("the run failed inside cursor-sidecar".into()),
-    };
-    if stop != Stop::Finished {
-        // What Cursor made of an unfinished turn is not known: tell it anew next time.
-        conversation.sent = None;
+    let Transcripted { system, messages } = transcript(request);
+    let covers = Fingerprint::of(system, messages);
+    Live::new(handle, conversation, covers)
+}
+
+/// The host's tools this turn offers.
+fn snapshot(request: &TurnRequest) -> Snapshot {
+    if request.policy.bridge == Bridging::Off {
+        return Snapshot::default();
     }
-    let reported = ended.and_then(|ended| ended.usage);
-    TurnResult {
-        stop,
-        tokens: usage::account(reported, request.limits, &text, &output),
+    let tools: Vec<HostTool> = request
+        .transcript
+        .tools
+        .iter()
+        .map(|tool| HostTool {
+            name: tool.name.clone(),
+            description: tool.description.clone(),
+            parameters: tool.parameters.clone(),
+            origin: serde_json::Value::Null,
+        })
+        .collect();
+    let filter = Filter {
+        overlapping: request.policy.overlapping,
+        replay: Vec::new(),
+    };
+    Snapshot::of(&tools, &filter)
+}
+
+/// The system prompt goes where Cursor reads it, and so does what the model must know
+/// about pictures it cannot see.
+fn rules(request: &TurnRequest) -> Vec<Rule> {
+    let rule = |name: &str, content: &str| Rule {
+        name: name.into(),
+        content: content.into(),
+    };
+    let mut rules = Vec::new();
+    if !request.transcript.system.trim().is_empty() {
+        rules.push(rule("host/system-prompt", &request.transcript.system));
     }
+    if picture::any_earlier(&request.transcript.messages) {
+        rules.push(rule("host/pictures", picture::NOTE));
+    }
+    rules
 }

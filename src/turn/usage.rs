@@ -44,20 +44,39 @@ pub fn estimate(text: &str) -> u64 {
     (text.encode_utf16().count() as u64).div_ceil(4)
 }
 
+/// What a turn went through, for an estimate where Cursor reports nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Seen {
+    /// Tokens of what was said to the model in this turn.
+    pub input: u64,
+    /// Tokens of what it said.
+    pub output: u64,
+    /// Tokens the whole conversation takes by our count.
+    pub context: u64,
+    /// Tokens it takes by Cursor's count, from the last checkpoint.
+    pub occupied: Option<u64>,
+}
+
 /// The tokens of a turn. Counters that are cumulative over a whole run can exceed the
-/// window; such a report is not believed, or a host would compact for nothing.
-pub fn account(reported: Option<Usage>, limits: Limits, input: &str, output: &str) -> Tokens {
+/// window; such a report is not believed, or a host would compact for nothing. What the
+/// context holds is Cursor's own count where a checkpoint has it.
+pub fn account(reported: Option<Usage>, limits: Limits, seen: Seen) -> Tokens {
+    let occupied = seen
+        .occupied
+        .filter(|used| *used > 0 && *used <= limits.window);
     if let Some(tokens) = reported.and_then(believed)
         && tokens.output <= limits.max_output
         && tokens.total <= limits.window
     {
-        return tokens;
+        return Tokens {
+            total: occupied.unwrap_or(tokens.total),
+            ..tokens
+        };
     }
-    let (input, output) = (estimate(input), estimate(output));
     Tokens {
-        input,
-        output,
-        total: input + output,
+        input: seen.input,
+        output: seen.output,
+        total: occupied.unwrap_or((seen.input + seen.output).max(seen.context)),
         ..Tokens::default()
     }
 }
@@ -102,9 +121,16 @@ mod tests {
         })
     }
 
+    const SEEN: Seen = Seen {
+        input: 2,
+        output: 3,
+        context: 4,
+        occupied: None,
+    };
+
     #[test]
     fn a_plausible_report_is_taken_whole() {
-        let tokens = account(report(100, 20, 30), LIMITS, "", "");
+        let tokens = account(report(100, 20, 30), LIMITS, SEEN);
         assert_eq!((tokens.total, tokens.basis), (150, Basis::Reported));
     }
 
@@ -116,13 +142,31 @@ mod tests {
             report(10, 101, 0),
             report(-1, 1, 1),
         ] {
-            let tokens = account(reported, LIMITS, "12345678", "12345");
+            let tokens = account(reported, LIMITS, SEEN);
             assert_eq!(
                 (tokens.input, tokens.output, tokens.total),
-                (2, 2, 4),
+                (2, 3, 5),
                 "{reported:?}"
             );
             assert_eq!(tokens.basis, Basis::Estimated);
+        }
+        let long = Seen {
+            context: 77,
+            ..SEEN
+        };
+        assert_eq!(account(None, LIMITS, long).total, 77);
+    }
+
+    #[test]
+    fn cursors_own_count_of_the_context_wins() {
+        let counted = |used| Seen {
+            occupied: Some(used),
+            ..SEEN
+        };
+        assert_eq!(account(report(100, 20, 30), LIMITS, counted(80)).total, 80);
+        assert_eq!(account(None, LIMITS, counted(80)).total, 80);
+        for impossible in [0, 1001] {
+            assert_eq!(account(None, LIMITS, counted(impossible)).total, 5);
         }
     }
 

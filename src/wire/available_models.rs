@@ -25,6 +25,8 @@ pub struct AvailableModel {
     pub server_model_name: Option<String>,
     pub is_hidden: Option<bool>,
     pub id_aliases: Vec<String>,
+    /// What can be chosen: parameter ids and their values.
+    pub parameters: Vec<(String, Vec<String>)>,
     pub variants: Vec<Variant>,
 }
 
@@ -73,6 +75,12 @@ fn model(message: Bytes) -> Result<AvailableModel, FieldError> {
             17 => model.client_display_name = value.text(),
             18 => model.server_model_name = value.text(),
             19 => model.supports_non_max_mode = value.flag(),
+            29 => {
+                // Newer than the rest: one we cannot read is one we do not have.
+                if let Value::Bytes(inner) = value {
+                    model.parameters.extend(definition(inner));
+                }
+            }
             30 => {
                 if let Value::Bytes(inner) = value {
                     model.variants.push(variant(inner)?);
@@ -107,6 +115,19 @@ fn variant(message: Bytes) -> Result<Variant, FieldError> {
         }
     }
     Ok(variant)
+}
+
+fn definition(message: Bytes) -> Result<(String, Vec<String>), FieldError> {
+    let (mut id, mut values) = (String::new(), Vec::new());
+    for field in fields(message) {
+        let field = field?;
+        match field.number {
+            1 => id = field.value.text().unwrap_or_default(),
+            2 => values.extend(field.value.text()),
+            _ => {}
+        }
+    }
+    Ok((id, values))
 }
 
 fn parameter(message: Bytes) -> Result<(String, String), FieldError> {

@@ -165,9 +165,9 @@ impl Desk {
         Ran::from(self.command(more).output().unwrap())
     }
 
-    /// `pi -p` with the only model there is without a catalogue.
+    /// `pi -p` with a model of the simulator.
     pub fn print(&self, prompt: &str) -> Ran {
-        self.pi(&["--model", "cursor/auto", "-p", prompt])
+        self.pi(&["--model", "cursor/composer-2", "-p", prompt])
     }
 
     /// The sidecars that were started, oldest first.

@@ -13,7 +13,7 @@ fn the_nearest_key_wins(version: Version) {
         let stored = format!(r#"{{"cursor":{{"type":"api_key","key":"{key}"}}}}"#);
         std::fs::write(desk.home.path().join("agent/auth.json"), stored).unwrap();
     };
-    let model = ["--model", "cursor/auto"];
+    let model = ["--model", "cursor/composer-2"];
     let run = |env: &str, more: &[&str]| {
         let arguments = [&model[..], more, &["-p", "hi"]].concat();
         let mut command = desk.command(&arguments);

@@ -25,7 +25,7 @@ fn print_gives_the_answer_and_ends(version: Version) {
 
 fn json_mode_tells_every_event(version: Version) {
     let desk = Desk::playing(version, ECHO);
-    let ran = desk.pi(&["--model", "cursor/auto", "--mode", "json", "hi"]);
+    let ran = desk.pi(&["--model", "cursor/composer-2", "--mode", "json", "hi"]);
     let events: Vec<Json> = ran
         .stdout
         .lines()
@@ -50,7 +50,7 @@ fn the_system_prompt_reaches_cursor(version: Version) {
     let desk = Desk::playing(version, ECHO);
     std::fs::write(desk.workspace.join("AGENTS.md"), "Be kind to zebras.\n").unwrap();
     let more = ["--append-system-prompt", "Okapis are fine."];
-    let mut arguments = vec!["--model", "cursor/auto", "-p", "hi"];
+    let mut arguments = vec!["--model", "cursor/composer-2", "-p", "hi"];
     arguments.extend(more);
     assert_eq!(desk.pi(&arguments).code, Some(0));
     let rules = rules(&desk.simulator.recorded());
@@ -77,7 +77,7 @@ fn the_models_are_listed_without_a_key(version: Version) {
     let desk = Desk::playing(version, ECHO).without_key();
     let ran = desk.pi(&["--list-models", "cursor"]);
     // Older versions list models on stderr.
-    assert!(format!("{ran:?}").contains("auto"), "{ran:?}");
+    assert!(format!("{ran:?}").contains("composer-2"), "{ran:?}");
     assert_eq!(ran.code, Some(0));
     desk.no_sidecar_is_left();
 }

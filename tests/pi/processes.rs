@@ -21,7 +21,7 @@ steps = [ { text = "Wait" }, { stall = true } ]
 
 fn print_in_background(desk: &Desk) -> Child {
     let child = desk
-        .command(&["--model", "cursor/auto", "-p", "hi"])
+        .command(&["--model", "cursor/composer-2", "-p", "hi"])
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
@@ -68,7 +68,7 @@ fn a_killed_sidecar_fails_the_turn_alone(version: Version) {
 #[test]
 fn a_missing_program_is_named() {
     let desk = Desk::playing(Version::V087, ECHO);
-    let mut command = desk.command(&["--model", "cursor/auto", "-p", "hi"]);
+    let mut command = desk.command(&["--model", "cursor/composer-2", "-p", "hi"]);
     let ran = Ran::from(
         command
             .env("PI_CURSOR_SIDECAR", "/nowhere/x")
@@ -87,7 +87,14 @@ fn without_a_key_the_three_ways_are_named() {
     for way in ["CURSOR_API_KEY", "/login", "--api-key"] {
         assert!(ran.stderr.contains(way), "{ran:?}");
     }
-    let ran = desk.pi(&["--model", "cursor/auto", "--api-key", "crsr_x", "-p", "hi"]);
+    let ran = desk.pi(&[
+        "--model",
+        "cursor/composer-2",
+        "--api-key",
+        "crsr_x",
+        "-p",
+        "hi",
+    ]);
     assert_eq!(ran.stdout, "Heard: hi\n", "{ran:?}");
     until("both sidecars are known", || {
         (desk.sidecars().len() == 2).then_some(())

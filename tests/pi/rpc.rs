@@ -17,7 +17,7 @@ pub struct Rpc {
 
 impl Rpc {
     pub fn start(desk: &Desk) -> Self {
-        Self::with(desk, &["--model", "cursor/auto"])
+        Self::with(desk, &["--model", "cursor/composer-2"])
     }
 
     pub fn with(desk: &Desk, more: &[&str]) -> Self {

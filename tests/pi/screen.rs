@@ -24,7 +24,7 @@ impl<'a> Screen<'a> {
                 .iter()
                 .map(|(name, value)| format!("{name}={value}")),
         );
-        arguments.extend(desk.arguments(&["--model", "cursor/auto", prompt]));
+        arguments.extend(desk.arguments(&["--model", "cursor/composer-2", prompt]));
         let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
         screen.tmux(&arguments);
         screen.shows(answer);

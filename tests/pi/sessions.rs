@@ -101,14 +101,13 @@ fn a_summary_is_made_beside_the_session(version: Version) {
 
 /// pi and the sidecar end; both come back to the same conversation.
 #[test]
-#[ignore = "needs the journal"]
 fn a_resumed_session_goes_on_from_the_checkpoint() {
     let desk = Desk::playing(Version::V087, FOLLOWED);
     let mut pi = Rpc::start(&desk);
     pi.prompt("one");
     pi.quit();
     desk.no_sidecar_is_left();
-    let mut pi = Rpc::with(&desk, &["--model", "cursor/auto", "--continue"]);
+    let mut pi = Rpc::with(&desk, &["--model", "cursor/composer-2", "--continue"]);
     assert_eq!(text(&pi.prompt("two")), "Follow-up to: two");
     pi.quit();
     let recording = desk.simulator.recorded();
@@ -118,7 +117,6 @@ fn a_resumed_session_goes_on_from_the_checkpoint() {
 }
 
 #[test]
-#[ignore = "needs models/list"]
 fn another_model_and_another_thinking_level_keep_the_conversation() {
     let desk = Desk::playing(Version::V087, FOLLOWED);
     let mut pi = Rpc::start(&desk);
@@ -150,11 +148,10 @@ fn another_model_and_another_thinking_level_keep_the_conversation() {
 }
 
 #[test]
-#[ignore = "needs host tools to be offered"]
 fn the_tools_of_pi_reach_cursor() {
     for version in [Version::V074, Version::V079, Version::V087, Version::V150] {
         let desk = Desk::playing(version, ECHO);
-        let mut command = desk.command(&["--model", "cursor/auto", "-p", "hi"]);
+        let mut command = desk.command(&["--model", "cursor/composer-2", "-p", "hi"]);
         let output = command.env("PI_CURSOR_EXPOSE_BUILTIN_TOOLS", "1").output();
         assert!(output.unwrap().status.success());
         let recording = desk.simulator.recorded();

@@ -27,7 +27,6 @@ fn an_abort_ends_the_turn_at_once(version: Version) {
 }
 
 #[test]
-#[ignore = "needs aborted turns to keep their conversation"]
 fn after_an_abort_the_conversation_goes_on() {
     let desk = Desk::open(Version::V087);
     let mut pi = Rpc::start(&desk);

@@ -74,7 +74,7 @@ fn bad_settings_are_told_in_one_line() {
         })
         .collect();
     insta::assert_snapshot!(told.concat(), @r#"
-    error: no Cursor API key: set CURSOR_API_KEY (create a key under Cursor's dashboard, Integrations)
+    error: no Cursor API key: give one with /login, with --api-key or in CURSOR_API_KEY (keys are made in Cursor's dashboard, under Integrations)
     error: the Cursor API key contains a line break; give the key alone, on one line
     error: CURSOR_BACKEND_URL: plain http is only accepted for this machine (localhost, 127.0.0.1, [::1]); use https for example.com
     error: CURSOR_BACKEND_URL: not a usable URL (relative URL without a base); expected something like https://api2.cursor.sh

@@ -12,6 +12,7 @@ mod cli;
 mod client;
 mod compare;
 mod faults;
+mod models;
 mod official;
 mod official_errors;
 mod ours;

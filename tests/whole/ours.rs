@@ -142,7 +142,10 @@ impl Ours {
                 RunEvent::Checkpoint(state) => self.spec.state = Some(state.clone()),
                 RunEvent::Ended(ended) => {
                     told.ended = ended.clone();
-                    assert_eq!(handle.events.recv().await, None, "nothing after the end");
+                    assert!(
+                        handle.events.recv().await.is_none(),
+                        "nothing after the end"
+                    );
                     return told;
                 }
                 _ => {}

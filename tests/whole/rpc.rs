@@ -9,16 +9,20 @@ use serde_json::{Value as Json, json};
 
 use crate::backend::binary;
 
-struct Host {
+pub struct Host {
     child: Child,
+    /// Its own state, unless the test names another.
+    _state: tempfile::TempDir,
     stdin: Option<ChildStdin>,
     stdout: BufReader<ChildStdout>,
 }
 
 impl Host {
-    fn start(env: &[(&str, &str)]) -> Self {
+    pub fn start(env: &[(&str, &str)]) -> Self {
+        let state = tempfile::tempdir().unwrap();
         let mut child = Command::new(binary())
             .env_clear()
+            .env("PI_CURSOR_STATE_DIR", state.path())
             .envs(env.iter().copied())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -26,6 +30,7 @@ impl Host {
             .spawn()
             .unwrap();
         Self {
+            _state: state,
             stdin: child.stdin.take(),
             stdout: BufReader::new(child.stdout.take().unwrap()),
             child,
@@ -38,12 +43,12 @@ impl Host {
         stdin.flush().unwrap();
     }
 
-    fn say(&mut self, message: &Json) {
+    pub fn say(&mut self, message: &Json) {
         let body = message.to_string();
         self.write(format!("Content-Length: {}\r\n\r\n{body}", body.len()).as_bytes());
     }
 
-    fn hear(&mut self) -> Json {
+    pub fn hear(&mut self) -> Json {
         let mut length = 0;
         loop {
             let mut line = String::new();
@@ -63,7 +68,7 @@ impl Host {
         serde_json::from_slice(&body).unwrap()
     }
 
-    fn call(&mut self, method: &str, params: Json) -> Json {
+    pub fn call(&mut self, method: &str, params: Json) -> Json {
         self.say(&json!({"jsonrpc": "2.0", "id": "q", "method": method, "params": params}));
         self.hear()
     }
@@ -329,7 +334,9 @@ mod turns {
         assert_eq!(result["stopReason"], "error");
         let text = result["errorMessage"].as_str().unwrap();
         assert!(
-            text.starts_with("no Cursor API key: set CURSOR_API_KEY"),
+            ["no Cursor API key", "/login", "--api-key", "CURSOR_API_KEY"]
+                .iter()
+                .all(|part| text.contains(part)),
             "{text}"
         );
     }

@@ -12,9 +12,10 @@ use tokio::sync::watch;
 use ts_rs::TS;
 
 use super::error::{self, INVALID_PARAMS};
+use super::models::Models;
 use super::peer::Peer;
 use super::protocol::*;
-use super::turns::Turns;
+use super::turns::{Origin, Turns};
 use super::typescript::{Method, TypeScript};
 use crate::diag::settings::{self, SETTINGS};
 
@@ -23,7 +24,10 @@ pub(super) struct Context {
     pub(super) home: Option<PathBuf>,
     /// Where the host works, once it has said so.
     pub(super) cwd: Mutex<Option<PathBuf>>,
+    /// When the host executes its tools.
+    pub(super) tools: Mutex<HostTools>,
     pub(super) turns: Turns,
+    pub(super) models: Models,
     /// The host's process, once it has said which it is.
     pub(super) host_process: watch::Sender<Option<u32>>,
 }
@@ -55,8 +59,12 @@ where
 pub(super) fn table() -> Vec<Entry> {
     vec![
         entry::<InitializeParams, InitializeResult>("initialize"),
+        entry::<ModelsListParams, ModelsListResult>("models/list"),
+        entry::<PrefsGetParams, PrefsResult>("prefs/get"),
+        entry::<PrefsSetParams, PrefsResult>("prefs/set"),
         entry::<TurnStartParams, TurnStartResult>("turn/start"),
         entry::<TurnCancelParams, TurnCancelResult>("turn/cancel"),
+        entry::<TurnInjectParams, TurnInjectResult>("turn/inject"),
         entry::<SessionParams, ()>("session/invalidate"),
         entry::<SessionParams, ()>("session/close"),
         entry::<ReportParams, Report>("diagnostics/report"),
@@ -69,6 +77,26 @@ pub(super) fn register(context: Context) -> Result<RpcModule<Context>, RegisterM
     let mut module = RpcModule::new(context);
     module.register_async_method("initialize", |params, context, _| async move {
         initialize(&context, error::params(&params)?)
+    })?;
+    module.register_async_method("models/list", |params, context, _| async move {
+        let params: ModelsListParams = error::params(&params)?;
+        let home = context.home.as_deref();
+        let backend = || {
+            let found = context.turns.backend(params.api_key.as_deref(), home);
+            found.map(|(_, backend)| backend)
+        };
+        Ok::<_, ErrorObjectOwned>(context.models.list(&params, backend).await)
+    })?;
+    module.register_async_method("prefs/get", |params, context, _| async move {
+        let PrefsGetParams {} = error::params(&params)?;
+        context.models.prefs().map_err(|p| error::internal(&p))
+    })?;
+    module.register_async_method("prefs/set", |params, context, _| async move {
+        let params = error::params(&params)?;
+        context
+            .models
+            .set_pref(&params)
+            .map_err(|p| error::internal(&p))
     })?;
     module.register_async_method("turn/start", |params, context, extensions| async move {
         let params = error::params(&params)?;
@@ -83,16 +111,27 @@ pub(super) fn register(context: Context) -> Result<RpcModule<Context>, RegisterM
         let cwd = cwd
             .or_else(|| std::env::current_dir().ok())
             .unwrap_or_default();
-        context
-            .turns
-            .start(params, peer, context.home.as_deref(), cwd)
-            .await
+        let origin = Origin {
+            peer,
+            home: context.home.as_deref(),
+            cwd,
+            models: &context.models,
+            tools: *context.tools.lock().unwrap_or_else(PoisonError::into_inner),
+        };
+        context.turns.start(params, origin).await
     })?;
     module.register_async_method("turn/cancel", |params, context, _| async move {
-        Ok::<_, ErrorObjectOwned>(context.turns.cancel(&error::params(&params)?))
+        Ok::<_, ErrorObjectOwned>(context.turns.cancel(&error::params(&params)?).await)
+    })?;
+    module.register_async_method("turn/inject", |params, context, _| async move {
+        Ok::<_, ErrorObjectOwned>(context.turns.inject(error::params(&params)?).await)
     })?;
     module.register_async_method("session/invalidate", |params, context, _| async move {
-        context.turns.invalidate(&error::params(&params)?).await;
+        let home = context.home.as_deref();
+        context
+            .turns
+            .invalidate(&error::params(&params)?, home)
+            .await;
         Ok::<_, ErrorObjectOwned>(())
     })?;
     module.register_async_method("session/close", |params, context, _| async move {
@@ -124,8 +163,11 @@ fn initialize(
     // One we cannot see, in another container say, could not be missed either.
     let host_process = params.host.process_id.filter(|id| super::is_alive(*id));
     context.host_process.send_replace(host_process);
+    context.models.host_knows(&params.host.thinking_levels);
     let cwd = params.host.cwd.map(PathBuf::from);
     *context.cwd.lock().unwrap_or_else(PoisonError::into_inner) = cwd;
+    let tools = params.capabilities.tools;
+    *context.tools.lock().unwrap_or_else(PoisonError::into_inner) = tools;
     Ok(InitializeResult {
         name: env!("CARGO_PKG_NAME").into(),
         version: env!("CARGO_PKG_VERSION").into(),
@@ -139,6 +181,7 @@ fn report(context: &Context) -> Report {
     let mut warnings = settings::unknown(std::env::vars().map(|(name, _)| name));
     let (backend, more) = context.turns.inspect(context.home.as_deref());
     warnings.extend(more);
+    warnings.extend(context.models.warnings.iter().cloned());
     let (endpoint, drift) = match backend {
         Ok(backend) => (backend.endpoints.agent.to_string(), backend.drift.counts()),
         Err(problem) => (problem, Default::default()),

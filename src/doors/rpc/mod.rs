@@ -6,6 +6,7 @@
 mod error;
 mod frame;
 mod methods;
+mod models;
 mod peer;
 mod protocol;
 mod schema;
@@ -48,8 +49,10 @@ pub async fn serve(home: Option<PathBuf>) -> Result<Ended, ServeError> {
     } = stdio::start()?;
     let (host_process, host) = watch::channel(None);
     let module = methods::register(methods::Context {
+        models: models::Models::new(home.as_deref()),
         home,
         cwd: Mutex::default(),
+        tools: Mutex::default(),
         turns: turns::Turns::default(),
         host_process,
     })?;

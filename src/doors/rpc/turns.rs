@@ -1,37 +1,64 @@
 //! `turn/*` and `session/*`: from the host's words to the turn room and back.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::{Duration, SystemTime};
 
 use jsonrpsee::types::ErrorObjectOwned;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use super::error::INVALID_PARAMS;
+use super::models::{Models, Resolved};
 use super::peer::Peer;
 use super::protocol::*;
-use crate::account::{ApiKey, KeyError};
+use crate::account::ApiKey;
+use crate::conversation::store::{Bounds, Store};
 use crate::conversation::transcript::{Tool, Transcript};
+use crate::diag::place;
 use crate::diag::settings::Warning;
-use crate::run::{Backend, Mode, Model};
-use crate::turn::usage::{Basis, Limits, Tokens};
-use crate::turn::{Session, Stop, TurnEvent, TurnRequest};
+use crate::run::{Backend, Mode};
+use crate::tools::bridge::content::Content;
+use crate::tools::bridge::{HostCall, HostResult, Verdict};
+use crate::turn::usage::{Basis, Tokens};
+use crate::turn::{Hands, Policy, Session, Stop, TurnEvent, TurnRequest};
 
-/// Limits of a model the host says nothing about.
-const DEFAULT_WINDOW: u32 = 128_000;
-const DEFAULT_OUTPUT: u32 = 16_384;
-/// A host has more ways to be given a key than a command line has.
-const NO_KEY: &str = "no Cursor API key: set CURSOR_API_KEY, store one with /login, or start with --api-key (keys are made in Cursor's dashboard under Integrations)";
 /// Events put into one notification at most.
 const BATCH: usize = 64;
+/// Runs that may wait for the host at once; the longest waiting goes first.
+const MOST_PARKED: usize = 64;
+/// What is kept on disk.
+const KEPT: Bounds = Bounds {
+    unused: Duration::from_secs(30 * 24 * 3600),
+    bytes: 1024 * 1024 * 1024,
+};
 
 /// Sessions, turns under way, and the backend they share.
 #[derive(Default)]
 pub(super) struct Turns {
     sessions: Mutex<HashMap<String, Session>>,
-    under_way: Mutex<HashMap<String, CancellationToken>>,
+    under_way: Mutex<HashMap<String, Way>>,
+    /// Turns whose run waits for the host, with their sessions; the oldest first.
+    parked: Mutex<VecDeque<(String, String)>>,
     backend: Mutex<Option<(ApiKey, Backend)>>,
+    store: OnceLock<Option<Store>>,
+    tidied: OnceLock<()>,
+}
+
+/// What can be done to a turn under way.
+struct Way {
+    cancel: CancellationToken,
+    injections: mpsc::Sender<String>,
+}
+
+/// Where a turn comes from.
+pub(super) struct Origin<'a> {
+    pub(super) peer: &'a Peer,
+    pub(super) home: Option<&'a Path>,
+    pub(super) cwd: PathBuf,
+    pub(super) models: &'a Models,
+    pub(super) tools: HostTools,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -43,6 +70,7 @@ struct UnderWay<'a> {
     turns: &'a Turns,
     id: String,
     cancel: CancellationToken,
+    injections: Option<mpsc::Receiver<String>>,
 }
 
 impl Drop for UnderWay<'_> {
@@ -57,28 +85,37 @@ impl Turns {
     pub(super) async fn start(
         &self,
         params: TurnStartParams,
-        peer: &Peer,
-        home: Option<&Path>,
-        cwd: PathBuf,
+        origin: Origin<'_>,
     ) -> Result<TurnStartResult, ErrorObjectOwned> {
-        let backend = match self.backend(params.api_key.as_deref(), home) {
+        let (key, backend) = match self.backend(params.api_key.as_deref(), origin.home) {
             Ok(backend) => backend,
             // Not a mistake in the request: the turn is answered, with what to do.
             Err(problem) => return Ok(ended(Stop::Failed(problem), Tokens::default())),
         };
-        let turn = self.begin(&params.turn_id)?;
-        let session = match params.kind {
-            TurnKind::Main => lock(&self.sessions)
-                .entry(params.session_id)
-                .or_insert_with(Session::start)
-                .clone(),
-            // Nobody closes what stands beside a session: it ends with its turn.
-            TurnKind::Side => Session::start(),
+        let mut turn = self.begin(&params.turn_id)?;
+        let model = params.model.clone();
+        let resolved = tokio::select! {
+            resolved = origin.models.resolve(model, &backend, params.api_key.as_deref()) => resolved,
+            () = turn.cancel.cancelled() => return Ok(ended(Stop::Aborted, Tokens::default())),
         };
+        let Resolved { model, limits } = match resolved {
+            Ok(resolved) => resolved,
+            Err(problem) => return Ok(ended(Stop::Failed(problem), Tokens::default())),
+        };
+        let session = self.session(&params, origin.home);
         let (events, mut inbox) = mpsc::channel(256);
+        let (calls, mut called) = mpsc::channel(64);
+        let hands = match origin.tools {
+            HostTools::Inline => Hands::Inline(calls),
+            HostTools::Between => {
+                drop(calls); // nobody calls
+                Hands::Between
+            }
+        };
         let request = TurnRequest {
+            account: key.fingerprint(),
             backend,
-            workspace: params.workspace.map_or(cwd, PathBuf::from),
+            workspace: params.workspace.map_or(origin.cwd, PathBuf::from),
             transcript: Transcript::read(
                 params.system_prompt,
                 params
@@ -86,92 +123,186 @@ impl Turns {
                     .map(|tools| tools.into_iter().map(tool).collect()),
                 params.messages,
             ),
-            model: Model {
-                id: params.model.id,
-                parameters: params.model.parameters.into_iter().collect(),
-            },
-            limits: Limits {
-                window: params.model.context_window.unwrap_or(DEFAULT_WINDOW).into(),
-                max_output: params.model.max_tokens.unwrap_or(DEFAULT_OUTPUT).into(),
-            },
+            model,
+            limits,
             mode: params.mode.map(|mode| match mode {
                 TurnMode::Agent => Mode::Agent,
                 TurnMode::Plan => Mode::Plan,
             }),
+            policy: Policy::default(),
+            hands,
             cancel: turn.cancel.clone(),
+            injections: turn.injections.take().unwrap_or_else(|| mpsc::channel(1).1),
             events,
         };
         let telling = async {
             let mut batch = Vec::new();
             while inbox.recv_many(&mut batch, BATCH).await > 0 {
-                let events = batch.drain(..).map(host_event).collect();
-                let params = TurnEventParams {
-                    turn_id: turn.id.clone(),
-                    events,
-                };
-                peer.notify("turn/event", params).await;
+                tell(origin.peer, &turn.id, &mut batch).await;
             }
         };
+        let calling = async {
+            let mut asked = tokio::task::JoinSet::new();
+            while let Some(call) = called.recv().await {
+                asked.spawn(ask(origin.peer.clone(), turn.id.clone(), call));
+            }
+            // The turn is over: nobody waits for what is still asked.
+        };
         // The events end with the turn, so the answer comes after the last of them.
-        let (result, ()) = tokio::join!(session.turn(request), telling);
+        let (result, (), ()) = tokio::join!(session.turn(request), telling, calling);
+        if result.stop == Stop::ToolUse {
+            self.park(&turn.id, params.session_id).await;
+        }
+        self.tidy(origin.home);
         Ok(ended(result.stop, result.tokens))
     }
 
     fn begin(&self, id: &str) -> Result<UnderWay<'_>, ErrorObjectOwned> {
         let cancel = CancellationToken::new();
+        let (injections, inbox) = mpsc::channel(16);
         let mut under_way = lock(&self.under_way);
         if under_way.contains_key(id) {
             let problem = format!("turnId: turn {id:?} is under way already");
             return Err(ErrorObjectOwned::owned(INVALID_PARAMS, problem, None::<()>));
         }
-        under_way.insert(id.to_owned(), cancel.clone());
+        let way = Way {
+            cancel: cancel.clone(),
+            injections,
+        };
+        under_way.insert(id.to_owned(), way);
         Ok(UnderWay {
             turns: self,
             id: id.to_owned(),
             cancel,
+            injections: Some(inbox),
         })
     }
 
-    /// Ends a turn.
-    pub(super) fn cancel(&self, params: &TurnCancelParams) -> TurnCancelResult {
-        let found = lock(&self.under_way).get(&params.turn_id).cloned();
-        if let Some(cancel) = &found {
+    /// The session of a turn. One beside the session is a session of its own, kept nowhere.
+    fn session(&self, params: &TurnStartParams, home: Option<&Path>) -> Session {
+        if params.kind == TurnKind::Side {
+            return Session::start(None);
+        }
+        let store = self.store(home);
+        lock(&self.parked).retain(|(_, session)| *session != params.session_id);
+        lock(&self.sessions)
+            .entry(params.session_id.clone())
+            .or_insert_with(|| {
+                Session::start(store.map(|store| (store, params.session_id.clone())))
+            })
+            .clone()
+    }
+
+    fn store(&self, home: Option<&Path>) -> Option<Store> {
+        let made = || {
+            let env = |name: &str| std::env::var(name).ok();
+            let folder = place::state_dir(&env, home)?;
+            Some(Store::at(folder.join("conversations")))
+        };
+        self.store.get_or_init(made).clone()
+    }
+
+    /// Remembers that a run waits for the host; of too many, the first goes.
+    async fn park(&self, turn: &str, session: String) {
+        let longest = {
+            let mut parked = lock(&self.parked);
+            parked.push_back((turn.to_owned(), session));
+            match parked.len() > MOST_PARKED {
+                true => parked.pop_front(),
+                false => None,
+            }
+        };
+        if let Some((_, session)) = longest {
+            self.release(&session).await;
+        }
+    }
+
+    async fn release(&self, session: &str) {
+        let session = lock(&self.sessions).get(session).cloned();
+        if let Some(session) = session {
+            session.release().await;
+        }
+    }
+
+    /// Once a process: removes what nobody used for long.
+    fn tidy(&self, home: Option<&Path>) {
+        if let (Some(store), Ok(())) = (self.store(home), self.tidied.set(())) {
+            tokio::task::spawn_blocking(move || {
+                if let Err(error) = store.sweep(SystemTime::now(), KEPT) {
+                    tracing::debug!(%error, "old conversations stay");
+                }
+            });
+        }
+    }
+
+    /// Ends a turn, or the run a turn left waiting for the host.
+    pub(super) async fn cancel(&self, params: &TurnCancelParams) -> TurnCancelResult {
+        let cancel = lock(&self.under_way)
+            .get(&params.turn_id)
+            .map(|way| way.cancel.clone());
+        if let Some(cancel) = cancel {
             cancel.cancel();
+            return TurnCancelResult { found: true };
+        }
+        let waiting = {
+            let mut parked = lock(&self.parked);
+            let at = parked.iter().position(|(turn, _)| *turn == params.turn_id);
+            at.and_then(|at| parked.remove(at))
+        };
+        if let Some((_, session)) = &waiting {
+            self.release(session).await;
         }
         TurnCancelResult {
-            found: found.is_some(),
+            found: waiting.is_some(),
         }
+    }
+
+    /// Gives words to a turn under way.
+    pub(super) async fn inject(&self, params: TurnInjectParams) -> TurnInjectResult {
+        let way = lock(&self.under_way)
+            .get(&params.turn_id)
+            .map(|way| way.injections.clone());
+        let taken = match way {
+            Some(injections) => injections.send(params.text).await.is_ok(),
+            None => false,
+        };
+        TurnInjectResult { taken }
     }
 
     /// The next turn of a session tells its history anew.
-    pub(super) async fn invalidate(&self, params: &SessionParams) {
+    pub(super) async fn invalidate(&self, params: &SessionParams, home: Option<&Path>) {
+        lock(&self.parked).retain(|(_, session)| *session != params.session_id);
         let session = lock(&self.sessions).get(&params.session_id).cloned();
-        if let Some(session) = session {
-            session.invalidate().await;
-        }
+        let session = session.unwrap_or_else(|| {
+            let store = self.store(home);
+            Session::start(store.map(|store| (store, params.session_id.clone())))
+        });
+        session.invalidate().await;
     }
 
-    /// Forgets a session.
+    /// Lets go of a session; what is kept of it stays.
     pub(super) fn close(&self, params: &SessionParams) {
+        lock(&self.parked).retain(|(_, session)| *session != params.session_id);
         lock(&self.sessions).remove(&params.session_id);
     }
 
-    /// The backend for a key, made once. Another key is another account: sessions start anew.
-    fn backend(&self, key: Option<&str>, home: Option<&Path>) -> Result<Backend, String> {
+    /// The backend for a key, made once.
+    pub(super) fn backend(
+        &self,
+        key: Option<&str>,
+        home: Option<&Path>,
+    ) -> Result<(ApiKey, Backend), String> {
         let env = |name: &str| std::env::var(name).ok();
         let key = key
             .map(str::to_owned)
             .or_else(|| env("CURSOR_API_KEY"))
             .unwrap_or_default();
-        let parsed = ApiKey::parse(&key).map_err(|error| match error {
-            KeyError::Missing => NO_KEY.to_owned(),
-            other => other.to_string(),
-        })?;
+        let parsed = ApiKey::parse(&key).map_err(|error| error.to_string())?;
         let mut cached = lock(&self.backend);
         if let Some((for_key, backend)) = &*cached
             && for_key.same(&parsed)
         {
-            return Ok(backend.clone());
+            return Ok((parsed, backend.clone()));
         }
         let with_key = |name: &str| match name {
             "CURSOR_API_KEY" => Some(key.clone()),
@@ -182,11 +313,8 @@ impl Turns {
         for warning in warnings {
             tracing::warn!("{warning}");
         }
-        if cached.is_some() {
-            lock(&self.sessions).clear();
-        }
-        *cached = Some((parsed, backend.clone()));
-        Ok(backend)
+        *cached = Some((parsed.clone(), backend.clone()));
+        Ok((parsed, backend))
     }
 
     /// What is known of the backend: the one in use, else the one the environment gives.
@@ -202,13 +330,61 @@ impl Turns {
     }
 }
 
-fn host_event(event: TurnEvent) -> HostEvent {
-    match event {
-        TurnEvent::Text(text) => HostEvent::Text { text },
-        TurnEvent::Thinking(text) => HostEvent::Thinking { text },
-        TurnEvent::ThinkingDone => HostEvent::ThinkingDone,
-        TurnEvent::Retrying(reason) => HostEvent::Retrying { reason },
+/// Tells the host what happened: events together, a person's lines by themselves.
+async fn tell(peer: &Peer, turn_id: &str, batch: &mut Vec<TurnEvent>) {
+    let mut events = Vec::with_capacity(batch.len());
+    for event in batch.drain(..) {
+        events.push(match event {
+            TurnEvent::Text(text) => HostEvent::Text { text },
+            TurnEvent::Thinking(text) => HostEvent::Thinking { text },
+            TurnEvent::ThinkingDone => HostEvent::ThinkingDone,
+            TurnEvent::Retrying(reason) => HostEvent::Retrying { reason },
+            TurnEvent::ToolCall {
+                id,
+                name,
+                arguments,
+            } => HostEvent::ToolCall {
+                id,
+                name,
+                arguments,
+            },
+            TurnEvent::Notice(message) => {
+                let level = LogLevel::Warning;
+                peer.notify("log/message", LogMessageParams { level, message })
+                    .await;
+                continue;
+            }
+        });
     }
+    if !events.is_empty() {
+        let turn_id = turn_id.to_owned();
+        peer.notify("turn/event", TurnEventParams { turn_id, events })
+            .await;
+    }
+}
+
+/// Has the host execute a call.
+async fn ask(peer: Peer, turn_id: String, call: HostCall) {
+    let params = ToolCallParams {
+        turn_id,
+        id: call.id.clone(),
+        name: call.tool.clone(),
+        arguments: call.arguments.clone(),
+    };
+    let result = match peer.ask("tool/call", params).await {
+        Ok(result) => match serde_json::from_value::<ToolCallResult>(result) {
+            Ok(result) => HostResult {
+                content: Content::read(&result.content),
+                verdict: match result.is_error {
+                    true => Verdict::Failed,
+                    false => Verdict::Done,
+                },
+            },
+            Err(error) => HostResult::failed(format!("the host's answer makes no sense: {error}")),
+        },
+        Err(error) => HostResult::failed(error.to_string()),
+    };
+    call.answer(result);
 }
 
 fn tool(tool: HostTool) -> Tool {
@@ -222,6 +398,7 @@ fn tool(tool: HostTool) -> Tool {
 fn ended(stop: Stop, tokens: Tokens) -> TurnStartResult {
     let (stop_reason, error_message) = match stop {
         Stop::Finished => (StopReason::Stop, None),
+        Stop::ToolUse => (StopReason::ToolUse, None),
         Stop::Aborted => (StopReason::Aborted, None),
         Stop::Failed(text) => (StopReason::Error, Some(text)),
     };

@@ -1,6 +1,7 @@
 //! The messages of our JSON-RPC. `cursor-sidecar schema` prints their JSON Schema, and
 //! `schema/rpc` holds it checked in.
 
+mod models;
 mod turn;
 
 use std::collections::BTreeMap;
@@ -9,6 +10,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use ts_rs::TS;
 
+pub use models::*;
 pub use turn::*;
 
 /// Raised when an old host would misunderstand a new sidecar, or the other way round.
@@ -22,6 +24,29 @@ pub struct InitializeParams {
     pub protocol_version: u32,
     /// Who the host is.
     pub host: Host,
+    /// What it can do.
+    #[serde(default)]
+    pub capabilities: HostCapabilities,
+}
+
+/// What a host can do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema, TS)]
+#[serde(rename_all = "camelCase")]
+pub struct HostCapabilities {
+    /// When it executes its tools.
+    #[serde(default)]
+    pub tools: HostTools,
+}
+
+/// When a host executes its tools.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema, TS)]
+#[serde(rename_all = "lowercase")]
+pub enum HostTools {
+    /// Between turns: calls end a turn, the next one brings results.
+    #[default]
+    Between,
+    /// At once: calls come as `tool/call` requests while the turn goes on.
+    Inline,
 }
 
 /// Facts about a host.

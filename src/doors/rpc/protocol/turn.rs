@@ -209,3 +209,46 @@ pub struct TurnCancelResult {
     /// Whether there was such a turn.
     pub found: bool,
 }
+
+/// `turn/inject`: words for the model while it works.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema, TS)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct TurnInjectParams {
+    /// The turn.
+    pub turn_id: String,
+    /// The words.
+    pub text: String,
+}
+
+/// The answer to `turn/inject`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema, TS)]
+#[serde(rename_all = "camelCase")]
+pub struct TurnInjectResult {
+    /// Whether a turn took the words. If not, send them with the next one.
+    pub taken: bool,
+}
+
+/// `tool/call`, from us, to a host that executes its tools at once.
+#[derive(Clone, PartialEq, Serialize, Deserialize, JsonSchema, TS)]
+#[serde(rename_all = "camelCase")]
+pub struct ToolCallParams {
+    /// The turn.
+    pub turn_id: String,
+    /// The call.
+    pub id: String,
+    /// The host's name of the tool.
+    pub name: String,
+    /// Its arguments.
+    pub arguments: serde_json::Value,
+}
+
+/// The answer to `tool/call`.
+#[derive(Clone, PartialEq, Serialize, Deserialize, JsonSchema, TS)]
+#[serde(rename_all = "camelCase")]
+pub struct ToolCallResult {
+    /// Text and picture blocks.
+    pub content: serde_json::Value,
+    /// Whether the tool failed.
+    #[serde(default)]
+    pub is_error: bool,
+}

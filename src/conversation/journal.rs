@@ -1,0 +1,187 @@
+//! What is written down of a conversation, and how it is read back.
+//!
+//! A journal is two lines: a header with the format's version and a checksum, then the
+//! entry. A file that does not fit its checksum is damaged, whatever it parses as.
+
+use base64::engine::general_purpose::STANDARD as BASE64;
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
+
+use super::fingerprint::Fingerprint;
+
+/// Raised when an older sidecar could not read what a newer one writes.
+const VERSION: u32 = 1;
+
+/// Everything a later turn needs to go on.
+#[derive(Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Entry {
+    /// Cursor's name for the conversation.
+    pub conversation_id: String,
+    /// The key its blobs are bound to.
+    pub blob_key: String,
+    /// Whose conversation it is: a fingerprint of the API key.
+    pub account: String,
+    /// The history the state stands for; `None` while no turn has ended well.
+    pub sent: Option<Fingerprint>,
+    /// The last checkpoint of a turn that ended well, byte for byte.
+    #[serde(with = "base64_bytes")]
+    pub state: Option<Bytes>,
+}
+
+impl std::fmt::Debug for Entry {
+    /// Shows neither key nor state.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Entry")
+            .field("conversation_id", &self.conversation_id)
+            .field("state", &self.state.as_ref().map(Bytes::len))
+            .finish_non_exhaustive()
+    }
+}
+
+#[derive(Serialize, Deserialize)]
+struct Header {
+    version: u32,
+    sha256: String,
+}
+
+/// Why a journal cannot be used.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Damage {
+    /// Not two lines, not a header, not an entry.
+    #[error("it is not a journal")]
+    Shape,
+    /// The checksum is another one.
+    #[error("its checksum does not fit")]
+    Checksum,
+    /// Another format.
+    #[error("it has format {0}, this sidecar reads {VERSION}")]
+    Version(u32),
+}
+
+/// The bytes of a journal.
+pub fn encode(entry: &Entry) -> Result<Vec<u8>, serde_json::Error> {
+    let body = serde_json::to_vec(entry)?;
+    let header = Header {
+        version: VERSION,
+        sha256: checksum(&body),
+    };
+    let mut bytes = serde_json::to_vec(&header)?;
+    bytes.push(b'\n');
+    bytes.extend_from_slice(&body);
+    bytes.push(b'\n');
+    Ok(bytes)
+}
+
+/// Reads a journal.
+pub fn decode(bytes: &[u8]) -> Result<Entry, Damage> {
+    let at = bytes
+        .iter()
+        .position(|b| *b == b'\n')
+        .ok_or(Damage::Shape)?;
+    let header: Header = serde_json::from_slice(&bytes[..at]).map_err(|_| Damage::Shape)?;
+    if header.version != VERSION {
+        return Err(Damage::Version(header.version));
+    }
+    let body = bytes[at + 1..].strip_suffix(b"\n").ok_or(Damage::Shape)?;
+    if checksum(body) != header.sha256 {
+        return Err(Damage::Checksum);
+    }
+    serde_json::from_slice(body).map_err(|_| Damage::Shape)
+}
+
+fn checksum(bytes: &[u8]) -> String {
+    let digest = Sha256::digest(bytes);
+    digest.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+mod base64_bytes {
+    use base64::Engine as _;
+    use serde::{Deserializer, Serializer, de::Error as _};
+
+    use super::{BASE64, Bytes, Deserialize as _};
+
+    pub(super) fn serialize<S: Serializer>(
+        bytes: &Option<Bytes>,
+        to: S,
+    ) -> Result<S::Ok, S::Error> {
+        match bytes {
+            Some(bytes) => to.serialize_some(&BASE64.encode(bytes)),
+            None => to.serialize_none(),
+        }
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+        from: D,
+    ) -> Result<Option<Bytes>, D::Error> {
+        let text = Option::<String>::deserialize(from)?;
+        text.map(|text| {
+            BASE64
+                .decode(text)
+                .map(Bytes::from)
+                .map_err(D::Error::custom)
+        })
+        .transpose()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn entry(state: Option<&[u8]>) -> Entry {
+        Entry {
+            conversation_id: "agent-1".into(),
+            blob_key: "ab".repeat(32),
+            account: "0123456789abcdef".into(),
+            sent: Some(Fingerprint::of("S", &[])),
+            state: state.map(Bytes::copy_from_slice),
+        }
+    }
+
+    #[test]
+    fn a_version_of_the_future_is_named() {
+        let text = String::from_utf8(encode(&entry(None)).unwrap()).unwrap();
+        let newer = text.replacen("\"version\":1", "\"version\":9", 1);
+        assert_eq!(decode(newer.as_bytes()), Err(Damage::Version(9)));
+    }
+
+    #[test]
+    fn secrets_and_state_do_not_show() {
+        let shown = format!("{:?}", entry(Some(b"state")));
+        assert!(
+            !shown.contains("abab") && !shown.contains("state\""),
+            "{shown}"
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_written_is_read(state in proptest::option::of(proptest::collection::vec(any::<u8>(), 0..200))) {
+            let entry = entry(state.as_deref());
+            prop_assert_eq!(decode(&encode(&entry).unwrap()), Ok(entry));
+        }
+
+        #[test]
+        fn any_change_is_noticed(at in 0_usize..10_000, change in 1_u8..=255) {
+            let mut bytes = encode(&entry(Some(b"some state"))).unwrap();
+            let at = at % bytes.len();
+            bytes[at] ^= change;
+            // Only the spelling of the header may change without meaning: none of it does.
+            prop_assert!(decode(&bytes).is_err());
+        }
+
+        #[test]
+        fn any_cut_is_noticed(at in 0_usize..10_000) {
+            let bytes = encode(&entry(Some(b"some state"))).unwrap();
+            prop_assert!(decode(&bytes[..at % bytes.len()]).is_err());
+        }
+
+        #[test]
+        fn garbage_is_no_journal(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
+            prop_assert!(decode(&bytes).is_err());
+        }
+    }
+}

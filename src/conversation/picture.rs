@@ -1,0 +1,178 @@
+//! Pictures of the latest message: found, checked, decoded.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use bytes::Bytes;
+use serde_json::Value as Json;
+
+/// What Cursor's own clients send at most, each and in all.
+const LARGEST: usize = 5 * 1024 * 1024;
+const MOST: usize = 20 * 1024 * 1024;
+
+/// What is said to the model where a picture of an earlier message is missing.
+pub const NOTE: &str = "Pictures are sent only with the message they were attached to. Where \
+the conversation says [image omitted from transcript], the picture itself is not available: if it \
+matters, ask the user to attach it again or to describe it.";
+
+/// A picture, ready to be sent.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Picture {
+    /// Its bytes.
+    pub data: Bytes,
+    /// Its type, by its bytes and not by what its sender claims.
+    pub mime_type: &'static str,
+}
+
+/// Why a picture cannot be sent.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum PictureError {
+    /// Too many bytes.
+    #[error(
+        "image {number} of the message has {size}; Cursor takes at most 5 MiB an image: make it smaller"
+    )]
+    TooLarge {
+        /// Which one, from 1.
+        number: usize,
+        /// How large it is.
+        size: String,
+    },
+    /// Too many bytes together.
+    #[error(
+        "the images of the message have {size} together; at most 20 MiB can be sent: attach fewer"
+    )]
+    TooMany {
+        /// How large they are.
+        size: String,
+    },
+    /// None of the types Cursor reads.
+    #[error(
+        "image {number} of the message is {found}; Cursor takes PNG, JPEG, GIF and WebP: convert it"
+    )]
+    Unsupported {
+        /// Which one, from 1.
+        number: usize,
+        /// What it is.
+        found: String,
+    },
+    /// Not even bytes.
+    #[error("image {number} of the message is damaged: its data is not base64")]
+    Damaged {
+        /// Which one, from 1.
+        number: usize,
+    },
+}
+
+/// The pictures of the latest user message.
+pub fn latest(messages: &[Json]) -> Result<Vec<Picture>, PictureError> {
+    let latest = messages
+        .iter()
+        .rev()
+        .find(|message| message["role"] == "user");
+    let blocks = latest.map_or(&[][..], pictures_of);
+    let mut pictures = Vec::with_capacity(blocks.len());
+    let images = blocks.iter().filter(|block| block["type"] == "image");
+    for (number, block) in (1..).zip(images) {
+        let text = block["data"].as_str().unwrap_or_default();
+        // Base64 is a third longer than what it says: no need to decode what is too long.
+        if text.len() / 4 * 3 > LARGEST + 3 {
+            return Err(PictureError::TooLarge {
+                number,
+                size: size(text.len() / 4 * 3),
+            });
+        }
+        let data = BASE64
+            .decode(text.trim())
+            .map_err(|_| PictureError::Damaged { number })?;
+        if data.len() > LARGEST {
+            return Err(PictureError::TooLarge {
+                number,
+                size: size(data.len()),
+            });
+        }
+        let kind = infer::get(&data).map(|kind| kind.mime_type());
+        let mime_type = match kind {
+            Some(known @ ("image/png" | "image/jpeg" | "image/gif" | "image/webp")) => known,
+            other => {
+                let found = other.map_or("of an unknown type".into(), str::to_owned);
+                return Err(PictureError::Unsupported { number, found });
+            }
+        };
+        pictures.push(Picture {
+            data: data.into(),
+            mime_type,
+        });
+    }
+    let all: usize = pictures.iter().map(|picture| picture.data.len()).sum();
+    if all > MOST {
+        return Err(PictureError::TooMany { size: size(all) });
+    }
+    Ok(pictures)
+}
+
+/// Whether a message before the latest of the user has a picture.
+pub fn any_earlier(messages: &[Json]) -> bool {
+    let latest = messages
+        .iter()
+        .rposition(|message| message["role"] == "user");
+    let earlier = &messages[..latest.unwrap_or(messages.len())];
+    earlier.iter().any(|message| {
+        pictures_of(message)
+            .iter()
+            .any(|block| block["type"] == "image")
+    })
+}
+
+fn pictures_of(message: &Json) -> &[Json] {
+    message["content"].as_array().map_or(&[], Vec::as_slice)
+}
+
+fn size(bytes: usize) -> String {
+    format!("{:.1} MiB", bytes as f64 / (1024.0 * 1024.0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    const PNG: &[u8] = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR";
+
+    fn user(images: &[&[u8]]) -> Json {
+        let blocks: Vec<Json> = images
+            .iter()
+            .map(|data| json!({"type": "image", "data": BASE64.encode(data), "mimeType": "image/jpeg"}))
+            .collect();
+        json!({"role": "user", "content": blocks})
+    }
+
+    #[test]
+    fn only_the_latest_message_counts_and_types_are_looked_at() {
+        let messages = [
+            user(&[PNG, PNG]),
+            user(&[PNG]),
+            json!({"role": "assistant", "content": []}),
+        ];
+        let found = latest(&messages).unwrap();
+        assert_eq!(found.len(), 1);
+        assert_eq!((found[0].mime_type, &found[0].data[..]), ("image/png", PNG));
+        assert!(any_earlier(&messages) && !any_earlier(&messages[..1]));
+        let after = [user(&[PNG]), json!({"role": "user", "content": "and?"})];
+        assert_eq!(latest(&after), Ok(Vec::new()));
+        assert!(any_earlier(&after));
+    }
+
+    #[test]
+    fn refusals_say_which_and_why() {
+        let mut large = PNG.to_vec();
+        large.resize(LARGEST + 1, 0);
+        let mut fits = PNG.to_vec();
+        fits.resize(LARGEST, 0);
+        let say = |images: &[&[u8]]| latest(&[user(images)]).unwrap_err().to_string();
+        insta::assert_snapshot!(say(&[PNG, &large]), @"image 2 of the message has 5.0 MiB; Cursor takes at most 5 MiB an image: make it smaller");
+        insta::assert_snapshot!(say(&[&fits, &fits, &fits, &fits, PNG]), @"the images of the message have 20.0 MiB together; at most 20 MiB can be sent: attach fewer");
+        insta::assert_snapshot!(say(&[b"%PDF-1.7"]), @"image 1 of the message is application/pdf; Cursor takes PNG, JPEG, GIF and WebP: convert it");
+        insta::assert_snapshot!(say(&[b"<svg/>"]), @"image 1 of the message is of an unknown type; Cursor takes PNG, JPEG, GIF and WebP: convert it");
+        let damaged = json!({"role": "user", "content": [{"type": "image", "data": "!!", "mimeType": "image/png"}]});
+        insta::assert_snapshot!(latest(&[damaged]).unwrap_err(), @"image 1 of the message is damaged: its data is not base64");
+    }
+}

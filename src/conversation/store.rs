@@ -1,0 +1,340 @@
+//! Where conversations are kept: one folder each, owned by one sidecar at a time.
+//!
+//! ```text
+//! <root>/<hash of the session>/lock            held while a turn is under way
+//!                             /journal         replaced as a whole, never changed in place
+//!                             /blobs-<…>/<id>  the blobs of one conversation, written before
+//!                                              the journal that needs them
+//! ```
+//!
+//! A process may die between any two steps: what is found afterwards is the old journal
+//! with all its blobs or the new one with all of its.
+
+use std::fs::{self, DirBuilder, File};
+use std::io::{self, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use atomic_write_file::AtomicWriteFile;
+use atomic_write_file::unix::OpenOptionsExt as _;
+use sha2::{Digest as _, Sha256};
+
+use super::journal::{self, Damage, Entry};
+use super::shelf::Shelf;
+
+const LOCK: &str = "lock";
+const JOURNAL: &str = "journal";
+
+/// The folder all conversations are under.
+#[derive(Debug, Clone)]
+pub struct Store {
+    root: PathBuf,
+    steps: Steps,
+}
+
+/// A step of writing; tests end the process at each of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Step {
+    /// A new file is open, under no name yet.
+    Opened,
+    /// Half of it is written.
+    Half,
+    /// All of it is written.
+    Written,
+    /// It has its name.
+    Named,
+    /// Blobs that no journal needs are gone.
+    Cleared,
+}
+
+/// Who is told of every step: nobody, but in tests.
+#[derive(Clone, Default)]
+struct Steps(Option<Arc<dyn Fn(Step) + Send + Sync>>);
+
+impl std::fmt::Debug for Steps {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Steps")
+    }
+}
+
+/// Why a conversation cannot be kept or found.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// Another sidecar has it.
+    #[error(
+        "this session is at work in another cursor-sidecar; wait for its turn to end, or fork the session"
+    )]
+    Busy,
+    /// The disk said no.
+    #[error("cannot {action} {path}: {source}")]
+    Io {
+        /// What was tried.
+        action: &'static str,
+        /// Where.
+        path: String,
+        /// Why not.
+        source: io::Error,
+    },
+}
+
+fn failed(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> StoreError {
+    let path = path.display().to_string();
+    move |source| StoreError::Io {
+        action,
+        path,
+        source,
+    }
+}
+
+/// A conversation's folder, ours until dropped.
+#[derive(Debug)]
+pub struct Kept {
+    folder: PathBuf,
+    steps: Steps,
+    /// Its lock goes when this is dropped, or with the process.
+    _lock: File,
+}
+
+/// What was found of a conversation.
+#[derive(Debug)]
+pub enum Found {
+    /// Nothing.
+    Nothing,
+    /// Its last entry.
+    Entry(Box<Entry>),
+    /// Something that cannot be used, and was set aside under this name.
+    Damaged(Damage, PathBuf),
+}
+
+impl Store {
+    /// A store under a folder, made when it is first needed.
+    pub fn at(root: impl Into<PathBuf>) -> Self {
+        Self {
+            root: root.into(),
+            steps: Steps::default(),
+        }
+    }
+
+    /// The same store, telling its steps.
+    pub fn watched(self, steps: impl Fn(Step) + Send + Sync + 'static) -> Self {
+        Self {
+            steps: Steps(Some(Arc::new(steps))),
+            ..self
+        }
+    }
+
+    /// Takes a session's folder.
+    pub fn take(&self, session: &str) -> Result<Kept, StoreError> {
+        let folder = self.root.join(name(session));
+        loop {
+            make_private(&folder)?;
+            let path = folder.join(LOCK);
+            let lock = File::options()
+                .create(true)
+                .truncate(false)
+                .write(true)
+                .mode(0o600)
+                .open(&path);
+            let lock = match lock {
+                // Swept away between the two calls.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                lock => lock.map_err(failed("open", &path))?,
+            };
+            match lock.try_lock() {
+                Ok(()) => {}
+                Err(fs::TryLockError::WouldBlock) => return Err(StoreError::Busy),
+                Err(fs::TryLockError::Error(error)) => {
+                    return Err(failed("lock", &path)(error));
+                }
+            }
+            // A sweeper may have removed the file we have just locked.
+            if lock.metadata().map_err(failed("look at", &path))?.nlink() > 0 {
+                return Ok(Kept {
+                    folder,
+                    steps: self.steps.clone(),
+                    _lock: lock,
+                });
+            }
+        }
+    }
+
+    /// Removes what nobody used for a while, then the longest unused until the rest fits.
+    /// Gives how many conversations went.
+    pub fn sweep(&self, now: SystemTime, bounds: Bounds) -> Result<usize, StoreError> {
+        let mut found = Vec::new();
+        let entries = match fs::read_dir(&self.root) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(0),
+            entries => entries.map_err(failed("list", &self.root))?,
+        };
+        for entry in entries.flatten() {
+            let folder = entry.path();
+            let used = [JOURNAL, LOCK]
+                .iter()
+                .filter_map(|file| folder.join(file).metadata().ok()?.modified().ok())
+                .max();
+            if let Some(used) = used {
+                found.push((used, size(&folder), folder));
+            }
+        }
+        found.sort_unstable_by(|a, b| b.0.cmp(&a.0));
+        let (mut total, mut gone) = (0_u64, 0);
+        for (used, size, folder) in found {
+            let age = now.duration_since(used).unwrap_or_default();
+            total = total.saturating_add(size);
+            let keep = age <= bounds.unused && total <= bounds.bytes;
+            if !keep && remove_if_free(&folder) {
+                total = total.saturating_sub(size);
+                gone += 1;
+            }
+        }
+        Ok(gone)
+    }
+}
+
+/// How much is kept, and how long.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Bounds {
+    /// The longest a conversation stays unused.
+    pub unused: Duration,
+    /// The most all of them may take.
+    pub bytes: u64,
+}
+
+impl Kept {
+    /// Reads the last entry. A damaged journal is set aside, not deleted.
+    pub fn read(&self) -> Result<Found, StoreError> {
+        let path = self.folder.join(JOURNAL);
+        let bytes = match fs::read(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Found::Nothing),
+            bytes => bytes.map_err(failed("read", &path))?,
+        };
+        match journal::decode(&bytes) {
+            Ok(entry) => Ok(Found::Entry(Box::new(entry))),
+            Err(damage) => {
+                // One is enough to look at; the next replaces it.
+                let aside = self.folder.join("journal.damaged");
+                fs::rename(&path, &aside).map_err(failed("set aside", &path))?;
+                Ok(Found::Damaged(damage, aside))
+            }
+        }
+    }
+
+    /// The blobs of a conversation.
+    pub fn shelf(&self, conversation_id: &str) -> Shelf {
+        Shelf::at(self.folder.join(format!("blobs-{}", name(conversation_id))))
+    }
+
+    /// Writes blobs that are not on disk yet, then the entry that needs them, then removes
+    /// the blobs of earlier conversations.
+    pub fn write(&self, entry: &Entry, shelf: &Shelf) -> Result<(), StoreError> {
+        make_private(shelf.folder())?;
+        for (path, data) in shelf.unwritten() {
+            self.place(&path, &data)?;
+            shelf.written(&path);
+        }
+        let path = self.folder.join(JOURNAL);
+        let bytes = journal::encode(entry)
+            .map_err(|error| failed("encode", &path)(io::Error::other(error)))?;
+        self.place(&path, &bytes)?;
+        self.clear_but(shelf.folder());
+        Ok(())
+    }
+
+    /// Forgets the conversation.
+    pub fn forget(&self) -> Result<(), StoreError> {
+        let path = self.folder.join(JOURNAL);
+        match fs::remove_file(&path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                Err(failed("remove", &path)(error))
+            }
+            _ => {
+                self.clear_but(Path::new(""));
+                Ok(())
+            }
+        }
+    }
+
+    fn place(&self, path: &Path, bytes: &[u8]) -> Result<(), StoreError> {
+        let write = || -> io::Result<()> {
+            let mut options = AtomicWriteFile::options();
+            options.mode(0o600).preserve_mode(false);
+            let mut file = options.open(path)?;
+            self.step(Step::Opened);
+            let (first, second) = bytes.split_at(bytes.len() / 2);
+            file.write_all(first)?;
+            self.step(Step::Half);
+            file.write_all(second)?;
+            self.step(Step::Written);
+            file.commit()?;
+            self.step(Step::Named);
+            Ok(())
+        };
+        write().map_err(failed("write", path))
+    }
+
+    /// Leftovers cost space, nothing else: what cannot be removed goes with a later write.
+    fn clear_but(&self, keep: &Path) {
+        let Ok(entries) = fs::read_dir(&self.folder) else {
+            return;
+        };
+        for entry in entries.flatten() {
+            let path = entry.path();
+            if path != keep && entry.file_name().as_encoded_bytes().starts_with(b"blobs-") {
+                if let Err(error) = fs::remove_dir_all(&path) {
+                    tracing::debug!(%error, "old blobs stay");
+                }
+                self.step(Step::Cleared);
+            }
+        }
+    }
+
+    fn step(&self, step: Step) {
+        if let Some(steps) = &self.steps.0 {
+            steps(step);
+        }
+    }
+}
+
+/// A name for a folder that gives nothing away and is never a path.
+fn name(text: &str) -> String {
+    let digest = Sha256::digest(text.as_bytes());
+    digest
+        .iter()
+        .take(16)
+        .map(|byte| format!("{byte:02x}"))
+        .collect()
+}
+
+fn make_private(folder: &Path) -> Result<(), StoreError> {
+    DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(folder)
+        .map_err(failed("create", folder))
+}
+
+/// Bytes in a folder; what cannot be looked at counts nothing.
+fn size(folder: &Path) -> u64 {
+    let Ok(entries) = fs::read_dir(folder) else {
+        return 0;
+    };
+    entries
+        .flatten()
+        .map(|entry| match entry.metadata() {
+            Ok(data) if data.is_dir() => size(&entry.path()),
+            Ok(data) => data.len(),
+            Err(_) => 0,
+        })
+        .sum()
+}
+
+/// Removes a conversation nobody has in hand.
+fn remove_if_free(folder: &Path) -> bool {
+    let lock = File::options().write(true).open(folder.join(LOCK));
+    match lock {
+        Ok(lock) => lock.try_lock().is_ok() && fs::remove_dir_all(folder).is_ok(),
+        Err(_) => false,
+    }
+}

@@ -1,0 +1,64 @@
+//! Where we keep what must survive us.
+
+use std::path::{Path, PathBuf};
+
+/// Names the folder outright.
+pub const STATE_DIR: &str = "PI_CURSOR_STATE_DIR";
+
+/// Our folder for state: `PI_CURSOR_STATE_DIR`, else `cursor-sidecar` in the platform's
+/// state folder (`XDG_STATE_HOME`, else `.local/state` below `home`). Nothing is created.
+pub fn state_dir(env: &impl Fn(&str) -> Option<String>, home: Option<&Path>) -> Option<PathBuf> {
+    let set = |name: &str| env(name).filter(|text| !text.trim().is_empty());
+    if let Some(chosen) = set(STATE_DIR) {
+        return std::path::absolute(chosen).ok();
+    }
+    let base = set("XDG_STATE_HOME")
+        .map(PathBuf::from)
+        // The XDG rules: a relative path is to be ignored.
+        .filter(|path| path.is_absolute())
+        .or_else(|| Some(home?.join(".local/state")))?;
+    Some(base.join(env!("CARGO_PKG_NAME")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_setting_wins_then_the_platform_then_home() {
+        let place = |pairs: &'static [(&str, &str)], home: Option<&str>| {
+            let env = |name: &str| {
+                let found = pairs.iter().find(|(known, _)| *known == name);
+                found.map(|(_, value)| (*value).to_owned())
+            };
+            state_dir(&env, home.map(Path::new)).map(|path| path.display().to_string())
+        };
+        let told: Vec<_> = [
+            place(
+                &[("PI_CURSOR_STATE_DIR", "/s"), ("XDG_STATE_HOME", "/x")],
+                Some("/h"),
+            ),
+            place(
+                &[("PI_CURSOR_STATE_DIR", " "), ("XDG_STATE_HOME", "/x")],
+                Some("/h"),
+            ),
+            place(&[("XDG_STATE_HOME", "x")], Some("/h")),
+            place(&[], None),
+        ]
+        .into();
+        insta::assert_debug_snapshot!(told, @r#"
+        [
+            Some(
+                "/s",
+            ),
+            Some(
+                "/x/cursor-sidecar",
+            ),
+            Some(
+                "/h/.local/state/cursor-sidecar",
+            ),
+            None,
+        ]
+        "#);
+    }
+}

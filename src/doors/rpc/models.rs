@@ -1,0 +1,233 @@
+//! `models/list`, `prefs/*`, and what a turn's choice of a model comes to.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::protocol::*;
+use crate::account::{ApiKey, KeyError};
+use crate::catalog::{
+    Access, Choice, Credential, Finder, Fingerprint, Level, Listing, MAX_OUTPUT, Policy, Prefs,
+    Profile, Reason, Rows, Selection, Source, Speed, Wanted, Windows, save_speed, select,
+};
+use crate::diag::place;
+use crate::diag::settings::Warning;
+use crate::run::{Backend, Model};
+use crate::turn::usage::Limits;
+
+/// The window of a model nobody says anything about.
+const DEFAULT_WINDOW: u32 = 128_000;
+/// How soon a turn asks Cursor again after there was no answer.
+const AGAIN: Duration = Duration::from_secs(60);
+
+/// The models a host can choose from.
+pub(super) struct Models {
+    state: Option<PathBuf>,
+    finder: Finder,
+    /// Settings that were not understood.
+    pub(super) warnings: Vec<Warning>,
+    profile: Mutex<Profile>,
+    known: Mutex<Option<Known>>,
+}
+
+/// The list turns go by.
+#[derive(Clone)]
+struct Known {
+    whose: Fingerprint,
+    listing: Listing,
+    since: Instant,
+}
+
+/// What a turn's choice comes to.
+#[derive(Debug)]
+pub(super) struct Resolved {
+    pub(super) model: Model,
+    pub(super) limits: Limits,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The key a host gives, else the environment's.
+fn key(given: Option<&str>) -> Result<ApiKey, KeyError> {
+    let key = given.map(str::to_owned);
+    ApiKey::parse(
+        &key.or_else(|| std::env::var("CURSOR_API_KEY").ok())
+            .unwrap_or_default(),
+    )
+}
+
+fn access(backend: &Backend, key: ApiKey) -> Access {
+    Access {
+        http: backend.http.clone(),
+        endpoints: backend.endpoints.clone(),
+        identity: backend.identity.clone(),
+        credential: Credential::Key(key),
+    }
+}
+
+impl Models {
+    /// Reads the settings; nothing is opened yet.
+    pub(super) fn new(home: Option<&Path>) -> Self {
+        let env = |name: &str| std::env::var(name).ok();
+        let state = place::state_dir(&env, home);
+        let (policy, warnings) = Policy::from_env(&env, state.as_deref());
+        Self {
+            finder: Finder::new(policy),
+            warnings,
+            state,
+            profile: Mutex::default(),
+            known: Mutex::default(),
+        }
+    }
+
+    /// The host said which thinking levels it knows.
+    pub(super) fn host_knows(&self, levels: &[String]) {
+        *lock(&self.profile) = Profile::of(levels);
+    }
+
+    /// The rows to register. `backend` is asked for only if there is a key for it.
+    pub(super) async fn list(
+        &self,
+        params: &ModelsListParams,
+        backend: impl FnOnce() -> Result<Backend, String>,
+    ) -> ModelsListResult {
+        let wanted = match params.refresh {
+            true => Wanted::Live,
+            false => Wanted::CacheFirst,
+        };
+        let access = match key(params.api_key.as_deref()) {
+            Ok(key) => backend()
+                .map(|backend| access(&backend, key))
+                .map_err(|problem| (Reason::DiscoveryFailed, problem)),
+            Err(KeyError::Missing) => Err((Reason::MissingApiKey, KeyError::Missing.to_string())),
+            Err(error) => Err((Reason::DiscoveryFailed, error.to_string())),
+        };
+        let listing = match access {
+            Ok(access) => self.ask(&access, wanted).await,
+            Err((reason, problem)) => Finder::without_access(reason, &problem),
+        };
+        let rows = self.rows(&listing);
+        ModelsListResult::of(listing, &rows)
+    }
+
+    fn rows(&self, listing: &Listing) -> Rows {
+        let windows = Windows::load(self.state.as_deref());
+        Rows::build(&listing.items, *lock(&self.profile), &windows)
+    }
+
+    /// Asks, and lets turns go by the answer.
+    async fn ask(&self, access: &Access, wanted: Wanted) -> Listing {
+        let listing = self.finder.list(access, wanted).await;
+        *lock(&self.known) = Some(Known {
+            whose: access.fingerprint(),
+            listing: listing.clone(),
+            since: Instant::now(),
+        });
+        listing
+    }
+
+    /// The list turns go by. Cursor is asked at most once in a while for it.
+    async fn known(&self, access: &Access) -> Listing {
+        let known = lock(&self.known).clone();
+        let known = known.filter(|known| known.whose == access.fingerprint());
+        match known {
+            Some(known) if known.listing.source != Source::Bundled => known.listing,
+            Some(known) if known.since.elapsed() < AGAIN => {
+                // An answer may have come in late.
+                match self.finder.list(access, Wanted::CacheOnly).await {
+                    late if late.source != Source::Bundled => late,
+                    _ => known.listing,
+                }
+            }
+            _ => self.ask(access, Wanted::CacheFirst).await,
+        }
+    }
+
+    /// What to send to Cursor for a host's choice. An id nobody knows is an error if the list
+    /// is Cursor's own; the bundled one may be too old to say.
+    pub(super) async fn resolve(
+        &self,
+        choice: ModelChoice,
+        backend: &Backend,
+        given_key: Option<&str>,
+    ) -> Result<Resolved, String> {
+        // A host that names parameters has chosen already.
+        if !choice.parameters.is_empty() {
+            let model = Model {
+                id: choice.id.clone(),
+                parameters: choice.parameters.clone().into_iter().collect(),
+            };
+            return Ok(resolved(model, &choice, None));
+        }
+        let key = key(given_key).map_err(|error| error.to_string())?;
+        let listing = self.known(&access(backend, key)).await;
+        let rows = self.rows(&listing);
+        let found = match rows.find(&choice.id) {
+            Ok(found) => found,
+            Err(_) if listing.source == Source::Bundled => {
+                return Ok(resolved(model(Selection::plain(&choice.id)), &choice, None));
+            }
+            Err(unknown) => return Err(unknown.to_string()),
+        };
+        let prefs = Prefs::load(self.state.as_deref()).unwrap_or_else(|error| {
+            tracing::warn!("preferences are not used: {error}");
+            Prefs::default()
+        });
+        let speed = prefs.resolve(&found, choice.fast.map(Speed::from_switch));
+        let level = Level::parse(choice.thinking.as_deref().unwrap_or(Level::Off.name()));
+        let selection = select(found.row, level, speed);
+        Ok(resolved(model(selection), &choice, Some(found.row.window)))
+    }
+
+    /// The preferences there are.
+    pub(super) fn prefs(&self) -> Result<PrefsResult, String> {
+        let prefs = Prefs::load(self.state.as_deref());
+        prefs.map(told).map_err(|error| error.to_string())
+    }
+
+    /// Keeps a preference.
+    pub(super) fn set_pref(&self, params: &PrefsSetParams) -> Result<PrefsResult, String> {
+        let Some(state) = &self.state else {
+            return Err(format!(
+                "there is no folder to keep it in; set {}",
+                place::STATE_DIR
+            ));
+        };
+        let speed = params.fast.map(Speed::from_switch);
+        let prefs = save_speed(state, &params.base, speed);
+        prefs.map(told).map_err(|error| error.to_string())
+    }
+}
+
+fn told(prefs: Prefs) -> PrefsResult {
+    let speeds = prefs.speeds().iter();
+    PrefsResult {
+        fast: speeds
+            .map(|(base, speed)| (base.clone(), speed.is_fast()))
+            .collect(),
+    }
+}
+
+fn model(selection: Selection) -> Model {
+    let parameters = selection.parameters.into_iter();
+    Model {
+        id: selection.id,
+        parameters: parameters.map(|Choice { id, value }| (id, value)).collect(),
+    }
+}
+
+/// The host's own numbers win over the catalogue's.
+fn resolved(model: Model, choice: &ModelChoice, window: Option<u32>) -> Resolved {
+    let window = choice.context_window.or(window).unwrap_or(DEFAULT_WINDOW);
+    Resolved {
+        model,
+        limits: Limits {
+            window: window.into(),
+            max_output: choice.max_tokens.unwrap_or(MAX_OUTPUT).into(),
+        },
+    }
+}

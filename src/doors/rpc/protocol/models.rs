@@ -1,0 +1,226 @@
+//! `models/*` and `prefs/*`: the rows a host registers, and what is Cursor's alone.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use ts_rs::TS;
+
+use crate::catalog::{Level, LevelMap, Listing, MAX_OUTPUT, Reason, Row, Source, Speed};
+
+/// `models/list`: the rows to register. A fresh cache answers without a call to Cursor.
+#[derive(Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema, TS)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ModelsListParams {
+    /// Ask Cursor even if there is a fresh cache.
+    #[serde(default)]
+    pub refresh: bool,
+    /// The Cursor API key, if the host has one; else `CURSOR_API_KEY`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub api_key: Option<String>,
+}
+
+impl std::fmt::Debug for ModelsListParams {
+    /// Does not show the key.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ModelsListParams")
+            .field("refresh", &self.refresh)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The answer to `models/list`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema, TS)]
+#[serde(rename_all = "camelCase")]
+pub struct ModelsListResult {
+    /// Where the rows come from.
+    pub source: ModelsSource,
+    /// Why they are not as new as they could be.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<ModelsReason>,
+    /// What a person should know, worded for them.
+    pub warnings: Vec<String>,
+    /// The rows, in the order to show them.
+    pub models: Vec<ModelRow>,
+}
+
+impl ModelsListResult {
+    /// The answer a list and its rows make.
+    pub fn of(listing: Listing, rows: &[Row]) -> Self {
+        Self {
+            source: listing.source.into(),
+            reason: listing.reason.map(ModelsReason::from),
+            models: rows.iter().map(ModelRow::from).collect(),
+            warnings: listing.warnings,
+        }
+    }
+}
+
+/// Where rows come from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema, TS)]
+#[serde(rename_all = "lowercase")]
+pub enum ModelsSource {
+    /// From Cursor, now.
+    Live,
+    /// From Cursor, earlier.
+    Cache,
+    /// From the sidecar itself.
+    Bundled,
+}
+
+impl From<Source> for ModelsSource {
+    fn from(source: Source) -> Self {
+        match source {
+            Source::Live => Self::Live,
+            Source::Cache => Self::Cache,
+            Source::Bundled => Self::Bundled,
+        }
+    }
+}
+
+/// Why rows are not as new as they could be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema, TS)]
+#[serde(rename_all = "kebab-case")]
+pub enum ModelsReason {
+    /// No key.
+    MissingApiKey,
+    /// Cursor could not be asked.
+    DiscoveryFailed,
+    /// Cursor listed nothing.
+    EmptyModelList,
+    /// Cursor could not be asked; these are from an earlier answer.
+    CachedAfterError,
+}
+
+impl From<Reason> for ModelsReason {
+    fn from(reason: Reason) -> Self {
+        match reason {
+            Reason::MissingApiKey => Self::MissingApiKey,
+            Reason::DiscoveryFailed => Self::DiscoveryFailed,
+            Reason::EmptyModelList => Self::EmptyModelList,
+            Reason::CachedAfterError => Self::CachedAfterError,
+        }
+    }
+}
+
+/// One row.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema, TS)]
+#[serde(rename_all = "camelCase")]
+pub struct ModelRow {
+    /// Its id: `base`, or `base@context`.
+    pub id: String,
+    /// Its name for people.
+    pub name: String,
+    /// Whether the host's thinking levels mean anything to it.
+    pub reasoning: bool,
+    /// What they mean.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub thinking_level_map: Option<ThinkingLevelMap>,
+    /// What it reads.
+    pub input: Vec<ModelInput>,
+    /// What it costs: Cursor does not say, so nothing.
+    pub cost: ModelCost,
+    /// Tokens its context holds.
+    pub context_window: u32,
+    /// Tokens it may write.
+    pub max_tokens: u32,
+    /// Cursor's id of the model, which `prefs/set` takes.
+    pub base: String,
+    /// Whether it can be fast.
+    pub supports_fast: bool,
+    /// Whether it is fast unasked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub default_fast: Option<bool>,
+}
+
+/// Cursor's value for each thinking level; null for a level the model does not have.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema, TS)]
+#[allow(missing_docs)]
+pub struct ThinkingLevelMap {
+    pub off: Option<String>,
+    pub minimal: Option<String>,
+    pub low: Option<String>,
+    pub medium: Option<String>,
+    pub high: Option<String>,
+    pub xhigh: Option<String>,
+    /// Only for hosts that know the level.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max: Option<Option<String>>,
+}
+
+/// What a model reads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema, TS)]
+#[serde(rename_all = "lowercase")]
+#[allow(missing_docs)]
+pub enum ModelInput {
+    Text,
+    Image,
+}
+
+/// Prices per million tokens.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema, TS)]
+#[serde(rename_all = "camelCase")]
+#[allow(missing_docs)]
+pub struct ModelCost {
+    pub input: u32,
+    pub output: u32,
+    pub cache_read: u32,
+    pub cache_write: u32,
+}
+
+impl From<&LevelMap> for ThinkingLevelMap {
+    fn from(levels: &LevelMap) -> Self {
+        let of = |level| levels.get(&level).cloned().flatten();
+        Self {
+            off: of(Level::Off),
+            minimal: of(Level::Minimal),
+            low: of(Level::Low),
+            medium: of(Level::Medium),
+            high: of(Level::High),
+            xhigh: of(Level::Xhigh),
+            max: levels.get(&Level::Max).cloned(),
+        }
+    }
+}
+
+impl From<&Row> for ModelRow {
+    fn from(row: &Row) -> Self {
+        Self {
+            id: row.id.clone(),
+            name: row.name.clone(),
+            reasoning: row.levels.is_some(),
+            thinking_level_map: row.levels.as_ref().map(ThinkingLevelMap::from),
+            input: vec![ModelInput::Text, ModelInput::Image],
+            cost: ModelCost::default(),
+            context_window: row.window,
+            max_tokens: MAX_OUTPUT,
+            base: row.base().to_owned(),
+            supports_fast: row.speed().is_some(),
+            default_fast: row.speed().map(Speed::is_fast),
+        }
+    }
+}
+
+/// `prefs/get`: nothing to say.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema, TS)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct PrefsGetParams {}
+
+/// `prefs/set`: keeps a preference for every session to come.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema, TS)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct PrefsSetParams {
+    /// The model, by `base` of its rows.
+    pub base: String,
+    /// Whether it is fast from now on; null or absent forgets the preference.
+    #[serde(default)]
+    pub fast: Option<bool>,
+}
+
+/// The preferences there are: the answer to both.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema, TS)]
+#[serde(rename_all = "camelCase")]
+pub struct PrefsResult {
+    /// Which models are fast or not, by `base`.
+    pub fast: BTreeMap<String, bool>,
+}

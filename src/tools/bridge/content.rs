@@ -1,0 +1,90 @@
+//! Results of the host's tools, as Cursor and MCP clients take them.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use bytes::Bytes;
+use serde_json::{Value as Json, json};
+
+use crate::wire::proto::agent::v1::{
+    McpImageContent, McpTextContent, mcp_tool_result_content_item,
+};
+
+/// One piece of a result.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Content {
+    /// Words.
+    Text(String),
+    /// A picture.
+    Image {
+        /// Its bytes.
+        data: Bytes,
+        /// Its type.
+        mime_type: String,
+    },
+}
+
+impl Content {
+    /// The pieces of a result's `content`: text and pictures as they are, anything else as
+    /// its JSON; nothing at all as one empty text.
+    pub fn read(content: &Json) -> Vec<Self> {
+        let Json::Array(blocks) = content else {
+            return vec![match content {
+                Json::String(text) => Self::Text(text.clone()),
+                other => Self::Text(other.to_string()),
+            }];
+        };
+        if blocks.is_empty() {
+            return vec![Self::Text(String::new())];
+        }
+        blocks.iter().map(Self::block).collect()
+    }
+
+    fn block(block: &Json) -> Self {
+        let field = |name: &str| block[name].as_str();
+        match (
+            field("type"),
+            field("text"),
+            field("data"),
+            field("mimeType"),
+        ) {
+            (Some("text"), Some(text), ..) => Self::Text(text.into()),
+            (Some("image"), _, Some(data), Some(mime_type)) => match BASE64.decode(data) {
+                Ok(data) => Self::Image {
+                    data: data.into(),
+                    mime_type: mime_type.into(),
+                },
+                Err(_) => Self::Text(block.to_string()),
+            },
+            _ => Self::Text(block.to_string()),
+        }
+    }
+
+    /// As an MCP content block.
+    pub fn json(&self) -> Json {
+        match self {
+            Self::Text(text) => json!({"type": "text", "text": text}),
+            Self::Image { data, mime_type } => {
+                json!({"type": "image", "data": BASE64.encode(data), "mimeType": mime_type})
+            }
+        }
+    }
+
+    pub(super) fn proto(self) -> mcp_tool_result_content_item::Content {
+        use mcp_tool_result_content_item::Content as Item;
+        match self {
+            Self::Text(text) => Item::Text(McpTextContent {
+                text,
+                ..McpTextContent::default()
+            }),
+            Self::Image { data, mime_type } => Item::Image(McpImageContent { data, mime_type }),
+        }
+    }
+}
+
+/// Arguments a host can take: an object, or none.
+pub fn arguments(arguments: Json) -> Json {
+    match arguments {
+        Json::Object(_) => arguments,
+        _ => json!({}),
+    }
+}

@@ -1,0 +1,233 @@
+//! The host's tools inside Cursor's run.
+//!
+//! Cursor calls a tool by the name we offered it under; the call is queued for the host
+//! and waits for the host's result. This room never executes anything: it names, queues,
+//! waits and translates.
+
+pub mod content;
+pub mod names;
+pub mod schema;
+pub mod snapshot;
+
+use std::future::Future;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use serde_json::Value as Json;
+use tokio::sync::oneshot;
+use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
+
+use crate::wire::proto::agent::v1::{
+    McpArgs, McpError, McpResult, McpSuccess, McpToolNotFound, McpToolResultContentItem, mcp_result,
+};
+use crate::wire::value;
+use content::Content;
+use snapshot::{Exposed, Snapshot};
+
+/// A call that waits for the host.
+#[derive(Debug)]
+pub struct HostCall {
+    /// Its id: the host's result carries it.
+    pub id: String,
+    /// The host's name of the tool.
+    pub tool: String,
+    /// Its arguments, an object.
+    pub arguments: Json,
+    reply: oneshot::Sender<HostResult>,
+}
+
+impl HostCall {
+    /// A call and where its result will appear.
+    pub fn new(id: String, tool: String, arguments: Json) -> (Self, oneshot::Receiver<HostResult>) {
+        let (reply, result) = oneshot::channel();
+        let call = Self {
+            id,
+            tool,
+            arguments,
+            reply,
+        };
+        (call, result)
+    }
+
+    /// Whether nobody waits for the result any more: aborted, or past its deadline.
+    pub fn is_void(&self) -> bool {
+        self.reply.is_closed()
+    }
+
+    /// Answers the call. A caller that is gone takes nothing.
+    pub fn answer(self, result: HostResult) {
+        let _ = self.reply.send(result);
+    }
+}
+
+/// What the host says of a call.
+#[derive(Debug, Clone, PartialEq)]
+pub struct HostResult {
+    /// What the tool gave.
+    pub content: Vec<Content>,
+    /// Whether it failed.
+    pub verdict: Verdict,
+}
+
+/// Whether a tool did its work.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verdict {
+    /// It did.
+    Done,
+    /// It says it failed.
+    Failed,
+}
+
+impl HostResult {
+    /// A failure in words.
+    pub fn failed(text: impl Into<String>) -> Self {
+        Self {
+            content: vec![Content::Text(text.into())],
+            verdict: Verdict::Failed,
+        }
+    }
+}
+
+/// The tools of one run and the calls Cursor makes to them.
+#[derive(Debug)]
+pub struct Bridge {
+    run: Uuid,
+    snapshot: Snapshot,
+    deadline: Duration,
+    calls: AtomicU64,
+}
+
+impl Bridge {
+    /// A bridge for the tools of a snapshot. A call waits at most `deadline`.
+    pub fn new(snapshot: Snapshot, deadline: Duration) -> Arc<Self> {
+        Arc::new(Self {
+            run: Uuid::new_v4(),
+            snapshot,
+            deadline,
+            calls: AtomicU64::new(0),
+        })
+    }
+
+    /// The tools.
+    pub fn snapshot(&self) -> &Snapshot {
+        &self.snapshot
+    }
+
+    /// Queues a call by its offered name; `None` if there is no such tool.
+    pub fn call(
+        &self,
+        offered: &str,
+        arguments: Json,
+    ) -> Option<(HostCall, oneshot::Receiver<HostResult>)> {
+        let tool = self.find(offered)?;
+        let count = self.calls.fetch_add(1, Ordering::Relaxed) + 1;
+        let id = format!("cursor-pi-bridge-run-{}-tool-{count}", self.run.simple());
+        Some(HostCall::new(
+            id,
+            tool.host.clone(),
+            content::arguments(arguments),
+        ))
+    }
+
+    /// The server may put `mcp_<provider>_` before a tool's name.
+    fn find(&self, offered: &str) -> Option<&Exposed> {
+        let bare = offered
+            .strip_prefix("mcp_")
+            .and_then(|rest| rest.strip_prefix(snapshot::PROVIDER)?.strip_prefix('_'));
+        [Some(offered), bare]
+            .into_iter()
+            .flatten()
+            .find_map(|name| self.snapshot.tools.iter().find(|tool| tool.offered == name))
+    }
+
+    /// Begins what Cursor asks for: the call for the host, and the answer once there is one.
+    pub fn begin(
+        &self,
+        args: &McpArgs,
+        abort: CancellationToken,
+    ) -> (
+        Option<HostCall>,
+        impl Future<Output = McpResult> + Send + use<>,
+    ) {
+        let arguments: serde_json::Map<String, Json> = args
+            .args
+            .iter()
+            .map(|entry| (entry.key.clone(), value::decode_or_text(&entry.value)))
+            .collect();
+        let called = [&args.name, &args.tool_name];
+        let found = called
+            .into_iter()
+            .find_map(|name| self.call(name, Json::Object(arguments.clone())));
+        let (call, result) = match found {
+            Some((call, result)) => (Some(call), Ok(result)),
+            None => (None, Err(self.unknown(args))),
+        };
+        let deadline = self.deadline;
+        let answer = async move {
+            match result {
+                Ok(result) => waited(result, abort, deadline).await,
+                Err(unknown) => unknown,
+            }
+        };
+        (call, answer)
+    }
+
+    fn unknown(&self, args: &McpArgs) -> McpResult {
+        McpResult {
+            result: Some(mcp_result::Result::ToolNotFound(McpToolNotFound {
+                name: args.name.clone(),
+                available_tools: self
+                    .snapshot
+                    .tools
+                    .iter()
+                    .map(|tool| tool.offered.clone())
+                    .collect(),
+            })),
+        }
+    }
+}
+
+async fn waited(
+    result: oneshot::Receiver<HostResult>,
+    abort: CancellationToken,
+    deadline: Duration,
+) -> McpResult {
+    tokio::select! {
+        result = result => match result {
+            Ok(result) => success(result),
+            // The session let go of the call: the turn was given up.
+            Err(_) => error("the host gave this call up"),
+        },
+        () = abort.cancelled() => error("the call was cancelled"),
+        () = tokio::time::sleep(deadline) => {
+            error(&format!("the host did not answer within {} s", deadline.as_secs()))
+        }
+    }
+}
+
+fn success(result: HostResult) -> McpResult {
+    McpResult {
+        result: Some(mcp_result::Result::Success(McpSuccess {
+            content: result
+                .content
+                .into_iter()
+                .map(|content| McpToolResultContentItem {
+                    content: Some(content.proto()),
+                })
+                .collect(),
+            is_error: result.verdict == Verdict::Failed,
+            ..McpSuccess::default()
+        })),
+    }
+}
+
+fn error(text: &str) -> McpResult {
+    McpResult {
+        result: Some(mcp_result::Result::Error(McpError {
+            error: text.into(),
+            ..McpError::default()
+        })),
+    }
+}

@@ -1,0 +1,240 @@
+//! What Cursor knows of a session, in hand during a turn and on disk between turns.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use uuid::Uuid;
+
+use crate::conversation::fingerprint::Fingerprint;
+use crate::conversation::journal::Entry;
+use crate::conversation::shelf::Shelf;
+use crate::conversation::store::{Found, Kept, Store, StoreError};
+use crate::run::{BlobError, BlobKey, Blobs, MemoryBlobs};
+
+/// A conversation in hand.
+#[derive(Debug)]
+pub(super) struct Conversation {
+    pub(super) id: String,
+    pub(super) blob_key: BlobKey,
+    pub(super) account: String,
+    pub(super) state: Option<Bytes>,
+    /// The history the state stands for.
+    pub(super) sent: Option<Fingerprint>,
+    blobs: Place,
+}
+
+#[derive(Debug, Clone)]
+enum Place {
+    Memory(Arc<MemoryBlobs>),
+    Disk(Arc<Kept>, Arc<Shelf>),
+}
+
+/// Blobs on disk, as a run wants them.
+struct OnShelf(Arc<Shelf>);
+
+impl Blobs for OnShelf {
+    fn get(&self, id: &[u8]) -> Result<Option<Bytes>, BlobError> {
+        self.0.get(id).map_err(|error| BlobError(error.to_string()))
+    }
+
+    fn set(&self, id: &[u8], data: Bytes) -> Result<(), BlobError> {
+        self.0.set(id, &data);
+        Ok(())
+    }
+}
+
+impl Conversation {
+    /// A new one, kept where the session is kept.
+    pub(super) fn new(account: String, kept: Option<Arc<Kept>>) -> Result<Self, getrandom::Error> {
+        let id = format!("agent-{}", Uuid::new_v4());
+        Ok(Self {
+            blobs: Place::of(kept, &id),
+            id,
+            blob_key: BlobKey::random()?,
+            account,
+            state: None,
+            sent: None,
+        })
+    }
+
+    /// One read from disk; `None` if its entry makes no sense.
+    fn restore(entry: Entry, kept: Arc<Kept>) -> Option<Self> {
+        Some(Self {
+            blobs: Place::of(Some(kept), &entry.conversation_id),
+            id: entry.conversation_id,
+            blob_key: BlobKey::from_hex(&entry.blob_key)?,
+            account: entry.account,
+            state: entry.state,
+            sent: entry.sent,
+        })
+    }
+
+    /// The blobs, for a run.
+    pub(super) fn blobs(&self) -> Arc<dyn Blobs> {
+        match &self.blobs {
+            Place::Memory(blobs) => blobs.clone(),
+            Place::Disk(_, shelf) => Arc::new(OnShelf(shelf.clone())),
+        }
+    }
+
+    /// Lets go of the conversation, not of the place it is kept in.
+    pub(super) fn into_kept(self) -> Option<Arc<Kept>> {
+        self.kept()
+    }
+
+    fn kept(&self) -> Option<Arc<Kept>> {
+        match &self.blobs {
+            Place::Memory(_) => None,
+            Place::Disk(kept, _) => Some(kept.clone()),
+        }
+    }
+
+    /// Writes the conversation down. One in memory has nothing to write.
+    pub(super) async fn save(&self) -> Result<(), StoreError> {
+        let Place::Disk(kept, shelf) = self.blobs.clone() else {
+            return Ok(());
+        };
+        let entry = Entry {
+            conversation_id: self.id.clone(),
+            blob_key: self.blob_key.expose_hex().into(),
+            account: self.account.clone(),
+            sent: self.sent.clone(),
+            state: self.state.clone(),
+        };
+        blocking(move || kept.write(&entry, &shelf)).await
+    }
+}
+
+impl Place {
+    fn of(kept: Option<Arc<Kept>>, conversation: &str) -> Self {
+        match kept {
+            Some(kept) => {
+                let shelf = Arc::new(kept.shelf(conversation));
+                Self::Disk(kept, shelf)
+            }
+            None => Self::Memory(Arc::default()),
+        }
+    }
+}
+
+/// Where a session's conversation is between turns.
+#[derive(Debug)]
+pub(super) struct Memory {
+    store: Option<(Store, String)>,
+    /// What could not be put on disk.
+    unsaved: Option<Conversation>,
+}
+
+/// What a turn begins with.
+#[derive(Debug)]
+pub(super) struct Taken {
+    pub(super) conversation: Option<Conversation>,
+    /// Where a new conversation would be kept.
+    pub(super) kept: Option<Arc<Kept>>,
+    /// What a person should know.
+    pub(super) notice: Option<String>,
+}
+
+impl Memory {
+    /// On disk under the session's name, or nowhere.
+    pub(super) fn new(store: Option<(Store, String)>) -> Self {
+        Self {
+            store,
+            unsaved: None,
+        }
+    }
+
+    /// Takes the conversation in hand. Only another owner is a reason not to go on: whatever
+    /// else is wrong with the disk, the turn is taken without it.
+    pub(super) async fn take(&mut self) -> Result<Taken, StoreError> {
+        let nothing = |notice| Taken {
+            conversation: None,
+            kept: None,
+            notice,
+        };
+        if let Some(conversation) = self.unsaved.take() {
+            return Ok(Taken {
+                kept: conversation.kept(),
+                conversation: Some(conversation),
+                notice: None,
+            });
+        }
+        let Some((store, session)) = self.store.clone() else {
+            return Ok(nothing(None));
+        };
+        let found = blocking(move || {
+            let kept = store.take(&session)?;
+            let found = kept.read()?;
+            Ok((Arc::new(kept), found))
+        });
+        let (kept, found) = match found.await {
+            Ok(found) => found,
+            Err(StoreError::Busy) => return Err(StoreError::Busy),
+            Err(error) => {
+                // Once is enough: this session stays in memory from now on.
+                self.store = None;
+                return Ok(nothing(Some(format!(
+                    "this session will not survive a restart: {error}"
+                ))));
+            }
+        };
+        let (conversation, notice) = match found {
+            Found::Nothing => (None, None),
+            Found::Entry(entry) => (Conversation::restore(*entry, kept.clone()), None),
+            Found::Damaged(damage, aside) => (
+                None,
+                Some(format!(
+                    "what was kept of this session cannot be used ({damage}) and was set aside as {}; its history is told anew",
+                    aside.display()
+                )),
+            ),
+        };
+        Ok(Taken {
+            conversation,
+            kept: Some(kept),
+            notice,
+        })
+    }
+
+    /// Puts the conversation away; gives what a person should know.
+    pub(super) async fn put(&mut self, conversation: Conversation) -> Option<String> {
+        match conversation.save().await {
+            Ok(()) => {
+                if let Place::Memory(_) = conversation.blobs {
+                    self.unsaved = Some(conversation);
+                }
+                None
+            }
+            Err(error) => {
+                self.unsaved = Some(conversation);
+                Some(format!("this turn could not be written down: {error}"))
+            }
+        }
+    }
+
+    /// Forgets the conversation, on disk too.
+    pub(super) async fn forget(&mut self) {
+        self.unsaved = None;
+        if let Some((store, session)) = self.store.clone() {
+            let forgotten = blocking(move || store.take(&session)?.forget()).await;
+            if let Err(error) = forgotten {
+                // The fingerprint will tell that the history is another one.
+                tracing::debug!(%error, "not forgotten");
+            }
+        }
+    }
+}
+
+/// Runs file work where it blocks nobody.
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, StoreError> + Send + 'static,
+) -> Result<T, StoreError> {
+    match tokio::task::spawn_blocking(work).await {
+        Ok(result) => result,
+        Err(error) => Err(StoreError::Io {
+            action: "finish work on",
+            path: "the session's folder".into(),
+            source: std::io::Error::other(error),
+        }),
+    }
+}

@@ -1,0 +1,107 @@
+//! One turn as a host asks for it, and what it gets.
+
+use std::path::PathBuf;
+
+use serde_json::Value as Json;
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+
+use super::policy::Policy;
+use super::usage::{Limits, Tokens};
+use crate::conversation::transcript::Transcript;
+use crate::run::{Backend, Mode, Model};
+use crate::tools::bridge::HostCall;
+
+/// One turn as a host asks for it.
+#[derive(Debug)]
+pub struct TurnRequest {
+    /// The account and hosts to use.
+    pub backend: Backend,
+    /// Whose account that is: conversations of another one are not gone on with.
+    pub account: String,
+    /// The folder the agent works in.
+    pub workspace: PathBuf,
+    /// What the host says.
+    pub transcript: Transcript,
+    /// Which model.
+    pub model: Model,
+    /// Its limits.
+    pub limits: Limits,
+    /// Agent or plan.
+    pub mode: Option<Mode>,
+    /// What the user's settings say.
+    pub policy: Policy,
+    /// Who executes the host's tools, and when.
+    pub hands: Hands,
+    /// Ends the turn.
+    pub cancel: CancellationToken,
+    /// Words for the model while it works.
+    pub injections: mpsc::Receiver<String>,
+    /// Where events go.
+    pub events: mpsc::Sender<TurnEvent>,
+}
+
+/// When a host executes its tools.
+#[derive(Debug, Clone)]
+pub enum Hands {
+    /// Between turns: a call ends the turn.
+    Between,
+    /// While the turn goes on: calls go here.
+    Inline(mpsc::Sender<HostCall>),
+}
+
+/// Something to show.
+#[derive(Debug, Clone, PartialEq)]
+pub enum TurnEvent {
+    /// A piece of the answer.
+    Text(String),
+    /// A piece of thinking.
+    Thinking(String),
+    /// A thought is complete.
+    ThinkingDone,
+    /// The model calls a tool of the host.
+    ToolCall {
+        /// Its id.
+        id: String,
+        /// The host's name of the tool.
+        name: String,
+        /// Its arguments.
+        arguments: Json,
+    },
+    /// The connection failed and is tried again; the text says why.
+    Retrying(String),
+    /// Something a person should know.
+    Notice(String),
+}
+
+/// How a turn ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TurnResult {
+    /// Why it ended.
+    pub stop: Stop,
+    /// Its tokens.
+    pub tokens: Tokens,
+}
+
+/// Why a turn ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Stop {
+    /// The answer is complete.
+    Finished,
+    /// The host's tools were called; the run waits for their results.
+    ToolUse,
+    /// The host gave it up.
+    Aborted,
+    /// It failed; the text is worded for the host.
+    Failed(String),
+}
+
+impl TurnResult {
+    /// A turn that failed before anything was sent.
+    pub(super) fn failed(text: impl Into<String>) -> Self {
+        Self {
+            stop: Stop::Failed(text.into()),
+            tokens: Tokens::default(),
+        }
+    }
+}

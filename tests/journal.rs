@@ -1,0 +1,226 @@
+//! The journal on disk: a process may be killed at any step of writing it.
+
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::process::ExitStatusExt as _;
+use std::path::Path;
+use std::process::Command;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, SystemTime};
+
+use bytes::Bytes;
+use cursor_sidecar::conversation::fingerprint::Fingerprint;
+use cursor_sidecar::conversation::journal::Entry;
+use cursor_sidecar::conversation::store::{Bounds, Found, Kept, Store, StoreError};
+use serde_json::json;
+
+const SESSION: &str = "session-1";
+
+/// What a conversation looks like after its nth turn: a state that names a blob, which
+/// must be there.
+fn entry(turn: u8, conversation: &str) -> Entry {
+    let message = json!({"role": "user", "content": turn, "timestamp": turn});
+    Entry {
+        conversation_id: conversation.into(),
+        blob_key: "ab".repeat(32),
+        account: "a".into(),
+        sent: Some(Fingerprint::of("S", &[message])),
+        state: Some(Bytes::from(vec![turn; 3000])),
+    }
+}
+
+fn write(kept: &Kept, turn: u8, conversation: &str) {
+    let shelf = kept.shelf(conversation);
+    shelf.set(&[turn; 32], &vec![turn; 5000]);
+    kept.write(&entry(turn, conversation), &shelf).unwrap();
+}
+
+fn read(kept: &Kept) -> Entry {
+    match kept.read().unwrap() {
+        Found::Entry(entry) => *entry,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Where the child writes, at which step it dies, which conversation it goes on with.
+const FOLDER: &str = "JOURNAL_TEST_FOLDER";
+const DIE_AT: &str = "JOURNAL_TEST_DIE_AT";
+const CONVERSATION: &str = "JOURNAL_TEST_CONVERSATION";
+
+#[test]
+#[ignore = "the child of the test below"]
+fn a_child_that_dies_while_writing() {
+    let Ok(folder) = std::env::var(FOLDER) else {
+        return;
+    };
+    let at: usize = std::env::var(DIE_AT).unwrap().parse().unwrap();
+    let step = AtomicUsize::new(0);
+    let store = Store::at(folder).watched(move |_| {
+        if step.fetch_add(1, Ordering::SeqCst) == at {
+            let me = rustix::process::getpid();
+            rustix::process::kill_process(me, rustix::process::Signal::KILL).unwrap();
+        }
+    });
+    let kept = store.take(SESSION).unwrap();
+    write(&kept, 2, &std::env::var(CONVERSATION).unwrap());
+}
+
+/// Runs the child; gives whether it lived to the end.
+fn child(folder: &Path, at: usize, conversation: &str) -> bool {
+    let status = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "a_child_that_dies_while_writing", "--ignored"])
+        .env(FOLDER, folder)
+        .env(DIE_AT, at.to_string())
+        .env(CONVERSATION, conversation)
+        .stdout(std::process::Stdio::null())
+        .status()
+        .unwrap();
+    assert!(status.success() || status.signal() == Some(9), "{status}");
+    status.success()
+}
+
+#[test]
+fn killed_at_any_step_the_old_turn_or_the_new_one_is_found() {
+    // The next turn of the same conversation, then a history told anew as another one.
+    for conversation in ["one", "two"] {
+        let mut steps = 0;
+        let mut seen = [0, 0];
+        loop {
+            let folder = tempfile::tempdir().unwrap();
+            let store = Store::at(folder.path());
+            write(&store.take(SESSION).unwrap(), 1, "one");
+            let lived = child(folder.path(), steps, conversation);
+            // The dead child's lock went with it.
+            let kept = store.take(SESSION).unwrap();
+            let found = read(&kept);
+            let turn = found.state.as_ref().unwrap()[0];
+            let named = if turn == 1 { "one" } else { conversation };
+            assert_eq!(found, entry(turn, named), "step {steps}");
+            let blob = kept.shelf(named).get(&[turn; 32]).unwrap();
+            assert_eq!(blob, Some(Bytes::from(vec![turn; 5000])), "step {steps}");
+            seen[usize::from(turn - 1)] += 1;
+            // And it can be written on.
+            write(&kept, 3, named);
+            assert_eq!(read(&kept), entry(3, named));
+            if lived {
+                assert_eq!(turn, 2);
+                break;
+            }
+            steps += 1;
+        }
+        assert!(steps >= 8 && seen[0] > 0 && seen[1] > 0, "{steps} {seen:?}");
+    }
+}
+
+#[test]
+fn one_owner_at_a_time() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::at(folder.path());
+    let kept = store.take(SESSION).unwrap();
+    assert!(matches!(store.take(SESSION), Err(StoreError::Busy)));
+    store.take("another").unwrap();
+    drop(kept);
+    store.take(SESSION).unwrap();
+}
+
+#[test]
+fn nobody_else_may_look() {
+    let folder = tempfile::tempdir().unwrap();
+    let root = folder.path().join("deep/er");
+    write(&Store::at(&root).take(SESSION).unwrap(), 1, "one");
+    let mut folders = vec![root];
+    let mut files = 0;
+    while let Some(folder) = folders.pop() {
+        assert_eq!(
+            fs::metadata(&folder).unwrap().permissions().mode() & 0o777,
+            0o700
+        );
+        for entry in fs::read_dir(&folder).unwrap() {
+            let entry = entry.unwrap();
+            if entry.metadata().unwrap().is_dir() {
+                folders.push(entry.path());
+            } else {
+                assert_eq!(
+                    entry.metadata().unwrap().permissions().mode() & 0o777,
+                    0o600
+                );
+                files += 1;
+            }
+        }
+    }
+    assert_eq!(files, 3);
+}
+
+#[test]
+fn a_damaged_journal_is_set_aside() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::at(folder.path());
+    let kept = store.take(SESSION).unwrap();
+    write(&kept, 1, "one");
+    let conversation = fs::read_dir(folder.path())
+        .unwrap()
+        .next()
+        .unwrap()
+        .unwrap();
+    let journal = conversation.path().join("journal");
+    let half = fs::read(&journal).unwrap();
+    fs::write(&journal, &half[..half.len() / 2]).unwrap();
+    let Found::Damaged(_, aside) = kept.read().unwrap() else {
+        panic!("not noticed");
+    };
+    assert_eq!(fs::read(aside).unwrap(), half[..half.len() / 2]);
+    assert!(matches!(kept.read().unwrap(), Found::Nothing));
+    write(&kept, 2, "two");
+    assert_eq!(read(&kept), entry(2, "two"));
+}
+
+#[test]
+fn forgetting_leaves_nothing_to_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let kept = Store::at(folder.path()).take(SESSION).unwrap();
+    write(&kept, 1, "one");
+    kept.forget().unwrap();
+    kept.forget().unwrap();
+    assert!(matches!(kept.read().unwrap(), Found::Nothing));
+    assert_eq!(kept.shelf("one").get(&[1; 32]).unwrap(), None);
+}
+
+#[test]
+fn sweeping_keeps_the_newest_and_those_in_hand() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::at(folder.path());
+    let all = Bounds {
+        unused: Duration::from_secs(3600),
+        bytes: u64::MAX,
+    };
+    let now = SystemTime::now();
+    assert_eq!(
+        Store::at(folder.path().join("none"))
+            .sweep(now, all)
+            .unwrap(),
+        0
+    );
+    for session in ["a", "b", "c"] {
+        write(&store.take(session).unwrap(), 1, "one");
+    }
+    assert_eq!(store.sweep(now, all).unwrap(), 0);
+    // Room for one of about nine kilobytes: the two used longest ago go, one of them in hand.
+    let kept = store.take("a").unwrap();
+    let tight = Bounds {
+        bytes: 12_000,
+        ..all
+    };
+    assert_eq!(store.sweep(now, tight).unwrap(), 1);
+    assert_eq!(read(&kept), entry(1, "one"));
+    assert_eq!(read(&store.take("c").unwrap()), entry(1, "one"));
+    assert!(matches!(
+        store.take("b").unwrap().read().unwrap(),
+        Found::Nothing
+    ));
+    drop(kept);
+    let later = now + Duration::from_secs(7200);
+    assert_eq!(store.sweep(later, all).unwrap(), 3);
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+}

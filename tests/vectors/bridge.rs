@@ -1,0 +1,84 @@
+//! Names, snapshots and contents of the host's tools.
+
+use cursor_sidecar::tools::bridge::content::{Content, arguments};
+use cursor_sidecar::tools::bridge::names;
+use cursor_sidecar::tools::bridge::snapshot::{Filter, HostTool, Overlapping, Snapshot};
+use serde_json::{Value as Json, json};
+
+use super::same;
+
+pub(super) fn names_case(case: &Json) -> Result<(), String> {
+    let texts = case["input"]["piToolNames"].as_array().unwrap();
+    let names = names::offered(texts.iter().map(|name| name.as_str().unwrap()));
+    same("names", &json!(names), &case["expected"]["mcpToolNames"])
+}
+
+fn tools(list: &Json) -> Vec<HostTool> {
+    let list = list.as_array().unwrap();
+    list.iter()
+        .map(|tool| HostTool {
+            name: tool["name"].as_str().unwrap().into(),
+            description: tool["description"].as_str().unwrap_or_default().into(),
+            parameters: tool["parameters"].clone(),
+            origin: json!([
+                tool["sourceInfo"]["source"],
+                tool["sourceInfo"]["path"],
+                tool["sourceInfo"]["scope"],
+                tool["promptGuidelines"]
+            ]),
+        })
+        .collect()
+}
+
+pub(super) fn snapshot_case(case: &Json) -> Result<(), String> {
+    let input = &case["input"];
+    if input["a"].is_array() {
+        let signature = |list: &Json| Snapshot::of(&tools(list), &Filter::default()).signature();
+        let equal = signature(&input["a"]) == signature(&input["b"]);
+        return same("equal", &json!(equal), &case["expected"]["equal"]);
+    }
+    let active = input["active"].as_array().unwrap();
+    let replay = input["registeredReplayNames"].as_array();
+    let filter = Filter {
+        overlapping: match &input["exposeOverlappingBuiltins"] {
+            Json::Bool(true) => Overlapping::Offered,
+            _ => Overlapping::Hidden,
+        },
+        replay: replay.map_or(Vec::new(), |names| {
+            names.iter().map(|n| n.as_str().unwrap().into()).collect()
+        }),
+    };
+    let all = tools(&input["all"]);
+    let chosen = all.iter().filter(|tool| active.contains(&json!(tool.name)));
+    let snapshot = Snapshot::of(chosen, &filter);
+    let shown: Vec<Json> = snapshot
+        .tools
+        .iter()
+        .map(|tool| {
+            json!({"piToolName": tool.host, "mcpToolName": tool.offered,
+                   "description": tool.description, "inputSchema": tool.schema})
+        })
+        .collect();
+    same("tools", &json!(shown), &case["expected"]["tools"])?;
+    match case["expected"]["bySignature"].as_str() {
+        Some("non-empty") => same(
+            "signature",
+            &json!(snapshot.signature().starts_with("bridge:on:")),
+            &json!(true),
+        ),
+        Some(text) => same("signature", &json!(snapshot.signature()), &json!(text)),
+        None => Ok(()),
+    }
+}
+
+pub(super) fn content_case(case: &Json) -> Result<(), String> {
+    let input = &case["input"];
+    let found = match input["op"].as_str() {
+        Some("args") => arguments(input["args"].clone()),
+        _ => Content::read(&input["content"])
+            .iter()
+            .map(Content::json)
+            .collect(),
+    };
+    same("result", &found, &case["expected"])
+}

@@ -1,0 +1,639 @@
+//! The catalogue through the real binary: where rows come from, and what Cursor is sent.
+
+use std::io::Write as _;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+use std::process::{Command, Output};
+
+use cursor_sidecar::catalog::{Access, Credential, Finder, Policy, Source, Wanted};
+use serde_json::{Value as Json, json};
+
+use crate::backend::{Recording, Simulator, Transport, binary};
+use crate::ours::Ours;
+use crate::rpc::Host;
+
+const CATALOGUE: &str = "/v1/models";
+const KEY: &str = "crsr_0123456789";
+const WITH_MAX: &[&str] = &["off", "minimal", "low", "medium", "high", "xhigh", "max"];
+const WITHOUT_MAX: &[&str] = &["off", "minimal", "low", "medium", "high", "xhigh"];
+
+/// Every shape of a model there is.
+const SHAPES: &str = r#"[
+  { id = "composer-2.5", displayName = "Composer 2.5", parameters = [ { id = "fast", values = [ { value = "false" }, { value = "true" } ] } ],
+    variants = [ { params = [ { id = "fast", value = "true" } ], displayName = "v", isDefault = true } ] },
+  { id = "gpt-5.5", displayName = "GPT-5.5", aliases = ["gpt-latest", "latest"], parameters = [
+      { id = "context", values = [ { value = "272k" }, { value = "1m" } ] },
+      { id = "reasoning", values = [ { value = "none" }, { value = "low" }, { value = "medium" }, { value = "high" }, { value = "extra-high" }, { value = "max" } ] },
+      { id = "fast", values = [ { value = "false" }, { value = "true" } ] } ],
+    variants = [ { params = [ { id = "context", value = "1m" }, { id = "reasoning", value = "medium" }, { id = "fast", value = "false" } ], displayName = "v", isDefault = true } ] },
+  { id = "claude-opus-4-7", displayName = "Opus 4.7", aliases = ["latest"], parameters = [
+      { id = "thinking", values = [ { value = "false" }, { value = "true" } ] },
+      { id = "context", values = [ { value = "300k" }, { value = "1m" } ] },
+      { id = "effort", values = [ { value = "low" }, { value = "high" }, { value = "xhigh" }, { value = "max" } ] } ],
+    variants = [ { params = [ { id = "thinking", value = "true" }, { id = "context", value = "1m" }, { id = "effort", value = "xhigh" } ], displayName = "v", isDefault = true } ] },
+  { id = "haiku", displayName = "Haiku", parameters = [ { id = "thinking", values = [ { value = "false" }, { value = "true" } ] } ] },
+  { id = "default", displayName = "Auto" },
+]"#;
+
+/// A backend with this catalogue; `more` are further settings of the server.
+fn simulator(models: &str, more: &str) -> Simulator {
+    let mut file = tempfile::Builder::new().suffix(".toml").tempfile().unwrap();
+    let steps = r#"{ text = "ok" }, { usage = {} }, { end = true }"#;
+    write!(
+        file,
+        "name = \"models\"\n[server]\nmodels = {models}\n{more}\n[[run]]\nsteps = [ {steps} ]\n"
+    )
+    .unwrap();
+    Simulator::with(Transport::Http1, file.path())
+}
+
+struct Setting<'a> {
+    url: &'a str,
+    state: &'a Path,
+    more: &'a [(&'a str, &'a str)],
+}
+
+impl Setting<'_> {
+    fn host(&self, levels: &[&str]) -> Host {
+        let mut env = vec![
+            ("CURSOR_BACKEND_URL", self.url),
+            ("CURSOR_API_KEY", KEY),
+            ("PI_CURSOR_STATE_DIR", self.state.to_str().unwrap()),
+        ];
+        env.extend(self.more);
+        let mut host = Host::start(&env);
+        let answer = host.call(
+            "initialize",
+            json!({"protocolVersion": 1, "host": {"name": "test", "thinkingLevels": levels}}),
+        );
+        assert!(answer.get("result").is_some(), "{answer}");
+        host
+    }
+}
+
+fn list(host: &mut Host, params: Json) -> Json {
+    let answer = host.call("models/list", params);
+    assert!(answer.get("result").is_some(), "{answer}");
+    answer["result"].clone()
+}
+
+fn ids(result: &Json) -> Vec<&str> {
+    let models = result["models"].as_array().unwrap();
+    models
+        .iter()
+        .map(|row| row["id"].as_str().unwrap())
+        .collect()
+}
+
+/// Takes a turn with this model; how it ended.
+fn turn(host: &mut Host, model: Json) -> Json {
+    let params = json!({"turnId": "t", "sessionId": "s", "workspace": "/workspace",
+        "kind": "main", "messages": [{"role": "user", "content": model.to_string(), "timestamp": 1}],
+        "model": model});
+    host.say(&json!({"jsonrpc": "2.0", "id": 7, "method": "turn/start", "params": params}));
+    loop {
+        let message = host.hear();
+        if message["id"] == 7 {
+            assert!(message.get("error").is_none(), "{message}");
+            return message["result"].clone();
+        }
+    }
+}
+
+/// The models runs asked for, as `id name=value …`.
+fn sent(recording: &Recording) -> Vec<String> {
+    let requests = recording.client("runRequest");
+    let models = requests.iter().map(|request| {
+        let model = &request["runRequest"]["requestedModel"];
+        let parameters = model["parameters"].as_array().into_iter().flatten();
+        let mut text = model["modelId"].as_str().unwrap().to_owned();
+        for parameter in parameters {
+            let part = |name: &str| parameter[name].as_str().unwrap();
+            text.push_str(&format!(" {}={}", part("id"), part("value")));
+        }
+        text
+    });
+    models.collect()
+}
+
+/// Calls of any kind.
+fn calls(simulator: &Simulator) -> usize {
+    simulator.recorded().0["requests"].as_array().unwrap().len()
+}
+
+#[test]
+fn a_warm_cache_makes_no_call() {
+    let simulator = simulator(SHAPES, "");
+    let state = tempfile::tempdir().unwrap();
+    let setting = Setting {
+        url: &simulator.url,
+        state: state.path(),
+        more: &[],
+    };
+    let mut first = setting.host(WITH_MAX);
+    let live = list(&mut first, json!({}));
+    assert_eq!(live["source"], "live");
+    assert_eq!(live["warnings"], json!([]));
+    assert_eq!(simulator.recorded().requests(CATALOGUE).len(), 1);
+
+    let before = calls(&simulator);
+    let mut second = setting.host(WITH_MAX);
+    let cached = list(&mut second, json!({}));
+    assert_eq!(cached["source"], "cache");
+    assert_eq!(cached.get("reason"), None);
+    assert_eq!(cached["models"], live["models"]);
+    assert_eq!(calls(&simulator), before, "nothing was asked");
+
+    let fresh = list(&mut second, json!({"refresh": true}));
+    assert_eq!(fresh["source"], "live");
+    assert_eq!(simulator.recorded().requests(CATALOGUE).len(), 2);
+
+    for entry in std::fs::read_dir(state.path()).unwrap() {
+        let path = entry.unwrap().path();
+        let mode = path.metadata().unwrap().permissions().mode() & 0o777;
+        assert_eq!(mode, 0o600, "{}", path.display());
+        let text = std::fs::read_to_string(&path).unwrap();
+        assert!(!text.contains(KEY), "{}", path.display());
+    }
+}
+
+#[test]
+fn the_rows_of_every_shape() {
+    let simulator = simulator(SHAPES, "");
+    let state = tempfile::tempdir().unwrap();
+    let setting = Setting {
+        url: &simulator.url,
+        state: state.path(),
+        more: &[],
+    };
+    let rows = list(&mut setting.host(WITHOUT_MAX), json!({}));
+    let brief: Vec<String> = rows["models"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|row| {
+            let levels: Vec<String> = row["thinkingLevelMap"]
+                .as_object()
+                .into_iter()
+                .flatten()
+                .filter_map(|(level, value)| Some(format!("{level}={}", value.as_str()?)))
+                .collect();
+            format!(
+                "{} | {} | {} | {} | fast {} {}",
+                row["id"].as_str().unwrap(),
+                row["name"].as_str().unwrap(),
+                row["contextWindow"],
+                levels.join(" "),
+                row["supportsFast"],
+                row["defaultFast"]
+            )
+        })
+        .collect();
+    insta::assert_snapshot!(brief.join("\n"), @r"
+    claude-opus-4-7@300k | Opus 4.7 @ 300k | 300000 | off=false low=low high=high xhigh=xhigh | fast false null
+    claude-opus-4-7@1m | Opus 4.7 @ 1m | 1000000 | off=false low=low high=high xhigh=xhigh | fast false null
+    composer-2.5 | Composer 2.5 | 200000 |  | fast true true
+    default | Auto | 200000 |  | fast false null
+    gpt-5.5@272k | GPT-5.5 @ 272k | 272000 | off=none low=low medium=medium high=high xhigh=max | fast true false
+    gpt-5.5@1m | GPT-5.5 @ 1m | 1000000 | off=none low=low medium=medium high=high xhigh=max | fast true false
+    gpt-latest@272k | GPT-5.5 (gpt-latest) @ 272k | 272000 | off=none low=low medium=medium high=high xhigh=max | fast true false
+    gpt-latest@1m | GPT-5.5 (gpt-latest) @ 1m | 1000000 | off=none low=low medium=medium high=high xhigh=max | fast true false
+    haiku | Haiku | 200000 | off=false high=true | fast false null
+    ");
+    // A level a host does not know must not even be named; one it knows may be null.
+    let map = |rows: &Json| rows["models"][8]["thinkingLevelMap"].clone();
+    assert_eq!(map(&rows).get("max"), None);
+    let rows = list(&mut setting.host(WITH_MAX), json!({}));
+    assert_eq!(map(&rows).get("max"), Some(&Json::Null));
+    assert_eq!(rows["models"][4]["thinkingLevelMap"]["xhigh"], "extra-high");
+    assert_eq!(rows["models"][4]["thinkingLevelMap"]["max"], "max");
+}
+
+#[test]
+fn an_old_list_is_better_than_none() {
+    let simulator = simulator(SHAPES, "");
+    let state = tempfile::tempdir().unwrap();
+    let url = simulator.url.clone();
+    let setting = Setting {
+        url: &url,
+        state: state.path(),
+        more: &[("PI_CURSOR_SDK_MODEL_CACHE_TTL_MS", "0")],
+    };
+    let mut host = setting.host(WITH_MAX);
+    assert_eq!(list(&mut host, json!({}))["source"], "live");
+    assert_eq!(
+        list(&mut host, json!({}))["source"],
+        "live",
+        "0 is never fresh"
+    );
+    drop(simulator);
+    for params in [json!({}), json!({"refresh": true})] {
+        let old = list(&mut host, params);
+        assert_eq!(old["source"], "cache");
+        assert_eq!(old["reason"], "cached-after-error");
+        assert_eq!(old["warnings"].as_array().unwrap().len(), 1);
+        assert!(ids(&old).contains(&"gpt-5.5@1m"));
+    }
+    let other_key = list(&mut host, json!({"apiKey": "crsr_other"}));
+    assert_eq!(
+        other_key["source"], "bundled",
+        "another account's list is not shown"
+    );
+    assert_eq!(other_key["reason"], "discovery-failed");
+}
+
+#[test]
+fn a_broken_cache_is_told_and_replaced() {
+    let simulator = simulator(SHAPES, "");
+    let state = tempfile::tempdir().unwrap();
+    let setting = Setting {
+        url: &simulator.url,
+        state: state.path(),
+        more: &[],
+    };
+    let mut host = setting.host(WITH_MAX);
+    list(&mut host, json!({}));
+    let file = std::fs::read_dir(state.path())
+        .unwrap()
+        .next()
+        .unwrap()
+        .unwrap()
+        .path();
+    std::fs::write(&file, "{oops").unwrap();
+    let again = list(&mut host, json!({}));
+    assert_eq!(again["source"], "live");
+    let warning = again["warnings"][0].as_str().unwrap();
+    assert!(
+        warning.ends_with("is not usable (no JSON); it is ignored"),
+        "{warning}"
+    );
+    assert_eq!(list(&mut host, json!({}))["source"], "cache");
+}
+
+#[test]
+fn without_the_cache_nothing_is_kept() {
+    let simulator = simulator(SHAPES, "");
+    let state = tempfile::tempdir().unwrap();
+    let setting = Setting {
+        url: &simulator.url,
+        state: state.path(),
+        more: &[("PI_CURSOR_SDK_DISABLE_MODEL_CACHE", "1")],
+    };
+    let mut host = setting.host(WITH_MAX);
+    assert_eq!(list(&mut host, json!({}))["source"], "live");
+    assert_eq!(list(&mut host, json!({}))["source"], "live");
+    assert_eq!(std::fs::read_dir(state.path()).unwrap().count(), 0);
+    // Turns still go by the list: they do not ask again.
+    turn(&mut host, json!({"id": "default"}));
+    turn(&mut host, json!({"id": "composer-2.5"}));
+    assert_eq!(simulator.recorded().requests(CATALOGUE).len(), 2);
+}
+
+#[test]
+fn a_key_that_comes_later_brings_the_whole_list() {
+    let simulator = simulator(SHAPES, "");
+    let mut host = Host::start(&[("CURSOR_BACKEND_URL", &simulator.url)]);
+    host.call(
+        "initialize",
+        json!({"protocolVersion": 1, "host": {"name": "test"}}),
+    );
+    let bundled = list(&mut host, json!({}));
+    assert_eq!(bundled["source"], "bundled");
+    assert_eq!(bundled["reason"], "missing-api-key");
+    assert!(ids(&bundled).contains(&"gpt-5.5@272k"));
+    assert_eq!(calls(&simulator), 0);
+    let live = list(&mut host, json!({"apiKey": KEY, "refresh": true}));
+    assert_eq!(live["source"], "live");
+    assert_eq!(ids(&live).len(), 9);
+    let refused = list(&mut host, json!({"apiKey": "crsr_invalid"}));
+    assert_eq!(refused["reason"], "discovery-failed");
+    let warning = refused["warnings"][0].as_str().unwrap();
+    assert!(
+        warning.contains("Cursor did not accept the API key"),
+        "{warning}"
+    );
+    assert!(!refused.to_string().contains("crsr_invalid"));
+}
+
+#[test]
+fn an_empty_list_is_no_list() {
+    let simulator = simulator("[]", "");
+    let state = tempfile::tempdir().unwrap();
+    let setting = Setting {
+        url: &simulator.url,
+        state: state.path(),
+        more: &[],
+    };
+    let bundled = list(&mut setting.host(WITH_MAX), json!({}));
+    assert_eq!(bundled["source"], "bundled");
+    assert_eq!(bundled["reason"], "empty-model-list");
+    assert_eq!(std::fs::read_dir(state.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn an_unknown_id_is_answered_with_the_nearest() {
+    let simulator = simulator(SHAPES, "");
+    let state = tempfile::tempdir().unwrap();
+    let setting = Setting {
+        url: &simulator.url,
+        state: state.path(),
+        more: &[],
+    };
+    let mut host = setting.host(WITH_MAX);
+    let result = turn(&mut host, json!({"id": "gpt-5.5@300k"}));
+    assert_eq!(result["stopReason"], "error");
+    insta::assert_snapshot!(result["errorMessage"].as_str().unwrap(), @r#"Cursor has no model "gpt-5.5@300k"; the nearest are gpt-5.5@272k, gpt-5.5@1m. If it is new, refresh the list of models"#);
+    assert_eq!(simulator.recorded().runs(), 0);
+}
+
+#[test]
+fn without_cursors_own_list_an_id_passes_unchanged() {
+    let failing = "[server.unary.\"/v1/models\"]\nstatus = 500\nbody = { message = \"no\" }";
+    let simulator = simulator(SHAPES, failing);
+    let state = tempfile::tempdir().unwrap();
+    let setting = Setting {
+        url: &simulator.url,
+        state: state.path(),
+        more: &[],
+    };
+    let mut host = setting.host(WITH_MAX);
+    for id in ["brand-new@9m", "gpt-5.5@272k"] {
+        let result = turn(&mut host, json!({"id": id, "thinking": "high"}));
+        assert_eq!(result["stopReason"], "stop", "{result}");
+    }
+    let recording = simulator.recorded();
+    assert_eq!(
+        sent(&recording),
+        [
+            "brand-new@9m",
+            "gpt-5.5 context=272k reasoning=high fast=false"
+        ]
+    );
+    assert_eq!(
+        recording.requests(CATALOGUE).len(),
+        1,
+        "not asked for every turn"
+    );
+}
+
+#[test]
+fn cursor_is_sent_what_was_chosen() {
+    let simulator = simulator(SHAPES, "");
+    let state = tempfile::tempdir().unwrap();
+    let setting = Setting {
+        url: &simulator.url,
+        state: state.path(),
+        more: &[],
+    };
+    let choices = [
+        json!({"id": "gpt-5.5@272k", "thinking": "medium"}),
+        json!({"id": "gpt-5.5@272k", "thinking": "xhigh", "fast": true}),
+        json!({"id": "gpt-5.5@1m"}),
+        json!({"id": "gpt-5.5", "thinking": "minimal"}),
+        json!({"id": "gpt-latest@1m", "thinking": "low"}),
+        json!({"id": "gpt-5.5@1m:fast", "thinking": "high"}),
+        json!({"id": "claude-opus-4-7@300k", "thinking": "high", "fast": true}),
+        json!({"id": "claude-opus-4-7@300k", "thinking": "off"}),
+        json!({"id": "haiku", "thinking": "high"}),
+        json!({"id": "haiku", "thinking": "low"}),
+        json!({"id": "composer-2.5", "thinking": "high"}),
+        json!({"id": "composer-2.5", "fast": false}),
+        json!({"id": "default", "thinking": "ultra"}),
+        json!({"id": "gpt-5.5@272k", "thinking": "high", "parameters": {"cyber": "false"}}),
+    ];
+    let mut host = setting.host(WITHOUT_MAX);
+    for choice in &choices {
+        assert_eq!(turn(&mut host, choice.clone())["stopReason"], "stop");
+    }
+    let mut host = setting.host(WITH_MAX);
+    for level in ["xhigh", "max"] {
+        turn(&mut host, json!({"id": "gpt-5.5@1m", "thinking": level}));
+    }
+    insta::assert_snapshot!(sent(&simulator.recorded()).join("\n"), @r"
+    gpt-5.5 context=272k reasoning=medium fast=false
+    gpt-5.5 context=272k reasoning=max fast=true
+    gpt-5.5 context=1m reasoning=none fast=false
+    gpt-5.5 context=1m reasoning=medium fast=false
+    gpt-latest context=1m reasoning=low fast=false
+    gpt-5.5 context=1m reasoning=high fast=true
+    claude-opus-4-7 thinking=true context=300k effort=high
+    claude-opus-4-7 thinking=false context=300k
+    haiku thinking=true
+    haiku
+    composer-2.5 fast=true
+    composer-2.5 fast=false
+    default
+    gpt-5.5@272k cyber=false
+    gpt-5.5 context=1m reasoning=extra-high fast=false
+    gpt-5.5 context=1m reasoning=max fast=false
+    ");
+}
+
+#[test]
+fn preferences_outlive_the_process() {
+    let simulator = simulator(SHAPES, "");
+    let state = tempfile::tempdir().unwrap();
+    let setting = Setting {
+        url: &simulator.url,
+        state: state.path(),
+        more: &[],
+    };
+    let mut host = setting.host(WITH_MAX);
+    assert_eq!(
+        host.call("prefs/get", json!({}))["result"],
+        json!({"fast": {}})
+    );
+    host.call("prefs/set", json!({"base": "composer-2.5", "fast": false}));
+    let answer = host.call("prefs/set", json!({"base": "gpt-5.5", "fast": true}));
+    let both = json!({"fast": {"composer-2.5": false, "gpt-5.5": true}});
+    assert_eq!(answer["result"], both);
+
+    let mut host = setting.host(WITH_MAX);
+    assert_eq!(host.call("prefs/get", json!({}))["result"], both);
+    turn(&mut host, json!({"id": "composer-2.5"}));
+    turn(&mut host, json!({"id": "gpt-latest@1m", "thinking": "low"}));
+    turn(
+        &mut host,
+        json!({"id": "gpt-5.5@1m", "thinking": "low", "fast": false}),
+    );
+    host.call("prefs/set", json!({"base": "composer-2.5"}));
+    turn(&mut host, json!({"id": "composer-2.5", "thinking": "off"}));
+    assert_eq!(
+        sent(&simulator.recorded()),
+        [
+            "composer-2.5 fast=false",
+            "gpt-latest context=1m reasoning=low fast=true",
+            "gpt-5.5 context=1m reasoning=low fast=false",
+            "composer-2.5 fast=true",
+        ]
+    );
+    std::fs::write(state.path().join("prefs.json"), "{").unwrap();
+    let refused = host.call("prefs/set", json!({"base": "gpt-5.5", "fast": true}));
+    let message = refused["error"]["message"].as_str().unwrap();
+    assert!(message.contains("prefs.json is damaged"), "{message}");
+    assert_eq!(
+        turn(&mut host, json!({"id": "default"}))["stopReason"],
+        "stop"
+    );
+}
+
+#[test]
+fn rows_follow_the_catalogue() {
+    let first = r#"[server.unary."/v1/models"]
+times = 1
+body = { items = [ { id = "stays", aliases = ["s"] }, { id = "goes" } ] }"#;
+    let then = r#"[ { id = "stays", aliases = ["s"], parameters = [ { id = "context", values = [ { value = "1m" } ] } ] },
+      { id = "comes", aliases = ["s"] } ]"#;
+    let simulator = simulator(then, first);
+    let state = tempfile::tempdir().unwrap();
+    let setting = Setting {
+        url: &simulator.url,
+        state: state.path(),
+        more: &[],
+    };
+    let mut host = setting.host(WITH_MAX);
+    assert_eq!(ids(&list(&mut host, json!({}))), ["goes", "stays", "s"]);
+    assert_eq!(turn(&mut host, json!({"id": "goes"}))["stopReason"], "stop");
+    let refreshed = list(&mut host, json!({"refresh": true}));
+    assert_eq!(
+        ids(&refreshed),
+        ["comes", "stays@1m"],
+        "the alias became ambiguous"
+    );
+    let vanished = turn(&mut host, json!({"id": "goes"}));
+    assert_eq!(vanished["stopReason"], "error");
+    let text = vanished["errorMessage"].as_str().unwrap();
+    assert!(text.starts_with("Cursor has no model \"goes\""), "{text}");
+    // The next process sees the same, from the cache.
+    let mut host = setting.host(WITH_MAX);
+    assert_eq!(ids(&list(&mut host, json!({}))), ["comes", "stays@1m"]);
+    turn(&mut host, json!({"id": "stays"}));
+    assert_eq!(sent(&simulator.recorded()), ["goes", "stays context=1m"]);
+}
+
+fn ours(simulator: &Simulator, credential: impl FnOnce(&Ours) -> Credential) -> Access {
+    let ours = Ours::new(simulator, Transport::Http1);
+    Access {
+        http: ours.backend.http.clone(),
+        endpoints: ours.backend.endpoints.clone(),
+        identity: ours.backend.identity.clone(),
+        credential: credential(&ours),
+    }
+}
+
+fn with_key(_: &Ours) -> Credential {
+    Credential::Key(cursor_sidecar::account::ApiKey::parse(KEY).unwrap())
+}
+
+#[tokio::test]
+async fn a_login_sees_the_same_models_as_a_key() {
+    let simulator = simulator(SHAPES, "");
+    let finder = Finder::new(Policy::Off);
+    let by_key = finder.list(&ours(&simulator, with_key), Wanted::Live).await;
+    let login = ours(&simulator, |ours| Credential::Login {
+        account: ours.backend.account.clone(),
+        name: "me".into(),
+    });
+    let by_login = finder.list(&login, Wanted::Live).await;
+    assert_eq!(by_login.source, Source::Live, "{:?}", by_login.warnings);
+    let mut items = by_login.items.to_vec();
+    assert_eq!(items.len(), by_key.items.len());
+    for (ours, wanted) in items.iter_mut().zip(by_key.items.iter()) {
+        // This call says more.
+        assert_eq!(ours.context_window.take(), Some(200_000));
+        assert_eq!(ours, wanted);
+    }
+}
+
+#[tokio::test]
+async fn many_who_ask_at_once_make_one_call() {
+    let simulator = simulator(SHAPES, "");
+    let finder = Finder::new(Policy::Off);
+    let access = ours(&simulator, with_key);
+    let ask = || finder.list(&access, Wanted::CacheFirst);
+    let (a, b, c) = tokio::join!(ask(), ask(), ask());
+    for listing in [a, b, c] {
+        assert_eq!(listing.source, Source::Live);
+    }
+    assert_eq!(simulator.recording().await.requests(CATALOGUE).len(), 1);
+}
+
+fn sidecar(arguments: &[&str], state: &Path, env: &[(&str, &str)]) -> Output {
+    Command::new(binary())
+        .args(arguments)
+        .env_clear()
+        .env("PI_CURSOR_STATE_DIR", state)
+        .envs(env.iter().copied())
+        .stdin(std::process::Stdio::null())
+        .output()
+        .unwrap()
+}
+
+#[test]
+fn the_table_in_a_terminal() {
+    let simulator = simulator(SHAPES, "");
+    let state = tempfile::tempdir().unwrap();
+    let env = [
+        ("CURSOR_BACKEND_URL", simulator.url.as_str()),
+        ("CURSOR_API_KEY", KEY),
+    ];
+    let run = |arguments: &[&str]| {
+        let output = sidecar(arguments, state.path(), &env);
+        let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+        assert!(output.status.success());
+        (text(output.stdout), text(output.stderr))
+    };
+    let (table, told) = run(&["models"]);
+    insta::assert_snapshot!(table, @r"
+    MODEL                 CONTEXT  THINKING                       FAST  NAME
+    claude-opus-4-7@300k     300k  off low high xhigh max         -     Opus 4.7 @ 300k
+    claude-opus-4-7@1m         1m  off low high xhigh max         -     Opus 4.7 @ 1m
+    composer-2.5             200k  -                              on    Composer 2.5
+    default                  200k  -                              -     Auto
+    gpt-5.5@272k             272k  off low medium high xhigh max  off   GPT-5.5 @ 272k
+    gpt-5.5@1m                 1m  off low medium high xhigh max  off   GPT-5.5 @ 1m
+    gpt-latest@272k          272k  off low medium high xhigh max  off   GPT-5.5 (gpt-latest) @ 272k
+    gpt-latest@1m              1m  off low medium high xhigh max  off   GPT-5.5 (gpt-latest) @ 1m
+    haiku                    200k  off high                       -     Haiku
+    ");
+    assert!(told.contains("9 rows of 5 models, from Cursor"), "{told}");
+    let (same, told) = run(&["models"]);
+    assert_eq!(same, table);
+    assert!(told.contains("from the cache"), "{told}");
+    let (json, _) = run(&["models", "--json", "--refresh"]);
+    let json: Json = serde_json::from_str(&json).unwrap();
+    assert_eq!(json["source"], "live");
+    assert_eq!(ids(&json).len(), 9);
+    assert_eq!(simulator.recorded().requests(CATALOGUE).len(), 2);
+}
+
+#[test]
+fn a_snapshot_is_of_cursors_own_list_only() {
+    let simulator = simulator(SHAPES, "");
+    let state = tempfile::tempdir().unwrap();
+    std::fs::write(
+        state.path().join("context-windows.json"),
+        r#"{"contextWindows": {"haiku": 123456}}"#,
+    )
+    .unwrap();
+    let file = state.path().join("snapshot.json");
+    let arguments = ["models", "--write-snapshot", file.to_str().unwrap()];
+    let without = sidecar(&arguments, state.path(), &[]);
+    assert_eq!(without.status.code(), Some(1));
+    assert!(!file.exists());
+    let env = [
+        ("CURSOR_BACKEND_URL", simulator.url.as_str()),
+        ("CURSOR_API_KEY", KEY),
+    ];
+    let output = sidecar(&arguments, state.path(), &env);
+    assert_eq!(
+        String::from_utf8(output.stdout).unwrap(),
+        "composer-2.5\ngpt-5.5\nclaude-opus-4-7\nhaiku\ndefault\n5 models, 1 learned context windows\n"
+    );
+    let text = std::fs::read_to_string(&file).unwrap();
+    assert!(!text.contains(KEY));
+    let snapshot: Json = serde_json::from_str(&text).unwrap();
+    assert_eq!(snapshot["items"].as_array().unwrap().len(), 5);
+    assert_eq!(snapshot["items"][0]["id"], "claude-opus-4-7");
+    assert_eq!(snapshot["contextWindows"]["haiku"], 123_456);
+}
