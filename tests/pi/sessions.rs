@@ -9,6 +9,7 @@ crate::on_every_pi!(
     a_follow_up_carries_one_message_and_the_checkpoint,
     a_new_session_is_a_new_conversation,
     a_summary_is_made_beside_the_session,
+    a_tool_of_pi_is_offered_called_and_answered_in_one_run,
 );
 
 /// A first turn, then turns that must go on from the last checkpoint.
@@ -147,18 +148,46 @@ fn another_model_and_another_thinking_level_keep_the_conversation() {
     );
 }
 
-#[test]
-fn the_tools_of_pi_reach_cursor() {
-    for version in [Version::V074, Version::V079, Version::V087, Version::V150] {
-        let desk = Desk::playing(version, ECHO);
-        let mut command = desk.command(&["--model", "cursor/composer-2", "-p", "hi"]);
-        let output = command.env("PI_CURSOR_EXPOSE_BUILTIN_TOOLS", "1").output();
-        assert!(output.unwrap().status.success());
-        let recording = desk.simulator.recorded();
-        let requests = recording.client("runRequest");
-        let tools = requests[0]["runRequest"]["mcpTools"].to_string();
-        for tool in ["pi__read", "pi__bash", "pi__edit", "pi__write"] {
-            assert!(tools.contains(tool), "{version:?}: {tools}");
-        }
-    }
+/// A tool as another extension brings it.
+const TOOL: &str = r#"
+export default (pi) => pi.registerTool({
+  name: "count_words",
+  label: "Count words",
+  description: "Counts the words of a text",
+  parameters: { type: "object", properties: { text: { type: "string" } }, required: ["text"] },
+  execute: async (_, { text }) => ({ content: [{ type: "text", text: `${text.split(" ").length} words` }], details: {} }),
+});
+"#;
+
+fn a_tool_of_pi_is_offered_called_and_answered_in_one_run(version: Version) {
+    let scenario = r#"
+name = "tool"
+[[run]]
+steps = [
+  { exec = { requestContextArgs = {} } },
+  { text = "Counting. " },
+  { exec = { mcpArgs = { name = "pi__count_words", toolName = "pi__count_words", providerIdentifier = "pi", toolCallId = "call-1", args = { text = "one two three" } } }, expect = { mcpResult = { success = { content = [ { text = { text = "3 words" } } ] } } } },
+  { text = "Three." },
+  { checkpoint = "auto" },
+  { usage = {} },
+  { end = true },
+]
+"#;
+    let desk = Desk::playing(version, scenario);
+    let tool = desk.home.path().join("count.ts");
+    std::fs::write(&tool, TOOL).unwrap();
+    let more = ["--model", "cursor/composer-2", "-e", tool.to_str().unwrap()];
+    let mut pi = Rpc::with(&desk, &more);
+    pi.say(&json!({"type": "prompt", "message": "count, please"}));
+    let call = pi.answer();
+    assert_eq!(call["stopReason"], "toolUse", "{call}");
+    let wanted = json!({"text": "one two three"});
+    assert_eq!(call["content"][1]["name"], "count_words", "{call}");
+    assert_eq!(call["content"][1]["arguments"], wanted, "{call}");
+    assert_eq!(text(&pi.answer()), "Three.");
+    let recording = desk.recorded("the run", |recording| recording.verdicts().len() == 1);
+    recording.assert_played(&["completed"]);
+    assert_eq!(recording.runs(), 1, "one run, no second one");
+    let offered = recording.client("runRequest")[0]["runRequest"]["mcpTools"].to_string();
+    assert!(offered.contains("pi__count_words"), "{offered}");
 }
