@@ -48,13 +48,14 @@ fn main() {
         "an empty Node script",
     );
     row("idle resident memory (MB)", resident(), None, "");
-    let (with, without) = pi_start();
+    let [ours, none, empty] = pi_start();
     row(
         "CPU of `pi --list-models` (ms)",
-        with,
-        Some(without),
-        "pi without the extension",
+        ours,
+        none,
+        "pi without extensions",
     );
+    row("", ours, empty, "pi with an empty extension");
     let (first, rate) = words();
     row(
         "send to first delta, warm (ms)",
@@ -125,9 +126,9 @@ fn resident() -> f64 {
     text.trim().parse::<f64>().unwrap() * 1024.0 / 1e6
 }
 
-/// CPU of a pi start with and without the extension: milliseconds, the sidecar's not counted
-/// if pi does not wait for it.
-fn pi_start() -> (f64, f64) {
+/// CPU of a pi start in milliseconds: with our extension, with none, with one that does nothing.
+/// The sidecar's own is not in it, as pi does not wait for its end.
+fn pi_start() -> [f64; 3] {
     let home = tempfile::tempdir().unwrap();
     let pi = root().join("tests/pi/node_modules/pi-087/dist/bundle/cli.js");
     let run = |extension: &str| {
@@ -155,11 +156,25 @@ fn pi_start() -> (f64, f64) {
         let seconds = text.split_whitespace().map(|number| number.parse::<f64>());
         seconds.map(Result::unwrap).sum::<f64>() * 1000.0
     };
-    let with = format!("-e {}", root().join("js-shim").to_str().unwrap());
-    run(&with); // fills the caches
-    let pairs: Vec<(f64, f64)> = (0..PI_STARTS).map(|_| (run(&with), run(""))).collect();
-    let (with, without) = pairs.into_iter().unzip();
-    (median(with), median(without))
+    let file = home.path().join("empty.ts");
+    std::fs::write(&file, "export default () => {};\n").unwrap();
+    let extension = |path: &Path| format!("-e {}", path.to_str().unwrap());
+    let kinds = [
+        extension(&root().join("js-shim")),
+        String::new(),
+        extension(&file),
+    ];
+    let mut times = [const { Vec::new() }; 3];
+    for round in 0..=PI_STARTS {
+        for (kind, times) in kinds.iter().zip(&mut times) {
+            let time = run(kind);
+            // The first round fills pi's caches.
+            if round > 0 {
+                times.push(time);
+            }
+        }
+    }
+    times.map(median)
 }
 
 /// First delta in milliseconds and thousands of deltas a second, ours and the official client's.

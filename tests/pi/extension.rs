@@ -23,7 +23,7 @@ fn plain(desk: &Desk) -> Rpc {
 fn requests(desk: &Desk, method: &str) -> Vec<Json> {
     let text = std::fs::read_to_string(desk.home.path().join("requests.jsonl"));
     let text = text.unwrap_or_default();
-    let requests = text.lines().map(|line| serde_json::from_str::<Json>(line));
+    let requests = text.lines().map(serde_json::from_str::<Json>);
     requests
         .map_while(Result::ok)
         .filter(|request| request["method"] == method)
