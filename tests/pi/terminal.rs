@@ -52,6 +52,7 @@ fn going_back_in_the_tree_tells_the_history_anew(version: Version) {
     let pi = Screen::start(&desk, "one", "Heard: one");
     pi.say("two");
     pi.shows("Heard: two");
+    pi.shows("↑200 ↓20"); // the turn is over, not only its text here
     pi.say("/tree");
     pi.shows("› • assistant: Heard: two");
     pi.keys(&["Up"]);
