@@ -1,30 +1,38 @@
-# `make test` installs what is missing and runs everything; `make demo` shows the product.
+# `make test` installs what is missing and runs everything; `make demo` shows the product in pi.
 
 CARGO ?= cargo
 NODE_DIR := tests/official
 NODE := $(NODE_DIR)/node_modules/.bin/node
+# Real pi: the versions the tests drive, and the newest one.
+PI_087 := tests/pi/node_modules/.installed
+PI := $(PI_087) tests/pi/newest/node_modules/.installed
+SHIM := js-shim/node_modules/.installed
 FUZZ_SECONDS ?= 60
 
 .PHONY: demo test bench lint fmt fuzz schema docs audit
 
-# One conversation with Cursor if CURSOR_API_KEY is set, else with the simulator.
-demo:
+# Real pi: with Cursor if CURSOR_API_KEY is set, else with the simulator.
+demo: $(NODE) $(PI_087)
 	$(CARGO) build --quiet
 	./.ci/demo
 
-test: lint $(NODE)
+test: lint $(NODE) $(PI)
+	@command -v tmux >/dev/null || { echo "make test: tmux is needed to look at pi's screen; install it" >&2; exit 1; }
 	./.ci/rust-tests
 
-lint:
+# The extension is checked against the types of a real pi.
+lint: $(SHIM) $(PI)
 	$(CARGO) fmt --check
 	$(CARGO) clippy --quiet --all-targets -- -D warnings
+	npm run --prefix js-shim --silent check
 
-fmt:
+fmt: $(SHIM)
 	$(CARGO) fmt
+	npm run --prefix js-shim --silent format
 
-# Side by side with the official client, in one run.
-bench: $(NODE)
-	$(CARGO) bench --quiet --bench wire
+# Side by side with the official client and with pi, in one run.
+bench: $(NODE) $(PI_087)
+	$(CARGO) bench --quiet --bench wire --bench pi
 
 fuzz:
 	@command -v cargo-fuzz >/dev/null || $(CARGO) install cargo-fuzz --locked
@@ -32,7 +40,7 @@ fuzz:
 	  RUSTC_BOOTSTRAP=1 $(CARGO) fuzz run $$target -- -max_total_time=$(FUZZ_SECONDS) || exit 1; \
 	done
 
-# Generated files: protobuf code, the settings page.
+# Generated files: protobuf code, the protocol's schema and TypeScript, the settings page.
 schema:
 	UPDATE_SCHEMA=1 $(CARGO) test --quiet --test schema --lib schema
 
@@ -47,3 +55,7 @@ audit:
 $(NODE): $(NODE_DIR)/package-lock.json
 	npm ci --prefix $(NODE_DIR) --no-audit --no-fund --loglevel=error
 	@touch $(NODE)
+
+%/node_modules/.installed: %/package-lock.json
+	npm ci --prefix $* --ignore-scripts --legacy-peer-deps --no-audit --no-fund --loglevel=error
+	@touch $@

@@ -6,14 +6,17 @@ use std::sync::{Arc, Mutex, PoisonError};
 use jsonrpsee::RpcModule;
 use jsonrpsee::core::RegisterMethodError;
 use jsonrpsee::types::ErrorObjectOwned;
-use schemars::Schema;
+use schemars::{JsonSchema, schema_for};
+use serde_json::{Value as Json, json};
 use tokio::sync::watch;
+use ts_rs::TS;
 
 use super::error::{self, INVALID_PARAMS};
 use super::models::Models;
 use super::peer::Peer;
 use super::protocol::*;
 use super::turns::{Origin, Turns};
+use super::typescript::{Method, TypeScript};
 use crate::diag::settings::{self, SETTINGS};
 
 /// What methods share.
@@ -29,72 +32,43 @@ pub(super) struct Context {
     pub(super) host_process: watch::Sender<Option<u32>>,
 }
 
-/// A method's name and the shape of its parameters and result.
+/// A method's name and how its parameters and result are written down. Made only when asked
+/// for: a host that says `initialize` waits for neither.
 pub(super) struct Entry {
     pub(super) name: &'static str,
-    pub(super) params: Schema,
-    pub(super) result: Schema,
+    pub(super) schema: fn() -> Json,
+    pub(super) typescript: fn(&mut TypeScript) -> Method,
+}
+
+fn entry<Params, Answer>(name: &'static str) -> Entry
+where
+    Params: JsonSchema + TS + 'static,
+    Answer: JsonSchema + TS + 'static,
+{
+    Entry {
+        name,
+        schema: || json!({"params": schema_for!(Params), "result": schema_for!(Answer)}),
+        typescript: |types| Method {
+            params: types.name::<Params>(),
+            result: types.name::<Answer>(),
+        },
+    }
 }
 
 /// Every method.
 pub(super) fn table() -> Vec<Entry> {
-    use schemars::schema_for;
     vec![
-        Entry {
-            name: "initialize",
-            params: schema_for!(InitializeParams),
-            result: schema_for!(InitializeResult),
-        },
-        Entry {
-            name: "models/list",
-            params: schema_for!(ModelsListParams),
-            result: schema_for!(ModelsListResult),
-        },
-        Entry {
-            name: "prefs/get",
-            params: schema_for!(PrefsGetParams),
-            result: schema_for!(PrefsResult),
-        },
-        Entry {
-            name: "prefs/set",
-            params: schema_for!(PrefsSetParams),
-            result: schema_for!(PrefsResult),
-        },
-        Entry {
-            name: "turn/start",
-            params: schema_for!(TurnStartParams),
-            result: schema_for!(TurnStartResult),
-        },
-        Entry {
-            name: "turn/cancel",
-            params: schema_for!(TurnCancelParams),
-            result: schema_for!(TurnCancelResult),
-        },
-        Entry {
-            name: "turn/inject",
-            params: schema_for!(TurnInjectParams),
-            result: schema_for!(TurnInjectResult),
-        },
-        Entry {
-            name: "session/invalidate",
-            params: schema_for!(SessionParams),
-            result: schema_for!(()),
-        },
-        Entry {
-            name: "session/close",
-            params: schema_for!(SessionParams),
-            result: schema_for!(()),
-        },
-        Entry {
-            name: "diagnostics/report",
-            params: schema_for!(ReportParams),
-            result: schema_for!(Report),
-        },
-        Entry {
-            name: "shutdown",
-            params: schema_for!(ShutdownParams),
-            result: schema_for!(()),
-        },
+        entry::<InitializeParams, InitializeResult>("initialize"),
+        entry::<ModelsListParams, ModelsListResult>("models/list"),
+        entry::<PrefsGetParams, PrefsResult>("prefs/get"),
+        entry::<PrefsSetParams, PrefsResult>("prefs/set"),
+        entry::<TurnStartParams, TurnStartResult>("turn/start"),
+        entry::<TurnCancelParams, TurnCancelResult>("turn/cancel"),
+        entry::<TurnInjectParams, TurnInjectResult>("turn/inject"),
+        entry::<SessionParams, ()>("session/invalidate"),
+        entry::<SessionParams, ()>("session/close"),
+        entry::<ReportParams, Report>("diagnostics/report"),
+        entry::<ShutdownParams, ()>("shutdown"),
     ]
 }
 

@@ -12,6 +12,7 @@ mod protocol;
 mod schema;
 mod stdio;
 mod turns;
+mod typescript;
 
 use std::path::PathBuf;
 use std::sync::Mutex;

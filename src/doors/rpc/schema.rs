@@ -9,27 +9,35 @@ use super::protocol::PROTOCOL_VERSION;
 pub fn schema() -> Json {
     let methods: serde_json::Map<String, Json> = table()
         .into_iter()
-        .map(|entry| {
-            let shapes = json!({"params": entry.params, "result": entry.result});
-            (entry.name.to_owned(), shapes)
-        })
+        .map(|entry| (entry.name.to_owned(), (entry.schema)()))
         .collect();
     json!({"protocolVersion": PROTOCOL_VERSION, "methods": methods})
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::typescript;
+
+    /// Rewrites or compares a file made from the types.
+    fn check(path: &str, fresh: &str) {
+        let file = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join(path);
+        if std::env::var_os("UPDATE_SCHEMA").is_some() {
+            std::fs::write(&file, fresh).unwrap();
+        }
+        let current = std::fs::read_to_string(&file).unwrap_or_default();
+        assert!(current == fresh, "{path} is stale: run `make schema`");
+    }
+
     #[test]
     fn the_checked_in_schema_is_fresh() {
-        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/schema/rpc/protocol.json");
-        let text = format!("{:#}\n", super::schema());
-        if std::env::var_os("UPDATE_SCHEMA").is_some() {
-            std::fs::write(path, &text).unwrap();
-        }
-        let current = std::fs::read_to_string(path).unwrap_or_default();
-        assert!(
-            current == text,
-            "schema/rpc/protocol.json is stale: run `make schema`"
+        check(
+            "schema/rpc/protocol.json",
+            &format!("{:#}\n", super::schema()),
         );
+    }
+
+    #[test]
+    fn the_checked_in_typescript_is_fresh() {
+        check("js-shim/src/protocol.ts", &typescript::write());
     }
 }

@@ -4,11 +4,12 @@ use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use ts_rs::TS;
 
 use crate::catalog::{Level, LevelMap, Listing, MAX_OUTPUT, Reason, Row, Source, Speed};
 
 /// `models/list`: the rows to register. A fresh cache answers without a call to Cursor.
-#[derive(Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema, TS)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ModelsListParams {
     /// Ask Cursor even if there is a fresh cache.
@@ -29,7 +30,7 @@ impl std::fmt::Debug for ModelsListParams {
 }
 
 /// The answer to `models/list`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema, TS)]
 #[serde(rename_all = "camelCase")]
 pub struct ModelsListResult {
     /// Where the rows come from.
@@ -56,7 +57,7 @@ impl ModelsListResult {
 }
 
 /// Where rows come from.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema, TS)]
 #[serde(rename_all = "lowercase")]
 pub enum ModelsSource {
     /// From Cursor, now.
@@ -78,7 +79,7 @@ impl From<Source> for ModelsSource {
 }
 
 /// Why rows are not as new as they could be.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema, TS)]
 #[serde(rename_all = "kebab-case")]
 pub enum ModelsReason {
     /// No key.
@@ -103,7 +104,7 @@ impl From<Reason> for ModelsReason {
 }
 
 /// One row.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema, TS)]
 #[serde(rename_all = "camelCase")]
 pub struct ModelRow {
     /// Its id: `base`, or `base@context`.
@@ -133,7 +134,7 @@ pub struct ModelRow {
 }
 
 /// Cursor's value for each thinking level; null for a level the model does not have.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema, TS)]
 #[allow(missing_docs)]
 pub struct ThinkingLevelMap {
     pub off: Option<String>,
@@ -148,7 +149,7 @@ pub struct ThinkingLevelMap {
 }
 
 /// What a model reads.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema, TS)]
 #[serde(rename_all = "lowercase")]
 #[allow(missing_docs)]
 pub enum ModelInput {
@@ -157,7 +158,7 @@ pub enum ModelInput {
 }
 
 /// Prices per million tokens.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema, TS)]
 #[serde(rename_all = "camelCase")]
 #[allow(missing_docs)]
 pub struct ModelCost {
@@ -201,12 +202,12 @@ impl From<&Row> for ModelRow {
 }
 
 /// `prefs/get`: nothing to say.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema, TS)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct PrefsGetParams {}
 
 /// `prefs/set`: keeps a preference for every session to come.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema, TS)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct PrefsSetParams {
     /// The model, by `base` of its rows.
@@ -217,7 +218,7 @@ pub struct PrefsSetParams {
 }
 
 /// The preferences there are: the answer to both.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema, TS)]
 #[serde(rename_all = "camelCase")]
 pub struct PrefsResult {
     /// Which models are fast or not, by `base`.

@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use ts_rs::TS;
 
 /// `turn/start`: one turn. The answer is how it ended; before it come `turn/event`s.
-#[derive(Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, PartialEq, Serialize, Deserialize, JsonSchema, TS)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct TurnStartParams {
     /// The host's name for this turn.
@@ -24,6 +25,7 @@ pub struct TurnStartParams {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub system_prompt: Option<String>,
     /// The host's messages, oldest first, in its own form.
+    #[ts(type = "unknown[]")]
     pub messages: Vec<serde_json::Value>,
     /// The tools the model may call, unless system messages tell them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -49,7 +51,7 @@ impl std::fmt::Debug for TurnStartParams {
 }
 
 /// Whether a turn belongs to its session.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema, TS)]
 #[serde(rename_all = "lowercase")]
 pub enum TurnKind {
     /// The session's next turn.
@@ -60,7 +62,7 @@ pub enum TurnKind {
 }
 
 /// A tool of the host.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema, TS)]
 #[serde(rename_all = "camelCase")]
 pub struct HostTool {
     /// The host's name for it.
@@ -70,11 +72,12 @@ pub struct HostTool {
     pub description: String,
     /// JSON Schema of its arguments.
     #[serde(default)]
+    #[ts(type = "unknown")]
     pub parameters: serde_json::Value,
 }
 
 /// A model as the host chose it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema, TS)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ModelChoice {
     /// The id of a row of `models/list`, or of Cursor's catalogue.
@@ -97,7 +100,7 @@ pub struct ModelChoice {
 }
 
 /// How the agent works.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema, TS)]
 #[serde(rename_all = "lowercase")]
 #[allow(missing_docs)]
 pub enum TurnMode {
@@ -106,7 +109,7 @@ pub enum TurnMode {
 }
 
 /// `turn/event`, from us: what happened in a turn, in order, possibly several at once.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema, TS)]
 #[serde(rename_all = "camelCase")]
 pub struct TurnEventParams {
     /// The turn.
@@ -116,7 +119,7 @@ pub struct TurnEventParams {
 }
 
 /// One thing that happened.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema, TS)]
 #[serde(tag = "type", rename_all = "camelCase")]
 pub enum HostEvent {
     /// A piece of the answer.
@@ -140,6 +143,7 @@ pub enum HostEvent {
         /// The host's name of the tool.
         name: String,
         /// Its arguments.
+        #[ts(type = "Record<string, unknown>")]
         arguments: serde_json::Value,
     },
     /// The connection failed and is tried again.
@@ -150,7 +154,7 @@ pub enum HostEvent {
 }
 
 /// The answer to `turn/start`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema, TS)]
 #[serde(rename_all = "camelCase")]
 pub struct TurnStartResult {
     /// How the turn ended.
@@ -163,7 +167,7 @@ pub struct TurnStartResult {
 }
 
 /// How a turn ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema, TS)]
 #[serde(rename_all = "camelCase")]
 pub enum StopReason {
     /// The answer is complete.
@@ -177,7 +181,7 @@ pub enum StopReason {
 }
 
 /// The tokens of a turn.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema, TS)]
 #[serde(rename_all = "camelCase")]
 #[allow(missing_docs)]
 pub struct TurnUsage {
@@ -191,7 +195,7 @@ pub struct TurnUsage {
 }
 
 /// `turn/cancel`: ends a turn at once.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema, TS)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct TurnCancelParams {
     /// The turn.
@@ -199,7 +203,7 @@ pub struct TurnCancelParams {
 }
 
 /// The answer to `turn/cancel`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema, TS)]
 #[serde(rename_all = "camelCase")]
 pub struct TurnCancelResult {
     /// Whether there was such a turn.
@@ -207,7 +211,7 @@ pub struct TurnCancelResult {
 }
 
 /// `turn/inject`: words for the model while it works.
-#[derive(Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema, TS)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct TurnInjectParams {
     /// The turn.
@@ -217,7 +221,7 @@ pub struct TurnInjectParams {
 }
 
 /// The answer to `turn/inject`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema, TS)]
 #[serde(rename_all = "camelCase")]
 pub struct TurnInjectResult {
     /// Whether a turn took the words. If not, send them with the next one.
@@ -225,7 +229,7 @@ pub struct TurnInjectResult {
 }
 
 /// `tool/call`, from us, to a host that executes its tools at once.
-#[derive(Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, PartialEq, Serialize, Deserialize, JsonSchema, TS)]
 #[serde(rename_all = "camelCase")]
 pub struct ToolCallParams {
     /// The turn.
@@ -239,7 +243,7 @@ pub struct ToolCallParams {
 }
 
 /// The answer to `tool/call`.
-#[derive(Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, PartialEq, Serialize, Deserialize, JsonSchema, TS)]
 #[serde(rename_all = "camelCase")]
 pub struct ToolCallResult {
     /// Text and picture blocks.

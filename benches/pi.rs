@@ -1,0 +1,238 @@
+//! What a host feels: starting us, the first word, many words, an idle process. Beside Node
+//! and the official client, in the same run.
+//!
+//! `cargo bench --bench pi` prints a table. Only ratios mean something on another machine.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::print_stdout,
+    missing_docs
+)]
+
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Instant;
+
+use serde_json::{Value as Json, json};
+
+const DELTAS: u32 = 20_000;
+const STARTS: usize = 21;
+const PI_STARTS: usize = 9;
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+fn binary() -> &'static str {
+    env!("CARGO_BIN_EXE_cursor-sidecar")
+}
+
+fn node() -> PathBuf {
+    root().join("tests/official/node_modules/.bin/node")
+}
+
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
+}
+
+fn main() {
+    println!("{:<52} {:>10} {:>10}  beside", "", "ours", "theirs");
+    let (ours, theirs) = start();
+    row(
+        "spawn to `initialize` answered (ms)",
+        ours,
+        theirs,
+        "an empty Node script",
+    );
+    row("idle resident memory (MB)", resident(), None, "");
+    let [ours, none, empty] = pi_start();
+    row(
+        "CPU of `pi --list-models` (ms)",
+        ours,
+        none,
+        "pi without extensions",
+    );
+    row("", ours, empty, "pi with an empty extension");
+    let (first, rate) = words();
+    row(
+        "send to first delta, warm (ms)",
+        first.0,
+        Some(first.1),
+        "the official client",
+    );
+    row(
+        "deltas a second into Node (thousands)",
+        rate.0,
+        Some(rate.1),
+        "the official client",
+    );
+}
+
+fn row(what: &str, ours: f64, theirs: impl Into<Option<f64>>, beside: &str) {
+    let theirs = theirs
+        .into()
+        .map_or("-".into(), |theirs| format!("{theirs:.1}"));
+    println!("{what:<52} {ours:>10.1} {theirs:>10}  {beside}");
+}
+
+fn sidecar() -> Child {
+    let mut child = Command::new(binary())
+        .env_clear()
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let params = json!({"protocolVersion": 1, "host": {"name": "bench", "mode": "print"}});
+    let body =
+        json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params}).to_string();
+    let stdin = child.stdin.as_mut().unwrap();
+    write!(stdin, "Content-Length: {}\r\n\r\n{body}", body.len()).unwrap();
+    let mut answer = [0; 64];
+    let stdout = child.stdout.as_mut().unwrap();
+    stdout.read_exact(&mut answer).unwrap();
+    child
+}
+
+/// Milliseconds until the first answer: ours, and Node's until it runs a script.
+fn start() -> (f64, f64) {
+    let mut ours = Vec::new();
+    let mut theirs = Vec::new();
+    for _ in 0..STARTS {
+        let started = Instant::now();
+        let mut child = sidecar();
+        ours.push(started.elapsed().as_secs_f64() * 1000.0);
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let started = Instant::now();
+        let output = Command::new(node()).args(["-p", "1"]).output().unwrap();
+        assert!(output.status.success());
+        theirs.push(started.elapsed().as_secs_f64() * 1000.0);
+    }
+    (median(ours), median(theirs))
+}
+
+fn resident() -> f64 {
+    let mut child = sidecar();
+    let output = Command::new("ps")
+        .args(["-o", "rss=", "-p", &child.id().to_string()])
+        .output()
+        .unwrap();
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    text.trim().parse::<f64>().unwrap() * 1024.0 / 1e6
+}
+
+/// CPU of a pi start in milliseconds: with our extension, with none, with one that does nothing.
+/// The sidecar's own is not in it, as pi does not wait for its end.
+fn pi_start() -> [f64; 3] {
+    let home = tempfile::tempdir().unwrap();
+    let pi = root().join("tests/pi/node_modules/pi-087/dist/bundle/cli.js");
+    let run = |extension: &str| {
+        let output = Command::new("bash")
+            .args([
+                "-c",
+                "TIMEFORMAT='%U %S'; time \"$@\" >/dev/null 2>&1",
+                "time",
+            ])
+            .arg(node())
+            .arg(&pi)
+            .args(["--no-extensions", "--list-models", "cursor"])
+            .args(extension.split_whitespace())
+            .current_dir(home.path())
+            .env_clear()
+            .env("PATH", std::env::var_os("PATH").unwrap())
+            .env("HOME", home.path())
+            .env("TMPDIR", home.path())
+            .env("PI_CODING_AGENT_DIR", home.path().join("agent"))
+            .env("PI_OFFLINE", "1")
+            .env("PI_CURSOR_SIDECAR", binary())
+            .output()
+            .unwrap();
+        let text = String::from_utf8(output.stderr).unwrap();
+        let seconds = text.split_whitespace().map(|number| number.parse::<f64>());
+        seconds.map(Result::unwrap).sum::<f64>() * 1000.0
+    };
+    let file = home.path().join("empty.ts");
+    std::fs::write(&file, "export default () => {};\n").unwrap();
+    let extension = |path: &Path| format!("-e {}", path.to_str().unwrap());
+    let kinds = [
+        extension(&root().join("js-shim")),
+        String::new(),
+        extension(&file),
+    ];
+    let mut times = [const { Vec::new() }; 3];
+    for round in 0..=PI_STARTS {
+        for (kind, times) in kinds.iter().zip(&mut times) {
+            let time = run(kind);
+            // The first round fills pi's caches.
+            if round > 0 {
+                times.push(time);
+            }
+        }
+    }
+    times.map(median)
+}
+
+/// First delta in milliseconds and thousands of deltas a second, ours and the official client's.
+fn words() -> ((f64, f64), (f64, f64)) {
+    let mut file = tempfile::Builder::new().suffix(".toml").tempfile().unwrap();
+    write!(
+        file,
+        "name = \"bench\"\n[[run]]\nsteps = [ {{ deltas = {{ text = \"tok \", count = {DELTAS} }} }}, {{ checkpoint = \"auto\" }}, {{ usage = {{}} }}, {{ end = true }} ]\n"
+    )
+    .unwrap();
+    let mut simulator = Command::new(binary())
+        .args(["sim", "--exit-with-stdin", "--http2", "force", "--scenario"])
+        .arg(file.path())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    BufReader::new(simulator.stdout.take().unwrap())
+        .read_line(&mut line)
+        .unwrap();
+    let ready: Json = serde_json::from_str(&line).unwrap();
+    let measure = |script: &str, stdin: &str| {
+        let home = tempfile::tempdir().unwrap();
+        let mut child = Command::new(node())
+            .arg(root().join(script))
+            .current_dir(home.path())
+            .env_clear()
+            .env("PATH", std::env::var_os("PATH").unwrap())
+            .env("HOME", home.path())
+            .env("CURSOR_API_KEY", "crsr_bench")
+            .env("CURSOR_BACKEND_URL", ready["url"].as_str().unwrap())
+            .env("PI_CURSOR_SIDECAR", binary())
+            .env("NODE_NO_WARNINGS", "1")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut pipe = child.stdin.take().unwrap();
+        pipe.write_all(stdin.as_bytes()).unwrap();
+        drop(pipe);
+        let output = child.wait_with_output().unwrap();
+        let report: Json = serde_json::from_slice(&output.stdout).expect("a report");
+        assert_eq!(report["deltas"], DELTAS, "{report}");
+        let number = |name: &str| report[name].as_f64().unwrap();
+        (
+            number("sendToFirstDeltaMs"),
+            f64::from(DELTAS) / number("wallMs"),
+        )
+    };
+    let spec = json!({"text": "go", "warmText": "go", "deadlineMs": 110_000}).to_string();
+    let mut ours = Vec::new();
+    for _ in 0..5 {
+        ours.push(measure("benches/client.mjs", ""));
+    }
+    let theirs = measure("tests/official/bench.mjs", &spec);
+    simulator.kill().unwrap();
+    simulator.wait().unwrap();
+    let (first, rate): (Vec<f64>, Vec<f64>) = ours.into_iter().unzip();
+    ((median(first), theirs.0), (median(rate), theirs.1))
+}

@@ -1,0 +1,129 @@
+/** One sidecar process and the JSON-RPC spoken with it. */
+import { type ChildProcessWithoutNullStreams, spawn } from "node:child_process";
+import type { Methods, Notifications } from "./protocol.ts";
+
+/** How much of what the sidecar wrote to stderr is kept to explain its end. */
+const STDERR_TAIL = 1000;
+
+/** A refusal of the sidecar (then with a code), or its end. */
+export class SidecarError extends Error {
+  code: number | undefined;
+}
+
+type Message = {
+  id?: number;
+  method?: string;
+  params?: unknown;
+  result?: unknown;
+  error?: { code: number; message: string };
+};
+type Waiting = { resolve(result: unknown): void; reject(error: Error): void };
+export type OnNotification = <N extends keyof Notifications>(
+  name: N,
+  params: Notifications[N],
+) => void;
+
+/** Cuts bytes into `Content-Length` frames. */
+class Frames {
+  private pieces: Buffer[] = [];
+  private size = 0;
+  private needed = 0;
+
+  *take(piece: Buffer): Generator<Message> {
+    this.pieces.push(piece);
+    this.size += piece.length;
+    // A large frame is joined once, not at each of its pieces.
+    if (this.size < this.needed) return;
+    let rest = Buffer.concat(this.pieces);
+    this.needed = 0;
+    for (let head = rest.indexOf("\r\n\r\n"); head >= 0; head = rest.indexOf("\r\n\r\n")) {
+      const length = /content-length: *(\d+)/i.exec(rest.toString("latin1", 0, head))?.[1];
+      const end = head + 4 + Number(length ?? 0);
+      this.needed = end > rest.length ? end : 0;
+      if (this.needed) break;
+      if (length) yield JSON.parse(rest.toString("utf8", head + 4, end));
+      rest = rest.subarray(end);
+    }
+    this.pieces = [rest];
+    this.size = rest.length;
+  }
+}
+
+export class Connection {
+  private readonly child: ChildProcessWithoutNullStreams;
+  private readonly waiting = new Map<number, Waiting>();
+  private readonly onNotification: OnNotification;
+  private lastId = 0;
+  private stderr = "";
+  private ended: string | undefined;
+
+  constructor(program: string, onNotification: OnNotification, onEnd: (why: string) => void) {
+    this.onNotification = onNotification;
+    this.child = spawn(program, [], { stdio: "pipe", windowsHide: true });
+    const frames = new Frames();
+    const { stdin, stdout, stderr } = this.child;
+    stdout.on("data", (piece: Buffer) => {
+      for (const message of frames.take(piece)) this.receive(message);
+    });
+    stderr.on("data", (piece: Buffer) => {
+      this.stderr = (this.stderr + piece.toString("utf8")).slice(-STDERR_TAIL);
+    });
+    // Writing to a process that is gone; its end says why.
+    stdin.on("error", () => {});
+    const end = (why: string) => {
+      const said = this.stderr.trim().split("\n").pop();
+      this.ended ??= said ? `${why} (${said})` : why;
+      onEnd(this.ended);
+      for (const { reject } of this.waiting.values()) reject(new SidecarError(this.ended));
+      this.waiting.clear();
+    };
+    this.child.on("error", ({ message }) => end(`cannot start ${program}: ${message}`));
+    this.child.on("close", (code, signal) => {
+      end(`cursor-sidecar ${signal ? `was killed by ${signal}` : `ended with code ${code}`}`);
+    });
+    this.hold(false);
+  }
+
+  get idle(): boolean {
+    return this.waiting.size === 0;
+  }
+
+  call<M extends keyof Methods>(method: M, params: Methods[M]["params"]) {
+    return new Promise<Methods[M]["result"]>((resolve, reject) => {
+      if (this.ended !== undefined) return reject(new SidecarError(this.ended));
+      if (this.idle) this.hold(true);
+      const id = ++this.lastId;
+      this.waiting.set(id, { resolve: resolve as Waiting["resolve"], reject });
+      const body = JSON.stringify({ jsonrpc: "2.0", id, method, params });
+      this.child.stdin.write(`Content-Length: ${Buffer.byteLength(body)}\r\n\r\n${body}`);
+    });
+  }
+
+  /** The sidecar ends with its input. */
+  close(): void {
+    this.child.stdin.end();
+  }
+
+  private receive({ id, method, params, result, error }: Message): void {
+    if (method !== undefined) {
+      this.onNotification(method as keyof Notifications, params as never);
+    } else if (id !== undefined) {
+      const waiting = this.waiting.get(id);
+      this.waiting.delete(id);
+      if (this.idle) this.hold(false);
+      if (error) waiting?.reject(Object.assign(new SidecarError(error.message), error));
+      else waiting?.resolve(result);
+    }
+  }
+
+  /** pi must not exit while it is owed an answer, nor stay for an idle sidecar. */
+  private hold(on: boolean): void {
+    const { child } = this;
+    for (const handle of [child, child.stdin, child.stdout, child.stderr]) {
+      // Pipes of other runtimes may not be counted.
+      const counted = handle as { ref?(): void; unref?(): void };
+      if (on) counted.ref?.();
+      else counted.unref?.();
+    }
+  }
+}

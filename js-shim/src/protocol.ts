@@ -1,0 +1,510 @@
+// Generated from src/doors/rpc/protocol by `make schema`. Do not edit.
+
+export const PROTOCOL_VERSION = 1;
+
+/** What a host may ask, and what it is answered. */
+export interface Methods {
+  "initialize": { params: InitializeParams; result: InitializeResult };
+  "models/list": { params: ModelsListParams; result: ModelsListResult };
+  "prefs/get": { params: PrefsGetParams; result: PrefsResult };
+  "prefs/set": { params: PrefsSetParams; result: PrefsResult };
+  "turn/start": { params: TurnStartParams; result: TurnStartResult };
+  "turn/cancel": { params: TurnCancelParams; result: TurnCancelResult };
+  "turn/inject": { params: TurnInjectParams; result: TurnInjectResult };
+  "session/invalidate": { params: SessionParams; result: null };
+  "session/close": { params: SessionParams; result: null };
+  "diagnostics/report": { params: ReportParams; result: Report };
+  "shutdown": { params: ShutdownParams; result: null };
+}
+
+/** What the sidecar tells without being asked. */
+export interface Notifications {
+  "turn/event": TurnEventParams;
+  "log/message": LogMessageParams;
+}
+
+/**
+ * One setting as it is in force.
+ */
+export type EffectiveSetting = { 
+/**
+ * Its name.
+ */
+name: string, 
+/**
+ * Its value.
+ */
+value: string, 
+/**
+ * Where the value comes from.
+ */
+source: SettingSource, };
+/**
+ * Facts about a host.
+ */
+export type Host = { 
+/**
+ * Its name, such as `pi`.
+ */
+name: string, 
+/**
+ * Its version.
+ */
+version?: string | null, 
+/**
+ * How it runs.
+ */
+mode: HostMode, 
+/**
+ * The thinking levels it knows, lowest first.
+ */
+thinkingLevels: Array<string>, 
+/**
+ * Its working directory; ours if absent.
+ */
+cwd?: string | null, 
+/**
+ * Its process: the sidecar ends when that does.
+ */
+processId?: number | null, };
+/**
+ * What a host can do.
+ */
+export type HostCapabilities = { 
+/**
+ * When it executes its tools.
+ */
+tools: HostTools, };
+/**
+ * One thing that happened.
+ */
+export type HostEvent = { "type": "text", 
+/**
+ * The piece.
+ */
+text: string, } | { "type": "thinking", 
+/**
+ * The piece.
+ */
+text: string, } | { "type": "thinkingDone" } | { "type": "toolCall", 
+/**
+ * The call: its result carries this id.
+ */
+id: string, 
+/**
+ * The host's name of the tool.
+ */
+name: string, 
+/**
+ * Its arguments.
+ */
+arguments: Record<string, unknown>, } | { "type": "retrying", 
+/**
+ * Why.
+ */
+reason: string, };
+/**
+ * How a host runs.
+ */
+export type HostMode = "interactive" | "print" | "json" | "rpc";
+/**
+ * A tool of the host.
+ */
+export type HostTool = { 
+/**
+ * The host's name for it.
+ */
+name: string, 
+/**
+ * What it is for.
+ */
+description: string, 
+/**
+ * JSON Schema of its arguments.
+ */
+parameters: unknown, };
+/**
+ * When a host executes its tools.
+ */
+export type HostTools = "between" | "inline";
+/**
+ * `initialize`: required first, once.
+ */
+export type InitializeParams = { 
+/**
+ * The version the host speaks.
+ */
+protocolVersion: number, 
+/**
+ * Who the host is.
+ */
+host: Host, 
+/**
+ * What it can do.
+ */
+capabilities: HostCapabilities, };
+/**
+ * The answer to `initialize`.
+ */
+export type InitializeResult = { 
+/**
+ * `cursor-sidecar`.
+ */
+name: string, 
+/**
+ * Our version.
+ */
+version: string, 
+/**
+ * The version we speak.
+ */
+protocolVersion: number, 
+/**
+ * The methods there are.
+ */
+methods: Array<string>, };
+/**
+ * How much a line matters.
+ */
+export type LogLevel = "info" | "warning" | "error";
+/**
+ * `log/message`, from us: a line for a person.
+ */
+export type LogMessageParams = { 
+/**
+ * How much it matters.
+ */
+level: LogLevel, 
+/**
+ * The line.
+ */
+message: string, };
+/**
+ * A model as the host chose it.
+ */
+export type ModelChoice = { 
+/**
+ * The id of a row of `models/list`, or of Cursor's catalogue.
+ */
+id: string, 
+/**
+ * The host's thinking level; absent is off.
+ */
+thinking?: string | null, 
+/**
+ * Fast or not; the saved or the model's default if absent.
+ */
+fast?: boolean | null, 
+/**
+ * Parameter values by parameter id, for hosts that choose them themselves.
+ */
+parameters: { [key in string]: string }, 
+/**
+ * Tokens its context holds; the catalogue's number if absent.
+ */
+contextWindow?: number | null, 
+/**
+ * Tokens it may write; the catalogue's number if absent.
+ */
+maxTokens?: number | null, };
+/**
+ * Prices per million tokens.
+ */
+export type ModelCost = { input: number, output: number, cacheRead: number, cacheWrite: number, };
+/**
+ * What a model reads.
+ */
+export type ModelInput = "text" | "image";
+/**
+ * One row.
+ */
+export type ModelRow = { 
+/**
+ * Its id: `base`, or `base@context`.
+ */
+id: string, 
+/**
+ * Its name for people.
+ */
+name: string, 
+/**
+ * Whether the host's thinking levels mean anything to it.
+ */
+reasoning: boolean, 
+/**
+ * What they mean.
+ */
+thinkingLevelMap?: ThinkingLevelMap | null, 
+/**
+ * What it reads.
+ */
+input: Array<ModelInput>, 
+/**
+ * What it costs: Cursor does not say, so nothing.
+ */
+cost: ModelCost, 
+/**
+ * Tokens its context holds.
+ */
+contextWindow: number, 
+/**
+ * Tokens it may write.
+ */
+maxTokens: number, 
+/**
+ * Cursor's id of the model, which `prefs/set` takes.
+ */
+base: string, 
+/**
+ * Whether it can be fast.
+ */
+supportsFast: boolean, 
+/**
+ * Whether it is fast unasked.
+ */
+defaultFast?: boolean | null, };
+/**
+ * `models/list`: the rows to register. A fresh cache answers without a call to Cursor.
+ */
+export type ModelsListParams = { 
+/**
+ * Ask Cursor even if there is a fresh cache.
+ */
+refresh: boolean, 
+/**
+ * The Cursor API key, if the host has one; else `CURSOR_API_KEY`.
+ */
+apiKey?: string | null, };
+/**
+ * The answer to `models/list`.
+ */
+export type ModelsListResult = { 
+/**
+ * Where the rows come from.
+ */
+source: ModelsSource, 
+/**
+ * Why they are not as new as they could be.
+ */
+reason?: ModelsReason | null, 
+/**
+ * What a person should know, worded for them.
+ */
+warnings: Array<string>, 
+/**
+ * The rows, in the order to show them.
+ */
+models: Array<ModelRow>, };
+/**
+ * Why rows are not as new as they could be.
+ */
+export type ModelsReason = "missing-api-key" | "discovery-failed" | "empty-model-list" | "cached-after-error";
+/**
+ * Where rows come from.
+ */
+export type ModelsSource = "live" | "cache" | "bundled";
+/**
+ * `prefs/get`: nothing to say.
+ */
+export type PrefsGetParams = Record<symbol, never>;
+/**
+ * The preferences there are: the answer to both.
+ */
+export type PrefsResult = { 
+/**
+ * Which models are fast or not, by `base`.
+ */
+fast: { [key in string]: boolean }, };
+/**
+ * `prefs/set`: keeps a preference for every session to come.
+ */
+export type PrefsSetParams = { 
+/**
+ * The model, by `base` of its rows.
+ */
+base: string, 
+/**
+ * Whether it is fast from now on; null or absent forgets the preference.
+ */
+fast: boolean | null, };
+/**
+ * The answer to `diagnostics/report`.
+ */
+export type Report = { 
+/**
+ * Our version.
+ */
+version: string, 
+/**
+ * Every setting as it is in force. Keys are only said to be set.
+ */
+settings: Array<EffectiveSetting>, 
+/**
+ * Settings that were not understood.
+ */
+warnings: Array<string>, 
+/**
+ * Where runs go, or why they cannot.
+ */
+endpoint: string, 
+/**
+ * What Cursor sent that we do not know, counted.
+ */
+wireDrift: { [key in string]: number }, };
+/**
+ * `diagnostics/report`: nothing to say.
+ */
+export type ReportParams = Record<symbol, never>;
+/**
+ * `session/invalidate` and `session/close`.
+ */
+export type SessionParams = { 
+/**
+ * The session.
+ */
+sessionId: string, };
+/**
+ * Where a setting's value comes from.
+ */
+export type SettingSource = "default" | "environment";
+/**
+ * `shutdown`: nothing to say.
+ */
+export type ShutdownParams = Record<symbol, never>;
+/**
+ * How a turn ended.
+ */
+export type StopReason = "stop" | "toolUse" | "aborted" | "error";
+/**
+ * Cursor's value for each thinking level; null for a level the model does not have.
+ */
+export type ThinkingLevelMap = { off: string | null, minimal: string | null, low: string | null, medium: string | null, high: string | null, xhigh: string | null, 
+/**
+ * Only for hosts that know the level.
+ */
+max?: string | null | null, };
+/**
+ * `turn/cancel`: ends a turn at once.
+ */
+export type TurnCancelParams = { 
+/**
+ * The turn.
+ */
+turnId: string, };
+/**
+ * The answer to `turn/cancel`.
+ */
+export type TurnCancelResult = { 
+/**
+ * Whether there was such a turn.
+ */
+found: boolean, };
+/**
+ * `turn/event`, from us: what happened in a turn, in order, possibly several at once.
+ */
+export type TurnEventParams = { 
+/**
+ * The turn.
+ */
+turnId: string, 
+/**
+ * What happened.
+ */
+events: Array<HostEvent>, };
+/**
+ * `turn/inject`: words for the model while it works.
+ */
+export type TurnInjectParams = { 
+/**
+ * The turn.
+ */
+turnId: string, 
+/**
+ * The words.
+ */
+text: string, };
+/**
+ * The answer to `turn/inject`.
+ */
+export type TurnInjectResult = { 
+/**
+ * Whether a turn took the words. If not, send them with the next one.
+ */
+taken: boolean, };
+/**
+ * Whether a turn belongs to its session.
+ */
+export type TurnKind = "main" | "side";
+/**
+ * How the agent works.
+ */
+export type TurnMode = "agent" | "plan";
+/**
+ * `turn/start`: one turn. The answer is how it ended; before it come `turn/event`s.
+ */
+export type TurnStartParams = { 
+/**
+ * The host's name for this turn.
+ */
+turnId: string, 
+/**
+ * The host's session: turns of one session are one conversation.
+ */
+sessionId: string, 
+/**
+ * The folder the agent works in; the host's by default.
+ */
+workspace?: string | null, 
+/**
+ * Whether the turn belongs to the session or only borrows the model.
+ */
+kind: TurnKind, 
+/**
+ * The host's system prompt. Hosts that put system messages among the messages need
+ * not give it: those are read in order, as pi means them.
+ */
+systemPrompt?: string | null, 
+/**
+ * The host's messages, oldest first, in its own form.
+ */
+messages: unknown[], 
+/**
+ * The tools the model may call, unless system messages tell them.
+ */
+tools?: Array<HostTool> | null, 
+/**
+ * The model.
+ */
+model: ModelChoice, 
+/**
+ * Agent or plan.
+ */
+mode?: TurnMode | null, 
+/**
+ * The Cursor API key, if the host has one; else `CURSOR_API_KEY`.
+ */
+apiKey?: string | null, };
+/**
+ * The answer to `turn/start`.
+ */
+export type TurnStartResult = { 
+/**
+ * How the turn ended.
+ */
+stopReason: StopReason, 
+/**
+ * What went wrong, worded for the host.
+ */
+errorMessage?: string | null, 
+/**
+ * Its tokens.
+ */
+usage: TurnUsage, };
+/**
+ * The tokens of a turn.
+ */
+export type TurnUsage = { input: number, output: number, cacheRead: number, cacheWrite: number, totalTokens: number, 
+/**
+ * Whether Cursor reported these numbers or we estimated them.
+ */
+estimated: boolean, };

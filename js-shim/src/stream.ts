@@ -1,0 +1,198 @@
+/** A turn of the sidecar as the stream of events pi reads. */
+import { randomUUID } from "node:crypto";
+import type {
+  Api,
+  AssistantMessage,
+  AssistantMessageEvent,
+  AssistantMessageEventStream,
+  Model,
+  SimpleStreamOptions,
+  ToolCall,
+} from "@earendil-works/pi-ai";
+import { realKey } from "./models.ts";
+import type { HostEvent, HostTool, TurnStartParams, TurnStartResult } from "./protocol.ts";
+import type { Sidecar } from "./sidecar.ts";
+
+/** Since pi 0.86 prompt and tools are told by messages; before, they stood beside them. */
+type Context = { messages: unknown[]; systemPrompt?: string; tools?: HostTool[] };
+/** A session of pi that is open. `release` ends the wait for an abort while pi runs tools. */
+export type Session = { id: string; cwd: string; release?: (() => void) | undefined };
+export type Sessions = Map<string, Session>;
+const COUNTED = ["input", "output", "cacheRead", "cacheWrite"] as const;
+
+/** The answer as it grows: what pi iterates over. The last event is `done` or `error`. */
+class Answer {
+  private readonly message: AssistantMessage;
+  private readonly rates: Model<Api>["cost"];
+  private readonly queue: AssistantMessageEvent[] = [];
+  private open: "text" | "thinking" | undefined;
+  private ended = false;
+  private wake = () => {};
+  private settle: (message: AssistantMessage) => void = () => {};
+  private readonly final = new Promise<AssistantMessage>((resolve) => {
+    this.settle = resolve;
+  });
+
+  constructor({ api, provider, id, cost }: Model<Api>) {
+    this.rates = cost;
+    const none = { input: 0, output: 0, cacheRead: 0, cacheWrite: 0 };
+    const usage = { ...none, totalTokens: 0, cost: { ...none, total: 0 } };
+    const timestamp = Date.now();
+    const from = { role: "assistant" as const, api, provider, model: id };
+    this.message = { ...from, content: [], usage, stopReason: "pending", timestamp };
+    this.push({ type: "start" });
+  }
+
+  result(): Promise<AssistantMessage> {
+    return this.final;
+  }
+
+  async *[Symbol.asyncIterator](): AsyncGenerator<AssistantMessageEvent> {
+    for (;;) {
+      for (const event of this.queue.splice(0)) yield event;
+      if (this.queue.length > 0) continue;
+      if (this.ended) return;
+      await new Promise<void>((resolve) => {
+        this.wake = resolve;
+      });
+    }
+  }
+
+  take(event: HostEvent): void {
+    if (event.type === "text" || event.type === "thinking") this.write(event.type, event.text);
+    else if (event.type === "thinkingDone" && this.open === "thinking") this.close();
+    else if (event.type === "toolCall") this.call(event.id, event.name, event.arguments);
+  }
+
+  end({ stopReason, errorMessage, usage }: TurnStartResult): void {
+    const cost = { input: 0, output: 0, cacheRead: 0, cacheWrite: 0, total: 0 };
+    for (const kind of COUNTED) {
+      this.message.usage[kind] = usage[kind];
+      cost[kind] = (usage[kind] * this.rates[kind]) / 1e6;
+      cost.total += cost[kind];
+    }
+    Object.assign(this.message.usage, { totalTokens: usage.totalTokens, cost });
+    this.finish(stopReason, errorMessage);
+  }
+
+  finish(stopReason: TurnStartResult["stopReason"], errorMessage?: string | null): void {
+    if (this.ended) return;
+    this.close();
+    Object.assign(this.message, { stopReason, ...(errorMessage ? { errorMessage } : {}) });
+    const failed = stopReason === "error" || stopReason === "aborted";
+    const whole = failed ? { error: this.message } : { message: this.message };
+    this.push({ type: failed ? "error" : "done", reason: stopReason, ...whole });
+    this.ended = true;
+    this.settle(this.message);
+  }
+
+  private write(type: "text" | "thinking", delta: string): void {
+    if (this.open !== type) {
+      this.close();
+      const block = type === "text" ? { type, text: "" } : { type, thinking: "" };
+      this.message.content.push(block);
+      this.open = type;
+      this.push({ type: `${type}_start` });
+    }
+    const block = this.message.content.at(-1);
+    if (block?.type === "text") block.text += delta;
+    if (block?.type === "thinking") block.thinking += delta;
+    this.push({ type: `${type}_delta`, delta });
+  }
+
+  private close(): void {
+    const block = this.message.content.at(-1);
+    if (this.open && block?.type === "text") this.push({ type: "text_end", content: block.text });
+    if (this.open && block?.type === "thinking") {
+      this.push({ type: "thinking_end", content: block.thinking });
+    }
+    this.open = undefined;
+  }
+
+  private call(id: string, name: string, args: Record<string, unknown>): void {
+    this.close();
+    const toolCall = { type: "toolCall", id, name, arguments: args } as ToolCall;
+    this.message.content.push(toolCall);
+    this.push({ type: "toolcall_start" });
+    this.push({ type: "toolcall_delta", delta: JSON.stringify(args) });
+    this.push({ type: "toolcall_end", toolCall });
+  }
+
+  private push(event: { type: AssistantMessageEvent["type"]; [field: string]: unknown }): void {
+    if (this.ended) return;
+    const place = { contentIndex: this.message.content.length - 1, partial: this.message };
+    this.queue.push({ ...place, ...event } as AssistantMessageEvent);
+    this.wake();
+  }
+}
+
+/** pi's `streamSimple`. */
+export function streamTurn(
+  sidecar: Sidecar,
+  sessions: Sessions,
+  model: Model<Api>,
+  context: Context,
+  options: SimpleStreamOptions = {},
+): AssistantMessageEventStream {
+  const answer = new Answer(model);
+  const { signal } = options;
+  const session = sessions.get(options.sessionId ?? "");
+  const turnId = randomUUID();
+  session?.release?.();
+
+  // pi waits for the stream, so it ends here and now; the sidecar learns of it meanwhile.
+  const abort = () => {
+    answer.finish("aborted", "Request was aborted");
+    void sidecar.call("turn/cancel", { turnId }).catch(() => {});
+  };
+
+  const release = () => signal?.removeEventListener("abort", abort);
+
+  const run = async () => {
+    const payload: TurnStartParams = {
+      turnId,
+      sessionId: session?.id ?? randomUUID(),
+      workspace: session?.cwd,
+      kind: session ? "main" : "side",
+      systemPrompt: context.systemPrompt,
+      messages: context.messages,
+      tools: context.tools?.map(({ name, description, parameters }) => {
+        return { name, description, parameters };
+      }),
+      model: {
+        id: model.id,
+        thinking: options.reasoning,
+        parameters: {},
+        contextWindow: model.contextWindow,
+        maxTokens: model.maxTokens,
+      },
+    };
+    const replaced = (await options.onPayload?.(payload, model)) as TurnStartParams | undefined;
+    if (signal?.aborted) return answer.finish("aborted", "Request was aborted");
+    signal?.addEventListener("abort", abort, { once: true });
+    let heard = false;
+    const hear = () => {
+      if (heard) return;
+      heard = true;
+      // Other extensions only watch this: their trouble is not the turn's.
+      Promise.resolve(options.onResponse?.({ status: 200, headers: {} }, model)).catch(() => {});
+    };
+    const apiKey = realKey(options.apiKey);
+    try {
+      const result = await sidecar.turn({ ...(replaced ?? payload), turnId, apiKey }, (events) => {
+        hear();
+        for (const event of events) answer.take(event);
+      });
+      hear();
+      answer.end(result);
+      // pi runs the tools now, and only this signal says if they are given up.
+      if (result.stopReason === "toolUse" && session) session.release = release;
+      else release();
+    } catch (error) {
+      release();
+      throw error;
+    }
+  };
+  run().catch((error: Error) => answer.finish("error", error.message));
+  return answer as unknown as AssistantMessageEventStream;
+}

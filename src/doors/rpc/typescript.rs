@@ -1,0 +1,73 @@
+//! The protocol as TypeScript, for the extension in `js-shim`.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use ts_rs::{Config, TS, TypeVisitor};
+
+use super::methods::table;
+use super::protocol::{LogMessageParams, PROTOCOL_VERSION, TurnEventParams};
+
+/// Named types, each declared once.
+pub(super) struct TypeScript {
+    config: Config,
+    declared: BTreeMap<String, String>,
+}
+
+/// A method's types.
+pub(super) struct Method {
+    pub(super) params: String,
+    pub(super) result: String,
+}
+
+impl TypeScript {
+    /// A type's name; it and all it mentions are declared.
+    pub(super) fn name<T: TS + 'static + ?Sized>(&mut self) -> String {
+        self.visit::<T>();
+        T::name(&self.config)
+    }
+}
+
+impl TypeVisitor for TypeScript {
+    fn visit<T: TS + 'static + ?Sized>(&mut self) {
+        // Only types with a file of their own need declaring; the rest is built in.
+        if T::output_path().is_none() || self.declared.contains_key(&T::ident(&self.config)) {
+            return;
+        }
+        let docs = T::docs().unwrap_or_default();
+        let declaration = format!("{docs}export {}\n", T::decl(&self.config));
+        self.declared.insert(T::ident(&self.config), declaration);
+        T::visit_dependencies(self);
+    }
+}
+
+/// The whole file.
+#[cfg_attr(not(test), allow(dead_code))]
+pub(super) fn write() -> String {
+    let mut types = TypeScript {
+        // Our counters stay far below 2^53.
+        config: Config::new().with_large_int("number"),
+        declared: BTreeMap::new(),
+    };
+    let mut methods = String::new();
+    for entry in table() {
+        let Method { params, result } = (entry.typescript)(&mut types);
+        let _ = writeln!(
+            methods,
+            "  {:?}: {{ params: {params}; result: {result} }};",
+            entry.name
+        );
+    }
+    let turn_event = types.name::<TurnEventParams>();
+    let log_message = types.name::<LogMessageParams>();
+    let declared: String = types.declared.into_values().collect();
+    format!(
+        "// Generated from src/doors/rpc/protocol by `make schema`. Do not edit.\n\n\
+         export const PROTOCOL_VERSION = {PROTOCOL_VERSION};\n\n\
+         /** What a host may ask, and what it is answered. */\n\
+         export interface Methods {{\n{methods}}}\n\n\
+         /** What the sidecar tells without being asked. */\n\
+         export interface Notifications {{\n  \"turn/event\": {turn_event};\n  \"log/message\": {log_message};\n}}\n\n\
+         {declared}"
+    )
+}

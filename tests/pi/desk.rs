@@ -1,0 +1,261 @@
+//! A desk to run pi at: a home, a workspace and a simulator of its own.
+
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::Value as Json;
+use tempfile::TempDir;
+
+use crate::backend::{Recording, Simulator, Transport, binary, root};
+
+/// Nothing here takes this long; a loaded machine gets it all the same.
+pub const PATIENCE: Duration = Duration::from_secs(40);
+
+/// The pi versions under test.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Version {
+    V074,
+    V079,
+    V087,
+    V150,
+}
+
+impl Version {
+    fn program(self) -> PathBuf {
+        let program = root().join("tests/pi").join(match self {
+            Self::V074 => "node_modules/pi-074/dist/cli.js",
+            Self::V079 => "node_modules/pi-079/dist/cli.js",
+            Self::V087 => "node_modules/pi-087/dist/bundle/cli.js",
+            Self::V150 => "newest/node_modules/pi-150/dist/bundle/cli.js",
+        });
+        assert!(
+            program.exists(),
+            "pi is not installed: run `make test`, or `npm ci` in tests/pi and tests/pi/newest"
+        );
+        program
+    }
+}
+
+/// One answer for every message, that repeats it, with a checkpoint and usage.
+pub const ECHO: &str = r#"
+name = "echo"
+[[run]]
+steps = [
+  { exec = { requestContextArgs = {} } },
+  { text = "Heard: $USER_TEXT" },
+  { checkpoint = "auto" },
+  { usage = { inputTokens = 100, outputTokens = 10, cacheReadTokens = 0, cacheWriteTokens = 0 } },
+  { checkpoint = "auto" },
+  { end = true },
+]
+"#;
+
+pub struct Desk {
+    pub home: TempDir,
+    pub workspace: PathBuf,
+    pub simulator: Simulator,
+    pub version: Version,
+    key: Option<&'static str>,
+    sidecar: PathBuf,
+}
+
+impl Desk {
+    /// With a simulator that plays one scenario.
+    pub fn playing(version: Version, scenario: &str) -> Self {
+        let home = tempfile::tempdir().unwrap();
+        let file = home.path().join("scenario.toml");
+        std::fs::write(&file, scenario).unwrap();
+        let simulator = Simulator::with(Transport::Http1, &file);
+        Self::at(version, home, simulator)
+    }
+
+    /// With a simulator that plays everything in `tests/scenarios`, by `@name`.
+    pub fn open(version: Version) -> Self {
+        let home = tempfile::tempdir().unwrap();
+        Self::at(version, home, Simulator::start(Transport::Http1))
+    }
+
+    fn at(version: Version, home: TempDir, simulator: Simulator) -> Self {
+        let workspace = home.path().join("workspace");
+        std::fs::create_dir(&workspace).unwrap();
+        // The extension starts this, so that we learn which processes there were.
+        let wrapper = home.path().join("sidecar");
+        let script = "#!/bin/sh\necho $$ >> \"$HOME/sidecars\"\nexec \"$SIDECAR\" \"$@\"\n";
+        std::fs::write(&wrapper, script).unwrap();
+        std::fs::set_permissions(&wrapper, Permissions::from_mode(0o755)).unwrap();
+        // Quick retries, and summaries of conversations that are short.
+        let settings = r#"{"retry":{"enabled":true,"maxRetries":2,"baseDelayMs":10},"compaction":{"enabled":true,"reserveTokens":16384,"keepRecentTokens":1}}"#;
+        std::fs::create_dir(home.path().join("agent")).unwrap();
+        std::fs::write(home.path().join("agent/settings.json"), settings).unwrap();
+        Self {
+            workspace: workspace.canonicalize().unwrap(),
+            home,
+            simulator,
+            version,
+            key: Some("crsr_test"),
+            sidecar: binary().into(),
+        }
+    }
+
+    pub fn without_key(mut self) -> Self {
+        self.key = None;
+        self
+    }
+
+    /// With a program of ours in place of the sidecar.
+    pub fn with_sidecar(mut self, program: &str) -> Self {
+        self.sidecar = root().join(program);
+        self
+    }
+
+    /// The environment of a pi, which has nothing of ours.
+    pub fn environment(&self) -> Vec<(&'static str, String)> {
+        let home = self.home.path().to_str().unwrap();
+        let mut environment = vec![
+            ("PATH", std::env::var("PATH").unwrap()),
+            ("HOME", home.to_owned()),
+            ("TMPDIR", shared_cache()),
+            ("TERM", "xterm-256color".into()),
+            ("LANG", "C.UTF-8".into()),
+            ("PI_CODING_AGENT_DIR", format!("{home}/agent")),
+            ("PI_OFFLINE", "1".into()),
+            ("PI_SKIP_VERSION_CHECK", "1".into()),
+            ("PI_TELEMETRY", "0".into()),
+            ("PI_CURSOR_SIDECAR", format!("{home}/sidecar")),
+            ("SIDECAR", self.sidecar.to_str().unwrap().into()),
+            ("CURSOR_BACKEND_URL", self.simulator.url.clone()),
+        ];
+        if let Some(key) = self.key {
+            environment.push(("CURSOR_API_KEY", key.into()));
+        }
+        environment
+    }
+
+    /// pi's program and arguments, the extension among them.
+    pub fn arguments(&self, more: &[&str]) -> Vec<String> {
+        let path = |path: &Path| path.to_str().unwrap().to_owned();
+        let mut arguments = vec![
+            path(&root().join("tests/official/node_modules/.bin/node")),
+            path(&self.version.program()),
+            "--no-extensions".into(),
+            "-e".into(),
+            path(&root().join("js-shim")),
+        ];
+        arguments.extend(more.iter().map(|&argument| argument.to_owned()));
+        arguments
+    }
+
+    pub fn command(&self, more: &[&str]) -> Command {
+        let arguments = self.arguments(more);
+        let mut command = Command::new(&arguments[0]);
+        command
+            .args(&arguments[1..])
+            .current_dir(&self.workspace)
+            .env_clear()
+            .envs(self.environment())
+            .stdin(Stdio::null());
+        command
+    }
+
+    /// Runs pi to its end.
+    pub fn pi(&self, more: &[&str]) -> Ran {
+        Ran::from(self.command(more).output().unwrap())
+    }
+
+    /// `pi -p` with a model of the simulator.
+    pub fn print(&self, prompt: &str) -> Ran {
+        self.pi(&["--model", "cursor/composer-2", "-p", prompt])
+    }
+
+    /// The sidecars that were started, oldest first.
+    pub fn sidecars(&self) -> Vec<i32> {
+        let file = self.home.path().join("sidecars");
+        let text = std::fs::read_to_string(file).unwrap_or_default();
+        text.lines().map(|line| line.parse().unwrap()).collect()
+    }
+
+    /// Waits until none of them lives. A second is promised; a loaded machine gets more.
+    #[track_caller]
+    pub fn no_sidecar_is_left(&self) {
+        assert!(!self.sidecars().is_empty(), "none was started");
+        until("all sidecars are gone", || {
+            let alive = self.sidecars().into_iter().filter(|id| lives(*id)).count();
+            (alive == 0).then_some(())
+        });
+    }
+
+    /// The recording, once it holds what is waited for.
+    #[track_caller]
+    pub fn recorded(&self, what: &str, is_there: impl Fn(&Recording) -> bool) -> Recording {
+        until(what, || {
+            let recording = self.simulator.recorded();
+            is_there(&recording).then_some(recording)
+        })
+    }
+}
+
+/// pi's compiled extensions: every run makes the same ones.
+fn shared_cache() -> String {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("pi");
+    std::fs::create_dir_all(&folder).unwrap();
+    folder.to_str().unwrap().to_owned()
+}
+
+pub fn lives(id: i32) -> bool {
+    let id = rustix::process::Pid::from_raw(id).unwrap();
+    rustix::process::test_kill_process(id).is_ok()
+}
+
+/// Looks until something is there.
+#[track_caller]
+pub fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    let started = Instant::now();
+    loop {
+        if let Some(found) = look() {
+            return found;
+        }
+        assert!(started.elapsed() < PATIENCE, "waited in vain: {what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// What a pi that ended left behind.
+#[derive(Debug)]
+pub struct Ran {
+    pub code: Option<i32>,
+    pub stdout: String,
+    pub stderr: String,
+}
+
+impl From<Output> for Ran {
+    fn from(output: Output) -> Self {
+        Self {
+            code: output.status.code(),
+            stdout: String::from_utf8(output.stdout).unwrap(),
+            stderr: String::from_utf8(output.stderr).unwrap(),
+        }
+    }
+}
+
+/// The text of a run request's new user message.
+pub fn user_text(request: &Json) -> &str {
+    let action = &request["runRequest"]["action"]["userMessageAction"];
+    action["userMessage"]["text"].as_str().unwrap_or_default()
+}
+
+pub fn conversation(request: &Json) -> &str {
+    request["runRequest"]["conversationId"].as_str().unwrap()
+}
+
+/// The rules the simulator was given, run by run.
+pub fn rules(recording: &Recording) -> Vec<String> {
+    let contexts = recording.client("execClientMessage.requestContextResult");
+    let rules = contexts.iter().map(|context| {
+        let success = &context["execClientMessage"]["requestContextResult"]["success"];
+        success["requestContext"]["rules"].to_string()
+    });
+    rules.collect()
+}

@@ -1,0 +1,121 @@
+//! What the extension makes of a sidecar's words, with a scripted one.
+
+use serde_json::{Value as Json, json};
+
+use crate::desk::{Desk, ECHO, Version, until};
+use crate::rpc::{Rpc, text};
+
+crate::on_every_pi!(
+    pi_runs_the_tools_and_the_results_come_back,
+    giving_up_while_a_tool_runs_cancels_the_turn,
+    the_host_is_introduced_and_the_request_holds_what_it_should,
+);
+
+fn desk(version: Version) -> Desk {
+    Desk::playing(version, ECHO).with_sidecar("tests/pi/scripted-sidecar.mjs")
+}
+
+fn plain(desk: &Desk) -> Rpc {
+    Rpc::with(desk, &["--model", "cursor/plain"])
+}
+
+/// The parameters of every request of a method so far.
+fn requests(desk: &Desk, method: &str) -> Vec<Json> {
+    let text = std::fs::read_to_string(desk.home.path().join("requests.jsonl"));
+    let text = text.unwrap_or_default();
+    let requests = text.lines().map(serde_json::from_str::<Json>);
+    requests
+        .map_while(Result::ok)
+        .filter(|request| request["method"] == method)
+        .map(|request| request["params"].clone())
+        .collect()
+}
+
+fn pi_runs_the_tools_and_the_results_come_back(version: Version) {
+    let desk = desk(version);
+    let mut pi = plain(&desk);
+    pi.say(&json!({"type": "prompt", "message": "tool please"}));
+    let calls = pi.answer();
+    assert_eq!(calls["stopReason"], "toolUse", "{calls}");
+    assert_eq!(calls["content"][0]["text"], "Looking. ");
+    assert_eq!(calls["content"][2]["id"], "call-2");
+    let answer = pi.answer();
+    assert_eq!(text(&answer), "Got first and second.");
+    assert_eq!(answer["usage"]["totalTokens"], 1015);
+    assert_eq!(answer["usage"]["cost"]["total"], 0.002);
+    let turns = requests(&desk, "turn/start");
+    assert_eq!(turns.len(), 2);
+    assert_eq!(turns[0]["sessionId"], turns[1]["sessionId"]);
+    assert_ne!(turns[0]["turnId"], turns[1]["turnId"]);
+    let results = turns[1]["messages"].as_array().unwrap();
+    let ids: Vec<_> = results
+        .iter()
+        .filter(|message| message["role"] == "toolResult")
+        .map(|message| message["toolCallId"].as_str().unwrap())
+        .collect();
+    assert_eq!(ids, ["call-1", "call-2"]);
+    assert!(requests(&desk, "turn/cancel").is_empty());
+}
+
+fn giving_up_while_a_tool_runs_cancels_the_turn(version: Version) {
+    let desk = desk(version);
+    let mut pi = plain(&desk);
+    pi.say(&json!({"type": "prompt", "message": "slow please"}));
+    pi.event("the tool", |event| event["type"] == "tool_execution_start");
+    pi.say(&json!({"type": "abort"}));
+    let cancelled = until("the sidecar hears of it", || {
+        requests(&desk, "turn/cancel").pop()
+    });
+    assert_eq!(
+        cancelled["turnId"],
+        requests(&desk, "turn/start")[0]["turnId"]
+    );
+    pi.settle();
+}
+
+fn the_host_is_introduced_and_the_request_holds_what_it_should(version: Version) {
+    let desk = desk(version);
+    let more = ["--model", "cursor/thinker:xhigh"];
+    let mut pi = Rpc::with(&desk, &more);
+    assert_eq!(text(&pi.prompt("warn me")), "Said so.");
+    let host = &requests(&desk, "initialize")[0]["host"];
+    let number = match version {
+        Version::V074 => "0.74.2",
+        Version::V079 => "0.79.10",
+        Version::V087 => "0.87.1",
+        Version::V150 => "1.5.0",
+    };
+    assert_eq!(host["name"], "pi");
+    assert_eq!(host["version"], number);
+    assert_eq!(host["mode"], "rpc");
+    assert_eq!(host["cwd"], desk.workspace.to_str().unwrap());
+    let levels = host["thinkingLevels"].as_array().unwrap();
+    assert_eq!(levels.contains(&json!("max")), version >= Version::V087);
+    let turn = &requests(&desk, "turn/start")[0];
+    assert_eq!(turn["kind"], "main");
+    assert_eq!(turn["workspace"], desk.workspace.to_str().unwrap());
+    let model = json!({"id": "thinker", "thinking": "xhigh", "parameters": {}, "contextWindow": 200_000, "maxTokens": 64_000});
+    assert_eq!(turn["model"], model);
+    assert!(
+        turn.get("apiKey").is_none(),
+        "the sidecar knows its environment"
+    );
+    let told_by_messages = turn["messages"][0]["role"] == "system";
+    assert_eq!(told_by_messages, version >= Version::V087);
+    assert_eq!(turn.get("tools").is_none(), told_by_messages);
+    assert_eq!(turn.get("systemPrompt").is_none(), told_by_messages);
+    assert_eq!(desk.sidecars().len(), 1, "the mode was guessed right");
+}
+
+#[test]
+fn large_answers_and_warnings_arrive_whole() {
+    let desk = desk(Version::V087);
+    let mut pi = plain(&desk);
+    pi.say(&json!({"type": "prompt", "message": "large please"}));
+    let answer = pi.answer();
+    assert_eq!(text(&answer).chars().count(), 4 << 20);
+    pi.settle();
+    pi.say(&json!({"type": "prompt", "message": "warn please"}));
+    let shown = pi.event("the warning", |event| event["method"] == "notify");
+    assert_eq!(shown["message"], "the moon is full");
+}

@@ -1,0 +1,43 @@
+//! Real pi from npm, the real extension, the real sidecar, against the simulator.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::print_stderr,
+    unreachable_pub,
+    dead_code
+)]
+
+#[path = "../whole/backend.rs"]
+mod backend;
+mod desk;
+mod extension;
+mod keys;
+mod printing;
+mod processes;
+mod rpc;
+mod screen;
+mod sessions;
+mod terminal;
+mod trouble;
+
+/// Makes one test a pi version of functions that take a version.
+macro_rules! on_every_pi {
+    ($($test:ident),+ $(,)?) => {
+        crate::on_every_pi!(@version v074 V074 $($test)+);
+        crate::on_every_pi!(@version v079 V079 $($test)+);
+        crate::on_every_pi!(@version v087 V087 $($test)+);
+        crate::on_every_pi!(@version v150 V150 $($test)+);
+    };
+    (@version $module:ident $version:ident $($test:ident)+) => {
+        mod $module {
+            $(
+                #[test]
+                fn $test() {
+                    super::$test(crate::desk::Version::$version);
+                }
+            )+
+        }
+    };
+}
+use on_every_pi;

@@ -1,0 +1,102 @@
+//! No way of ending pi leaves a process behind; no end of the sidecar takes pi along.
+
+use std::process::{Child, Stdio};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::desk::{Desk, ECHO, Ran, Version, until};
+
+crate::on_every_pi!(
+    a_killed_pi_leaves_nothing,
+    control_c_ends_print_mode,
+    a_killed_sidecar_fails_the_turn_alone,
+);
+
+/// Says a word and then nothing until the client leaves.
+const STALL: &str = r#"
+name = "stall"
+[[run]]
+steps = [ { text = "Wait" }, { stall = true } ]
+"#;
+
+fn print_in_background(desk: &Desk) -> Child {
+    let child = desk
+        .command(&["--model", "cursor/composer-2", "-p", "hi"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    desk.recorded("the run is open", |recording| {
+        !recording.client("runRequest").is_empty()
+    });
+    child
+}
+
+fn signal(child: &Child, signal: Signal) {
+    let id = Pid::from_raw(i32::try_from(child.id()).unwrap()).unwrap();
+    kill_process(id, signal).unwrap();
+}
+
+fn a_killed_pi_leaves_nothing(version: Version) {
+    let desk = Desk::playing(version, STALL);
+    let mut pi = print_in_background(&desk);
+    signal(&pi, Signal::KILL);
+    pi.wait().unwrap();
+    desk.no_sidecar_is_left();
+}
+
+fn control_c_ends_print_mode(version: Version) {
+    let desk = Desk::playing(version, STALL);
+    let pi = print_in_background(&desk);
+    signal(&pi, Signal::INT);
+    let ran = Ran::from(pi.wait_with_output().unwrap());
+    assert_ne!(ran.code, Some(0), "{ran:?}");
+    assert_eq!(ran.stdout, "");
+    desk.no_sidecar_is_left();
+}
+
+fn a_killed_sidecar_fails_the_turn_alone(version: Version) {
+    let desk = Desk::playing(version, STALL);
+    let pi = print_in_background(&desk);
+    let sidecar = Pid::from_raw(desk.sidecars()[0]).unwrap();
+    kill_process(sidecar, Signal::KILL).unwrap();
+    let ran = Ran::from(pi.wait_with_output().unwrap());
+    assert_eq!(ran.code, Some(1), "{ran:?}");
+    assert_eq!(ran.stderr.trim(), "cursor-sidecar was killed by SIGKILL");
+}
+
+#[test]
+fn a_missing_program_is_named() {
+    let desk = Desk::playing(Version::V087, ECHO);
+    let mut command = desk.command(&["--model", "cursor/composer-2", "-p", "hi"]);
+    let ran = Ran::from(
+        command
+            .env("PI_CURSOR_SIDECAR", "/nowhere/x")
+            .output()
+            .unwrap(),
+    );
+    assert_eq!(ran.code, Some(1));
+    assert!(ran.stderr.contains("cannot start /nowhere/x"), "{ran:?}");
+}
+
+#[test]
+fn without_a_key_the_three_ways_are_named() {
+    let desk = Desk::playing(Version::V087, ECHO).without_key();
+    let ran = desk.print("hi");
+    assert_eq!(ran.code, Some(1));
+    for way in ["CURSOR_API_KEY", "/login", "--api-key"] {
+        assert!(ran.stderr.contains(way), "{ran:?}");
+    }
+    let ran = desk.pi(&[
+        "--model",
+        "cursor/composer-2",
+        "--api-key",
+        "crsr_x",
+        "-p",
+        "hi",
+    ]);
+    assert_eq!(ran.stdout, "Heard: hi\n", "{ran:?}");
+    until("both sidecars are known", || {
+        (desk.sidecars().len() == 2).then_some(())
+    });
+}

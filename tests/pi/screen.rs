@@ -1,0 +1,88 @@
+//! pi on a terminal, which tmux draws and we read.
+
+use std::process::Command;
+
+use crate::desk::{Desk, until};
+
+pub struct Screen<'a> {
+    desk: &'a Desk,
+}
+
+impl<'a> Screen<'a> {
+    /// Starts pi with a first message and waits for the answer: what is typed before pi has
+    /// started up is refused.
+    pub fn start(desk: &'a Desk, prompt: &str, answer: &str) -> Self {
+        let screen = Self { desk };
+        let workspace = desk.workspace.to_str().unwrap().to_owned();
+        let mut arguments: Vec<String> = ["-f", "/dev/null", "new-session", "-d"]
+            .map(Into::into)
+            .into();
+        arguments.extend(["-x", "110", "-y", "45", "-c", &workspace, "env", "-i"].map(Into::into));
+        let environment = desk.environment();
+        arguments.extend(
+            environment
+                .iter()
+                .map(|(name, value)| format!("{name}={value}")),
+        );
+        arguments.extend(desk.arguments(&["--model", "cursor/composer-2", prompt]));
+        let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+        screen.tmux(&arguments);
+        screen.shows(answer);
+        screen
+    }
+
+    fn tmux(&self, arguments: &[&str]) -> String {
+        let output = Command::new("tmux")
+            .arg("-S")
+            .arg(self.desk.home.path().join("tmux"))
+            .args(arguments)
+            .output()
+            .expect("tmux is needed to look at pi's screen; install it");
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    }
+
+    pub fn text(&self) -> String {
+        self.tmux(&["capture-pane", "-p", "-J"])
+    }
+
+    /// Waits until the screen shows something; gives the whole screen.
+    #[track_caller]
+    pub fn shows(&self, wanted: &str) -> String {
+        let mut last = String::new();
+        until_or(&format!("{wanted:?} on the screen"), &mut last, |last| {
+            *last = self.text();
+            last.contains(wanted)
+        });
+        last
+    }
+
+    pub fn keys(&self, keys: &[&str]) {
+        self.tmux(&[&["send-keys"], keys].concat());
+    }
+
+    pub fn type_in(&self, text: &str) {
+        self.tmux(&["send-keys", "-l", text]);
+    }
+
+    /// Types a line and sends it.
+    pub fn say(&self, line: &str) {
+        self.type_in(line);
+        self.shows(line);
+        self.keys(&["Enter"]);
+    }
+}
+
+impl Drop for Screen<'_> {
+    fn drop(&mut self) {
+        self.tmux(&["kill-server"]);
+    }
+}
+
+/// As `until`, and shows the last state when it was in vain.
+#[track_caller]
+fn until_or(what: &str, last: &mut String, mut look: impl FnMut(&mut String) -> bool) {
+    let found = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        until(what, || look(last).then_some(()));
+    }));
+    assert!(found.is_ok(), "waited in vain for {what}; instead:\n{last}");
+}

@@ -1,0 +1,138 @@
+//! pi as a person sees it.
+
+use crate::desk::{Desk, ECHO, Version, conversation, until, user_text};
+use crate::screen::Screen;
+use crate::sessions::FOLLOWED;
+
+crate::on_every_pi!(
+    a_conversation_on_the_screen_and_its_end,
+    escape_aborts_the_turn,
+);
+
+fn a_conversation_on_the_screen_and_its_end(version: Version) {
+    let desk = Desk::playing(version, FOLLOWED);
+    let pi = Screen::start(&desk, "one", "First answer.");
+    let screen = pi.text();
+    assert!(screen.contains("Hm."), "thinking is shown: {screen}");
+    pi.say("two");
+    pi.shows("Follow-up to: two");
+    let recording = desk.recorded("both turns", |recording| recording.verdicts().len() == 2);
+    recording.assert_played(&["completed"; 2]);
+    let requests = recording.client("runRequest");
+    assert_eq!(user_text(requests[1]), "two");
+    assert_eq!(conversation(requests[0]), conversation(requests[1]));
+    pi.keys(&["C-d"]);
+    desk.no_sidecar_is_left();
+}
+
+fn escape_aborts_the_turn(version: Version) {
+    let scenario = r#"
+name = "escape"
+[[run]]
+steps = [ { text = "Heard: $USER_TEXT" }, { checkpoint = "auto" }, { usage = {} }, { end = true } ]
+[[run]]
+steps = [ { text = "This may take a while" }, { expect_cancel = true } ]
+"#;
+    let desk = Desk::playing(version, scenario);
+    let pi = Screen::start(&desk, "one", "Heard: one");
+    pi.say("two");
+    pi.shows("This may take a while");
+    pi.keys(&["Escape"]);
+    pi.shows("aborted");
+    let recording = desk.recorded("both runs", |recording| recording.verdicts().len() == 2);
+    recording.assert_played(&["completed", "cancelled by client"]);
+    pi.say("three");
+    desk.recorded("a third run", |recording| {
+        recording.client("runRequest").len() == 3
+    });
+}
+
+fn going_back_in_the_tree_tells_the_history_anew(version: Version) {
+    let desk = Desk::playing(version, ECHO);
+    let pi = Screen::start(&desk, "one", "Heard: one");
+    pi.say("two");
+    pi.shows("Heard: two");
+    pi.shows("↑200 ↓20"); // the turn is over, not only its text here
+    pi.say("/tree");
+    pi.shows("› • assistant: Heard: two");
+    pi.keys(&["Up"]);
+    pi.shows("› • user: two");
+    pi.keys(&["Enter"]);
+    pi.shows("No summary");
+    pi.keys(&["Enter"]);
+    pi.shows("Navigated");
+    pi.keys(&["C-u"]);
+    pi.say("other");
+    pi.shows("Heard: other");
+    let recording = desk.recorded("three turns", |recording| recording.verdicts().len() == 3);
+    recording.assert_played(&["completed"; 3]);
+    let requests = recording.client("runRequest");
+    assert_eq!(conversation(requests[0]), conversation(requests[1]));
+    assert_ne!(conversation(requests[1]), conversation(requests[2]));
+    let told = &requests[2]["runRequest"]["conversationState"]["rootPromptMessagesJson"];
+    assert_eq!(told.as_array().unwrap().len(), 2, "one and its answer");
+}
+
+fn a_reload_keeps_the_sidecar_and_a_new_session_the_process(version: Version) {
+    let desk = Desk::playing(version, FOLLOWED);
+    let pi = Screen::start(&desk, "one", "First answer.");
+    pi.say("/reload");
+    pi.shows("Reloaded");
+    pi.say("two");
+    pi.shows("Follow-up to: two");
+    pi.say("/new");
+    pi.shows("New session");
+    pi.say("three");
+    pi.shows("First answer.");
+    let recording = desk.recorded("three turns", |recording| recording.verdicts().len() == 3);
+    recording.assert_played(&["completed"; 3]);
+    let requests = recording.client("runRequest");
+    assert_eq!(conversation(requests[0]), conversation(requests[1]));
+    assert_ne!(conversation(requests[1]), conversation(requests[2]));
+    assert_eq!(desk.sidecars().len(), 1);
+}
+
+fn a_key_given_at_login_is_used(version: Version) {
+    let desk = Desk::playing(version, ECHO).without_key();
+    let pi = Screen::start(&desk, "one", "no Cursor API key");
+    pi.say("/login");
+    pi.shows("Sign in with an API key");
+    pi.keys(&["Down"]);
+    pi.shows("→ Sign in with an API key");
+    pi.keys(&["Enter"]);
+    pi.shows("Select provider");
+    pi.type_in("Cursor");
+    pi.shows("→ Cursor");
+    pi.keys(&["Enter"]);
+    pi.shows("Enter API key");
+    pi.type_in("crsr_stored");
+    pi.keys(&["Enter"]);
+    let stored = desk.home.path().join("agent/auth.json");
+    until("the key is stored", || {
+        let text = std::fs::read_to_string(&stored).unwrap_or_default();
+        text.contains("crsr_stored").then_some(())
+    });
+    pi.say("two");
+    pi.shows("Heard: ");
+}
+
+mod current {
+    use crate::desk::Version::{V087, V150};
+
+    #[test]
+    fn going_back_in_the_tree_tells_the_history_anew() {
+        super::going_back_in_the_tree_tells_the_history_anew(V087);
+        super::going_back_in_the_tree_tells_the_history_anew(V150);
+    }
+
+    #[test]
+    fn a_reload_keeps_the_sidecar_and_a_new_session_the_process() {
+        super::a_reload_keeps_the_sidecar_and_a_new_session_the_process(V087);
+        super::a_reload_keeps_the_sidecar_and_a_new_session_the_process(V150);
+    }
+
+    #[test]
+    fn a_key_given_at_login_is_used() {
+        super::a_key_given_at_login_is_used(V087);
+    }
+}

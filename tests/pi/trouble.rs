@@ -1,0 +1,138 @@
+//! Aborts, errors, retries, overflows, and a sidecar that keeps dying.
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::json;
+
+use crate::desk::{Desk, ECHO, Version, conversation, user_text};
+use crate::rpc::{Rpc, text};
+
+crate::on_every_pi!(
+    an_abort_ends_the_turn_at_once,
+    an_overloaded_server_is_asked_again,
+    an_overflow_makes_pi_compact_and_go_on,
+);
+
+fn an_abort_ends_the_turn_at_once(version: Version) {
+    let desk = Desk::open(version);
+    let mut pi = Rpc::start(&desk);
+    pi.say(&json!({"type": "prompt", "message": "@cancel one"}));
+    pi.event("a delta", |event| event["type"] == "message_update");
+    pi.say(&json!({"type": "abort"}));
+    let message = pi.answer();
+    assert_eq!(message["stopReason"], "aborted", "{message}");
+    pi.settle();
+    assert_eq!(text(&pi.prompt("@hello two")), "Hello, world!");
+    let recording = desk.simulator.recorded();
+    recording.assert_played(&["cancelled by client", "completed"]);
+}
+
+#[test]
+fn after_an_abort_the_conversation_goes_on() {
+    let desk = Desk::open(Version::V087);
+    let mut pi = Rpc::start(&desk);
+    pi.say(&json!({"type": "prompt", "message": "@cancel one"}));
+    pi.event("a delta", |event| event["type"] == "message_update");
+    pi.say(&json!({"type": "abort"}));
+    pi.answer();
+    pi.settle();
+    assert_eq!(text(&pi.prompt("@cancel two")), "Follow-up answer.");
+    let recording = desk.simulator.recorded();
+    recording.assert_played(&["cancelled by client", "completed"]);
+    let requests = recording.client("runRequest");
+    assert_eq!(conversation(requests[0]), conversation(requests[1]));
+}
+
+fn an_overloaded_server_is_asked_again(version: Version) {
+    let scenario = r#"
+name = "busy"
+[[run]]
+steps = [ { end = { code = "permission_denied", message = "overloaded, come back later" } } ]
+"#;
+    let desk = Desk::playing(version, scenario);
+    let mut pi = Rpc::start(&desk);
+    pi.say(&json!({"type": "prompt", "message": "hi"}));
+    for _ in 0..2 {
+        assert_eq!(pi.answer()["stopReason"], "error");
+        pi.event("a retry", |event| event["type"] == "auto_retry_start");
+    }
+    let end = pi.event("the end", |event| event["type"] == "auto_retry_end");
+    assert_eq!(end["success"], false, "{end}");
+    let recording = desk.simulator.recorded();
+    let requests = recording.client("runRequest");
+    let texts: Vec<_> = requests.iter().map(|request| user_text(request)).collect();
+    assert_eq!(texts, ["hi"; 3], "nothing is said twice in one request");
+}
+
+fn an_overflow_makes_pi_compact_and_go_on(version: Version) {
+    // Whoever asks with a history that was never summarised is told that it is too long.
+    let scenario = r#"
+name = "overflow"
+[[run]]
+steps = [
+  { text = "Heard: $USER_TEXT" },
+  { checkpoint = "auto" },
+  { usage = { inputTokens = 100, outputTokens = 10, cacheReadTokens = 0, cacheWriteTokens = 0 } },
+  { end = true },
+]
+[[run]]
+steps = [ { end = { code = "invalid_argument", message = "Error", error = "ERROR_CONVERSATION_TOO_LONG", title = "Too long", detail = "Shorten it.", retryable = false } } ]
+"#;
+    let desk = Desk::playing(version, scenario);
+    let mut pi = Rpc::start(&desk);
+    pi.prompt("one");
+    pi.say(&json!({"type": "prompt", "message": "two"}));
+    let failed = pi.answer();
+    let error = failed["errorMessage"].as_str().unwrap();
+    assert!(error.starts_with("context_length_exceeded"), "{error}");
+    pi.event("a compaction", |event| event["type"] == "compaction_end");
+    let answer = pi.answer();
+    assert!(text(&answer).starts_with("Heard: "), "{answer}");
+    assert!(text(&answer).contains("two"), "{answer}");
+    let recording = desk.simulator.recorded();
+    let requests = recording.client("runRequest");
+    let summaries = requests
+        .iter()
+        .filter(|request| user_text(request).contains("<conversation>"));
+    assert!(summaries.count() >= 1);
+}
+
+#[test]
+fn a_sidecar_that_dies_is_started_again_but_not_for_ever() {
+    let scenario = "name = \"stall\"\n[[run]]\nsteps = [ { text = \"Hm\" }, { stall = true } ]\n";
+    let desk = Desk::playing(Version::V087, scenario);
+    let mut pi = Rpc::start(&desk);
+    for round in 0..5 {
+        pi.say(&json!({"type": "prompt", "message": "hi"}));
+        pi.event("a delta", |event| event["type"] == "message_update");
+        let sidecar = Pid::from_raw(*desk.sidecars().last().unwrap()).unwrap();
+        kill_process(sidecar, Signal::KILL).unwrap();
+        let message = pi.answer();
+        let error = message["errorMessage"].as_str().unwrap();
+        assert_eq!(error, "cursor-sidecar was killed by SIGKILL", "{round}");
+        pi.settle();
+    }
+    let message = pi.prompt("hi");
+    let error = message["errorMessage"].as_str().unwrap();
+    assert!(
+        error.contains("cursor-sidecar failed 5 times within three minutes"),
+        "{error}"
+    );
+    assert!(error.contains("/reload"), "{error}");
+    assert_eq!(desk.sidecars().len(), 5);
+}
+
+#[test]
+fn commands_tell_what_they_did() {
+    let desk = Desk::playing(Version::V087, ECHO);
+    let mut pi = Rpc::start(&desk);
+    pi.say(&json!({"type": "prompt", "message": "/cursor-doctor"}));
+    let shown = pi.event("the report", |event| event["method"] == "notify");
+    let report = shown["message"].as_str().unwrap();
+    assert!(report.starts_with("cursor-sidecar "), "{report}");
+    assert!(report.contains(&desk.simulator.url), "{report}");
+    assert!(!report.contains("crsr_test"), "{report}");
+    pi.say(&json!({"type": "prompt", "message": "/cursor-refresh-models"}));
+    let shown = pi.event("the models", |event| event["method"] == "notify");
+    let models = shown["message"].as_str().unwrap();
+    assert!(models.contains("Cursor model"), "{models}");
+}
