@@ -36,6 +36,12 @@ const TIME_TO_LIVE: &str = "PI_CURSOR_SDK_MODEL_CACHE_TTL_MS";
 const DISABLE: &str = "PI_CURSOR_SDK_DISABLE_MODEL_CACHE";
 
 impl Policy {
+    /// Whether an old entry may be shown while a new one is fetched: not if the user wants
+    /// every list to be Cursor's answer.
+    pub(super) fn shows_old(&self) -> bool {
+        matches!(self, Self::On { fresh_for, .. } if !fresh_for.is_zero())
+    }
+
     /// The policy settings give, in a state folder; and what of them was not understood.
     pub fn from_env(
         env: &impl Fn(&str) -> Option<String>,

@@ -69,7 +69,8 @@ impl Reason {
 /// How new a list has to be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wanted {
-    /// A fresh cache will do; else Cursor is asked, within [`BUDGET`].
+    /// What is cached will do, and an old list is renewed behind; without one Cursor is
+    /// asked, within [`BUDGET`].
     CacheFirst,
     /// Whatever is there; Cursor is not asked.
     CacheOnly,
@@ -113,6 +114,11 @@ impl Finder {
         let patience = match (wanted, &cached) {
             (Wanted::CacheFirst, Some(cached)) if cached.age == Age::Fresh => None,
             (Wanted::CacheOnly, _) => None,
+            // An old list now is better than a new one later; the new one is for the next start.
+            (Wanted::CacheFirst, Some(_)) if self.policy.shows_old() => {
+                drop(self.ask(access, account.clone()));
+                None
+            }
             (Wanted::CacheFirst, _) => Some(BUDGET),
             // The call has its own deadline; this one is for the token before it.
             (Wanted::Live, _) => Some(DEADLINE * 2),

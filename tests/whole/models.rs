@@ -210,6 +210,27 @@ fn the_rows_of_every_shape() {
 }
 
 #[test]
+fn an_old_list_is_shown_at_once_and_renewed_behind() {
+    let simulator = simulator(SHAPES, "");
+    let state = tempfile::tempdir().unwrap();
+    let setting = Setting {
+        url: &simulator.url,
+        state: state.path(),
+        more: &[("PI_CURSOR_SDK_MODEL_CACHE_TTL_MS", "1")],
+    };
+    let mut host = setting.host(WITH_MAX);
+    assert_eq!(list(&mut host, json!({}))["source"], "live");
+    // Until the clock has moved on by a millisecond the list counts as fresh.
+    while simulator.recorded().requests("/v1/models").len() < 2 {
+        let shown = list(&mut host, json!({}));
+        assert_eq!(
+            (&shown["source"], &shown["reason"]),
+            (&json!("cache"), &Json::Null)
+        );
+    }
+}
+
+#[test]
 fn an_old_list_is_better_than_none() {
     let simulator = simulator(SHAPES, "");
     let state = tempfile::tempdir().unwrap();

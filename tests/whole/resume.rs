@@ -236,3 +236,43 @@ fn pictures_of_the_latest_message_are_sent_and_earlier_ones_explained() {
     assert_eq!(taken.stop, "error");
     assert!(taken.error.contains("PNG, JPEG, GIF and WebP"), "{taken:?}");
 }
+
+/// Resident memory of a process, in kilobytes.
+fn resident(id: u32) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{id}/status")).unwrap();
+    let line = status
+        .lines()
+        .find(|line| line.starts_with("VmRSS:"))
+        .unwrap();
+    line.split_whitespace().nth(1).unwrap().parse().unwrap()
+}
+
+#[test]
+fn a_thousand_idle_sessions_are_cheap() {
+    const SESSIONS: u64 = 1_000;
+    let steps = r#"{ text = "ok" }, { checkpoint = "auto" }, { usage = {} }, { end = true }"#;
+    let simulator = playing(Transport::H2c, steps);
+    let folder = tempfile::tempdir().unwrap();
+    let mut talk = Talk::new(&simulator, "warm", &state(&folder));
+    talk.say("go");
+    let before = resident(talk.host.id());
+    // A hundred at a time: this is about memory, not about patience.
+    for batch in 0..SESSIONS / 100 {
+        for n in 0..100 {
+            talk.session = format!("s{batch}-{n}");
+            talk.messages.clear();
+            talk.user("go");
+            talk.begin();
+        }
+        let mut answers = 0;
+        while answers < 100 {
+            let message = talk.host.hear();
+            if message["id"].is_string() {
+                assert_eq!(message["result"]["stopReason"], "stop", "{message}");
+                answers += 1;
+            }
+        }
+    }
+    let each = resident(talk.host.id()).saturating_sub(before) / SESSIONS;
+    assert!(each <= 100, "{each} KB a session");
+}

@@ -80,6 +80,10 @@ impl Host {
         )
     }
 
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// No time for last words.
     pub fn kill(&mut self) {
         self.child.kill().unwrap();

@@ -8,7 +8,7 @@ use crate::rpc::Host;
 /// A host with one session.
 pub struct Talk {
     pub host: Host,
-    session: String,
+    pub session: String,
     pub system: String,
     pub tools: Vec<Json>,
     pub messages: Vec<Json>,
