@@ -1,0 +1,186 @@
+//! Completed Cursor tool activity → a card or lines of text.
+//!
+//! Everything here is display: this room never runs a command, never calls a tool, never
+//! changes a file, and knows neither streams nor hosts' protocols. The only thing it may touch
+//! is a small, safe preview of a file Cursor says it read without saying what it read
+//! ([`preview`]).
+//!
+//! A native-looking card is made only when what Cursor recorded truthfully fits the host
+//! tool's arguments; everything else becomes the neutral [`ACTIVITY`] card.
+
+mod activity;
+mod files;
+mod from_wire;
+pub mod ledger;
+pub mod names;
+mod neutral;
+pub mod output;
+pub mod paths;
+pub mod pi_diff;
+mod preview;
+mod results;
+mod search;
+mod shell;
+mod tasks;
+mod text;
+mod unknown;
+
+use std::path::{Path, PathBuf};
+
+use serde_json::{Map, Value as Json};
+
+pub use activity::Activity;
+pub use text::line as one_line;
+
+use activity::Outcome;
+use names::Tool;
+
+/// The host tool that shows activity no host tool of its own stands for.
+pub const ACTIVITY: &str = "cursor";
+
+/// Where the activity happened, and what must not be shown of it.
+#[derive(Clone, Copy)]
+pub struct Workspace<'a> {
+    /// The folder paths are shown relative to.
+    pub root: &'a Path,
+    /// Takes secrets out of a text.
+    pub scrub: &'a dyn Fn(&str) -> String,
+}
+
+/// A tool call to show in the host's own form, with its recorded result.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Card {
+    /// The host's tool: one of its own names, or [`ACTIVITY`].
+    pub tool: &'static str,
+    /// Arguments that satisfy that tool's schema.
+    pub arguments: Json,
+    /// The recorded result as text.
+    pub content: String,
+    /// What the host's renderer needs besides; `Null` if nothing.
+    pub details: Json,
+    /// Whether Cursor reported a failure.
+    pub verdict: Verdict,
+}
+
+/// Whether a recorded call went well.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verdict {
+    /// It did.
+    Done,
+    /// It did not.
+    Failed,
+}
+
+/// One activity as the formatters see it.
+struct View<'a> {
+    raw: &'a str,
+    tool: Tool,
+    args: &'a Map<String, Json>,
+    outcome: Outcome<'a>,
+    root: PathBuf,
+}
+
+impl View<'_> {
+    fn path(&self, path: &str) -> String {
+        paths::display(path, &self.root)
+    }
+
+    /// An argument that is a path, as it is shown; `None` if it is absent or blank.
+    fn path_argument(&self) -> Option<String> {
+        let path = text::string(self.args.get("path"))?;
+        (!path.trim().is_empty()).then(|| self.path(path))
+    }
+
+    fn failed(&self) -> bool {
+        matches!(self.outcome, Outcome::Failed(_))
+    }
+
+    fn verdict(&self) -> Verdict {
+        match self.failed() {
+            true => Verdict::Failed,
+            false => Verdict::Done,
+        }
+    }
+
+    /// A field of the result, where it is an object.
+    fn value(&self, key: &str) -> Option<&Json> {
+        self.outcome.value()?.get(key)
+    }
+}
+
+fn view<'a>(activity: &'a Activity, workspace: &Workspace<'_>) -> View<'a> {
+    View {
+        raw: activity.raw_name(),
+        tool: names::resolve(activity.raw_name(), &activity.arguments),
+        args: &activity.arguments,
+        outcome: activity.outcome(),
+        root: workspace.root.to_owned(),
+    }
+}
+
+/// The card for an activity.
+pub fn card(activity: &Activity, workspace: &Workspace<'_>) -> Card {
+    let view = view(activity, workspace);
+    let card = match &view.tool {
+        Tool::Read => files::read_card(&view),
+        Tool::Shell => shell::card(&view),
+        Tool::Grep => search::grep_card(&view),
+        Tool::Glob => search::glob_card(&view),
+        Tool::Ls => files::ls_card(&view),
+        Tool::Edit => files::edit_card(&view),
+        Tool::Write => files::write_card(&view),
+        Tool::Other(name) => unknown::card(&view, name),
+        _ => neutral::card(&view),
+    };
+    Card {
+        arguments: scrubbed(card.arguments, workspace.scrub),
+        content: (workspace.scrub)(&card.content),
+        details: scrubbed(card.details, workspace.scrub),
+        ..card
+    }
+}
+
+/// An activity as bounded text, for hosts without cards. Ends with a line break.
+pub fn transcript(activity: &Activity, workspace: &Workspace<'_>) -> String {
+    (workspace.scrub)(&written(&view(activity, workspace)))
+}
+
+fn written(view: &View<'_>) -> String {
+    match &view.tool {
+        Tool::Read => files::read(view),
+        Tool::Shell => shell::transcript(view),
+        Tool::Grep => search::grep(view),
+        Tool::Glob => search::glob(view),
+        Tool::Ls => files::ls(view),
+        Tool::Edit => files::edit(view, view.path_argument()),
+        Tool::Write => files::write(view),
+        Tool::Other(name) => unknown::transcript(view, name),
+        _ => neutral::transcript(view),
+    }
+}
+
+/// The text of a plan, if the activity made one: what the run may end with.
+pub fn plan(activity: &Activity, workspace: &Workspace<'_>) -> Option<String> {
+    let view = view(activity, workspace);
+    if view.tool != Tool::CreatePlan || view.failed() {
+        return None;
+    }
+    let plan = tasks::plan_text(&view)?.trim();
+    (!plan.is_empty()).then(|| (workspace.scrub)(plan))
+}
+
+/// Every text in a value without its secrets; keys stay.
+fn scrubbed(json: Json, scrub: &dyn Fn(&str) -> String) -> Json {
+    match json {
+        Json::String(text) => Json::String(scrub(&text)),
+        Json::Array(items) => items
+            .into_iter()
+            .map(|item| scrubbed(item, scrub))
+            .collect(),
+        Json::Object(fields) => fields
+            .into_iter()
+            .map(|(key, value)| (key, scrubbed(value, scrub)))
+            .collect(),
+        json => json,
+    }
+}
