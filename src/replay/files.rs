@@ -95,8 +95,21 @@ fn read_shown(view: &View<'_>, content: &str) -> String {
     if text::units(&visible) > READ_CARD.chars {
         return text::bounded(content, READ_CARD, Some(total));
     }
-    let more = total.saturating_sub(READ_CARD.lines);
-    let next = READ_CARD.lines + 1;
+    let asked = |key: &str| view.args.get(key).and_then(Json::as_i64);
+    let next = match (asked("offset"), asked("limit")) {
+        (None, None) => READ_CARD.lines + 1,
+        (from, _) => {
+            // Counted from where the part begins; one from the end names no line to go on at.
+            let Ok(from) = usize::try_from(from.unwrap_or(1)) else {
+                return visible;
+            };
+            from.max(1) + lines.len().min(READ_CARD.lines)
+        }
+    };
+    let more = (total + 1).saturating_sub(next);
+    if more == 0 {
+        return visible;
+    }
     format!("{visible}\n\n[{more} more lines in file. Use offset={next} to continue.]")
 }
 
@@ -122,7 +135,7 @@ pub(super) fn ls(view: &View<'_>) -> String {
 pub(super) fn ls_card(view: &View<'_>) -> Card {
     Card {
         tool: "ls",
-        arguments: view.args.clone().into(),
+        arguments: with_path(view, view.args).into(),
         content: match view.outcome {
             Outcome::Failed(error) => text::error(error),
             Outcome::Done(value) => tree(value).trim().to_owned(),

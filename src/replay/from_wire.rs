@@ -99,12 +99,10 @@ fn failed(variant: &str, value: &Json) -> Json {
     let said = words
         .into_iter()
         .find_map(|key| value[key].as_str().filter(|s| !s.is_empty()));
-    let path = value["path"].as_str().map(|path| format!(": {path}"));
-    let kind = || format!("{}{}", spoken(variant), path.clone().unwrap_or_default());
     let text = match (variant, said) {
         ("error" | "failure", Some(said)) => said.to_owned(),
         (_, Some(said)) => format!("{}: {said}", spoken(variant)),
-        (_, None) => kind(),
+        (_, None) => spoken(variant),
     };
     json!({"status": "error", "error": text})
 }

@@ -322,3 +322,80 @@ fn fingerprint(activity: &Activity) -> String {
         hex
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+    use std::path::Path;
+
+    fn call(json: Json) -> Activity {
+        Activity::read(&json)
+    }
+
+    fn scrub(text: &str) -> String {
+        text.replace("hunter2", "***")
+    }
+
+    fn at() -> Workspace<'static> {
+        Workspace {
+            root: Path::new("/w"),
+            scrub: &scrub,
+        }
+    }
+
+    #[test]
+    fn echoes_of_the_hosts_tools_are_the_hosts() {
+        let mut ledger = Ledger::new(["pi__weather".to_owned()]);
+        let echo = |args: Json| call(json!({"name": "mcp", "args": args, "result": {}}));
+        for args in [
+            json!({"toolName": "pi__weather"}),
+            json!({"args": {"input": {"name": "pi__weather"}}}),
+        ] {
+            assert_eq!(
+                ledger.completed(Source::Update, Some("1"), echo(args)),
+                Completion::Hosted
+            );
+        }
+        let mentions = call(
+            json!({"name": "mcp", "args": {"toolName": "other", "q": "pi__weather"},
+                                   "result": {"name": "pi__weather"}}),
+        );
+        let shown = ledger.completed(Source::Update, Some("2"), mentions);
+        assert!(matches!(shown, Completion::Show(_)));
+    }
+
+    #[test]
+    fn what_the_host_executes_is_not_shown_again() {
+        let mut ledger = Ledger::default();
+        ledger.shown_by_host("1");
+        let read = call(json!({"name": "read", "args": {"path": "a"}, "result": {}}));
+        let shown = ledger.completed(Source::Update, Some("1"), read);
+        assert_eq!(shown, Completion::Hosted);
+    }
+
+    #[test]
+    fn a_subagent_is_announced_once_without_secrets() {
+        let mut ledger = Ledger::default();
+        let task = || call(json!({"name": "task", "args": {"description": " find\nhunter2 "}}));
+        let line = Show::Line("Cursor task: find ***\n".into());
+        assert_eq!(ledger.started("1", task(), &at()), line);
+        assert_eq!(ledger.started("1", task(), &at()), Show::Nothing);
+        let read = call(json!({"name": "read", "args": {"path": "a"}}));
+        assert_eq!(ledger.started("2", read, &at()), Show::Nothing);
+    }
+
+    #[test]
+    fn the_ledger_does_not_grow_without_end() {
+        let mut ledger = Ledger::default();
+        for n in 0..MOST_REMEMBERED * 2 {
+            let id = n.to_string();
+            let read = || call(json!({"name": "read", "args": {"path": id}, "result": {}}));
+            ledger.started(&format!("never-{id}"), read(), &at());
+            ledger.completed(Source::Update, Some(&id), read());
+        }
+        assert_eq!(ledger.completed.all.len(), MOST_REMEMBERED);
+        assert_eq!(ledger.completed.order.len(), MOST_REMEMBERED);
+        assert_eq!(ledger.still_started().count(), MOST_STARTED);
+    }
+}

@@ -118,8 +118,34 @@ fn view<'a>(activity: &'a Activity, workspace: &Workspace<'_>) -> View<'a> {
     }
 }
 
-/// The card for an activity.
+/// The card to show for an activity: one the host takes. Hosts refuse a call whose arguments
+/// do not satisfy the tool's schema, so one that does not becomes a neutral card.
 pub fn card(activity: &Activity, workspace: &Workspace<'_>) -> Card {
+    let card = mapped(activity, workspace);
+    if fits(&card) {
+        return card;
+    }
+    let view = view(activity, workspace);
+    clean(unknown::card(&view, view.tool.name()), workspace)
+}
+
+/// Whether a card's arguments satisfy the schema of the host's tool.
+fn fits(card: &Card) -> bool {
+    let string = |key: &str| card.arguments[key].is_string();
+    let number = |key: &str| matches!(card.arguments[key], Json::Null | Json::Number(_));
+    let text = |key: &str| matches!(card.arguments[key], Json::Null | Json::String(_));
+    match card.tool {
+        "read" => string("path") && number("offset") && number("limit"),
+        "bash" => string("command") && number("timeout"),
+        "grep" | "find" => string("pattern") && text("path"),
+        "ls" => text("path") && number("limit"),
+        // Edits and writes are made only of what fits.
+        _ => true,
+    }
+}
+
+/// The card an activity maps to by its tool alone, whether or not a host would take it.
+pub fn mapped(activity: &Activity, workspace: &Workspace<'_>) -> Card {
     let view = view(activity, workspace);
     let card = match &view.tool {
         Tool::Read => files::read_card(&view),
@@ -132,6 +158,10 @@ pub fn card(activity: &Activity, workspace: &Workspace<'_>) -> Card {
         Tool::Other(name) => unknown::card(&view, name),
         _ => neutral::card(&view),
     };
+    clean(card, workspace)
+}
+
+fn clean(card: Card, workspace: &Workspace<'_>) -> Card {
     Card {
         arguments: scrubbed(card.arguments, workspace.scrub),
         content: (workspace.scrub)(&card.content),
@@ -182,5 +212,92 @@ fn scrubbed(json: Json, scrub: &dyn Fn(&str) -> String) -> Json {
             .map(|(key, value)| (key, scrubbed(value, scrub)))
             .collect(),
         json => json,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn shown(call: Json) -> Card {
+        let scrub = |text: &str| text.replace("hunter2", "***");
+        let at = Workspace {
+            root: Path::new("/w"),
+            scrub: &scrub,
+        };
+        card(&Activity::read(&call), &at)
+    }
+
+    #[test]
+    fn a_part_of_a_file_says_where_the_rest_is() {
+        let read = |args: Json, lines: usize, total: usize| {
+            let content = vec!["x"; lines].join("\n");
+            let result = json!({"content": content, "totalLines": total});
+            shown(json!({"name": "read", "args": args, "result": result})).content
+        };
+        let whole = read(json!({"path": "a"}), 30, 30);
+        assert!(whole.ends_with("[10 more lines in file. Use offset=21 to continue.]"));
+        let part = read(json!({"path": "a", "offset": 11, "limit": 5}), 5, 30);
+        assert!(part.ends_with("[15 more lines in file. Use offset=16 to continue.]"));
+        let end = read(json!({"path": "a", "offset": 26, "limit": 5}), 5, 30);
+        assert_eq!(end, "x\nx\nx\nx\nx");
+        let tail = read(json!({"path": "a", "offset": -5}), 5, 30);
+        assert_eq!(tail, "x\nx\nx\nx\nx");
+    }
+
+    #[test]
+    fn secrets_are_taken_out_of_everything_shown() {
+        let card = shown(json!({"name": "edit",
+            "args": {"path": "a", "oldText": "hunter2", "newText": "b"},
+            "result": {"diffString": "@@ -1 +1 @@\n-hunter2\n+b"}}));
+        let all = format!("{} {} {}", card.arguments, card.content, card.details);
+        assert!(!all.contains("hunter2"), "{all}");
+        let call = json!({"name": "createPlan", "args": {"plan": "use hunter2"}, "result": {}});
+        let scrub = |text: &str| text.replace("hunter2", "***");
+        let at = Workspace {
+            root: Path::new("/w"),
+            scrub: &scrub,
+        };
+        assert_eq!(plan(&Activity::read(&call), &at), Some("use ***".into()));
+    }
+
+    #[test]
+    fn a_call_the_host_would_refuse_becomes_a_neutral_card() {
+        for call in [
+            json!({"name": "read", "args": {}, "result": {"content": "c"}}),
+            json!({"name": "shell", "args": {"cmd": "ls"}, "result": {"stdout": "a"}}),
+            json!({"name": "grep", "args": {"glob": "*"}, "result": {"totalMatches": 0}}),
+            json!({"name": "ls", "args": {"path": 7}, "result": {}}),
+        ] {
+            let card = shown(call);
+            assert_eq!(card.tool, ACTIVITY);
+            assert!(card.arguments["activityTitle"].is_string());
+        }
+        let fitting = shown(json!({"name": "ls", "args": {}, "result": {}}));
+        assert_eq!(fitting.tool, "ls");
+    }
+
+    #[test]
+    fn a_tool_that_says_it_failed_is_no_success() {
+        let card = shown(json!({"name": "mcp", "args": {"toolName": "t"},
+            "result": {"status": "success", "value": {"isError": true, "content": [{"text": "bad"}]}}}));
+        assert_eq!(card.verdict, Verdict::Failed);
+    }
+
+    #[test]
+    fn odd_calls_are_shown_without_harm() {
+        for call in [
+            json!({}),
+            json!({"name": "read", "args": {"path": 7}, "result": [1, 2]}),
+            json!({"name": "shell", "args": {"timeout": "soon"}, "result": null}),
+            json!({"name": "grep", "result": {"status": "success", "value": {"workspaceResults": []}}}),
+            json!({"name": "edit", "args": {"edits": [7]}, "result": {"diff": "@@ -x +y @@"}}),
+            json!({"name": "task", "args": {"subagentType": 3}, "result": {"conversationSteps": {}}}),
+            json!({"name": "updateTodos", "result": {"todos": "none"}}),
+        ] {
+            let card = shown(call.clone());
+            assert!(card.arguments.is_object(), "{call}");
+        }
     }
 }

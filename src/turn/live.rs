@@ -10,6 +10,7 @@ use uuid::Uuid;
 
 use super::memory::Conversation;
 use super::request::{Hands, TurnEvent, TurnRequest};
+use super::show::{self, Show, Surface, ends_cards, tell};
 use super::usage::{self, Seen};
 use crate::conversation::continuation::continuation;
 use crate::conversation::fingerprint::{Continuity, Fingerprint};
@@ -37,6 +38,12 @@ pub(super) struct Live {
     waiting: VecDeque<RunEvent>,
     /// Words the model has not been seen to hear.
     unheard: Vec<Unheard>,
+    /// What Cursor's own tools did.
+    show: Show,
+    /// Lines that came between calls: they open the next turn.
+    later: Vec<TurnEvent>,
+    /// Answers to [`Command::Settle`] that have not come.
+    settling: usize,
 }
 
 struct Unheard {
@@ -58,7 +65,7 @@ pub(super) enum Pause {
 #[derive(Default)]
 pub(super) struct Tally {
     pub(super) seen: Seen,
-    output: String,
+    pub(super) output: String,
 }
 
 impl Tally {
@@ -77,7 +84,12 @@ impl Tally {
 }
 
 impl Live {
-    pub(super) fn new(handle: Handle, conversation: Conversation, covers: Fingerprint) -> Self {
+    pub(super) fn new(
+        handle: Handle,
+        conversation: Conversation,
+        covers: Fingerprint,
+        show: Show,
+    ) -> Self {
         Self {
             handle,
             conversation,
@@ -85,13 +97,22 @@ impl Live {
             open: Vec::new(),
             waiting: VecDeque::new(),
             unheard: Vec::new(),
+            show,
+            later: Vec::new(),
+            settling: 0,
         }
+    }
+
+    fn waits(&self, id: &str) -> bool {
+        self.open.iter().any(|call| call.id == id) || self.show.waits(id)
     }
 
     /// Whether a history goes on with this run: by its calls, else by its words.
     pub(super) fn continues(&self, system: &str, messages: &[Json]) -> bool {
-        let waits = |id: &str| self.open.iter().any(|call| call.id == id);
-        if !continuation(messages, waits).results.is_empty() {
+        if !continuation(messages, |id| self.waits(id))
+            .results
+            .is_empty()
+        {
             return true;
         }
         let now = Fingerprint::of(system, messages);
@@ -104,13 +125,18 @@ impl Live {
     /// Gives the run what the host brings: results first, then words. Calls without a result
     /// are offered again, unless the person spoke instead.
     pub(super) async fn resume(&mut self, system: &str, messages: &[Json], tally: &mut Tally) {
-        let waits = |id: &str| self.open.iter().any(|call| call.id == id);
-        let brought = continuation(messages, waits);
+        let brought = continuation(messages, |id| self.waits(id));
+        let news = match brought.results.iter().all(|(id, _)| self.show.waits(id)) {
+            // Cursor knows what its own tools gave: cards are only for the host.
+            true if brought.words.is_empty() => News::None,
+            true if self.is_over() => News::Unheard,
+            _ => News::Heard,
+        };
         for (id, message) in brought.results {
+            tally.said(&message["content"].to_string());
             let Some(at) = self.open.iter().position(|call| call.id == id) else {
                 continue;
             };
-            tally.said(&message["content"].to_string());
             self.open.remove(at).answer(HostResult {
                 content: Content::read(&message["content"]),
                 verdict: match message["isError"] {
@@ -119,7 +145,8 @@ impl Live {
                 },
             });
         }
-        self.covers = Fingerprint::of(system, messages);
+        self.show.open.clear();
+        self.cover(system, messages, news);
         let left = std::mem::take(&mut self.open);
         if brought.words.is_empty() {
             for call in left.into_iter().rev() {
@@ -134,6 +161,29 @@ impl Live {
             tally.said(&brought.words);
             self.inject(brought.words).await;
         }
+    }
+
+    /// Notes the history the run has been told. A state that stood for the last one stands for
+    /// this one too, if nothing in it is news to Cursor.
+    fn cover(&mut self, system: &str, messages: &[Json], news: News) {
+        let current = self.conversation.sent.as_ref() == Some(&self.covers);
+        let known = match news {
+            News::None | News::Heard => messages.len(),
+            News::Unheard => messages
+                .iter()
+                .rposition(|message| message["role"] == "toolResult")
+                .map_or(messages.len(), |at| at + 1),
+        };
+        self.covers = Fingerprint::of(system, &messages[..known]);
+        if current && news != News::Heard {
+            self.conversation.sent = Some(self.covers.clone());
+        }
+    }
+
+    /// Whether the run's end waits to be told.
+    fn is_over(&self) -> bool {
+        let end = |event: &RunEvent| matches!(event, RunEvent::Ended(_));
+        self.waiting.iter().any(end)
     }
 
     async fn inject(&mut self, text: String) {
@@ -215,13 +265,16 @@ impl Live {
         tally: &mut Tally,
         offered: &mut Offered,
     ) -> Pause {
+        while *offered == Offered::Nothing && !self.later.is_empty() {
+            tell(self.later.remove(0), request, tally).await;
+        }
         loop {
             let give_up = self
                 .unheard
                 .iter()
                 .filter_map(|unheard| unheard.give_up)
                 .min();
-            let event = tokio::select! {
+            let mut event = tokio::select! {
                 event = self.next() => event,
                 Some(words) = request.injections.recv() => {
                     self.inject(words).await;
@@ -232,15 +285,22 @@ impl Live {
                     continue;
                 }
             };
+            if *offered == Offered::Cards
+                && let Some(event) = event.take_if(|event| ends_cards(event))
+            {
+                let over = |event: &RunEvent| matches!(event, RunEvent::Ended(end) if end.outcome == Outcome::Finished);
+                if over(&event) && self.later.is_empty() && self.unheard.is_empty() {
+                    self.show.last();
+                }
+                self.waiting.push_front(event);
+                return Pause::ToolUse;
+            }
             let shown = match event {
                 Some(RunEvent::Text(text)) => {
-                    tally.output.push_str(&text);
+                    self.show.said(&text);
                     TurnEvent::Text(text)
                 }
-                Some(RunEvent::Thinking(text)) => {
-                    tally.output.push_str(&text);
-                    TurnEvent::Thinking(text)
-                }
+                Some(RunEvent::Thinking(text)) => TurnEvent::Thinking(text),
                 Some(RunEvent::ThinkingDone) => TurnEvent::ThinkingDone,
                 Some(RunEvent::Retrying(failure)) => TurnEvent::Retrying(failure.to_string()),
                 Some(RunEvent::Checkpoint(state)) => {
@@ -255,27 +315,34 @@ impl Live {
                     Some(shown) => shown,
                     None => continue,
                 },
-                Some(RunEvent::Settled) => match offered {
-                    Offered::Settling => return Pause::ToolUse,
-                    Offered::Nothing => continue,
-                },
+                Some(RunEvent::Settled) => {
+                    self.settling = self.settling.saturating_sub(1);
+                    match offered {
+                        // Of an earlier turn: this one's is still to come.
+                        _ if self.settling > 0 => continue,
+                        Offered::Calls | Offered::Cards => return Pause::ToolUse,
+                        Offered::Nothing => continue,
+                    }
+                }
                 Some(RunEvent::Injection(report)) => {
                     self.heard(&report).await;
                     continue;
                 }
-                Some(RunEvent::Ended(ended)) => return Pause::Over(Some(ended)),
-                Some(_) => continue,
+                Some(RunEvent::Ended(ended)) => {
+                    if ended.outcome == Outcome::Finished
+                        && let Some(plan) = self.show.plan_unsaid()
+                    {
+                        tell(TurnEvent::Text(plan), request, tally).await;
+                    }
+                    return Pause::Over(Some(ended));
+                }
+                Some(event) => match self.activity(event, request, tally, offered).await {
+                    Some(pause) => return pause,
+                    None => continue,
+                },
                 None => return Pause::Over(None),
             };
-            if let TurnEvent::ToolCall {
-                name, arguments, ..
-            } = &shown
-            {
-                tally.output.push_str(name);
-                tally.output.push_str(&arguments.to_string());
-            }
-            // A host that stopped listening has cancelled, or will.
-            let _ = request.events.send(shown).await;
+            tell(shown, request, tally).await;
         }
     }
 
@@ -304,11 +371,52 @@ impl Live {
             arguments: call.arguments.clone(),
         };
         self.open.push(call);
-        if *offered == Offered::Nothing {
-            *offered = Offered::Settling;
-            let _ = self.handle.commands.send(Command::Settle).await;
-        }
+        self.settle(offered, Offered::Calls).await;
         Some(shown)
+    }
+
+    /// Asks the run, once a turn, to say when all that has already arrived is told.
+    async fn settle(&mut self, offered: &mut Offered, what: Offered) {
+        if *offered == Offered::Nothing {
+            *offered = what;
+            if self.handle.commands.send(Command::Settle).await.is_ok() {
+                self.settling += 1;
+            }
+        }
+    }
+
+    /// Shows what Cursor's own tools do. Cards and calls never share a turn.
+    async fn activity(
+        &mut self,
+        event: RunEvent,
+        request: &TurnRequest,
+        tally: &mut Tally,
+        offered: &mut Offered,
+    ) -> Option<Pause> {
+        let surface = match &request.hands {
+            Hands::Between => &request.surface,
+            // A card ends the turn, which such a host does not expect.
+            Hands::Inline(_) => &Surface::Text,
+        };
+        let completed = matches!(event, RunEvent::ToolCompleted(_));
+        if *offered == Offered::Calls && completed && *surface != Surface::Text {
+            self.waiting.push_front(event);
+            return Some(Pause::ToolUse);
+        }
+        match self.show.take(&event, surface) {
+            show::Shown::Nothing => {}
+            show::Shown::Lines(lines) if *offered == Offered::Nothing => {
+                for line in lines {
+                    tell(line, request, tally).await;
+                }
+            }
+            show::Shown::Lines(lines) => self.later.extend(lines),
+            show::Shown::Card(call) => {
+                self.settle(offered, Offered::Cards).await;
+                tell(call, request, tally).await;
+            }
+        }
+        None
     }
 
     async fn heard(&mut self, report: &ContextInjectionStateUpdate) {
@@ -360,8 +468,21 @@ impl Live {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Offered {
     Nothing,
-    /// Yes, and the run has been asked to settle.
-    Settling,
+    /// Calls of its tools, and the run has been asked to settle.
+    Calls,
+    /// Cards, and the run has been asked to settle.
+    Cards,
+}
+
+/// What a host brings back that Cursor does not know.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum News {
+    /// Nothing.
+    None,
+    /// Something the run is told.
+    Heard,
+    /// Words for a run that is over.
+    Unheard,
 }
 
 /// Whether the host has been shown anything of a run.

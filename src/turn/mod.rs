@@ -10,10 +10,12 @@ pub mod overflow;
 mod policy;
 mod request;
 mod session;
+mod show;
 pub mod usage;
 mod wording;
 
 pub use policy::{Bridging, Policy};
 pub use request::{Hands, Stop, TurnEvent, TurnRequest, TurnResult};
 pub use session::Session;
+pub use show::{Follows, Record, Surface};
 pub use wording::wording;

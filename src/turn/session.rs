@@ -9,6 +9,7 @@ use super::live::{Idle, Live, Offered, Pause, Shown, Tally};
 use super::memory::{Conversation, Memory};
 use super::policy::Bridging;
 use super::request::{Stop, TurnEvent, TurnRequest, TurnResult};
+use super::show::{Record, Recorded, Show, Surface};
 use super::usage;
 use super::wording::wording;
 use crate::conversation::fingerprint::Fingerprint;
@@ -20,7 +21,7 @@ use crate::run::{
     Action, Image, Outcome, RetryPolicy, RunSpec, Timing, ToolGates, UserMessage, start,
 };
 use crate::tools::bridge::Bridge;
-use crate::tools::bridge::snapshot::{Filter, HostTool, Snapshot};
+use crate::tools::bridge::snapshot::{Filter, HostTool, PROVIDER, Snapshot};
 use crate::tools::context::{Facts, Rule};
 use crate::tools::hosted::Hosted;
 use crate::tools::refuse::Refuse;
@@ -29,6 +30,7 @@ use crate::tools::refuse::Refuse;
 #[derive(Debug, Clone)]
 pub struct Session {
     asks: mpsc::Sender<Ask>,
+    recorded: Recorded,
 }
 
 enum Ask {
@@ -42,12 +44,19 @@ impl Session {
     /// process under its name.
     pub fn start(store: Option<(Store, String)>) -> Self {
         let (asks, inbox) = mpsc::channel(16);
+        let recorded = Recorded::default();
         let task = Task {
             memory: Memory::new(store),
             live: None,
+            recorded: recorded.clone(),
         };
         tokio::spawn(task.run(inbox));
-        Self { asks }
+        Self { asks, recorded }
+    }
+
+    /// The recorded result behind a card, while its run lives.
+    pub fn recorded(&self, call: &str) -> Option<Record> {
+        self.recorded.get(call)
     }
 
     /// Takes a turn, after those asked for before.
@@ -81,6 +90,8 @@ struct Task {
     memory: Memory,
     /// A run that waits for the host, and until when.
     live: Option<(Live, Instant)>,
+    /// Results behind the cards the host was given.
+    recorded: Recorded,
 }
 
 impl Task {
@@ -241,7 +252,7 @@ impl Task {
                 data: picture.data,
             })
             .collect();
-        Ok(launch(conversation, text, images, request))
+        Ok(launch(conversation, text, images, request, &self.recorded))
     }
 
     /// Says words in a run of their own, on the state the last one left.
@@ -254,11 +265,23 @@ impl Task {
         let Transcripted { system, messages } = transcript(request);
         match plan(conversation.sent.as_ref(), system, messages) {
             // The state has all but the words that were not heard.
-            SendPlan::Nothing => Ok(launch(conversation, words, Vec::new(), request)),
-            SendPlan::Incremental { text } => Ok(launch(conversation, text, Vec::new(), request)),
+            SendPlan::Nothing => Ok(launch(
+                conversation,
+                words,
+                Vec::new(),
+                request,
+                &self.recorded,
+            )),
+            SendPlan::Incremental { text } => Ok(launch(
+                conversation,
+                text,
+                Vec::new(),
+                request,
+                &self.recorded,
+            )),
             SendPlan::Bootstrap { history, text, .. } => {
                 let fresh = rebuilt(request, history, conversation.into_kept())?;
-                Ok(launch(fresh, text, Vec::new(), request))
+                Ok(launch(fresh, text, Vec::new(), request, &self.recorded))
             }
         }
     }
@@ -372,12 +395,24 @@ fn launch(
     text: String,
     images: Vec<Image>,
     request: &TurnRequest,
+    recorded: &Recorded,
 ) -> Live {
     let snapshot = snapshot(request);
     for warning in &snapshot.warnings {
         tracing::warn!("{warning}");
     }
     let offers = snapshot.offers();
+    let hosted = snapshot
+        .tools
+        .iter()
+        // As offered, and as the server may call it.
+        .flat_map(|tool| {
+            [
+                tool.offered.clone(),
+                format!("mcp_{PROVIDER}_{}", tool.offered),
+            ]
+        });
+    let show = Show::new(recorded.clone(), request.workspace.clone(), hosted);
     let native = Refuse {
         facts: Facts {
             workspace: request.workspace.clone(),
@@ -414,7 +449,7 @@ fn launch(
     );
     let Transcripted { system, messages } = transcript(request);
     let covers = Fingerprint::of(system, messages);
-    Live::new(handle, conversation, covers)
+    Live::new(handle, conversation, covers, show)
 }
 
 /// The host's tools this turn offers.
@@ -435,7 +470,13 @@ fn snapshot(request: &TurnRequest) -> Snapshot {
         .collect();
     let filter = Filter {
         overlapping: request.policy.overlapping,
-        replay: Vec::new(),
+        replay: match &request.surface {
+            Surface::Cards(tools) => {
+                let only_shown = |tool: &&String| tool.as_str() == crate::replay::ACTIVITY;
+                tools.iter().filter(only_shown).cloned().collect()
+            }
+            Surface::Text => Vec::new(),
+        },
     };
     Snapshot::of(&tools, &filter)
 }

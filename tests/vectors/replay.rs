@@ -78,7 +78,7 @@ pub(super) fn mapping_case(case: &Json) -> Result<(), String> {
         content,
         mut details,
         verdict,
-    } = replay::card(&activity, &at(root));
+    } = replay::mapped(&activity, &at(root));
     let wanted = &wanted["display"];
     same("tool", &json!(tool), &wanted["toolName"])?;
     same("arguments", &arguments, &wanted["args"])?;

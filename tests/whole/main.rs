@@ -16,6 +16,7 @@ mod models;
 mod official;
 mod official_errors;
 mod ours;
+mod replay;
 mod rpc;
 mod sdk;
 mod unary;

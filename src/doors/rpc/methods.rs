@@ -76,6 +76,11 @@ pub(super) fn table() -> Vec<Entry> {
             result: schema_for!(TurnInjectResult),
         },
         Entry {
+            name: "replay/result",
+            params: schema_for!(ReplayResultParams),
+            result: schema_for!(ReplayResult),
+        },
+        Entry {
             name: "session/invalidate",
             params: schema_for!(SessionParams),
             result: schema_for!(()),
@@ -151,6 +156,9 @@ pub(super) fn register(context: Context) -> Result<RpcModule<Context>, RegisterM
     })?;
     module.register_async_method("turn/inject", |params, context, _| async move {
         Ok::<_, ErrorObjectOwned>(context.turns.inject(error::params(&params)?).await)
+    })?;
+    module.register_async_method("replay/result", |params, context, _| async move {
+        context.turns.recorded(&error::params(&params)?)
     })?;
     module.register_async_method("session/invalidate", |params, context, _| async move {
         let home = context.home.as_deref();

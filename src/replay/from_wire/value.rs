@@ -12,7 +12,11 @@ pub(super) fn value_of(tool: &Tool, value: Json) -> Json {
             "workspaceResults": folders(&value["workspaceResults"]),
             "activeEditorResult": union(&value["activeEditorResult"]),
         }),
-        Tool::Ls => json!({"directoryTreeRoot": folder(&value["directoryTreeRoot"], true)}),
+        Tool::Ls => json!({"directoryTreeRoot": folder(&value["directoryTreeRoot"])}),
+        Tool::Glob => json!({
+            "files": value["files"].as_array().cloned().unwrap_or_default(),
+            "totalFiles": value["totalFiles"].as_u64().unwrap_or(0),
+        }),
         Tool::ReadLints => plain_severities(value),
         Tool::UpdateTodos => plain_statuses(value).into(),
         Tool::Task => subagent(value),
@@ -84,16 +88,13 @@ fn union(result: &Json) -> Json {
 }
 
 /// A folder and what is in it; folders end with a slash.
-fn folder(node: &Json, is_root: bool) -> Json {
+fn folder(node: &Json) -> Json {
     let path = node["absPath"].as_str().unwrap_or_default();
-    let name = match is_root {
-        true => path.to_owned(),
-        false => format!("{}/", path.rsplit('/').next().unwrap_or(path)),
-    };
+    let name = format!("{}/", path.rsplit('/').next().unwrap_or(path));
     let folders = node["childrenDirs"].as_array().into_iter().flatten();
     let files = node["childrenFiles"].as_array().into_iter().flatten();
     let children: Vec<Json> = folders
-        .map(|child| folder(child, false))
+        .map(folder)
         .chain(files.map(|file| json!({"name": file["name"]})))
         .collect();
     json!({"name": name, "children": children})
