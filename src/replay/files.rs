@@ -243,7 +243,7 @@ fn is_notebook(view: &View<'_>) -> bool {
 fn diff(view: &View<'_>) -> Option<String> {
     let diff = pi_diff::FIELDS
         .iter()
-        .find_map(|key| text::string(view.value(key)).filter(|diff| !diff.trim().is_empty()))?;
+        .find_map(|key| text::string(view.value(key)).filter(|diff| !diff.is_empty()))?;
     Some(paths::diff(diff, &view.root))
 }
 
@@ -359,8 +359,7 @@ pub(super) fn write_card(view: &View<'_>) -> Card {
     details.text("path", path.clone());
     let after = text::string(view.value("fileContentAfterWrite")).map(str::to_owned);
     details.text("fileContentAfterWrite", after);
-    let recorded = write_content(view.args).filter(|_| path.is_some());
-    let Some(recorded) = recorded else {
+    let Some(recorded) = write_content(view.args) else {
         let done = path.clone().unwrap_or_else(|| "wrote file".into());
         let subject = path.unwrap_or_else(|| "file".into());
         return neutral::assemble(view, arguments, Some(subject), Some(done), content, details);

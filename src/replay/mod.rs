@@ -123,10 +123,11 @@ fn view<'a>(activity: &'a Activity, workspace: &Workspace<'_>) -> View<'a> {
 pub fn card(activity: &Activity, workspace: &Workspace<'_>) -> Card {
     let card = mapped(activity, workspace);
     if fits(&card) {
-        return card;
+        return neutral::with_glance(card);
     }
     let view = view(activity, workspace);
-    clean(unknown::card(&view, view.tool.name()), workspace)
+    let card = unknown::card(&view, view.tool.name());
+    neutral::with_glance(clean(card, workspace))
 }
 
 /// Whether a card's arguments satisfy the schema of the host's tool.
@@ -139,7 +140,8 @@ fn fits(card: &Card) -> bool {
         "bash" => string("command") && number("timeout"),
         "grep" | "find" => string("pattern") && text("path"),
         "ls" => text("path") && number("limit"),
-        // Edits and writes are made only of what fits.
+        "write" => string("path") && string("content"),
+        // Edits are made only of what fits.
         _ => true,
     }
 }
@@ -192,7 +194,7 @@ fn written(view: &View<'_>) -> String {
 /// The text of a plan, if the activity made one: what the run may end with.
 pub fn plan(activity: &Activity, workspace: &Workspace<'_>) -> Option<String> {
     let view = view(activity, workspace);
-    if view.tool != Tool::CreatePlan || view.failed() {
+    if view.tool != Tool::CreatePlan {
         return None;
     }
     let plan = tasks::plan_text(&view)?.trim();
@@ -269,6 +271,7 @@ mod tests {
             json!({"name": "shell", "args": {"cmd": "ls"}, "result": {"stdout": "a"}}),
             json!({"name": "grep", "args": {"glob": "*"}, "result": {"totalMatches": 0}}),
             json!({"name": "ls", "args": {"path": 7}, "result": {}}),
+            json!({"name": "write", "args": {"content": "c"}, "result": {}}),
         ] {
             let card = shown(call);
             assert_eq!(card.tool, ACTIVITY);
@@ -276,6 +279,20 @@ mod tests {
         }
         let fitting = shown(json!({"name": "ls", "args": {}, "result": {}}));
         assert_eq!(fitting.tool, "ls");
+    }
+
+    #[test]
+    fn a_neutral_card_carries_what_is_seen_at_a_glance() {
+        let lines: Vec<String> = (1..=12).map(|n| format!("line {n}")).collect();
+        let result = json!({"content": [{"text": lines.join("\n")}]});
+        let mcp = shown(json!({"name": "mcp", "args": {"toolName": "t"}, "result": result}));
+        let glance = mcp.details["glance"].as_array().map(Vec::len);
+        assert_eq!((glance, &mcp.details["glanceMore"]), (Some(8), &json!(4)));
+        let edit = shown(json!({"name": "edit", "args": {"path": "a"},
+            "result": {"diffString": "--- a/a\n+++ b/a\n@@ -1 +1 @@\n-\told\n+new"}}));
+        assert_eq!(edit.details["glance"], json!(["-1    old", "+1 new"]));
+        let page = shown(json!({"name": "web_fetch", "args": {"url": "u"}, "result": result}));
+        assert_eq!(page.details["glance"], json!([]), "pages stay folded");
     }
 
     #[test]

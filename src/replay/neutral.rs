@@ -108,6 +108,36 @@ pub(super) fn card(view: &View<'_>) -> Card {
     )
 }
 
+/// Lines a folded card shows.
+const GLANCE_LINES: usize = 8;
+/// Characters of such a line.
+const GLANCE_LINE: usize = 240;
+
+/// A neutral card with what it shows while it is folded, so that the host has only to draw:
+/// `glance`, a few lines of the change or of the result, and `glanceMore`, how many lines
+/// there are besides.
+pub(super) fn with_glance(mut card: Card) -> Card {
+    if card.tool != ACTIVITY {
+        return card;
+    }
+    let folded = card.details["collapseDetailsByDefault"] == true;
+    let body = card.content.split_once("\n\n").map_or("", |(_, body)| body);
+    let told = card.details["diff"].as_str().unwrap_or(body).trim_end();
+    let lines: Vec<&str> = told.lines().filter(|_| !folded).collect();
+    let glance: Vec<String> = lines
+        .iter()
+        .take(GLANCE_LINES)
+        // A tab would be as wide as the terminal likes.
+        .map(|line| text::short(&line.replace('\t', "   "), GLANCE_LINE))
+        .collect();
+    let more = lines.len().saturating_sub(glance.len());
+    if let Json::Object(details) = &mut card.details {
+        details.insert("glance".into(), glance.into());
+        details.insert("glanceMore".into(), more.into());
+    }
+    card
+}
+
 fn delete(view: &View<'_>) -> Sketch {
     let path = text::string(view.args.get("path")).map(|path| view.path(path));
     let mut arguments = Details::default();

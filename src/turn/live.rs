@@ -10,8 +10,8 @@ use uuid::Uuid;
 
 use super::memory::Conversation;
 use super::request::{Hands, TurnEvent, TurnRequest};
-use super::show::{self, Show, Surface, ends_cards, tell};
-use super::usage::{self, Seen};
+use super::show::{self, Show, Surface, ends_cards};
+use super::tally::{Shown, Tally, tell};
 use crate::conversation::continuation::continuation;
 use crate::conversation::fingerprint::{Continuity, Fingerprint};
 use crate::run::{Command, Ended, Handle, Injection, Outcome, RunEvent};
@@ -59,28 +59,6 @@ pub(super) enum Pause {
     ToolUse,
     /// The run is over.
     Over(Option<Ended>),
-}
-
-/// What a turn has seen of a run.
-#[derive(Default)]
-pub(super) struct Tally {
-    pub(super) seen: Seen,
-    pub(super) output: String,
-}
-
-impl Tally {
-    /// Counts what was said to the model.
-    pub(super) fn said(&mut self, text: &str) {
-        self.seen.input += usage::estimate(text);
-    }
-
-    /// All of it so far.
-    pub(super) fn seen(&self) -> Seen {
-        Seen {
-            output: usage::estimate(&self.output),
-            ..self.seen
-        }
-    }
 }
 
 impl Live {
@@ -483,22 +461,6 @@ enum News {
     Heard,
     /// Words for a run that is over.
     Unheard,
-}
-
-/// Whether the host has been shown anything of a run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Shown {
-    Nothing,
-    Something,
-}
-
-impl Tally {
-    pub(super) fn shown(&self) -> Shown {
-        match self.output.is_empty() {
-            true => Shown::Nothing,
-            false => Shown::Something,
-        }
-    }
 }
 
 /// What happened while the host was away.

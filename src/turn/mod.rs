@@ -11,6 +11,7 @@ mod policy;
 mod request;
 mod session;
 mod show;
+mod tally;
 pub mod usage;
 mod wording;
 

@@ -5,11 +5,12 @@ use std::sync::Arc;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
-use super::live::{Idle, Live, Offered, Pause, Shown, Tally};
+use super::live::{Idle, Live, Offered, Pause};
 use super::memory::{Conversation, Memory};
 use super::policy::Bridging;
 use super::request::{Stop, TurnEvent, TurnRequest, TurnResult};
 use super::show::{Record, Recorded, Show, Surface};
+use super::tally::{Shown, Tally};
 use super::usage;
 use super::wording::wording;
 use crate::conversation::fingerprint::Fingerprint;
@@ -100,7 +101,16 @@ impl Task {
             let until = self.live.as_ref().map(|(_, until)| *until);
             let ask = tokio::select! {
                 ask = inbox.recv() => ask,
-                () = idle(&mut self.live) => continue,
+                idle = idle(&mut self.live) => {
+                    // Not inside the select: a write given up half way would go on behind our
+                    // back and could overwrite a later one.
+                    if let (Idle::Changed, Some((live, _))) = (idle, &self.live)
+                        && let Err(error) = live.conversation.save().await
+                    {
+                        tracing::warn!("the session's last state could not be written down: {error}");
+                    }
+                    continue;
+                }
                 () = tokio::time::sleep_until(until.unwrap_or_else(Instant::now)), if until.is_some() => {
                     self.release().await;
                     continue;
@@ -324,14 +334,10 @@ impl Task {
 }
 
 /// Reads a waiting run while the host is away, so that it does not stall.
-async fn idle(live: &mut Option<(Live, Instant)>) {
-    let Some((live, _)) = live else {
-        return std::future::pending().await;
-    };
-    if let Idle::Changed = live.idle().await
-        && let Err(error) = live.conversation.save().await
-    {
-        tracing::warn!("the session's last state could not be written down: {error}");
+async fn idle(live: &mut Option<(Live, Instant)>) -> Idle {
+    match live {
+        Some((live, _)) => live.idle().await,
+        None => std::future::pending().await,
     }
 }
 

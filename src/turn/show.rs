@@ -11,8 +11,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde_json::Value as Json;
 
-use super::live::Tally;
-use super::request::{TurnEvent, TurnRequest};
+use super::request::TurnEvent;
 use crate::replay::ledger::{self, Ledger};
 use crate::replay::{self, Activity, Workspace};
 use crate::run::RunEvent;
@@ -266,22 +265,6 @@ impl Show {
             false => Some(format!("\n\n{plan}")),
         }
     }
-}
-
-/// Tells the host, and counts what the model wrote.
-pub(super) async fn tell(event: TurnEvent, request: &TurnRequest, tally: &mut Tally) {
-    match &event {
-        TurnEvent::Text(text) | TurnEvent::Thinking(text) => tally.output.push_str(text),
-        TurnEvent::ToolCall {
-            name, arguments, ..
-        } => {
-            tally.output.push_str(name);
-            tally.output.push_str(&arguments.to_string());
-        }
-        TurnEvent::ThinkingDone | TurnEvent::Retrying(_) | TurnEvent::Notice(_) => {}
-    }
-    // A host that stopped listening has cancelled, or will.
-    let _ = request.events.send(event).await;
 }
 
 /// Whether an event belongs after the cards before it: something said, a call of the host's
