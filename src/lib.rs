@@ -10,6 +10,7 @@
 //!        ├─ run     one live run = one task: reads the stream, answers every request
 //!        ├─ conversation   what must survive, and how a history continues
 //!        ├─ tools   who executes what Cursor's agent asks for
+//!        ├─ replay  completed activity of Cursor's own tools → a card or lines
 //!        ├─ catalog Cursor's models → rows a host can register, and back
 //!        └─ account API key → access token
 //!             └─ wire    Cursor on the wire: envelopes, transports, headers, errors
@@ -24,6 +25,7 @@ pub mod catalog;
 pub mod conversation;
 pub mod diag;
 pub mod doors;
+pub mod replay;
 pub mod run;
 pub mod sim;
 pub mod tools;

@@ -7,6 +7,8 @@
 mod bridge;
 #[path = "vectors/catalog.rs"]
 mod catalog;
+#[path = "vectors/replay.rs"]
+mod replay;
 
 use std::path::PathBuf;
 
@@ -20,16 +22,7 @@ use prost::Message as _;
 use serde_json::{Value as Json, json};
 
 /// Rules for rooms that later issues build. Shrinks to nothing.
-const NOT_BUILT_YET: &[&str] = &[
-    "completion-dedupe",
-    "path-normalisation",
-    "read-local-preview",
-    "recovery-plan",
-    "recovery-wrap",
-    "replay-mapping",
-    "shell-delta",
-    "tool-names",
-];
+const NOT_BUILT_YET: &[&str] = &["recovery-plan", "recovery-wrap"];
 
 /// Runs one case; `Err` says what differed.
 type Rule = fn(&Json) -> Result<(), String>;
@@ -39,6 +32,7 @@ const RULES: &[(&str, Rule)] = &[
     ("bridge-snapshot", bridge::snapshot_case),
     ("mcp-content", bridge::content_case),
     ("mcp-tool-names", bridge::names_case),
+    ("completion-dedupe", replay::dedupe_case),
     ("context-overflow", context_overflow_case),
     ("context-window", catalog::context_window),
     ("env-parsing", catalog::settings),
@@ -49,8 +43,13 @@ const RULES: &[(&str, Rule)] = &[
     ("openai-checksum", checksum_case),
     ("openai-frames", frames_case),
     ("openai-mcp-values", mcp_values_case),
+    ("path-normalisation", replay::paths_case),
+    ("read-local-preview", replay::preview_case),
+    ("replay-mapping", replay::mapping_case),
+    ("shell-delta", replay::shell_case),
     ("thinking-level-map", catalog::thinking),
     ("scrubber", scrubber_case),
+    ("tool-names", replay::names_case),
     ("wire-messages", wire_message_case),
 ];
 

@@ -11,6 +11,7 @@ export interface Methods {
   "turn/start": { params: TurnStartParams; result: TurnStartResult };
   "turn/cancel": { params: TurnCancelParams; result: TurnCancelResult };
   "turn/inject": { params: TurnInjectParams; result: TurnInjectResult };
+  "replay/result": { params: ReplayResultParams; result: ReplayResult };
   "session/invalidate": { params: SessionParams; result: null };
   "session/close": { params: SessionParams; result: null };
   "diagnostics/report": { params: ReportParams; result: Report };
@@ -163,6 +164,7 @@ protocolVersion: number,
  * The methods there are.
  */
 methods: Array<string>, };
+export type JsonValue = number | string | boolean | Array<JsonValue> | { [key in string]: JsonValue } | null;
 /**
  * How much a line matters.
  */
@@ -328,6 +330,39 @@ base: string,
  */
 fast: boolean | null, };
 /**
+ * The answer to `replay/result`.
+ */
+export type ReplayResult = { 
+/**
+ * Text blocks.
+ */
+content: JsonValue, 
+/**
+ * What the card's renderer needs besides.
+ */
+details?: JsonValue, 
+/**
+ * Whether Cursor reported a failure.
+ */
+isError: boolean, 
+/**
+ * Whether the run has nothing more to say: the host need not ask for another turn.
+ */
+terminate: boolean, };
+/**
+ * `replay/result`: the recorded result behind a card. Nothing is ever executed; a card whose
+ * run is gone has no result.
+ */
+export type ReplayResultParams = { 
+/**
+ * The session the card belongs to.
+ */
+sessionId: string, 
+/**
+ * The id of the card's tool call.
+ */
+callId: string, };
+/**
  * The answer to `diagnostics/report`.
  */
 export type Report = { 
@@ -481,6 +516,15 @@ model: ModelChoice,
  */
 mode?: TurnMode | null, 
 /**
+ * How the host shows what Cursor's own tools did.
+ */
+surface: TurnSurface, 
+/**
+ * With `surface: "cards"`: the tools the host registered to show recorded results, under
+ * its own names or `cursor`. Activity for which there is none is told in lines.
+ */
+cardTools: Array<string>, 
+/**
  * The Cursor API key, if the host has one; else `CURSOR_API_KEY`.
  */
 apiKey?: string | null, };
@@ -500,6 +544,10 @@ errorMessage?: string | null,
  * Its tokens.
  */
 usage: TurnUsage, };
+/**
+ * How the activity of Cursor's own tools is shown.
+ */
+export type TurnSurface = "text" | "cards";
 /**
  * The tokens of a turn.
  */

@@ -10,7 +10,8 @@ use uuid::Uuid;
 
 use super::memory::Conversation;
 use super::request::{Hands, TurnEvent, TurnRequest};
-use super::usage::{self, Seen};
+use super::show::{self, Show, Surface, ends_cards};
+use super::tally::{Shown, Tally, tell};
 use crate::conversation::continuation::continuation;
 use crate::conversation::fingerprint::{Continuity, Fingerprint};
 use crate::diag::Digest;
@@ -38,6 +39,12 @@ pub(super) struct Live {
     waiting: VecDeque<RunEvent>,
     /// Words the model has not been seen to hear.
     unheard: Vec<Unheard>,
+    /// What Cursor's own tools did.
+    show: Show,
+    /// Lines that came between calls: they open the next turn.
+    later: Vec<TurnEvent>,
+    /// Answers to [`Command::Settle`] that have not come.
+    settling: usize,
 }
 
 struct Unheard {
@@ -55,32 +62,13 @@ pub(super) enum Pause {
     Over(Option<Ended>),
 }
 
-/// What a turn has seen of a run.
-#[derive(Default)]
-pub(super) struct Tally {
-    pub(super) seen: Seen,
-    /// The model's window, as Cursor told it.
-    pub(super) window: Option<u32>,
-    output: String,
-}
-
-impl Tally {
-    /// Counts what was said to the model.
-    pub(super) fn said(&mut self, text: &str) {
-        self.seen.input += usage::estimate(text);
-    }
-
-    /// All of it so far.
-    pub(super) fn seen(&self) -> Seen {
-        Seen {
-            output: usage::estimate(&self.output),
-            ..self.seen
-        }
-    }
-}
-
 impl Live {
-    pub(super) fn new(handle: Handle, conversation: Conversation, covers: Fingerprint) -> Self {
+    pub(super) fn new(
+        handle: Handle,
+        conversation: Conversation,
+        covers: Fingerprint,
+        show: Show,
+    ) -> Self {
         Self {
             handle,
             conversation,
@@ -88,13 +76,22 @@ impl Live {
             open: Vec::new(),
             waiting: VecDeque::new(),
             unheard: Vec::new(),
+            show,
+            later: Vec::new(),
+            settling: 0,
         }
+    }
+
+    fn waits(&self, id: &str) -> bool {
+        self.open.iter().any(|call| call.id == id) || self.show.waits(id)
     }
 
     /// Whether a history goes on with this run: by its calls, else by its words.
     pub(super) fn continues(&self, system: &str, messages: &[Json]) -> bool {
-        let waits = |id: &str| self.open.iter().any(|call| call.id == id);
-        if !continuation(messages, waits).results.is_empty() {
+        if !continuation(messages, |id| self.waits(id))
+            .results
+            .is_empty()
+        {
             return true;
         }
         let now = Fingerprint::of(system, messages);
@@ -107,13 +104,18 @@ impl Live {
     /// Gives the run what the host brings: results first, then words. Calls without a result
     /// are offered again, unless the person spoke instead.
     pub(super) async fn resume(&mut self, system: &str, messages: &[Json], tally: &mut Tally) {
-        let waits = |id: &str| self.open.iter().any(|call| call.id == id);
-        let brought = continuation(messages, waits);
+        let brought = continuation(messages, |id| self.waits(id));
+        let news = match brought.results.iter().all(|(id, _)| self.show.waits(id)) {
+            // Cursor knows what its own tools gave: cards are only for the host.
+            true if brought.words.is_empty() => News::None,
+            true if self.is_over() => News::Unheard,
+            _ => News::Heard,
+        };
         for (id, message) in brought.results {
+            tally.said(&message["content"].to_string());
             let Some(at) = self.open.iter().position(|call| call.id == id) else {
                 continue;
             };
-            tally.said(&message["content"].to_string());
             self.open.remove(at).answer(HostResult {
                 content: Content::read(&message["content"]),
                 verdict: match message["isError"] {
@@ -124,7 +126,8 @@ impl Live {
             });
         }
         tracing::debug!(left = self.open.len(), words = %Digest(&brought.words), "turn.resumed");
-        self.covers = Fingerprint::of(system, messages);
+        self.show.open.clear();
+        self.cover(system, messages, news);
         let left = std::mem::take(&mut self.open);
         if brought.words.is_empty() {
             for call in left.into_iter().rev() {
@@ -139,6 +142,29 @@ impl Live {
             tally.said(&brought.words);
             self.inject(brought.words).await;
         }
+    }
+
+    /// Notes the history the run has been told. A state that stood for the last one stands for
+    /// this one too, if nothing in it is news to Cursor.
+    fn cover(&mut self, system: &str, messages: &[Json], news: News) {
+        let current = self.conversation.sent.as_ref() == Some(&self.covers);
+        let known = match news {
+            News::None | News::Heard => messages.len(),
+            News::Unheard => messages
+                .iter()
+                .rposition(|message| message["role"] == "toolResult")
+                .map_or(messages.len(), |at| at + 1),
+        };
+        self.covers = Fingerprint::of(system, &messages[..known]);
+        if current && news != News::Heard {
+            self.conversation.sent = Some(self.covers.clone());
+        }
+    }
+
+    /// Whether the run's end waits to be told.
+    fn is_over(&self) -> bool {
+        let end = |event: &RunEvent| matches!(event, RunEvent::Ended(_));
+        self.waiting.iter().any(end)
     }
 
     async fn inject(&mut self, text: String) {
@@ -220,13 +246,16 @@ impl Live {
         tally: &mut Tally,
         offered: &mut Offered,
     ) -> Pause {
+        while *offered == Offered::Nothing && !self.later.is_empty() {
+            tell(self.later.remove(0), request, tally).await;
+        }
         loop {
             let give_up = self
                 .unheard
                 .iter()
                 .filter_map(|unheard| unheard.give_up)
                 .min();
-            let event = tokio::select! {
+            let mut event = tokio::select! {
                 event = self.next() => event,
                 Some(words) = request.injections.recv() => {
                     self.inject(words).await;
@@ -237,15 +266,22 @@ impl Live {
                     continue;
                 }
             };
+            if *offered == Offered::Cards
+                && let Some(event) = event.take_if(|event| ends_cards(event))
+            {
+                let over = |event: &RunEvent| matches!(event, RunEvent::Ended(end) if end.outcome == Outcome::Finished);
+                if over(&event) && self.later.is_empty() && self.unheard.is_empty() {
+                    self.show.last();
+                }
+                self.waiting.push_front(event);
+                return Pause::ToolUse;
+            }
             let shown = match event {
                 Some(RunEvent::Text(text)) => {
-                    tally.output.push_str(&text);
+                    self.show.said(&text);
                     TurnEvent::Text(text)
                 }
-                Some(RunEvent::Thinking(text)) => {
-                    tally.output.push_str(&text);
-                    TurnEvent::Thinking(text)
-                }
+                Some(RunEvent::Thinking(text)) => TurnEvent::Thinking(text),
                 Some(RunEvent::ThinkingDone) => TurnEvent::ThinkingDone,
                 Some(RunEvent::Retrying(failure)) => TurnEvent::Retrying(failure.to_string()),
                 Some(RunEvent::Checkpoint(state)) => {
@@ -260,27 +296,34 @@ impl Live {
                     Some(shown) => shown,
                     None => continue,
                 },
-                Some(RunEvent::Settled) => match offered {
-                    Offered::Settling => return Pause::ToolUse,
-                    Offered::Nothing => continue,
-                },
+                Some(RunEvent::Settled) => {
+                    self.settling = self.settling.saturating_sub(1);
+                    match offered {
+                        // Of an earlier turn: this one's is still to come.
+                        _ if self.settling > 0 => continue,
+                        Offered::Calls | Offered::Cards => return Pause::ToolUse,
+                        Offered::Nothing => continue,
+                    }
+                }
                 Some(RunEvent::Injection(report)) => {
                     self.heard(&report).await;
                     continue;
                 }
-                Some(RunEvent::Ended(ended)) => return Pause::Over(Some(ended)),
-                Some(_) => continue,
+                Some(RunEvent::Ended(ended)) => {
+                    if ended.outcome == Outcome::Finished
+                        && let Some(plan) = self.show.plan_unsaid()
+                    {
+                        tell(TurnEvent::Text(plan), request, tally).await;
+                    }
+                    return Pause::Over(Some(ended));
+                }
+                Some(event) => match self.activity(event, request, tally, offered).await {
+                    Some(pause) => return pause,
+                    None => continue,
+                },
                 None => return Pause::Over(None),
             };
-            if let TurnEvent::ToolCall {
-                name, arguments, ..
-            } = &shown
-            {
-                tally.output.push_str(name);
-                tally.output.push_str(&arguments.to_string());
-            }
-            // A host that stopped listening has cancelled, or will.
-            let _ = request.events.send(shown).await;
+            tell(shown, request, tally).await;
         }
     }
 
@@ -309,11 +352,52 @@ impl Live {
             arguments: call.arguments.clone(),
         };
         self.open.push(call);
-        if *offered == Offered::Nothing {
-            *offered = Offered::Settling;
-            let _ = self.handle.commands.send(Command::Settle).await;
-        }
+        self.settle(offered, Offered::Calls).await;
         Some(shown)
+    }
+
+    /// Asks the run, once a turn, to say when all that has already arrived is told.
+    async fn settle(&mut self, offered: &mut Offered, what: Offered) {
+        if *offered == Offered::Nothing {
+            *offered = what;
+            if self.handle.commands.send(Command::Settle).await.is_ok() {
+                self.settling += 1;
+            }
+        }
+    }
+
+    /// Shows what Cursor's own tools do. Cards and calls never share a turn.
+    async fn activity(
+        &mut self,
+        event: RunEvent,
+        request: &TurnRequest,
+        tally: &mut Tally,
+        offered: &mut Offered,
+    ) -> Option<Pause> {
+        let surface = match &request.hands {
+            Hands::Between => &request.surface,
+            // A card ends the turn, which such a host does not expect.
+            Hands::Inline(_) => &Surface::Text,
+        };
+        let completed = matches!(event, RunEvent::ToolCompleted(_));
+        if *offered == Offered::Calls && completed && *surface != Surface::Text {
+            self.waiting.push_front(event);
+            return Some(Pause::ToolUse);
+        }
+        match self.show.take(&event, surface) {
+            show::Shown::Nothing => {}
+            show::Shown::Lines(lines) if *offered == Offered::Nothing => {
+                for line in lines {
+                    tell(line, request, tally).await;
+                }
+            }
+            show::Shown::Lines(lines) => self.later.extend(lines),
+            show::Shown::Card(call) => {
+                self.settle(offered, Offered::Cards).await;
+                tell(call, request, tally).await;
+            }
+        }
+        None
     }
 
     async fn heard(&mut self, report: &ContextInjectionStateUpdate) {
@@ -365,24 +449,21 @@ impl Live {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Offered {
     Nothing,
-    /// Yes, and the run has been asked to settle.
-    Settling,
+    /// Calls of its tools, and the run has been asked to settle.
+    Calls,
+    /// Cards, and the run has been asked to settle.
+    Cards,
 }
 
-/// Whether the host has been shown anything of a run.
+/// What a host brings back that Cursor does not know.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Shown {
-    Nothing,
-    Something,
-}
-
-impl Tally {
-    pub(super) fn shown(&self) -> Shown {
-        match self.output.is_empty() {
-            true => Shown::Nothing,
-            false => Shown::Something,
-        }
-    }
+enum News {
+    /// Nothing.
+    None,
+    /// Something the run is told.
+    Heard,
+    /// Words for a run that is over.
+    Unheard,
 }
 
 /// What happened while the host was away.

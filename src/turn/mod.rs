@@ -4,16 +4,20 @@
 //! other, sessions do not know of each other.
 
 pub mod final_text;
+mod launch;
 mod live;
 mod memory;
 pub mod overflow;
 mod policy;
 mod request;
 mod session;
+mod show;
+mod tally;
 pub mod usage;
 mod wording;
 
 pub use policy::{Bridging, Policy};
 pub use request::{Hands, Stop, TurnEvent, TurnRequest, TurnResult};
 pub use session::Session;
+pub use show::{Follows, Record, Surface};
 pub use wording::wording;

@@ -7,6 +7,7 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use super::policy::Policy;
+use super::show::Surface;
 use super::usage::{Limits, Tokens};
 use crate::conversation::transcript::Transcript;
 use crate::run::{Backend, Mode, Model};
@@ -33,6 +34,8 @@ pub struct TurnRequest {
     pub policy: Policy,
     /// Who executes the host's tools, and when.
     pub hands: Hands,
+    /// How the host shows what Cursor's own tools do.
+    pub surface: Surface,
     /// Ends the turn.
     pub cancel: CancellationToken,
     /// Words for the model while it works.

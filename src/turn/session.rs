@@ -1,37 +1,30 @@
 //! One session of a host: one task that owns its conversation and takes its turns in order.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
 
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 use tracing::{Instrument as _, Span};
 
-use super::live::{Idle, Live, Offered, Pause, Shown, Tally};
+use super::launch;
+use super::live::{Idle, Live, Offered, Pause};
 use super::memory::{Conversation, Memory};
-use super::policy::Bridging;
 use super::request::{Stop, TurnEvent, TurnRequest, TurnResult};
+use super::show::{Record, Recorded};
+use super::tally::{Shown, Tally};
 use super::usage;
 use super::wording::wording;
-use crate::conversation::fingerprint::Fingerprint;
-use crate::conversation::history::{self, Budget};
 use crate::conversation::picture;
 use crate::conversation::plan::{SendPlan, plan};
-use crate::conversation::store::{Kept, Store};
+use crate::conversation::store::Store;
 use crate::diag::Digest;
-use crate::run::{
-    Action, Image, Outcome, RetryPolicy, RunSpec, Timing, ToolGates, UserMessage, start,
-};
-use crate::tools::bridge::Bridge;
-use crate::tools::bridge::snapshot::{Filter, HostTool, Snapshot};
-use crate::tools::context::{Facts, Rule};
-use crate::tools::hosted::Hosted;
-use crate::tools::refuse::Refuse;
+use crate::run::{Image, Outcome, UserMessage};
 
 /// A handle to a session's task.
 #[derive(Debug, Clone)]
 pub struct Session {
     asks: mpsc::Sender<Ask>,
+    recorded: Recorded,
 }
 
 enum Ask {
@@ -45,13 +38,20 @@ impl Session {
     /// process under its name.
     pub fn start(store: Option<(Store, String)>) -> Self {
         let (asks, inbox) = mpsc::channel(16);
+        let recorded = Recorded::default();
         let task = Task {
             memory: Memory::new(store),
             told: BTreeSet::new(),
             live: None,
+            recorded: recorded.clone(),
         };
         tokio::spawn(task.run(inbox));
-        Self { asks }
+        Self { asks, recorded }
+    }
+
+    /// The recorded result behind a card, while its run lives.
+    pub fn recorded(&self, call: &str) -> Option<Record> {
+        self.recorded.get(call)
     }
 
     /// Takes a turn, after those asked for before.
@@ -88,6 +88,8 @@ struct Task {
     told: BTreeSet<String>,
     /// A run that waits for the host, and until when.
     live: Option<(Live, Instant)>,
+    /// Results behind the cards the host was given.
+    recorded: Recorded,
 }
 
 impl Task {
@@ -96,7 +98,16 @@ impl Task {
             let until = self.live.as_ref().map(|(_, until)| *until);
             let ask = tokio::select! {
                 ask = inbox.recv() => ask,
-                () = idle(&mut self.live) => continue,
+                idle = idle(&mut self.live) => {
+                    // Not inside the select: a write given up half way would go on behind our
+                    // back and could overwrite a later one.
+                    if let (Idle::Changed, Some((live, _))) = (idle, &self.live)
+                        && let Err(error) = live.conversation.save().await
+                    {
+                        tracing::warn!("the session's last state could not be written down: {error}");
+                    }
+                    continue;
+                }
                 () = tokio::time::sleep_until(until.unwrap_or_else(Instant::now)), if until.is_some() => {
                     self.release().await;
                     continue;
@@ -248,7 +259,7 @@ impl Task {
                     new = %Digest(&text),
                     "plan"
                 );
-                let fresh = rebuilt(request, history, taken.kept);
+                let fresh = launch::rebuilt(request, history, taken.kept);
                 (Some(fresh.map_err(TurnResult::failed)?), text)
             }
         };
@@ -266,7 +277,7 @@ impl Task {
         Ok(self.launch(conversation, text, images, request).await)
     }
 
-    /// Starts a run that says `text`.
+    /// Starts a run that says `text`, telling once what of the tools had to be changed.
     async fn launch(
         &mut self,
         conversation: Conversation,
@@ -274,50 +285,18 @@ impl Task {
         images: Vec<Image>,
         request: &TurnRequest,
     ) -> Live {
-        let snapshot = snapshot(request);
+        let snapshot = launch::snapshot(request);
         for warning in &snapshot.warnings {
             if self.told.insert(warning.clone()) {
                 self.notice(request, Some(warning.clone())).await;
             }
         }
-        let offers = snapshot.offers();
-        let native = Refuse {
-            facts: Facts {
-                workspace: request.workspace.clone(),
-                rules: rules(request),
-                offers: offers.clone(),
-                ..Facts::default()
-            },
+        let message = UserMessage {
+            text,
+            images,
+            mode: request.mode,
         };
-        let executor = Hosted {
-            bridge: Bridge::new(snapshot, request.policy.call_deadline),
-            native: Arc::new(native),
-        };
-        let spec = RunSpec {
-            conversation_id: conversation.id.clone(),
-            state: conversation.state.clone(),
-            action: Action::UserMessage(UserMessage {
-                text,
-                images,
-                mode: request.mode,
-            }),
-            model: request.model.clone(),
-            offers,
-            custom_system_prompt: None,
-            blob_key: conversation.blob_key.clone(),
-            gates: ToolGates::default(),
-        };
-        let handle = start(
-            request.backend.clone(),
-            spec,
-            Arc::new(executor),
-            conversation.blobs(),
-            RetryPolicy::default(),
-            Timing::default(),
-        );
-        let Transcripted { system, messages } = transcript(request);
-        let covers = Fingerprint::of(system, messages);
-        Live::new(handle, conversation, covers)
+        launch::launch(conversation, message, request, snapshot, &self.recorded)
     }
 
     /// Says words in a run of their own, on the state the last one left.
@@ -335,7 +314,7 @@ impl Task {
                 Ok(self.launch(conversation, text, Vec::new(), request).await)
             }
             SendPlan::Bootstrap { history, text, .. } => {
-                let fresh = rebuilt(request, history, conversation.into_kept())?;
+                let fresh = launch::rebuilt(request, history, conversation.into_kept())?;
                 Ok(self.launch(fresh, text, Vec::new(), request).await)
             }
         }
@@ -380,14 +359,10 @@ impl Task {
 }
 
 /// Reads a waiting run while the host is away, so that it does not stall.
-async fn idle(live: &mut Option<(Live, Instant)>) {
-    let Some((live, _)) = live else {
-        return std::future::pending().await;
-    };
-    if let Idle::Changed = live.idle().await
-        && let Err(error) = live.conversation.save().await
-    {
-        tracing::warn!("the session's last state could not be written down: {error}");
+async fn idle(live: &mut Option<(Live, Instant)>) -> Idle {
+    match live {
+        Some((live, _)) => live.idle().await,
+        None => std::future::pending().await,
     }
 }
 
@@ -424,68 +399,4 @@ fn context_tokens(request: &TurnRequest) -> u64 {
         .map(|spoken| usage::estimate(&spoken.text))
         .sum();
     words + usage::estimate(&request.transcript.system)
-}
-
-/// A new conversation that starts from a history told anew.
-fn rebuilt(
-    request: &TurnRequest,
-    history: &[serde_json::Value],
-    kept: Option<Arc<Kept>>,
-) -> Result<Conversation, String> {
-    let mut conversation = Conversation::new(request.account.clone(), kept)
-        .map_err(|error| format!("no source of randomness: {error}"))?;
-    let window = u32::try_from(request.limits.window).unwrap_or(u32::MAX);
-    let output = u32::try_from(request.limits.max_output).unwrap_or(u32::MAX);
-    let rebuilt = history::rebuild(history, Budget::for_window(window, output));
-    tracing::debug!(
-        blobs = rebuilt.blobs.len(),
-        left_out = rebuilt.omitted,
-        "history.rebuilt"
-    );
-    let blobs = conversation.blobs();
-    for (id, blob) in rebuilt.blobs {
-        blobs.set(&id, blob).map_err(|error| error.to_string())?;
-    }
-    conversation.state = (!rebuilt.state.is_empty()).then_some(rebuilt.state);
-    Ok(conversation)
-}
-
-/// The host's tools this turn offers.
-fn snapshot(request: &TurnRequest) -> Snapshot {
-    if request.policy.bridge == Bridging::Off {
-        return Snapshot::default();
-    }
-    let tools: Vec<HostTool> = request
-        .transcript
-        .tools
-        .iter()
-        .map(|tool| HostTool {
-            name: tool.name.clone(),
-            description: tool.description.clone(),
-            parameters: tool.parameters.clone(),
-            origin: serde_json::Value::Null,
-        })
-        .collect();
-    let filter = Filter {
-        overlapping: request.policy.overlapping,
-        replay: Vec::new(),
-    };
-    Snapshot::of(&tools, &filter)
-}
-
-/// The system prompt goes where Cursor reads it, and so does what the model must know
-/// about pictures it cannot see.
-fn rules(request: &TurnRequest) -> Vec<Rule> {
-    let rule = |name: &str, content: &str| Rule {
-        name: name.into(),
-        content: content.into(),
-    };
-    let mut rules = Vec::new();
-    if !request.transcript.system.trim().is_empty() {
-        rules.push(rule("host/system-prompt", &request.transcript.system));
-    }
-    if picture::any_earlier(&request.transcript.messages) {
-        rules.push(rule("host/pictures", picture::NOTE));
-    }
-    rules
 }

@@ -19,6 +19,7 @@ pub mod fields;
 pub mod headers;
 pub mod http;
 pub mod proto;
+pub mod readable;
 pub mod remote;
 pub mod state;
 pub mod stream;

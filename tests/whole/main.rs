@@ -18,6 +18,7 @@ mod models;
 mod official;
 mod official_errors;
 mod ours;
+mod replay;
 mod resume;
 mod rpc;
 mod sdk;

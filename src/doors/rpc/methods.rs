@@ -65,6 +65,7 @@ pub(super) fn table() -> Vec<Entry> {
         entry::<TurnStartParams, TurnStartResult>("turn/start"),
         entry::<TurnCancelParams, TurnCancelResult>("turn/cancel"),
         entry::<TurnInjectParams, TurnInjectResult>("turn/inject"),
+        entry::<ReplayResultParams, ReplayResult>("replay/result"),
         entry::<SessionParams, ()>("session/invalidate"),
         entry::<SessionParams, ()>("session/close"),
         entry::<ReportParams, Report>("diagnostics/report"),
@@ -125,6 +126,9 @@ pub(super) fn register(context: Context) -> Result<RpcModule<Context>, RegisterM
     })?;
     module.register_async_method("turn/inject", |params, context, _| async move {
         Ok::<_, ErrorObjectOwned>(context.turns.inject(error::params(&params)?).await)
+    })?;
+    module.register_async_method("replay/result", |params, context, _| async move {
+        context.turns.recorded(&error::params(&params)?)
     })?;
     module.register_async_method("session/invalidate", |params, context, _| async move {
         let home = context.home.as_deref();

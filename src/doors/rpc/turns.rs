@@ -24,7 +24,7 @@ use crate::run::{Backend, Mode};
 use crate::tools::bridge::content::Content;
 use crate::tools::bridge::{HostCall, HostResult, Verdict};
 use crate::turn::usage::{Basis, Tokens};
-use crate::turn::{Hands, Policy, Session, Stop, TurnEvent, TurnRequest};
+use crate::turn::{Follows, Hands, Policy, Session, Stop, Surface, TurnEvent, TurnRequest};
 
 /// What went to the host during a turn.
 #[derive(Default)]
@@ -191,6 +191,10 @@ impl Turns {
             }),
             policy: self.policy().0.clone(),
             hands,
+            surface: match params.surface {
+                TurnSurface::Text => Surface::Text,
+                TurnSurface::Cards => Surface::Cards(params.card_tools),
+            },
             cancel: turn.cancel.clone(),
             injections: turn.injections.take().unwrap_or_else(|| mpsc::channel(1).1),
             events,
@@ -345,6 +349,28 @@ impl Turns {
             None => false,
         };
         TurnInjectResult { taken }
+    }
+
+    /// The recorded result behind a card; a card nobody knows is a mistake.
+    pub(super) fn recorded(
+        &self,
+        params: &ReplayResultParams,
+    ) -> Result<ReplayResult, ErrorObjectOwned> {
+        let session = lock(&self.sessions).get(&params.session_id).cloned();
+        let record = session.and_then(|session| session.recorded(&params.call_id));
+        let Some(record) = record else {
+            let problem = format!(
+                "callId: no recorded Cursor result for {:?}; it is not executed again",
+                params.call_id
+            );
+            return Err(ErrorObjectOwned::owned(INVALID_PARAMS, problem, None::<()>));
+        };
+        Ok(ReplayResult {
+            content: serde_json::json!([{"type": "text", "text": record.content}]),
+            details: record.details,
+            is_error: record.verdict == Verdict::Failed,
+            terminate: record.follows == Follows::Nothing,
+        })
     }
 
     /// The next turn of a session tells its history anew.

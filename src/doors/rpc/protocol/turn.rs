@@ -35,6 +35,13 @@ pub struct TurnStartParams {
     /// Agent or plan.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mode: Option<TurnMode>,
+    /// How the host shows what Cursor's own tools did.
+    #[serde(default)]
+    pub surface: TurnSurface,
+    /// With `surface: "cards"`: the tools the host registered to show recorded results, under
+    /// its own names or `cursor`. Activity for which there is none is told in lines.
+    #[serde(default)]
+    pub card_tools: Vec<String>,
     /// The Cursor API key, if the host has one; else `CURSOR_API_KEY`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub api_key: Option<String>,
@@ -106,6 +113,44 @@ pub struct ModelChoice {
 pub enum TurnMode {
     Agent,
     Plan,
+}
+
+/// How the activity of Cursor's own tools is shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema, TS)]
+#[serde(rename_all = "lowercase")]
+pub enum TurnSurface {
+    /// As bounded text, in thinking.
+    #[default]
+    Text,
+    /// As tool calls whose id starts with `cursor-replay-`. The turn ends as tool use; the host
+    /// does not execute them, it shows what `replay/result` says, and comes back.
+    Cards,
+}
+
+/// `replay/result`: the recorded result behind a card. Nothing is ever executed; a card whose
+/// run is gone has no result.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema, TS)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ReplayResultParams {
+    /// The session the card belongs to.
+    pub session_id: String,
+    /// The id of the card's tool call.
+    pub call_id: String,
+}
+
+/// The answer to `replay/result`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema, TS)]
+#[serde(rename_all = "camelCase")]
+pub struct ReplayResult {
+    /// Text blocks.
+    pub content: serde_json::Value,
+    /// What the card's renderer needs besides.
+    #[serde(default, skip_serializing_if = "serde_json::Value::is_null")]
+    pub details: serde_json::Value,
+    /// Whether Cursor reported a failure.
+    pub is_error: bool,
+    /// Whether the run has nothing more to say: the host need not ask for another turn.
+    pub terminate: bool,
 }
 
 /// `turn/event`, from us: what happened in a turn, in order, possibly several at once.

@@ -1,0 +1,74 @@
+//! One completed tool call of Cursor's agent, neutral of how it was told.
+
+use serde_json::{Map, Value as Json};
+
+/// A completed tool call: its name, its arguments, its result.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Activity {
+    /// Cursor's name of the tool; `None` if it told none.
+    pub name: Option<String>,
+    /// Its arguments.
+    pub arguments: Map<String, Json>,
+    /// Its result: `{status, value | error}`, or the value alone.
+    pub result: Option<Json>,
+}
+
+/// A result, read.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Outcome<'a> {
+    Done(Option<&'a Json>),
+    Failed(Option<&'a Json>),
+}
+
+impl<'a> Outcome<'a> {
+    /// What came out of it; nothing if it failed.
+    pub(super) fn value(self) -> Option<&'a Json> {
+        match self {
+            Self::Done(value) => value,
+            Self::Failed(_) => None,
+        }
+    }
+}
+
+impl Activity {
+    /// Reads a call told as JSON: `name` or `type`, `args` or `input`, `result`.
+    pub fn read(call: &Json) -> Self {
+        let text = |key: &str| call[key].as_str().map(str::to_owned);
+        let object = |key: &str| call[key].as_object().cloned();
+        Self {
+            name: text("name")
+                .or_else(|| text("type"))
+                .or_else(|| text("toolName")),
+            arguments: object("args")
+                .or_else(|| object("input"))
+                .unwrap_or_default(),
+            result: call.get("result").cloned(),
+        }
+    }
+
+    /// The name as it was told.
+    pub(super) fn raw_name(&self) -> &str {
+        self.name.as_deref().unwrap_or("unknown")
+    }
+
+    pub(super) fn outcome(&self) -> Outcome<'_> {
+        let result = self.result.as_ref();
+        match result.and_then(|result| result["status"].as_str()) {
+            Some("success") => Outcome::Done(result.and_then(|result| result.get("value"))),
+            Some("error") => Outcome::Failed(result.and_then(|result| result.get("error"))),
+            _ => Outcome::Done(result),
+        }
+    }
+
+    /// What a completion leaves out, a start has told.
+    pub(super) fn or_as_started(self, started: Activity) -> Self {
+        Self {
+            name: self.name.or(started.name),
+            arguments: match self.arguments.is_empty() {
+                true => started.arguments,
+                false => self.arguments,
+            },
+            result: self.result.or(started.result),
+        }
+    }
+}

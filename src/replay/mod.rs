@@ -1,0 +1,320 @@
+//! Completed Cursor tool activity → a card or lines of text.
+//!
+//! Everything here is display: this room never runs a command, never calls a tool, never
+//! changes a file, and knows neither streams nor hosts' protocols. The only thing it may touch
+//! is a small, safe preview of a file Cursor says it read without saying what it read
+//! ([`preview`]).
+//!
+//! A native-looking card is made only when what Cursor recorded truthfully fits the host
+//! tool's arguments; everything else becomes the neutral [`ACTIVITY`] card.
+
+mod activity;
+mod files;
+mod from_wire;
+pub mod ledger;
+pub mod names;
+mod neutral;
+pub mod output;
+pub mod paths;
+pub mod pi_diff;
+mod preview;
+mod results;
+mod search;
+mod shell;
+mod tasks;
+mod text;
+mod unknown;
+
+use std::path::{Path, PathBuf};
+
+use serde_json::{Map, Value as Json};
+
+pub use activity::Activity;
+pub use text::line as one_line;
+
+use activity::Outcome;
+use names::Tool;
+
+/// The host tool that shows activity no host tool of its own stands for.
+pub const ACTIVITY: &str = "cursor";
+
+/// Where the activity happened, and what must not be shown of it.
+#[derive(Clone, Copy)]
+pub struct Workspace<'a> {
+    /// The folder paths are shown relative to.
+    pub root: &'a Path,
+    /// Takes secrets out of a text.
+    pub scrub: &'a dyn Fn(&str) -> String,
+}
+
+/// A tool call to show in the host's own form, with its recorded result.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Card {
+    /// The host's tool: one of its own names, or [`ACTIVITY`].
+    pub tool: &'static str,
+    /// Arguments that satisfy that tool's schema.
+    pub arguments: Json,
+    /// The recorded result as text.
+    pub content: String,
+    /// What the host's renderer needs besides; `Null` if nothing.
+    pub details: Json,
+    /// Whether Cursor reported a failure.
+    pub verdict: Verdict,
+}
+
+/// Whether a recorded call went well.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verdict {
+    /// It did.
+    Done,
+    /// It did not.
+    Failed,
+}
+
+/// One activity as the formatters see it.
+struct View<'a> {
+    raw: &'a str,
+    tool: Tool,
+    args: &'a Map<String, Json>,
+    outcome: Outcome<'a>,
+    root: PathBuf,
+}
+
+impl View<'_> {
+    fn path(&self, path: &str) -> String {
+        paths::display(path, &self.root)
+    }
+
+    /// An argument that is a path, as it is shown; `None` if it is absent or blank.
+    fn path_argument(&self) -> Option<String> {
+        let path = text::string(self.args.get("path"))?;
+        (!path.trim().is_empty()).then(|| self.path(path))
+    }
+
+    fn failed(&self) -> bool {
+        matches!(self.outcome, Outcome::Failed(_))
+    }
+
+    fn verdict(&self) -> Verdict {
+        match self.failed() {
+            true => Verdict::Failed,
+            false => Verdict::Done,
+        }
+    }
+
+    /// A field of the result, where it is an object.
+    fn value(&self, key: &str) -> Option<&Json> {
+        self.outcome.value()?.get(key)
+    }
+}
+
+fn view<'a>(activity: &'a Activity, workspace: &Workspace<'_>) -> View<'a> {
+    View {
+        raw: activity.raw_name(),
+        tool: names::resolve(activity.raw_name(), &activity.arguments),
+        args: &activity.arguments,
+        outcome: activity.outcome(),
+        root: workspace.root.to_owned(),
+    }
+}
+
+/// The card to show for an activity: one the host takes. Hosts refuse a call whose arguments
+/// do not satisfy the tool's schema, so one that does not becomes a neutral card.
+pub fn card(activity: &Activity, workspace: &Workspace<'_>) -> Card {
+    let card = mapped(activity, workspace);
+    if fits(&card) {
+        return neutral::with_glance(card);
+    }
+    let view = view(activity, workspace);
+    let card = unknown::card(&view, view.tool.name());
+    neutral::with_glance(clean(card, workspace))
+}
+
+/// Whether a card's arguments satisfy the schema of the host's tool.
+fn fits(card: &Card) -> bool {
+    let string = |key: &str| card.arguments[key].is_string();
+    let number = |key: &str| matches!(card.arguments[key], Json::Null | Json::Number(_));
+    let text = |key: &str| matches!(card.arguments[key], Json::Null | Json::String(_));
+    match card.tool {
+        "read" => string("path") && number("offset") && number("limit"),
+        "bash" => string("command") && number("timeout"),
+        "grep" | "find" => string("pattern") && text("path"),
+        "ls" => text("path") && number("limit"),
+        "write" => string("path") && string("content"),
+        // Edits are made only of what fits.
+        _ => true,
+    }
+}
+
+/// The card an activity maps to by its tool alone, whether or not a host would take it.
+pub fn mapped(activity: &Activity, workspace: &Workspace<'_>) -> Card {
+    let view = view(activity, workspace);
+    let card = match &view.tool {
+        Tool::Read => files::read_card(&view),
+        Tool::Shell => shell::card(&view),
+        Tool::Grep => search::grep_card(&view),
+        Tool::Glob => search::glob_card(&view),
+        Tool::Ls => files::ls_card(&view),
+        Tool::Edit => files::edit_card(&view),
+        Tool::Write => files::write_card(&view),
+        Tool::Other(name) => unknown::card(&view, name),
+        _ => neutral::card(&view),
+    };
+    clean(card, workspace)
+}
+
+fn clean(card: Card, workspace: &Workspace<'_>) -> Card {
+    Card {
+        arguments: scrubbed(card.arguments, workspace.scrub),
+        content: (workspace.scrub)(&card.content),
+        details: scrubbed(card.details, workspace.scrub),
+        ..card
+    }
+}
+
+/// An activity as bounded text, for hosts without cards. Ends with a line break.
+pub fn transcript(activity: &Activity, workspace: &Workspace<'_>) -> String {
+    (workspace.scrub)(&written(&view(activity, workspace)))
+}
+
+fn written(view: &View<'_>) -> String {
+    match &view.tool {
+        Tool::Read => files::read(view),
+        Tool::Shell => shell::transcript(view),
+        Tool::Grep => search::grep(view),
+        Tool::Glob => search::glob(view),
+        Tool::Ls => files::ls(view),
+        Tool::Edit => files::edit(view, view.path_argument()),
+        Tool::Write => files::write(view),
+        Tool::Other(name) => unknown::transcript(view, name),
+        _ => neutral::transcript(view),
+    }
+}
+
+/// The text of a plan, if the activity made one: what the run may end with.
+pub fn plan(activity: &Activity, workspace: &Workspace<'_>) -> Option<String> {
+    let view = view(activity, workspace);
+    if view.tool != Tool::CreatePlan {
+        return None;
+    }
+    let plan = tasks::plan_text(&view)?.trim();
+    (!plan.is_empty()).then(|| (workspace.scrub)(plan))
+}
+
+/// Every text in a value without its secrets; keys stay.
+fn scrubbed(json: Json, scrub: &dyn Fn(&str) -> String) -> Json {
+    match json {
+        Json::String(text) => Json::String(scrub(&text)),
+        Json::Array(items) => items
+            .into_iter()
+            .map(|item| scrubbed(item, scrub))
+            .collect(),
+        Json::Object(fields) => fields
+            .into_iter()
+            .map(|(key, value)| (key, scrubbed(value, scrub)))
+            .collect(),
+        json => json,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn shown(call: Json) -> Card {
+        let scrub = |text: &str| text.replace("hunter2", "***");
+        let at = Workspace {
+            root: Path::new("/w"),
+            scrub: &scrub,
+        };
+        card(&Activity::read(&call), &at)
+    }
+
+    #[test]
+    fn a_part_of_a_file_says_where_the_rest_is() {
+        let read = |args: Json, lines: usize, total: usize| {
+            let content = vec!["x"; lines].join("\n");
+            let result = json!({"content": content, "totalLines": total});
+            shown(json!({"name": "read", "args": args, "result": result})).content
+        };
+        let whole = read(json!({"path": "a"}), 30, 30);
+        assert!(whole.ends_with("[10 more lines in file. Use offset=21 to continue.]"));
+        let part = read(json!({"path": "a", "offset": 11, "limit": 5}), 5, 30);
+        assert!(part.ends_with("[15 more lines in file. Use offset=16 to continue.]"));
+        let end = read(json!({"path": "a", "offset": 26, "limit": 5}), 5, 30);
+        assert_eq!(end, "x\nx\nx\nx\nx");
+        let tail = read(json!({"path": "a", "offset": -5}), 5, 30);
+        assert_eq!(tail, "x\nx\nx\nx\nx");
+    }
+
+    #[test]
+    fn secrets_are_taken_out_of_everything_shown() {
+        let card = shown(json!({"name": "edit",
+            "args": {"path": "a", "oldText": "hunter2", "newText": "b"},
+            "result": {"diffString": "@@ -1 +1 @@\n-hunter2\n+b"}}));
+        let all = format!("{} {} {}", card.arguments, card.content, card.details);
+        assert!(!all.contains("hunter2"), "{all}");
+        let call = json!({"name": "createPlan", "args": {"plan": "use hunter2"}, "result": {}});
+        let scrub = |text: &str| text.replace("hunter2", "***");
+        let at = Workspace {
+            root: Path::new("/w"),
+            scrub: &scrub,
+        };
+        assert_eq!(plan(&Activity::read(&call), &at), Some("use ***".into()));
+    }
+
+    #[test]
+    fn a_call_the_host_would_refuse_becomes_a_neutral_card() {
+        for call in [
+            json!({"name": "read", "args": {}, "result": {"content": "c"}}),
+            json!({"name": "shell", "args": {"cmd": "ls"}, "result": {"stdout": "a"}}),
+            json!({"name": "grep", "args": {"glob": "*"}, "result": {"totalMatches": 0}}),
+            json!({"name": "ls", "args": {"path": 7}, "result": {}}),
+            json!({"name": "write", "args": {"content": "c"}, "result": {}}),
+        ] {
+            let card = shown(call);
+            assert_eq!(card.tool, ACTIVITY);
+            assert!(card.arguments["activityTitle"].is_string());
+        }
+        let fitting = shown(json!({"name": "ls", "args": {}, "result": {}}));
+        assert_eq!(fitting.tool, "ls");
+    }
+
+    #[test]
+    fn a_neutral_card_carries_what_is_seen_at_a_glance() {
+        let lines: Vec<String> = (1..=12).map(|n| format!("line {n}")).collect();
+        let result = json!({"content": [{"text": lines.join("\n")}]});
+        let mcp = shown(json!({"name": "mcp", "args": {"toolName": "t"}, "result": result}));
+        let glance = mcp.details["glance"].as_array().map(Vec::len);
+        assert_eq!((glance, &mcp.details["glanceMore"]), (Some(8), &json!(4)));
+        let edit = shown(json!({"name": "edit", "args": {"path": "a"},
+            "result": {"diffString": "--- a/a\n+++ b/a\n@@ -1 +1 @@\n-\told\n+new"}}));
+        assert_eq!(edit.details["glance"], json!(["-1    old", "+1 new"]));
+        let page = shown(json!({"name": "web_fetch", "args": {"url": "u"}, "result": result}));
+        assert_eq!(page.details["glance"], json!([]), "pages stay folded");
+    }
+
+    #[test]
+    fn a_tool_that_says_it_failed_is_no_success() {
+        let card = shown(json!({"name": "mcp", "args": {"toolName": "t"},
+            "result": {"status": "success", "value": {"isError": true, "content": [{"text": "bad"}]}}}));
+        assert_eq!(card.verdict, Verdict::Failed);
+    }
+
+    #[test]
+    fn odd_calls_are_shown_without_harm() {
+        for call in [
+            json!({}),
+            json!({"name": "read", "args": {"path": 7}, "result": [1, 2]}),
+            json!({"name": "shell", "args": {"timeout": "soon"}, "result": null}),
+            json!({"name": "grep", "result": {"status": "success", "value": {"workspaceResults": []}}}),
+            json!({"name": "edit", "args": {"edits": [7]}, "result": {"diff": "@@ -x +y @@"}}),
+            json!({"name": "task", "args": {"subagentType": 3}, "result": {"conversationSteps": {}}}),
+            json!({"name": "updateTodos", "result": {"todos": "none"}}),
+        ] {
+            let card = shown(call.clone());
+            assert!(card.arguments.is_object(), "{call}");
+        }
+    }
+}

@@ -1,0 +1,160 @@
+//! What a running shell prints, kept for results that come empty.
+//!
+//! Output told without the id of its call belongs to a shell only if exactly one runs; once
+//! two run at a time, what the running ones printed is nobody's for good.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value as Json};
+
+use super::Activity;
+use super::text;
+
+/// Lines about a running shell that are shown.
+const MOST_LINES: usize = 3;
+/// Characters of such a line.
+const LINE: usize = 160;
+/// Bytes kept of a stream; a transcript shows fewer.
+const MOST_BYTES: usize = 128 * 1024;
+
+/// Which stream of a process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum Stream {
+    Stdout,
+    Stderr,
+}
+
+/// The shells that run and what they printed.
+#[derive(Debug, Default)]
+pub struct Shells {
+    running: BTreeMap<String, Printed>,
+}
+
+#[derive(Debug, Default)]
+struct Printed {
+    stdout: String,
+    stderr: String,
+    lines: usize,
+    whose: Whose,
+}
+
+/// How sure it is that output belongs to its call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+enum Whose {
+    /// It was the only one.
+    #[default]
+    Alone,
+    /// Each piece named it.
+    Named,
+    /// Nobody knows.
+    Unclear,
+}
+
+impl Printed {
+    fn add(&mut self, stream: Stream, data: &str) {
+        let kept = match stream {
+            Stream::Stdout => &mut self.stdout,
+            Stream::Stderr => &mut self.stderr,
+        };
+        let room = MOST_BYTES.saturating_sub(kept.len());
+        let end = (0..=data.len().min(room))
+            .rev()
+            .find(|at| data.is_char_boundary(*at));
+        kept.push_str(&data[..end.unwrap_or(0)]);
+    }
+
+    /// A line to show for a piece of output, the first few times.
+    fn line(&mut self, stream: Stream, data: &str) -> Option<String> {
+        let first = text::first_line(data)?;
+        if self.lines >= MOST_LINES {
+            return None;
+        }
+        self.lines += 1;
+        let stream = match stream {
+            Stream::Stdout => "stdout",
+            Stream::Stderr => "stderr",
+        };
+        Some(format!(
+            "Cursor shell {stream}: {}\n",
+            text::line(first, LINE)
+        ))
+    }
+}
+
+impl Shells {
+    /// A shell starts.
+    pub fn started(&mut self, id: &str) {
+        self.running.entry(id.to_owned()).or_default();
+    }
+
+    /// Output without a name. Gives a line to show.
+    pub fn printed(&mut self, stream: Stream, data: &str) -> Option<String> {
+        if self.running.len() > 1 {
+            for printed in self
+                .running
+                .values_mut()
+                .filter(|p| p.whose == Whose::Alone)
+            {
+                *printed = Printed {
+                    whose: Whose::Unclear,
+                    ..Printed::default()
+                };
+            }
+        }
+        let (_, printed) = self.running.first_key_value()?;
+        if self.running.len() != 1 || printed.whose != Whose::Alone {
+            return None;
+        }
+        let printed = self.running.values_mut().next()?;
+        printed.add(stream, data);
+        printed.line(stream, data)
+    }
+
+    /// Output that names its call. Gives a line to show.
+    pub fn printed_by(&mut self, id: &str, stream: Stream, data: &str) -> Option<String> {
+        let printed = self.running.get_mut(id)?;
+        if printed.whose != Whose::Named {
+            let lines = printed.lines;
+            *printed = Printed {
+                whose: Whose::Named,
+                lines,
+                ..Printed::default()
+            };
+        }
+        printed.add(stream, data);
+        printed.line(stream, data)
+    }
+
+    /// A shell is over: an empty success gets what was seen of its output.
+    pub fn completed(&mut self, id: &str, mut activity: Activity) -> Activity {
+        let Some(printed) = self.running.remove(id) else {
+            return activity;
+        };
+        let usable = |text: &str| !text.trim().is_empty();
+        if !usable(&printed.stdout) && !usable(&printed.stderr) {
+            return activity;
+        }
+        let Some(Json::Object(result)) = &mut activity.result else {
+            return activity;
+        };
+        let told = |key: &str| {
+            let text = result.get("value").and_then(|value| value[key].as_str());
+            text.is_some_and(usable)
+        };
+        if result.get("status").and_then(Json::as_str) != Some("success")
+            || told("stdout")
+            || told("stderr")
+        {
+            return activity;
+        }
+        let mut value = match result.get_mut("value").map(Json::take) {
+            Some(Json::Object(value)) => value,
+            _ => Map::new(),
+        };
+        value.insert("stdout".into(), printed.stdout.into());
+        value.insert("stderr".into(), printed.stderr.into());
+        result.insert("value".into(), value.into());
+        activity
+    }
+}

@@ -1,0 +1,235 @@
+//! Searches: grep and glob.
+
+use serde_json::{Map, Value as Json};
+
+use super::activity::Outcome;
+use super::text::{self, TRANSCRIPT};
+use super::{Card, View};
+
+pub(super) fn grep(view: &View<'_>) -> String {
+    let pattern = text::string(view.args.get("pattern"))
+        .filter(|pattern| !pattern.is_empty())
+        .map(|pattern| Json::from(pattern).to_string());
+    let path = text::string(view.args.get("path")).map(|path| view.path(path));
+    let glob = text::string(view.args.get("glob")).map(str::to_owned);
+    let words: Vec<String> = [Some("$ grep".to_owned()), pattern, path.or(glob)]
+        .into_iter()
+        .flatten()
+        .filter(|word| !word.is_empty())
+        .collect();
+    let header = words.join(" ");
+    match view.outcome {
+        Outcome::Failed(error) => text::section(&header, &text::error(error)),
+        Outcome::Done(value) => text::section(&header, &matches(value)),
+    }
+}
+
+pub(super) fn grep_card(view: &View<'_>) -> Card {
+    let number = |key: &str| text::number(view.args.get(key)).map(text::json_number);
+    let string = |key: &str| text::string(view.args.get(key));
+    let fields = [
+        ("pattern", string("pattern").map(Json::from)),
+        ("path", string("path").map(|path| view.path(path).into())),
+        ("glob", string("glob").map(Json::from)),
+        (
+            "ignoreCase",
+            view.args
+                .get("caseInsensitive")
+                .and_then(Json::as_bool)
+                .map(Json::from),
+        ),
+        (
+            "context",
+            ["context", "contextBefore", "contextAfter"]
+                .into_iter()
+                .find_map(number),
+        ),
+        ("limit", number("headLimit")),
+    ];
+    let arguments = chosen(fields);
+    Card {
+        tool: "grep",
+        arguments: match arguments.is_empty() {
+            true => view.args.clone().into(),
+            false => arguments.into(),
+        },
+        content: match view.outcome {
+            Outcome::Failed(error) => text::error(error),
+            Outcome::Done(value) => matches(value),
+        },
+        details: Json::Null,
+        verdict: view.verdict(),
+    }
+}
+
+fn chosen<const N: usize>(fields: [(&str, Option<Json>); N]) -> Map<String, Json> {
+    fields
+        .into_iter()
+        .filter_map(|(key, value)| Some((key.to_owned(), value?)))
+        .collect()
+}
+
+fn matches(value: Option<&Json>) -> String {
+    let lines = match value {
+        Some(value) => found(value),
+        None => Vec::new(),
+    };
+    let body = match lines.is_empty() {
+        true => text::any(value),
+        false => text::listed(&lines, "matches"),
+    };
+    text::bounded(&body, TRANSCRIPT, None)
+}
+
+fn count_in_words(count: f64) -> String {
+    text::counted(count, "match", "matches")
+}
+
+/// One thing that was found as a line.
+type InWords = fn(&Json) -> Option<String>;
+
+/// What was found, a line each, whatever of its several shapes the result has.
+fn found(value: &Json) -> Vec<String> {
+    let editor = value
+        .get("activeEditorResult")
+        .filter(|editor| !editor.is_null());
+    let folders = value["workspaceResults"].as_object();
+    let mut parts: Vec<&Json> = editor.into_iter().collect();
+    parts.extend(folders.into_iter().flat_map(Map::values));
+    if parts.is_empty() {
+        parts.push(value);
+    }
+    let mut lines = Vec::new();
+    let mut nothing = false;
+    for part in parts {
+        let output = &part["output"];
+        let items = |key: &str| {
+            output[key]
+                .as_array()
+                .map(Vec::as_slice)
+                .unwrap_or_default()
+        };
+        let kind = part["type"].as_str();
+        let listed: Option<(&[Json], InWords)> = match kind {
+            Some("content") => Some((items("matches"), match_line)),
+            Some("files") => Some((items("files"), |file| file.as_str().map(file_name))),
+            Some("count") => Some((items("counts"), |count| Some(count_line(count)))),
+            _ => None,
+        };
+        if let Some((items, show)) = listed {
+            nothing |= items.is_empty() && text::number(output.get("totalMatches")) == Some(0.0);
+            lines.extend(items.iter().filter_map(show));
+            continue;
+        }
+        match text::number(part.get("totalMatches")) {
+            Some(0.0) => nothing = true,
+            Some(count) => lines.push(count_in_words(count)),
+            None => lines.push(text::any(Some(part))),
+        }
+    }
+    if lines.is_empty() {
+        match text::number(value.get("totalMatches")) {
+            Some(count) if count != 0.0 => return vec![count_in_words(count)],
+            Some(_) => nothing = true,
+            None => {}
+        }
+        return match nothing {
+            true => vec!["(no matches)".into()],
+            false => Vec::new(),
+        };
+    }
+    lines.retain(|line| !line.is_empty());
+    lines
+}
+
+fn file_name(file: &str) -> String {
+    file.strip_suffix(':').unwrap_or(file).to_owned()
+}
+
+fn match_line(found: &Json) -> Option<String> {
+    let file = file_name(found["file"].as_str().unwrap_or_default());
+    let number = text::number(found.get("lineNumber"));
+    let line = found["line"].as_str().unwrap_or_default();
+    if number.is_none() && line.trim().is_empty() {
+        return (!file.is_empty()).then_some(file);
+    }
+    let place = match number {
+        Some(number) => format!("{file}:{}", text::shown(number)),
+        None => file,
+    };
+    Some(match line {
+        "" => place,
+        line => format!("{place}: {line}"),
+    })
+}
+
+fn count_line(count: &Json) -> String {
+    let file = count["file"].as_str().unwrap_or_default();
+    let number = text::number(count.get("count")).unwrap_or(0.0);
+    format!("{file}: {}", text::shown(number)).trim().to_owned()
+}
+
+fn glob_pattern<'a>(view: &View<'a>) -> &'a str {
+    text::string(view.args.get("globPattern"))
+        .or_else(|| text::string(view.args.get("pattern")))
+        .unwrap_or("*")
+}
+
+fn glob_folder(view: &View<'_>) -> Option<String> {
+    text::string(view.args.get("targetDirectory"))
+        .or_else(|| text::string(view.args.get("path")))
+        .filter(|path| !path.is_empty())
+        .map(|path| view.path(path))
+}
+
+pub(super) fn glob(view: &View<'_>) -> String {
+    let pattern = glob_pattern(view);
+    let header = match glob_folder(view) {
+        Some(folder) => format!("$ glob {pattern} in {folder}"),
+        None => format!("$ glob {pattern}"),
+    };
+    match view.outcome {
+        Outcome::Failed(error) => text::section(&header, &text::error(error)),
+        Outcome::Done(value) => text::section(&header, &files(value)),
+    }
+}
+
+pub(super) fn glob_card(view: &View<'_>) -> Card {
+    let limit = ["limit", "headLimit"]
+        .into_iter()
+        .find_map(|key| text::number(view.args.get(key)));
+    let arguments = chosen([
+        ("pattern", Some(glob_pattern(view).into())),
+        ("path", glob_folder(view).map(Json::from)),
+        ("limit", limit.map(text::json_number)),
+    ]);
+    Card {
+        tool: "find",
+        arguments: arguments.into(),
+        content: match view.outcome {
+            Outcome::Failed(error) => text::error(error),
+            Outcome::Done(value) => files(value),
+        },
+        details: Json::Null,
+        verdict: view.verdict(),
+    }
+}
+
+fn files(value: Option<&Json>) -> String {
+    let field = |key: &str| value.and_then(|value| value.get(key));
+    let listed = field("files").and_then(Json::as_array);
+    let files: Vec<String> = listed
+        .into_iter()
+        .flatten()
+        .filter_map(|file| file.as_str().map(str::to_owned))
+        .collect();
+    if !files.is_empty() {
+        return text::bounded(&text::listed(&files, "files"), TRANSCRIPT, None);
+    }
+    let none = |key| text::number(field(key)) == Some(0.0);
+    // An empty list says the same as a count of zero.
+    match none("totalMatches") || none("totalFiles") || listed.is_some_and(Vec::is_empty) {
+        true => "No files found matching pattern".into(),
+        false => text::any(value),
+    }
+}

@@ -1,0 +1,146 @@
+//! A run put together: its conversation, its words, its tools, its rules.
+
+use std::sync::Arc;
+
+use serde_json::Value as Json;
+
+use super::live::Live;
+use super::memory::Conversation;
+use super::policy::Bridging;
+use super::request::TurnRequest;
+use super::show::{Recorded, Show, Surface};
+use crate::conversation::fingerprint::Fingerprint;
+use crate::conversation::history::{self, Budget};
+use crate::conversation::picture;
+use crate::conversation::store::Kept;
+use crate::run::{Action, RetryPolicy, RunSpec, Timing, ToolGates, UserMessage, start};
+use crate::tools::bridge::Bridge;
+use crate::tools::bridge::snapshot::{Filter, HostTool, PROVIDER, Snapshot};
+use crate::tools::context::{Facts, Rule};
+use crate::tools::hosted::Hosted;
+use crate::tools::refuse::Refuse;
+
+/// Starts a run that says `message`.
+pub(super) fn launch(
+    conversation: Conversation,
+    message: UserMessage,
+    request: &TurnRequest,
+    snapshot: Snapshot,
+    recorded: &Recorded,
+) -> Live {
+    let offers = snapshot.offers();
+    let hosted = snapshot
+        .tools
+        .iter()
+        // As offered, and as the server may call it.
+        .flat_map(|tool| {
+            [
+                tool.offered.clone(),
+                format!("mcp_{PROVIDER}_{}", tool.offered),
+            ]
+        });
+    let show = Show::new(recorded.clone(), request.workspace.clone(), hosted);
+    let native = Refuse {
+        facts: Facts {
+            workspace: request.workspace.clone(),
+            rules: rules(request),
+            offers: offers.clone(),
+            ..Facts::default()
+        },
+    };
+    let executor = Hosted {
+        bridge: Bridge::new(snapshot, request.policy.call_deadline),
+        native: Arc::new(native),
+    };
+    let spec = RunSpec {
+        conversation_id: conversation.id.clone(),
+        state: conversation.state.clone(),
+        action: Action::UserMessage(message),
+        model: request.model.clone(),
+        offers,
+        custom_system_prompt: None,
+        blob_key: conversation.blob_key.clone(),
+        gates: ToolGates::default(),
+    };
+    let handle = start(
+        request.backend.clone(),
+        spec,
+        Arc::new(executor),
+        conversation.blobs(),
+        RetryPolicy::default(),
+        Timing::default(),
+    );
+    let told = &request.transcript;
+    let covers = Fingerprint::of(&told.system, &told.messages);
+    Live::new(handle, conversation, covers, show)
+}
+
+/// A new conversation that starts from a history told anew.
+pub(super) fn rebuilt(
+    request: &TurnRequest,
+    history: &[Json],
+    kept: Option<Arc<Kept>>,
+) -> Result<Conversation, String> {
+    let mut conversation = Conversation::new(request.account.clone(), kept)
+        .map_err(|error| format!("no source of randomness: {error}"))?;
+    let window = u32::try_from(request.limits.window).unwrap_or(u32::MAX);
+    let output = u32::try_from(request.limits.max_output).unwrap_or(u32::MAX);
+    let rebuilt = history::rebuild(history, Budget::for_window(window, output));
+    tracing::debug!(
+        blobs = rebuilt.blobs.len(),
+        left_out = rebuilt.omitted,
+        "history.rebuilt"
+    );
+    let blobs = conversation.blobs();
+    for (id, blob) in rebuilt.blobs {
+        blobs.set(&id, blob).map_err(|error| error.to_string())?;
+    }
+    conversation.state = (!rebuilt.state.is_empty()).then_some(rebuilt.state);
+    Ok(conversation)
+}
+
+/// The host's tools this turn offers.
+pub(super) fn snapshot(request: &TurnRequest) -> Snapshot {
+    if request.policy.bridge == Bridging::Off {
+        return Snapshot::default();
+    }
+    let tools: Vec<HostTool> = request
+        .transcript
+        .tools
+        .iter()
+        .map(|tool| HostTool {
+            name: tool.name.clone(),
+            description: tool.description.clone(),
+            parameters: tool.parameters.clone(),
+            origin: Json::Null,
+        })
+        .collect();
+    let filter = Filter {
+        overlapping: request.policy.overlapping,
+        replay: match &request.surface {
+            Surface::Cards(tools) => {
+                let only_shown = |tool: &&String| tool.as_str() == crate::replay::ACTIVITY;
+                tools.iter().filter(only_shown).cloned().collect()
+            }
+            Surface::Text => Vec::new(),
+        },
+    };
+    Snapshot::of(&tools, &filter)
+}
+
+/// The system prompt goes where Cursor reads it, and so does what the model must know
+/// about pictures it cannot see.
+fn rules(request: &TurnRequest) -> Vec<Rule> {
+    let rule = |name: &str, content: &str| Rule {
+        name: name.into(),
+        content: content.into(),
+    };
+    let mut rules = Vec::new();
+    if !request.transcript.system.trim().is_empty() {
+        rules.push(rule("host/system-prompt", &request.transcript.system));
+    }
+    if picture::any_earlier(&request.transcript.messages) {
+        rules.push(rule("host/pictures", picture::NOTE));
+    }
+    rules
+}

@@ -1,0 +1,348 @@
+//! How a host is shown what Cursor's own tools did: cards that end the turn as tool use,
+//! their results recorded here, or lines of thinking.
+//!
+//! A card is never executed: its result is what was recorded, or nothing.
+
+use std::collections::{HashMap, VecDeque};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use serde_json::Value as Json;
+
+use super::request::TurnEvent;
+use crate::replay::ledger::{self, Ledger};
+use crate::replay::{self, Activity, Workspace};
+use crate::run::RunEvent;
+use crate::tools::bridge::Verdict;
+
+/// Recorded results a session holds.
+const MOST_RECORDS: usize = 512;
+/// Their bytes.
+const MOST_BYTES: usize = 16 * 1024 * 1024;
+
+/// How a host shows the activity of Cursor's own tools.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum Surface {
+    /// As lines of thinking.
+    #[default]
+    Text,
+    /// As cards of these tools of the host, other activity as lines.
+    Cards(Vec<String>),
+}
+
+/// The recorded result behind a card.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Record {
+    /// The result as text.
+    pub content: String,
+    /// What the host's renderer needs besides; `Null` if nothing.
+    pub details: Json,
+    /// Whether Cursor reported a failure.
+    pub verdict: Verdict,
+    /// Whether anything comes after it.
+    pub follows: Follows,
+}
+
+/// Whether a run has more to say after a card.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Follows {
+    /// It may have.
+    Perhaps,
+    /// It is over and has said all: the host need not ask for more.
+    Nothing,
+}
+
+/// The recorded results of a session, the newest few.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Recorded(Arc<Mutex<Records>>);
+
+#[derive(Debug, Default)]
+struct Records {
+    by_id: HashMap<String, Record>,
+    order: VecDeque<String>,
+    bytes: usize,
+}
+
+impl Record {
+    fn bytes(&self) -> usize {
+        self.content.len() + self.details.to_string().len()
+    }
+}
+
+impl Records {
+    fn remove(&mut self, id: &str) {
+        if let Some(record) = self.by_id.remove(id) {
+            self.bytes -= record.bytes();
+        }
+    }
+}
+
+impl Recorded {
+    fn lock(&self) -> MutexGuard<'_, Records> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn get(&self, id: &str) -> Option<Record> {
+        self.lock().by_id.get(id).cloned()
+    }
+
+    fn keep(&self, id: &str, record: Record) {
+        let mut records = self.lock();
+        records.bytes += record.bytes();
+        records.by_id.insert(id.to_owned(), record);
+        records.order.push_back(id.to_owned());
+        while records.order.len() > MOST_RECORDS || records.bytes > MOST_BYTES {
+            let Some(oldest) = records.order.pop_front() else {
+                break;
+            };
+            records.remove(&oldest);
+        }
+    }
+
+    /// Nothing follows these cards.
+    fn close(&self, ids: &[String]) {
+        let mut records = self.lock();
+        for id in ids {
+            if let Some(record) = records.by_id.get_mut(id) {
+                record.follows = Follows::Nothing;
+            }
+        }
+    }
+
+    fn forget(&self, run: &str) {
+        let mut records = self.lock();
+        let of_run = |id: &String| id.starts_with(run);
+        let (gone, kept) = std::mem::take(&mut records.order)
+            .into_iter()
+            .partition::<Vec<_>, _>(of_run);
+        records.order = kept.into();
+        for id in gone {
+            records.remove(&id);
+        }
+    }
+}
+
+/// What an event of a run's tools is to the host.
+pub(super) enum Shown {
+    /// Nothing.
+    Nothing,
+    /// Lines of thinking.
+    Lines(Vec<TurnEvent>),
+    /// A card: its call.
+    Card(TurnEvent),
+}
+
+/// The tool activity of one run, as its host is shown it.
+pub(super) struct Show {
+    ledger: Ledger,
+    workspace: PathBuf,
+    /// Cards of this run have ids that start so.
+    run: String,
+    cards: u64,
+    /// Cards the host was given and has brought no results for.
+    pub(super) open: Vec<String>,
+    recorded: Recorded,
+    plan: Option<String>,
+    /// What the model answered, to know whether it said the plan itself.
+    said: String,
+}
+
+impl Drop for Show {
+    /// Results go with their run: a card that comes later finds nothing.
+    fn drop(&mut self) {
+        self.recorded.forget(&self.run);
+    }
+}
+
+impl Show {
+    pub(super) fn new(
+        recorded: Recorded,
+        workspace: PathBuf,
+        hosted: impl IntoIterator<Item = String>,
+    ) -> Self {
+        static RUNS: AtomicU64 = AtomicU64::new(1);
+        let now = SystemTime::now().duration_since(UNIX_EPOCH);
+        let millis = now.map_or(0, |now| now.as_millis());
+        let run = RUNS.fetch_add(1, Ordering::Relaxed);
+        Self {
+            ledger: Ledger::new(hosted),
+            workspace,
+            run: format!("cursor-replay-{millis}-{run}-tool-"),
+            cards: 0,
+            open: Vec::new(),
+            recorded,
+            plan: None,
+            said: String::new(),
+        }
+    }
+
+    /// Whether a host's tool result is that of an open card.
+    pub(super) fn waits(&self, id: &str) -> bool {
+        self.open.iter().any(|open| open == id)
+    }
+
+    /// Takes an event of the run's tools.
+    pub(super) fn take(&mut self, event: &RunEvent, surface: &Surface) -> Shown {
+        let at = Workspace {
+            root: &self.workspace,
+            scrub: &scrub,
+        };
+        let show = match event {
+            RunEvent::ToolStarted(update) => self.ledger.on_started(update, &at),
+            RunEvent::ToolDelta(update) => self.ledger.on_delta(update, &at),
+            RunEvent::ToolCompleted(update) => self.ledger.on_completed(update),
+            RunEvent::Other(update) => self.ledger.on_other(update, &at),
+            _ => ledger::Show::Nothing,
+        };
+        match show {
+            ledger::Show::Nothing => Shown::Nothing,
+            ledger::Show::Line(line) => Shown::Lines(vec![TurnEvent::Thinking(line)]),
+            ledger::Show::Completed(activity) => self.completed(&activity, surface),
+        }
+    }
+
+    fn completed(&mut self, activity: &Activity, surface: &Surface) -> Shown {
+        let at = Workspace {
+            root: &self.workspace,
+            scrub: &scrub,
+        };
+        if let Some(plan) = replay::plan(activity, &at) {
+            self.plan = Some(plan);
+        }
+        if let Surface::Cards(tools) = surface {
+            let card = replay::card(activity, &at);
+            if tools.iter().any(|tool| tool == card.tool) {
+                return Shown::Card(self.deal(card));
+            }
+        }
+        let text = replay::transcript(activity, &at);
+        Shown::Lines(vec![TurnEvent::Thinking(text), TurnEvent::ThinkingDone])
+    }
+
+    fn deal(&mut self, card: replay::Card) -> TurnEvent {
+        self.cards += 1;
+        let id = format!("{}{}", self.run, self.cards);
+        let record = Record {
+            content: card.content,
+            details: card.details,
+            verdict: match card.verdict {
+                replay::Verdict::Done => Verdict::Done,
+                replay::Verdict::Failed => Verdict::Failed,
+            },
+            follows: Follows::Perhaps,
+        };
+        self.recorded.keep(&id, record);
+        self.open.push(id.clone());
+        TurnEvent::ToolCall {
+            id,
+            name: card.tool.to_owned(),
+            arguments: card.arguments,
+        }
+    }
+
+    /// The run is over and nothing was said after the open cards.
+    pub(super) fn last(&self) {
+        if self.plan.is_none() {
+            self.recorded.close(&self.open);
+        }
+    }
+
+    /// The model answers.
+    pub(super) fn said(&mut self, text: &str) {
+        if self.said.len() < MOST_BYTES {
+            self.said.push_str(text);
+        }
+    }
+
+    /// The plan to end with, unless it was said already.
+    pub(super) fn plan_unsaid(&mut self) -> Option<String> {
+        let plan = self.plan.take()?;
+        match self.said.contains(plan.as_str()) {
+            true => None,
+            false if self.said.trim().is_empty() => Some(plan),
+            false => Some(format!("\n\n{plan}")),
+        }
+    }
+}
+
+/// Whether an event belongs after the cards before it: something said, a call of the host's
+/// tools, the end.
+pub(super) fn ends_cards(event: &RunEvent) -> bool {
+    matches!(
+        event,
+        RunEvent::Text(_)
+            | RunEvent::Thinking(_)
+            | RunEvent::HostCall(_)
+            | RunEvent::Retrying(_)
+            | RunEvent::Ended(_)
+    )
+}
+
+/// Secrets stay out of what is shown.
+fn scrub(text: &str) -> String {
+    crate::diag::secrets().scrub(text).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn record(bytes: usize) -> Record {
+        Record {
+            content: "x".repeat(bytes),
+            details: json!({}),
+            verdict: Verdict::Done,
+            follows: Follows::Perhaps,
+        }
+    }
+
+    #[test]
+    fn records_are_bounded_in_number_and_size() {
+        let recorded = Recorded::default();
+        for n in 0..MOST_RECORDS + 10 {
+            recorded.keep(&format!("a-{n}"), record(8));
+        }
+        assert_eq!(recorded.lock().by_id.len(), MOST_RECORDS);
+        assert!(recorded.get("a-0").is_none() && recorded.get("a-521").is_some());
+        for n in 0..40 {
+            recorded.keep(&format!("b-{n}"), record(1024 * 1024));
+        }
+        assert!(recorded.lock().bytes <= MOST_BYTES);
+        assert!(recorded.get("b-39").is_some());
+    }
+
+    #[test]
+    fn results_go_with_their_run() {
+        let recorded = Recorded::default();
+        let show = || Show::new(recorded.clone(), PathBuf::from("/w"), []);
+        let card = |show: &mut Show| {
+            let call =
+                json!({"name": "read", "args": {"path": "/w/a"}, "result": {"content": "A"}});
+            let tools = Surface::Cards(vec!["read".into()]);
+            match show.completed(&Activity::read(&call), &tools) {
+                Shown::Card(TurnEvent::ToolCall { id, .. }) => id,
+                _ => panic!("no card"),
+            }
+        };
+        let (mut one, mut two) = (show(), show());
+        let (first, second) = (card(&mut one), card(&mut two));
+        assert!(one.waits(&first) && !one.waits(&second));
+        drop(one);
+        assert_eq!(recorded.get(&first), None);
+        assert_eq!(recorded.get(&second).map(|r| r.content), Some("A".into()));
+    }
+
+    #[test]
+    fn what_the_host_has_no_card_for_is_told_in_lines() {
+        let mut show = Show::new(Recorded::default(), PathBuf::from("/w"), []);
+        let call = json!({"name": "shell", "args": {"command": "ls"}, "result": {"stdout": "a"}});
+        let tools = Surface::Cards(vec!["read".into()]);
+        let Shown::Lines(lines) = show.completed(&Activity::read(&call), &tools) else {
+            panic!("a card without a tool");
+        };
+        assert_eq!(lines[0], TurnEvent::Thinking("$ ls\n\na\n".into()));
+    }
+}

@@ -1,0 +1,58 @@
+//! What a turn has seen of a run, counted as it is told.
+
+use super::request::{TurnEvent, TurnRequest};
+use super::usage::{self, Seen};
+
+/// What a turn has seen of a run.
+#[derive(Default)]
+pub(super) struct Tally {
+    pub(super) seen: Seen,
+    /// The model's window, as Cursor told it.
+    pub(super) window: Option<u32>,
+    output: String,
+}
+
+impl Tally {
+    /// Counts what was said to the model.
+    pub(super) fn said(&mut self, text: &str) {
+        self.seen.input += usage::estimate(text);
+    }
+
+    /// All of it so far.
+    pub(super) fn seen(&self) -> Seen {
+        Seen {
+            output: usage::estimate(&self.output),
+            ..self.seen
+        }
+    }
+
+    pub(super) fn shown(&self) -> Shown {
+        match self.output.is_empty() {
+            true => Shown::Nothing,
+            false => Shown::Something,
+        }
+    }
+}
+
+/// Whether the host has been shown anything of a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Shown {
+    Nothing,
+    Something,
+}
+
+/// Tells the host, and counts what the model wrote.
+pub(super) async fn tell(event: TurnEvent, request: &TurnRequest, tally: &mut Tally) {
+    match &event {
+        TurnEvent::Text(text) | TurnEvent::Thinking(text) => tally.output.push_str(text),
+        TurnEvent::ToolCall {
+            name, arguments, ..
+        } => {
+            tally.output.push_str(name);
+            tally.output.push_str(&arguments.to_string());
+        }
+        TurnEvent::ThinkingDone | TurnEvent::Retrying(_) | TurnEvent::Notice(_) => {}
+    }
+    // A host that stopped listening has cancelled, or will.
+    let _ = request.events.send(event).await;
+}
