@@ -15,6 +15,7 @@ mod extension;
 mod keys;
 mod printing;
 mod processes;
+mod resuming;
 mod rpc;
 mod screen;
 mod sessions;

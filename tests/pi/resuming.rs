@@ -1,0 +1,64 @@
+//! Coming back: to a session by hand, after a summary, to a project with rules of its own.
+
+use crate::desk::{Desk, ECHO, Version, conversation, rules, user_text};
+use crate::rpc::Rpc;
+use crate::screen::Screen;
+use crate::sessions::FOLLOWED;
+
+crate::on_every_pi!(the_rules_of_a_project_are_told_once);
+
+fn the_rules_of_a_project_are_told_once(version: Version) {
+    const CANARY: &str = "Write dates as in 1 May 2031.";
+    let desk = Desk::playing(version, FOLLOWED);
+    std::fs::write(desk.workspace.join("AGENTS.md"), CANARY).unwrap();
+    let mut pi = Rpc::start(&desk);
+    pi.prompt("one");
+    let recording = desk.simulator.recorded();
+    let told = rules(&recording)[0].matches(CANARY).count();
+    assert_eq!(told, 1);
+    let request = recording.client("runRequest")[0].to_string();
+    assert!(!request.contains(CANARY), "and nowhere else");
+}
+
+/// Another pi and another sidecar; the person picks the old session from pi's list.
+#[test]
+fn a_session_picked_from_the_list_goes_on() {
+    for version in [Version::V087, Version::V150] {
+        let desk = Desk::playing(version, FOLLOWED);
+        let pi = Screen::start(&desk, "about okapis", "First answer.");
+        pi.keys(&["C-d"]);
+        desk.no_sidecar_is_left();
+        drop(pi);
+        let pi = Screen::start(&desk, "about zebras", "First answer.");
+        pi.say("/resume");
+        pi.shows("about okapis");
+        pi.type_in("okapis");
+        pi.keys(&["Enter"]);
+        pi.shows("Resumed session");
+        pi.say("go on");
+        pi.shows("Follow-up to: go on");
+        let recording = desk.recorded("three turns", |recording| recording.verdicts().len() == 3);
+        recording.assert_played(&["completed"; 3]);
+        let requests = recording.client("runRequest");
+        assert_eq!(conversation(requests[0]), conversation(requests[2]));
+        assert_ne!(conversation(requests[0]), conversation(requests[1]));
+    }
+}
+
+#[test]
+fn a_summary_asked_for_on_the_screen_is_made_and_gone_on_with() {
+    for version in [Version::V087, Version::V150] {
+        let desk = Desk::playing(version, ECHO);
+        let pi = Screen::start(&desk, "about okapis", "Heard: about okapis");
+        pi.say("about zebras");
+        pi.shows("Heard: about zebras");
+        pi.say("/compact");
+        let summarized = desk.recorded("a summary", |recording| recording.verdicts().len() >= 3);
+        let requests = summarized.client("runRequest");
+        assert!(user_text(requests[2]).contains("<conversation>"));
+        assert_ne!(conversation(requests[2]), conversation(requests[1]));
+        pi.shows("ompacted");
+        pi.say("go on");
+        pi.shows("Heard: go on");
+    }
+}
