@@ -518,12 +518,12 @@ mode?: TurnMode | null,
 /**
  * How the host shows what Cursor's own tools did.
  */
-surface: TurnSurface, 
+surface?: TurnSurface, 
 /**
  * With `surface: "cards"`: the tools the host registered to show recorded results, under
  * its own names or `cursor`. Activity for which there is none is told in lines.
  */
-cardTools: Array<string>, 
+cardTools?: Array<string>, 
 /**
  * The Cursor API key, if the host has one; else `CURSOR_API_KEY`.
  */

@@ -37,10 +37,12 @@ pub struct TurnStartParams {
     pub mode: Option<TurnMode>,
     /// How the host shows what Cursor's own tools did.
     #[serde(default)]
+    #[ts(as = "Option<_>", optional)]
     pub surface: TurnSurface,
     /// With `surface: "cards"`: the tools the host registered to show recorded results, under
     /// its own names or `cursor`. Activity for which there is none is told in lines.
     #[serde(default)]
+    #[ts(as = "Option<_>", optional)]
     pub card_tools: Vec<String>,
     /// The Cursor API key, if the host has one; else `CURSOR_API_KEY`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
