@@ -178,7 +178,7 @@ impl Store {
                 found.push((used, size(&folder), folder));
             }
         }
-        found.sort_unstable_by(|a, b| b.0.cmp(&a.0));
+        found.sort_unstable_by_key(|(used, ..)| std::cmp::Reverse(*used));
         let (mut total, mut gone) = (0_u64, 0);
         for (used, size, folder) in found {
             let age = now.duration_since(used).unwrap_or_default();

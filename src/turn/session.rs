@@ -23,7 +23,7 @@ use crate::tools::bridge::Bridge;
 use crate::tools::bridge::snapshot::{Filter, HostTool, Snapshot};
 use crate::tools::context::{Facts, Rule};
 use crate::tools::hosted::Hosted;
-use crate::tools::refuse::Refuse;
+use crate::tools::native::{self, Workbench};
 
 /// A handle to a session's task.
 #[derive(Debug, Clone)]
@@ -45,6 +45,7 @@ impl Session {
         let task = Task {
             memory: Memory::new(store),
             live: None,
+            bench: Arc::default(),
         };
         tokio::spawn(task.run(inbox));
         Self { asks }
@@ -81,6 +82,8 @@ struct Task {
     memory: Memory,
     /// A run that waits for the host, and until when.
     live: Option<(Live, Instant)>,
+    /// Commands that outlive a run; they end with the session.
+    bench: Arc<Workbench>,
 }
 
 impl Task {
@@ -241,7 +244,7 @@ impl Task {
                 data: picture.data,
             })
             .collect();
-        Ok(launch(conversation, text, images, request))
+        Ok(launch(conversation, text, images, request, &self.bench))
     }
 
     /// Says words in a run of their own, on the state the last one left.
@@ -254,11 +257,19 @@ impl Task {
         let Transcripted { system, messages } = transcript(request);
         match plan(conversation.sent.as_ref(), system, messages) {
             // The state has all but the words that were not heard.
-            SendPlan::Nothing => Ok(launch(conversation, words, Vec::new(), request)),
-            SendPlan::Incremental { text } => Ok(launch(conversation, text, Vec::new(), request)),
+            SendPlan::Nothing => Ok(launch(
+                conversation,
+                words,
+                Vec::new(),
+                request,
+                &self.bench,
+            )),
+            SendPlan::Incremental { text } => {
+                Ok(launch(conversation, text, Vec::new(), request, &self.bench))
+            }
             SendPlan::Bootstrap { history, text, .. } => {
                 let fresh = rebuilt(request, history, conversation.into_kept())?;
-                Ok(launch(fresh, text, Vec::new(), request))
+                Ok(launch(fresh, text, Vec::new(), request, &self.bench))
             }
         }
     }
@@ -372,23 +383,22 @@ fn launch(
     text: String,
     images: Vec<Image>,
     request: &TurnRequest,
+    bench: &Arc<Workbench>,
 ) -> Live {
     let snapshot = snapshot(request);
     for warning in &snapshot.warnings {
         tracing::warn!("{warning}");
     }
     let offers = snapshot.offers();
-    let native = Refuse {
-        facts: Facts {
-            workspace: request.workspace.clone(),
-            rules: rules(request),
-            offers: offers.clone(),
-            ..Facts::default()
-        },
+    let facts = Facts {
+        workspace: request.workspace.clone(),
+        rules: rules(request),
+        offers: offers.clone(),
+        home: std::env::home_dir(),
     };
     let executor = Hosted {
         bridge: Bridge::new(snapshot, request.policy.call_deadline),
-        native: Arc::new(native),
+        native: native::executor(&request.policy.native, facts, bench),
     };
     let spec = RunSpec {
         conversation_id: conversation.id.clone(),

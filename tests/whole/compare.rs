@@ -26,7 +26,7 @@ const fn differs(kind: &'static str, below: &'static str, heading: &'static str)
     }
 }
 
-const NATIVE: &str = "Native tools are refused";
+const NATIVE: &str = "replies of native tools";
 const CONTEXT: &str = "The request context says what is true of us";
 const REASONS: &str = "Refusals give our own reasons";
 

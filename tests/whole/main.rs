@@ -13,6 +13,7 @@ mod client;
 mod compare;
 mod faults;
 mod models;
+mod native;
 mod official;
 mod official_errors;
 mod ours;

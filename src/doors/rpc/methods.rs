@@ -15,6 +15,7 @@ use super::peer::Peer;
 use super::protocol::*;
 use super::turns::{Origin, Turns};
 use crate::diag::settings::{self, SETTINGS};
+use crate::turn::Policy;
 
 /// What methods share.
 pub(super) struct Context {
@@ -208,6 +209,7 @@ fn report(context: &Context) -> Report {
     let (backend, more) = context.turns.inspect(context.home.as_deref());
     warnings.extend(more);
     warnings.extend(context.models.warnings.iter().cloned());
+    warnings.extend(Policy::from_env(&|name: &str| std::env::var(name).ok()).1);
     let (endpoint, drift) = match backend {
         Ok(backend) => (backend.endpoints.agent.to_string(), backend.drift.counts()),
         Err(problem) => (problem, Default::default()),

@@ -129,7 +129,8 @@ impl Turns {
                 TurnMode::Agent => Mode::Agent,
                 TurnMode::Plan => Mode::Plan,
             }),
-            policy: Policy::default(),
+            // Bad values were told when the host introduced itself.
+            policy: Policy::from_env(&|name: &str| std::env::var(name).ok()).0,
             hands,
             cancel: turn.cancel.clone(),
             injections: turn.injections.take().unwrap_or_else(|| mpsc::channel(1).1),
