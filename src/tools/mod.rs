@@ -7,6 +7,7 @@
 
 pub mod bridge;
 pub mod context;
+mod git;
 pub mod hosted;
 pub mod native;
 pub mod offer;

@@ -42,7 +42,13 @@ impl Executor for Refuse {
         _abort: CancellationToken,
     ) -> Work {
         let done = async move {
-            replies.send(self.answer(request)?).await;
+            let reply = match request {
+                Request::RequestContextArgs(_) => {
+                    Reply::RequestContextResult(context::reply(&self.facts).await)
+                }
+                other => self.answer(other)?,
+            };
+            replies.send(reply).await;
             Ok(())
         };
         Work {
@@ -79,21 +85,12 @@ impl Refuse {
         reason
     }
 
-    /// The answer that says no, or the context.
+    /// The answer that says no.
     pub(super) fn answer(&self, request: Request) -> Result<Reply, Thrown> {
         let reason = self.reason(&request);
         Ok(match request {
-            Request::RequestContextArgs(_) => {
-                let context = context::request_context(&self.facts);
-                Reply::RequestContextResult(RequestContextResult {
-                    result: Some(request_context_result::Result::Success(
-                        RequestContextSuccess {
-                            request_context: Some(context),
-                            served_from_disk_cache: None,
-                        },
-                    )),
-                })
-            }
+            // Told before it comes to this.
+            Request::RequestContextArgs(_) => return Err(unsupported("request_context_args")),
             Request::ReadArgs(args) => Reply::ReadResult(read(args, reason)),
             Request::LsArgs(args) => Reply::LsResult(LsResult {
                 result: Some(ls_result::Result::Rejected(LsRejected {

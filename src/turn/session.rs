@@ -395,6 +395,7 @@ fn launch(
         rules: rules(request),
         offers: offers.clone(),
         home: std::env::home_dir(),
+        ..Facts::default()
     };
     let executor = Hosted {
         bridge: Bridge::new(snapshot, request.policy.call_deadline),

@@ -96,7 +96,7 @@ pub(super) fn start(
 }
 
 /// Gives a command our environment without what is ours alone.
-pub(super) fn scrub(command: &mut Command) {
+pub(in crate::tools) fn scrub(command: &mut Command) {
     for name in secret_names(std::env::vars_os().map(|(name, _)| name)) {
         command.env_remove(name);
     }

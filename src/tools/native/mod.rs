@@ -29,6 +29,9 @@ mod text;
 mod workbench;
 mod write;
 
+#[cfg(test)]
+mod tests;
+
 use std::sync::Arc;
 
 use tokio_util::sync::CancellationToken;
@@ -37,13 +40,17 @@ use super::context::Facts;
 use super::refuse::{Refuse, Why};
 use super::{Executor, Replies, Reply, Request, Thrown, Work};
 use crate::wire::proto::agent::v1::*;
+pub(super) use child::scrub;
 use guard::Guard;
 use policy::{Mode, Policy, Tool};
 use shell::{Dialect, Shell};
 pub use workbench::Workbench;
 
 /// The executor of a run: whoever the policy says.
-pub fn executor(policy: &Policy, facts: Facts, bench: &Arc<Workbench>) -> Arc<dyn Executor> {
+pub fn executor(policy: &Policy, mut facts: Facts, bench: &Arc<Workbench>) -> Arc<dyn Executor> {
+    if policy.mode == Mode::Local {
+        facts.terminals = bench.terminals().ok();
+    }
     let why = match policy.mode {
         Mode::Local => Why::Denied,
         Mode::Host => Why::Host,
@@ -80,7 +87,8 @@ impl Executor for Native {
         replies: Replies,
         abort: CancellationToken,
     ) -> Work {
-        if Tool::of(&request).is_some_and(|tool| self.policy.denied.contains(&tool)) {
+        let denied = Tool::of(&request).is_some_and(|tool| self.policy.denied.contains(&tool));
+        if denied || matches!(request, Request::RequestContextArgs(_)) {
             return Arc::clone(&self.refuse).execute(request, replies, abort);
         }
         let done = async move {
