@@ -25,6 +25,7 @@ fmt:
 # Side by side with the official client, in one run.
 bench: $(NODE)
 	$(CARGO) bench --quiet --bench wire
+	$(CARGO) bench --quiet --bench native
 
 fuzz:
 	@command -v cargo-fuzz >/dev/null || $(CARGO) install cargo-fuzz --locked

@@ -1,9 +1,10 @@
-//! What git says of the workspace, for the request context.
+//! What git says of the workspace.
 
 use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
 
+use tokio::io::AsyncReadExt as _;
 use tokio::process::Command;
 
 use super::native;
@@ -13,6 +14,8 @@ use crate::wire::proto::agent::v1::GitRepoInfo;
 const PATIENCE: Duration = Duration::from_secs(3);
 /// What is told of a long status.
 const MAX_STATUS: usize = 32 * 1024;
+/// What git may answer at all.
+const MAX_OUTPUT: u64 = 32 * 1024 * 1024;
 
 /// What is known of repositories.
 #[derive(Debug, Default, PartialEq)]
@@ -56,23 +59,29 @@ pub(super) async fn repositories(workspace: &Path) -> Repositories {
     }
 }
 
-/// What git answers; `None` if it does not. Nothing a repository configures is run.
-async fn git(folder: &Path, args: &[&str]) -> Option<String> {
+/// What git answers, up to a bound; `None` if it does not. Nothing a repository configures
+/// is run.
+pub(super) async fn git(folder: &Path, args: &[&str]) -> Option<String> {
     let mut command = Command::new("git");
     native::scrub(&mut command);
-    let output = command
+    let mut child = command
         .args(["-c", "core.fsmonitor=false", "-c", "core.quotePath=true"])
         .args(args)
         .current_dir(folder)
         .env("GIT_OPTIONAL_LOCKS", "0")
         .stdin(Stdio::null())
+        .stdout(Stdio::piped())
         .stderr(Stdio::null())
         .kill_on_drop(true)
-        .output()
-        .await
+        .spawn()
         .ok()?;
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    output.status.success().then_some(text)
+    let mut output = Vec::new();
+    let mut pipe = child.stdout.take()?.take(MAX_OUTPUT);
+    pipe.read_to_end(&mut output).await.ok()?;
+    drop(pipe); // who has more to say is told that nobody listens
+    let status = child.wait().await.ok()?;
+    let text = String::from_utf8_lossy(&output).into_owned();
+    status.success().then_some(text)
 }
 
 /// The first lines of a status.

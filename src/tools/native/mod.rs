@@ -11,6 +11,7 @@ mod command;
 mod delete;
 mod errno;
 mod fetch;
+mod git_diff;
 mod grep;
 pub mod guard;
 mod ignored;
@@ -134,6 +135,10 @@ impl Native {
             Request::FetchArgs(args) => {
                 let leave = self.policy.private_fetch;
                 Ok(Reply::FetchResult(fetch::fetch(args, leave, abort).await))
+            }
+            Request::GitDiffRequest(request) => {
+                let response = git_diff::diff(&self.shell.workspace, request).await?;
+                Ok(Reply::GitDiffResponse(response))
             }
             Request::McpStateExecArgs(args) => {
                 let state = servers::state(&self.refuse.facts, &args);

@@ -304,7 +304,7 @@ async fn what_the_user_may_not_is_told_as_that() {
     let scratch = scratch();
     let file = scratch.workspace.join("closed");
     fs::write(&file, "x").unwrap();
-    fs::set_permissions(&file, fs::Permissions::from_mode(0)).unwrap();
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o000)).unwrap();
     if fs::File::open(&file).is_ok() {
         let mut stderr = std::io::stderr();
         let _ = std::io::Write::write_all(&mut stderr, b"skipped: root may read everything\n");
@@ -322,19 +322,19 @@ async fn what_the_user_may_not_is_told_as_that() {
     ));
 }
 
-/// Memory is bounded: a file of 100 MB gives its window and no more.
+/// Memory is bounded: a large file gives its window and no more.
 #[tokio::test]
-async fn a_huge_file_is_read_by_its_window() {
+async fn a_large_file_is_read_by_its_window() {
     let scratch = scratch();
-    let file = fs::File::create(scratch.workspace.join("huge.txt")).unwrap();
+    let file = fs::File::create(scratch.workspace.join("large.txt")).unwrap();
     let mut writer = std::io::BufWriter::new(file);
-    for number in 0..2_000_000 {
+    for number in 0..500_000 {
         use std::io::Write as _;
         writeln!(writer, "line number {number:>40}").unwrap();
     }
     drop(writer);
     let read = Request::ReadArgs(ReadArgs {
-        path: "huge.txt".into(),
+        path: "large.txt".into(),
         offset: Some(-2),
         ..ReadArgs::default()
     });
@@ -344,9 +344,9 @@ async fn a_huge_file_is_read_by_its_window() {
     else {
         panic!("not read");
     };
-    assert_eq!(success.total_lines, 2_000_001);
+    assert_eq!(success.total_lines, 500_001);
     let Some(read_success::Output::Content(text)) = success.output else {
         panic!("no text");
     };
-    assert!(text.ends_with("1999999\n"), "{text}");
+    assert!(text.ends_with("499999\n"), "{text}");
 }
