@@ -150,6 +150,30 @@ pub const SETTINGS: &[Setting] = &[
         "How long a run waits for the host to bring the results of its tools.",
     ),
     setting(
+        "PI_CURSOR_NATIVE_TOOLS",
+        "local",
+        "local, host, off",
+        "Who executes Cursor's own tools (read, shell, grep …): this process, the host's tools, or nobody.",
+    ),
+    setting(
+        "PI_CURSOR_NATIVE_TOOLS_DENY",
+        "",
+        "read, ls, grep, write, delete, shell, fetch, git_diff, diagnostics; several with commas",
+        "Cursor's own tools that are refused, whoever executes the others.",
+    ),
+    setting(
+        "PI_CURSOR_ALLOW_OUTSIDE_WRITES",
+        "off",
+        "off, on",
+        "Whether Cursor's own tools may write and delete files outside the workspace. Commands are not bound by this.",
+    ),
+    setting(
+        "PI_CURSOR_ALLOW_PRIVATE_FETCH",
+        "off",
+        "off, on",
+        "Whether Cursor's fetch may reach this machine and private networks.",
+    ),
+    setting(
         "HTTPS_PROXY",
         "",
         "URL",

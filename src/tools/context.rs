@@ -2,11 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
+use super::git::{self, Repositories};
 use super::offer::Offer;
-use crate::wire::proto::agent::v1::{
-    CursorRule, CursorRuleSource, CursorRuleType, CursorRuleTypeGlobal, RequestContext,
-    RequestContextEnv, cursor_rule_type,
-};
+use crate::wire::proto::agent::v1::*;
+use crate::wire::value;
 
 /// What a run's context is made of.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -20,6 +19,8 @@ pub struct Facts {
     /// Instructions that always apply: Cursor builds its system prompt from rules and
     /// discards system messages of clients.
     pub rules: Vec<Rule>,
+    /// Where the output of background commands is written, if there are such.
+    pub terminals: Option<PathBuf>,
 }
 
 /// One instruction that always applies.
@@ -31,8 +32,21 @@ pub struct Rule {
     pub content: String,
 }
 
+/// The answer to the server's question for the context.
+pub(super) async fn reply(facts: &Facts) -> RequestContextResult {
+    let context = request_context(facts, git::repositories(&facts.workspace).await);
+    RequestContextResult {
+        result: Some(request_context_result::Result::Success(
+            RequestContextSuccess {
+                request_context: Some(context),
+                served_from_disk_cache: None,
+            },
+        )),
+    }
+}
+
 /// The context of a run.
-pub fn request_context(facts: &Facts) -> RequestContext {
+fn request_context(facts: &Facts, repositories: Repositories) -> RequestContext {
     RequestContext {
         rules: facts.rules.iter().map(rule).collect(),
         env: Some(RequestContextEnv {
@@ -47,13 +61,53 @@ pub fn request_context(facts: &Facts) -> RequestContext {
                 .ok()
                 .map(|folder| folder.to_string_lossy().into_owned()),
             smart_mode_classifier_auto_mode_enabled: Some(false),
+            terminals_folder: facts
+                .terminals
+                .as_ref()
+                .map(|folder| folder.to_string_lossy().into_owned())
+                .unwrap_or_default(),
             ..RequestContextEnv::default()
         }),
+        git_repos: repositories.found,
+        git_repo_info_complete: Some(repositories.complete),
+        git_status_info_complete: Some(repositories.complete),
+        mcp_meta_tool_options: (!facts.offers.is_empty()).then(|| servers(&facts.offers)),
+        mcp_info_complete: Some(true),
         tools: facts.offers.iter().map(Offer::definition).collect(),
         supports_mcp_auth: Some(false),
         env_info_complete: Some(true),
         rules_info_complete: (!facts.rules.is_empty()).then_some(true),
         ..RequestContext::default()
+    }
+}
+
+/// The tools by server. Not as a catalogue to be asked for one by one: the model sees the
+/// tools themselves.
+fn servers(offers: &[Offer]) -> McpMetaToolOptions {
+    let mut descriptors: Vec<McpDescriptor> = Vec::new();
+    for offer in offers {
+        let tool = McpToolDescriptor {
+            tool_name: offer.tool.clone(),
+            description: Some(offer.description.clone()),
+            input_schema: Some(value::encode(&offer.schema)),
+            ..McpToolDescriptor::default()
+        };
+        match descriptors
+            .iter_mut()
+            .find(|server| server.server_identifier == offer.provider)
+        {
+            Some(server) => server.tools.push(tool),
+            None => descriptors.push(McpDescriptor {
+                server_name: offer.provider.clone(),
+                server_identifier: offer.provider.clone(),
+                tools: vec![tool],
+                ..McpDescriptor::default()
+            }),
+        }
+    }
+    McpMetaToolOptions {
+        enabled: false,
+        mcp_descriptors: descriptors,
     }
 }
 

@@ -2,12 +2,14 @@
 //!
 //! A run hands every request to an [`Executor`] and sends back whatever it replies; the
 //! executor knows nothing of streams, ids or heartbeats. Calls of the host's tools wait for
-//! the host ([`bridge`]); until the native executors are built, everything else gets the
-//! typed refusal the server expects ([`refuse::Refuse`]).
+//! the host ([`bridge`]); Cursor's own tools are executed here ([`native`]) or get the typed
+//! refusal the server expects ([`refuse::Refuse`]), as the user's settings say.
 
 pub mod bridge;
 pub mod context;
+mod git;
 pub mod hosted;
+pub mod native;
 pub mod offer;
 pub mod refuse;
 

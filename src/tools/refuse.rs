@@ -8,17 +8,30 @@ use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 
 use super::context::Facts;
+use super::native::policy::Tool;
 use super::offer::Offer;
 use super::{Executor, Replies, Reply, Request, Thrown, Work, context};
 use crate::wire::proto::agent::v1::*;
-
-const REASON: &str = "this client does not execute Cursor's built-in tools";
 
 /// Answers the request context truthfully and refuses everything else.
 #[derive(Debug, Clone, Default)]
 pub struct Refuse {
     /// What the context tells.
     pub facts: Facts,
+    /// Why the rest is refused.
+    pub why: Why,
+}
+
+/// Why Cursor's own tools are refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Why {
+    /// Nobody executes them.
+    #[default]
+    Off,
+    /// They are the host's, which is asked by its own tools' names.
+    Host,
+    /// The user's settings deny this one.
+    Denied,
 }
 
 impl Executor for Refuse {
@@ -29,7 +42,13 @@ impl Executor for Refuse {
         _abort: CancellationToken,
     ) -> Work {
         let done = async move {
-            replies.send(self.answer(request)?).await;
+            let reply = match request {
+                Request::RequestContextArgs(_) => {
+                    Reply::RequestContextResult(context::reply(&self.facts).await)
+                }
+                other => self.answer(other)?,
+            };
+            replies.send(reply).await;
             Ok(())
         };
         Work {
@@ -40,70 +59,88 @@ impl Executor for Refuse {
 }
 
 impl Refuse {
-    fn answer(&self, request: Request) -> Result<Reply, Thrown> {
-        Ok(match request {
-            Request::RequestContextArgs(_) => {
-                let context = context::request_context(&self.facts);
-                Reply::RequestContextResult(RequestContextResult {
-                    result: Some(request_context_result::Result::Success(
-                        RequestContextSuccess {
-                            request_context: Some(context),
-                            served_from_disk_cache: None,
-                        },
-                    )),
-                })
+    /// Why a request is refused, and the host's tool that does the same.
+    fn reason(&self, request: &Request) -> String {
+        let tool = Tool::of(request);
+        let mut reason = match (self.why, tool) {
+            (Why::Denied, Some(tool)) => {
+                format!(
+                    "the user's settings deny this client the tool {}",
+                    tool.name()
+                )
             }
-            Request::ReadArgs(args) => Reply::ReadResult(read(args)),
+            (Why::Host, _) => "this client leaves Cursor's built-in tools to the host".into(),
+            (Why::Off | Why::Denied, _) => {
+                "this client does not execute Cursor's built-in tools".to_owned()
+            }
+        };
+        let counterparts = tool.map(Tool::counterparts).unwrap_or_default();
+        let offered = counterparts.iter().find_map(|name| {
+            let same = |offer: &&Offer| offer.name.rsplit("__").next() == Some(name);
+            self.facts.offers.iter().find(same)
+        });
+        if let Some(offer) = offered {
+            reason.push_str(&format!("; use the tool {} instead", offer.name));
+        }
+        reason
+    }
+
+    /// The answer that says no.
+    pub(super) fn answer(&self, request: Request) -> Result<Reply, Thrown> {
+        let reason = self.reason(&request);
+        Ok(match request {
+            // Told before it comes to this.
+            Request::RequestContextArgs(_) => return Err(unsupported("request_context_args")),
+            Request::ReadArgs(args) => Reply::ReadResult(read(args, reason)),
             Request::LsArgs(args) => Reply::LsResult(LsResult {
                 result: Some(ls_result::Result::Rejected(LsRejected {
                     path: args.path,
-                    reason: REASON.into(),
+                    reason,
                 })),
             }),
             Request::WriteArgs(args) => Reply::WriteResult(WriteResult {
                 result: Some(write_result::Result::Rejected(WriteRejected {
                     path: args.path,
-                    reason: REASON.into(),
+                    reason,
                 })),
             }),
             Request::DeleteArgs(args) => Reply::DeleteResult(DeleteResult {
                 result: Some(delete_result::Result::Rejected(DeleteRejected {
                     path: args.path,
-                    reason: REASON.into(),
+                    reason,
                 })),
             }),
             Request::DiagnosticsArgs(args) => Reply::DiagnosticsResult(DiagnosticsResult {
                 result: Some(diagnostics_result::Result::Rejected(DiagnosticsRejected {
                     path: args.path,
-                    reason: REASON.into(),
+                    reason,
                 })),
             }),
             Request::GrepArgs(_) => Reply::GrepResult(GrepResult {
-                result: Some(grep_result::Result::Error(GrepError {
-                    error: REASON.into(),
-                })),
+                result: Some(grep_result::Result::Error(GrepError { error: reason })),
             }),
-            Request::ShellArgs(args) => Reply::ShellResult(shell(args)),
-            Request::MiniSweAgentBashArgs(args) => Reply::MiniSweAgentBashResult(shell(args)),
+            Request::ShellArgs(args) => Reply::ShellResult(shell(args, reason)),
+            Request::MiniSweAgentBashArgs(args) => {
+                Reply::MiniSweAgentBashResult(shell(args, reason))
+            }
             Request::ShellStreamArgs(args) => Reply::ShellStream(ShellStream {
                 event: Some(shell_stream::Event::Rejected(rejected_shell(
                     args.command,
                     args.working_directory,
+                    reason,
                 ))),
             }),
             Request::BackgroundShellSpawnArgs(args) => {
                 Reply::BackgroundShellSpawnResult(BackgroundShellSpawnResult {
                     result: Some(background_shell_spawn_result::Result::Rejected(
-                        rejected_shell(args.command, args.working_directory),
+                        rejected_shell(args.command, args.working_directory, reason),
                     )),
                 })
             }
             Request::WriteShellStdinArgs(_) => {
                 Reply::WriteShellStdinResult(WriteShellStdinResult {
                     result: Some(write_shell_stdin_result::Result::Error(
-                        WriteShellStdinError {
-                            error: REASON.into(),
-                        },
+                        WriteShellStdinError { error: reason },
                     )),
                 })
             }
@@ -121,7 +158,7 @@ impl Refuse {
             Request::FetchArgs(args) => Reply::FetchResult(FetchResult {
                 result: Some(fetch_result::Result::Error(FetchError {
                     url: args.url,
-                    error: REASON.into(),
+                    error: reason,
                 })),
             }),
             Request::McpArgs(args) => Reply::McpResult(self.mcp(args)),
@@ -168,38 +205,38 @@ impl Refuse {
             }
             Request::PiReadArgs(_) => Reply::PiReadResult(PiReadExecResult {
                 result: Some(pi_read_exec_result::Result::Error(PiReadExecError {
-                    error: REASON.into(),
+                    error: reason,
                 })),
             }),
             Request::PiBashArgs(_) => Reply::PiBashResult(PiBashExecResult {
                 result: Some(pi_bash_exec_result::Result::Error(PiBashExecError {
-                    error: REASON.into(),
+                    error: reason,
                     ..PiBashExecError::default()
                 })),
             }),
             Request::PiEditArgs(_) => Reply::PiEditResult(PiEditExecResult {
                 result: Some(pi_edit_exec_result::Result::Error(PiEditExecError {
-                    error: REASON.into(),
+                    error: reason,
                 })),
             }),
             Request::PiWriteArgs(_) => Reply::PiWriteResult(PiWriteExecResult {
                 result: Some(pi_write_exec_result::Result::Error(PiWriteExecError {
-                    error: REASON.into(),
+                    error: reason,
                 })),
             }),
             Request::PiGrepArgs(_) => Reply::PiGrepResult(PiGrepExecResult {
                 result: Some(pi_grep_exec_result::Result::Error(PiGrepExecError {
-                    error: REASON.into(),
+                    error: reason,
                 })),
             }),
             Request::PiFindArgs(_) => Reply::PiFindResult(PiFindExecResult {
                 result: Some(pi_find_exec_result::Result::Error(PiFindExecError {
-                    error: REASON.into(),
+                    error: reason,
                 })),
             }),
             Request::PiLsArgs(_) => Reply::PiLsResult(PiLsExecResult {
                 result: Some(pi_ls_exec_result::Result::Error(PiLsExecError {
-                    error: REASON.into(),
+                    error: reason,
                 })),
             }),
             // Kinds the official local client has no handler for either.
@@ -258,30 +295,31 @@ fn unsupported(kind: &str) -> Thrown {
     Thrown(format!("this client has no handler for {kind}"))
 }
 
-fn read(args: ReadArgs) -> ReadResult {
+fn read(args: ReadArgs, reason: String) -> ReadResult {
     ReadResult {
         result: Some(read_result::Result::Rejected(ReadRejected {
             path: args.path,
-            reason: REASON.into(),
+            reason,
         })),
     }
 }
 
-fn shell(args: ShellArgs) -> ShellResult {
+fn shell(args: ShellArgs, reason: String) -> ShellResult {
     ShellResult {
         result: Some(shell_result::Result::Rejected(rejected_shell(
             args.command,
             args.working_directory,
+            reason,
         ))),
         ..ShellResult::default()
     }
 }
 
-fn rejected_shell(command: String, working_directory: String) -> ShellRejected {
+fn rejected_shell(command: String, working_directory: String, reason: String) -> ShellRejected {
     ShellRejected {
         command,
         working_directory,
-        reason: REASON.into(),
+        reason,
         is_readonly: false,
     }
 }

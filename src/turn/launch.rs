@@ -18,7 +18,15 @@ use crate::tools::bridge::Bridge;
 use crate::tools::bridge::snapshot::{Filter, HostTool, PROVIDER, Snapshot};
 use crate::tools::context::{Facts, Rule};
 use crate::tools::hosted::Hosted;
-use crate::tools::refuse::Refuse;
+use crate::tools::native::{self, Workbench};
+
+/// What a session has for all its runs.
+pub(super) struct Surroundings<'a> {
+    /// Results behind the cards the host was given.
+    pub(super) recorded: &'a Recorded,
+    /// Commands that outlive a run.
+    pub(super) bench: &'a Arc<Workbench>,
+}
 
 /// Starts a run that says `message`.
 pub(super) fn launch(
@@ -26,7 +34,7 @@ pub(super) fn launch(
     message: UserMessage,
     request: &TurnRequest,
     snapshot: Snapshot,
-    recorded: &Recorded,
+    surroundings: &Surroundings<'_>,
 ) -> Live {
     let offers = snapshot.offers();
     let hosted = snapshot
@@ -39,18 +47,21 @@ pub(super) fn launch(
                 format!("mcp_{PROVIDER}_{}", tool.offered),
             ]
         });
-    let show = Show::new(recorded.clone(), request.workspace.clone(), hosted);
-    let native = Refuse {
-        facts: Facts {
-            workspace: request.workspace.clone(),
-            rules: rules(request),
-            offers: offers.clone(),
-            ..Facts::default()
-        },
+    let show = Show::new(
+        surroundings.recorded.clone(),
+        request.workspace.clone(),
+        hosted,
+    );
+    let facts = Facts {
+        workspace: request.workspace.clone(),
+        rules: rules(request),
+        offers: offers.clone(),
+        home: std::env::home_dir(),
+        ..Facts::default()
     };
     let executor = Hosted {
         bridge: Bridge::new(snapshot, request.policy.call_deadline),
-        native: Arc::new(native),
+        native: native::executor(&request.policy.native, facts, surroundings.bench),
     };
     let spec = RunSpec {
         conversation_id: conversation.id.clone(),

@@ -5,6 +5,7 @@ use std::time::Duration;
 use crate::diag::parse;
 use crate::diag::settings::{self, Warning};
 use crate::tools::bridge::snapshot::Overlapping;
+use crate::tools::native;
 
 /// How turns are taken.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -13,6 +14,8 @@ pub struct Policy {
     pub bridge: Bridging,
     /// What becomes of tools Cursor has of its own.
     pub overlapping: Overlapping,
+    /// Who executes Cursor's own tools.
+    pub native: native::policy::Policy,
     /// How long a call waits for the host.
     pub call_deadline: Duration,
     /// How long a run waits for the host to come back.
@@ -33,6 +36,7 @@ impl Default for Policy {
         Self {
             bridge: Bridging::On,
             overlapping: Overlapping::Hidden,
+            native: native::policy::Policy::default(),
             call_deadline: Duration::from_secs(3600),
             park: PARK,
         }
@@ -42,7 +46,7 @@ impl Default for Policy {
 impl Policy {
     /// Reads the settings; what is not understood gives a warning and the default.
     pub fn from_env(env: &impl Fn(&str) -> Option<String>) -> (Self, Vec<Warning>) {
-        let mut warnings = Vec::new();
+        let (native, mut warnings) = native::policy::Policy::from_env(env);
         let mut switch = |name: &str, default: bool| {
             let text = env(name).filter(|text| !text.trim().is_empty());
             let value = parse::switch(text.as_deref());
@@ -81,6 +85,7 @@ impl Policy {
         let policy = Self {
             bridge,
             overlapping,
+            native,
             call_deadline: parse::bridge_call_timeout(env),
             park,
         };

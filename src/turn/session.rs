@@ -1,6 +1,7 @@
 //! One session of a host: one task that owns its conversation and takes its turns in order.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
@@ -19,6 +20,7 @@ use crate::conversation::plan::{SendPlan, plan};
 use crate::conversation::store::Store;
 use crate::diag::Digest;
 use crate::run::{Image, Outcome, UserMessage};
+use crate::tools::native::Workbench;
 
 /// A handle to a session's task.
 #[derive(Debug, Clone)]
@@ -44,6 +46,7 @@ impl Session {
             told: BTreeSet::new(),
             live: None,
             recorded: recorded.clone(),
+            bench: Arc::default(),
         };
         tokio::spawn(task.run(inbox));
         Self { asks, recorded }
@@ -90,6 +93,8 @@ struct Task {
     live: Option<(Live, Instant)>,
     /// Results behind the cards the host was given.
     recorded: Recorded,
+    /// Commands that outlive a run; they end with the session.
+    bench: Arc<Workbench>,
 }
 
 impl Task {
@@ -296,7 +301,11 @@ impl Task {
             images,
             mode: request.mode,
         };
-        launch::launch(conversation, message, request, snapshot, &self.recorded)
+        let surroundings = launch::Surroundings {
+            recorded: &self.recorded,
+            bench: &self.bench,
+        };
+        launch::launch(conversation, message, request, snapshot, &surroundings)
     }
 
     /// Says words in a run of their own, on the state the last one left.

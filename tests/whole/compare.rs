@@ -4,6 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use cursor_sidecar::tools::native::policy::Policy;
 use serde_json::{Value as Json, json};
 
 use crate::backend::{Recording, Simulator, Transport, root};
@@ -26,31 +27,11 @@ const fn differs(kind: &'static str, below: &'static str, heading: &'static str)
     }
 }
 
-const NATIVE: &str = "Native tools are refused";
 const CONTEXT: &str = "The request context says what is true of us";
 const REASONS: &str = "Refusals give our own reasons";
 
 const DIFFERENCES: &[Difference] = &[
     differs("execClientMessage.requestContextResult", "", CONTEXT),
-    differs("execClientMessage.readResult", "", NATIVE),
-    differs("execClientMessage.lsResult", "", NATIVE),
-    differs("execClientMessage.grepResult", "", NATIVE),
-    differs("execClientMessage.writeResult", "", NATIVE),
-    differs("execClientMessage.deleteResult", "", NATIVE),
-    differs("execClientMessage.diagnosticsResult", "", NATIVE),
-    differs("execClientMessage.shellResult", "", NATIVE),
-    differs("execClientMessage.shellStream", "", NATIVE),
-    differs("execClientMessage.backgroundShellSpawnResult", "", NATIVE),
-    differs("execClientMessage.writeShellStdinResult", "", NATIVE),
-    differs("execClientMessage.readMcpResourceExecResult", "", NATIVE),
-    differs("execClientMessage.piReadResult", "", NATIVE),
-    differs("execClientMessage.piBashResult", "", NATIVE),
-    differs("execClientMessage.piWriteResult", "", NATIVE),
-    differs("execClientMessage.piEditResult", "", NATIVE),
-    differs("execClientMessage.piGrepResult", "", NATIVE),
-    differs("execClientMessage.piFindResult", "", NATIVE),
-    differs("execClientMessage.piLsResult", "", NATIVE),
-    differs("execClientMessage.miniSweAgentBashResult", "", NATIVE),
     differs(
         "execClientControlMessage.throw",
         "/execClientControlMessage/throw/stackTrace",
@@ -144,6 +125,7 @@ async fn ours(play: &Play, workspace: &std::path::Path) -> Recording {
     let simulator = Simulator::start(Transport::H2c);
     let mut ours = Ours::new(&simulator, Transport::H2c);
     ours.workspace = workspace.to_owned();
+    ours.native = Policy::default();
     for text in play.texts {
         let when = match play.steer {
             Some((needle, message)) => When::Steer(needle, message),

@@ -15,6 +15,7 @@ mod debug;
 mod faults;
 mod host_tools;
 mod models;
+mod native;
 mod official;
 mod official_errors;
 mod ours;

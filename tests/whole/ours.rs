@@ -9,7 +9,8 @@ use cursor_sidecar::run::{
     RetryPolicy, RunEvent, RunSpec, Timing, ToolGates, UserMessage, start,
 };
 use cursor_sidecar::tools::context::Facts;
-use cursor_sidecar::tools::refuse::Refuse;
+use cursor_sidecar::tools::native::policy::{Mode, Policy};
+use cursor_sidecar::tools::native::{self, Workbench};
 use uuid::Uuid;
 
 use crate::backend::{Simulator, Transport};
@@ -20,6 +21,10 @@ pub struct Ours {
     blobs: Arc<MemoryBlobs>,
     spec: RunSpec,
     pub workspace: PathBuf,
+    pub home: Option<PathBuf>,
+    /// Who executes native tools; nobody, unless a test is about them.
+    pub native: Policy,
+    pub bench: Arc<Workbench>,
     pub timing: Timing,
     pub policy: RetryPolicy,
 }
@@ -82,6 +87,12 @@ impl Ours {
                 gates: ToolGates::default(),
             },
             workspace: std::env::temp_dir(),
+            home: None,
+            native: Policy {
+                mode: Mode::Off,
+                ..Policy::default()
+            },
+            bench: Arc::default(),
             timing: Timing::default(),
             // The delays are the planner's business and tested there.
             policy: RetryPolicy {
@@ -101,17 +112,17 @@ impl Ours {
             text: text.into(),
             ..UserMessage::default()
         });
-        let executor = Refuse {
-            facts: Facts {
-                workspace: self.workspace.clone(),
-                offers: self.spec.offers.clone(),
-                ..Facts::default()
-            },
+        let facts = Facts {
+            workspace: self.workspace.clone(),
+            home: self.home.clone(),
+            offers: self.spec.offers.clone(),
+            ..Facts::default()
         };
+        let executor = native::executor(&self.native, facts, &self.bench);
         start(
             self.backend.clone(),
             self.spec.clone(),
-            Arc::new(executor),
+            executor,
             self.blobs.clone(),
             self.policy,
             self.timing,

@@ -117,6 +117,7 @@ impl Ask {
                 home,
                 ..Facts::default()
             },
+            ..Refuse::default()
         };
         let handle = start(
             backend,

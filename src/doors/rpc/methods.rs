@@ -18,6 +18,7 @@ use super::protocol::*;
 use super::turns::{Origin, Turns};
 use super::typescript::{Method, TypeScript};
 use crate::diag::settings::{self, SETTINGS};
+use crate::turn::Policy;
 
 /// What methods share.
 pub(super) struct Context {
@@ -193,6 +194,7 @@ fn report(context: &Context) -> Report {
     warnings.extend(more);
     warnings.extend(context.turns.policy().1.iter().cloned());
     warnings.extend(context.models.warnings.iter().cloned());
+    warnings.extend(Policy::from_env(&|name: &str| std::env::var(name).ok()).1);
     let (endpoint, drift) = match backend {
         Ok(backend) => (backend.endpoints.agent.to_string(), backend.drift.counts()),
         Err(problem) => (problem, Default::default()),

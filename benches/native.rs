@@ -1,0 +1,261 @@
+//! Cursor's own tools beside the tools people know, on the same tree, in the same run.
+//!
+//! `cargo bench --bench native` makes a tree and prints a table. `NATIVE_BENCH_FILES` sets
+//! the number of files (20,000; 200,000 for the long run). Only ratios are judged: absolute
+//! numbers belong to the machine.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::print_stdout,
+    missing_docs
+)]
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::time::Instant;
+
+use cursor_sidecar::tools::context::Facts;
+use cursor_sidecar::tools::native::policy::Policy;
+use cursor_sidecar::tools::native::{self, Workbench};
+use cursor_sidecar::tools::{Executor, Replies, Reply, Request};
+use cursor_sidecar::wire::proto::agent::v1::{
+    GrepArgs, LsArgs, ReadArgs, ShellArgs, grep_result, read_result, shell_stream,
+};
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+
+const ROUNDS: usize = 5;
+/// Folders hold this many files each.
+const FOLDER: usize = 100;
+
+/// A tree like a project's: many small files, one in fifty with the needle.
+fn plant(root: &Path, files: usize) {
+    for number in 0..files {
+        let folder = root.join(format!("d{}/e{}", number / (FOLDER * 10), number / FOLDER));
+        if number % FOLDER == 0 {
+            std::fs::create_dir_all(&folder).unwrap();
+        }
+        let needle = if number % 50 == 0 {
+            "needle7f3a"
+        } else {
+            "straw"
+        };
+        let line = format!("fn function_{number}() {{ let value = \"{needle}\"; }}\n");
+        let filler = "// a line of ordinary source text, neither short nor long\n".repeat(30);
+        std::fs::write(folder.join(format!("f{number}.rs")), filler + &line).unwrap();
+    }
+}
+
+fn median(mut times: Vec<f64>) -> f64 {
+    times.sort_by(f64::total_cmp);
+    times[times.len() / 2]
+}
+
+fn timed(mut work: impl FnMut()) -> f64 {
+    let times = (0..ROUNDS).map(|_| {
+        let started = Instant::now();
+        work();
+        started.elapsed().as_secs_f64() * 1000.0
+    });
+    median(times.collect())
+}
+
+struct Bench {
+    runtime: tokio::runtime::Runtime,
+    executor: Arc<dyn Executor>,
+}
+
+impl Bench {
+    fn ask(&self, request: Request) -> Vec<Reply> {
+        self.runtime.block_on(async {
+            let (queue, mut replies) = mpsc::channel(64);
+            let abort = CancellationToken::new();
+            let work = Arc::clone(&self.executor).execute(request, Replies::new(1, queue), abort);
+            let done = tokio::spawn(work.done);
+            let mut all = Vec::new();
+            while let Some((_, reply)) = replies.recv().await {
+                all.push(*reply);
+            }
+            done.await.unwrap().unwrap();
+            all
+        })
+    }
+
+    fn grep(&self, mode: &str) -> usize {
+        let request = Request::GrepArgs(GrepArgs {
+            pattern: "needle7f3a".into(),
+            output_mode: Some(mode.into()),
+            ..GrepArgs::default()
+        });
+        let Reply::GrepResult(result) = self.ask(request).remove(0) else {
+            panic!("another kind");
+        };
+        match result.result {
+            Some(grep_result::Result::Success(success)) => success.workspace_results.len(),
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+/// Runs a command and throws its output away; `None` if it is not installed.
+fn beside(program: &Path, args: &[&str], folder: &Path) -> Option<f64> {
+    let run = || {
+        Command::new(program)
+            .args(args)
+            .current_dir(folder)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .status()
+    };
+    run().ok()?;
+    Some(timed(|| drop(run())))
+}
+
+fn row(what: &str, ours: f64, unit: &str, others: &[(&str, Option<f64>)]) {
+    let others: Vec<String> = others
+        .iter()
+        .filter_map(|(name, time)| time.map(|time| (name, time)))
+        .map(|(name, time)| format!("{name} {time:.1} {unit} (× {:.2})", ours / time))
+        .collect();
+    println!("{what:<28} {ours:>9.1} {unit:<5} {}", others.join(", "));
+}
+
+/// ripgrep as the official client brings it, or as it is installed.
+fn ripgrep() -> PathBuf {
+    let bundled = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("tests/official/node_modules/@cursor/sdk-linux-x64/bin/rg");
+    match bundled.exists() {
+        true => bundled,
+        false => "rg".into(),
+    }
+}
+
+fn main() {
+    let files = std::env::var("NATIVE_BENCH_FILES")
+        .ok()
+        .and_then(|count| count.parse().ok())
+        .unwrap_or(20_000);
+    let home = tempfile::tempdir().unwrap();
+    let root = home.path().canonicalize().unwrap();
+    plant(&root, files);
+    let facts = Facts {
+        workspace: root.clone(),
+        ..Facts::default()
+    };
+    let workbench = Arc::new(Workbench::default());
+    let bench = Bench {
+        runtime: tokio::runtime::Runtime::new().unwrap(),
+        executor: native::executor(&Policy::default(), facts, &workbench),
+    };
+    println!("{files} files, median of {ROUNDS}; × is our time over theirs");
+
+    let rg = ripgrep();
+    let theirs = [
+        "--hidden",
+        "--follow",
+        "--sortr",
+        "modified",
+        "--no-config",
+        "needle7f3a",
+        ".",
+    ];
+    let count = |flag: &'static str| -> Vec<&str> { std::iter::once(flag).chain(theirs).collect() };
+    row(
+        "grep, lines",
+        timed(|| assert_eq!(bench.grep("content"), 1)),
+        "ms",
+        &[
+            (
+                "rg as the official client",
+                beside(&rg, &count("-n"), &root),
+            ),
+            (
+                "rg",
+                beside(&rg, &["--no-config", "needle7f3a", "."], &root),
+            ),
+            (
+                "grep -r",
+                beside(Path::new("grep"), &["-rn", "needle7f3a", "."], &root),
+            ),
+        ],
+    );
+    row(
+        "grep, counts",
+        timed(|| assert_eq!(bench.grep("count"), 1)),
+        "ms",
+        &[(
+            "rg as the official client",
+            beside(&rg, &count("-c"), &root),
+        )],
+    );
+    row(
+        "ls of the tree",
+        timed(|| {
+            let request = Request::LsArgs(LsArgs::default());
+            assert_eq!(bench.ask(request).len(), 1);
+        }),
+        "ms",
+        &[(
+            "rg --files",
+            beside(&rg, &["--files", "--hidden", "--no-config"], &root),
+        )],
+    );
+    let some: Vec<String> = (0..1000)
+        .map(|at| at * (files / 1000).max(1))
+        .map(|number| {
+            format!(
+                "d{}/e{}/f{number}.rs",
+                number / (FOLDER * 10),
+                number / FOLDER
+            )
+        })
+        .filter(|path| root.join(path).exists())
+        .collect();
+    let names: Vec<&str> = some.iter().map(String::as_str).collect();
+    row(
+        "read of 1,000 files",
+        timed(|| {
+            for path in &some {
+                let request = Request::ReadArgs(ReadArgs {
+                    path: path.clone(),
+                    ..ReadArgs::default()
+                });
+                let Reply::ReadResult(result) = bench.ask(request).remove(0) else {
+                    panic!("another kind");
+                };
+                assert!(matches!(
+                    result.result,
+                    Some(read_result::Result::Success(_))
+                ));
+            }
+        }),
+        "ms",
+        &[("one cat of all", beside(Path::new("cat"), &names, &root))],
+    );
+    let started = Instant::now();
+    let megabytes = 200;
+    let all = bench.ask(Request::ShellStreamArgs(ShellArgs {
+        command: format!("head -c {megabytes}000000 /dev/zero | tr '\\0' x"),
+        ..ShellArgs::default()
+    }));
+    let Some(Reply::ShellStream(last)) = all.last() else {
+        panic!("another kind");
+    };
+    assert!(matches!(last.event, Some(shell_stream::Event::Exit(_))));
+    let rate = f64::from(megabytes) / started.elapsed().as_secs_f64();
+    let pipe = beside(
+        Path::new("sh"),
+        &["-c", "head -c 200000000 /dev/zero | tr '\\0' x | cat"],
+        &root,
+    );
+    let pipe = pipe.map(|ms| f64::from(megabytes) / (ms / 1000.0));
+    println!(
+        "{:<28} {rate:>9.1} MB/s  {}",
+        "shell stream",
+        pipe.map(|pipe| format!("a pipe of the shell {pipe:.1} MB/s"))
+            .unwrap_or_default()
+    );
+}

@@ -1,0 +1,177 @@
+//! Commands as process groups that do not outlive us.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::sync::OnceLock;
+
+use rustix::process::{Pid, Signal};
+use tokio::process::{Child, Command};
+
+/// A process group. Dropping it ends every process in it.
+#[derive(Debug)]
+pub(super) struct Group(Pid);
+
+impl Group {
+    /// Asks every process of the group to end, or makes it.
+    pub(super) fn signal(&self, signal: Signal) {
+        // A group that is gone needs no signal.
+        let _ = rustix::process::kill_process_group(self.0, signal);
+    }
+
+    /// Whether a process of the group is left.
+    pub(super) fn is_alive(&self) -> bool {
+        rustix::process::test_kill_process_group(self.0).is_ok()
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        self.signal(Signal::KILL);
+    }
+}
+
+/// What a command reads from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Input {
+    /// Nothing.
+    Nothing,
+    /// What it is sent later.
+    Pipe,
+}
+
+/// A command that runs.
+#[derive(Debug)]
+pub(super) struct Running {
+    /// The process; its pipes are still in it.
+    pub(super) child: Child,
+    /// It and all it starts.
+    pub(super) group: Group,
+    /// Its number.
+    pub(super) pid: u32,
+}
+
+/// How a command is kept in step with those before it.
+#[derive(Debug)]
+pub(super) struct Carry<'a> {
+    /// What the last command left: exports and functions. May be missing.
+    pub(super) before: &'a Path,
+    /// Where this one leaves its own.
+    pub(super) after: &'a Path,
+}
+
+/// Runs after the last command's exports are back, and leaves folder and exports for the
+/// next. On one line, so that the shell's messages count lines as the user does.
+const SCRIPT: &str = r#"__command=$1 __before=$2 __after=$3; shift 3; [ -s "$__before" ] && . "$__before"; eval "$__command"; __code=$?; { pwd; ( unset PWD OLDPWD SHLVL _; export -p; declare -f ); } > "$__after" 2>/dev/null; exit $__code"#;
+
+/// Starts a command in a shell, in a group of its own.
+pub(super) fn start(
+    command: &str,
+    folder: &Path,
+    carry: &Carry<'_>,
+    input: Input,
+) -> io::Result<Running> {
+    let mut shell = Command::new(shell());
+    shell
+        .arg("-c")
+        .arg(SCRIPT)
+        .args(["--", command])
+        .args([carry.before, carry.after])
+        .current_dir(folder)
+        .process_group(0)
+        .stdin(match input {
+            Input::Nothing => Stdio::null(),
+            Input::Pipe => Stdio::piped(),
+        })
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    scrub(&mut shell);
+    let child = shell.spawn()?;
+    let pid = child.id().unwrap_or_default();
+    let number = i32::try_from(pid).ok().and_then(Pid::from_raw);
+    let group = Group(number.ok_or(io::ErrorKind::NotFound)?);
+    Ok(Running { child, group, pid })
+}
+
+/// Gives a command our environment without what is ours alone.
+pub(in crate::tools) fn scrub(command: &mut Command) {
+    for name in secret_names(std::env::vars_os().map(|(name, _)| name)) {
+        command.env_remove(name);
+    }
+    command.envs(BTreeMap::from([
+        ("CURSOR_AGENT", "1"),
+        ("FORCE_COLOR", "0"),
+        ("NO_COLOR", "1"),
+        ("TERM", "dumb"),
+    ]));
+}
+
+/// Variables that carry our credentials or settings.
+fn secret_names(names: impl Iterator<Item = OsString>) -> Vec<OsString> {
+    names
+        .filter(|name| {
+            let name = name.to_string_lossy().to_ascii_uppercase();
+            let words = ["KEY", "TOKEN", "SECRET", "PASSWORD", "JWT"];
+            name.starts_with("PI_CURSOR_")
+                || name == "INFERENCE_PROXY_JWT"
+                || name.starts_with("CURSOR_") && words.iter().any(|word| name.contains(word))
+        })
+        .collect()
+}
+
+/// bash where there is one.
+pub(super) fn shell() -> &'static Path {
+    static SHELL: OnceLock<PathBuf> = OnceLock::new();
+    SHELL.get_or_init(|| {
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        std::env::split_paths(&path)
+            .map(|folder| folder.join("bash"))
+            .find(|file| file.is_file())
+            .unwrap_or_else(|| PathBuf::from("/bin/sh"))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn our_secrets_are_named_and_nothing_else_is() {
+        let names = [
+            "CURSOR_API_KEY",
+            "CURSOR_AUTH_TOKEN",
+            "PI_CURSOR_STATE_DIR",
+            "CURSOR_BACKEND_URL",
+            "PATH",
+            "AWS_SECRET_ACCESS_KEY",
+        ];
+        let secret = secret_names(names.iter().map(OsString::from));
+        assert_eq!(secret, names[..3]);
+    }
+
+    #[tokio::test]
+    async fn dropping_a_group_ends_what_ignores_requests_to() {
+        let folder = tempfile::tempdir().unwrap();
+        let missing = folder.path().join("none");
+        let carry = Carry {
+            before: &missing,
+            after: &missing,
+        };
+        let command = "trap '' TERM; (trap '' TERM; exec sleep 600) & echo $!; wait";
+        let mut running = start(command, folder.path(), &carry, Input::Nothing).unwrap();
+        let mut line = String::new();
+        let mut output = tokio::io::BufReader::new(running.child.stdout.take().unwrap());
+        tokio::io::AsyncBufReadExt::read_line(&mut output, &mut line)
+            .await
+            .unwrap();
+        drop(running.group);
+        // The pipe closes when the last process that holds it is gone.
+        let mut rest = Vec::new();
+        tokio::io::AsyncReadExt::read_to_end(&mut output, &mut rest)
+            .await
+            .unwrap();
+        assert!(!running.child.wait().await.unwrap().success());
+    }
+}

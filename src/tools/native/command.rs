@@ -1,0 +1,309 @@
+//! One command in front: it prints, ends, is ended, or goes behind.
+
+use std::io;
+use std::path::PathBuf;
+use std::process::ExitStatus;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+use tokio::time::sleep;
+use tokio_util::sync::CancellationToken;
+
+use super::child::{self, Carry, Input, Running};
+use super::output::{Letters, Stream};
+use super::pipes::{Piece, Pipes};
+use super::workbench::{InFront, Title, Workbench};
+use crate::wire::proto::agent::v1::{
+    ShellAbortReason, ShellArgs, ShellBackgroundReason, TimeoutBehavior,
+};
+
+/// How long a command may take to end when it is asked to.
+const GRACE: Duration = Duration::from_secs(1);
+/// How long we listen to pipes that somebody keeps open after the command's end.
+const LISTEN: Duration = Duration::from_secs(5);
+/// What is remembered of output for a command that goes behind.
+const MEMORY: usize = 1024 * 1024;
+
+/// What to run, where, and how long.
+#[derive(Debug)]
+pub(super) struct Order {
+    pub(super) command: String,
+    pub(super) folder: PathBuf,
+    pub(super) call: String,
+    /// After this the command is ended, or goes behind.
+    pub(super) timeout: Option<(Duration, AtTimeout)>,
+    /// After this it is ended.
+    pub(super) hard_timeout: Option<Duration>,
+}
+
+/// What becomes of a command that takes too long.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum AtTimeout {
+    /// It is ended.
+    End,
+    /// It goes on behind.
+    Behind,
+}
+
+impl Order {
+    /// The same, but ended where it would go behind.
+    pub(super) fn never_behind(mut self) -> Self {
+        self.timeout = self.timeout.map(|(after, _)| (after, AtTimeout::End));
+        self
+    }
+
+    /// What a request orders, at a folder that is known.
+    pub(super) fn of(args: &ShellArgs, folder: PathBuf) -> Self {
+        let given = u64::try_from(args.timeout).ok().filter(|ms| *ms > 0);
+        let given = if args.is_background { Some(0) } else { given };
+        let behind = args.timeout_behavior == TimeoutBehavior::Background as i32;
+        let at_timeout = if behind {
+            AtTimeout::Behind
+        } else {
+            AtTimeout::End
+        };
+        Self {
+            command: args.command.clone(),
+            folder,
+            call: args.tool_call_id.clone(),
+            timeout: given.map(|ms| (Duration::from_millis(ms), at_timeout)),
+            hard_timeout: args
+                .hard_timeout
+                .and_then(|ms| u64::try_from(ms).ok())
+                .filter(|ms| *ms > 0)
+                .map(Duration::from_millis),
+        }
+    }
+}
+
+/// How a command ended.
+#[derive(Debug)]
+pub(super) enum Ending {
+    /// By itself.
+    Exited(ExitStatus),
+    /// By us.
+    Ended(ShellAbortReason),
+    /// It goes on behind.
+    Behind {
+        /// Its number.
+        id: u32,
+        /// Its process.
+        pid: u32,
+        /// Why.
+        reason: ShellBackgroundReason,
+    },
+}
+
+/// Hears what a command prints.
+pub(super) trait Listener: Send {
+    /// One piece: as text, and the bytes it was made of.
+    fn hear(
+        &mut self,
+        stream: Stream,
+        text: String,
+        bytes: Vec<u8>,
+    ) -> impl Future<Output = ()> + Send;
+}
+
+/// A command in front.
+pub(super) struct Foreground {
+    order: Order,
+    bench: Arc<Workbench>,
+    running: Running,
+    pipes: Pipes,
+    after: PathBuf,
+    front: InFront,
+    letters: [Letters; 2],
+    so_far: String,
+    started: Instant,
+}
+
+enum Happened {
+    Piece(Piece),
+    Exited(io::Result<ExitStatus>),
+    Late(AtTimeout),
+    Behind,
+    Aborted,
+}
+
+impl Foreground {
+    /// Starts a command.
+    pub(super) fn start(bench: &Arc<Workbench>, order: Order) -> io::Result<Self> {
+        let (before, after) = bench.carry()?;
+        let carry = Carry {
+            before: &before,
+            after: &after,
+        };
+        let mut running = child::start(&order.command, &order.folder, &carry, Input::Nothing)?;
+        Ok(Self {
+            pipes: Pipes::of(&mut running.child),
+            front: bench.in_front(&order.call),
+            bench: Arc::clone(bench),
+            order,
+            running,
+            after,
+            letters: Default::default(),
+            so_far: String::new(),
+            started: Instant::now(),
+        })
+    }
+
+    /// Runs a command to its end; everything it prints goes to `listener` first.
+    pub(super) async fn run(
+        mut self,
+        abort: &CancellationToken,
+        listener: &mut impl Listener,
+    ) -> Ending {
+        loop {
+            let happened = tokio::select! {
+                biased;
+                () = abort.cancelled() => Happened::Aborted,
+                late = late(&self.order, self.started) => Happened::Late(late),
+                () = self.front.sent_behind() => Happened::Behind,
+                piece = self.pipes.next() => Happened::Piece(piece),
+                status = self.running.child.wait() => Happened::Exited(status),
+            };
+            match happened {
+                Happened::Piece(Piece::Bytes(stream, bytes)) => {
+                    self.print(stream, bytes, listener).await;
+                }
+                Happened::Piece(Piece::End) => {
+                    tokio::select! {
+                        status = self.running.child.wait() => {
+                            return self.exited(status, listener).await;
+                        }
+                        () = abort.cancelled() => {
+                            return self.end(ShellAbortReason::UserAbort, listener).await;
+                        }
+                        at = late(&self.order, self.started) => match at {
+                            AtTimeout::End => {
+                                return self.end(ShellAbortReason::Timeout, listener).await;
+                            }
+                            AtTimeout::Behind => return self.behind(ShellBackgroundReason::Timeout),
+                        },
+                    }
+                }
+                Happened::Exited(status) => return self.exited(status, listener).await,
+                Happened::Late(AtTimeout::End) => {
+                    return self.end(ShellAbortReason::Timeout, listener).await;
+                }
+                Happened::Aborted => {
+                    return self.end(ShellAbortReason::UserAbort, listener).await;
+                }
+                Happened::Late(AtTimeout::Behind) => {
+                    return self.behind(ShellBackgroundReason::Timeout);
+                }
+                Happened::Behind => return self.behind(ShellBackgroundReason::UserRequest),
+            }
+        }
+    }
+
+    async fn print(&mut self, stream: Stream, bytes: Vec<u8>, listener: &mut impl Listener) {
+        let text = self.letters[stream as usize].push(&bytes);
+        if self.so_far.len() + text.len() <= MEMORY {
+            self.so_far.push_str(&text);
+        }
+        listener.hear(stream, text, bytes).await;
+    }
+
+    /// The command ended by itself: what is still in its pipes counts, for a while.
+    async fn exited(
+        mut self,
+        status: io::Result<ExitStatus>,
+        listener: &mut impl Listener,
+    ) -> Ending {
+        let deadline = sleep(LISTEN);
+        tokio::pin!(deadline);
+        loop {
+            tokio::select! {
+                piece = self.pipes.next() => match piece {
+                    Piece::Bytes(stream, bytes) => self.print(stream, bytes, listener).await,
+                    Piece::End => break,
+                },
+                () = &mut deadline => break,
+            }
+        }
+        self.drain(listener).await;
+        self.bench.settle(self.after, self.running.group).await;
+        match status {
+            Ok(status) => Ending::Exited(status),
+            Err(_) => Ending::Ended(ShellAbortReason::UserAbort),
+        }
+    }
+
+    /// Ends the command: asks first, then makes it.
+    async fn end(mut self, reason: ShellAbortReason, listener: &mut impl Listener) -> Ending {
+        self.running.group.signal(Signal::TERM);
+        let grace = sleep(GRACE);
+        tokio::pin!(grace);
+        let mut open = true;
+        loop {
+            tokio::select! {
+                piece = self.pipes.next(), if open => match piece {
+                    Piece::Bytes(stream, bytes) => self.print(stream, bytes, listener).await,
+                    Piece::End => open = false,
+                },
+                _ = self.running.child.wait() => break,
+                () = &mut grace => break,
+            }
+        }
+        self.running.group.signal(Signal::KILL);
+        let _ = self.running.child.wait().await;
+        while let Ok(Piece::Bytes(stream, bytes)) =
+            tokio::time::timeout(Duration::from_millis(100), self.pipes.next()).await
+        {
+            self.print(stream, bytes, listener).await;
+        }
+        self.drain(listener).await;
+        Ending::Ended(reason)
+    }
+
+    async fn drain(&mut self, listener: &mut impl Listener) {
+        for stream in [Stream::Out, Stream::Error] {
+            let rest = self.letters[stream as usize].end();
+            if !rest.is_empty() {
+                listener.hear(stream, rest, Vec::new()).await;
+            }
+        }
+    }
+
+    fn behind(self, reason: ShellBackgroundReason) -> Ending {
+        let pid = self.running.pid;
+        let title = Title {
+            command: self.order.command,
+            folder: self.order.folder,
+            so_far: self.so_far,
+        };
+        match self.bench.background(self.running, self.pipes, title) {
+            Ok(id) => Ending::Behind { id, pid, reason },
+            Err(error) => {
+                tracing::warn!(%error, "a command could not go behind and was ended");
+                Ending::Ended(ShellAbortReason::Timeout)
+            }
+        }
+    }
+}
+
+/// Waits until the command has taken too long.
+async fn late(order: &Order, started: Instant) -> AtTimeout {
+    let until = |duration: Duration| {
+        let left = duration.saturating_sub(started.elapsed());
+        sleep(left)
+    };
+    match (order.timeout, order.hard_timeout) {
+        (Some((soft, at)), Some(hard)) if soft <= hard => {
+            until(soft).await;
+            at
+        }
+        (_, Some(hard)) => {
+            until(hard).await;
+            AtTimeout::End
+        }
+        (Some((soft, at)), None) => {
+            until(soft).await;
+            at
+        }
+        (None, None) => std::future::pending().await,
+    }
+}

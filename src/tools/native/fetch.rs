@@ -1,0 +1,221 @@
+//! Getting a page: http and https, bounded in size and time, and nothing on this machine or
+//! in private networks unless the user allowed it.
+//!
+//! Names are judged where they are resolved, so an answer that changes between the check and
+//! the connection changes nothing.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use reqwest::dns::{Addrs, Name, Resolve, Resolving};
+use reqwest::redirect;
+use tokio_util::sync::CancellationToken;
+use url::{Host, Url};
+
+use super::policy::Leave;
+use crate::wire::proto::agent::v1::{
+    FetchArgs, FetchError, FetchResult, FetchSuccess, fetch_result,
+};
+
+const PATIENCE: Duration = Duration::from_secs(30);
+const MAX_BYTES: usize = 5 * 1024 * 1024;
+const HOPS: usize = 10;
+
+/// Why there is no page.
+#[derive(Debug, thiserror::Error)]
+enum Failure {
+    #[error("Failed to parse URL from {0}")]
+    Url(String),
+    #[error("only http and https are fetched")]
+    Scheme,
+    #[error(
+        "{0} is on this machine or in a private network; the user can allow that with \
+         PI_CURSOR_ALLOW_PRIVATE_FETCH=1"
+    )]
+    Private(String),
+    #[error("fetch failed")]
+    Http(#[source] reqwest::Error),
+    #[error("the fetch was cancelled")]
+    Cancelled,
+}
+
+/// Answers one request to fetch.
+pub(super) async fn fetch(args: FetchArgs, leave: Leave, abort: CancellationToken) -> FetchResult {
+    let page = tokio::select! {
+        page = page(&args.url, leave) => page,
+        () = abort.cancelled() => Err(Failure::Cancelled),
+    };
+    let result = match page {
+        Ok(success) => fetch_result::Result::Success(success),
+        Err(failure) => fetch_result::Result::Error(FetchError {
+            error: failure.to_string(),
+            url: args.url,
+        }),
+    };
+    FetchResult {
+        result: Some(result),
+    }
+}
+
+async fn page(given: &str, leave: Leave) -> Result<FetchSuccess, Failure> {
+    let url = Url::parse(given).map_err(|_| Failure::Url(given.into()))?;
+    if !matches!(url.scheme(), "http" | "https") {
+        return Err(Failure::Scheme);
+    }
+    if leave == Leave::Refused && is_private_host(&url) {
+        tracing::warn!("refused to fetch from a private address");
+        return Err(Failure::Private(url.host_str().unwrap_or_default().into()));
+    }
+    let mut builder = reqwest::Client::builder().timeout(PATIENCE);
+    if leave == Leave::Refused {
+        builder = builder
+            .dns_resolver(Arc::new(PublicOnly))
+            .redirect(redirect::Policy::custom(|attempt| {
+                if attempt.previous().len() > HOPS || is_private_host(attempt.url()) {
+                    attempt.error("a redirect that is not followed")
+                } else {
+                    attempt.follow()
+                }
+            }));
+    }
+    let client = builder.build().map_err(Failure::Http)?;
+    let mut answer = client.get(url).send().await.map_err(Failure::Http)?;
+    let status = answer.status().as_u16();
+    let content_type = answer
+        .headers()
+        .get(reqwest::header::CONTENT_TYPE)
+        .map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned())
+        .unwrap_or_default();
+    let mut body = Vec::new();
+    while let Some(chunk) = answer.chunk().await.map_err(Failure::Http)? {
+        let room = MAX_BYTES - body.len();
+        body.extend_from_slice(&chunk[..chunk.len().min(room)]);
+        if body.len() == MAX_BYTES {
+            break;
+        }
+    }
+    Ok(FetchSuccess {
+        url: given.to_owned(),
+        content: String::from_utf8_lossy(&body).into_owned(),
+        status_code: status.into(),
+        content_type,
+    })
+}
+
+/// Whether a URL names a private address, or this machine, without a look-up.
+fn is_private_host(url: &Url) -> bool {
+    match url.host() {
+        Some(Host::Ipv4(address)) => is_private(address.into()),
+        Some(Host::Ipv6(address)) => is_private(address.into()),
+        Some(Host::Domain(name)) => {
+            let name = name.trim_end_matches('.');
+            name == "localhost" || name.ends_with(".localhost")
+        }
+        None => true,
+    }
+}
+
+/// Whether an address is not of the public internet.
+fn is_private(address: IpAddr) -> bool {
+    match address {
+        IpAddr::V4(v4) => is_private_v4(v4),
+        IpAddr::V6(v6) => {
+            let mapped = v6.to_ipv4_mapped().or_else(|| nat64(v6));
+            let first = v6.segments()[0];
+            mapped.is_some_and(is_private_v4)
+                || v6.is_loopback()
+                || v6.is_unspecified()
+                || v6.is_multicast()
+                || first & 0xfe00 == 0xfc00
+                || first & 0xffc0 == 0xfe80
+        }
+    }
+}
+
+fn is_private_v4(v4: Ipv4Addr) -> bool {
+    let [a, b, ..] = v4.octets();
+    v4.is_loopback()
+        || v4.is_private()
+        || v4.is_link_local()
+        || v4.is_broadcast()
+        || v4.is_multicast()
+        || a == 0
+        || a >= 240
+        || (a == 100 && (64..128).contains(&b))
+        || (a == 198 && (b == 18 || b == 19))
+}
+
+/// An IPv4 address behind the well-known translation prefix.
+fn nat64(v6: Ipv6Addr) -> Option<Ipv4Addr> {
+    let [0x64, 0xff9b, 0, 0, 0, 0, high, low] = v6.segments() else {
+        return None;
+    };
+    Some(Ipv4Addr::from((u32::from(high) << 16) | u32::from(low)))
+}
+
+/// Resolves names to public addresses only.
+#[derive(Debug)]
+struct PublicOnly;
+
+impl Resolve for PublicOnly {
+    fn resolve(&self, name: Name) -> Resolving {
+        Box::pin(async move {
+            let found = tokio::net::lookup_host((name.as_str(), 0)).await?;
+            let public: Vec<SocketAddr> =
+                found.filter(|address| !is_private(address.ip())).collect();
+            if public.is_empty() {
+                let error = std::io::Error::other("the name has no public address");
+                return Err(error.into());
+            }
+            let addresses: Addrs = Box::new(public.into_iter());
+            Ok(addresses)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn private_addresses_are_known_in_every_disguise() {
+        for url in [
+            "http://127.0.0.1/",
+            "http://2130706433/",
+            "http://0x7f.1/",
+            "http://localhost:80/",
+            "http://a.localhost./",
+            "http://[::1]/",
+            "http://[::ffff:10.0.0.1]/",
+            "http://[64:ff9b::a9fe:a9fe]/",
+            "http://169.254.169.254/latest",
+            "http://100.64.0.1/",
+            "http://[fd00::1]/",
+            "http://[fe80::1]/",
+            "http://0.0.0.0/",
+        ] {
+            assert!(is_private_host(&Url::parse(url).unwrap()), "{url}");
+        }
+        for url in [
+            "http://example.org/",
+            "http://1.1.1.1/",
+            "http://[2606:4700::1]/",
+        ] {
+            assert!(!is_private_host(&Url::parse(url).unwrap()), "{url}");
+        }
+    }
+
+    #[tokio::test]
+    async fn names_that_lead_home_do_not_resolve() {
+        let name: Name = "localhost".parse().unwrap();
+        assert!(PublicOnly.resolve(name).await.is_err());
+    }
+
+    #[tokio::test]
+    async fn other_schemes_are_refused() {
+        for url in ["ftp://x/", "file:///etc/passwd", "not a url", ""] {
+            assert!(page(url, Leave::Allowed).await.is_err(), "{url}");
+        }
+    }
+}

@@ -1,0 +1,298 @@
+//! The path guard: what may be read, and where may be written.
+//!
+//! Reading is allowed wherever the user may read, less what `.cursorignore` keeps back, the
+//! insides of processes, and whatever is no plain file. Writing and deleting happen inside
+//! the workspace only, unless the user allowed more.
+//!
+//! A verdict is given on a path without links, and what is opened is that path, folder by
+//! folder, following no link: one that is swapped in after the verdict is not followed.
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::{Component, Path, PathBuf};
+
+use rustix::fs::{CWD, Mode, OFlags};
+use rustix::io::Errno;
+
+use super::policy::Leave;
+use super::{errno, ignored};
+
+/// Why a path is not touched.
+#[derive(Debug, thiserror::Error)]
+pub enum Refusal {
+    /// Nothing is there.
+    #[error("nothing is there")]
+    Missing,
+    /// `.cursorignore` names it.
+    #[error("Blocked by cursor ignore")]
+    Ignored,
+    /// What it leads to cannot be told: loops, files used as folders, closed folders.
+    #[error("Write blocked: cannot verify where {path} leads: {error}")]
+    Unclear {
+        /// The path.
+        path: PathBuf,
+        /// What the system said.
+        error: io::Error,
+    },
+    /// A link to nothing: where a write would end up is anybody's guess.
+    #[error("Write blocked: {0} is a dangling symlink; what it would create cannot be verified")]
+    Dangling(PathBuf),
+    /// It is outside the workspace.
+    #[error(
+        "{0} is outside the workspace; cursor-sidecar writes and deletes inside it only \
+         (the user can allow more with PI_CURSOR_ALLOW_OUTSIDE_WRITES=1)"
+    )]
+    Outside(PathBuf),
+    /// The insides of a process.
+    #[error("{0} shows the insides of a process, which are not read")]
+    Process(PathBuf),
+}
+
+/// A path that may be touched: no link in it, and what was asked for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Cleared {
+    /// The path with all links resolved.
+    pub real: PathBuf,
+    /// The folder the walk starts from; `real` is inside it.
+    base: PathBuf,
+}
+
+/// The guard of one workspace.
+#[derive(Debug, Clone)]
+pub struct Guard {
+    workspace: PathBuf,
+    real: PathBuf,
+    home: Option<PathBuf>,
+    outside_writes: Leave,
+}
+
+impl Guard {
+    /// Guards a workspace. One that does not exist contains nothing.
+    pub fn new(workspace: &Path, home: Option<PathBuf>, outside_writes: Leave) -> Self {
+        let workspace = std::path::absolute(workspace).unwrap_or_else(|_| workspace.to_owned());
+        Self {
+            real: workspace
+                .canonicalize()
+                .unwrap_or_else(|_| workspace.clone()),
+            workspace,
+            home,
+            outside_writes,
+        }
+    }
+
+    /// The workspace as it is called.
+    pub fn workspace(&self) -> &Path {
+        &self.workspace
+    }
+
+    /// The workspace without links.
+    pub fn real_workspace(&self) -> &Path {
+        &self.real
+    }
+
+    /// What a path of the model means: relative to the workspace, `~` and `file://` known,
+    /// `.` and `..` taken away by their names.
+    pub fn absolute(&self, path: &str) -> PathBuf {
+        let path = path.strip_prefix("file://").unwrap_or(path);
+        let joined = match (path.strip_prefix('~'), &self.home) {
+            (Some(""), Some(home)) => home.clone(),
+            (Some(rest), Some(home)) if rest.starts_with('/') => home.join(&rest[1..]),
+            _ => self.workspace.join(path),
+        };
+        let mut plain = PathBuf::new();
+        for part in joined.components() {
+            match part {
+                Component::ParentDir => {
+                    plain.pop();
+                }
+                Component::CurDir => {}
+                other => plain.push(other),
+            }
+        }
+        plain
+    }
+
+    /// Whether a path may be read, and which file that is.
+    pub fn read(&self, path: &Path) -> Result<Cleared, Refusal> {
+        let real = path.canonicalize().map_err(|error| {
+            if errno::is(&error, Errno::NOENT) {
+                Refusal::Missing
+            } else {
+                unclear(path, error)
+            }
+        })?;
+        if is_process(&real) {
+            tracing::warn!(tool = "read", "refused a path inside a process");
+            return Err(Refusal::Process(path.to_owned()));
+        }
+        if self.is_ignored(&real) {
+            return Err(Refusal::Ignored);
+        }
+        Ok(Cleared {
+            real,
+            base: PathBuf::from("/"),
+        })
+    }
+
+    /// Whether a real path is kept from the model.
+    pub fn is_ignored(&self, real: &Path) -> bool {
+        ignored::is_ignored(&self.real, real)
+    }
+
+    /// Whether a path may be written, and which file that is. Folders and the file itself may
+    /// be missing.
+    pub fn write(&self, path: &Path) -> Result<Cleared, Refusal> {
+        let real = resolve(path)?;
+        self.clear_change(path, real)
+    }
+
+    /// Whether a path may be deleted. A link is deleted itself, not what it leads to.
+    pub fn delete(&self, path: &Path) -> Result<Cleared, Refusal> {
+        // What cannot be read cannot be told to the model either.
+        match path.canonicalize() {
+            Ok(real) if self.is_ignored(&real) => return Err(Refusal::Ignored),
+            Ok(_) => {}
+            Err(error) if errno::is(&error, Errno::NOENT) => {
+                return match path.symlink_metadata() {
+                    Ok(_) => Err(Refusal::Dangling(path.to_owned())),
+                    Err(_) => Err(Refusal::Missing),
+                };
+            }
+            Err(error) => return Err(unclear(path, error)),
+        }
+        let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
+            return Err(Refusal::Outside(path.to_owned()));
+        };
+        let parent = parent
+            .canonicalize()
+            .map_err(|error| unclear(path, error))?;
+        self.clear_change(path, parent.join(name))
+    }
+
+    fn clear_change(&self, path: &Path, real: PathBuf) -> Result<Cleared, Refusal> {
+        if self.is_ignored(&real) {
+            return Err(Refusal::Ignored);
+        }
+        let base = if real.starts_with(&self.real) {
+            self.real.clone()
+        } else if self.outside_writes == Leave::Allowed && !is_process(&real) {
+            PathBuf::from("/")
+        } else {
+            tracing::warn!("refused a change outside the workspace");
+            return Err(Refusal::Outside(path.to_owned()));
+        };
+        Ok(Cleared { real, base })
+    }
+}
+
+fn unclear(path: &Path, error: io::Error) -> Refusal {
+    Refusal::Unclear {
+        path: path.to_owned(),
+        error,
+    }
+}
+
+/// `/proc/self`, `/proc/123` and below: environments, memory, open files.
+fn is_process(real: &Path) -> bool {
+    let mut parts = real.components().skip(1);
+    let first = parts.next().map(Component::as_os_str);
+    let second = parts.next().and_then(|part| part.as_os_str().to_str());
+    first.is_some_and(|name| name == "proc")
+        && second.is_some_and(|name| {
+            name == "self" || name == "thread-self" || name.bytes().all(|b| b.is_ascii_digit())
+        })
+}
+
+/// The path with all links resolved, though its end may be missing.
+fn resolve(path: &Path) -> Result<PathBuf, Refusal> {
+    let mut missing: Vec<OsString> = Vec::new();
+    let mut there = path;
+    loop {
+        match there.canonicalize() {
+            Ok(mut real) => {
+                if !missing.is_empty() && !real.is_dir() {
+                    let error = io::Error::from(Errno::NOTDIR);
+                    return Err(unclear(path, error));
+                }
+                real.extend(missing.iter().rev());
+                return Ok(real);
+            }
+            Err(error) if errno::is(&error, Errno::NOENT) => {
+                if there.symlink_metadata().is_ok() {
+                    return Err(Refusal::Dangling(path.to_owned()));
+                }
+                let (Some(parent), Some(name)) = (there.parent(), there.file_name()) else {
+                    return Err(unclear(path, error));
+                };
+                missing.push(name.to_owned());
+                there = parent;
+            }
+            Err(error) => return Err(unclear(path, error)),
+        }
+    }
+}
+
+/// Whether folders on the way are made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Folders {
+    /// They must be there.
+    Present,
+    /// They are made.
+    Made,
+}
+
+impl Cleared {
+    /// The file's name and the folder it is in, held open: whatever happens to the path, what
+    /// is done through this handle is done in that folder.
+    pub fn folder(&self, folders: Folders) -> io::Result<(OwnedFd, OsString)> {
+        let name = self.real.file_name().ok_or(Errno::ISDIR)?.to_owned();
+        let inside = self
+            .real
+            .parent()
+            .and_then(|parent| parent.strip_prefix(&self.base).ok())
+            .ok_or(Errno::ISDIR)?;
+        let mut folder = rustix::fs::openat(CWD, &self.base, DIRECTORY, Mode::empty())?;
+        for part in inside.components() {
+            let part = part.as_os_str();
+            let opened = rustix::fs::openat(&folder, part, DIRECTORY, Mode::empty());
+            folder = match opened {
+                Err(Errno::NOENT) if folders == Folders::Made => {
+                    match rustix::fs::mkdirat(&folder, part, Mode::from_raw_mode(0o777)) {
+                        Ok(()) | Err(Errno::EXIST) => {}
+                        Err(error) => return Err(error.into()),
+                    }
+                    rustix::fs::openat(&folder, part, DIRECTORY, Mode::empty())?
+                }
+                other => other?,
+            };
+        }
+        Ok((folder, name))
+    }
+
+    /// Opens the file for reading: a plain file and nothing that would wait or act.
+    pub fn open(&self) -> io::Result<File> {
+        let (folder, name) = self.folder(Folders::Present)?;
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let file = File::from(rustix::fs::openat(&folder, name, flags, Mode::empty())?);
+        if !file.metadata()?.is_file() {
+            return Err(io::Error::from(Errno::INVAL));
+        }
+        Ok(file)
+    }
+}
+
+/// Links are not followed, and what is no folder is not entered.
+#[cfg(target_os = "linux")]
+const DIRECTORY: OFlags = OFlags::DIRECTORY
+    .union(OFlags::NOFOLLOW)
+    .union(OFlags::CLOEXEC)
+    .union(OFlags::PATH);
+#[cfg(not(target_os = "linux"))]
+const DIRECTORY: OFlags = OFlags::DIRECTORY
+    .union(OFlags::NOFOLLOW)
+    .union(OFlags::CLOEXEC);
+
+#[cfg(test)]
+mod tests;

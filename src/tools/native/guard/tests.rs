@@ -1,0 +1,224 @@
+//! The guard against whatever a path can be.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+
+use proptest::prelude::*;
+
+use super::*;
+
+struct Scratch {
+    home: tempfile::TempDir,
+    guard: Guard,
+}
+
+fn scratch() -> Scratch {
+    let home = tempfile::tempdir().unwrap();
+    let workspace = home.path().canonicalize().unwrap().join("ws");
+    fs::create_dir_all(workspace.join("a/b")).unwrap();
+    fs::create_dir(home.path().join("outside")).unwrap();
+    fs::write(home.path().join("outside/o.txt"), "outside").unwrap();
+    fs::write(workspace.join("a/f.txt"), "inside").unwrap();
+    symlink("a", workspace.join("in")).unwrap();
+    symlink("../outside", workspace.join("out")).unwrap();
+    symlink("in", workspace.join("chain1")).unwrap();
+    symlink("chain1", workspace.join("chain2")).unwrap();
+    symlink("out", workspace.join("chain3")).unwrap();
+    symlink("loop2", workspace.join("loop1")).unwrap();
+    symlink("loop1", workspace.join("loop2")).unwrap();
+    symlink("nowhere", workspace.join("dangling")).unwrap();
+    symlink("/", workspace.join("root")).unwrap();
+    let guard = Guard::new(&workspace, Some("/home/u".into()), Leave::Refused);
+    Scratch { home, guard }
+}
+
+#[test]
+fn paths_mean_what_the_official_client_takes_them_for() {
+    let Scratch { guard, home: _home } = scratch();
+    let workspace = guard.workspace().to_owned();
+    for (path, expected) in [
+        ("a.txt", workspace.join("a.txt")),
+        ("./a/../b", workspace.join("b")),
+        ("", workspace.clone()),
+        ("~", PathBuf::from("/home/u")),
+        ("~/x", PathBuf::from("/home/u/x")),
+        ("~x", workspace.join("~x")),
+        ("file:///etc/hosts", PathBuf::from("/etc/hosts")),
+        ("/../../etc", PathBuf::from("/etc")),
+    ] {
+        assert_eq!(guard.absolute(path), expected, "{path}");
+    }
+}
+
+#[test]
+fn links_inside_are_followed_and_links_outside_refused() {
+    let Scratch { guard, home: _home } = scratch();
+    let real = guard.real_workspace().to_owned();
+    let write = |path: &str| {
+        guard
+            .write(&guard.absolute(path))
+            .map(|cleared| cleared.real)
+    };
+    assert_eq!(write("chain2/f.txt").unwrap(), real.join("a/f.txt"));
+    assert_eq!(
+        write("in/new/deep.txt").unwrap(),
+        real.join("a/new/deep.txt")
+    );
+    for path in [
+        "out/o.txt",
+        "chain3/new",
+        "root/tmp/x",
+        "../x",
+        "/etc/passwd",
+        "root/proc/self/mem",
+    ] {
+        assert!(matches!(write(path), Err(Refusal::Outside(_))), "{path}");
+    }
+    assert!(matches!(write("dangling"), Err(Refusal::Dangling(_))));
+    for path in ["loop1", "loop1/x", "a/f.txt/x"] {
+        assert!(
+            matches!(write(path), Err(Refusal::Unclear { .. })),
+            "{path}"
+        );
+    }
+}
+
+#[test]
+fn deleting_a_link_is_judged_by_where_the_link_is() {
+    let Scratch { guard, home: _home } = scratch();
+    let delete = |path: &str| guard.delete(&guard.absolute(path));
+    assert_eq!(
+        delete("out").unwrap().real,
+        guard.real_workspace().join("out")
+    );
+    assert!(matches!(delete("out/o.txt"), Err(Refusal::Outside(_))));
+    assert!(matches!(delete("nothing"), Err(Refusal::Missing)));
+    assert!(matches!(delete("dangling"), Err(Refusal::Dangling(_))));
+}
+
+#[test]
+fn the_insides_of_processes_are_not_read() {
+    let Scratch { guard, home: _home } = scratch();
+    let own = format!("/proc/{}/environ", std::process::id());
+    for path in ["/proc/self/environ", own.as_str(), "root/proc/self/status"] {
+        let read = guard.read(&guard.absolute(path));
+        if cfg!(target_os = "linux") {
+            assert!(
+                matches!(read, Err(Refusal::Process(_) | Refusal::Missing)),
+                "{path}: {read:?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn leave_opens_the_rest_of_the_disk_but_no_process() {
+    let Scratch { home, guard } = scratch();
+    let free = Guard::new(guard.workspace(), None, Leave::Allowed);
+    assert!(free.write(&home.path().join("outside/new.txt")).is_ok());
+    assert!(free.write(Path::new("/proc/self/mem")).is_err());
+}
+
+#[test]
+fn pipes_and_devices_are_not_opened() {
+    let Scratch { guard, home: _home } = scratch();
+    let pipe = guard.workspace().join("pipe");
+    rustix::fs::mknodat(
+        CWD,
+        &pipe,
+        rustix::fs::FileType::Fifo,
+        Mode::RUSR | Mode::WUSR,
+        0,
+    )
+    .unwrap();
+    for path in [
+        pipe.as_path(),
+        Path::new("/dev/null"),
+        Path::new("/dev/zero"),
+    ] {
+        assert!(
+            guard.read(path).unwrap().open().is_err(),
+            "{}",
+            path.display()
+        );
+    }
+}
+
+/// The race: a folder is swapped for a link between the verdict and the act.
+#[test]
+fn a_link_swapped_in_after_the_verdict_is_not_followed() {
+    let Scratch { home, guard } = scratch();
+    let path = guard.absolute("a/b/new.txt");
+    let cleared = guard.write(&path).unwrap();
+    fs::remove_dir(guard.workspace().join("a/b")).unwrap();
+    symlink(home.path().join("outside"), guard.workspace().join("a/b")).unwrap();
+    assert!(cleared.folder(Folders::Made).is_err());
+
+    let path = guard.absolute("a/g.txt");
+    let cleared = guard.write(&path).unwrap();
+    symlink(home.path().join("outside/o.txt"), &path).unwrap();
+    assert!(super::super::write::replace(&cleared, b"x").is_err());
+    assert_eq!(
+        fs::read_to_string(home.path().join("outside/o.txt")).unwrap(),
+        "outside"
+    );
+}
+
+/// Pieces paths are made of.
+fn piece() -> impl Strategy<Value = &'static str> {
+    prop::sample::select(vec![
+        "..", ".", "a", "b", "f.txt", "in", "out", "chain1", "chain2", "chain3", "loop1", "loop2",
+        "dangling", "root", "new", "o.txt", "outside", "ws", "", " ", "~", "proc", "self", "ü",
+    ])
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(256))]
+
+    /// Whatever the path: what is cleared for a change is inside the workspace, and what is
+    /// written through the handle ends up there too.
+    #[test]
+    fn nothing_outside_is_ever_changed(
+        pieces in prop::collection::vec(piece(), 1..7),
+        absolute in any::<bool>(),
+    ) {
+        let Scratch { home, guard } = scratch();
+        let before = snapshot(&home.path().join("outside"));
+        let path = format!("{}{}", if absolute { "/" } else { "" }, pieces.join("/"));
+        let path = guard.absolute(&path);
+        for cleared in [guard.write(&path), guard.delete(&path)].into_iter().flatten() {
+            prop_assert!(cleared.real.starts_with(guard.real_workspace()), "{cleared:?}");
+        }
+        if let Ok(cleared) = guard.write(&path)
+            && super::super::write::replace(&cleared, b"written").is_ok()
+        {
+            let there = cleared.real.canonicalize().unwrap();
+            prop_assert!(there.starts_with(guard.real_workspace()));
+            prop_assert_eq!(fs::read(&there).unwrap(), b"written");
+        }
+        prop_assert_eq!(snapshot(&home.path().join("outside")), before);
+        let others: Vec<_> = fs::read_dir(home.path()).unwrap().collect();
+        prop_assert_eq!(others.len(), 2);
+    }
+
+    /// No text makes the guard panic.
+    #[test]
+    fn any_text_gets_a_verdict(text in ".*") {
+        let Scratch { guard, home: _home } = scratch();
+        let path = guard.absolute(&text);
+        prop_assert!(path.is_absolute());
+        let _ = guard.read(&path);
+        let _ = guard.write(&path);
+        let _ = guard.delete(&path);
+    }
+}
+
+fn snapshot(folder: &Path) -> Vec<(PathBuf, Vec<u8>)> {
+    let mut files: Vec<_> = fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .map(|path| (path.clone(), fs::read(&path).unwrap_or_default()))
+        .collect();
+    files.sort();
+    files
+}

@@ -1,0 +1,259 @@
+//! The tree below a folder, as far as it fits.
+
+use std::collections::{BTreeMap, HashMap};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use ignore::overrides::OverrideBuilder;
+use ignore::{WalkBuilder, overrides::Override};
+use rustix::io::Errno;
+use tokio_util::sync::CancellationToken;
+
+use super::guard::{Guard, Refusal};
+use super::{collate, errno, ignored};
+use crate::wire::proto::agent::v1::*;
+
+/// Letters of names one answer shows; the rest is counted.
+const BUDGET: usize = 2500;
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Answers one request to list.
+pub(super) fn ls(guard: &Guard, args: &LsArgs, abort: &CancellationToken) -> LsResult {
+    let path = guard.absolute(&args.path);
+    let shown = path.to_string_lossy().into_owned();
+    let error = |error: String| {
+        let path = shown.clone();
+        ls_result::Result::Error(LsError { path, error })
+    };
+    let result = match folder(guard, &path) {
+        Ok(()) => match exclusions(&path, &args.ignore) {
+            Ok(exclusions) => {
+                let patience = args
+                    .timeout_ms
+                    .map_or(PATIENCE, |ms| Duration::from_millis(ms.into()));
+                let (root, end) = tree(guard, &path, exclusions, patience, abort);
+                let directory_tree_root = Some(root);
+                match end {
+                    End::Complete => ls_result::Result::Success(LsSuccess {
+                        directory_tree_root,
+                    }),
+                    End::OutOfTime => ls_result::Result::Timeout(LsTimeout {
+                        directory_tree_root,
+                    }),
+                }
+            }
+            Err(problem) => error(problem.to_string()),
+        },
+        Err(Problem::Process(reason)) => ls_result::Result::Rejected(LsRejected {
+            path: shown.clone(),
+            reason,
+        }),
+        Err(Problem::Told(text)) => error(text),
+    };
+    LsResult {
+        result: Some(result),
+    }
+}
+
+enum Problem {
+    Process(String),
+    Told(String),
+}
+
+/// Whether a path is a folder that may be listed.
+fn folder(guard: &Guard, path: &Path) -> Result<(), Problem> {
+    match guard.read(path) {
+        Err(refusal @ Refusal::Process(_)) => return Err(Problem::Process(refusal.to_string())),
+        Err(Refusal::Missing) => {
+            return Err(Problem::Told(format!(
+                "Path does not exist: {}",
+                path.display()
+            )));
+        }
+        // A folder that is kept back looks empty: the walk leaves its files out.
+        Err(_) | Ok(_) => {}
+    }
+    match path.metadata() {
+        Ok(about) if about.is_dir() => Ok(()),
+        Ok(_) => Err(Problem::Told(format!(
+            "Path is not a directory: {}",
+            path.display()
+        ))),
+        Err(error) if errno::is(&error, Errno::NOENT) => Err(Problem::Told(format!(
+            "Path does not exist: {}",
+            path.display()
+        ))),
+        Err(error) => Err(Problem::Told(errno::sentence(&error, "stat", path))),
+    }
+}
+
+fn exclusions(root: &Path, patterns: &[String]) -> Result<Override, ignore::Error> {
+    let mut builder = OverrideBuilder::new(root);
+    for pattern in patterns {
+        builder.add(&format!("!{pattern}"))?;
+    }
+    builder.build()
+}
+
+/// Everything below a folder that is no link: hidden files too, ignored ones not.
+pub(super) fn walk(root: &Path) -> WalkBuilder {
+    let mut walk = WalkBuilder::new(root);
+    walk.hidden(false)
+        .follow_links(false)
+        .add_custom_ignore_filename(ignored::FILE);
+    walk
+}
+
+enum End {
+    Complete,
+    OutOfTime,
+}
+
+#[derive(Default)]
+struct Folder {
+    folders: Vec<PathBuf>,
+    files: Vec<String>,
+    counts: BTreeMap<String, i32>,
+    unshown: i32,
+}
+
+fn tree(
+    guard: &Guard,
+    root: &Path,
+    exclusions: Override,
+    patience: Duration,
+    abort: &CancellationToken,
+) -> (LsDirectoryTreeNode, End) {
+    let deadline = Instant::now() + patience;
+    let mut folders: HashMap<PathBuf, Folder> = HashMap::new();
+    folders.insert(root.to_owned(), Folder::default());
+    let mut used = root.to_string_lossy().encode_utf16().count();
+    let mut end = End::Complete;
+    let mut walk = walk(root);
+    walk.overrides(exclusions)
+        .sort_by_file_name(|a, b| collate::names(&a.to_string_lossy(), &b.to_string_lossy()));
+    for entry in walk.build() {
+        if abort.is_cancelled() || Instant::now() > deadline {
+            end = End::OutOfTime;
+            break;
+        }
+        let Ok(entry) = entry else { continue };
+        if !entry.file_type().is_some_and(|kind| kind.is_file()) {
+            continue;
+        }
+        let Ok(real) = entry.path().canonicalize() else {
+            continue;
+        };
+        if guard.is_ignored(&real) {
+            continue;
+        }
+        place(&mut folders, root, entry.path(), &mut used);
+    }
+    (node(&mut folders, root.to_owned()), end)
+}
+
+/// Puts a file into its folder, or into the counts of all folders above it.
+fn place(folders: &mut HashMap<PathBuf, Folder>, root: &Path, file: &Path, used: &mut usize) {
+    let (Some(parent), Some(name)) = (file.parent(), file.file_name()) else {
+        return;
+    };
+    // The folders between the file and the root, made known to their parents once.
+    let above: Vec<&Path> = parent
+        .ancestors()
+        .take_while(|folder| folder.starts_with(root))
+        .collect();
+    for folder in above.iter().rev() {
+        if folders.contains_key(*folder) {
+            continue;
+        }
+        folders.insert((*folder).to_owned(), Folder::default());
+        if let Some(holder) = folder.parent().and_then(|holder| folders.get_mut(holder)) {
+            holder.folders.push((*folder).to_owned());
+        }
+    }
+    let name = name.to_string_lossy().into_owned();
+    let length = name.encode_utf16().count();
+    if *used + length <= BUDGET {
+        *used += length;
+        if let Some(folder) = folders.get_mut(parent) {
+            folder.files.push(name);
+        }
+        return;
+    }
+    // Once one name did not fit, none does: what is shown is what comes first.
+    *used = BUDGET;
+    let ending = file
+        .extension()
+        .map(|ending| format!(".{}", ending.to_string_lossy()))
+        .unwrap_or_default();
+    for folder in above {
+        if let Some(folder) = folders.get_mut(folder) {
+            *folder.counts.entry(ending.clone()).or_default() += 1;
+            folder.unshown += 1;
+        }
+    }
+}
+
+fn node(folders: &mut HashMap<PathBuf, Folder>, path: PathBuf) -> LsDirectoryTreeNode {
+    let mut folder = folders.remove(&path).unwrap_or_default();
+    let name = |path: &Path| {
+        path.file_name()
+            .map(|name| name.to_string_lossy().into_owned())
+            .unwrap_or_default()
+    };
+    folder
+        .folders
+        .sort_by(|a, b| collate::names(&name(a), &name(b)));
+    folder.files.sort_by(|a, b| collate::names(a, b));
+    LsDirectoryTreeNode {
+        abs_path: path.to_string_lossy().into_owned(),
+        children_dirs: folder
+            .folders
+            .into_iter()
+            .map(|child| node(folders, child))
+            .collect(),
+        children_files: folder
+            .files
+            .into_iter()
+            .map(|name| ls_directory_tree_node::File {
+                name,
+                terminal_metadata: None,
+            })
+            .collect(),
+        children_were_processed: folder.unshown == 0,
+        full_subtree_extension_counts: folder
+            .counts
+            .into_iter()
+            .map(
+                |(key, value)| ls_directory_tree_node::FullSubtreeExtensionCountsEntry {
+                    key,
+                    value,
+                },
+            )
+            .collect(),
+        num_files: folder.unshown,
+    }
+}
+
+/// The names in one folder, sorted, folders with a slash behind; for the plain listing.
+pub(super) fn names(guard: &Guard, path: &Path) -> io::Result<Vec<String>> {
+    let mut names = Vec::new();
+    for entry in std::fs::read_dir(path)? {
+        let entry = entry?;
+        let Ok(real) = entry.path().canonicalize() else {
+            continue;
+        };
+        if guard.is_ignored(&real) {
+            continue;
+        }
+        let name = entry.file_name().to_string_lossy().into_owned();
+        names.push(if real.is_dir() {
+            format!("{name}/")
+        } else {
+            name
+        });
+    }
+    names.sort_by(|a, b| collate::names(a.trim_end_matches('/'), b.trim_end_matches('/')));
+    Ok(names)
+}

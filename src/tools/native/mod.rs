@@ -1,0 +1,249 @@
+//! Cursor's own tools, executed here.
+//!
+//! The replies have the shapes of the official client's; where they differ on purpose,
+//! `docs/protocol.md` says why. Every path goes through the [`guard`], every command runs in
+//! a process group that ends with us, file work happens off the async threads, and nothing
+//! is held in memory without a bound. This room knows no streams, ids or hosts.
+
+mod child;
+mod collate;
+mod command;
+mod delete;
+mod errno;
+mod fetch;
+mod git_diff;
+mod grep;
+pub mod guard;
+mod ignored;
+mod ls;
+mod output;
+mod pi;
+mod pi_bash;
+mod pi_grep;
+mod pipes;
+pub mod policy;
+mod read;
+mod search;
+mod servers;
+mod shell;
+mod text;
+mod workbench;
+mod write;
+
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+
+use tokio_util::sync::CancellationToken;
+
+use super::context::Facts;
+use super::refuse::{Refuse, Why};
+use super::{Executor, Replies, Reply, Request, Thrown, Work};
+use crate::wire::proto::agent::v1::*;
+pub(super) use child::scrub;
+use guard::Guard;
+use policy::{Mode, Policy, Tool};
+use shell::{Dialect, Shell};
+pub use workbench::Workbench;
+
+/// The executor of a run: whoever the policy says.
+pub fn executor(policy: &Policy, mut facts: Facts, bench: &Arc<Workbench>) -> Arc<dyn Executor> {
+    if policy.mode == Mode::Local {
+        facts.terminals = bench.terminals().ok();
+    }
+    let why = match policy.mode {
+        Mode::Local => Why::Denied,
+        Mode::Host => Why::Host,
+        Mode::Off => Why::Off,
+    };
+    let guard = Guard::new(&facts.workspace, facts.home.clone(), policy.outside_writes);
+    let refuse = Arc::new(Refuse { facts, why });
+    if policy.mode != Mode::Local {
+        return refuse;
+    }
+    Arc::new(Native {
+        policy: policy.clone(),
+        shell: Shell {
+            bench: Arc::clone(bench),
+            workspace: guard.workspace().to_owned(),
+        },
+        guard: Arc::new(guard),
+        refuse,
+    })
+}
+
+/// Executes what it can and leaves the rest to the refusals.
+struct Native {
+    policy: Policy,
+    guard: Arc<Guard>,
+    shell: Shell,
+    refuse: Arc<Refuse>,
+}
+
+impl Executor for Native {
+    fn execute(
+        self: Arc<Self>,
+        request: Request,
+        replies: Replies,
+        abort: CancellationToken,
+    ) -> Work {
+        let denied = Tool::of(&request).is_some_and(|tool| self.policy.denied.contains(&tool));
+        if denied || matches!(request, Request::RequestContextArgs(_)) {
+            return Arc::clone(&self.refuse).execute(request, replies, abort);
+        }
+        let done = async move {
+            if let Request::ShellStreamArgs(args) = request {
+                self.shell.stream(args, replies, abort).await;
+                return Ok(());
+            }
+            let reply = self.answer(request, abort).await?;
+            replies.send(reply).await;
+            Ok(())
+        };
+        Work {
+            done: Box::pin(done),
+            call: None,
+        }
+    }
+}
+
+impl Native {
+    async fn answer(&self, request: Request, abort: CancellationToken) -> Result<Reply, Thrown> {
+        match request {
+            Request::ShellArgs(args) => {
+                let result = self.shell.whole(args, Dialect::Plain, abort).await;
+                Ok(Reply::ShellResult(result))
+            }
+            Request::MiniSweAgentBashArgs(args) => {
+                let result = self.shell.whole(args, Dialect::Interleaved, abort).await;
+                Ok(Reply::MiniSweAgentBashResult(result))
+            }
+            Request::BackgroundShellSpawnArgs(args) => {
+                Ok(Reply::BackgroundShellSpawnResult(self.shell.spawn(args)))
+            }
+            Request::WriteShellStdinArgs(args) => {
+                Ok(Reply::WriteShellStdinResult(self.shell.feed(args).await))
+            }
+            Request::ForceBackgroundShellArgs(args) => Ok(Reply::ForceBackgroundShellResult(
+                self.shell.send_behind(&args),
+            )),
+            Request::PiBashArgs(args) => {
+                let result = Some(pi_bash::bash(&self.shell, args, abort).await);
+                Ok(Reply::PiBashResult(PiBashExecResult { result }))
+            }
+            Request::FetchArgs(args) => {
+                let leave = self.policy.private_fetch;
+                Ok(Reply::FetchResult(fetch::fetch(args, leave, abort).await))
+            }
+            Request::GitDiffRequest(request) => {
+                let response = git_diff::diff(&self.shell.workspace, request).await?;
+                Ok(Reply::GitDiffResponse(response))
+            }
+            Request::McpStateExecArgs(args) => {
+                let state = servers::state(&self.refuse.facts, &args);
+                Ok(Reply::McpStateExecResult(state))
+            }
+            Request::ListMcpResourcesExecArgs(args) => {
+                let resources = servers::resources(&self.refuse.facts, &args);
+                Ok(Reply::ListMcpResourcesExecResult(resources))
+            }
+            Request::ReadMcpResourceExecArgs(args) => {
+                Ok(Reply::ReadMcpResourceExecResult(servers::resource(args)))
+            }
+            other => self.files(other, abort).await,
+        }
+    }
+
+    /// What needs the disk and no time: on a thread that may wait.
+    async fn files(&self, request: Request, abort: CancellationToken) -> Result<Reply, Thrown> {
+        let guard = Arc::clone(&self.guard);
+        let refuse = Arc::clone(&self.refuse);
+        let work = move || -> Result<Reply, Thrown> {
+            Ok(match request {
+                Request::ReadArgs(args) => Reply::ReadResult(read::read(&guard, &args, &abort)),
+                Request::LsArgs(args) => Reply::LsResult(ls::ls(&guard, &args, &abort)),
+                Request::GrepArgs(args) => Reply::GrepResult(grep::grep(&guard, &args, &abort)),
+                Request::WriteArgs(args) => Reply::WriteResult(write::write(&guard, &args)),
+                Request::DeleteArgs(args) => Reply::DeleteResult(delete::delete(&guard, &args)),
+                Request::DiagnosticsArgs(args) => {
+                    Reply::DiagnosticsResult(diagnostics(&guard, args))
+                }
+                Request::PiReadArgs(args) => {
+                    let result = Some(match pi::read(&guard, &args) {
+                        Ok(success) => pi_read_exec_result::Result::Success(success),
+                        Err(pi::Failure(error)) => {
+                            pi_read_exec_result::Result::Error(PiReadExecError { error })
+                        }
+                    });
+                    Reply::PiReadResult(PiReadExecResult { result })
+                }
+                Request::PiWriteArgs(args) => {
+                    let result = Some(match pi::write_file(&guard, &args) {
+                        Ok(output) => {
+                            pi_write_exec_result::Result::Success(PiWriteExecSuccess { output })
+                        }
+                        Err(pi::Failure(error)) => {
+                            pi_write_exec_result::Result::Error(PiWriteExecError { error })
+                        }
+                    });
+                    Reply::PiWriteResult(PiWriteExecResult { result })
+                }
+                Request::PiEditArgs(args) => {
+                    let result = Some(match pi::edit(&guard, &args) {
+                        Ok(success) => pi_edit_exec_result::Result::Success(success),
+                        Err(pi::Failure(error)) => {
+                            pi_edit_exec_result::Result::Error(PiEditExecError { error })
+                        }
+                    });
+                    Reply::PiEditResult(PiEditExecResult { result })
+                }
+                Request::PiLsArgs(args) => {
+                    let result = Some(match pi::list(&guard, &args) {
+                        Ok(success) => pi_ls_exec_result::Result::Success(success),
+                        Err(pi::Failure(error)) => {
+                            pi_ls_exec_result::Result::Error(PiLsExecError { error })
+                        }
+                    });
+                    Reply::PiLsResult(PiLsExecResult { result })
+                }
+                Request::PiFindArgs(args) => {
+                    let result = Some(match pi::find(&guard, &args, &abort) {
+                        Ok(success) => pi_find_exec_result::Result::Success(success),
+                        Err(pi::Failure(error)) => {
+                            pi_find_exec_result::Result::Error(PiFindExecError { error })
+                        }
+                    });
+                    Reply::PiFindResult(PiFindExecResult { result })
+                }
+                Request::PiGrepArgs(args) => {
+                    let result = Some(match pi_grep::grep(&guard, &args, &abort) {
+                        Ok(success) => pi_grep_exec_result::Result::Success(success),
+                        Err(pi::Failure(error)) => {
+                            pi_grep_exec_result::Result::Error(PiGrepExecError { error })
+                        }
+                    });
+                    Reply::PiGrepResult(PiGrepExecResult { result })
+                }
+                other => return refuse.answer(other),
+            })
+        };
+        let done = tokio::task::spawn_blocking(work).await;
+        done.unwrap_or_else(|_| Err(Thrown("the tool crashed".into())))
+    }
+}
+
+/// No language server runs here, so there is nothing to report of a file that is there.
+fn diagnostics(guard: &Guard, args: DiagnosticsArgs) -> DiagnosticsResult {
+    let result = if guard.absolute(&args.path).exists() {
+        diagnostics_result::Result::Success(DiagnosticsSuccess {
+            path: args.path,
+            ..DiagnosticsSuccess::default()
+        })
+    } else {
+        diagnostics_result::Result::FileNotFound(DiagnosticsFileNotFound { path: args.path })
+    };
+    DiagnosticsResult {
+        result: Some(result),
+    }
+}

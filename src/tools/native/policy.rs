@@ -1,0 +1,217 @@
+//! Whose hands do what Cursor's own tools ask for, as the user's settings say it.
+
+use std::collections::BTreeSet;
+
+use crate::diag::settings::{self, Warning};
+use crate::tools::Request;
+
+/// Who executes Cursor's own tools.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Mode {
+    /// This process does.
+    #[default]
+    Local,
+    /// The host's own tools do.
+    Host,
+    /// Nobody does.
+    Off,
+}
+
+/// A tool that can be denied by name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Tool {
+    /// Reading files.
+    Read,
+    /// Listing folders and finding files.
+    Ls,
+    /// Searching.
+    Grep,
+    /// Writing and editing files.
+    Write,
+    /// Deleting files.
+    Delete,
+    /// Commands, in front or behind.
+    Shell,
+    /// Getting a page.
+    Fetch,
+    /// What git says of changes.
+    GitDiff,
+    /// Diagnostics of a file.
+    Diagnostics,
+}
+
+impl Tool {
+    /// All of them, by the names settings use.
+    pub const ALL: [(&'static str, Tool); 9] = [
+        ("read", Tool::Read),
+        ("ls", Tool::Ls),
+        ("grep", Tool::Grep),
+        ("write", Tool::Write),
+        ("delete", Tool::Delete),
+        ("shell", Tool::Shell),
+        ("fetch", Tool::Fetch),
+        ("git_diff", Tool::GitDiff),
+        ("diagnostics", Tool::Diagnostics),
+    ];
+
+    /// The tool a request belongs to.
+    pub fn of(request: &Request) -> Option<Self> {
+        Some(match request {
+            Request::ReadArgs(_) | Request::PiReadArgs(_) => Tool::Read,
+            Request::LsArgs(_) | Request::PiLsArgs(_) | Request::PiFindArgs(_) => Tool::Ls,
+            Request::GrepArgs(_) | Request::PiGrepArgs(_) => Tool::Grep,
+            Request::WriteArgs(_) | Request::PiWriteArgs(_) | Request::PiEditArgs(_) => Tool::Write,
+            Request::DeleteArgs(_) => Tool::Delete,
+            Request::ShellArgs(_)
+            | Request::ShellStreamArgs(_)
+            | Request::BackgroundShellSpawnArgs(_)
+            | Request::WriteShellStdinArgs(_)
+            | Request::ForceBackgroundShellArgs(_)
+            | Request::MiniSweAgentBashArgs(_)
+            | Request::PiBashArgs(_) => Tool::Shell,
+            Request::FetchArgs(_) => Tool::Fetch,
+            Request::GitDiffRequest(_) => Tool::GitDiff,
+            Request::DiagnosticsArgs(_) => Tool::Diagnostics,
+            _ => return None,
+        })
+    }
+
+    /// The name settings use.
+    pub fn name(self) -> &'static str {
+        Self::ALL
+            .iter()
+            .find(|(_, tool)| *tool == self)
+            .map_or("", |(name, _)| name)
+    }
+
+    /// The usual names of host tools that do the same, best first.
+    pub fn counterparts(self) -> &'static [&'static str] {
+        match self {
+            Tool::Read | Tool::Diagnostics => &["read"],
+            Tool::Ls => &["ls", "find", "bash"],
+            Tool::Grep => &["grep", "bash"],
+            Tool::Write => &["edit", "write"],
+            Tool::Delete | Tool::Shell | Tool::GitDiff => &["bash"],
+            Tool::Fetch => &["fetch", "web_fetch", "bash"],
+        }
+    }
+}
+
+/// Whether something outside its usual bounds is allowed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Leave {
+    /// It is refused.
+    #[default]
+    Refused,
+    /// The user allowed it.
+    Allowed,
+}
+
+/// What the user's settings say about native tools.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Policy {
+    /// Who executes.
+    pub mode: Mode,
+    /// Tools nobody executes, whatever the mode.
+    pub denied: BTreeSet<Tool>,
+    /// Writes and deletes outside the workspace.
+    pub outside_writes: Leave,
+    /// Pages on this machine and in private networks.
+    pub private_fetch: Leave,
+}
+
+const MODE: &str = "PI_CURSOR_NATIVE_TOOLS";
+const DENY: &str = "PI_CURSOR_NATIVE_TOOLS_DENY";
+const OUTSIDE: &str = "PI_CURSOR_ALLOW_OUTSIDE_WRITES";
+const PRIVATE: &str = "PI_CURSOR_ALLOW_PRIVATE_FETCH";
+
+impl Policy {
+    /// Reads the settings. What is not understood becomes a warning and changes nothing.
+    pub fn from_env(env: &impl Fn(&str) -> Option<String>) -> (Self, Vec<Warning>) {
+        let mut warnings = Vec::new();
+        let mode = settings::choose(
+            env,
+            MODE,
+            &[
+                ("local", Mode::Local),
+                ("host", Mode::Host),
+                ("off", Mode::Off),
+            ],
+            Mode::Local,
+            &mut warnings,
+        );
+        let mut denied = BTreeSet::new();
+        let list = env(DENY).unwrap_or_default();
+        for name in list
+            .split(',')
+            .map(str::trim)
+            .filter(|name| !name.is_empty())
+        {
+            let wanted = name.to_ascii_lowercase();
+            match Tool::ALL.iter().find(|(known, _)| *known == wanted) {
+                Some((_, tool)) => {
+                    denied.insert(*tool);
+                }
+                None => warnings.extend(settings::not_understood(DENY, Some(name))),
+            }
+        }
+        let leaves = [
+            ("0", Leave::Refused),
+            ("off", Leave::Refused),
+            ("false", Leave::Refused),
+            ("1", Leave::Allowed),
+            ("on", Leave::Allowed),
+            ("true", Leave::Allowed),
+        ];
+        let mut leave = |name| settings::choose(env, name, &leaves, Leave::Refused, &mut warnings);
+        let (outside_writes, private_fetch) = (leave(OUTSIDE), leave(PRIVATE));
+        let policy = Self {
+            mode,
+            denied,
+            outside_writes,
+            private_fetch,
+        };
+        (policy, warnings)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(pairs: &[(&str, &str)]) -> (Policy, Vec<Warning>) {
+        Policy::from_env(&|name: &str| {
+            let found = pairs.iter().find(|(known, _)| *known == name);
+            found.map(|(_, value)| (*value).to_owned())
+        })
+    }
+
+    #[test]
+    fn the_default_executes_here_and_keeps_to_the_workspace() {
+        assert_eq!(read(&[]), (Policy::default(), Vec::new()));
+        assert_eq!(Policy::default().mode, Mode::Local);
+        assert_eq!(Policy::default().outside_writes, Leave::Refused);
+    }
+
+    #[test]
+    fn modes_denials_and_leaves_are_read() {
+        let (policy, warnings) = read(&[
+            (MODE, " Off "),
+            (DENY, "shell, WRITE,,"),
+            (OUTSIDE, "1"),
+            (PRIVATE, "true"),
+        ]);
+        assert_eq!(warnings, []);
+        assert_eq!(policy.mode, Mode::Off);
+        assert_eq!(policy.denied, BTreeSet::from([Tool::Write, Tool::Shell]));
+        assert_eq!(policy.outside_writes, Leave::Allowed);
+        assert_eq!(policy.private_fetch, Leave::Allowed);
+    }
+
+    #[test]
+    fn what_is_not_understood_is_told_and_changes_nothing() {
+        let (policy, warnings) = read(&[(MODE, "remote"), (DENY, "shel"), (OUTSIDE, "maybe")]);
+        assert_eq!(policy, Policy::default());
+        assert_eq!(warnings.len(), 3);
+    }
+}

@@ -1,0 +1,489 @@
+//! Searching files with ripgrep's engine, in its order and with its rules of what to skip.
+//!
+//! All candidates are listed first and sorted, newest first; then they are searched a batch
+//! at a time, on all cores, and told in order. Nothing here knows Cursor's messages.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant, SystemTime};
+
+use grep_printer::{StandardBuilder, SummaryBuilder, SummaryKind};
+use grep_regex::{RegexMatcher, RegexMatcherBuilder};
+use grep_searcher::{BinaryDetection, Searcher, SearcherBuilder};
+use ignore::overrides::OverrideBuilder;
+use ignore::types::TypesBuilder;
+use ignore::{WalkBuilder, WalkState};
+use rustix::fs::{CWD, Mode, OFlags};
+use tokio_util::sync::CancellationToken;
+
+use super::ignored;
+
+/// Lines of output after which the search is over.
+pub(super) const HARD_LINES: usize = 10_000;
+/// Output of one file.
+const MAX_OUTPUT: usize = 16 * 1024 * 1024;
+/// What a pattern over several lines may hold in memory.
+const MAX_HEAP: usize = 256 * 1024 * 1024;
+const PATIENCE: Duration = Duration::from_secs(25);
+
+/// Why there is no result.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum SearchError {
+    /// The pattern is none.
+    #[error("rg: {0}\n")]
+    Pattern(grep_regex::Error),
+    /// A glob or type is none.
+    #[error("rg: {0}\n")]
+    Filter(ignore::Error),
+    /// It took too long.
+    #[error("Timed out after {}s", PATIENCE.as_secs())]
+    OutOfTime,
+    /// Nobody wants to know any more.
+    #[error("the search was cancelled")]
+    Cancelled,
+}
+
+/// How letters compare.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Case {
+    /// As they are.
+    Sensitive,
+    /// Capitals and small ones are equal.
+    Insensitive,
+}
+
+/// What a match may span.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Span {
+    /// One line.
+    Line,
+    /// Several, and a dot matches their ends too.
+    Lines,
+}
+
+/// What is told of a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Output {
+    /// Its lines.
+    Content,
+    /// That it matches.
+    Files,
+    /// How often.
+    Count,
+}
+
+/// The order files are told in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Order {
+    /// By time of the last change.
+    Modified,
+    /// By time of the last access.
+    Accessed,
+    /// By time of creation.
+    Created,
+    /// By path.
+    Path,
+}
+
+/// Which end of the order comes first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Direction {
+    /// Smallest first.
+    Ascending,
+    /// Largest first.
+    Descending,
+}
+
+/// Whether links to files and folders are followed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Links {
+    /// They are.
+    Followed,
+    /// They are left out.
+    Skipped,
+}
+
+/// One search.
+#[derive(Debug, Clone)]
+pub(super) struct Query {
+    pub(super) pattern: String,
+    pub(super) case: Case,
+    pub(super) span: Span,
+    pub(super) output: Output,
+    pub(super) before: usize,
+    pub(super) after: usize,
+    pub(super) glob: Option<String>,
+    pub(super) kind: Option<String>,
+    pub(super) order: Order,
+    pub(super) direction: Direction,
+    pub(super) links: Links,
+}
+
+/// What was found in one file.
+#[derive(Debug)]
+pub(super) struct Found {
+    /// The file.
+    pub(super) path: PathBuf,
+    /// Lines, for content; `--` between parts that do not touch, binary notices.
+    pub(super) lines: Vec<Line>,
+    /// Matches, for counts.
+    pub(super) count: u64,
+}
+
+/// One line of output.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Line {
+    /// A line that matches or is near one.
+    Text {
+        /// Its number in the file.
+        number: u64,
+        /// What it says, shortened if it is long.
+        content: String,
+        /// Whether it is there for context only.
+        context: bool,
+    },
+    /// A separator or a notice, which takes a line and says nothing.
+    Other,
+}
+
+struct Candidate {
+    path: PathBuf,
+    time: SystemTime,
+    explicit: bool,
+}
+
+/// When a search stops early.
+struct Stop<'a> {
+    deadline: Instant,
+    abort: &'a CancellationToken,
+}
+
+impl Stop<'_> {
+    fn check(&self) -> Result<(), SearchError> {
+        if self.abort.is_cancelled() {
+            Err(SearchError::Cancelled)
+        } else if Instant::now() > self.deadline {
+            Err(SearchError::OutOfTime)
+        } else {
+            Ok(())
+        }
+    }
+}
+
+/// Searches below a path; `root` is where globs and ignore files count from. Results go to
+/// `take`, in order, until it has enough.
+pub(super) fn search(
+    root: &Path,
+    target: &Path,
+    query: &Query,
+    abort: &CancellationToken,
+    mut take: impl FnMut(Found) -> bool,
+) -> Result<(), SearchError> {
+    let stop = Stop {
+        deadline: Instant::now() + PATIENCE,
+        abort,
+    };
+    let matcher = matcher(query)?;
+    let mut candidates = candidates(root, target, query, &stop)?;
+    candidates.sort_by(|a, b| {
+        let order = match query.order {
+            Order::Path => a.path.cmp(&b.path),
+            _ => a.time.cmp(&b.time),
+        };
+        let order = match query.direction {
+            Direction::Ascending => order,
+            Direction::Descending => order.reverse(),
+        };
+        order.then_with(|| a.path.cmp(&b.path))
+    });
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    for batch in candidates.chunks(threads * 32) {
+        stop.check()?;
+        let found = search_batch(batch, query, &matcher, threads, &stop);
+        stop.check()?;
+        for found in found.into_iter().flatten() {
+            if !take(found) {
+                return Ok(());
+            }
+        }
+    }
+    Ok(())
+}
+
+fn matcher(query: &Query) -> Result<RegexMatcher, SearchError> {
+    let mut builder = RegexMatcherBuilder::new();
+    builder
+        .multi_line(true)
+        .case_insensitive(query.case == Case::Insensitive);
+    match query.span {
+        Span::Line => builder
+            .line_terminator(Some(b'\n'))
+            .dot_matches_new_line(false),
+        Span::Lines => builder.dot_matches_new_line(true),
+    };
+    builder
+        .build_many(&[&query.pattern])
+        .map_err(SearchError::Pattern)
+}
+
+/// The files a search looks into.
+fn candidates(
+    root: &Path,
+    target: &Path,
+    query: &Query,
+    stop: &Stop<'_>,
+) -> Result<Vec<Candidate>, SearchError> {
+    let mut overrides = OverrideBuilder::new(root);
+    if let Some(glob) = &query.glob {
+        overrides
+            .case_insensitive(true)
+            .and_then(|overrides| overrides.add(glob))
+            .map_err(SearchError::Filter)?;
+    }
+    let mut types = TypesBuilder::new();
+    types.add_defaults();
+    if let Some(kind) = &query.kind {
+        types.select(kind);
+    }
+    let mut walk = WalkBuilder::new(target);
+    walk.hidden(false)
+        .follow_links(query.links == Links::Followed)
+        .add_custom_ignore_filename(ignored::FILE)
+        .overrides(overrides.build().map_err(SearchError::Filter)?)
+        .types(types.build().map_err(SearchError::Filter)?);
+    let found = Mutex::new(Vec::new());
+    walk.build_parallel().run(|| {
+        Box::new(|entry| {
+            if stop.check().is_err() {
+                return WalkState::Quit;
+            }
+            // What cannot be entered is left out, links to nothing too.
+            let Ok(entry) = entry else {
+                return WalkState::Continue;
+            };
+            let explicit = entry.depth() == 0;
+            let file = entry.file_type().is_some_and(|kind| kind.is_file())
+                || (explicit && entry.path().is_file());
+            if file {
+                let about = entry.metadata().ok();
+                let time = about.and_then(|about| match query.order {
+                    Order::Modified => about.modified().ok(),
+                    Order::Accessed => about.accessed().ok(),
+                    Order::Created => about.created().ok(),
+                    Order::Path => None,
+                });
+                if let Ok(mut found) = found.lock() {
+                    found.push(Candidate {
+                        path: entry.into_path(),
+                        time: time.unwrap_or(SystemTime::UNIX_EPOCH),
+                        explicit,
+                    });
+                }
+            }
+            WalkState::Continue
+        })
+    });
+    stop.check()?;
+    Ok(found.into_inner().unwrap_or_default())
+}
+
+/// Searches files on several threads; the results are in the order of the files.
+fn search_batch(
+    batch: &[Candidate],
+    query: &Query,
+    matcher: &RegexMatcher,
+    threads: usize,
+    stop: &Stop<'_>,
+) -> Vec<Option<Found>> {
+    let results: Vec<Mutex<Option<Found>>> = batch.iter().map(|_| Mutex::new(None)).collect();
+    let next = AtomicUsize::new(0);
+    let work = || {
+        let mut worker = Worker::new(query, matcher.clone());
+        loop {
+            let at = next.fetch_add(1, Ordering::Relaxed);
+            let Some(candidate) = batch.get(at) else {
+                break;
+            };
+            if stop.check().is_err() {
+                break;
+            }
+            // What cannot be read has no matches.
+            let found = worker.file(candidate, stop).ok().flatten();
+            if let (Some(found), Some(Ok(mut slot))) = (found, results.get(at).map(Mutex::lock)) {
+                *slot = Some(found);
+            }
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in 1..threads.min(batch.len()) {
+            scope.spawn(work);
+        }
+        work();
+    });
+    results
+        .into_iter()
+        .map(|slot| slot.into_inner().unwrap_or_default())
+        .collect()
+}
+
+struct Worker<'a> {
+    query: &'a Query,
+    matcher: RegexMatcher,
+    walked: Searcher,
+    explicit: Searcher,
+}
+
+impl<'a> Worker<'a> {
+    fn new(query: &'a Query, matcher: RegexMatcher) -> Self {
+        let mut builder = SearcherBuilder::new();
+        builder
+            .line_number(query.output == Output::Content)
+            .multi_line(query.span == Span::Lines)
+            .before_context(query.before)
+            .after_context(query.after)
+            .heap_limit(Some(MAX_HEAP));
+        match query.output {
+            Output::Content => builder.max_matches(Some(HARD_LINES as u64)),
+            Output::Files => builder.max_matches(Some(1)),
+            Output::Count => &mut builder,
+        };
+        // A file that was named is searched though it is binary, as ripgrep does.
+        let walked = builder.binary_detection(BinaryDetection::quit(0)).build();
+        let explicit = builder
+            .binary_detection(BinaryDetection::convert(0))
+            .build();
+        Self {
+            query,
+            matcher,
+            walked,
+            explicit,
+        }
+    }
+
+    fn file(&mut self, candidate: &Candidate, stop: &Stop<'_>) -> io::Result<Option<Found>> {
+        // A pipe that took the file's place must not make us wait.
+        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let file = File::from(rustix::fs::openat(
+            CWD,
+            &candidate.path,
+            flags,
+            Mode::empty(),
+        )?);
+        if !file.metadata()?.is_file() {
+            return Ok(None);
+        }
+        let reader = Watched { file, stop };
+        let searcher = match candidate.explicit {
+            true => &mut self.explicit,
+            false => &mut self.walked,
+        };
+        // The printer's path is ours to cut off again.
+        let path = Path::new("f");
+        let mut found = Found {
+            path: candidate.path.clone(),
+            lines: Vec::new(),
+            count: 0,
+        };
+        match self.query.output {
+            Output::Content => {
+                let mut printer = StandardBuilder::new()
+                    .path(true)
+                    .path_terminator(Some(0))
+                    .max_columns(Some(1000))
+                    .max_columns_preview(true)
+                    .build_no_color(Bounded::default());
+                let sink = printer.sink_with_path(&self.matcher, path);
+                let done = searcher.search_reader(&self.matcher, reader, sink);
+                let output = printer.into_inner().into_inner();
+                if !output.full {
+                    done?;
+                }
+                found.lines = lines(&output.bytes);
+                Ok((!found.lines.is_empty()).then_some(found))
+            }
+            Output::Files | Output::Count => {
+                let kind = match (self.query.output, self.query.span) {
+                    (Output::Files, _) => SummaryKind::Count,
+                    (_, Span::Line) => SummaryKind::Count,
+                    (_, Span::Lines) => SummaryKind::CountMatches,
+                };
+                let mut printer = SummaryBuilder::new()
+                    .kind(kind)
+                    .path(false)
+                    .exclude_zero(true)
+                    .build_no_color(Vec::new());
+                let sink = printer.sink_with_path(&self.matcher, path);
+                searcher.search_reader(&self.matcher, reader, sink)?;
+                let output = printer.into_inner().into_inner();
+                let text = String::from_utf8_lossy(&output);
+                found.count = text.trim().parse().unwrap_or(0);
+                Ok((found.count > 0).then_some(found))
+            }
+        }
+    }
+}
+
+/// The printer's output as lines.
+fn lines(output: &[u8]) -> Vec<Line> {
+    let mut lines = Vec::new();
+    for line in output.split_inclusive(|byte| *byte == b'\n') {
+        let line = line.strip_suffix(b"\n").unwrap_or(line);
+        let line = line.strip_suffix(b"\r").unwrap_or(line);
+        lines.push(line_of(line).unwrap_or(Line::Other));
+    }
+    lines
+}
+
+fn line_of(line: &[u8]) -> Option<Line> {
+    let rest = line.strip_prefix(b"f\0")?;
+    let digits = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    let number = std::str::from_utf8(&rest[..digits]).ok()?.parse().ok()?;
+    let context = match rest.get(digits)? {
+        b':' => false,
+        b'-' => true,
+        _ => return None,
+    };
+    Some(Line::Text {
+        number,
+        content: String::from_utf8_lossy(&rest[digits + 1..]).into_owned(),
+        context,
+    })
+}
+
+/// A file that ends with an error when nobody wants more of it.
+struct Watched<'a> {
+    file: File,
+    stop: &'a Stop<'a>,
+}
+
+impl Read for Watched<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.stop.check().map_err(io::Error::other)?;
+        self.file.read(buffer)
+    }
+}
+
+/// Output that takes only so much.
+#[derive(Default)]
+struct Bounded {
+    bytes: Vec<u8>,
+    full: bool,
+}
+
+impl io::Write for Bounded {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if self.bytes.len() + bytes.len() > MAX_OUTPUT {
+            self.full = true;
+            return Err(io::ErrorKind::FileTooLarge.into());
+        }
+        self.bytes.extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}

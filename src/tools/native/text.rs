@@ -1,0 +1,421 @@
+//! Bytes of files as text, in pieces: which encoding, how many lines, which of them.
+//!
+//! Files are read twice and never held whole: once to learn their encoding and lines, once
+//! for the lines that are wanted.
+
+use std::io::{self, Read, Seek, SeekFrom};
+
+use tokio_util::sync::CancellationToken;
+
+/// Text of one answer, in UTF-16 units: how the official client counts.
+pub(super) const MAX_UNITS: usize = 8_388_608;
+/// What the kind of a file is judged by.
+const SAMPLE: usize = 8192;
+const CHUNK: usize = 256 * 1024;
+
+/// How text is stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Encoding {
+    /// UTF-8, with a mark in front or without.
+    Utf8,
+    /// UTF-16, low byte first.
+    Utf16Le,
+    /// UTF-16, high byte first.
+    Utf16Be,
+    /// Whatever is not UTF-8: one byte a character, as Western Windows has it.
+    Western,
+}
+
+/// What a file is by its first bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// Text, to be read as this.
+    Text(Encoding),
+    /// A picture the model can see.
+    Picture,
+    /// Anything else.
+    Binary,
+}
+
+/// The first bytes of a file.
+pub(super) fn sample(file: &mut (impl Read + Seek)) -> io::Result<Vec<u8>> {
+    file.seek(SeekFrom::Start(0))?;
+    let mut bytes = Vec::with_capacity(SAMPLE);
+    file.take(SAMPLE as u64).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// Judges a file by its first bytes.
+pub(super) fn kind(sample: &[u8]) -> Kind {
+    if let Some(encoding) = utf16(sample) {
+        return Kind::Text(encoding);
+    }
+    let head = &sample[..sample.len().min(4096)];
+    let controls = head
+        .iter()
+        .filter(|byte| **byte < 32 && !matches!(byte, b'\t' | b'\n' | b'\r'))
+        .count();
+    if head.contains(&0) || controls * 20 >= head.len().max(1) {
+        let picture = infer::get(sample).is_some_and(|kind| {
+            let known = ["image/png", "image/jpeg", "image/gif", "image/webp"];
+            known.contains(&kind.mime_type())
+        });
+        return if picture { Kind::Picture } else { Kind::Binary };
+    }
+    Kind::Text(Encoding::Utf8)
+}
+
+/// UTF-16 says so with a mark, or shows it with every second byte zero.
+fn utf16(sample: &[u8]) -> Option<Encoding> {
+    if sample.len() < 4 {
+        return None;
+    }
+    if sample.starts_with(&[0xff, 0xfe]) && sample[2..4] != [0, 0] {
+        return Some(Encoding::Utf16Le);
+    }
+    if sample.starts_with(&[0xfe, 0xff]) {
+        return Some(Encoding::Utf16Be);
+    }
+    let plain = |byte: u8| matches!(byte, 32..=126 | b'\t' | b'\n' | b'\r');
+    let pairs = sample.as_chunks::<2>().0;
+    let pairs = &pairs[..pairs.len().min(50)];
+    let little = pairs.iter().filter(|[a, b]| *b == 0 && plain(*a)).count();
+    let big = pairs.iter().filter(|[a, b]| *a == 0 && plain(*b)).count();
+    if little * 5 > pairs.len() * 4 {
+        Some(Encoding::Utf16Le)
+    } else if big * 5 > pairs.len() * 4 {
+        Some(Encoding::Utf16Be)
+    } else {
+        None
+    }
+}
+
+/// What the first reading of a file tells.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Survey {
+    /// How it is stored.
+    pub(super) encoding: Encoding,
+    /// Line ends, plus one.
+    pub(super) lines: usize,
+    /// Whether its lines end the Windows way; a twentieth of them is enough.
+    pub(super) ends: Ends,
+    /// Whether it starts with a byte-order mark.
+    pub(super) marked: bool,
+    /// Whether there is any text.
+    pub(super) empty: bool,
+}
+
+/// How lines end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Ends {
+    /// With a line feed.
+    Lf,
+    /// With carriage return and line feed.
+    CrLf,
+}
+
+/// Reads a file through and says what it is; an error of kind `Interrupted` if nobody wants
+/// to know any more.
+pub(super) fn survey(
+    file: &mut (impl Read + Seek),
+    guess: Encoding,
+    abort: &CancellationToken,
+) -> io::Result<Survey> {
+    let mut encoding = guess;
+    loop {
+        let (mut lines, mut windows) = (0_usize, 0_usize);
+        let mut last = '\0';
+        let mut empty = true;
+        let mut marked = false;
+        let whole = decode(file, encoding, abort, |text| {
+            let mut text = text;
+            if empty && let Some(rest) = text.strip_prefix('\u{feff}') {
+                marked = true;
+                text = rest;
+            }
+            for (at, _) in text.match_indices('\n') {
+                lines += 1;
+                let before = match at {
+                    0 => last,
+                    _ => char::from(text.as_bytes()[at - 1]),
+                };
+                windows += usize::from(before == '\r');
+            }
+            if let Some(end) = text.chars().next_back() {
+                last = end;
+                empty = false;
+            }
+            true
+        })?;
+        if whole == Whole::Malformed {
+            encoding = Encoding::Western;
+            continue;
+        }
+        let ends = if windows * 20 >= lines && windows > 0 {
+            Ends::CrLf
+        } else {
+            Ends::Lf
+        };
+        return Ok(Survey {
+            encoding,
+            lines: lines + 1,
+            ends,
+            marked,
+            empty,
+        });
+    }
+}
+
+/// Lines of a file and whether some did not fit.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Excerpt {
+    /// The text, lines joined by line feeds.
+    pub(super) text: String,
+    /// Whether something was left out for its size.
+    pub(super) truncated: bool,
+}
+
+/// The lines from `first` (counted from 0) up to `end`, at most `units` long.
+pub(super) fn lines(
+    file: &mut (impl Read + Seek),
+    survey: &Survey,
+    first: usize,
+    end: usize,
+    units: usize,
+    abort: &CancellationToken,
+) -> io::Result<Excerpt> {
+    let mut text = String::new();
+    let (mut line, mut used) = (0_usize, 0_usize);
+    let mut truncated = false;
+    let mut start = true;
+    decode(file, survey.encoding, abort, |piece| {
+        let piece = match start {
+            true => piece.strip_prefix('\u{feff}').unwrap_or(piece),
+            false => piece,
+        };
+        start = start && piece.is_empty();
+        for part in piece.split_inclusive('\n') {
+            if line >= end {
+                return false;
+            }
+            if line >= first {
+                let ended = part.ends_with('\n');
+                let last = ended && line + 1 == end;
+                let body = if last { &part[..part.len() - 1] } else { part };
+                for letter in body.chars() {
+                    used += letter.len_utf16();
+                    if used > units {
+                        truncated = true;
+                        return false;
+                    }
+                    text.push(letter);
+                }
+                if ended && survey.ends == Ends::CrLf {
+                    drop_return(&mut text, last);
+                }
+            }
+            line += usize::from(part.ends_with('\n'));
+        }
+        true
+    })?;
+    Ok(Excerpt { text, truncated })
+}
+
+/// Takes the carriage return of the line that has just ended away.
+fn drop_return(text: &mut String, last: bool) {
+    if last {
+        if text.ends_with('\r') {
+            text.pop();
+        }
+    } else if text.ends_with("\r\n") {
+        text.truncate(text.len() - 2);
+        text.push('\n');
+    }
+}
+
+/// Whether a file is what it was taken for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Whole {
+    Fine,
+    Malformed,
+}
+
+/// Hands a file's text on in pieces until `take` has enough.
+fn decode(
+    file: &mut (impl Read + Seek),
+    encoding: Encoding,
+    abort: &CancellationToken,
+    mut take: impl FnMut(&str) -> bool,
+) -> io::Result<Whole> {
+    file.seek(SeekFrom::Start(0))?;
+    let mut buffer = vec![0; CHUNK];
+    let mut held = 0;
+    let mut text = String::new();
+    loop {
+        if abort.is_cancelled() {
+            return Err(io::ErrorKind::Interrupted.into());
+        }
+        let count = file.read(&mut buffer[held..])?;
+        let over = count == 0;
+        let filled = held + count;
+        text.clear();
+        let used = match encoding {
+            Encoding::Utf8 => match utf8(&buffer[..filled], over) {
+                Some(valid) => {
+                    text.push_str(valid);
+                    valid.len()
+                }
+                None => return Ok(Whole::Malformed),
+            },
+            Encoding::Western => {
+                text.extend(buffer[..filled].iter().map(|byte| western(*byte)));
+                filled
+            }
+            Encoding::Utf16Le => wide(&buffer[..filled], over, u16::from_le_bytes, &mut text),
+            Encoding::Utf16Be => wide(&buffer[..filled], over, u16::from_be_bytes, &mut text),
+        };
+        if !text.is_empty() && !take(&text) {
+            return Ok(Whole::Fine);
+        }
+        if over {
+            return Ok(Whole::Fine);
+        }
+        buffer.copy_within(used..filled, 0);
+        held = filled - used;
+    }
+}
+
+/// The valid beginning, unless what follows cannot become valid.
+fn utf8(bytes: &[u8], over: bool) -> Option<&str> {
+    match std::str::from_utf8(bytes) {
+        Ok(text) => Some(text),
+        Err(error) if error.error_len().is_none() && !over => {
+            std::str::from_utf8(&bytes[..error.valid_up_to()]).ok()
+        }
+        Err(_) => None,
+    }
+}
+
+/// Decodes UTF-16 and says how many bytes that took; half a pair waits for its other half.
+fn wide(bytes: &[u8], over: bool, unit: fn([u8; 2]) -> u16, text: &mut String) -> usize {
+    let (pairs, _) = bytes.as_chunks::<2>();
+    let mut units: Vec<u16> = pairs.iter().map(|pair| unit(*pair)).collect();
+    let half = units
+        .last()
+        .is_some_and(|last| (0xd800..0xdc00).contains(last));
+    if half && !over {
+        units.pop();
+    }
+    let decoded = char::decode_utf16(units.iter().copied());
+    text.extend(decoded.map(|letter| letter.unwrap_or(char::REPLACEMENT_CHARACTER)));
+    units.len() * 2
+}
+
+/// Windows-1252: Latin-1, with letters where Latin-1 has controls.
+fn western(byte: u8) -> char {
+    const LETTERS: [char; 32] = [
+        '€', '\u{81}', '‚', 'ƒ', '„', '…', '†', '‡', 'ˆ', '‰', 'Š', '‹', 'Œ', '\u{8d}', 'Ž',
+        '\u{8f}', '\u{90}', '‘', '’', '“', '”', '•', '–', '—', '˜', '™', 'š', '›', 'œ', '\u{9d}',
+        'ž', 'Ÿ',
+    ];
+    match byte {
+        0x80..=0x9f => LETTERS[usize::from(byte - 0x80)],
+        other => char::from(other),
+    }
+}
+
+/// Text as bytes of an encoding; `None` if it has letters the encoding has not.
+pub(super) fn encode(text: &str, encoding: Encoding, marked: bool) -> Option<Vec<u8>> {
+    let mark = if marked { "\u{feff}" } else { "" };
+    let letters = mark.chars().chain(text.chars());
+    match encoding {
+        Encoding::Utf8 => Some(letters.collect::<String>().into_bytes()),
+        Encoding::Utf16Le | Encoding::Utf16Be => {
+            let bytes = |unit: u16| match encoding {
+                Encoding::Utf16Be => unit.to_be_bytes(),
+                _ => unit.to_le_bytes(),
+            };
+            let whole: String = letters.collect();
+            Some(whole.encode_utf16().flat_map(bytes).collect())
+        }
+        Encoding::Western => text
+            .chars()
+            .map(|letter| (0..=255).find(|byte| western(*byte) == letter))
+            .collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Cursor;
+
+    fn all(bytes: &[u8]) -> (Survey, Excerpt) {
+        let abort = CancellationToken::new();
+        let Kind::Text(guess) = kind(bytes) else {
+            panic!("not text")
+        };
+        let mut file = Cursor::new(bytes);
+        let survey = survey(&mut file, guess, &abort).unwrap();
+        let text = lines(&mut file, &survey, 0, survey.lines, MAX_UNITS, &abort).unwrap();
+        (survey, text)
+    }
+
+    #[test]
+    fn encodings_are_told_apart() {
+        for (bytes, text, encoding) in [
+            (&b"a\nb\n"[..], "a\nb\n", Encoding::Utf8),
+            (b"\xef\xbb\xbfmarked", "marked", Encoding::Utf8),
+            (b"caf\xe9", "café", Encoding::Western),
+            (b"\x80 in Windows", "€ in Windows", Encoding::Western),
+            (b"\xff\xfeh\0i\0", "hi", Encoding::Utf16Le),
+            (b"\xfe\xff\0h\0i", "hi", Encoding::Utf16Be),
+        ] {
+            let (survey, excerpt) = all(bytes);
+            assert_eq!((excerpt.text.as_str(), survey.encoding), (text, encoding));
+        }
+    }
+
+    #[test]
+    fn windows_line_ends_go_where_they_are_usual() {
+        assert_eq!(all(b"a\r\nb\r\n").1.text, "a\nb\n");
+        let rare = format!("{}a\r\n", "line\n".repeat(40));
+        assert_eq!(all(rare.as_bytes()).1.text, rare);
+    }
+
+    #[test]
+    fn letters_across_pieces_stay_whole() {
+        let long = format!("{}é🦀\n{}", "x".repeat(CHUNK - 1), "y".repeat(CHUNK));
+        assert_eq!(all(long.as_bytes()).1.text, long);
+        let wide = encode(
+            &format!("{}🦀", "x".repeat(CHUNK / 2 - 1)),
+            Encoding::Utf16Le,
+            true,
+        );
+        assert!(all(&wide.unwrap()).1.text.ends_with("x🦀"));
+    }
+
+    #[test]
+    fn what_is_binary_is_seen() {
+        assert_eq!(kind(b"zero \0 byte"), Kind::Binary);
+        assert_eq!(kind(b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR"), Kind::Picture);
+        assert_eq!(kind(b""), Kind::Text(Encoding::Utf8));
+    }
+
+    #[test]
+    fn long_texts_are_cut() {
+        let abort = CancellationToken::new();
+        let mut file = Cursor::new(b"abcdef");
+        let seen = survey(&mut file, Encoding::Utf8, &abort).unwrap();
+        let cut = lines(&mut file, &seen, 0, 1, 3, &abort).unwrap();
+        assert_eq!((cut.text.as_str(), cut.truncated), ("abc", true));
+    }
+
+    #[test]
+    fn nobody_waits_for_an_aborted_read() {
+        let abort = CancellationToken::new();
+        abort.cancel();
+        let read = survey(&mut Cursor::new(b"abc"), Encoding::Utf8, &abort);
+        assert_eq!(read.unwrap_err().kind(), io::ErrorKind::Interrupted);
+    }
+}

@@ -1,0 +1,298 @@
+//! Writing a file: all of it or nothing, in the encoding and with the line ends it had.
+
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io::{self, Cursor, Write as _};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
+
+use rustix::fs::{AtFlags, Mode, OFlags};
+use rustix::io::Errno;
+use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
+
+use super::errno;
+use super::guard::{Cleared, Folders, Guard, Refusal};
+use super::text::{self, Encoding, Ends, Kind};
+use crate::wire::proto::agent::v1::*;
+
+/// Files larger than this keep no format: new text goes as it is.
+const MAX_SURVEYED: u64 = 64 * 1024 * 1024;
+
+/// Answers one request to write.
+pub(super) fn write(guard: &Guard, args: &WriteArgs) -> WriteResult {
+    let path = guard.absolute(&args.path);
+    let shown = path.to_string_lossy().into_owned();
+    let result = match guard.write(&path) {
+        Ok(cleared) => {
+            attempt(&cleared, args, &shown).unwrap_or_else(|error| failed(&path, &error))
+        }
+        Err(refusal @ (Refusal::Outside(_) | Refusal::Process(_))) => {
+            write_result::Result::Rejected(WriteRejected {
+                path: shown,
+                reason: refusal.to_string(),
+            })
+        }
+        Err(refusal) => write_result::Result::PermissionDenied(WritePermissionDenied {
+            path: shown,
+            error: refusal.to_string(),
+            ..WritePermissionDenied::default()
+        }),
+    };
+    WriteResult {
+        result: Some(result),
+    }
+}
+
+fn attempt(cleared: &Cleared, args: &WriteArgs, shown: &str) -> io::Result<write_result::Result> {
+    if cleared.real.is_dir() {
+        return Err(Errno::ISDIR.into());
+    }
+    let bytes = if args.file_bytes.is_empty() {
+        let format = Format::of(cleared, args.encoding_hint.as_deref());
+        format.bytes(&args.file_text)
+    } else {
+        args.file_bytes.to_vec()
+    };
+    replace(cleared, &bytes)?;
+    let written = as_read(&bytes);
+    let lines = written
+        .as_ref()
+        .map_or(0, |text| text.matches('\n').count() + 1);
+    Ok(write_result::Result::Success(WriteSuccess {
+        path: shown.to_owned(),
+        lines_created: i32::try_from(lines).unwrap_or(i32::MAX),
+        file_size: i32::try_from(bytes.len()).unwrap_or(i32::MAX),
+        file_content_after_write: written.filter(|_| args.return_file_content_after_write),
+    }))
+}
+
+/// How a file stores its text.
+struct Format {
+    encoding: Encoding,
+    ends: Ends,
+    marked: bool,
+}
+
+impl Format {
+    const NEW: Self = Self {
+        encoding: Encoding::Utf8,
+        ends: Ends::Lf,
+        marked: false,
+    };
+
+    /// The format of a file that is there; of a new one, what the hint says.
+    fn of(cleared: &Cleared, hint: Option<&str>) -> Self {
+        let Some(mut format) = Self::existing(cleared) else {
+            return Self::NEW.hinted(hint);
+        };
+        if hint.is_some() {
+            format = format.hinted(hint);
+        }
+        format
+    }
+
+    fn hinted(self, hint: Option<&str>) -> Self {
+        let (encoding, marked) = match hint.map(str::to_ascii_lowercase).as_deref() {
+            Some("latin1" | "latin-1" | "iso-8859-1" | "windows-1252" | "cp1252") => {
+                (Encoding::Western, false)
+            }
+            Some("utf8bom" | "utf-8-bom" | "utf-8 bom") => (Encoding::Utf8, true),
+            Some("utf-16le" | "utf16le") => (Encoding::Utf16Le, self.marked),
+            Some("utf-16be" | "utf16be") => (Encoding::Utf16Be, self.marked),
+            _ => return self,
+        };
+        Self {
+            encoding,
+            marked,
+            ..self
+        }
+    }
+
+    fn existing(cleared: &Cleared) -> Option<Self> {
+        let mut file = cleared.open().ok()?;
+        let size = file.metadata().ok()?.len();
+        if size == 0 || size > MAX_SURVEYED {
+            return None;
+        }
+        let Kind::Text(guess) = text::kind(&text::sample(&mut file).ok()?) else {
+            return None;
+        };
+        let survey = text::survey(&mut file, guess, &CancellationToken::new()).ok()?;
+        Some(Self {
+            encoding: survey.encoding,
+            ends: survey.ends,
+            marked: survey.marked,
+        })
+    }
+
+    fn bytes(&self, text: &str) -> Vec<u8> {
+        let text = match self.ends {
+            Ends::Lf => text.to_owned(),
+            Ends::CrLf => text.replace("\r\n", "\n").replace('\n', "\r\n"),
+        };
+        // Letters the old encoding has not make the file UTF-8.
+        text::encode(&text, self.encoding, self.marked).unwrap_or_else(|| text.into_bytes())
+    }
+}
+
+/// What reading the file would give, if it is text.
+fn as_read(bytes: &[u8]) -> Option<String> {
+    let Kind::Text(guess) = text::kind(&bytes[..bytes.len().min(8192)]) else {
+        return None;
+    };
+    let abort = CancellationToken::new();
+    let mut file = Cursor::new(bytes);
+    let survey = text::survey(&mut file, guess, &abort).ok()?;
+    let excerpt = text::lines(&mut file, &survey, 0, survey.lines, text::MAX_UNITS, &abort);
+    Some(excerpt.ok()?.text)
+}
+
+/// Puts bytes in a file's place. A new file takes the old one's name only when it is whole,
+/// so nobody sees half of it, and a second name of the old one keeps the old content.
+pub(super) fn replace(cleared: &Cleared, bytes: &[u8]) -> io::Result<()> {
+    let (folder, name) = cleared.folder(Folders::Made)?;
+    let flags = OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let old = match rustix::fs::openat(&folder, &name, flags, Mode::empty()) {
+        Ok(old) => Some(File::from(old)),
+        Err(Errno::NOENT) => None,
+        // A pipe nobody reads.
+        Err(Errno::NXIO) => return Err(Errno::INVAL.into()),
+        Err(error) => return Err(error.into()),
+    };
+    if let Some(old) = &old
+        && !old.metadata()?.is_file()
+    {
+        return Err(Errno::INVAL.into());
+    }
+    match (swap(&folder, &name, old.as_ref(), bytes), old) {
+        (Ok(()), _) => Ok(()),
+        // The folder takes no new file, or the file is mounted or another user's.
+        (Err(error), Some(mut old)) if !errno::is(&error, Errno::NOSPC) => {
+            old.set_len(0)?;
+            old.write_all(bytes)
+        }
+        (Err(error), _) => Err(error),
+    }
+}
+
+fn swap(folder: &OwnedFd, name: &OsStr, old: Option<&File>, bytes: &[u8]) -> io::Result<()> {
+    let temporary = format!(".{}.tmp", Uuid::new_v4().simple());
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let mode = Mode::from_raw_mode(0o666);
+    let mut new = File::from(rustix::fs::openat(folder, &temporary, flags, mode)?);
+    let done = (|| {
+        if let Some(old) = old {
+            let (was, is) = (old.metadata()?, new.metadata()?);
+            if (was.uid(), was.gid()) != (is.uid(), is.gid()) {
+                return Err(Errno::PERM.into());
+            }
+            new.set_permissions(was.permissions())?;
+        }
+        new.write_all(bytes)?;
+        Ok(rustix::fs::renameat(folder, &temporary, folder, name)?)
+    })();
+    if done.is_err() {
+        let _ = rustix::fs::unlinkat(folder, &temporary, AtFlags::empty());
+    }
+    done
+}
+
+fn failed(path: &Path, error: &io::Error) -> write_result::Result {
+    let shown = path.to_string_lossy().into_owned();
+    if errno::is(error, Errno::NOSPC) {
+        write_result::Result::NoSpace(WriteNoSpace { path: shown })
+    } else if errno::is_denied(error) || errno::is(error, Errno::ROFS) {
+        let folder = path.parent().unwrap_or(path);
+        write_result::Result::PermissionDenied(WritePermissionDenied {
+            path: shown,
+            directory: folder.to_string_lossy().into_owned(),
+            operation: "write".into(),
+            error: errno::sentence(error, "open", path),
+            ..WritePermissionDenied::default()
+        })
+    } else {
+        write_result::Result::Error(WriteError {
+            path: shown,
+            error: errno::sentence(error, "open", path),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::policy::Leave;
+    use super::*;
+    use std::fs;
+
+    fn write_text(guard: &Guard, path: &str, text: &str) -> write_result::Result {
+        let args = WriteArgs {
+            path: path.into(),
+            file_text: text.into(),
+            return_file_content_after_write: true,
+            ..WriteArgs::default()
+        };
+        write(guard, &args).result.unwrap()
+    }
+
+    fn scratch() -> (tempfile::TempDir, Guard) {
+        let home = tempfile::tempdir().unwrap();
+        let workspace = home.path().join("ws");
+        fs::create_dir(&workspace).unwrap();
+        let guard = Guard::new(&workspace, None, Leave::Refused);
+        (home, guard)
+    }
+
+    #[test]
+    fn formats_are_kept() {
+        let (_home, guard) = scratch();
+        let file = guard.workspace().join("f");
+        fs::write(&file, "a\r\nb\r\n").unwrap();
+        write_text(&guard, "f", "x\ny\n");
+        assert_eq!(fs::read(&file).unwrap(), b"x\r\ny\r\n");
+        fs::write(&file, b"\xef\xbb\xbfa\n").unwrap();
+        write_text(&guard, "f", "ü\n");
+        assert_eq!(fs::read(&file).unwrap(), "\u{feff}ü\n".as_bytes());
+        fs::write(&file, b"caf\xe9\n").unwrap();
+        write_text(&guard, "f", "th\u{e9}\n");
+        assert_eq!(fs::read(&file).unwrap(), b"th\xe9\n");
+        write_text(&guard, "f", "crab 🦀\n");
+        assert_eq!(fs::read(&file).unwrap(), "crab 🦀\n".as_bytes());
+    }
+
+    #[test]
+    fn permissions_stay_and_second_names_keep_the_old_content() {
+        use std::os::unix::fs::PermissionsExt as _;
+        let (home, guard) = scratch();
+        let file = guard.workspace().join("run.sh");
+        let second = home.path().join("outside-name");
+        fs::write(&file, "old").unwrap();
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o750)).unwrap();
+        fs::hard_link(&file, &second).unwrap();
+        write_text(&guard, "run.sh", "new");
+        assert_eq!(
+            fs::metadata(&file).unwrap().permissions().mode() & 0o777,
+            0o750
+        );
+        assert_eq!(fs::read_to_string(&second).unwrap(), "old");
+        let left: Vec<_> = fs::read_dir(guard.workspace()).unwrap().collect();
+        assert_eq!(left.len(), 1, "no temporary file stays");
+    }
+
+    #[test]
+    fn outside_is_refused_with_a_reason() {
+        let (home, guard) = scratch();
+        fs::write(home.path().join("o"), "o").unwrap();
+        std::os::unix::fs::symlink("../o", guard.workspace().join("link")).unwrap();
+        for path in ["../o", "link", "../new/deep"] {
+            let result = write_text(&guard, path, "x");
+            assert!(
+                matches!(&result, write_result::Result::Rejected(r) if r.reason.contains("outside")),
+                "{path}: {result:?}"
+            );
+        }
+        assert_eq!(fs::read_to_string(home.path().join("o")).unwrap(), "o");
+        assert!(!home.path().join("new").exists());
+    }
+}

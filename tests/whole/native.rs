@@ -1,0 +1,291 @@
+//! Cursor's own tools: the same requests, answered by the official client and by ours in the
+//! same workspace, give the same replies. `tests/native/*.json` lists the requests; what is
+//! meant to differ names the line of `docs/protocol.md` that says why.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::process::Command;
+
+use cursor_sidecar::tools::native::policy::Policy;
+use serde_json::{Map, Value as Json, json};
+use tempfile::TempDir;
+
+use crate::backend::{Recording, Simulator, Transport, root};
+use crate::ours::Ours;
+use crate::sdk::Sdk;
+
+/// A step of a corpus and the line that explains its difference.
+struct Step {
+    step: Json,
+    differs: Option<String>,
+}
+
+fn corpus(name: &str) -> Vec<Step> {
+    let path = root().join("tests/native").join(format!("{name}.json"));
+    let steps: Vec<Json> = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
+    let steps = steps.into_iter().map(|mut step| {
+        let object = step.as_object_mut().unwrap();
+        let differs = object.remove("differs");
+        let plain = ["exec", "delay_ms", "await"];
+        if !plain.iter().any(|action| object.contains_key(*action)) {
+            step = json!({ "exec": step });
+        }
+        Step {
+            step,
+            differs: differs.map(|line| line.as_str().unwrap().to_owned()),
+        }
+    });
+    steps.collect()
+}
+
+fn scenario(steps: &[Step]) -> (TempDir, std::path::PathBuf) {
+    let folder = tempfile::tempdir().unwrap();
+    let mut all = vec![json!({"exec": {"requestContextArgs": {}}})];
+    all.extend(steps.iter().map(|step| step.step.clone()));
+    all.push(json!({"usage": {}}));
+    let path = folder.path().join("corpus.json");
+    let scenario = json!({"name": "corpus", "run": [{"steps": all}]});
+    std::fs::write(&path, scenario.to_string()).unwrap();
+    (folder, path)
+}
+
+/// Empties and fills the workspace.
+fn prepare(sdk: &Sdk) {
+    let outside = sdk.workspace.parent().unwrap().join("outside");
+    let _ = std::fs::remove_dir_all(outside);
+    for entry in std::fs::read_dir(&sdk.workspace).unwrap() {
+        let path = entry.unwrap().path();
+        if path.file_name().is_some_and(|name| name == ".git") {
+            continue;
+        }
+        match path.symlink_metadata().unwrap().is_dir() {
+            true => std::fs::remove_dir_all(path).unwrap(),
+            false => std::fs::remove_file(path).unwrap(),
+        }
+    }
+    let script = root().join("tests/native/make-workspace");
+    let made = Command::new(script).arg(&sdk.workspace).status().unwrap();
+    assert!(made.success());
+}
+
+/// What was asked, and all that was answered, in the order of the requests.
+fn exchanges(recording: &Recording) -> Vec<(Json, Vec<Json>)> {
+    let mut asked: BTreeMap<u64, (Json, Vec<Json>)> = BTreeMap::new();
+    for frame in recording.0["frames"].as_array().unwrap() {
+        let json = &frame["json"];
+        let id = |message: &Json| message["id"].as_u64().unwrap_or(0);
+        if let Some(exec) = json.get("execServerMessage") {
+            let mut args = exec.clone();
+            let object = args.as_object_mut().unwrap();
+            object.remove("id");
+            object.remove("execId");
+            asked.insert(id(exec), (args, Vec::new()));
+        } else if let Some(exec) = json.get("execClientMessage") {
+            let mut reply = exec.clone();
+            reply.as_object_mut().unwrap().remove("id");
+            if let Some((_, replies)) = asked.get_mut(&id(exec)) {
+                replies.push(reply);
+            }
+        } else if let Some(thrown) = json.pointer("/execClientControlMessage/throw")
+            && let Some((_, replies)) = asked.get_mut(&id(thrown))
+        {
+            replies.push(json!({"throw": true}));
+        }
+    }
+    asked.into_values().skip(1).collect()
+}
+
+/// A reply without what is different every time.
+fn settled(replies: Vec<Json>) -> Json {
+    let mut stream = Map::new();
+    let mut others = Vec::new();
+    for reply in replies {
+        match reply.get("shellStream") {
+            // Output comes in pieces of any size.
+            Some(event) => {
+                for (kind, value) in event.as_object().unwrap() {
+                    match (stream.get_mut(kind), value.get("data")) {
+                        (Some(Json::String(text)), Some(Json::String(more))) => text.push_str(more),
+                        (_, Some(data)) => drop(stream.insert(kind.clone(), data.clone())),
+                        (_, None) => drop(stream.insert(kind.clone(), value.clone())),
+                    }
+                }
+            }
+            None => others.push(reply),
+        }
+    }
+    if !stream.is_empty() {
+        others.push(Json::Object(stream));
+    }
+    let mut all = Json::Array(others);
+    settle(&mut all);
+    all
+}
+
+fn settle(json: &mut Json) {
+    match json {
+        Json::Object(object) => {
+            for name in ["localExecutionTimeMs", "executionTime"] {
+                object.remove(name);
+            }
+            for name in ["pid", "shellId"] {
+                if let Some(value) = object.get_mut(name) {
+                    *value = "a number".into();
+                }
+            }
+            if let Some(value) = object.get_mut("filePath") {
+                *value = "a file".into();
+            }
+            // Files of the same age come in any order.
+            for name in ["matches", "counts", "files"] {
+                if let Some(Json::Array(files)) = object.get_mut(name) {
+                    files.sort_by_key(|file| file.get("file").unwrap_or(file).to_string());
+                }
+            }
+            if let Some(Json::String(text)) = object.get_mut("error")
+                && let Some((_, rest)) = text.split_once(" stdin: ")
+            {
+                *text = format!("stdin: {rest}"); // the rest names a shell by its number
+            }
+            object.values_mut().for_each(settle);
+        }
+        Json::Array(items) => items.iter_mut().for_each(settle),
+        _ => {}
+    }
+}
+
+/// Plays a corpus with both clients and compares every reply.
+async fn compare(name: &str) {
+    let steps = corpus(name);
+    let (_folder, path) = scenario(&steps);
+    let sdk = Sdk::new();
+
+    prepare(&sdk);
+    let simulator = Simulator::with(Transport::H2c, &path);
+    let spec = json!({"agent": {}, "sends": [{"text": "go"}]});
+    sdk.drive(&simulator, spec);
+    let theirs = simulator.recording().await;
+
+    prepare(&sdk);
+    let simulator = Simulator::with(Transport::H2c, &path);
+    let mut ours = Ours::new(&simulator, Transport::H2c);
+    ours.workspace = sdk.workspace.clone();
+    ours.home = Some(sdk.home.path().canonicalize().unwrap());
+    ours.native = Policy::default();
+    ours.say("go").await;
+    let ours = simulator.recording().await;
+
+    theirs.assert_played(&["completed"]);
+    ours.assert_played(&["completed"]);
+    let (theirs, ours) = (exchanges(&theirs), exchanges(&ours));
+    let asked: Vec<&Step> = steps
+        .iter()
+        .filter(|step| step.step.get("exec").is_some())
+        .collect();
+    assert_eq!((theirs.len(), ours.len()), (asked.len(), asked.len()));
+    let mut wrong = Vec::new();
+    let mut equal = 0;
+    for (step, (theirs, ours)) in asked.iter().zip(theirs.into_iter().zip(ours)) {
+        let (their_reply, our_reply) = (settled(theirs.1), settled(ours.1));
+        match (their_reply == our_reply, &step.differs) {
+            (true, None) => equal += 1,
+            (false, Some(_)) => {}
+            (true, Some(line)) => wrong.push(format!("{}\n  is equal, though {line:?}", theirs.0)),
+            (false, None) => wrong.push(format!(
+                "{}\n  theirs {}\n  ours   {}",
+                theirs.0,
+                shortened(&their_reply),
+                shortened(&our_reply)
+            )),
+        }
+    }
+    eprintln!("{name}: {} requests, {equal} equal", asked.len());
+    let report = wrong.join("\n");
+    let report = report.replace(sdk.workspace.to_str().unwrap(), "$WS");
+    assert!(wrong.is_empty(), "{} differ:\n{report}", wrong.len());
+}
+
+fn shortened(json: &Json) -> String {
+    let text = json.to_string();
+    match text.char_indices().nth(1200) {
+        Some((at, _)) => format!("{}… ({} bytes)", &text[..at], text.len()),
+        None => text,
+    }
+}
+
+#[tokio::test]
+async fn reads_compare_equal() {
+    compare("read").await;
+}
+
+#[tokio::test]
+async fn lists_compare_equal() {
+    compare("ls").await;
+}
+
+#[tokio::test]
+async fn searches_compare_equal() {
+    compare("grep").await;
+}
+
+#[tokio::test]
+async fn changes_compare_equal() {
+    compare("files").await;
+}
+
+#[tokio::test]
+async fn commands_compare_equal() {
+    compare("shell").await;
+}
+
+#[tokio::test]
+async fn plain_text_tools_compare_equal() {
+    compare("pi").await;
+}
+
+#[tokio::test]
+async fn the_rest_compares_equal() {
+    compare("misc").await;
+}
+
+#[test]
+fn every_intended_difference_is_explained() {
+    let page = std::fs::read_to_string(root().join("docs/protocol.md")).unwrap();
+    let mut requests = 0;
+    for entry in std::fs::read_dir(root().join("tests/native")).unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_none_or(|ending| ending != "json") {
+            continue;
+        }
+        let name = path.file_stem().unwrap().to_str().unwrap();
+        for step in corpus(name) {
+            requests += usize::from(step.step.get("exec").is_some());
+            if let Some(line) = &step.differs {
+                assert!(
+                    page.contains(line),
+                    "docs/protocol.md does not explain {line:?}"
+                );
+            }
+        }
+    }
+    assert!(requests >= 120, "the corpus has only {requests} requests");
+}
+
+/// The workspace is the same folder for both, and filled by a script.
+#[test]
+fn the_workspace_script_makes_the_odd_files() {
+    let sdk = Sdk::new();
+    prepare(&sdk);
+    let has = |name: &str| sdk.workspace.join(name).symlink_metadata().is_ok();
+    for name in [
+        "empty.txt",
+        "sparse.bin",
+        "loop",
+        "pipe",
+        "latin1.txt",
+        "many/f09999.txt",
+    ] {
+        assert!(has(name), "{name}");
+    }
+    assert!(Path::new(&sdk.workspace.join("../outside/o.txt")).exists());
+}
