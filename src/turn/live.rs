@@ -16,6 +16,7 @@ use crate::conversation::fingerprint::{Continuity, Fingerprint};
 use crate::diag::Digest;
 use crate::run::{Command, Ended, Handle, Injection, Outcome, RunEvent};
 use crate::tools::bridge::content::Content;
+use crate::tools::bridge::gate::Inlet;
 use crate::tools::bridge::{HostCall, HostResult, Verdict};
 use crate::wire::failure::Retry;
 use crate::wire::proto::agent::v1::{ContextInjectionStateUpdate, context_injection_state};
@@ -32,6 +33,8 @@ pub(super) struct Live {
     pub(super) conversation: Conversation,
     /// The history the run has been told.
     covers: Fingerprint,
+    /// Calls of the host's tools that do not come from Cursor.
+    inlet: Inlet,
     /// Calls the host has been offered and has not answered, oldest first.
     open: Vec<HostCall>,
     /// What happened while the host was away.
@@ -80,11 +83,17 @@ impl Tally {
 }
 
 impl Live {
-    pub(super) fn new(handle: Handle, conversation: Conversation, covers: Fingerprint) -> Self {
+    pub(super) fn new(
+        handle: Handle,
+        conversation: Conversation,
+        covers: Fingerprint,
+        inlet: Inlet,
+    ) -> Self {
         Self {
             handle,
             conversation,
             covers,
+            inlet,
             open: Vec::new(),
             waiting: VecDeque::new(),
             unheard: Vec::new(),
@@ -164,6 +173,7 @@ impl Live {
     /// The run is to be given up; its last checkpoint may still come.
     pub(super) async fn cancel(&mut self) {
         self.open.clear();
+        self.inlet.shut();
         let _ = self.handle.commands.send(Command::Cancel).await;
     }
 
@@ -181,9 +191,12 @@ impl Live {
     }
 
     async fn next(&mut self) -> Option<RunEvent> {
-        match self.waiting.pop_front() {
-            Some(event) => Some(event),
-            None => self.handle.events.recv().await,
+        if let Some(event) = self.waiting.pop_front() {
+            return Some(event);
+        }
+        tokio::select! {
+            event = self.handle.events.recv() => event,
+            call = self.inlet.next() => Some(RunEvent::HostCall(Box::new(call))),
         }
     }
 
@@ -193,17 +206,23 @@ impl Live {
         if self.waiting.len() >= MOST_WAITING {
             return std::future::pending().await;
         }
-        match self.handle.events.recv().await {
-            Some(RunEvent::Checkpoint(state)) => {
+        let event = tokio::select! {
+            Some(event) = self.handle.events.recv() => event,
+            call = self.inlet.next() => {
+                // Callers that come and go must not use up the room of the run's events.
+                self.waiting.retain(|event| !is_void(event));
+                RunEvent::HostCall(Box::new(call))
+            }
+        };
+        match event {
+            RunEvent::Checkpoint(state) => {
                 self.checkpoint(state);
                 Idle::Changed
             }
-            Some(event) => {
+            event => {
                 self.waiting.push_back(event);
                 Idle::Same
             }
-            // The last event waits; there is nothing more to listen for.
-            None => std::future::pending().await,
         }
     }
 
@@ -268,6 +287,11 @@ impl Live {
                     self.heard(&report).await;
                     continue;
                 }
+                // Another agent's calls outlast Cursor's words: the host does them first.
+                Some(RunEvent::Ended(ended)) if self.owes(&ended, *offered) => {
+                    self.waiting.push_front(RunEvent::Ended(ended));
+                    return Pause::ToolUse;
+                }
                 Some(RunEvent::Ended(ended)) => return Pause::Over(Some(ended)),
                 Some(_) => continue,
                 None => return Pause::Over(None),
@@ -316,6 +340,13 @@ impl Live {
         Some(shown)
     }
 
+    /// Whether a run that finished leaves calls that this turn has offered.
+    fn owes(&self, ended: &Ended, offered: Offered) -> bool {
+        ended.outcome == Outcome::Finished
+            && offered == Offered::Settling
+            && self.open.iter().any(|call| !call.is_void())
+    }
+
     async fn heard(&mut self, report: &ContextInjectionStateUpdate) {
         use context_injection_state::State;
         let Some(at) = self
@@ -359,6 +390,11 @@ impl Live {
             self.conversation.sent = None;
         }
     }
+}
+
+/// Whether an event is a call nobody waits for any more.
+fn is_void(event: &RunEvent) -> bool {
+    matches!(event, RunEvent::HostCall(call) if call.is_void())
 }
 
 /// Whether a turn has offered calls.

@@ -1,9 +1,9 @@
 //! One session of a host: one task that owns its conversation and takes its turns in order.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 use tracing::{Instrument as _, Span};
 
@@ -23,6 +23,7 @@ use crate::run::{
     Action, Image, Outcome, RetryPolicy, RunSpec, Timing, ToolGates, UserMessage, start,
 };
 use crate::tools::bridge::Bridge;
+use crate::tools::bridge::gate::{self, Gate};
 use crate::tools::bridge::snapshot::{Filter, HostTool, Snapshot};
 use crate::tools::context::{Facts, Rule};
 use crate::tools::hosted::Hosted;
@@ -32,6 +33,7 @@ use crate::tools::refuse::Refuse;
 #[derive(Debug, Clone)]
 pub struct Session {
     asks: mpsc::Sender<Ask>,
+    gate: watch::Receiver<Weak<Gate>>,
 }
 
 enum Ask {
@@ -45,13 +47,21 @@ impl Session {
     /// process under its name.
     pub fn start(store: Option<(Store, String)>) -> Self {
         let (asks, inbox) = mpsc::channel(16);
+        let (tell_gate, gate) = watch::channel(Weak::new());
         let task = Task {
+            gate: tell_gate,
             memory: Memory::new(store),
             told: BTreeSet::new(),
             live: None,
         };
         tokio::spawn(task.run(inbox));
-        Self { asks }
+        Self { asks, gate }
+    }
+
+    /// The side entrance of the live run, if there is one. Asking waits for no turn.
+    pub fn gate(&self) -> Option<Arc<Gate>> {
+        let gate = self.gate.borrow().upgrade();
+        gate.filter(|gate| !gate.over().is_cancelled())
     }
 
     /// Takes a turn, after those asked for before.
@@ -84,6 +94,8 @@ impl Session {
 
 struct Task {
     memory: Memory,
+    /// Where the live run's side entrance is made known.
+    gate: watch::Sender<Weak<Gate>>,
     /// What a person has been told; once is enough.
     told: BTreeSet<String>,
     /// A run that waits for the host, and until when.
@@ -289,8 +301,11 @@ impl Task {
                 ..Facts::default()
             },
         };
+        let bridge = Bridge::new(snapshot, request.policy.call_deadline);
+        let inlet = gate::open(Arc::clone(&bridge));
+        self.gate.send_replace(inlet.gate());
         let executor = Hosted {
-            bridge: Bridge::new(snapshot, request.policy.call_deadline),
+            bridge,
             native: Arc::new(native),
         };
         let spec = RunSpec {
@@ -317,7 +332,7 @@ impl Task {
         );
         let Transcripted { system, messages } = transcript(request);
         let covers = Fingerprint::of(system, messages);
-        Live::new(handle, conversation, covers)
+        Live::new(handle, conversation, covers, inlet)
     }
 
     /// Says words in a run of their own, on the state the last one left.
