@@ -14,6 +14,7 @@ export interface Methods {
   "replay/result": { params: ReplayResultParams; result: ReplayResult };
   "session/invalidate": { params: SessionParams; result: null };
   "session/close": { params: SessionParams; result: null };
+  "bridge/endpoint": { params: BridgeEndpointParams; result: BridgeEndpointResult };
   "diagnostics/report": { params: ReportParams; result: Report };
   "shutdown": { params: ShutdownParams; result: null };
 }
@@ -24,6 +25,50 @@ export interface Notifications {
   "log/message": LogMessageParams;
 }
 
+/**
+ * An MCP server (Streamable HTTP) on this machine, for as long as the run lives.
+ */
+export type BridgeEndpoint = { 
+/**
+ * Its URL. Whoever knows it still needs the token.
+ */
+url: string, 
+/**
+ * What to send as `Authorization: Bearer …`.
+ */
+token: string, 
+/**
+ * What it offers.
+ */
+tools: Array<BridgeTool>, };
+/**
+ * `bridge/endpoint`: where another agent finds the tools of a session's live run.
+ */
+export type BridgeEndpointParams = { 
+/**
+ * The session.
+ */
+sessionId: string, };
+/**
+ * The answer to `bridge/endpoint`.
+ */
+export type BridgeEndpointResult = { 
+/**
+ * `null` if the session has no live run, or the run offers no tools.
+ */
+endpoint: BridgeEndpoint | null, };
+/**
+ * A tool as it is offered.
+ */
+export type BridgeTool = { 
+/**
+ * The name it is called by.
+ */
+name: string, 
+/**
+ * The host's name of it.
+ */
+hostName: string, };
 /**
  * One setting as it is in force.
  */

@@ -67,6 +67,13 @@ impl Scrubber {
         known.sort_by_key(|known| std::cmp::Reverse(known.secret.expose_secret().len()));
     }
 
+    /// This is no secret any more.
+    pub fn forget(&self, secret: &SecretString) {
+        let text = secret.expose_secret().trim();
+        let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
+        known.retain(|old| old.secret.expose_secret() != text);
+    }
+
     /// The text without its secrets; borrowed if there are none.
     pub fn scrub<'a>(&self, text: &'a str) -> Cow<'a, str> {
         let mut text = Cow::Borrowed(text);
@@ -86,7 +93,7 @@ impl Scrubber {
 /// Everything that may be a secret or announce one. Alternatives are tried in this order
 /// where they start at the same place.
 static SUSPECT: LazyLock<Option<Regex>> = LazyLock::new(|| {
-    let bridge = r#"(?P<bridge>(?:(?:https?://)?(?:127\.0\.0\.1|localhost|\[::1\])(?::\d+)?)?/cursor-pi-tool-bridge/[^/\s"'<>]+/mcp)"#;
+    let bridge = r#"(?P<bridge>(?:(?:https?://)?(?:127\.0\.0\.1|localhost|\[::1\])(?::\d+)?)?(?:/cursor-pi-tool-bridge/[^/\s"'<>]+/mcp|/mcp/[0-9a-fA-F-]{32,36}))"#;
     let url = r#"(?P<scheme>\b[a-z][a-z0-9+.-]*://)(?P<userinfo>[^\s/?\#"'<>]+)@"#;
     let login =
         r#"(?P<user>[^\s/:@"'<>(){}\[\],;=]+):(?P<password>[^\s/:@"'<>]+)@(?P<host>[a-z0-9])"#;

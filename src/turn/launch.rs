@@ -1,8 +1,9 @@
 //! A run put together: its conversation, its words, its tools, its rules.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use serde_json::Value as Json;
+use tokio::sync::watch;
 
 use super::live::Live;
 use super::memory::Conversation;
@@ -15,6 +16,7 @@ use crate::conversation::picture;
 use crate::conversation::store::Kept;
 use crate::run::{Action, RetryPolicy, RunSpec, Timing, ToolGates, UserMessage, start};
 use crate::tools::bridge::Bridge;
+use crate::tools::bridge::gate::{self, Gate};
 use crate::tools::bridge::snapshot::{Filter, HostTool, PROVIDER, Snapshot};
 use crate::tools::context::{Facts, Rule};
 use crate::tools::hosted::Hosted;
@@ -26,6 +28,8 @@ pub(super) struct Surroundings<'a> {
     pub(super) recorded: &'a Recorded,
     /// Commands that outlive a run.
     pub(super) bench: &'a Arc<Workbench>,
+    /// Told of each run's side entrance.
+    pub(super) gate: &'a watch::Sender<Weak<Gate>>,
 }
 
 /// Starts a run that says `message`.
@@ -59,8 +63,11 @@ pub(super) fn launch(
         home: std::env::home_dir(),
         ..Facts::default()
     };
+    let bridge = Bridge::new(snapshot, request.policy.call_deadline);
+    let inlet = gate::open(Arc::clone(&bridge));
+    surroundings.gate.send_replace(inlet.gate());
     let executor = Hosted {
-        bridge: Bridge::new(snapshot, request.policy.call_deadline),
+        bridge,
         native: native::executor(&request.policy.native, facts, surroundings.bench),
     };
     let spec = RunSpec {
@@ -83,7 +90,7 @@ pub(super) fn launch(
     );
     let told = &request.transcript;
     let covers = Fingerprint::of(&told.system, &told.messages);
-    Live::new(handle, conversation, covers, show)
+    Live::new(handle, conversation, covers, show, inlet)
 }
 
 /// A new conversation that starts from a history told anew.

@@ -17,6 +17,7 @@ use crate::conversation::fingerprint::{Continuity, Fingerprint};
 use crate::diag::Digest;
 use crate::run::{Command, Ended, Handle, Injection, Outcome, RunEvent};
 use crate::tools::bridge::content::Content;
+use crate::tools::bridge::gate::Inlet;
 use crate::tools::bridge::{HostCall, HostResult, Verdict};
 use crate::wire::failure::Retry;
 use crate::wire::proto::agent::v1::{ContextInjectionStateUpdate, context_injection_state};
@@ -33,6 +34,8 @@ pub(super) struct Live {
     pub(super) conversation: Conversation,
     /// The history the run has been told.
     covers: Fingerprint,
+    /// Calls of the host's tools that do not come from Cursor.
+    inlet: Inlet,
     /// Calls the host has been offered and has not answered, oldest first.
     open: Vec<HostCall>,
     /// What happened while the host was away.
@@ -68,11 +71,13 @@ impl Live {
         conversation: Conversation,
         covers: Fingerprint,
         show: Show,
+        inlet: Inlet,
     ) -> Self {
         Self {
             handle,
             conversation,
             covers,
+            inlet,
             open: Vec::new(),
             waiting: VecDeque::new(),
             unheard: Vec::new(),
@@ -190,6 +195,7 @@ impl Live {
     /// The run is to be given up; its last checkpoint may still come.
     pub(super) async fn cancel(&mut self) {
         self.open.clear();
+        self.inlet.shut();
         let _ = self.handle.commands.send(Command::Cancel).await;
     }
 
@@ -207,9 +213,12 @@ impl Live {
     }
 
     async fn next(&mut self) -> Option<RunEvent> {
-        match self.waiting.pop_front() {
-            Some(event) => Some(event),
-            None => self.handle.events.recv().await,
+        if let Some(event) = self.waiting.pop_front() {
+            return Some(event);
+        }
+        tokio::select! {
+            event = self.handle.events.recv() => event,
+            call = self.inlet.next() => Some(RunEvent::HostCall(Box::new(call))),
         }
     }
 
@@ -219,17 +228,23 @@ impl Live {
         if self.waiting.len() >= MOST_WAITING {
             return std::future::pending().await;
         }
-        match self.handle.events.recv().await {
-            Some(RunEvent::Checkpoint(state)) => {
+        let event = tokio::select! {
+            Some(event) = self.handle.events.recv() => event,
+            call = self.inlet.next() => {
+                // Callers that come and go must not use up the room of the run's events.
+                self.waiting.retain(|event| !is_void(event));
+                RunEvent::HostCall(Box::new(call))
+            }
+        };
+        match event {
+            RunEvent::Checkpoint(state) => {
                 self.checkpoint(state);
                 Idle::Changed
             }
-            Some(event) => {
+            event => {
                 self.waiting.push_back(event);
                 Idle::Same
             }
-            // The last event waits; there is nothing more to listen for.
-            None => std::future::pending().await,
         }
     }
 
@@ -309,6 +324,11 @@ impl Live {
                     self.heard(&report).await;
                     continue;
                 }
+                // Another agent's calls outlast Cursor's words: the host does them first.
+                Some(RunEvent::Ended(ended)) if self.owes(&ended, *offered) => {
+                    self.waiting.push_front(RunEvent::Ended(ended));
+                    return Pause::ToolUse;
+                }
                 Some(RunEvent::Ended(ended)) => {
                     if ended.outcome == Outcome::Finished
                         && let Some(plan) = self.show.plan_unsaid()
@@ -354,6 +374,13 @@ impl Live {
         self.open.push(call);
         self.settle(offered, Offered::Calls).await;
         Some(shown)
+    }
+
+    /// Whether a run that finished leaves calls that this turn has offered.
+    fn owes(&self, ended: &Ended, offered: Offered) -> bool {
+        ended.outcome == Outcome::Finished
+            && offered == Offered::Calls
+            && self.open.iter().any(|call| !call.is_void())
     }
 
     /// Asks the run, once a turn, to say when all that has already arrived is told.
@@ -443,6 +470,11 @@ impl Live {
             self.conversation.sent = None;
         }
     }
+}
+
+/// Whether an event is a call nobody waits for any more.
+fn is_void(event: &RunEvent) -> bool {
+    matches!(event, RunEvent::HostCall(call) if call.is_void())
 }
 
 /// Whether a turn has offered calls.

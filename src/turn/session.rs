@@ -1,9 +1,9 @@
 //! One session of a host: one task that owns its conversation and takes its turns in order.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 use tracing::{Instrument as _, Span};
 
@@ -20,6 +20,7 @@ use crate::conversation::plan::{SendPlan, plan};
 use crate::conversation::store::Store;
 use crate::diag::Digest;
 use crate::run::{Image, Outcome, UserMessage};
+use crate::tools::bridge::gate::Gate;
 use crate::tools::native::Workbench;
 
 /// A handle to a session's task.
@@ -27,6 +28,7 @@ use crate::tools::native::Workbench;
 pub struct Session {
     asks: mpsc::Sender<Ask>,
     recorded: Recorded,
+    gate: watch::Receiver<Weak<Gate>>,
 }
 
 enum Ask {
@@ -41,7 +43,9 @@ impl Session {
     pub fn start(store: Option<(Store, String)>) -> Self {
         let (asks, inbox) = mpsc::channel(16);
         let recorded = Recorded::default();
+        let (tell_gate, gate) = watch::channel(Weak::new());
         let task = Task {
+            gate: tell_gate,
             memory: Memory::new(store),
             told: BTreeSet::new(),
             live: None,
@@ -49,12 +53,22 @@ impl Session {
             bench: Arc::default(),
         };
         tokio::spawn(task.run(inbox));
-        Self { asks, recorded }
+        Self {
+            asks,
+            recorded,
+            gate,
+        }
     }
 
     /// The recorded result behind a card, while its run lives.
     pub fn recorded(&self, call: &str) -> Option<Record> {
         self.recorded.get(call)
+    }
+
+    /// The side entrance of the live run, if there is one. Asking waits for no turn.
+    pub fn gate(&self) -> Option<Arc<Gate>> {
+        let gate = self.gate.borrow().upgrade();
+        gate.filter(|gate| !gate.over().is_cancelled())
     }
 
     /// Takes a turn, after those asked for before.
@@ -87,6 +101,8 @@ impl Session {
 
 struct Task {
     memory: Memory,
+    /// Where the live run's side entrance is made known.
+    gate: watch::Sender<Weak<Gate>>,
     /// What a person has been told; once is enough.
     told: BTreeSet<String>,
     /// A run that waits for the host, and until when.
@@ -304,6 +320,7 @@ impl Task {
         let surroundings = launch::Surroundings {
             recorded: &self.recorded,
             bench: &self.bench,
+            gate: &self.gate,
         };
         launch::launch(conversation, message, request, snapshot, &surroundings)
     }

@@ -10,15 +10,15 @@ use crate::rpc::Host;
 use crate::talk::{Call, Taken, Talk, tool};
 
 /// An exec that calls `pi__<name>` and expects `expect` as its answer.
-fn calls(name: &str, args: &str, options: &str, expect: &str) -> String {
+pub fn calls(name: &str, args: &str, options: &str, expect: &str) -> String {
     format!(
         r#"{{ exec = {{ mcpArgs = {{ name = "pi__{name}", providerIdentifier = "pi", toolName = "pi__{name}", toolCallId = "call-{name}", args = {args} }} }}, {options} expect = {{ mcpResult = {expect} }} }}"#
     )
 }
 
-const END: &str = r#"{ usage = { inputTokens = 100, outputTokens = 5, cacheReadTokens = 0, cacheWriteTokens = 0 } }, { checkpoint = "auto" }, { end = true }"#;
+pub const END: &str = r#"{ usage = { inputTokens = 100, outputTokens = 5, cacheReadTokens = 0, cacheWriteTokens = 0 } }, { checkpoint = "auto" }, { end = true }"#;
 
-fn text(text: &str) -> String {
+pub fn text(text: &str) -> String {
     format!(r#"{{ success = {{ content = [ {{ text = {{ text = "{text}" }} }} ] }} }}"#)
 }
 

@@ -12,6 +12,7 @@ mod cli;
 mod client;
 mod compare;
 mod debug;
+mod endpoint;
 mod faults;
 mod host_tools;
 mod models;

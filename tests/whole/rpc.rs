@@ -84,6 +84,13 @@ impl Host {
         self.child.id()
     }
 
+    /// The most memory it ever had, in KiB; `None` where the system does not tell.
+    pub fn peak_kib(&self) -> Option<u64> {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).ok()?;
+        let line = status.lines().find(|line| line.starts_with("VmHWM:"))?;
+        line.split_whitespace().nth(1)?.parse().ok()
+    }
+
     /// No time for last words.
     pub fn kill(&mut self) {
         self.child.kill().unwrap();

@@ -11,6 +11,7 @@ use serde_json::{Value as Json, json};
 use tokio::sync::watch;
 use ts_rs::TS;
 
+use super::bridge;
 use super::error::{self, INVALID_PARAMS};
 use super::models::Models;
 use super::peer::Peer;
@@ -18,6 +19,7 @@ use super::protocol::*;
 use super::turns::{Origin, Turns};
 use super::typescript::{Method, TypeScript};
 use crate::diag::settings::{self, SETTINGS};
+use crate::tools::bridge::endpoint::Server;
 use crate::turn::Policy;
 
 /// What methods share.
@@ -28,6 +30,8 @@ pub(super) struct Context {
     /// When the host executes its tools.
     pub(super) tools: Mutex<HostTools>,
     pub(super) turns: Turns,
+    /// Where other agents reach the host's tools.
+    pub(super) endpoints: Server,
     pub(super) models: Models,
     /// The host's process, once it has said which it is.
     pub(super) host_process: watch::Sender<Option<u32>>,
@@ -69,6 +73,7 @@ pub(super) fn table() -> Vec<Entry> {
         entry::<ReplayResultParams, ReplayResult>("replay/result"),
         entry::<SessionParams, ()>("session/invalidate"),
         entry::<SessionParams, ()>("session/close"),
+        entry::<BridgeEndpointParams, BridgeEndpointResult>("bridge/endpoint"),
         entry::<ReportParams, Report>("diagnostics/report"),
         entry::<ShutdownParams, ()>("shutdown"),
     ]
@@ -142,6 +147,11 @@ pub(super) fn register(context: Context) -> Result<RpcModule<Context>, RegisterM
     module.register_async_method("session/close", |params, context, _| async move {
         context.turns.close(&error::params(&params)?);
         Ok::<_, ErrorObjectOwned>(())
+    })?;
+    module.register_async_method("bridge/endpoint", |params, context, _| async move {
+        let params: BridgeEndpointParams = error::params(&params)?;
+        let session = context.turns.find(&params.session_id);
+        bridge::endpoint(&context.endpoints, session).await
     })?;
     module.register_async_method("diagnostics/report", |params, context, _| async move {
         let ReportParams {} = error::params(&params)?;

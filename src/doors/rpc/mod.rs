@@ -3,6 +3,7 @@
 //! stdout carries frames and nothing else. The process ends with its input, with its host,
 //! or on `exit`, whichever comes first.
 
+mod bridge;
 mod error;
 mod frame;
 mod methods;
@@ -19,6 +20,8 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use tokio::sync::watch;
+
+use crate::tools::bridge::endpoint::Server;
 
 pub use peer::{AskError, Ended, Peer};
 pub use protocol::*;
@@ -54,6 +57,7 @@ pub async fn serve(home: Option<PathBuf>) -> Result<Ended, ServeError> {
         cwd: Mutex::default(),
         tools: Mutex::default(),
         turns: turns::Turns::default(),
+        endpoints: Server::default(),
         host_process,
     })?;
     let peer = Peer::new(out);

@@ -294,9 +294,13 @@ impl Turns {
         }
     }
 
+    /// A session there is.
+    pub(super) fn find(&self, session: &str) -> Option<Session> {
+        lock(&self.sessions).get(session).cloned()
+    }
+
     async fn release(&self, session: &str) {
-        let session = lock(&self.sessions).get(session).cloned();
-        if let Some(session) = session {
+        if let Some(session) = self.find(session) {
             session.release().await;
         }
     }

@@ -1,10 +1,13 @@
 //! The host's tools inside Cursor's run.
 //!
 //! Cursor calls a tool by the name we offered it under; the call is queued for the host
-//! and waits for the host's result. This room never executes anything: it names, queues,
-//! waits and translates.
+//! and waits for the host's result. Other MCP clients come in by a run's [`gate`], if the
+//! host has asked for its address ([`endpoint`]). This room never executes anything: it
+//! names, queues, waits and translates.
 
 pub mod content;
+pub mod endpoint;
+pub mod gate;
 pub mod names;
 pub mod question;
 pub mod schema;

@@ -1,0 +1,192 @@
+//! Who is let in: pure functions of a request's head.
+
+use http::header::{AUTHORIZATION, HOST, ORIGIN};
+use http::{HeaderMap, StatusCode, Uri};
+use secrecy::{ExposeSecret as _, SecretString};
+use subtle::ConstantTimeEq as _;
+use url::{Host, Url};
+
+/// The longest body.
+pub(super) const MOST_BYTES: usize = 8 * 1024 * 1024;
+
+/// Why a request is turned away.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub(super) enum Refusal {
+    #[error("this server answers to 127.0.0.1 and localhost only")]
+    ForeignHost,
+    #[error("web pages have no business here")]
+    ForeignOrigin,
+    #[error("there is nothing here")]
+    NotFound,
+    #[error("the run these tools belong to is over")]
+    Gone,
+    #[error("the token of this endpoint is needed: Authorization: Bearer <token>")]
+    Unauthorized,
+    #[error("a request may have {MOST_BYTES} bytes")]
+    TooLarge,
+    #[error("the request did not arrive in time")]
+    TooSlow,
+    #[error("the request broke off")]
+    Broken,
+    #[error("too much is waiting here already; come back later")]
+    Busy,
+}
+
+impl Refusal {
+    pub(super) fn status(self) -> StatusCode {
+        match self {
+            Self::ForeignHost | Self::ForeignOrigin => StatusCode::FORBIDDEN,
+            Self::NotFound => StatusCode::NOT_FOUND,
+            Self::Gone => StatusCode::GONE,
+            Self::Unauthorized => StatusCode::UNAUTHORIZED,
+            Self::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
+            Self::TooSlow => StatusCode::REQUEST_TIMEOUT,
+            Self::Broken => StatusCode::BAD_REQUEST,
+            Self::Busy => StatusCode::SERVICE_UNAVAILABLE,
+        }
+    }
+}
+
+/// A page of another site must not reach us through the person's browser, neither openly
+/// (`Origin`) nor by a name that points to this machine (`Host`).
+pub(super) fn local(uri: &Uri, headers: &HeaderMap, port: u16) -> Result<(), Refusal> {
+    let ours = |name: &str| {
+        let bare = name.strip_suffix(&format!(":{port}"));
+        matches!(bare, Some("127.0.0.1" | "localhost"))
+    };
+    let mut hosts = headers.get_all(HOST).iter();
+    let (Some(host), None) = (hosts.next(), hosts.next()) else {
+        return Err(Refusal::ForeignHost);
+    };
+    let named = uri.authority().is_none_or(|named| ours(named.as_str()));
+    if !named || !host.to_str().is_ok_and(ours) {
+        return Err(Refusal::ForeignHost);
+    }
+    let foreign = |origin: &http::HeaderValue| !origin.to_str().is_ok_and(is_loopback);
+    match headers.get_all(ORIGIN).iter().any(foreign) {
+        true => Err(Refusal::ForeignOrigin),
+        false => Ok(()),
+    }
+}
+
+fn is_loopback(origin: &str) -> bool {
+    let Ok(origin) = Url::parse(origin) else {
+        return false;
+    };
+    match origin.host() {
+        Some(Host::Domain(name)) => name == "localhost",
+        Some(Host::Ipv4(address)) => address.is_loopback(),
+        Some(Host::Ipv6(address)) => address.is_loopback(),
+        None => false,
+    }
+}
+
+/// The comparison takes as long for a near miss as for a far one.
+pub(super) fn authorized(headers: &HeaderMap, token: &SecretString) -> Result<(), Refusal> {
+    let mut given = headers.get_all(AUTHORIZATION).iter();
+    let (Some(value), None) = (given.next(), given.next()) else {
+        return Err(Refusal::Unauthorized);
+    };
+    let (scheme, said) = value
+        .to_str()
+        .ok()
+        .and_then(|value| value.split_once(' '))
+        .ok_or(Refusal::Unauthorized)?;
+    let same = said
+        .trim()
+        .as_bytes()
+        .ct_eq(token.expose_secret().as_bytes());
+    match scheme.eq_ignore_ascii_case("bearer") && bool::from(same) {
+        true => Ok(()),
+        false => Err(Refusal::Unauthorized),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn heads(pairs: &[(&'static str, &str)]) -> HeaderMap {
+        let mut headers = HeaderMap::new();
+        for (name, value) in pairs {
+            headers.append(*name, value.parse().unwrap());
+        }
+        headers
+    }
+
+    fn asked(uri: &str, pairs: &[(&'static str, &str)]) -> Result<(), Refusal> {
+        local(&uri.parse().unwrap(), &heads(pairs), 4000)
+    }
+
+    #[test]
+    fn only_our_own_name_will_do() {
+        for host in ["127.0.0.1:4000", "localhost:4000"] {
+            assert_eq!(asked("/mcp", &[("host", host)]), Ok(()));
+        }
+        for host in [
+            "evil.com",
+            "evil.com:4000",
+            "127.0.0.1",
+            "127.0.0.1:4001",
+            "localhost:4000.evil.com",
+            "127.0.0.1:4000@evil.com",
+            "",
+        ] {
+            let refused = asked("/mcp", &[("host", host)]);
+            assert_eq!(refused, Err(Refusal::ForeignHost), "{host:?}");
+        }
+        assert_eq!(asked("/mcp", &[]), Err(Refusal::ForeignHost));
+        let two = [("host", "127.0.0.1:4000"), ("host", "evil.com")];
+        assert_eq!(asked("/mcp", &two), Err(Refusal::ForeignHost));
+        let absolute = asked("http://evil.com/mcp", &[("host", "127.0.0.1:4000")]);
+        assert_eq!(absolute, Err(Refusal::ForeignHost));
+    }
+
+    #[test]
+    fn pages_of_other_sites_are_turned_away() {
+        let from = |origin| asked("/mcp", &[("host", "localhost:4000"), ("origin", origin)]);
+        for origin in [
+            "http://localhost:6274",
+            "http://127.0.0.1",
+            "http://[::1]:80",
+        ] {
+            assert_eq!(from(origin), Ok(()), "{origin}");
+        }
+        for origin in [
+            "https://evil.com",
+            "null",
+            "http://localhost.evil.com",
+            "file://",
+            "",
+        ] {
+            assert_eq!(from(origin), Err(Refusal::ForeignOrigin), "{origin:?}");
+        }
+    }
+
+    #[test]
+    fn the_token_must_be_the_token() {
+        let token: SecretString = "secret-token".into();
+        let with = |value| authorized(&heads(&[("authorization", value)]), &token);
+        assert_eq!(with("Bearer secret-token"), Ok(()));
+        assert_eq!(with("bearer secret-token"), Ok(()));
+        for wrong in [
+            "Bearer",
+            "Bearer ",
+            "Bearer secret-tokem",
+            "Bearer secret-token2",
+            "Basic secret-token",
+            "secret-token",
+        ] {
+            assert_eq!(with(wrong), Err(Refusal::Unauthorized), "{wrong:?}");
+        }
+        assert_eq!(
+            authorized(&HeaderMap::new(), &token),
+            Err(Refusal::Unauthorized)
+        );
+        let twice = heads(&[
+            ("authorization", "Bearer secret-token"),
+            ("authorization", "Bearer x"),
+        ]);
+        assert_eq!(authorized(&twice, &token), Err(Refusal::Unauthorized));
+    }
+}

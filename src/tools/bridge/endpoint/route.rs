@@ -1,0 +1,155 @@
+//! The way to one run: its token, its MCP sessions, and their end.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Method, Request};
+use http_body_util::{BodyExt as _, Full};
+use rmcp::transport::streamable_http_server::session::SessionManager as _;
+use rmcp::transport::streamable_http_server::session::local::{LocalSessionManager, SessionConfig};
+use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
+use secrecy::SecretString;
+use tokio::sync::OwnedSemaphorePermit;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use super::admission::{MOST_BYTES, Refusal};
+use super::mcp::Tools;
+use super::presence::{Answer, Left};
+use super::{Answered, Gate};
+
+/// MCP sessions of one run. A client that connects anew and anew displaces idle ones.
+const MOST_SESSIONS: usize = 64;
+/// How long the last answers of a run may take to be read.
+const LAST_WORDS: Duration = Duration::from_secs(2);
+const SESSION: &str = "mcp-session-id";
+
+/// The way to one run.
+pub(super) struct Route {
+    token: SecretString,
+    service: StreamableHttpService<Tools, LocalSessionManager>,
+    manager: Arc<LocalSessionManager>,
+    /// Oldest first. Whoever has a request under way holds a share of the mark.
+    sessions: Mutex<Vec<(String, Arc<()>)>>,
+    /// Answers on their way.
+    answers: TaskTracker,
+    end: CancellationToken,
+}
+
+impl Route {
+    pub(super) fn new(token: SecretString, gate: &Arc<Gate>) -> Self {
+        let mut sessions = SessionConfig::default();
+        // rmcp would end a session whose only call waits for more than five minutes, and
+        // the TypeScript client would never hear of it. Sessions end with the run.
+        sessions.keep_alive = None;
+        // No client is invited to come back for the rest: one that hangs up has given up.
+        sessions.sse_retry = None;
+        let mut manager = LocalSessionManager::default();
+        manager.session_config = sessions;
+        let manager = Arc::new(manager);
+        let end = CancellationToken::new();
+        // Host and Origin have been looked at when a request comes here, with rules rmcp
+        // has not (the port of Host must be ours).
+        let config = StreamableHttpServerConfig::default()
+            .with_sse_retry(None)
+            .with_max_request_body_bytes(MOST_BYTES)
+            .with_cancellation_token(end.clone());
+        let gate = Arc::clone(gate);
+        let tools = move || {
+            Ok(Tools {
+                gate: Arc::clone(&gate),
+            })
+        };
+        Self {
+            token,
+            service: StreamableHttpService::new(tools, Arc::clone(&manager), config),
+            manager,
+            sessions: Mutex::default(),
+            answers: TaskTracker::new(),
+            end,
+        }
+    }
+
+    pub(super) fn token(&self) -> &SecretString {
+        &self.token
+    }
+
+    fn sessions(&self) -> MutexGuard<'_, Vec<(String, Arc<()>)>> {
+        self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Answers a request whose client was let in. What it holds is free again when the
+    /// answer has been read.
+    pub(super) async fn serve(
+        &self,
+        mut request: Request<Full<Bytes>>,
+        room: OwnedSemaphorePermit,
+    ) -> Result<Answered, Refusal> {
+        let left = Left(CancellationToken::new());
+        // If the client goes before there is an answer, this future is dropped.
+        let early = left.0.clone().drop_guard();
+        request.extensions_mut().insert(left.clone());
+        let known = request.headers().get(SESSION);
+        let known = known.and_then(|id| id.to_str().ok().map(str::to_owned));
+        let call = (*request.method() == Method::POST).then(|| self.answers.token());
+        let ends = *request.method() == Method::DELETE;
+        let mut mark = match &known {
+            Some(id) => self.mark(id),
+            None => {
+                self.make_place().await?;
+                None
+            }
+        };
+        let answer = self.service.handle(request).await;
+        match known {
+            Some(id) if ends => self.sessions().retain(|(known, _)| *known != id),
+            Some(_) => {}
+            None => {
+                let id = answer.headers().get(SESSION);
+                if let Some(id) = id.and_then(|id| id.to_str().ok()) {
+                    let fresh = Arc::new(());
+                    self.sessions().push((id.to_owned(), Arc::clone(&fresh)));
+                    mark = Some(fresh);
+                }
+            }
+        }
+        early.disarm();
+        Ok(answer.map(|body| Answer::new(body, left, (room, call, mark)).boxed()))
+    }
+
+    fn mark(&self, id: &str) -> Option<Arc<()>> {
+        let sessions = self.sessions();
+        let found = sessions.iter().find(|(known, _)| known == id);
+        found.map(|(_, mark)| Arc::clone(mark))
+    }
+
+    /// Ends the oldest session nobody uses, if there are too many.
+    async fn make_place(&self) -> Result<(), Refusal> {
+        let idle = {
+            let mut sessions = self.sessions();
+            if sessions.len() < MOST_SESSIONS {
+                return Ok(());
+            }
+            let idle = sessions
+                .iter()
+                .position(|(_, mark)| Arc::strong_count(mark) == 1);
+            let (id, _) = sessions.remove(idle.ok_or(Refusal::Busy)?);
+            id
+        };
+        let _ = self.manager.close_session(&idle.into()).await;
+        Ok(())
+    }
+
+    /// Lets the last answers out, then ends every session. A client whose call was cut off
+    /// without an answer would try to resume it for ever.
+    pub(super) async fn close(&self) {
+        self.answers.close();
+        let _ = tokio::time::timeout(LAST_WORDS, self.answers.wait()).await;
+        let sessions = std::mem::take(&mut *self.sessions());
+        for (id, _) in sessions {
+            let _ = self.manager.close_session(&id.into()).await;
+        }
+        self.end.cancel();
+    }
+}
