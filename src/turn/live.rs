@@ -2,6 +2,7 @@
 //! when their results come.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::Value as Json;
@@ -16,7 +17,7 @@ use crate::conversation::fingerprint::{Continuity, Fingerprint};
 use crate::diag::Digest;
 use crate::run::{Command, Ended, Handle, Injection, Outcome, RunEvent};
 use crate::tools::bridge::content::Content;
-use crate::tools::bridge::{HostCall, HostResult, Verdict};
+use crate::tools::bridge::{Bridge, HostCall, HostResult, Verdict};
 use crate::wire::failure::Retry;
 use crate::wire::proto::agent::v1::{ContextInjectionStateUpdate, context_injection_state};
 use crate::wire::state::occupancy;
@@ -29,6 +30,7 @@ const UNHEARD: Duration = Duration::from_secs(15);
 /// A run and what is open about it.
 pub(super) struct Live {
     handle: Handle,
+    bridge: Arc<Bridge>,
     pub(super) conversation: Conversation,
     /// The history the run has been told.
     covers: Fingerprint,
@@ -80,9 +82,15 @@ impl Tally {
 }
 
 impl Live {
-    pub(super) fn new(handle: Handle, conversation: Conversation, covers: Fingerprint) -> Self {
+    pub(super) fn new(
+        handle: Handle,
+        bridge: Arc<Bridge>,
+        conversation: Conversation,
+        covers: Fingerprint,
+    ) -> Self {
         Self {
             handle,
+            bridge,
             conversation,
             covers,
             open: Vec::new(),
@@ -163,7 +171,14 @@ impl Live {
 
     /// The run is to be given up; its last checkpoint may still come.
     pub(super) async fn cancel(&mut self) {
+        self.leave().await;
         self.open.clear();
+    }
+
+    async fn leave(&mut self) {
+        let queued = |event: &&RunEvent| matches!(event, RunEvent::HostCall(_));
+        self.bridge
+            .cancelled(self.waiting.iter().filter(queued).count());
         let _ = self.handle.commands.send(Command::Cancel).await;
     }
 
@@ -342,7 +357,7 @@ impl Live {
         for unheard in &mut self.unheard {
             unheard.give_up = None;
         }
-        let _ = self.handle.commands.send(Command::Cancel).await;
+        self.leave().await;
     }
 
     /// Whether the turn's end leaves a state that stands for all that was said.

@@ -110,7 +110,9 @@ impl Task {
                     answer.give(result);
                 }
                 Some(Ask::Invalidate(done)) => {
-                    self.live = None;
+                    if let Some((mut live, _)) = self.live.take() {
+                        live.cancel().await;
+                    }
                     self.memory.forget().await;
                     let _ = done.send(());
                 }
@@ -281,6 +283,12 @@ impl Task {
             }
         }
         let offers = snapshot.offers();
+        let policy = &request.policy;
+        let diagnostics = policy.diagnostics.clone();
+        let bridge = match policy.bridge {
+            Bridging::On => Bridge::new(snapshot, policy.call_deadline, diagnostics),
+            Bridging::Off => Bridge::off(diagnostics),
+        };
         let native = Refuse {
             facts: Facts {
                 workspace: request.workspace.clone(),
@@ -290,7 +298,7 @@ impl Task {
             },
         };
         let executor = Hosted {
-            bridge: Bridge::new(snapshot, request.policy.call_deadline),
+            bridge: Arc::clone(&bridge),
             native: Arc::new(native),
         };
         let spec = RunSpec {
@@ -317,7 +325,7 @@ impl Task {
         );
         let Transcripted { system, messages } = transcript(request);
         let covers = Fingerprint::of(system, messages);
-        Live::new(handle, conversation, covers)
+        Live::new(handle, bridge, conversation, covers)
     }
 
     /// Says words in a run of their own, on the state the last one left.

@@ -8,6 +8,7 @@
 )]
 
 mod backend;
+mod bridge_debug;
 mod cli;
 mod client;
 mod compare;
