@@ -112,6 +112,16 @@ impl Live {
         )
     }
 
+    /// How the run ended while the host was away, if it failed.
+    pub(super) fn lost(&self) -> Option<&Outcome> {
+        match self.waiting.back() {
+            Some(RunEvent::Ended(Ended { outcome, .. })) => {
+                Some(outcome).filter(|outcome| matches!(outcome, Outcome::Failed(_)))
+            }
+            _ => None,
+        }
+    }
+
     /// Gives the run what the host brings: results first, then words. Calls without a result
     /// are offered again, unless the person spoke instead.
     pub(super) async fn resume(&mut self, system: &str, messages: &[Json], tally: &mut Tally) {
