@@ -17,6 +17,7 @@ mod debug;
 mod faults;
 mod host_tools;
 mod inside;
+mod interleavings;
 mod models;
 mod official;
 mod official_errors;
