@@ -20,9 +20,7 @@ export function findBinary(): string {
     .map((path) => ({ path, built: statSync(path, { throwIfNoEntry: false })?.mtimeMs ?? 0 }))
     .filter(({ built }) => built > 0)
     .sort((a, b) => b.built - a.built);
-  const newest = builds[0];
-  if (newest) return newest.path;
-  throw new Error(
-    `there is no cursor-sidecar program for ${platform}; reinstall the package or set PI_CURSOR_SIDECAR to its path`,
-  );
+  if (builds[0]) return builds[0].path;
+  const remedy = "reinstall the package or set PI_CURSOR_SIDECAR to its path";
+  throw new Error(`there is no cursor-sidecar program for ${platform}; ${remedy}`);
 }

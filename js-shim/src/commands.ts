@@ -30,10 +30,8 @@ export function registerCommands(
 
 /** Shows what the work says, or why it failed. */
 async function telling(ctx: ExtensionCommandContext, work: () => Promise<[string, Level]>) {
-  const [text, level] = await work().catch((error: Error): [string, Level] => [
-    error.message,
-    "error",
-  ]);
+  const failed = ({ message }: Error): [string, Level] => [message, "error"];
+  const [text, level] = await work().catch(failed);
   if (ctx.hasUI) ctx.ui.notify(text, level);
   else console.error(text);
 }

@@ -1,22 +1,13 @@
 /** One sidecar process and the JSON-RPC spoken with it. */
 import { type ChildProcessWithoutNullStreams, spawn } from "node:child_process";
+import { createInterface } from "node:readline";
 import type { Methods, Notifications } from "./protocol.ts";
 
-/** How much of what the sidecar wrote to stderr is kept to explain its end. */
-const STDERR_TAIL = 1000;
+/** Lines the user asked for (`PI_CURSOR_PI_TOOL_BRIDGE_DEBUG`) go on to pi's stderr. */
+const PASSED_ON = "[pi-cursor-sdk:bridge] ";
 
-/** A refusal of the sidecar (then with a code), or its end. */
-export class SidecarError extends Error {
-  code: number | undefined;
-}
-
-type Message = {
-  id?: number;
-  method?: string;
-  params?: unknown;
-  result?: unknown;
-  error?: { code: number; message: string };
-};
+type Body = { params?: unknown; result?: unknown; error?: { code: number; message: string } };
+type Message = Body & { id?: number; method?: string };
 type Waiting = { resolve(result: unknown): void; reject(error: Error): void };
 export type OnNotification = <N extends keyof Notifications>(
   name: N,
@@ -54,7 +45,6 @@ export class Connection {
   private readonly waiting = new Map<number, Waiting>();
   private readonly onNotification: OnNotification;
   private lastId = 0;
-  private stderr = "";
   private ended: string | undefined;
 
   constructor(program: string, onNotification: OnNotification, onEnd: (why: string) => void) {
@@ -65,16 +55,17 @@ export class Connection {
     stdout.on("data", (piece: Buffer) => {
       for (const message of frames.take(piece)) this.receive(message);
     });
-    stderr.on("data", (piece: Buffer) => {
-      this.stderr = (this.stderr + piece.toString("utf8")).slice(-STDERR_TAIL);
+    let said = "";
+    createInterface(stderr).on("line", (line) => {
+      if (line.startsWith(PASSED_ON)) process.stderr.write(`${line}\n`);
+      else said = line.trim() || said;
     });
     // Writing to a process that is gone; its end says why.
     stdin.on("error", () => {});
     const end = (why: string) => {
-      const said = this.stderr.trim().split("\n").pop();
       this.ended ??= said ? `${why} (${said})` : why;
       onEnd(this.ended);
-      for (const { reject } of this.waiting.values()) reject(new SidecarError(this.ended));
+      for (const { reject } of this.waiting.values()) reject(new Error(this.ended));
       this.waiting.clear();
     };
     this.child.on("error", ({ message }) => end(`cannot start ${program}: ${message}`));
@@ -90,7 +81,7 @@ export class Connection {
 
   call<M extends keyof Methods>(method: M, params: Methods[M]["params"]) {
     return new Promise<Methods[M]["result"]>((resolve, reject) => {
-      if (this.ended !== undefined) return reject(new SidecarError(this.ended));
+      if (this.ended !== undefined) return reject(new Error(this.ended));
       if (this.idle) this.hold(true);
       const id = ++this.lastId;
       this.waiting.set(id, { resolve: resolve as Waiting["resolve"], reject });
@@ -111,19 +102,16 @@ export class Connection {
       const waiting = this.waiting.get(id);
       this.waiting.delete(id);
       if (this.idle) this.hold(false);
-      if (error) waiting?.reject(Object.assign(new SidecarError(error.message), error));
+      if (error) waiting?.reject(Object.assign(new Error(error.message), error));
       else waiting?.resolve(result);
     }
   }
 
   /** pi must not exit while it is owed an answer, nor stay for an idle sidecar. */
   private hold(on: boolean): void {
-    const { child } = this;
-    for (const handle of [child, child.stdin, child.stdout, child.stderr]) {
+    for (const handle of [this.child, ...this.child.stdio]) {
       // Pipes of other runtimes may not be counted.
-      const counted = handle as { ref?(): void; unref?(): void };
-      if (on) counted.ref?.();
-      else counted.unref?.();
+      (handle as { ref?(): void; unref?(): void })[on ? "ref" : "unref"]?.();
     }
   }
 }

@@ -3,7 +3,8 @@ import type { ExtensionAPI, ExtensionContext } from "@earendil-works/pi-coding-a
 import { registerCommands } from "./commands.ts";
 import { describeHost } from "./host.ts";
 import { fallback, KEYLESS, realKey, toRows } from "./models.ts";
-import type { ModelsListResult } from "./protocol.ts";
+import type { LogMessageParams, ModelsListResult } from "./protocol.ts";
+import { registerQuestion } from "./question.ts";
 import { Sidecar } from "./sidecar.ts";
 import { type Sessions, streamTurn } from "./stream.ts";
 
@@ -56,11 +57,12 @@ export default async function cursor(pi: ExtensionAPI): Promise<void> {
     return rows;
   };
 
-  catalogue = await sidecar
-    .call("models/list", { refresh: false })
-    .catch((error: Error) => fallback(error.message));
+  const listed = sidecar.call("models/list", { refresh: false });
+  catalogue = await listed.catch((error: Error) => fallback(error.message));
   register();
   registerCommands(pi, sidecar, refresh);
+  const bridge = process.env.PI_CURSOR_PI_TOOL_BRIDGE?.trim() ?? "";
+  if (!/^(0|false|off|no|none|disabled)$/i.test(bridge)) registerQuestion(pi);
 
   const invalidate = async (_: unknown, ctx: ExtensionContext) => {
     const sessionId = ctx.sessionManager.getSessionId();
@@ -75,19 +77,13 @@ export default async function cursor(pi: ExtensionAPI): Promise<void> {
     if (sessions.get(id)?.cwd !== ctx.cwd) sessions.set(id, { id, cwd: ctx.cwd });
     sidecar.introduce(describeHost(ctx.mode));
     const { ui } = ctx;
-    sidecar.onLog = ({ level, message }) => {
-      try {
-        ui.notify(message, level);
-      } catch {
-        // The session is gone, and its screen with it.
-      }
-    };
+    // The session may be gone, and its screen with it.
+    const notify = async (line: LogMessageParams) => ui.notify(line.message, line.level);
+    sidecar.onLog = (line) => void notify(line).catch(() => {});
     // pi before 0.80.8 never asks for news of the models.
     if (piRefreshes || !ctx.hasUI || process.env.PI_OFFLINE || catalogue.source === "live") return;
-    void ctx.modelRegistry
-      .getApiKeyForProvider("cursor")
-      .then(refresh)
-      .catch(() => {});
+    const key = ctx.modelRegistry.getApiKeyForProvider("cursor");
+    void key.then(refresh).catch(() => {});
   });
   pi.on("agent_end", (_, ctx) => sessions.get(ctx.sessionManager.getSessionId())?.release?.());
   pi.on("session_shutdown", async ({ reason }, ctx) => {

@@ -1,6 +1,6 @@
 /** The sidecar as the extension sees it: always there, started when needed. */
 import { findBinary } from "./binary.ts";
-import { Connection, SidecarError } from "./connection.ts";
+import { Connection } from "./connection.ts";
 import type { Host, HostEvent, LogMessageParams, Methods } from "./protocol.ts";
 import { PROTOCOL_VERSION } from "./protocol.ts";
 
@@ -35,10 +35,7 @@ export class Sidecar {
     if (news && this.connection?.idle) this.stop();
   }
 
-  async call<M extends keyof Methods>(
-    method: M,
-    params: Methods[M]["params"],
-  ): Promise<Methods[M]["result"]> {
+  async call<M extends keyof Methods>(method: M, params: Methods[M]["params"]) {
     this.ready ??= this.start();
     return (await this.ready).call(method, params);
   }
@@ -70,10 +67,8 @@ export class Sidecar {
       const now = Date.now();
       this.starts = this.starts.filter((start) => now - start < RESTART_WINDOW_MS);
       if (this.starts.length > MAX_RESTARTS) {
-        const times = this.starts.length;
-        throw new SidecarError(
-          `cursor-sidecar failed ${times} times within three minutes and is left alone until /reload; the last time: ${this.lastEnd}`,
-        );
+        const left = `failed ${this.starts.length} times within three minutes and is left alone until /reload`;
+        throw new Error(`cursor-sidecar ${left}; the last time: ${this.lastEnd}`);
       }
       this.starts.push(now);
       const connection = new Connection(
@@ -89,13 +84,8 @@ export class Sidecar {
         },
       );
       this.connection = connection;
-      const capabilities = { tools: "between" as const };
-      const { host } = this;
-      await connection.call("initialize", {
-        protocolVersion: PROTOCOL_VERSION,
-        host,
-        capabilities,
-      });
+      const about = { host: this.host, capabilities: { tools: "between" as const } };
+      await connection.call("initialize", { protocolVersion: PROTOCOL_VERSION, ...about });
       return connection;
     } catch (error) {
       this.forget();

@@ -1,15 +1,7 @@
 /** A turn of the sidecar as the stream of events pi reads. */
 import { randomUUID } from "node:crypto";
-import type {
-  Api,
-  AssistantMessage,
-  AssistantMessageEvent,
-  AssistantMessageEventStream,
-  Model,
-  SimpleStreamOptions,
-  ToolCall,
-} from "@earendil-works/pi-ai";
-import { realKey } from "./models.ts";
+import type * as ai from "@earendil-works/pi-ai";
+import { NOTHING, realKey } from "./models.ts";
 import type { HostEvent, HostTool, TurnStartParams, TurnStartResult } from "./protocol.ts";
 import type { Sidecar } from "./sidecar.ts";
 
@@ -22,32 +14,31 @@ const COUNTED = ["input", "output", "cacheRead", "cacheWrite"] as const;
 
 /** The answer as it grows: what pi iterates over. The last event is `done` or `error`. */
 class Answer {
-  private readonly message: AssistantMessage;
-  private readonly rates: Model<Api>["cost"];
-  private readonly queue: AssistantMessageEvent[] = [];
+  private readonly message: ai.AssistantMessage;
+  private readonly rates: ai.Model<ai.Api>["cost"];
+  private readonly queue: ai.AssistantMessageEvent[] = [];
   private open: "text" | "thinking" | undefined;
   private ended = false;
   private wake = () => {};
-  private settle: (message: AssistantMessage) => void = () => {};
-  private readonly final = new Promise<AssistantMessage>((resolve) => {
+  private settle: (message: ai.AssistantMessage) => void = () => {};
+  private readonly final = new Promise<ai.AssistantMessage>((resolve) => {
     this.settle = resolve;
   });
 
-  constructor({ api, provider, id, cost }: Model<Api>) {
+  constructor({ api, provider, id, cost }: ai.Model<ai.Api>) {
     this.rates = cost;
-    const none = { input: 0, output: 0, cacheRead: 0, cacheWrite: 0 };
-    const usage = { ...none, totalTokens: 0, cost: { ...none, total: 0 } };
+    const usage = { ...NOTHING, totalTokens: 0, cost: { ...NOTHING, total: 0 } };
     const timestamp = Date.now();
     const from = { role: "assistant" as const, api, provider, model: id };
     this.message = { ...from, content: [], usage, stopReason: "pending", timestamp };
     this.push({ type: "start" });
   }
 
-  result(): Promise<AssistantMessage> {
+  result(): Promise<ai.AssistantMessage> {
     return this.final;
   }
 
-  async *[Symbol.asyncIterator](): AsyncGenerator<AssistantMessageEvent> {
+  async *[Symbol.asyncIterator](): AsyncGenerator<ai.AssistantMessageEvent> {
     for (;;) {
       for (const event of this.queue.splice(0)) yield event;
       if (this.queue.length > 0) continue;
@@ -65,7 +56,7 @@ class Answer {
   }
 
   end({ stopReason, errorMessage, usage }: TurnStartResult): void {
-    const cost = { input: 0, output: 0, cacheRead: 0, cacheWrite: 0, total: 0 };
+    const cost = { ...NOTHING, total: 0 };
     for (const kind of COUNTED) {
       this.message.usage[kind] = usage[kind];
       cost[kind] = (usage[kind] * this.rates[kind]) / 1e6;
@@ -102,26 +93,25 @@ class Answer {
 
   private close(): void {
     const block = this.message.content.at(-1);
-    if (this.open && block?.type === "text") this.push({ type: "text_end", content: block.text });
-    if (this.open && block?.type === "thinking") {
-      this.push({ type: "thinking_end", content: block.thinking });
-    }
+    const content =
+      block?.type === "thinking" ? block.thinking : block?.type === "text" && block.text;
+    if (this.open) this.push({ type: `${this.open}_end`, content });
     this.open = undefined;
   }
 
   private call(id: string, name: string, args: Record<string, unknown>): void {
     this.close();
-    const toolCall = { type: "toolCall", id, name, arguments: args } as ToolCall;
+    const toolCall = { type: "toolCall", id, name, arguments: args } as ai.ToolCall;
     this.message.content.push(toolCall);
     this.push({ type: "toolcall_start" });
     this.push({ type: "toolcall_delta", delta: JSON.stringify(args) });
     this.push({ type: "toolcall_end", toolCall });
   }
 
-  private push(event: { type: AssistantMessageEvent["type"]; [field: string]: unknown }): void {
+  private push(event: { type: ai.AssistantMessageEvent["type"]; [field: string]: unknown }): void {
     if (this.ended) return;
     const place = { contentIndex: this.message.content.length - 1, partial: this.message };
-    this.queue.push({ ...place, ...event } as AssistantMessageEvent);
+    this.queue.push({ ...place, ...event } as ai.AssistantMessageEvent);
     this.wake();
   }
 }
@@ -130,10 +120,10 @@ class Answer {
 export function streamTurn(
   sidecar: Sidecar,
   sessions: Sessions,
-  model: Model<Api>,
+  model: ai.Model<ai.Api>,
   context: Context,
-  options: SimpleStreamOptions = {},
-): AssistantMessageEventStream {
+  options: ai.SimpleStreamOptions = {},
+): ai.AssistantMessageEventStream {
   const answer = new Answer(model);
   const { signal } = options;
   const session = sessions.get(options.sessionId ?? "");
@@ -145,10 +135,9 @@ export function streamTurn(
     answer.finish("aborted", "Request was aborted");
     void sidecar.call("turn/cancel", { turnId }).catch(() => {});
   };
-
   const release = () => signal?.removeEventListener("abort", abort);
-
   const run = async () => {
+    const { id, contextWindow, maxTokens } = model;
     const payload: TurnStartParams = {
       turnId,
       sessionId: session?.id ?? randomUUID(),
@@ -159,13 +148,7 @@ export function streamTurn(
       tools: context.tools?.map(({ name, description, parameters }) => {
         return { name, description, parameters };
       }),
-      model: {
-        id: model.id,
-        thinking: options.reasoning,
-        parameters: {},
-        contextWindow: model.contextWindow,
-        maxTokens: model.maxTokens,
-      },
+      model: { id, thinking: options.reasoning, parameters: {}, contextWindow, maxTokens },
     };
     const replaced = (await options.onPayload?.(payload, model)) as TurnStartParams | undefined;
     if (signal?.aborted) return answer.finish("aborted", "Request was aborted");
@@ -178,21 +161,19 @@ export function streamTurn(
       Promise.resolve(options.onResponse?.({ status: 200, headers: {} }, model)).catch(() => {});
     };
     const apiKey = realKey(options.apiKey);
-    try {
-      const result = await sidecar.turn({ ...(replaced ?? payload), turnId, apiKey }, (events) => {
-        hear();
-        for (const event of events) answer.take(event);
-      });
+    const result = await sidecar.turn({ ...(replaced ?? payload), turnId, apiKey }, (events) => {
       hear();
-      answer.end(result);
-      // pi runs the tools now, and only this signal says if they are given up.
-      if (result.stopReason === "toolUse" && session) session.release = release;
-      else release();
-    } catch (error) {
-      release();
-      throw error;
-    }
+      for (const event of events) answer.take(event);
+    });
+    hear();
+    answer.end(result);
+    // pi runs the tools now, and only this signal says if they are given up.
+    if (result.stopReason === "toolUse" && session) session.release = release;
+    else release();
   };
-  run().catch((error: Error) => answer.finish("error", error.message));
-  return answer as unknown as AssistantMessageEventStream;
+  run().catch((error: Error) => {
+    release();
+    answer.finish("error", error.message);
+  });
+  return answer as unknown as ai.AssistantMessageEventStream;
 }

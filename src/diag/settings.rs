@@ -120,6 +120,18 @@ pub const SETTINGS: &[Setting] = &[
         "Whether the host's tools are offered to Cursor's agent.",
     ),
     setting(
+        "PI_CURSOR_PI_TOOL_BRIDGE_DEBUG",
+        "0",
+        "0, 1",
+        "Whether calls of the host's tools are told on stderr, as lines that begin with [pi-cursor-sdk:bridge]: names, ids and counts, never arguments or results.",
+    ),
+    setting(
+        "PI_CURSOR_PI_TOOL_BRIDGE_DEBUG_FILE",
+        "",
+        "file",
+        "The file those lines are appended to besides.",
+    ),
+    setting(
         "PI_CURSOR_EXPOSE_BUILTIN_TOOLS",
         "0",
         "0, 1",

@@ -63,11 +63,16 @@ pub(super) fn launch(
         home: std::env::home_dir(),
         ..Facts::default()
     };
-    let bridge = Bridge::new(snapshot, request.policy.call_deadline);
+    let policy = &request.policy;
+    let diagnostics = policy.diagnostics.clone();
+    let bridge = match policy.bridge {
+        Bridging::On => Bridge::new(snapshot, policy.call_deadline, diagnostics),
+        Bridging::Off => Bridge::off(diagnostics),
+    };
     let inlet = gate::open(Arc::clone(&bridge));
     surroundings.gate.send_replace(inlet.gate());
     let executor = Hosted {
-        bridge,
+        bridge: Arc::clone(&bridge),
         native: native::executor(&request.policy.native, facts, surroundings.bench),
     };
     let spec = RunSpec {
@@ -90,7 +95,7 @@ pub(super) fn launch(
     );
     let told = &request.transcript;
     let covers = Fingerprint::of(&told.system, &told.messages);
-    Live::new(handle, conversation, covers, show, inlet)
+    Live::new(handle, bridge, conversation, covers, show, inlet)
 }
 
 /// A new conversation that starts from a history told anew.

@@ -2,6 +2,7 @@
 //! when their results come.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::Value as Json;
@@ -18,7 +19,7 @@ use crate::diag::Digest;
 use crate::run::{Command, Ended, Handle, Injection, Outcome, RunEvent};
 use crate::tools::bridge::content::Content;
 use crate::tools::bridge::gate::Inlet;
-use crate::tools::bridge::{HostCall, HostResult, Verdict};
+use crate::tools::bridge::{Bridge, HostCall, HostResult, Verdict};
 use crate::wire::failure::Retry;
 use crate::wire::proto::agent::v1::{ContextInjectionStateUpdate, context_injection_state};
 use crate::wire::state::occupancy;
@@ -31,6 +32,7 @@ const UNHEARD: Duration = Duration::from_secs(15);
 /// A run and what is open about it.
 pub(super) struct Live {
     handle: Handle,
+    bridge: Arc<Bridge>,
     pub(super) conversation: Conversation,
     /// The history the run has been told.
     covers: Fingerprint,
@@ -68,6 +70,7 @@ pub(super) enum Pause {
 impl Live {
     pub(super) fn new(
         handle: Handle,
+        bridge: Arc<Bridge>,
         conversation: Conversation,
         covers: Fingerprint,
         show: Show,
@@ -75,6 +78,7 @@ impl Live {
     ) -> Self {
         Self {
             handle,
+            bridge,
             conversation,
             covers,
             inlet,
@@ -104,6 +108,16 @@ impl Live {
             now.continuity(Some(&self.covers), messages),
             Continuity::Continues(_)
         )
+    }
+
+    /// How the run ended while the host was away, if it failed.
+    pub(super) fn lost(&self) -> Option<&Outcome> {
+        match self.waiting.back() {
+            Some(RunEvent::Ended(Ended { outcome, .. })) => {
+                Some(outcome).filter(|outcome| matches!(outcome, Outcome::Failed(_)))
+            }
+            _ => None,
+        }
     }
 
     /// Gives the run what the host brings: results first, then words. Calls without a result
@@ -194,8 +208,15 @@ impl Live {
 
     /// The run is to be given up; its last checkpoint may still come.
     pub(super) async fn cancel(&mut self) {
+        self.leave().await;
         self.open.clear();
         self.inlet.shut();
+    }
+
+    async fn leave(&mut self) {
+        let queued = |event: &&RunEvent| matches!(event, RunEvent::HostCall(_));
+        self.bridge
+            .cancelled(self.waiting.iter().filter(queued).count());
         let _ = self.handle.commands.send(Command::Cancel).await;
     }
 
@@ -453,7 +474,7 @@ impl Live {
         for unheard in &mut self.unheard {
             unheard.give_up = None;
         }
-        let _ = self.handle.commands.send(Command::Cancel).await;
+        self.leave().await;
     }
 
     /// Whether the turn's end leaves a state that stands for all that was said.

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use crate::diag::parse;
 use crate::diag::settings::{self, Warning};
+use crate::tools::bridge::diagnostics::Diagnostics;
 use crate::tools::bridge::snapshot::Overlapping;
 use crate::tools::native;
 
@@ -20,6 +21,8 @@ pub struct Policy {
     pub call_deadline: Duration,
     /// How long a run waits for the host to come back.
     pub park: Duration,
+    /// Who is told what the bridge does.
+    pub diagnostics: Diagnostics,
 }
 
 /// Whether the host's tools are offered.
@@ -39,6 +42,7 @@ impl Default for Policy {
             native: native::policy::Policy::default(),
             call_deadline: Duration::from_secs(3600),
             park: PARK,
+            diagnostics: Diagnostics::Off,
         }
     }
 }
@@ -62,6 +66,13 @@ impl Policy {
         let overlapping = match switch("PI_CURSOR_EXPOSE_BUILTIN_TOOLS", false) {
             true => Overlapping::Offered,
             false => Overlapping::Hidden,
+        };
+        let file =
+            env("PI_CURSOR_PI_TOOL_BRIDGE_DEBUG_FILE").filter(|file| !file.trim().is_empty());
+        let diagnostics = match (switch("PI_CURSOR_PI_TOOL_BRIDGE_DEBUG", false), file) {
+            (false, _) => Diagnostics::Off,
+            (true, None) => Diagnostics::Stderr,
+            (true, Some(file)) => Diagnostics::StderrAnd(file.into()),
         };
         for name in [
             "PI_CURSOR_MCP_TOOL_TIMEOUT_MS",
@@ -88,6 +99,7 @@ impl Policy {
             native,
             call_deadline: parse::bridge_call_timeout(env),
             park,
+            diagnostics,
         };
         (policy, warnings)
     }
@@ -124,13 +136,17 @@ mod tests {
             ("PI_CURSOR_EXPOSE_BUILTIN_TOOLS", "yes"),
             ("PI_CURSOR_MCP_TOOL_TIMEOUT_SECONDS", "120"),
             ("PI_CURSOR_ACTIVE_BRIDGE_TTL_MS", "5000"),
+            ("PI_CURSOR_PI_TOOL_BRIDGE_DEBUG", "1"),
+            ("PI_CURSOR_PI_TOOL_BRIDGE_DEBUG_FILE", "bridge.jsonl"),
         ]);
         assert_eq!(warnings, [""; 0]);
         let expected = Policy {
             bridge: Bridging::Off,
             overlapping: Overlapping::Offered,
+            native: native::policy::Policy::default(),
             call_deadline: Duration::from_secs(120),
             park: Duration::from_secs(5),
+            diagnostics: Diagnostics::StderrAnd("bridge.jsonl".into()),
         };
         assert_eq!(policy, expected);
         let (policy, warnings) = read(&[

@@ -142,7 +142,9 @@ impl Task {
                     answer.give(result);
                 }
                 Some(Ask::Invalidate(done)) => {
-                    self.live = None;
+                    if let Some((mut live, _)) = self.live.take() {
+                        live.cancel().await;
+                    }
                     self.memory.forget().await;
                     let _ = done.send(());
                 }
@@ -240,13 +242,20 @@ impl Task {
         if let Some((mut live, _)) = self.live.take() {
             let Transcripted { system, messages } = transcript(request);
             let same_account = live.conversation.account == request.account;
-            if same_account && live.continues(system, messages) {
+            let lost = live.lost().cloned();
+            if lost.is_none() && same_account && live.continues(system, messages) {
                 live.resume(system, messages, tally).await;
                 tracing::debug!(decision = "live resume", "plan");
                 return Ok(live);
             }
-            // The history went another way: what waits is of no use any more.
+            // The run is gone, or the history went another way: what waits is of no use any
+            // more. Of a run that broke, the last checkpoint is.
             live.cancel().await;
+            if lost.is_some() {
+                live.settle_accounts(lost.as_ref(), Shown::Something);
+                let notice = self.memory.put(live.conversation).await;
+                self.notice(request, notice).await;
+            }
         }
         let taken = self.memory.take().await;
         let taken = taken.map_err(|busy| TurnResult::failed(busy.to_string()))?;

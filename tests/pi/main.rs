@@ -20,6 +20,7 @@ mod rpc;
 mod screen;
 mod sessions;
 mod terminal;
+mod tools;
 mod trouble;
 
 /// Makes one test a pi version of functions that take a version.

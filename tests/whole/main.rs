@@ -8,13 +8,17 @@
 )]
 
 mod backend;
+mod bridge_debug;
 mod cli;
 mod client;
+mod clock;
 mod compare;
 mod debug;
 mod endpoint;
 mod faults;
 mod host_tools;
+mod inside;
+mod interleavings;
 mod models;
 mod native;
 mod official;

@@ -2,7 +2,7 @@
 
 mod speak;
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::pin::Pin;
 use std::sync::Arc;
 
@@ -119,6 +119,8 @@ struct Attempt<'a> {
     leaving: Option<Instant>,
     /// Whether there is room to read; what we do not read cannot be silent.
     reading: Reading,
+    /// Requests under way that may leave something changed.
+    changing: BTreeSet<u32>,
     /// Questions a person has not answered yet; while there are any, silence is no stall.
     questions: JoinSet<(u32, AskQuestionResult)>,
 }
@@ -148,6 +150,7 @@ pub(super) async fn drive(stream: RunStream, around: Surroundings<'_>) -> Closed
         turn_ended: None,
         leaving: None,
         reading: Reading::On,
+        changing: BTreeSet::new(),
         questions: JoinSet::new(),
     };
     let mut closing = attempt.run().await;
@@ -238,6 +241,9 @@ impl Attempt<'_> {
             Happened::Told(Ok(())) => None,
             Happened::Told(Err(Gone)) => Some(Closing::Cancelled),
             Happened::Exec(progress) => {
+                if let execs::Progress::Done(id, _) = &progress {
+                    self.changing.remove(id);
+                }
                 for frame in self.execs.frames(progress, Instant::now()) {
                     self.post(&frame);
                 }
@@ -381,9 +387,14 @@ impl Attempt<'_> {
                 // A copy: the state is kept, the network buffer it came in should not be.
                 let state = Bytes::copy_from_slice(&state);
                 self.tally.checkpoint(state.len());
+                // A state from while a tool runs does not know of its result: the server
+                // would ask for it a second time.
                 self.progress = Progress {
                     checkpoint: Some(state.clone()),
-                    shown: Shown::Nothing,
+                    shown: match self.changing.is_empty() {
+                        true => Shown::Nothing,
+                        false => Shown::Executed,
+                    },
                 };
                 self.tell(RunEvent::Checkpoint(state));
                 self.turn_ended = self.turn_ended.map(|_| self.last_inbound);
@@ -443,6 +454,7 @@ impl Attempt<'_> {
             Some(request) => {
                 if changes_something(&request) {
                     self.progress.shown = Shown::Executed;
+                    self.changing.insert(exec.id);
                 }
                 if let Some(call) = self.execs.start(exec.id, request, self.last_inbound) {
                     self.tell(RunEvent::HostCall(Box::new(call)));

@@ -11,8 +11,9 @@ use serde_json::Value as Json;
 use tokio::sync::{OnceCell, Semaphore, mpsc};
 use tokio_util::sync::CancellationToken;
 
+use super::diagnostics::Rejection;
 use super::endpoint::Address;
-use super::{Bridge, HostCall, HostResult};
+use super::{Bridge, HostCall, HostResult, Queued};
 
 /// Calls of one run that may wait for the host at once.
 pub const MOST_WAITING: usize = 256;
@@ -98,7 +99,12 @@ impl Gate {
         left: impl Future<Output = ()>,
     ) -> Result<HostResult, Refused> {
         let _place = self.places.try_acquire().map_err(|_| Refused::Full)?;
-        let Some((call, result)) = self.bridge.call(offered, arguments) else {
+        let Some(Queued {
+            call,
+            result,
+            entry,
+        }) = self.bridge.queue(offered, arguments, None)
+        else {
             return Err(self.unknown(offered));
         };
         let deadline = self.bridge.deadline;
@@ -109,13 +115,19 @@ impl Gate {
                 false => Refused::Dropped,
             })
         };
-        tokio::select! {
+        let outcome = tokio::select! {
             biased;
             answer = answered => answer,
             () = self.over.cancelled() => Err(Refused::Over),
             () = left => Err(Refused::Left),
             () = tokio::time::sleep(deadline) => Err(Refused::Late(deadline.as_secs())),
+        };
+        match &outcome {
+            Ok(result) => entry.resolve(result.verdict),
+            Err(Refused::Late(_)) => entry.reject(Rejection::Error),
+            Err(_) => entry.reject(Rejection::Cancelled),
         }
+        outcome
     }
 
     fn unknown(&self, offered: &str) -> Refused {
@@ -165,6 +177,7 @@ mod tests {
 
     use super::super::Verdict;
     use super::super::content::Content;
+    use super::super::diagnostics::Diagnostics;
     use super::super::snapshot::{Filter, HostTool, Snapshot};
     use super::*;
 
@@ -176,7 +189,7 @@ mod tests {
             origin: Json::Null,
         };
         let snapshot = Snapshot::of([&look], &Filter::default());
-        let inlet = open(Bridge::new(snapshot, deadline));
+        let inlet = open(Bridge::new(snapshot, deadline, Diagnostics::default()));
         let gate = inlet.gate().upgrade().unwrap();
         (inlet, gate)
     }

@@ -6,6 +6,7 @@
 //! names, queues, waits and translates.
 
 pub mod content;
+pub mod diagnostics;
 pub mod endpoint;
 pub mod gate;
 pub mod names;
@@ -29,6 +30,7 @@ use crate::wire::proto::agent::v1::{
 };
 use crate::wire::value;
 use content::Content;
+use diagnostics::{Book, Diagnostics, Entry, Rejection, Skipped, Waiting};
 use snapshot::{Exposed, Snapshot};
 
 /// A call that waits for the host.
@@ -101,17 +103,44 @@ impl HostResult {
 /// The tools of one run and the calls Cursor makes to them.
 #[derive(Debug)]
 pub struct Bridge {
-    run: Uuid,
+    run: String,
     snapshot: Snapshot,
     deadline: Duration,
     calls: AtomicU64,
+    book: Arc<Book>,
+}
+
+/// A call that has been queued: what the host is told, where its result will appear, and
+/// its line in the book.
+struct Queued {
+    call: HostCall,
+    result: oneshot::Receiver<HostResult>,
+    entry: Entry,
 }
 
 impl Bridge {
     /// A bridge for the tools of a snapshot. A call waits at most `deadline`.
-    pub fn new(snapshot: Snapshot, deadline: Duration) -> Arc<Self> {
+    pub fn new(snapshot: Snapshot, deadline: Duration, diagnostics: Diagnostics) -> Arc<Self> {
+        let skipped = snapshot.tools.is_empty().then_some(Skipped::NoExposedTools);
+        Self::make(snapshot, deadline, diagnostics, skipped)
+    }
+
+    /// A bridge that was turned off: it has no tools.
+    pub fn off(diagnostics: Diagnostics) -> Arc<Self> {
+        let skipped = Some(Skipped::Disabled);
+        Self::make(Snapshot::default(), Duration::ZERO, diagnostics, skipped)
+    }
+
+    fn make(
+        snapshot: Snapshot,
+        deadline: Duration,
+        diagnostics: Diagnostics,
+        skipped: Option<Skipped>,
+    ) -> Arc<Self> {
+        let run = format!("cursor-pi-bridge-run-{}", Uuid::new_v4().simple());
         Arc::new(Self {
-            run: Uuid::new_v4(),
+            book: Book::open(run.clone(), diagnostics, &snapshot, skipped),
+            run,
             snapshot,
             deadline,
             calls: AtomicU64::new(0),
@@ -123,20 +152,29 @@ impl Bridge {
         &self.snapshot
     }
 
+    /// The run is given up while `queued` calls have not even been offered to the host.
+    pub fn cancelled(&self, queued: usize) {
+        self.book.cancelled(queued);
+    }
+
     /// Queues a call by its offered name; `None` if there is no such tool.
-    pub fn call(
-        &self,
-        offered: &str,
-        arguments: Json,
-    ) -> Option<(HostCall, oneshot::Receiver<HostResult>)> {
+    fn queue(&self, offered: &str, arguments: Json, cursor: Option<String>) -> Option<Queued> {
         let tool = self.find(offered)?;
         let count = self.calls.fetch_add(1, Ordering::Relaxed) + 1;
-        let id = format!("cursor-pi-bridge-run-{}-tool-{count}", self.run.simple());
-        Some(HostCall::new(
-            id,
-            tool.host.clone(),
-            content::arguments(arguments),
-        ))
+        let id = format!("{}-tool-{count}", self.run);
+        let entry = self.book.enter(Waiting {
+            count,
+            cursor,
+            host: id.clone(),
+            offered: tool.offered.clone(),
+            tool: tool.host.clone(),
+        });
+        let (call, result) = HostCall::new(id, tool.host.clone(), content::arguments(arguments));
+        Some(Queued {
+            call,
+            result,
+            entry,
+        })
     }
 
     /// The server may put `mcp_<provider>_` before a tool's name.
@@ -167,15 +205,32 @@ impl Bridge {
         let called = [&args.name, &args.tool_name];
         let found = called
             .into_iter()
-            .find_map(|name| self.call(name, Json::Object(arguments.clone())));
-        let (call, result) = match found {
-            Some((call, result)) => (Some(call), Ok(result)),
+            .find(|name| self.find(name).is_some())
+            .and_then(|name| {
+                let cursor = Some(args.tool_call_id.clone());
+                self.queue(name, Json::Object(arguments), cursor)
+            });
+        let (call, waits) = match found {
+            Some(Queued {
+                call,
+                result,
+                entry,
+            }) => (Some(call), Ok((result, entry))),
             None => (None, Err(self.unknown(args))),
         };
         let deadline = self.deadline;
         let answer = async move {
-            match result {
-                Ok(result) => waited(result, abort, deadline).await,
+            match waits {
+                Ok((result, entry)) => match waited(result, abort, deadline).await {
+                    Ok(result) => {
+                        entry.resolve(result.verdict);
+                        success(result)
+                    }
+                    Err(unanswered) => {
+                        entry.reject(unanswered.rejection());
+                        error(&unanswered.to_string())
+                    }
+                },
                 Err(unknown) => unknown,
             }
         };
@@ -195,12 +250,22 @@ impl Bridge {
             .tools
             .iter()
             .find(|tool| tool.host == question::TOOL)?;
-        let (call, answer) = self.call(&tool.offered.clone(), question::arguments(&args))?;
+        let Queued {
+            call,
+            result,
+            entry,
+        } = self.queue(&tool.offered, question::arguments(&args), None)?;
         let deadline = self.deadline;
         let result = async move {
-            let given = match tokio::time::timeout(deadline, answer).await {
-                Ok(Ok(given)) => given,
-                _ => HostResult::failed("nobody answered"),
+            let given = match waited(result, CancellationToken::new(), deadline).await {
+                Ok(given) => {
+                    entry.resolve(given.verdict);
+                    given
+                }
+                Err(unanswered) => {
+                    entry.reject(unanswered.rejection());
+                    HostResult::failed("nobody answered")
+                }
             };
             question::result(&args, given)
         };
@@ -222,21 +287,38 @@ impl Bridge {
     }
 }
 
+/// Why a call has no result.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+enum Unanswered {
+    /// The session let go of it: the turn was given up.
+    #[error("the host gave this call up")]
+    GivenUp,
+    /// The server or the run wants no result any more.
+    #[error("the call was cancelled")]
+    Cancelled,
+    /// It took too long.
+    #[error("the host did not answer within {} s", .0.as_secs())]
+    TooLate(Duration),
+}
+
+impl Unanswered {
+    fn rejection(self) -> Rejection {
+        match self {
+            Self::GivenUp | Self::Cancelled => Rejection::Cancelled,
+            Self::TooLate(_) => Rejection::Error,
+        }
+    }
+}
+
 async fn waited(
     result: oneshot::Receiver<HostResult>,
     abort: CancellationToken,
     deadline: Duration,
-) -> McpResult {
+) -> Result<HostResult, Unanswered> {
     tokio::select! {
-        result = result => match result {
-            Ok(result) => success(result),
-            // The session let go of the call: the turn was given up.
-            Err(_) => error("the host gave this call up"),
-        },
-        () = abort.cancelled() => error("the call was cancelled"),
-        () = tokio::time::sleep(deadline) => {
-            error(&format!("the host did not answer within {} s", deadline.as_secs()))
-        }
+        result = result => result.map_err(|_| Unanswered::GivenUp),
+        () = abort.cancelled() => Err(Unanswered::Cancelled),
+        () = tokio::time::sleep(deadline) => Err(Unanswered::TooLate(deadline)),
     }
 }
 

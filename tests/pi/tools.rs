@@ -1,0 +1,370 @@
+//! pi's tools inside Cursor's run.
+
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value as Json, json};
+
+use crate::backend::Recording;
+use crate::desk::{Desk, Ran, Version, conversation, user_text};
+use crate::rpc::{Rpc, text};
+
+crate::on_every_pi!(
+    calls_of_every_kind_are_answered_in_one_run,
+    words_during_a_tool_reach_the_same_run_and_a_follow_up_the_next,
+    giving_up_a_tool_keeps_the_conversation,
+    without_tools_none_is_offered,
+    a_question_reaches_the_person,
+    without_a_screen_the_question_says_so,
+    the_bridge_tells_on_stderr_only_if_asked_to,
+);
+
+/// Tools as another extension brings them, and one that forbids some.
+const TOOLS: &str = r#"
+import { existsSync } from "node:fs";
+const PNG = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==";
+const say = (text) => ({ content: [{ type: "text", text }], details: {} });
+const done = async (signal) => {
+  while (!existsSync(`${process.env.HOME}/done`)) {
+    if (signal?.aborted) throw new Error("given up");
+    await new Promise((resolve) => setTimeout(resolve, 10));
+  }
+};
+const tools = {
+  echo: async (_, { text }) => say(`echo ${text}`),
+  fail: async () => { throw new Error("it broke"); },
+  draw: async () => ({ content: [{ type: "text", text: "a dot" }, { type: "image", data: PNG, mimeType: "image/png" }], details: {} }),
+  forbidden: async () => say("never"),
+  wait: async (_, __, signal) => { await done(signal); return say("waited"); },
+};
+export default (pi) => {
+  for (const [name, execute] of Object.entries(tools)) {
+    const properties = { text: { oneOf: [{ type: "string" }, { type: "number" }] } };
+    pi.registerTool({ name, label: name, description: `does ${name}`, parameters: { type: "object", properties }, execute });
+  }
+  pi.on("tool_call", ({ toolName }) => toolName === "forbidden" ? { block: true, reason: "not on a Sunday" } : undefined);
+};
+"#;
+
+const END: &str = r#"{ checkpoint = "auto" }, { usage = {} }, { end = true }"#;
+
+fn desk(version: Version, runs: &[String]) -> (Desk, PathBuf) {
+    let runs = runs.iter().map(|steps| {
+        format!("[[run]]\nsteps = [ {{ exec = {{ requestContextArgs = {{}} }} }}, {steps} ]\n")
+    });
+    let desk = Desk::playing(
+        version,
+        &format!("name = \"tools\"\n{}", runs.collect::<String>()),
+    );
+    let tools = desk.home.path().join("tools.ts");
+    std::fs::write(&tools, TOOLS).unwrap();
+    (desk, tools)
+}
+
+fn pi(desk: &Desk, tools: &Path, more: &[&str]) -> Rpc {
+    let arguments = [
+        &[
+            "--model",
+            "cursor/composer-2",
+            "-e",
+            tools.to_str().unwrap(),
+        ],
+        more,
+    ]
+    .concat();
+    Rpc::with(desk, &arguments)
+}
+
+/// A call of a tool, with options of the step.
+fn call(tool: &str, options: &str) -> String {
+    format!(
+        r#"{{ exec = {{ mcpArgs = {{ name = "pi__{tool}", toolName = "pi__{tool}", providerIdentifier = "pi", toolCallId = "call-{tool}", args = {{ text = "{tool}" }} }} }}, {options} }}"#
+    )
+}
+
+fn says(text: &str) -> String {
+    format!(
+        r#"expect = {{ mcpResult = {{ success = {{ content = [ {{ text = {{ text = {text} }} }} ] }} }} }}"#
+    )
+}
+
+/// One answer and one close for each of so many calls, all in one run.
+#[track_caller]
+fn one_run(recording: &Recording, calls: usize) {
+    assert_eq!(recording.client("runRequest").len(), 1, "one run");
+    let answers = recording.client("execClientMessage.mcpResult");
+    assert_eq!(answers.len(), calls, "one result a call");
+    let closes = recording.client("execClientControlMessage.streamClose");
+    assert_eq!(
+        closes.len(),
+        calls + 1,
+        "one close a call, one for the context"
+    );
+}
+
+/// Every entry pi wrote down, of all sessions.
+fn written(desk: &Desk) -> Vec<Json> {
+    fn files(folder: &Path) -> Vec<PathBuf> {
+        let entries = std::fs::read_dir(folder).into_iter().flatten();
+        let paths = entries.map(|entry| entry.unwrap().path());
+        paths
+            .flat_map(|path| match path.is_dir() {
+                true => files(&path),
+                false => vec![path],
+            })
+            .collect()
+    }
+    let sessions = files(&desk.home.path().join("agent/sessions"));
+    let texts = sessions
+        .iter()
+        .map(|file| std::fs::read_to_string(file).unwrap());
+    texts
+        .flat_map(|text| text.lines().map(str::to_owned).collect::<Vec<_>>())
+        .map(|line| serde_json::from_str(&line).unwrap())
+        .collect()
+}
+
+fn calls_of_every_kind_are_answered_in_one_run(version: Version) {
+    let open = |name: &str| call("echo", &format!(r#"open = true, name = "{name}""#));
+    let failed = |text: &str| {
+        format!(
+            r#"expect = {{ mcpResult = {{ success = {{ isError = true, content = [ {{ text = {{ text = {{ "$contains" = "{text}" }} }} }} ] }} }} }}"#
+        )
+    };
+    let steps = [
+        &open("a"),
+        &open("b"),
+        &open("c"),
+        r#"{ await = ["a", "b", "c"] }"#,
+        &call("fail", &failed("it broke")),
+        &call("draw", r#"expect = { mcpResult = { success = { content = [ { text = { text = "a dot" } }, { image = { mimeType = "image/png" } } ] } } }"#),
+        &call("forbidden", &failed("not on a Sunday")),
+        &call("nowhere", r#"expect = { mcpResult = { toolNotFound = { name = "pi__nowhere" } } }"#),
+        r#"{ text = "All done." }"#,
+        END,
+    ]
+    .join(", ");
+    let (desk, tools) = desk(version, &[steps]);
+    let mut pi = pi(&desk, &tools, &[]);
+    pi.say(&json!({"type": "prompt", "message": "everything, please"}));
+    let mut names = Vec::new();
+    let last = loop {
+        let answer = pi.answer();
+        let blocks = answer["content"].as_array().unwrap();
+        let calls = blocks.iter().filter(|block| block["type"] == "toolCall");
+        names.extend(calls.map(|call| call["name"].as_str().unwrap().to_owned()));
+        if answer["stopReason"] != "toolUse" {
+            break answer;
+        }
+    };
+    assert_eq!(text(&last), "All done.", "{last}");
+    assert_eq!(names, ["echo", "echo", "echo", "fail", "draw", "forbidden"]);
+    pi.settle();
+    pi.quit();
+    let recording = desk.simulator.recorded();
+    recording.assert_played(&["completed"]);
+    one_run(&recording, 7);
+    let offered = &recording.client("runRequest")[0]["runRequest"]["mcpTools"];
+    assert!(offered.to_string().contains("pi__echo"), "{offered}");
+    assert!(!offered.to_string().contains("oneOf"), "{offered}");
+    let entries = written(&desk);
+    let messages = entries.iter().map(|entry| &entry["message"]);
+    let results: Vec<&str> = messages
+        .filter(|message| message["role"] == "toolResult")
+        .map(|message| message["toolName"].as_str().unwrap())
+        .collect();
+    assert_eq!(results, names, "real names, each once");
+    assert!(
+        entries
+            .iter()
+            .all(|entry| !entry.to_string().contains("\"name\":\"pi__"))
+    );
+}
+
+fn words_during_a_tool_reach_the_same_run_and_a_follow_up_the_next(version: Version) {
+    let first = format!(
+        r#"{}, {{ expect_client = {{ conversationAction = {{ injectContextAction = {{ userContext = {{ userMessage = {{ text = "hurry" }} }} }} }} }}, capture = {{ I = "/conversationAction/injectContextAction/injectionId" }} }},
+        {{ update = {{ contextInjectionState = {{ injectionId = "$I", state = {{ delivered = {{ step = 1 }} }} }} }} }}, {{ text = "Hurrying." }}, {END}"#,
+        call("wait", &says("\"waited\""))
+    );
+    let second = format!(
+        r#"{{ expect_state = "last checkpoint" }}, {{ text = "And then: $USER_TEXT" }}, {END}"#
+    );
+    let (desk, tools) = desk(version, &[first, second]);
+    let mut pi = pi(&desk, &tools, &[]);
+    pi.say(&json!({"type": "prompt", "message": "go"}));
+    pi.event("the tool", |event| event["type"] == "tool_execution_start");
+    pi.ask(json!({"type": "steer", "message": "hurry"}));
+    pi.ask(json!({"type": "follow_up", "message": "rest"}));
+    std::fs::write(desk.home.path().join("done"), "").unwrap();
+    assert_eq!(text(&pi.answer()), "Hurrying.");
+    assert_eq!(text(&pi.answer()), "And then: rest");
+    pi.settle();
+    let recording = desk.simulator.recorded();
+    recording.assert_played(&["completed", "completed"]);
+    let requests = recording.client("runRequest");
+    assert_eq!(conversation(requests[0]), conversation(requests[1]));
+    assert_eq!(user_text(requests[1]), "rest");
+}
+
+fn giving_up_a_tool_keeps_the_conversation(version: Version) {
+    let first = format!(
+        r#"{{ checkpoint = "auto" }}, {}, {{ expect_client = {{ conversationAction = {{ cancelAction = {{}} }} }} }}, {{ checkpoint = "auto" }}, {{ expect_cancel = true }}"#,
+        call("wait", r#"open = true, name = "w""#)
+    );
+    let second =
+        format!(r#"{{ expect_state = "last checkpoint" }}, {{ text = "Still here." }}, {END}"#);
+    let (desk, tools) = desk(version, &[first, second]);
+    let mut pi = pi(&desk, &tools, &[]);
+    pi.say(&json!({"type": "prompt", "message": "go"}));
+    pi.event("the tool", |event| event["type"] == "tool_execution_start");
+    pi.say(&json!({"type": "abort"}));
+    let recording = desk.recorded("the run is given up", |recording| {
+        recording.verdicts().len() == 1
+    });
+    assert_eq!(recording.client("conversationAction.cancelAction").len(), 1);
+    pi.settle();
+    pi.say(&json!({"type": "prompt", "message": "again"}));
+    pi.event("the answer", |event| {
+        event["type"] == "message_end" && text_of(event) == "Still here."
+    });
+    let recording = desk.recorded("both runs", |recording| recording.verdicts().len() == 2);
+    recording.assert_played(&["cancelled by client", "completed"]);
+}
+
+fn without_tools_none_is_offered(version: Version) {
+    let (desk, tools) = desk(version, &[format!(r#"{{ text = "Fine." }}, {END}"#)]);
+    let mut pi = pi(&desk, &tools, &["--no-tools"]);
+    assert_eq!(text(&pi.prompt("hi")), "Fine.");
+    let recording = desk.simulator.recorded();
+    recording.assert_played(&["completed"]);
+    let offered = &recording.client("runRequest")[0]["runRequest"]["mcpTools"];
+    assert!(!offered.to_string().contains("pi__"), "{offered}");
+}
+
+/// As a tool the model calls, with two questions, and as Cursor's own kind of question.
+fn a_question_reaches_the_person(version: Version) {
+    let questions = r#"questions = [ { id = "fruit", question = "Which?", options = [ "Apples", { label = "Pears", value = "p", description = "green" } ] }, { id = "why", prompt = "Why?" } ]"#;
+    let steps = format!(
+        r#"{}, {{ query = {{ askQuestionInteractionQuery = {{ args = {{ questions = [ {{ id = "q1", prompt = "Sure?", options = [ {{ id = "y", label = "Yes" }}, {{ id = "n", label = "No" }} ] }} ] }}, toolCallId = "c" }} }}, expect = {{ askQuestionInteractionResponse = {{ result = {{ success = {{ answers = [ {{ questionId = "q1", selectedOptionIds = [ "n" ] }} ] }} }} }} }} }}, {}, {{ text = "Thanks." }}, {END}"#,
+        call(
+            "cursor_ask_question",
+            &says(r#""User answered: \n- fruit: p\n- why: juicy""#)
+        )
+        .replace(
+            "text = \"cursor_ask_question\" } }",
+            &format!("{questions} }} }}")
+        ),
+        call(
+            "cursor_ask_question",
+            &says("\"User cancelled the question.\"")
+        )
+        .replace(
+            "text = \"cursor_ask_question\" } }",
+            "question = \"More?\" } }"
+        ),
+    );
+    let (desk, tools) = desk(version, &[steps]);
+    let mut pi = pi(&desk, &tools, &[]);
+    pi.say(&json!({"type": "prompt", "message": "go"}));
+    let asked = |pi: &mut Rpc, method: &str| {
+        pi.event("a question", |event| {
+            event["type"] == "extension_ui_request" && event["method"] == method
+        })
+    };
+    let answer = |request: &Json, value: Json| {
+        let mut answer = json!({"type": "extension_ui_response", "id": request["id"]});
+        match value {
+            Json::Null => answer["cancelled"] = json!(true),
+            value => answer["value"] = value,
+        }
+        answer
+    };
+    let request = asked(&mut pi, "select");
+    assert_eq!(request["title"], "Which?");
+    assert_eq!(
+        request["options"],
+        json!(["Apples", "Pears: green", "Type a custom answer"])
+    );
+    pi.say(&answer(&request, json!("Pears: green")));
+    let request = asked(&mut pi, "input");
+    assert_eq!(request["title"], "Why?");
+    pi.say(&answer(&request, json!("juicy")));
+    let request = asked(&mut pi, "select");
+    assert_eq!(request["title"], "Sure?");
+    pi.say(&answer(&request, json!("No")));
+    let request = asked(&mut pi, "input");
+    assert_eq!(request["title"], "More?");
+    pi.say(&answer(&request, Json::Null));
+    pi.event("the answer", |event| {
+        event["type"] == "message_end" && text_of(event) == "Thanks."
+    });
+    desk.simulator.recorded().assert_played(&["completed"]);
+}
+
+fn text_of(event: &Json) -> &str {
+    match event["message"]["role"] == "assistant" {
+        true => text(&event["message"]),
+        false => "",
+    }
+}
+
+fn without_a_screen_the_question_says_so(version: Version) {
+    let refused = r#"expect = { mcpResult = { success = { isError = true, content = [ { text = { text = { "$contains" = "UI is unavailable" } } } ] } } }"#;
+    let steps = format!(
+        r#"{}, {{ text = "I assume so." }}, {END}"#,
+        call("cursor_ask_question", refused).replace(
+            "text = \"cursor_ask_question\" } }",
+            "question = \"Sure?\" } }"
+        )
+    );
+    let (desk, _) = desk(version, &[steps]);
+    let ran = desk.print("go");
+    assert_eq!(ran.stdout, "I assume so.\n", "{ran:?}");
+    desk.simulator.recorded().assert_played(&["completed"]);
+}
+
+fn the_bridge_tells_on_stderr_only_if_asked_to(version: Version) {
+    let steps = format!(
+        r#"{}, {{ text = "Fine." }}, {END}"#,
+        call("echo", &says("\"echo echo\""))
+    );
+    let (desk, tools) = desk(version, &[steps]);
+    let print = |debug: &str| {
+        let more = [
+            "--model",
+            "cursor/composer-2",
+            "-e",
+            tools.to_str().unwrap(),
+            "-p",
+            "go",
+        ];
+        let mut command = desk.command(&more);
+        command.env("PI_CURSOR_PI_TOOL_BRIDGE_DEBUG", debug);
+        Ran::from(command.output().unwrap())
+    };
+    let ran = print("0");
+    assert_eq!((ran.stdout.as_str(), ran.stderr.as_str()), ("Fine.\n", ""));
+    let ran = print("1");
+    assert_eq!(ran.stdout, "Fine.\n");
+    let events: Vec<Json> = ran
+        .stderr
+        .lines()
+        .map(|line| {
+            line.strip_prefix("[pi-cursor-sdk:bridge] ")
+                .unwrap_or_else(|| panic!("{ran:?}"))
+        })
+        .map(|json| serde_json::from_str(json).unwrap())
+        .collect();
+    let names: Vec<&str> = events
+        .iter()
+        .map(|event| event["event"].as_str().unwrap())
+        .collect();
+    let expected = [
+        "run_created",
+        "tools_exposed",
+        "request_queued",
+        "request_resolved",
+    ];
+    assert_eq!(names[..4], expected);
+    assert_eq!(events[3]["piToolName"], "echo");
+}

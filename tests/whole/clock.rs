@@ -1,0 +1,175 @@
+//! Long waits, on a clock that is stopped once a run waits for its host.
+
+use std::time::Duration;
+
+use cursor_sidecar::conversation::store::Store;
+use cursor_sidecar::sim::{Recording, Side};
+use cursor_sidecar::turn::Stop;
+
+use crate::inside::{END, Guest, Patience, opened, simulating};
+
+/// Frames of a kind the client sent so far.
+fn sent(recording: &Recording, kind: &str) -> usize {
+    let frames = recording.frames();
+    frames
+        .iter()
+        .filter(|frame| frame.from == Side::Client && frame.kind == kind)
+        .count()
+}
+
+#[track_caller]
+fn played(recording: &Recording) {
+    let failures: Vec<String> = recording
+        .verdicts()
+        .into_iter()
+        .flat_map(|verdict| verdict.failures)
+        .collect();
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
+}
+
+/// Everything below a folder, in bytes.
+fn contents(folder: &std::path::Path) -> Vec<Vec<u8>> {
+    let mut all = Vec::new();
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        match path.is_dir() {
+            true => all.extend(contents(&path)),
+            false => all.push(std::fs::read(&path).unwrap()),
+        }
+    }
+    all.sort();
+    all
+}
+
+#[tokio::test]
+async fn a_tool_may_take_ten_minutes() {
+    let steps = format!(
+        r#"{{ text = "Looking. " }}, {}, {{ delay_ms = 300000, timeout_ms = 400000 }}, {{ checkpoint = "auto" }}, {{ await = ["a"], timeout_ms = 900000 }}, {{ text = "It says 42." }}, {END}"#,
+        opened("look", "a")
+    );
+    let (sim, backend) = simulating(&[steps]).await;
+    let folder = tempfile::tempdir().unwrap();
+    let store = (Store::at(folder.path()), "s".to_owned());
+    let mut guest = Guest::new(&backend, Some(store));
+    let taken = guest.say("go").await;
+    assert_eq!(
+        (taken.stop, taken.calls.len(), taken.text.as_str()),
+        (Stop::ToolUse, 1, "Looking. ")
+    );
+    let recording = sim.recording();
+    let before = contents(folder.path());
+    tokio::time::pause();
+    tokio::time::sleep(Duration::from_secs(600)).await;
+    // Heartbeats of the run every 5 s, of the open call every 3 s.
+    let beats = sent(&recording, "clientHeartbeat");
+    assert!((119..=121).contains(&beats), "{beats} heartbeats");
+    let beats = sent(&recording, "execClientControlMessage.heartbeat");
+    assert!((199..=201).contains(&beats), "{beats} exec heartbeats");
+    assert_ne!(
+        before,
+        contents(folder.path()),
+        "the checkpoint is on the disk"
+    );
+    tokio::time::resume();
+    guest.result(&taken.calls[0], "42");
+    let taken = guest.turn(Patience::Endless).await;
+    assert_eq!(
+        (taken.stop, taken.text.as_str()),
+        (Stop::Finished, "It says 42.")
+    );
+    played(&recording);
+    assert_eq!(sent(&recording, "runRequest"), 1, "the same run");
+}
+
+#[tokio::test]
+async fn a_call_has_a_deadline() {
+    let call = opened("slow", "a").replace(
+        "open = true, name = \"a\"",
+        r#"timeout_ms = 100000, expect = { mcpResult = { error = { error = "the host did not answer within 60 s" } } }"#,
+    );
+    let steps = format!(r#"{call}, {{ text = "No answer." }}, {END}"#);
+    let (sim, backend) = simulating(&[steps]).await;
+    let mut guest = Guest::new(&backend, None);
+    guest.policy.call_deadline = Duration::from_secs(60);
+    let taken = guest.say("go").await;
+    assert_eq!(taken.stop, Stop::ToolUse);
+    tokio::time::pause();
+    tokio::time::sleep(Duration::from_secs(59)).await;
+    let recording = sim.recording();
+    assert_eq!(sent(&recording, "execClientMessage.mcpResult"), 0);
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    assert_eq!(sent(&recording, "execClientMessage.mcpResult"), 1);
+    tokio::time::resume();
+    // The host is late; what the run said meanwhile is shown all the same.
+    guest.result(&taken.calls[0], "at last");
+    let taken = guest.turn(Patience::Endless).await;
+    assert_eq!(
+        (taken.stop, taken.text.as_str()),
+        (Stop::Finished, "No answer.")
+    );
+    played(&recording);
+}
+
+#[tokio::test]
+async fn a_run_does_not_wait_for_ever() {
+    let first = format!(
+        r#"{{ checkpoint = "auto" }}, {}, {{ expect_client = {{ conversationAction = {{ cancelAction = {{}} }} }}, timeout_ms = 100000 }}, {{ checkpoint = "auto" }}, {{ expect_cancel = true }}"#,
+        opened("slow", "a")
+    );
+    let second =
+        format!(r#"{{ expect_state = "last checkpoint" }}, {{ text = "Still here." }}, {END}"#);
+    let (sim, backend) = simulating(&[first, second]).await;
+    let mut guest = Guest::new(&backend, None);
+    guest.policy.park = Duration::from_secs(60);
+    let taken = guest.say("go").await;
+    assert_eq!(taken.stop, Stop::ToolUse);
+    tokio::time::pause();
+    tokio::time::sleep(Duration::from_secs(59)).await;
+    let recording = sim.recording();
+    assert_eq!(sent(&recording, "conversationAction.cancelAction"), 0);
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    assert_eq!(sent(&recording, "conversationAction.cancelAction"), 1);
+    assert_eq!(sent(&recording, "execClientMessage.mcpResult"), 1);
+    tokio::time::resume();
+    // The result comes after all: the conversation goes on with it in a run of its own.
+    guest.result(&taken.calls[0], "at last");
+    let taken = guest.turn(Patience::Endless).await;
+    assert_eq!(
+        (taken.stop, taken.text.as_str()),
+        (Stop::Finished, "Still here.")
+    );
+    played(&recording);
+}
+
+/// The tool goes on, the connection does not: its result is told on the last checkpoint, and
+/// nobody asks for it twice.
+#[tokio::test]
+async fn a_connection_lost_in_the_pause_costs_no_result() {
+    let first = format!(
+        r#"{}, {{ checkpoint = "auto" }}, {{ delay_ms = 1000 }}, {{ cut = true }}"#,
+        opened("look", "a")
+    );
+    let second = format!(
+        r#"{{ expect_state = "last checkpoint" }}, {{ expect_request = {{ action = {{ userMessageAction = {{ userMessage = {{ text = {{ "$contains" = "it says 42" }} }} }} }} }} }}, {{ text = "Went on." }}, {END}"#
+    );
+    let (sim, backend) = simulating(&[first, second]).await;
+    let mut guest = Guest::new(&backend, None);
+    let taken = guest.say("go").await;
+    assert_eq!((taken.stop, taken.calls.len()), (Stop::ToolUse, 1));
+    tokio::time::pause();
+    tokio::time::sleep(Duration::from_secs(120)).await;
+    tokio::time::resume();
+    let recording = sim.recording();
+    assert_eq!(
+        sent(&recording, "runRequest"),
+        1,
+        "nothing is asked for twice"
+    );
+    guest.result(&taken.calls[0], "it says 42");
+    let taken = guest.turn(Patience::Endless).await;
+    assert_eq!(
+        (taken.stop, taken.calls.len(), taken.text.as_str()),
+        (Stop::Finished, 0, "Went on.")
+    );
+    played(&recording);
+}

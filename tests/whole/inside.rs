@@ -1,0 +1,179 @@
+//! Sessions inside this process, against a simulator inside this process: where the clock
+//! can be stopped.
+
+use cursor_sidecar::conversation::store::Store;
+use cursor_sidecar::conversation::transcript::{Tool, Transcript};
+use cursor_sidecar::run::{Backend, Model};
+use cursor_sidecar::sim::{Http2, Options, ScenarioSource, Sim};
+use cursor_sidecar::turn::usage::Limits;
+use cursor_sidecar::turn::{Hands, Policy, Session, Stop, TurnEvent, TurnRequest};
+use serde_json::{Value as Json, json};
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+
+use crate::talk::Call;
+
+/// A simulator that plays one scenario, each run with a script of its own.
+pub async fn simulating(runs: &[String]) -> (Sim, Backend) {
+    let runs = runs
+        .iter()
+        .map(|steps| format!("[[run]]\nsteps = [ {steps} ]\n"));
+    let text = format!("name = \"inside\"\n{}", runs.collect::<String>());
+    let label = "inside.toml".into();
+    let sim = Sim::start(Options {
+        scenarios: vec![ScenarioSource::Toml { label, text }],
+        http2: Http2::Force,
+        ..Options::default()
+    });
+    let sim = sim.await.unwrap();
+    let env = |name: &str| match name {
+        "CURSOR_BACKEND_URL" => Some(sim.url()),
+        "CURSOR_API_KEY" => Some("crsr_test".into()),
+        _ => None,
+    };
+    let (backend, _) = Backend::from_env(&env, None).unwrap();
+    (sim, backend)
+}
+
+/// A host with one session, its history and its tools.
+pub struct Guest {
+    pub session: Session,
+    backend: Backend,
+    pub policy: Policy,
+    pub messages: Vec<Json>,
+}
+
+/// What a turn gave.
+#[derive(Debug)]
+pub struct Taken {
+    pub text: String,
+    pub calls: Vec<Call>,
+    pub stop: Stop,
+}
+
+/// When a host gives a turn up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Patience {
+    Endless,
+    /// After so many events.
+    Events(usize),
+}
+
+impl Guest {
+    pub fn new(backend: &Backend, store: Option<(Store, String)>) -> Self {
+        Self {
+            session: Session::start(store),
+            backend: backend.clone(),
+            policy: Policy::default(),
+            messages: Vec::new(),
+        }
+    }
+
+    fn push(&mut self, mut message: Json) {
+        message["timestamp"] = json!(self.messages.len() + 1);
+        self.messages.push(message);
+    }
+
+    pub fn user(&mut self, text: &str) {
+        self.push(json!({"role": "user", "content": text}));
+    }
+
+    pub fn result(&mut self, call: &Call, text: &str) {
+        let content = json!([{"type": "text", "text": text}]);
+        self.push(
+            json!({"role": "toolResult", "toolCallId": call.id, "toolName": call.name,
+                         "content": content, "isError": false}),
+        );
+    }
+
+    pub async fn turn(&mut self, patience: Patience) -> Taken {
+        let tools = ["look", "slow"].map(|name| Tool {
+            name: name.into(),
+            description: "a tool".into(),
+            parameters: json!({"type": "object"}),
+        });
+        let system = Some("Be brief.".into());
+        let cancel = CancellationToken::new();
+        // The other end goes with the turn.
+        let (_injections, injections) = mpsc::channel(1);
+        let (events, mut told) = mpsc::channel(256);
+        let request = TurnRequest {
+            backend: self.backend.clone(),
+            account: "a".into(),
+            workspace: "/workspace".into(),
+            transcript: Transcript::read(system, Some(tools.into()), self.messages.clone()),
+            model: Model {
+                id: "composer-2".into(),
+                parameters: Vec::new(),
+            },
+            limits: Limits {
+                window: 200_000,
+                max_output: 64_000,
+            },
+            mode: None,
+            policy: self.policy.clone(),
+            hands: Hands::Between,
+            cancel: cancel.clone(),
+            injections,
+            events,
+        };
+        let listening = async {
+            let mut all = Vec::new();
+            if patience == Patience::Events(0) {
+                cancel.cancel();
+            }
+            // Ends when the turn lets go of it: there is nothing after the end.
+            while let Some(event) = told.recv().await {
+                all.push(event);
+                if patience == Patience::Events(all.len()) {
+                    cancel.cancel();
+                }
+            }
+            all
+        };
+        let (result, events) = tokio::join!(self.session.turn(request), listening);
+        let mut taken = Taken {
+            text: String::new(),
+            calls: Vec::new(),
+            stop: result.stop,
+        };
+        let mut content = Vec::new();
+        for event in events {
+            match event {
+                TurnEvent::Text(text) => taken.text.push_str(&text),
+                TurnEvent::ToolCall {
+                    id,
+                    name,
+                    arguments,
+                } => {
+                    content.push(
+                        json!({"type": "toolCall", "id": id, "name": name, "arguments": arguments}),
+                    );
+                    taken.calls.push(Call {
+                        id,
+                        name,
+                        arguments,
+                    });
+                }
+                _ => {}
+            }
+        }
+        content.insert(0, json!({"type": "text", "text": taken.text}));
+        self.push(json!({"role": "assistant", "content": content, "stopReason": "stop"}));
+        taken
+    }
+
+    pub async fn say(&mut self, text: &str) -> Taken {
+        self.user(text);
+        self.turn(Patience::Endless).await
+    }
+}
+
+/// A step that calls a tool of the host and goes on at once.
+pub fn opened(tool: &str, name: &str) -> String {
+    format!(
+        r#"{{ exec = {{ mcpArgs = {{ name = "pi__{tool}", providerIdentifier = "pi", toolName = "pi__{tool}", toolCallId = "{name}", args = {{ asked = "$USER_TEXT" }} }} }}, open = true, name = "{name}" }}"#
+    )
+}
+
+pub const END: &str = r#"{ checkpoint = "auto" }, { usage = {} }, { end = true }"#;

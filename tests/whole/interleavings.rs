@@ -1,0 +1,282 @@
+//! Many sessions, anything in any order: what must hold however it comes.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use cursor_sidecar::run::Backend;
+use cursor_sidecar::sim::{FrameEntry, Outcome, Recording, Side};
+use cursor_sidecar::turn::Stop;
+use proptest::prelude::*;
+
+use crate::inside::{END, Guest, Patience, Taken, opened, simulating};
+
+/// What the model does in one run.
+#[derive(Debug, Clone)]
+struct Plot {
+    rounds: Vec<Round>,
+    close: Close,
+}
+
+/// Some words, then calls at the same time.
+#[derive(Debug, Clone)]
+struct Round {
+    deltas: u8,
+    calls: u8,
+    checkpoint: bool,
+    /// Whether the calls' results are waited for before the next round.
+    awaited: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Close {
+    Well,
+    Cut,
+    HalfClosed,
+}
+
+/// What a host does next.
+#[derive(Debug, Clone, Copy)]
+enum Move {
+    Answer,
+    AnswerBackwards,
+    AnswerOnlyFirst,
+    AnswerTwice,
+    Steer,
+    SpeakInstead,
+    LetGo,
+    Invalidate,
+    GiveUpAfter(usize),
+}
+
+fn plots() -> impl Strategy<Value = Vec<Plot>> {
+    let round = (0..3u8, 1..4u8, any::<bool>(), any::<bool>());
+    let round = round.prop_map(|(deltas, calls, checkpoint, awaited)| Round {
+        deltas,
+        calls,
+        checkpoint,
+        awaited,
+    });
+    let close = prop_oneof![
+        4 => Just(Close::Well),
+        1 => Just(Close::Cut),
+        1 => Just(Close::HalfClosed),
+    ];
+    let plot = (proptest::collection::vec(round, 1..4), close)
+        .prop_map(|(rounds, close)| Plot { rounds, close });
+    proptest::collection::vec(plot, 1..4)
+}
+
+fn moves() -> impl Strategy<Value = Vec<Move>> {
+    let one = prop_oneof![
+        3 => Just(Move::Answer),
+        2 => Just(Move::AnswerBackwards),
+        2 => Just(Move::AnswerOnlyFirst),
+        2 => Just(Move::AnswerTwice),
+        2 => Just(Move::Steer),
+        1 => Just(Move::SpeakInstead),
+        1 => Just(Move::LetGo),
+        1 => Just(Move::Invalidate),
+        2 => (0..4usize).prop_map(Move::GiveUpAfter),
+    ];
+    proptest::collection::vec(one, 0..6)
+}
+
+impl Plot {
+    fn steps(&self) -> String {
+        let mut steps = Vec::new();
+        for (n, round) in self.rounds.iter().enumerate() {
+            steps.extend((0..round.deltas).map(|_| r#"{ text = "word " }"#.to_owned()));
+            let names: Vec<String> = (0..round.calls)
+                .map(|call| format!("c{n}-{call}"))
+                .collect();
+            steps.extend(names.iter().map(|name| opened("look", name)));
+            if round.checkpoint {
+                steps.push(r#"{ checkpoint = "auto" }"#.into());
+            }
+            if round.awaited {
+                steps.push(format!("{{ await = {names:?}, timeout_ms = 9000000 }}"));
+            }
+        }
+        steps.push(match self.close {
+            Close::Well => {
+                let rounds = self.rounds.iter().enumerate();
+                let late: Vec<String> = rounds
+                    .filter(|(_, round)| !round.awaited)
+                    .flat_map(|(n, round)| (0..round.calls).map(move |call| format!("c{n}-{call}")))
+                    .collect();
+                format!("{{ await = {late:?}, timeout_ms = 9000000 }}, {END}")
+            }
+            Close::Cut => "{ cut = true }".into(),
+            Close::HalfClosed => "{ half_close = true }".into(),
+        });
+        steps.join(", ")
+    }
+}
+
+/// Lives one session to its end.
+async fn live(backend: Backend, name: String, moves: Vec<Move>) {
+    let mut guest = Guest::new(&backend, None);
+    let mut moves = moves.into_iter();
+    let mut patience = Patience::Endless;
+    guest.user(&format!("{name} go"));
+    for _ in 0..60 {
+        let Taken { calls, stop, .. } = guest.turn(patience).await;
+        patience = Patience::Endless;
+        let next = moves.next();
+        if let Some(Move::GiveUpAfter(events)) = next {
+            patience = Patience::Events(events);
+        }
+        if stop == Stop::Finished {
+            assert!(
+                calls.is_empty(),
+                "{name}: calls nobody waits for: {calls:?}"
+            );
+        }
+        match stop {
+            // A server that breaks every run is nothing a host can help.
+            Stop::Finished | Stop::Failed(_) if next.is_none() => return,
+            Stop::Finished | Stop::Aborted | Stop::Failed(_) => {
+                guest.user(&format!("{name} more"));
+                continue;
+            }
+            Stop::ToolUse => assert!(!calls.is_empty(), "a tool turn without a call"),
+        }
+        let result = |call: &crate::talk::Call| format!("{name} did {}", call.id);
+        match next.unwrap_or(Move::Answer) {
+            Move::AnswerBackwards => {
+                for call in calls.iter().rev() {
+                    guest.result(call, &result(call));
+                }
+            }
+            Move::AnswerOnlyFirst => guest.result(&calls[0], &result(&calls[0])),
+            Move::SpeakInstead => guest.user(&format!("{name} stop that")),
+            Move::LetGo => {
+                guest.session.release().await;
+                guest.user(&format!("{name} never mind"));
+            }
+            Move::Invalidate => {
+                guest.session.invalidate().await;
+                guest.user(&format!("{name} elsewhere"));
+            }
+            answered => {
+                for call in &calls {
+                    guest.result(call, &result(call));
+                }
+                if let Move::AnswerTwice = answered {
+                    guest.result(&calls[0], &result(&calls[0]));
+                }
+                if let Move::Steer = answered {
+                    guest.user(&format!("{name} hurry"));
+                }
+            }
+        }
+    }
+    panic!("{name} did not come to an end");
+}
+
+/// Frames of one side, by run and exec.
+fn by_exec(frames: &[FrameEntry], kind: &str, id: &str) -> BTreeMap<(u64, u64), usize> {
+    let mut found = BTreeMap::new();
+    for frame in frames.iter().filter(|frame| frame.kind == kind) {
+        let id = frame.json.pointer(id).and_then(|id| id.as_u64());
+        *found.entry((frame.run, id.unwrap_or(0))).or_default() += 1;
+    }
+    found
+}
+
+fn judge(recording: &Recording) {
+    let frames = recording.frames();
+    let verdicts = recording.verdicts();
+    for verdict in &verdicts {
+        assert!(verdict.failures.is_empty(), "{verdict:?}");
+    }
+    let asked = by_exec(
+        &frames,
+        "execServerMessage.mcpArgs",
+        "/execServerMessage/id",
+    );
+    let answers = by_exec(
+        &frames,
+        "execClientMessage.mcpResult",
+        "/execClientMessage/id",
+    );
+    let closes = by_exec(
+        &frames,
+        "execClientControlMessage.streamClose",
+        "/execClientControlMessage/streamClose/id",
+    );
+    for &(run, id) in asked.keys() {
+        let count = |of: &BTreeMap<(u64, u64), usize>| of.get(&(run, id)).copied().unwrap_or(0);
+        let (answers, closes) = (count(&answers), count(&closes));
+        let whole = verdicts
+            .iter()
+            .any(|verdict| verdict.run == run && verdict.outcome == Outcome::Completed);
+        assert!(
+            answers <= 1 && closes <= 1,
+            "run {run} exec {id}: {answers} answers, {closes} closes"
+        );
+        let cut = frames
+            .iter()
+            .any(|frame| frame.run == run && frame.kind.starts_with("fault."));
+        if whole && !cut {
+            assert_eq!(
+                (answers, closes),
+                (1, 1),
+                "run {run} exec {id} was left open"
+            );
+        }
+    }
+    // Whatever a run was told came from the session it belongs to.
+    let mut owners: BTreeMap<u64, String> = BTreeMap::new();
+    for frame in frames.iter().filter(|frame| frame.from == Side::Client) {
+        let text = frame.json.to_string();
+        let names = ["s0 ", "s1 ", "s2 "]
+            .iter()
+            .filter(|name| text.contains(**name));
+        for name in names {
+            let owner = owners.entry(frame.run).or_insert_with(|| (*name).into());
+            assert_eq!(owner, name, "run {}: {text}", frame.run);
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig {
+        cases: std::env::var("PROPTEST_CASES").ok().and_then(|n| n.parse().ok()).unwrap_or(24),
+        failure_persistence: None,
+        max_shrink_iters: 40,
+        ..ProptestConfig::default()
+    })]
+
+    #[test]
+    fn every_call_is_answered_once_by_its_own_session(
+        plots in plots(),
+        hosts in proptest::collection::vec(moves(), 1..4),
+    ) {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .start_paused(true)
+            .build()
+            .unwrap();
+        runtime.block_on(async {
+            let mut runs: Vec<String> = plots.iter().map(Plot::steps).collect();
+            runs.push(format!(r#"{{ text = "Done." }}, {END}"#));
+            let (sim, backend) = simulating(&runs).await;
+            let sessions = hosts.into_iter().enumerate().map(|(n, moves)| {
+                tokio::spawn(live(backend.clone(), format!("s{n}"), moves))
+            });
+            for session in futures_util::future::join_all(sessions).await {
+                session.unwrap();
+            }
+            drop(backend);
+            // Runs that were given up have 6 s for their last checkpoint.
+            tokio::time::sleep(Duration::from_secs(30)).await;
+            let recording = sim.recording();
+            sim.shutdown().await;
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            judge(&recording);
+            let left = tokio::runtime::Handle::current().metrics().num_alive_tasks();
+            assert_eq!(left, 0, "tasks left");
+        });
+    }
+}
