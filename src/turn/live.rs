@@ -14,6 +14,7 @@ use super::request::{Hands, TurnEvent, TurnRequest};
 use super::usage::{self, Seen};
 use crate::conversation::continuation::continuation;
 use crate::conversation::fingerprint::{Continuity, Fingerprint};
+use crate::conversation::store::StoreError;
 use crate::diag::Digest;
 use crate::run::{Command, Ended, Handle, Injection, Outcome, RunEvent};
 use crate::tools::bridge::content::Content;
@@ -32,6 +33,7 @@ pub(super) struct Live {
     handle: Handle,
     bridge: Arc<Bridge>,
     pub(super) conversation: Conversation,
+    on_disk: OnDisk,
     /// The history the run has been told.
     covers: Fingerprint,
     /// Calls the host has been offered and has not answered, oldest first.
@@ -92,6 +94,7 @@ impl Live {
             handle,
             bridge,
             conversation,
+            on_disk: OnDisk::Current,
             covers,
             open: Vec::new(),
             waiting: VecDeque::new(),
@@ -232,7 +235,18 @@ impl Live {
         }
     }
 
+    /// Writes the conversation down if it has changed: a host that calls tools in a row must
+    /// not wait for the disk each time.
+    pub(super) async fn save(&mut self) -> Result<(), StoreError> {
+        if self.on_disk == OnDisk::Stale {
+            self.conversation.save().await?;
+            self.on_disk = OnDisk::Current;
+        }
+        Ok(())
+    }
+
     fn checkpoint(&mut self, state: bytes::Bytes) {
+        self.on_disk = OnDisk::Stale;
         self.conversation.state = Some(state);
         self.conversation.sent = Some(self.covers.clone());
     }
@@ -384,6 +398,13 @@ impl Live {
             self.conversation.sent = None;
         }
     }
+}
+
+/// Whether what is on disk is what is known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum OnDisk {
+    Current,
+    Stale,
 }
 
 /// Whether a turn has offered calls.

@@ -162,8 +162,7 @@ impl Task {
             };
             let ended = match pause {
                 Pause::ToolUse => {
-                    self.note(&request, live.conversation.save().await.err())
-                        .await;
+                    self.note(&request, live.save().await.err()).await;
                     tracing::debug!("turn.parked");
                     self.live = Some((live, Instant::now() + request.policy.park));
                     return TurnResult {
@@ -400,7 +399,7 @@ async fn idle(live: &mut Option<(Live, Instant)>) {
         return std::future::pending().await;
     };
     if let Idle::Changed = live.idle().await
-        && let Err(error) = live.conversation.save().await
+        && let Err(error) = live.save().await
     {
         tracing::warn!("the session's last state could not be written down: {error}");
     }
