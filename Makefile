@@ -32,7 +32,7 @@ fmt: $(SHIM)
 
 # Side by side with the official client and with pi, in one run.
 bench: $(NODE) $(PI_087)
-	$(CARGO) bench --quiet --bench wire --bench pi
+	$(CARGO) bench --quiet --bench wire --bench pi --bench bridge
 
 fuzz:
 	@command -v cargo-fuzz >/dev/null || $(CARGO) install cargo-fuzz --locked
