@@ -32,7 +32,7 @@ fmt: $(SHIM)
 
 # Side by side with the official client and with pi, in one run.
 bench: $(NODE) $(PI_087)
-	$(CARGO) bench --quiet --bench wire --bench pi --bench native
+	$(CARGO) bench --quiet --bench wire --bench pi --bench bridge --bench native
 
 fuzz:
 	@command -v cargo-fuzz >/dev/null || $(CARGO) install cargo-fuzz --locked

@@ -15,6 +15,7 @@ use super::show::{self, Show, Surface, ends_cards};
 use super::tally::{Shown, Tally, tell};
 use crate::conversation::continuation::continuation;
 use crate::conversation::fingerprint::{Continuity, Fingerprint};
+use crate::conversation::store::StoreError;
 use crate::diag::Digest;
 use crate::run::{Command, Ended, Handle, Injection, Outcome, RunEvent};
 use crate::tools::bridge::content::Content;
@@ -34,6 +35,7 @@ pub(super) struct Live {
     handle: Handle,
     bridge: Arc<Bridge>,
     pub(super) conversation: Conversation,
+    on_disk: OnDisk,
     /// The history the run has been told.
     covers: Fingerprint,
     /// Calls of the host's tools that do not come from Cursor.
@@ -80,6 +82,7 @@ impl Live {
             handle,
             bridge,
             conversation,
+            on_disk: OnDisk::Current,
             covers,
             inlet,
             open: Vec::new(),
@@ -269,7 +272,18 @@ impl Live {
         }
     }
 
+    /// Writes the conversation down if it has changed: a host that calls tools in a row must
+    /// not wait for the disk each time.
+    pub(super) async fn save(&mut self) -> Result<(), StoreError> {
+        if self.on_disk == OnDisk::Stale {
+            self.conversation.save().await?;
+            self.on_disk = OnDisk::Current;
+        }
+        Ok(())
+    }
+
     fn checkpoint(&mut self, state: bytes::Bytes) {
+        self.on_disk = OnDisk::Stale;
         self.conversation.state = Some(state);
         self.conversation.sent = Some(self.covers.clone());
     }
@@ -496,6 +510,13 @@ impl Live {
 /// Whether an event is a call nobody waits for any more.
 fn is_void(event: &RunEvent) -> bool {
     matches!(event, RunEvent::HostCall(call) if call.is_void())
+}
+
+/// Whether what is on disk is what is known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum OnDisk {
+    Current,
+    Stale,
 }
 
 /// Whether a turn has offered calls.

@@ -122,8 +122,8 @@ impl Task {
                 idle = idle(&mut self.live) => {
                     // Not inside the select: a write given up half way would go on behind our
                     // back and could overwrite a later one.
-                    if let (Idle::Changed, Some((live, _))) = (idle, &self.live)
-                        && let Err(error) = live.conversation.save().await
+                    if let (Idle::Changed, Some((live, _))) = (idle, &mut self.live)
+                        && let Err(error) = live.save().await
                     {
                         tracing::warn!("the session's last state could not be written down: {error}");
                     }
@@ -194,8 +194,7 @@ impl Task {
             };
             let ended = match pause {
                 Pause::ToolUse => {
-                    self.note(&request, live.conversation.save().await.err())
-                        .await;
+                    self.note(&request, live.save().await.err()).await;
                     tracing::debug!("turn.parked");
                     self.live = Some((live, Instant::now() + request.policy.park));
                     return TurnResult {

@@ -112,6 +112,7 @@ impl Guest {
             },
             mode: None,
             policy: self.policy.clone(),
+            surface: cursor_sidecar::turn::Surface::Text,
             hands: Hands::Between,
             cancel: cancel.clone(),
             injections,
