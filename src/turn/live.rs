@@ -3,32 +3,28 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::time::Duration;
 
 use serde_json::Value as Json;
 use tokio::time::Instant;
-use uuid::Uuid;
 
 use super::memory::Conversation;
 use super::request::{Hands, TurnEvent, TurnRequest};
 use super::show::{self, Show, Surface, ends_cards};
+use super::steer::{Steering, Then};
 use super::tally::{Shown, Tally, tell};
 use crate::conversation::continuation::continuation;
 use crate::conversation::fingerprint::{Continuity, Fingerprint};
 use crate::conversation::store::StoreError;
 use crate::diag::Digest;
-use crate::run::{Command, Ended, Handle, Injection, Outcome, RunEvent};
+use crate::run::{Command, Ended, Handle, Outcome, RunEvent};
 use crate::tools::bridge::content::Content;
 use crate::tools::bridge::gate::Inlet;
 use crate::tools::bridge::{Bridge, HostCall, HostResult, Verdict};
 use crate::wire::failure::Retry;
-use crate::wire::proto::agent::v1::{ContextInjectionStateUpdate, context_injection_state};
 use crate::wire::state::occupancy;
 
 /// Events that may pile up while the host works; then the run stops reading.
 const MOST_WAITING: usize = 4096;
-/// The official client waits this long for the first word on an injected message.
-const UNHEARD: Duration = Duration::from_secs(15);
 
 /// A run and what is open about it.
 pub(super) struct Live {
@@ -44,21 +40,14 @@ pub(super) struct Live {
     open: Vec<HostCall>,
     /// What happened while the host was away.
     waiting: VecDeque<RunEvent>,
-    /// Words the model has not been seen to hear.
-    unheard: Vec<Unheard>,
+    /// Words for the model at work.
+    steering: Steering,
     /// What Cursor's own tools did.
     show: Show,
     /// Lines that came between calls: they open the next turn.
     later: Vec<TurnEvent>,
     /// Answers to [`Command::Settle`] that have not come.
     settling: usize,
-}
-
-struct Unheard {
-    id: Uuid,
-    text: String,
-    /// When to stop hoping that the server takes it; `None` once it has said that it did.
-    give_up: Option<Instant>,
 }
 
 /// Why driving a run stopped.
@@ -87,7 +76,7 @@ impl Live {
             inlet,
             open: Vec::new(),
             waiting: VecDeque::new(),
-            unheard: Vec::new(),
+            steering: Steering::new(),
             show,
             later: Vec::new(),
             settling: 0,
@@ -190,23 +179,13 @@ impl Live {
     }
 
     async fn inject(&mut self, text: String) {
-        let id = Uuid::new_v4();
-        self.unheard.push(Unheard {
-            id,
-            text: text.clone(),
-            give_up: Some(Instant::now() + UNHEARD),
-        });
-        let _ = self
-            .handle
-            .commands
-            .send(Command::Inject(Injection { id, text }))
-            .await;
+        let injection = self.steering.say(text, Instant::now());
+        let _ = self.handle.commands.send(Command::Inject(injection)).await;
     }
 
     /// Words the model did not hear, to be said in a run of their own.
     pub(super) fn unheard_words(&mut self) -> Option<String> {
-        let words: Vec<String> = self.unheard.drain(..).map(|unheard| unheard.text).collect();
-        (!words.is_empty()).then(|| words.join("\n\n"))
+        self.steering.left()
     }
 
     /// The run is to be given up; its last checkpoint may still come.
@@ -300,11 +279,7 @@ impl Live {
             tell(self.later.remove(0), request, tally).await;
         }
         loop {
-            let give_up = self
-                .unheard
-                .iter()
-                .filter_map(|unheard| unheard.give_up)
-                .min();
+            let give_up = self.steering.deadline();
             let mut event = tokio::select! {
                 event = self.next() => event,
                 Some(words) = request.injections.recv() => {
@@ -320,7 +295,7 @@ impl Live {
                 && let Some(event) = event.take_if(|event| ends_cards(event))
             {
                 let over = |event: &RunEvent| matches!(event, RunEvent::Ended(end) if end.outcome == Outcome::Finished);
-                if over(&event) && self.later.is_empty() && self.unheard.is_empty() {
+                if over(&event) && self.later.is_empty() && self.steering.is_settled() {
                     self.show.last();
                 }
                 self.waiting.push_front(event);
@@ -356,7 +331,9 @@ impl Live {
                     }
                 }
                 Some(RunEvent::Injection(report)) => {
-                    self.heard(&report).await;
+                    if self.steering.report(&report) == Then::Release {
+                        self.release().await;
+                    }
                     continue;
                 }
                 // Another agent's calls outlast Cursor's words: the host does them first.
@@ -391,6 +368,11 @@ impl Live {
         offered: &mut Offered,
     ) -> Option<TurnEvent> {
         if call.is_void() {
+            return None;
+        }
+        if self.steering.is_released() {
+            // Shown now, it would be executed for a run that is gone.
+            call.answer(HostResult::failed("the run was given up"));
             return None;
         }
         if let Hands::Inline(hands) = &request.hands {
@@ -462,32 +444,9 @@ impl Live {
         None
     }
 
-    async fn heard(&mut self, report: &ContextInjectionStateUpdate) {
-        use context_injection_state::State;
-        let Some(at) = self
-            .unheard
-            .iter()
-            .position(|u| u.id.to_string() == report.injection_id)
-        else {
-            return;
-        };
-        match report.state.as_ref().and_then(|state| state.state.as_ref()) {
-            Some(State::Delivered(_)) => {
-                self.unheard.remove(at);
-            }
-            Some(State::Queued(_)) | None => self.unheard[at].give_up = None,
-            // Not in this run: the words need one of their own.
-            Some(State::QueuedForNextTurn(_) | State::Cancelled(_) | State::Rejected(_)) => {
-                self.release().await;
-            }
-        }
-    }
-
     /// Ends the run so that unheard words can be said in the next one.
     async fn release(&mut self) {
-        for unheard in &mut self.unheard {
-            unheard.give_up = None;
-        }
+        self.steering.release();
         self.leave().await;
     }
 

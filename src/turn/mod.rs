@@ -12,6 +12,7 @@ mod policy;
 mod request;
 mod session;
 mod show;
+mod steer;
 mod tally;
 pub mod usage;
 mod wording;

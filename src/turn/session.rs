@@ -256,11 +256,11 @@ impl Task {
                 self.notice(request, notice).await;
             }
         }
+        let pictures = picture::latest(&request.transcript.messages)
+            .map_err(|error| TurnResult::failed(error.to_string()))?;
         let taken = self.memory.take().await;
         let taken = taken.map_err(|busy| TurnResult::failed(busy.to_string()))?;
         self.notice(request, taken.notice).await;
-        let pictures = picture::latest(&request.transcript.messages)
-            .map_err(|error| TurnResult::failed(error.to_string()))?;
         let mine = taken
             .conversation
             .filter(|conversation| conversation.account == request.account);
@@ -270,6 +270,11 @@ impl Task {
         let Transcripted { system, messages } = transcript(request);
         let (conversation, text) = match plan(sent, system, messages) {
             SendPlan::Nothing => {
+                // What was taken in hand is put back as it was.
+                if let Some(conversation) = mine {
+                    let notice = self.memory.put(conversation).await;
+                    self.notice(request, notice).await;
+                }
                 return Err(TurnResult::failed("there is no new message to answer"));
             }
             SendPlan::Incremental { text } => {

@@ -276,3 +276,27 @@ fn a_thousand_idle_sessions_are_cheap() {
     let each = resident(talk.host.id()).saturating_sub(before) / SESSIONS;
     assert!(each <= 100, "{each} KB a session");
 }
+
+/// A turn that is refused before anything is sent costs the conversation nothing, on disk
+/// or only in memory.
+#[test]
+fn a_refused_turn_keeps_the_conversation() {
+    let simulator = Simulator::start(Transport::H2c);
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    for place in [file.path(), folder.path()] {
+        let env = [("PI_CURSOR_STATE_DIR", place.to_str().unwrap())];
+        let mut talk = Talk::new(&simulator, "s", &env);
+        assert_eq!(talk.say("@followup one").text, "First answer.");
+        let kept = talk.messages.clone();
+        assert_eq!(talk.turn().error, "there is no new message to answer");
+        talk.messages.clone_from(&kept);
+        talk.user("");
+        let picture = json!({"type": "image", "data": "QUJD", "mimeType": "image/png"});
+        talk.messages.last_mut().unwrap()["content"] = json!([picture]);
+        assert_eq!(talk.turn().stop, "error");
+        talk.messages = kept;
+        assert_eq!(talk.say("@followup two").text, "Follow-up answer.");
+    }
+    simulator.recorded().assert_played(&["completed"; 4]);
+}

@@ -1,0 +1,182 @@
+//! Words for a model at work: said into the run, and watched until the model has heard them.
+//!
+//! A run that does not take them is given up, and the words get a run of their own: they are
+//! never lost, and never reported as heard by a run that was given up.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+use uuid::Uuid;
+
+use crate::run::Injection;
+use crate::wire::proto::agent::v1::{ContextInjectionStateUpdate, context_injection_state};
+
+/// The official client waits this long for the first word on an injected message.
+const UNHEARD: Duration = Duration::from_secs(15);
+
+/// The words of one run.
+#[derive(Debug)]
+pub(super) struct Steering {
+    unheard: Vec<Unheard>,
+    run: Run,
+}
+
+/// Whether the run can still hear.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Run {
+    Listening,
+    Released,
+}
+
+#[derive(Debug)]
+struct Unheard {
+    id: Uuid,
+    text: String,
+    /// When to stop hoping that the server takes it; `None` once it has said that it did.
+    give_up: Option<Instant>,
+}
+
+/// What a report asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Then {
+    /// Nothing: the run goes on.
+    GoOn,
+    /// The run does not take the words: it is to be given up for one that does.
+    Release,
+}
+
+impl Steering {
+    pub(super) fn new() -> Self {
+        Self {
+            unheard: Vec::new(),
+            run: Run::Listening,
+        }
+    }
+
+    /// Words to be injected.
+    pub(super) fn say(&mut self, text: String, now: Instant) -> Injection {
+        let id = Uuid::new_v4();
+        self.unheard.push(Unheard {
+            id,
+            text: text.clone(),
+            give_up: Some(now + UNHEARD),
+        });
+        Injection { id, text }
+    }
+
+    /// When the run is to be given up if nothing is heard of the words.
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        match self.run {
+            Run::Listening => self.unheard.iter().filter_map(|words| words.give_up).min(),
+            Run::Released => None,
+        }
+    }
+
+    /// Takes the server's report.
+    pub(super) fn report(&mut self, report: &ContextInjectionStateUpdate) -> Then {
+        use context_injection_state::State;
+        let known = |words: &Unheard| words.id.to_string() == report.injection_id;
+        let Some(at) = self.unheard.iter().position(known) else {
+            return Then::GoOn;
+        };
+        match report.state.as_ref().and_then(|state| state.state.as_ref()) {
+            // What a run heard that was given up, its last checkpoint may not know.
+            _ if self.is_released() => Then::GoOn,
+            Some(State::Delivered(_)) => {
+                self.unheard.remove(at);
+                Then::GoOn
+            }
+            Some(State::Queued(_)) | None => {
+                self.unheard[at].give_up = None;
+                Then::GoOn
+            }
+            Some(State::QueuedForNextTurn(_) | State::Cancelled(_) | State::Rejected(_)) => {
+                Then::Release
+            }
+        }
+    }
+
+    /// The run is given up for the words it did not take.
+    pub(super) fn release(&mut self) {
+        self.run = Run::Released;
+    }
+
+    /// Whether the run is given up: what it asks for from now on is for nobody.
+    pub(super) fn is_released(&self) -> bool {
+        self.run == Run::Released
+    }
+
+    /// Whether all words have been heard.
+    pub(super) fn is_settled(&self) -> bool {
+        self.unheard.is_empty()
+    }
+
+    /// The words nobody heard, to be said in a run of their own.
+    pub(super) fn left(&mut self) -> Option<String> {
+        let words: Vec<String> = self.unheard.drain(..).map(|words| words.text).collect();
+        (!words.is_empty()).then(|| words.join("\n\n"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::proto::agent::v1::*;
+    use context_injection_state::State;
+
+    fn report(id: Uuid, state: State) -> ContextInjectionStateUpdate {
+        ContextInjectionStateUpdate {
+            injection_id: id.to_string(),
+            state: Some(ContextInjectionState { state: Some(state) }),
+        }
+    }
+
+    #[test]
+    fn words_are_watched_until_they_are_heard() {
+        let now = Instant::now();
+        let mut steering = Steering::new();
+        let said = steering.say("hurry".into(), now);
+        assert_eq!(steering.deadline(), Some(now + UNHEARD));
+        let queued = report(said.id, State::Queued(ContextInjectionQueued {}));
+        assert_eq!(steering.report(&queued), Then::GoOn);
+        assert_eq!((steering.deadline(), steering.is_settled()), (None, false));
+        let delivered = report(
+            said.id,
+            State::Delivered(ContextInjectionDelivered::default()),
+        );
+        assert_eq!(steering.report(&delivered), Then::GoOn);
+        assert!(steering.is_settled());
+        assert_eq!(steering.left(), None);
+    }
+
+    #[test]
+    fn words_a_run_refuses_are_left_whatever_it_says_afterwards() {
+        let mut steering = Steering::new();
+        let said = steering.say("hurry".into(), Instant::now());
+        let refused = report(
+            said.id,
+            State::Rejected(ContextInjectionRejected::default()),
+        );
+        assert_eq!(steering.report(&refused), Then::Release);
+        steering.release();
+        let late = report(
+            said.id,
+            State::Delivered(ContextInjectionDelivered::default()),
+        );
+        assert_eq!(steering.report(&late), Then::GoOn);
+        assert_eq!(steering.deadline(), None);
+        assert_eq!(steering.left(), Some("hurry".into()));
+    }
+
+    #[test]
+    fn reports_on_other_words_do_nothing() {
+        let mut steering = Steering::new();
+        steering.say("hurry".into(), Instant::now());
+        let other = report(
+            Uuid::new_v4(),
+            State::Rejected(ContextInjectionRejected::default()),
+        );
+        assert_eq!(steering.report(&other), Then::GoOn);
+        assert!(!steering.is_settled());
+    }
+}
