@@ -8,7 +8,7 @@ use clap::{CommandFactory as _, Parser, Subcommand};
 use cursor_sidecar::diag::logfile::{self, LogFile, Wanted};
 use cursor_sidecar::diag::record::{self, Guard, Recorder};
 use cursor_sidecar::diag::secrets;
-use cursor_sidecar::doors::cli::{Ask, AskError, Doctor, Models};
+use cursor_sidecar::doors::cli::{Ask, AskError, Doctor, Login, Logout, Models};
 use cursor_sidecar::doors::rpc;
 use cursor_sidecar::sim;
 use etcetera::BaseStrategy as _;
@@ -31,6 +31,8 @@ enum Command {
     Stdio,
     Ask(Ask),
     Models(Models),
+    Login(Login),
+    Logout(Logout),
     Doctor(Doctor),
     Sim(sim::Args),
     /// Print the JSON Schema of the JSON-RPC protocol.
@@ -79,6 +81,8 @@ fn run(command: Command, home: Option<std::path::PathBuf>) -> anyhow::Result<Exi
             Command::Schema => writeln!(std::io::stdout(), "{:#}", rpc::schema())?,
             Command::Ask(ask) => ask.run(home).await?,
             Command::Models(models) => models.run(home).await?,
+            Command::Login(login) => login.run(home).await?,
+            Command::Logout(logout) => logout.run(home)?,
             Command::Doctor(doctor) => doctor.run(home).await?,
             Command::Sim(sim) => sim.run().await?,
         }
@@ -101,7 +105,12 @@ fn start_logs(command: &Command, home: Option<&Path>) -> Option<Guard> {
         .with_target(false);
     let told = match command {
         Command::Stdio | Command::Ask(_) => debug_log(home),
-        Command::Doctor(_) | Command::Models(_) | Command::Sim(_) | Command::Schema => None,
+        Command::Doctor(_)
+        | Command::Login(_)
+        | Command::Logout(_)
+        | Command::Models(_)
+        | Command::Sim(_)
+        | Command::Schema => None,
     };
     let stderr = tracing_subscriber::registry().with(stderr.with_filter(filter));
     let Some((recorder, guard)) = told else {

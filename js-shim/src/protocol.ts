@@ -15,6 +15,9 @@ export interface Methods {
   "session/invalidate": { params: SessionParams; result: null };
   "session/close": { params: SessionParams; result: null };
   "bridge/endpoint": { params: BridgeEndpointParams; result: BridgeEndpointResult };
+  "login/start": { params: LoginStartParams; result: LoginStartResult };
+  "login/wait": { params: LoginWaitParams; result: LoginWaitResult };
+  "account/status": { params: AccountStatusParams; result: AccountStatus };
   "diagnostics/report": { params: ReportParams; result: Report };
   "shutdown": { params: ShutdownParams; result: null };
 }
@@ -25,6 +28,66 @@ export interface Notifications {
   "log/message": LogMessageParams;
 }
 
+/**
+ * A plan and what of it is used. What Cursor does not tell is absent.
+ */
+export type AccountPlan = { 
+/**
+ * Its name.
+ */
+name?: string | null, 
+/**
+ * Cents used in this period.
+ */
+usedCents?: number | null, 
+/**
+ * Cents that are included.
+ */
+limitCents?: number | null, 
+/**
+ * The share that is used, of a hundred.
+ */
+percentUsed?: number | null, 
+/**
+ * When the period ends, in milliseconds since 1970.
+ */
+periodEndsAt?: number, 
+/**
+ * Cursor's own words about it.
+ */
+message?: string | null, };
+/**
+ * The answer to `account/status`.
+ */
+export type AccountStatus = { 
+/**
+ * Where the key comes from; absent without one.
+ */
+keySource?: KeyOrigin | null, 
+/**
+ * The person's address.
+ */
+email?: string | null, 
+/**
+ * Their name.
+ */
+name?: string | null, 
+/**
+ * What they pay for.
+ */
+plan?: AccountPlan | null, 
+/**
+ * Why this is not all that could be told, worded for a person.
+ */
+problem?: string | null, };
+/**
+ * `account/status`: who the person is to Cursor, asked now.
+ */
+export type AccountStatusParams = { 
+/**
+ * The Cursor API key, if the host has one; else `CURSOR_API_KEY`, else the login's.
+ */
+apiKey?: string | null, };
 /**
  * An MCP server (Streamable HTTP) on this machine, for as long as the run lives.
  */
@@ -211,6 +274,10 @@ protocolVersion: number,
 methods: Array<string>, };
 export type JsonValue = number | string | boolean | Array<JsonValue> | { [key in string]: JsonValue } | null;
 /**
+ * Where a key comes from.
+ */
+export type KeyOrigin = "host" | "environment" | "login";
+/**
  * How much a line matters.
  */
 export type LogLevel = "info" | "warning" | "error";
@@ -226,6 +293,42 @@ level: LogLevel,
  * The line.
  */
 message: string, };
+/**
+ * `login/start`: nothing to say.
+ */
+export type LoginStartParams = Record<symbol, never>;
+/**
+ * A login that has begun.
+ */
+export type LoginStartResult = { 
+/**
+ * What `login/wait` takes.
+ */
+loginId: string, 
+/**
+ * The page the person signs in on.
+ */
+url: string, };
+/**
+ * `login/wait`: answered when the person has signed in.
+ */
+export type LoginWaitParams = { 
+/**
+ * The login, by `login/start`.
+ */
+loginId: string, };
+/**
+ * A login that is done. Its key stays with the sidecar.
+ */
+export type LoginWaitResult = { 
+/**
+ * Who signed in.
+ */
+email?: string | null, 
+/**
+ * Until when the login is good, in milliseconds since 1970.
+ */
+expiresAt: number, };
 /**
  * A model as the host chose it.
  */

@@ -8,9 +8,9 @@ use serde_json::{Value as Json, json};
 use sha2::{Digest as _, Sha256};
 
 use super::item::Item;
-use super::store::{self, StoreError};
 use crate::account::ApiKey;
 use crate::diag::parse;
+use crate::diag::private::{self as store, StoreError};
 use crate::diag::settings::{self, Warning};
 
 const VERSION: u64 = 1;

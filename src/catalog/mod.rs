@@ -16,10 +16,10 @@ mod prefs;
 mod rows;
 mod selection;
 mod snapshot;
-mod store;
 mod thinking;
 mod windows;
 
+pub use crate::diag::private::StoreError;
 pub use cache::{Fingerprint, Policy, time_to_live};
 pub use discover::{Access, Credential, DiscoverError};
 pub use item::{Choice, Item, Parameter, ParameterValue, Variant};
@@ -29,6 +29,5 @@ pub use prefs::{Prefs, save_speed};
 pub use rows::{Found, MAX_OUTPUT, Row, Rows};
 pub use selection::{Selection, Speed, select};
 pub use snapshot::render as render_snapshot;
-pub use store::StoreError;
 pub use thinking::{Level, LevelMap, Profile, level_map};
 pub use windows::{Learned, Windows, learn, parse_context, positive};

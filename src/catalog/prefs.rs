@@ -7,7 +7,7 @@ use serde_json::{Map, Value as Json, json};
 
 use super::rows::Found;
 use super::selection::Speed;
-use super::store::{self, StoreError};
+use crate::diag::private::{self as store, StoreError};
 
 const FILE: &str = "prefs.json";
 const FAST: &str = "fast";

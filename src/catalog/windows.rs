@@ -10,7 +10,7 @@ use serde_json::{Value as Json, json};
 
 use super::collate;
 use super::snapshot::bundled;
-use super::store::{self, StoreError};
+use crate::diag::private::{self as store, StoreError};
 
 /// For a model nothing at all is known of.
 const ASSUMED: u32 = 128_000;

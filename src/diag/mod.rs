@@ -9,6 +9,7 @@ mod digest;
 pub mod logfile;
 pub mod parse;
 pub mod place;
+pub mod private;
 pub mod record;
 pub mod scrub;
 pub mod settings;

@@ -54,6 +54,12 @@ pub const SETTINGS: &[Setting] = &[
         "Key exchange, configuration, catalogue; runs too, if no agent URL is set.",
     ),
     setting(
+        "CURSOR_WEBSITE_URL",
+        "https://cursor.com",
+        "https URL, or http to this machine",
+        "Where a browser login is done.",
+    ),
+    setting(
         "PI_CURSOR_HTTP",
         "auto",
         "auto, 1, 2",

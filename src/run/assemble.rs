@@ -6,7 +6,7 @@ use std::sync::Arc;
 use http::HeaderValue;
 
 use super::backend::Backend;
-use crate::account::{Account, ApiKey, HttpExchange, KeyError};
+use crate::account::{Account, ApiKey, Dashboard, HttpExchange, KeyError, find_key};
 use crate::diag::settings::{self, Warning};
 use crate::wire::choice::{Choice, Preference};
 use crate::wire::drift::Drift;
@@ -32,9 +32,26 @@ impl Backend {
         env: &impl Fn(&str) -> Option<String>,
         home: Option<&Path>,
     ) -> Result<(Self, Vec<Warning>), AssembleError> {
-        let mut warnings = Vec::new();
         let endpoints = Endpoints::resolve(env, home)?;
-        let key = ApiKey::parse(&env("CURSOR_API_KEY").unwrap_or_default())?;
+        let (key, _) = find_key(None, env, home)?;
+        Ok(Self::assemble(endpoints, key, env))
+    }
+
+    /// The backend at `endpoints` for a key.
+    pub fn with_key(
+        key: ApiKey,
+        env: &impl Fn(&str) -> Option<String>,
+        home: Option<&Path>,
+    ) -> Result<(Self, Vec<Warning>), AssembleError> {
+        Ok(Self::assemble(Endpoints::resolve(env, home)?, key, env))
+    }
+
+    fn assemble(
+        endpoints: Endpoints,
+        key: ApiKey,
+        env: &impl Fn(&str) -> Option<String>,
+    ) -> (Self, Vec<Warning>) {
+        let mut warnings = Vec::new();
         crate::diag::secrets().learn(key.secret());
         let http = Arc::new(Http::new(Trust::from_env(env)));
         let preference = settings::choose(
@@ -62,8 +79,30 @@ impl Backend {
             choice: Arc::new(Choice::new(preference)),
             account,
         };
-        Ok((backend, warnings))
+        (backend, warnings)
     }
+
+    /// The account's own service.
+    pub fn dashboard(&self) -> Dashboard {
+        Dashboard::new(
+            Arc::clone(&self.http),
+            self.endpoints.backend.clone(),
+            self.identity.clone(),
+        )
+    }
+}
+
+/// The account's own service for somebody who has no key yet, and the addresses in force.
+pub fn dashboard(
+    env: &impl Fn(&str) -> Option<String>,
+    home: Option<&Path>,
+) -> Result<(Dashboard, Endpoints), AssembleError> {
+    let endpoints = Endpoints::resolve(env, home)?;
+    let http = Arc::new(Http::new(Trust::from_env(env)));
+    // Settings that are not understood are told by the first turn.
+    let identity = identity(env, &mut Vec::new());
+    let dashboard = Dashboard::new(http, endpoints.backend.clone(), identity);
+    Ok((dashboard, endpoints))
 }
 
 fn identity(env: &impl Fn(&str) -> Option<String>, warnings: &mut Vec<Warning>) -> Identity {

@@ -16,7 +16,7 @@ mod request;
 mod retry;
 mod tally;
 
-pub use assemble::AssembleError;
+pub use assemble::{AssembleError, dashboard};
 pub use backend::{Backend, OpenError};
 pub use blobs::{BlobError, Blobs, MemoryBlobs};
 pub use driver::{Command, Handle, Injection, start};

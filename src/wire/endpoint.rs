@@ -15,6 +15,8 @@ pub const DEFAULT_AGENT: &str = "https://agentn.us.api5.cursor.sh";
 pub const DEFAULT_BACKEND: &str = "https://api2.cursor.sh";
 /// Where the REST catalogue lives.
 pub const DEFAULT_REST: &str = "https://api.cursor.com";
+/// Where people sign in.
+pub const DEFAULT_WEBSITE: &str = "https://cursor.com";
 
 /// The CLI's configuration below the home directory.
 const CLI_CONFIG: &str = ".cursor/cli-config.json";
@@ -78,6 +80,8 @@ pub struct Endpoints {
     pub backend: BaseUrl,
     /// REST `/v1`.
     pub rest: BaseUrl,
+    /// Where people sign in with a browser.
+    pub website: BaseUrl,
 }
 
 impl BaseUrl {
@@ -176,6 +180,10 @@ impl Endpoints {
             agent,
             agent_source,
             rest: or_default(DEFAULT_REST)?,
+            website: match set("CURSOR_WEBSITE_URL")? {
+                Some(url) => url,
+                None => BaseUrl::parse("default", DEFAULT_WEBSITE)?,
+            },
             backend: or_default(DEFAULT_BACKEND)?,
         })
     }

@@ -93,9 +93,26 @@ impl Http {
     pub async fn exchange(
         &self,
         method: Method,
-        mut call: Call<'_>,
+        call: Call<'_>,
         body: Bytes,
     ) -> Result<Bytes, CallError> {
+        let (host, path) = (call.base.authority(), call.path);
+        match self.fetch(method, call, body).await? {
+            (200, answer) => Ok(answer),
+            (status, answer) => {
+                tracing::debug!(host, path, status, "call.refused");
+                Err(RemoteError::from_response(status, &answer).into())
+            }
+        }
+    }
+
+    /// Sends and reads everything, whatever the status.
+    pub async fn fetch(
+        &self,
+        method: Method,
+        mut call: Call<'_>,
+        body: Bytes,
+    ) -> Result<(u16, Bytes), CallError> {
         let client = self.client(call.base, call.version).await?;
         let host = call.base.authority();
         call.headers
@@ -125,11 +142,10 @@ impl Http {
                 }
                 answer.extend_from_slice(&piece);
             }
-            match response.status().as_u16() {
-                200 => Ok(Bytes::from(answer)),
-                status => Err(RemoteError::from_response(status, &answer).into()),
-            }
+            Ok((response.status().as_u16(), Bytes::from(answer)))
         };
+        // What stands behind the question mark may be secret.
+        let path = call.path.split('?').next().unwrap_or_default();
         let started = std::time::Instant::now();
         let answer = match tokio::time::timeout(call.deadline, answer).await {
             Ok(answer) => answer,
@@ -141,24 +157,19 @@ impl Http {
         };
         let ms = started.elapsed().as_millis() as u64;
         match &answer {
-            Ok(answer) => tracing::trace!(
+            Ok((status, answer)) => tracing::trace!(
                 host,
-                path = call.path,
+                path,
                 ms,
+                status,
                 bytes = answer.len(),
                 "call.answered"
             ),
             Err(CallError::Wire(error)) => {
-                tracing::debug!(
-                    host,
-                    path = call.path,
-                    ms,
-                    cause = error.cause(),
-                    "call.failed"
-                );
+                tracing::debug!(host, path, ms, cause = error.cause(), "call.failed");
             }
             Err(CallError::Setup(error)) => {
-                tracing::debug!(host, path = call.path, ms, cause = %error, "call.failed");
+                tracing::debug!(host, path, ms, cause = %error, "call.failed");
             }
         }
         answer

@@ -19,6 +19,7 @@ mod faults;
 mod host_tools;
 mod inside;
 mod interleavings;
+mod login;
 mod models;
 mod native;
 mod official;

@@ -2,8 +2,10 @@
 
 mod ask;
 mod doctor;
+mod login;
 mod models;
 
 pub use ask::{Ask, AskError};
 pub use doctor::{Doctor, DoctorError};
+pub use login::{Login, LoginCommandError, Logout};
 pub use models::{Models, ModelsError};

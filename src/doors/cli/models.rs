@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::io::{IsTerminal as _, Write};
 use std::path::{Path, PathBuf};
 
-use crate::account::{ApiKey, KeyError};
+use crate::account::{KeyError, find_key};
 use crate::catalog::{
     Access, Credential, Finder, Listing, Policy, Profile, Reason, Row, Rows, Source, Speed, Wanted,
     Windows, render_snapshot,
@@ -95,12 +95,12 @@ impl Models {
         for warning in warnings.iter().chain(&more) {
             tracing::warn!("{warning}");
         }
-        let key = ApiKey::parse(&env("CURSOR_API_KEY").unwrap_or_default());
+        let (key, _) = find_key(None, env, home).map_err(AssembleError::from)?;
         let access = Access {
             http: backend.http,
             endpoints: backend.endpoints,
             identity: backend.identity,
-            credential: Credential::Key(key.map_err(AssembleError::from)?),
+            credential: Credential::Key(key),
         };
         let wanted = match self.refresh || self.write_snapshot.is_some() {
             true => Wanted::Live,

@@ -11,6 +11,7 @@ use serde_json::{Value as Json, json};
 use tokio::sync::watch;
 use ts_rs::TS;
 
+use super::account::{self, Logins};
 use super::bridge;
 use super::error::{self, INVALID_PARAMS};
 use super::models::Models;
@@ -32,6 +33,8 @@ pub(super) struct Context {
     pub(super) turns: Turns,
     /// Where other agents reach the host's tools.
     pub(super) endpoints: Server,
+    /// Browser logins under way.
+    pub(super) logins: Logins,
     pub(super) models: Models,
     /// The host's process, once it has said which it is.
     pub(super) host_process: watch::Sender<Option<u32>>,
@@ -74,6 +77,9 @@ pub(super) fn table() -> Vec<Entry> {
         entry::<SessionParams, ()>("session/invalidate"),
         entry::<SessionParams, ()>("session/close"),
         entry::<BridgeEndpointParams, BridgeEndpointResult>("bridge/endpoint"),
+        entry::<LoginStartParams, LoginStartResult>("login/start"),
+        entry::<LoginWaitParams, LoginWaitResult>("login/wait"),
+        entry::<AccountStatusParams, AccountStatus>("account/status"),
         entry::<ReportParams, Report>("diagnostics/report"),
         entry::<ShutdownParams, ()>("shutdown"),
     ]
@@ -152,6 +158,23 @@ pub(super) fn register(context: Context) -> Result<RpcModule<Context>, RegisterM
         let params: BridgeEndpointParams = error::params(&params)?;
         let session = context.turns.find(&params.session_id);
         bridge::endpoint(&context.endpoints, session).await
+    })?;
+    module.register_async_method("login/start", |params, context, _| async move {
+        let LoginStartParams {} = error::params(&params)?;
+        context.logins.start(context.home.as_deref())
+    })?;
+    module.register_async_method("login/wait", |params, context, _| async move {
+        let home = context.home.as_deref();
+        context.logins.wait(&error::params(&params)?, home).await
+    })?;
+    module.register_async_method("account/status", |params, context, _| async move {
+        let params: AccountStatusParams = error::params(&params)?;
+        let home = context.home.as_deref();
+        let backend = || {
+            let found = context.turns.backend(params.api_key.as_deref(), home);
+            found.map(|(_, backend)| backend)
+        };
+        Ok::<_, ErrorObjectOwned>(account::status(&params, home, backend).await)
     })?;
     module.register_async_method("diagnostics/report", |params, context, _| async move {
         let ReportParams {} = error::params(&params)?;

@@ -3,6 +3,7 @@
 //! stdout carries frames and nothing else. The process ends with its input, with its host,
 //! or on `exit`, whichever comes first.
 
+mod account;
 mod bridge;
 mod error;
 mod frame;
@@ -58,6 +59,7 @@ pub async fn serve(home: Option<PathBuf>) -> Result<Ended, ServeError> {
         tools: Mutex::default(),
         turns: turns::Turns::default(),
         endpoints: Server::default(),
+        logins: account::Logins::default(),
         host_process,
     })?;
     let peer = Peer::new(out);

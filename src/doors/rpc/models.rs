@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::protocol::*;
-use crate::account::{ApiKey, KeyError};
+use crate::account::{ApiKey, KeyError, find_key};
 use crate::catalog::{
     Access, Choice, Credential, Finder, Fingerprint, Level, Listing, MAX_OUTPUT, Policy, Prefs,
     Profile, Reason, Rows, Selection, Source, Speed, Wanted, Windows, learn, save_speed, select,
@@ -24,6 +24,7 @@ const AGAIN: Duration = Duration::from_secs(60);
 
 /// The models a host can choose from.
 pub(super) struct Models {
+    home: Option<PathBuf>,
     state: Option<PathBuf>,
     finder: Finder,
     /// Settings that were not understood.
@@ -53,15 +54,6 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The key a host gives, else the environment's.
-fn key(given: Option<&str>) -> Result<ApiKey, KeyError> {
-    let key = given.map(str::to_owned);
-    ApiKey::parse(
-        &key.or_else(|| std::env::var("CURSOR_API_KEY").ok())
-            .unwrap_or_default(),
-    )
-}
-
 fn access(backend: &Backend, key: ApiKey) -> Access {
     Access {
         http: backend.http.clone(),
@@ -79,6 +71,7 @@ impl Models {
         let (policy, warnings) = Policy::from_env(&env, state.as_deref());
         Self {
             finder: Finder::new(policy),
+            home: home.map(Path::to_owned),
             warnings,
             state,
             profile: Mutex::default(),
@@ -101,7 +94,7 @@ impl Models {
             true => Wanted::Live,
             false => Wanted::CacheFirst,
         };
-        let access = match key(params.api_key.as_deref()) {
+        let access = match self.key(params.api_key.as_deref()) {
             Ok(key) => backend()
                 .map(|backend| access(&backend, key))
                 .map_err(|problem| (Reason::DiscoveryFailed, problem)),
@@ -114,6 +107,12 @@ impl Models {
         };
         let rows = self.rows(&listing);
         ModelsListResult::of(listing, &rows)
+    }
+
+    /// The key a host gives, else the one there is.
+    fn key(&self, given: Option<&str>) -> Result<ApiKey, KeyError> {
+        let env = |name: &str| std::env::var(name).ok();
+        find_key(given, &env, self.home.as_deref()).map(|(key, _)| key)
     }
 
     fn rows(&self, listing: &Listing) -> Rows {
@@ -165,7 +164,7 @@ impl Models {
             };
             return Ok(resolved(model, &choice, None));
         }
-        let key = key(given_key).map_err(|error| error.to_string())?;
+        let key = self.key(given_key).map_err(|error| error.to_string())?;
         let listing = self.known(&access(backend, key)).await;
         let rows = self.rows(&listing);
         let found = match rows.find(&choice.id) {

@@ -14,7 +14,7 @@ use super::error::INVALID_PARAMS;
 use super::models::{Models, Resolved};
 use super::peer::Peer;
 use super::protocol::*;
-use crate::account::ApiKey;
+use crate::account::{ApiKey, find_key};
 use crate::conversation::store::{Bounds, Store};
 use crate::conversation::transcript::{Tool, Transcript};
 use crate::diag::place;
@@ -403,23 +403,16 @@ impl Turns {
         home: Option<&Path>,
     ) -> Result<(ApiKey, Backend), String> {
         let env = |name: &str| std::env::var(name).ok();
-        let key = key
-            .map(str::to_owned)
-            .or_else(|| env("CURSOR_API_KEY"))
-            .unwrap_or_default();
-        let parsed = ApiKey::parse(&key).map_err(|error| error.to_string())?;
+        let found = find_key(key, &env, home);
+        let (parsed, _) = found.map_err(|error| error.to_string())?;
         let mut cached = lock(&self.backend);
         if let Some((for_key, backend)) = &*cached
             && for_key.same(&parsed)
         {
             return Ok((parsed, backend.clone()));
         }
-        let with_key = |name: &str| match name {
-            "CURSOR_API_KEY" => Some(key.clone()),
-            name => env(name),
-        };
         let (backend, warnings) =
-            Backend::from_env(&with_key, home).map_err(|error| error.to_string())?;
+            Backend::with_key(parsed.clone(), &env, home).map_err(|error| error.to_string())?;
         for warning in warnings {
             tracing::warn!("{warning}");
         }

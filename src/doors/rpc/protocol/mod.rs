@@ -1,6 +1,7 @@
 //! The messages of our JSON-RPC. `cursor-sidecar schema` prints their JSON Schema, and
 //! `schema/rpc` holds it checked in.
 
+mod account;
 mod bridge;
 mod models;
 mod turn;
@@ -11,6 +12,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use ts_rs::TS;
 
+pub use account::*;
 pub use bridge::*;
 pub use models::*;
 pub use turn::*;

@@ -34,7 +34,7 @@ fn failed(doing: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> St
 }
 
 /// Replaces a file's content: a reader sees the old or the new one, also after a power cut.
-pub(super) fn write(path: &Path, content: &[u8]) -> Result<(), StoreError> {
+pub fn write(path: &Path, content: &[u8]) -> Result<(), StoreError> {
     let folder = folder(path)?;
     let temporary = path.with_extension(format!("{}.new", uuid::Uuid::new_v4()));
     let written = (|| {
@@ -56,7 +56,7 @@ pub(super) fn write(path: &Path, content: &[u8]) -> Result<(), StoreError> {
 }
 
 /// Holds others off who read, change and write the same file. Ends with the value.
-pub(super) fn lock(path: &Path) -> Result<File, StoreError> {
+pub fn lock(path: &Path) -> Result<File, StoreError> {
     folder(path)?;
     let lock = path.with_extension("lock");
     let open = OpenOptions::new()
@@ -71,7 +71,7 @@ pub(super) fn lock(path: &Path) -> Result<File, StoreError> {
 }
 
 /// A file's text; `None` if there is none.
-pub(super) fn read(path: &Path) -> Result<Option<String>, StoreError> {
+pub fn read(path: &Path) -> Result<Option<String>, StoreError> {
     match std::fs::read_to_string(path) {
         Ok(text) => Ok(Some(text)),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),

@@ -1,0 +1,92 @@
+//! `cursor-sidecar login` and `logout`: a key for this machine, made with a browser.
+
+use std::io::{IsTerminal as _, Write as _};
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+use crate::account::{Forgotten, Login as Begun, LoginError, StoredLogin};
+use crate::diag::private::StoreError;
+use crate::run::{AssembleError, dashboard};
+
+/// Sign in to Cursor with a browser; the key it makes stays on this machine.
+#[derive(Debug, clap::Args)]
+pub struct Login {
+    /// Only print the address; open no browser.
+    #[arg(long)]
+    no_browser: bool,
+}
+
+/// Forget the key a login made (revoke it in Cursor's dashboard).
+#[derive(Debug, clap::Args)]
+pub struct Logout {}
+
+/// Why nobody was signed in or out.
+#[derive(Debug, thiserror::Error)]
+pub enum LoginCommandError {
+    /// Settings.
+    #[error(transparent)]
+    Settings(#[from] AssembleError),
+    /// The login.
+    #[error(transparent)]
+    Login(#[from] LoginError),
+    /// The key could not be kept.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The terminal is gone.
+    #[error("{0}")]
+    Io(#[from] std::io::Error),
+}
+
+fn env(name: &str) -> Option<String> {
+    std::env::var(name).ok()
+}
+
+impl Login {
+    /// Signs in.
+    pub async fn run(self, home: Option<PathBuf>) -> Result<(), LoginCommandError> {
+        let (dashboard, endpoints) = dashboard(&env, home.as_deref())?;
+        let login = Begun::begin(&endpoints)?;
+        let mut out = std::io::stdout();
+        writeln!(out, "Sign in here:\n\n  {}\n", login.page())?;
+        out.flush()?;
+        if out.is_terminal() {
+            if !self.no_browser {
+                open(login.page());
+            }
+            tracing::info!("waiting until you have signed in (Ctrl+C to stop)");
+        }
+        let login = login.wait(&dashboard).await?;
+        login.save(&env, home.as_deref())?;
+        let who = login.email.as_deref().unwrap_or("you");
+        writeln!(out, "Signed in: {who}. The key is good for 90 days.")?;
+        Ok(())
+    }
+}
+
+impl Logout {
+    /// Forgets the login.
+    pub fn run(self, home: Option<PathBuf>) -> Result<(), LoginCommandError> {
+        let told = match StoredLogin::forget(&env, home.as_deref())? {
+            Forgotten::Login => "Signed out. The key itself can be revoked in Cursor's dashboard.",
+            Forgotten::Nothing => "Nobody was signed in.",
+        };
+        Ok(writeln!(std::io::stdout(), "{told}")?)
+    }
+}
+
+/// Shows a page, if there is something to show it with: the address is printed anyway.
+fn open(page: &str) {
+    let program = match cfg!(target_os = "macos") {
+        true => "open",
+        false => "xdg-open",
+    };
+    let quiet = Command::new(program)
+        .arg(page)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn();
+    if let Err(error) = quiet {
+        tracing::debug!(%error, "no browser was opened");
+    }
+}
