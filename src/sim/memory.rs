@@ -19,6 +19,8 @@ pub(super) struct Turn {
     pub(super) user: Option<String>,
     /// What was answered so far.
     pub(super) assistant: String,
+    /// What tools gave meanwhile.
+    pub(super) heard: Vec<String>,
     /// The request.
     pub(super) request_id: String,
 }
@@ -80,6 +82,9 @@ pub(super) fn draft(
     if !turn.assistant.is_empty() {
         roots.push(keep(message_json("assistant", &turn.assistant)));
     }
+    for result in &turn.heard {
+        roots.push(keep(message_json("tool", result)));
+    }
 
     let used = before["tokenDetails"]["usedTokens"]
         .as_u64()
@@ -104,6 +109,7 @@ pub(super) fn summarized(summary: &str) -> Result<Draft, SchemaError> {
     let turn = Turn {
         user: None,
         assistant: String::new(),
+        heard: Vec::new(),
         request_id: String::new(),
     };
     let mut draft = draft(&json!({}), &turn, None)?;
@@ -148,6 +154,7 @@ mod tests {
         let turn = Turn {
             user: Some("hi".into()),
             assistant: "hello".into(),
+            heard: Vec::new(),
             request_id: "r".into(),
         };
         let first = draft(&json!({}), &turn, None).unwrap();
@@ -178,6 +185,7 @@ mod tests {
         let turn = Turn {
             user: None,
             assistant: "more".into(),
+            heard: Vec::new(),
             request_id: "r".into(),
         };
         let before = json!({ "rootPromptMessagesJson": ["AA=="], "turns": ["AQ=="] });

@@ -18,6 +18,7 @@ mod cli;
 mod connect;
 mod conversation;
 mod exchange;
+mod history;
 mod http1;
 mod http2;
 mod inbox;

@@ -4,7 +4,6 @@
 //! speaks in words, works through execs, keeps the conversation in blobs on the client and
 //! reads it back. What it says is made of the person's own words; there is no model here.
 
-mod history;
 mod intent;
 mod voice;
 mod work;
@@ -14,11 +13,11 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::conversation::Shared;
+use super::history::{self, Message};
 use super::memory::{self, Turn, tokens};
 use super::request::RunRequest;
 use super::script::{remember_checkpoint, workspace};
 use super::session::{Id, Session, Stop};
-use history::Message;
 use intent::Intent;
 use voice::{Ears, Interruption, update};
 
@@ -202,6 +201,7 @@ impl Conversing<'_> {
         let turn = Turn {
             user: self.request.user_text().map(str::to_owned),
             assistant: self.session.spoken().to_owned(),
+            heard: Vec::new(),
             request_id: self.session.request_id().to_owned(),
         };
         memory::draft(self.request.conversation_state(), &turn, None).map_err(failed)

@@ -64,6 +64,7 @@ pub(super) fn exec(
         name,
         abort_after: options.millis("abort_after_ms")?,
         capture: captures(file, options)?,
+        told: options.text("told")?,
     })))
 }
 

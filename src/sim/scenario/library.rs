@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use super::fields::{self, Fields};
 use super::source::{self, Content, Member, Node};
-use super::{Compression, Scenario, ScenarioError, Script, ServerSettings, steps};
+use super::{Compression, Scenario, ScenarioError, Script, ServerSettings, Telling, steps};
 
 /// Where a scenario comes from.
 #[derive(Debug, Clone)]
@@ -170,9 +170,18 @@ fn script(file: &str, node: &Node) -> Result<Script, ScenarioError> {
     } else {
         Compression::Identity
     };
+    let telling = if table.flag("story")? {
+        Telling::Onward
+    } else {
+        Telling::Afresh
+    };
     let steps = steps::read(file, fields::array(file, table.need("steps")?, "steps")?)?;
     table.finish()?;
-    Ok(Script { compression, steps })
+    Ok(Script {
+        compression,
+        telling,
+        steps,
+    })
 }
 
 /// The members of a table, if it is one.

@@ -85,8 +85,19 @@ impl Scenario {
 pub(super) struct Script {
     /// Whether server envelopes are compressed.
     pub(super) compression: Compression,
+    /// Where an attempt begins.
+    pub(super) telling: Telling,
     /// The steps in order.
     pub(super) steps: Vec<Step>,
+}
+
+/// Where an attempt begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Telling {
+    /// At the first step.
+    Afresh,
+    /// Behind what the conversation that the client brings already knows.
+    Onward,
 }
 
 /// Whether server envelopes are compressed.
@@ -191,6 +202,8 @@ pub(super) struct ExecStep {
     pub(super) abort_after: Option<Duration>,
     /// What to keep of the reply.
     pub(super) capture: Vec<Capture>,
+    /// In a story: words of the answer by which a conversation shows that it knows it.
+    pub(super) told: Option<String>,
 }
 
 /// Whether a step waits for its answer.

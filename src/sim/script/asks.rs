@@ -51,6 +51,9 @@ impl Player<'_> {
                 &exec.summary().present["requestContextResult"]["success"]["requestContext"],
             );
         }
+        if step.told.is_some() {
+            self.heard.push(exec.summary().present.to_string());
+        }
         self.capture(&step.capture, &exec.summary())
     }
 
@@ -159,6 +162,7 @@ impl Player<'_> {
                 let turn = Turn {
                     user: self.request.user_text().map(str::to_owned),
                     assistant: self.session.spoken().to_owned(),
+                    heard: self.heard.clone(),
                     request_id: self.session.request_id().to_owned(),
                 };
                 let before = self.request.conversation_state();

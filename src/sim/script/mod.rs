@@ -3,6 +3,7 @@
 mod asks;
 mod expect;
 mod fault;
+mod story;
 
 use std::collections::HashMap;
 
@@ -15,6 +16,7 @@ use super::matcher::{self, show};
 use super::request::RunRequest;
 use super::scenario::{
     Action, Capture, Ending, ErrorPlan, ExecStep, Fault, Scenario, Script, StatusPlan, Step,
+    Telling,
 };
 use super::schema::{self, Shown};
 use super::session::{Pulse, Session, Stop, late};
@@ -40,6 +42,8 @@ pub(super) struct Player<'a> {
     conversation: Shared,
     open: HashMap<String, OpenExec>,
     token_details: Option<Value>,
+    /// Answers that a story goes by.
+    heard: Vec<String>,
 }
 
 impl<'a> Player<'a> {
@@ -57,6 +61,7 @@ impl<'a> Player<'a> {
             conversation,
             open: HashMap::new(),
             token_details: None,
+            heard: Vec::new(),
         }
     }
 
@@ -68,7 +73,11 @@ impl<'a> Player<'a> {
         ) {
             self.session.open(script.compression).await?;
         }
-        for (index, step) in script.steps.iter().enumerate() {
+        let first = match script.telling {
+            Telling::Afresh => 0,
+            Telling::Onward => self.heard_before(&script.steps).await?,
+        };
+        for (index, step) in script.steps.iter().enumerate().skip(first) {
             let played = match self.session.catch_up().await {
                 // A client that leaves is just what this step waits for.
                 Err(Stop::ClientLeft) if expects_leaving(&step.action) => {
