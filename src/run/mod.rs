@@ -15,6 +15,7 @@ mod execs;
 mod request;
 mod retry;
 mod tally;
+mod watchdog;
 
 pub use assemble::AssembleError;
 pub use backend::{Backend, OpenError};
@@ -23,5 +24,6 @@ pub use driver::{Command, Handle, Injection, start};
 pub use event::{Ended, Outcome, RunEvent, Usage};
 pub use request::{Action, Image, Mode, Model, RunSpec, UserMessage};
 pub use retry::{Ledger, Next, Progress, RetryPolicy, Timing};
+pub use watchdog::{Idle, Patience, RETRIES, Told};
 
 pub use crate::wire::headers::{BlobKey, ToolGates};

@@ -21,4 +21,4 @@ pub use policy::{Bridging, Policy};
 pub use request::{Hands, Stop, TurnEvent, TurnRequest, TurnResult};
 pub use session::Session;
 pub use show::{Follows, Record, Surface};
-pub use wording::wording;
+pub use wording::{LOST, Lost, wording};
