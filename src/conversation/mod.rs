@@ -5,6 +5,7 @@
 //! whose run was lost ([`recovery`]), and how all of it is kept ([`journal`], [`store`]). This
 //! room plans; it opens no stream and knows no host's wire format.
 
+pub mod comeback;
 pub mod continuation;
 pub mod fingerprint;
 pub mod history;

@@ -14,7 +14,7 @@ use crate::conversation::fingerprint::Fingerprint;
 use crate::conversation::history::{self, Budget};
 use crate::conversation::picture;
 use crate::conversation::store::Kept;
-use crate::run::{Action, RetryPolicy, RunSpec, Timing, ToolGates, UserMessage, start};
+use crate::run::{Action, RetryPolicy, RunSpec, Timing, ToolGates, start};
 use crate::tools::bridge::Bridge;
 use crate::tools::bridge::gate::{self, Gate};
 use crate::tools::bridge::snapshot::{Filter, HostTool, PROVIDER, Snapshot};
@@ -32,10 +32,10 @@ pub(super) struct Surroundings<'a> {
     pub(super) gate: &'a watch::Sender<Weak<Gate>>,
 }
 
-/// Starts a run that says `message`.
+/// Starts a run that does `action`.
 pub(super) fn launch(
     conversation: Conversation,
-    message: UserMessage,
+    action: Action,
     request: &TurnRequest,
     snapshot: Snapshot,
     surroundings: &Surroundings<'_>,
@@ -78,7 +78,7 @@ pub(super) fn launch(
     let spec = RunSpec {
         conversation_id: conversation.id.clone(),
         state: conversation.state.clone(),
-        action: Action::UserMessage(message),
+        action,
         model: request.model.clone(),
         offers,
         custom_system_prompt: None,
@@ -106,6 +106,16 @@ pub(super) fn rebuilt(
 ) -> Result<Conversation, String> {
     let mut conversation = Conversation::new(request.account.clone(), kept)
         .map_err(|error| format!("no source of randomness: {error}"))?;
+    retell(&mut conversation, request, history)?;
+    Ok(conversation)
+}
+
+/// The same conversation on a history told anew: its state stands for nothing any more.
+pub(super) fn retell(
+    conversation: &mut Conversation,
+    request: &TurnRequest,
+    history: &[Json],
+) -> Result<(), String> {
     let window = u32::try_from(request.limits.window).unwrap_or(u32::MAX);
     let output = u32::try_from(request.limits.max_output).unwrap_or(u32::MAX);
     let rebuilt = history::rebuild(history, Budget::for_window(window, output));
@@ -119,7 +129,8 @@ pub(super) fn rebuilt(
         blobs.set(&id, blob).map_err(|error| error.to_string())?;
     }
     conversation.state = (!rebuilt.state.is_empty()).then_some(rebuilt.state);
-    Ok(conversation)
+    conversation.sent = None;
+    Ok(())
 }
 
 /// The host's tools this turn offers.

@@ -9,6 +9,7 @@ mod live;
 mod memory;
 pub mod overflow;
 mod policy;
+mod recover;
 mod request;
 mod session;
 mod show;

@@ -10,16 +10,19 @@ use tracing::{Instrument as _, Span};
 use super::launch;
 use super::live::{Idle, Live, Offered, Pause};
 use super::memory::{Conversation, Memory};
+use super::recover::{self, Ready, Tried};
 use super::request::{Stop, TurnEvent, TurnRequest, TurnResult};
 use super::show::{Record, Recorded};
 use super::tally::{Shown, Tally};
 use super::usage;
 use super::wording::wording;
+use crate::conversation::comeback::Place;
 use crate::conversation::picture;
 use crate::conversation::plan::{SendPlan, plan};
+use crate::conversation::recovery::Loss;
 use crate::conversation::store::Store;
 use crate::diag::Digest;
-use crate::run::{Image, Outcome, UserMessage};
+use crate::run::{Action, Outcome, UserMessage};
 use crate::tools::bridge::gate::Gate;
 use crate::tools::native::Workbench;
 
@@ -194,7 +197,10 @@ impl Task {
             };
             let ended = match pause {
                 Pause::ToolUse => {
+                    let place = Place::of(&request.transcript.messages);
+                    live.pause(place, self.memory.key(), recover::now());
                     self.note(&request, live.save().await.err()).await;
+                    live.present(&request, &mut tally).await;
                     tracing::debug!("turn.parked");
                     self.live = Some((live, Instant::now() + request.policy.park));
                     return TurnResult {
@@ -209,7 +215,10 @@ impl Task {
             live.settle_accounts(outcome, tally.shown());
             let over = matches!(outcome, Some(Outcome::Finished | Outcome::Cancelled));
             if let (true, Some(words)) = (over, live.unheard_words()) {
-                live = match self.say_apart(live.conversation, words, &request).await {
+                live = match self
+                    .say_apart(live.conversation, words, &request, &mut tally)
+                    .await
+                {
                     Ok(live) => live,
                     Err(problem) => return TurnResult::failed(problem),
                 };
@@ -251,7 +260,7 @@ impl Task {
             // more. Of a run that broke, the last checkpoint is.
             live.cancel().await;
             if lost.is_some() {
-                live.settle_accounts(lost.as_ref(), Shown::Something);
+                live.lose();
                 let notice = self.memory.put(live.conversation).await;
                 self.notice(request, notice).await;
             }
@@ -264,6 +273,18 @@ impl Task {
         let mine = taken
             .conversation
             .filter(|conversation| conversation.account == request.account);
+        let (mine, lost) = match recover::recover(request, mine, self.memory.key(), Loss::Gone) {
+            Tried::Ready(ready) => {
+                let Ready {
+                    conversation,
+                    action,
+                    ..
+                } = *ready;
+                return Ok(self.launch(conversation, action, request, tally).await);
+            }
+            Tried::Unneeded(mine) => (mine, None),
+            Tried::Skipped(mine, lost) => (mine, Some(lost)),
+        };
         let sent = mine
             .as_ref()
             .and_then(|conversation| conversation.sent.as_ref());
@@ -275,11 +296,18 @@ impl Task {
                     let notice = self.memory.put(conversation).await;
                     self.notice(request, notice).await;
                 }
-                return Err(TurnResult::failed("there is no new message to answer"));
+                return Err(TurnResult::failed(match lost {
+                    Some(lost) => recover::lost(&lost),
+                    None => "there is no new message to answer".into(),
+                }));
+            }
+            SendPlan::Resume => {
+                tracing::debug!(decision = "resume", "plan");
+                (mine, None)
             }
             SendPlan::Incremental { text } => {
                 tracing::debug!(decision = "incremental", new = %Digest(&text), "plan");
-                (mine, text)
+                (mine, Some(text))
             }
             SendPlan::Bootstrap {
                 history,
@@ -294,48 +322,52 @@ impl Task {
                     "plan"
                 );
                 let fresh = launch::rebuilt(request, history, taken.kept);
-                (Some(fresh.map_err(TurnResult::failed)?), text)
+                let told = |problem| match &lost {
+                    Some(lost) => {
+                        TurnResult::failed(format!("{} ({problem})", recover::lost(lost)))
+                    }
+                    None => TurnResult::failed(problem),
+                };
+                (Some(fresh.map_err(told)?), Some(text))
             }
         };
         let Some(conversation) = conversation else {
             return Err(TurnResult::failed("the session lost its conversation"));
         };
-        tally.said(&text);
-        let images = pictures
-            .into_iter()
-            .map(|picture| Image {
-                mime_type: Some(picture.mime_type.into()),
-                data: picture.data,
-            })
-            .collect();
-        Ok(self.launch(conversation, text, images, request).await)
+        let action = match text {
+            None => Action::Resume,
+            Some(text) => Action::UserMessage(UserMessage {
+                text,
+                images: recover::images(pictures),
+                mode: request.mode,
+            }),
+        };
+        Ok(self.launch(conversation, action, request, tally).await)
     }
 
-    /// Starts a run that says `text`, telling once what of the tools had to be changed.
+    /// Starts a run, telling once what of the tools had to be changed.
     async fn launch(
         &mut self,
         conversation: Conversation,
-        text: String,
-        images: Vec<Image>,
+        action: Action,
         request: &TurnRequest,
+        tally: &mut Tally,
     ) -> Live {
+        if let Action::UserMessage(message) = &action {
+            tally.said(&message.text);
+        }
         let snapshot = launch::snapshot(request);
         for warning in &snapshot.warnings {
             if self.told.insert(warning.clone()) {
                 self.notice(request, Some(warning.clone())).await;
             }
         }
-        let message = UserMessage {
-            text,
-            images,
-            mode: request.mode,
-        };
         let surroundings = launch::Surroundings {
             recorded: &self.recorded,
             bench: &self.bench,
             gate: &self.gate,
         };
-        launch::launch(conversation, message, request, snapshot, &surroundings)
+        launch::launch(conversation, action, request, snapshot, &surroundings)
     }
 
     /// Says words in a run of their own, on the state the last one left.
@@ -344,19 +376,24 @@ impl Task {
         conversation: Conversation,
         words: String,
         request: &TurnRequest,
+        tally: &mut Tally,
     ) -> Result<Live, String> {
         let Transcripted { system, messages } = transcript(request);
-        match plan(conversation.sent.as_ref(), system, messages) {
+        let (conversation, text) = match plan(conversation.sent.as_ref(), system, messages) {
             // The state has all but the words that were not heard.
-            SendPlan::Nothing => Ok(self.launch(conversation, words, Vec::new(), request).await),
-            SendPlan::Incremental { text } => {
-                Ok(self.launch(conversation, text, Vec::new(), request).await)
-            }
+            SendPlan::Nothing | SendPlan::Resume => (conversation, words),
+            SendPlan::Incremental { text } => (conversation, text),
             SendPlan::Bootstrap { history, text, .. } => {
                 let fresh = launch::rebuilt(request, history, conversation.into_kept())?;
-                Ok(self.launch(fresh, text, Vec::new(), request).await)
+                (fresh, text)
             }
-        }
+        };
+        let action = Action::UserMessage(UserMessage {
+            text,
+            images: Vec::new(),
+            mode: request.mode,
+        });
+        Ok(self.launch(conversation, action, request, tally).await)
     }
 
     /// The host need not wait: it is answered at once, and the run seen off before the next
