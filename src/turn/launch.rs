@@ -8,13 +8,13 @@ use tokio::sync::watch;
 use super::live::Live;
 use super::memory::Conversation;
 use super::policy::Bridging;
-use super::request::TurnRequest;
+use super::request::{Hands, TurnRequest};
 use super::show::{Recorded, Show, Surface};
 use crate::conversation::fingerprint::Fingerprint;
 use crate::conversation::history::{self, Budget};
 use crate::conversation::picture;
 use crate::conversation::store::Kept;
-use crate::run::{Action, RetryPolicy, RunSpec, Timing, ToolGates, start};
+use crate::run::{Action, Restarts, RetryPolicy, RunSpec, Timing, ToolGates, start};
 use crate::tools::bridge::Bridge;
 use crate::tools::bridge::gate::{self, Gate};
 use crate::tools::bridge::snapshot::{Filter, HostTool, PROVIDER, Snapshot};
@@ -32,12 +32,13 @@ pub(super) struct Surroundings<'a> {
     pub(super) gate: &'a watch::Sender<Weak<Gate>>,
 }
 
-/// Starts a run that does `action`.
+/// Starts a run that does `action`. So many restarts of idle streams were spent already.
 pub(super) fn launch(
     conversation: Conversation,
     action: Action,
     request: &TurnRequest,
     snapshot: Snapshot,
+    spent: u32,
     surroundings: &Surroundings<'_>,
 ) -> Live {
     let offers = snapshot.offers();
@@ -90,8 +91,18 @@ pub(super) fn launch(
         spec,
         Arc::new(executor),
         conversation.blobs(),
-        RetryPolicy::default(),
-        Timing::default(),
+        RetryPolicy {
+            idle: request.policy.idle_retries.saturating_sub(spent),
+            after_results: match request.hands {
+                Hands::Between => Restarts::Above,
+                Hands::Inline(_) => Restarts::Here,
+            },
+            ..RetryPolicy::default()
+        },
+        Timing {
+            patience: request.policy.patience,
+            ..Timing::default()
+        },
     );
     let told = &request.transcript;
     let covers = Fingerprint::of(&told.system, &told.messages);

@@ -13,7 +13,7 @@ use crate::conversation::store::{Found, Kept, Store, StoreError};
 use crate::run::{BlobError, BlobKey, Blobs, MemoryBlobs};
 
 /// A conversation in hand.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Conversation {
     pub(super) id: String,
     pub(super) blob_key: BlobKey,

@@ -8,6 +8,7 @@ use sha2::{Digest as _, Sha256};
 use super::launch;
 use super::memory::Conversation;
 use super::request::TurnRequest;
+use super::tally::{Shown, Tally};
 use super::wording::Lost;
 use crate::conversation::comeback::{Comeback, News};
 use crate::conversation::picture::Picture;
@@ -15,7 +16,8 @@ use crate::conversation::recovery::{
     Checkpoint, Decision, Loss, Millis, Owner, Pause, Plan, Reason, Row, Skip, plan,
 };
 use crate::diag::metrics;
-use crate::run::{Action, Image, UserMessage};
+use crate::run::{self, Action, Ended, Image, Outcome, UserMessage};
+use crate::wire::failure::Retry;
 
 /// Counted for every history that is rebuilt.
 const REBUILT: &str = "cursor_provider.rebuild_full_history";
@@ -73,17 +75,15 @@ pub(super) enum Tried {
 pub(super) struct Ready {
     pub(super) conversation: Conversation,
     pub(super) action: Action,
-    /// Whether the new run does over what the lost one may have begun.
-    pub(super) repeats: Repeats,
 }
 
-/// Whether a new run does over what the lost one may have begun.
+/// How far a new run may do over what the lost one has begun.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Repeats {
-    /// It goes on where its state ends.
-    Nothing,
-    /// It answers the results a second time.
-    TheAnswer,
+pub(super) enum Repeating {
+    /// It may answer the results again.
+    Fine,
+    /// It may only go on where its state ends: something was shown since.
+    Never,
 }
 
 /// Tries to bring a turn back on what is kept of its conversation.
@@ -92,6 +92,7 @@ pub(super) fn recover(
     kept: Option<Conversation>,
     key: &BridgeKey,
     loss: Loss,
+    repeating: Repeating,
 ) -> Tried {
     let messages = &request.transcript.messages;
     let Some(come) = Comeback::read(messages) else {
@@ -127,17 +128,18 @@ pub(super) fn recover(
         conversation.state = None;
         conversation.sent = None;
     }
-    let (news, repeats) = match &decision.plan {
+    let news = match &decision.plan {
         Plan::Skip(skip) => return skipped(skip, Some(conversation)),
         Plan::RecoverCheckpoint => {
-            let known = known.unwrap_or(come.place.start);
-            let news = come.since(known);
+            let news = come.since(known.unwrap_or(come.place.start));
+            if repeating == Repeating::Never && !news.text.is_empty() {
+                return Tried::Unneeded(Some(conversation));
+            }
             tell_checkpoint(&conversation, &news, key, model);
-            let repeats = match news.results {
-                0 => Repeats::Nothing,
-                _ => Repeats::TheAnswer,
-            };
-            (news, repeats)
+            news
+        }
+        Plan::RebuildHistory(_) if repeating == Repeating::Never => {
+            return Tried::Unneeded(Some(conversation));
         }
         Plan::RebuildHistory(reason) => {
             if let Err(problem) = launch::retell(&mut conversation, request, &come.history()) {
@@ -146,14 +148,35 @@ pub(super) fn recover(
             }
             let news = come.anew();
             tell_rebuild(*reason, &come, &news, key, model);
-            (news, Repeats::TheAnswer)
+            news
         }
     };
     Tried::Ready(Box::new(Ready {
         conversation,
         action: action(news, request),
-        repeats,
     }))
+}
+
+/// Whether a turn may be brought back whose run failed before the host's eyes, and how far.
+/// Once a turn is enough, and what ran here must not run twice.
+pub(super) fn within_turn(ended: &Ended, tally: &Tally) -> Option<(Loss, Repeating)> {
+    let Outcome::Failed(failure) = &ended.outcome else {
+        return None;
+    };
+    let loss = match failure.retry() {
+        Retry::Idle => Loss::Silent,
+        // The run has tried again as often as it may, unless it could not for the host's calls.
+        Retry::Transport if ended.left == run::Shown::Called => Loss::Gone,
+        _ => return None,
+    };
+    if tally.comebacks > 0 || ended.left == run::Shown::Executed {
+        return None;
+    }
+    let repeating = match tally.answered() {
+        Shown::Nothing => Repeating::Fine,
+        Shown::Something => Repeating::Never,
+    };
+    Some((loss, repeating))
 }
 
 /// What is kept, as the planner asks for it. A checkpoint of an earlier turn does not stand

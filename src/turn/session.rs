@@ -1,5 +1,7 @@
 //! One session of a host: one task that owns its conversation and takes its turns in order.
 
+mod begin;
+
 use std::collections::BTreeSet;
 use std::sync::{Arc, Weak};
 
@@ -7,22 +9,17 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 use tracing::{Instrument as _, Span};
 
-use super::launch;
 use super::live::{Idle, Live, Offered, Pause};
-use super::memory::{Conversation, Memory};
-use super::recover::{self, Ready, Tried};
+use super::memory::Memory;
+use super::recover;
 use super::request::{Stop, TurnEvent, TurnRequest, TurnResult};
 use super::show::{Record, Recorded};
 use super::tally::{Shown, Tally};
 use super::usage;
 use super::wording::wording;
 use crate::conversation::comeback::Place;
-use crate::conversation::picture;
-use crate::conversation::plan::{SendPlan, plan};
-use crate::conversation::recovery::Loss;
 use crate::conversation::store::Store;
-use crate::diag::Digest;
-use crate::run::{Action, Outcome, UserMessage};
+use crate::run::Outcome;
 use crate::tools::bridge::gate::Gate;
 use crate::tools::native::Workbench;
 
@@ -211,6 +208,13 @@ impl Task {
                 }
                 Pause::Over(ended) => ended,
             };
+            if let Some(again) = self
+                .bring_back(&live, ended.as_ref(), &request, &mut tally)
+                .await
+            {
+                live = again;
+                continue;
+            }
             let outcome = ended.as_ref().map(|ended| &ended.outcome);
             live.settle_accounts(outcome, tally.shown());
             let over = matches!(outcome, Some(Outcome::Finished | Outcome::Cancelled));
@@ -239,161 +243,6 @@ impl Task {
                 window: tally.window,
             };
         }
-    }
-
-    /// The run this turn drives: the one that waits, or a new one.
-    async fn begin(
-        &mut self,
-        request: &mut TurnRequest,
-        tally: &mut Tally,
-    ) -> Result<Live, TurnResult> {
-        if let Some((mut live, _)) = self.live.take() {
-            let Transcripted { system, messages } = transcript(request);
-            let same_account = live.conversation.account == request.account;
-            let lost = live.lost().cloned();
-            if lost.is_none() && same_account && live.continues(system, messages) {
-                live.resume(system, messages, tally).await;
-                tracing::debug!(decision = "live resume", "plan");
-                return Ok(live);
-            }
-            // The run is gone, or the history went another way: what waits is of no use any
-            // more. Of a run that broke, the last checkpoint is.
-            live.cancel().await;
-            if lost.is_some() {
-                live.lose();
-                let notice = self.memory.put(live.conversation).await;
-                self.notice(request, notice).await;
-            }
-        }
-        let pictures = picture::latest(&request.transcript.messages)
-            .map_err(|error| TurnResult::failed(error.to_string()))?;
-        let taken = self.memory.take().await;
-        let taken = taken.map_err(|busy| TurnResult::failed(busy.to_string()))?;
-        self.notice(request, taken.notice).await;
-        let mine = taken
-            .conversation
-            .filter(|conversation| conversation.account == request.account);
-        let (mine, lost) = match recover::recover(request, mine, self.memory.key(), Loss::Gone) {
-            Tried::Ready(ready) => {
-                let Ready {
-                    conversation,
-                    action,
-                    ..
-                } = *ready;
-                return Ok(self.launch(conversation, action, request, tally).await);
-            }
-            Tried::Unneeded(mine) => (mine, None),
-            Tried::Skipped(mine, lost) => (mine, Some(lost)),
-        };
-        let sent = mine
-            .as_ref()
-            .and_then(|conversation| conversation.sent.as_ref());
-        let Transcripted { system, messages } = transcript(request);
-        let (conversation, text) = match plan(sent, system, messages) {
-            SendPlan::Nothing => {
-                // What was taken in hand is put back as it was.
-                if let Some(conversation) = mine {
-                    let notice = self.memory.put(conversation).await;
-                    self.notice(request, notice).await;
-                }
-                return Err(TurnResult::failed(match lost {
-                    Some(lost) => recover::lost(&lost),
-                    None => "there is no new message to answer".into(),
-                }));
-            }
-            SendPlan::Resume => {
-                tracing::debug!(decision = "resume", "plan");
-                (mine, None)
-            }
-            SendPlan::Incremental { text } => {
-                tracing::debug!(decision = "incremental", new = %Digest(&text), "plan");
-                (mine, Some(text))
-            }
-            SendPlan::Bootstrap {
-                history,
-                text,
-                because,
-            } => {
-                tracing::debug!(
-                    decision = "bootstrap",
-                    reason = ?because,
-                    history_messages = history.len(),
-                    new = %Digest(&text),
-                    "plan"
-                );
-                let fresh = launch::rebuilt(request, history, taken.kept);
-                let told = |problem| match &lost {
-                    Some(lost) => {
-                        TurnResult::failed(format!("{} ({problem})", recover::lost(lost)))
-                    }
-                    None => TurnResult::failed(problem),
-                };
-                (Some(fresh.map_err(told)?), Some(text))
-            }
-        };
-        let Some(conversation) = conversation else {
-            return Err(TurnResult::failed("the session lost its conversation"));
-        };
-        let action = match text {
-            None => Action::Resume,
-            Some(text) => Action::UserMessage(UserMessage {
-                text,
-                images: recover::images(pictures),
-                mode: request.mode,
-            }),
-        };
-        Ok(self.launch(conversation, action, request, tally).await)
-    }
-
-    /// Starts a run, telling once what of the tools had to be changed.
-    async fn launch(
-        &mut self,
-        conversation: Conversation,
-        action: Action,
-        request: &TurnRequest,
-        tally: &mut Tally,
-    ) -> Live {
-        if let Action::UserMessage(message) = &action {
-            tally.said(&message.text);
-        }
-        let snapshot = launch::snapshot(request);
-        for warning in &snapshot.warnings {
-            if self.told.insert(warning.clone()) {
-                self.notice(request, Some(warning.clone())).await;
-            }
-        }
-        let surroundings = launch::Surroundings {
-            recorded: &self.recorded,
-            bench: &self.bench,
-            gate: &self.gate,
-        };
-        launch::launch(conversation, action, request, snapshot, &surroundings)
-    }
-
-    /// Says words in a run of their own, on the state the last one left.
-    async fn say_apart(
-        &mut self,
-        conversation: Conversation,
-        words: String,
-        request: &TurnRequest,
-        tally: &mut Tally,
-    ) -> Result<Live, String> {
-        let Transcripted { system, messages } = transcript(request);
-        let (conversation, text) = match plan(conversation.sent.as_ref(), system, messages) {
-            // The state has all but the words that were not heard.
-            SendPlan::Nothing | SendPlan::Resume => (conversation, words),
-            SendPlan::Incremental { text } => (conversation, text),
-            SendPlan::Bootstrap { history, text, .. } => {
-                let fresh = launch::rebuilt(request, history, conversation.into_kept())?;
-                (fresh, text)
-            }
-        };
-        let action = Action::UserMessage(UserMessage {
-            text,
-            images: Vec::new(),
-            mode: request.mode,
-        });
-        Ok(self.launch(conversation, action, request, tally).await)
     }
 
     /// The host need not wait: it is answered at once, and the run seen off before the next
@@ -450,18 +299,6 @@ impl Answer {
         if let Some(reply) = self.0.take() {
             let _ = reply.send(result);
         }
-    }
-}
-
-struct Transcripted<'a> {
-    system: &'a str,
-    messages: &'a [serde_json::Value],
-}
-
-fn transcript(request: &TurnRequest) -> Transcripted<'_> {
-    Transcripted {
-        system: &request.transcript.system,
-        messages: &request.transcript.messages,
     }
 }
 

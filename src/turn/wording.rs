@@ -18,7 +18,7 @@ pub fn wording(failure: &Failure) -> String {
         _ => match failure.retry() {
             Retry::Transport => format!("connection error: {text}"),
             Retry::Server => format!("server error: {text}"),
-            Retry::Never => text,
+            Retry::Never | Retry::Idle => text,
         },
     }
 }
