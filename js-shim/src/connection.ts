@@ -58,7 +58,7 @@ export class Connection {
     let said = "";
     createInterface(stderr).on("line", (line) => {
       if (line.startsWith(PASSED_ON)) process.stderr.write(`${line}\n`);
-      else said = line.trim() || said;
+      else if (!line.startsWith("{")) said = line.trim() || said; // metrics are no reasons
     });
     // Writing to a process that is gone; its end says why.
     stdin.on("error", () => {});

@@ -60,6 +60,19 @@ impl Fingerprint {
         serde_json::from_str(text).ok()
     }
 
+    /// How many messages of a history this one is the beginning of, the system prompt aside;
+    /// `None` if it is not.
+    pub fn begins(&self, messages: &[Json]) -> Option<usize> {
+        let known = self.message_hashes.len();
+        let beginning = Self::of("", messages.get(..known)?);
+        (beginning.message_hashes == self.message_hashes).then_some(known)
+    }
+
+    /// The messages in one short text.
+    pub fn digest(&self) -> String {
+        short(self.message_hashes.concat().as_bytes())
+    }
+
     /// Compares the history of `self` with what was sent before.
     pub fn continuity(&self, sent: Option<&Self>, messages: &[Json]) -> Continuity {
         use Continuity::Diverges;

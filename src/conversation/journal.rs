@@ -23,11 +23,41 @@ pub struct Entry {
     pub blob_key: String,
     /// Whose conversation it is: a fingerprint of the API key.
     pub account: String,
-    /// The history the state stands for; `None` while no turn has ended well.
+    /// The history the state stands for; `None` if it stands for none.
     pub sent: Option<Fingerprint>,
-    /// The last checkpoint of a turn that ended well, byte for byte.
+    /// The last checkpoint, byte for byte.
     #[serde(with = "base64_bytes")]
     pub state: Option<Bytes>,
+    /// The last pause of the turn under way. Earlier sidecars neither wrote nor read it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pause: Option<Paused>,
+}
+
+/// A turn that waits for its host, written down before the host knows of it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Paused {
+    /// The calls that wait.
+    pub calls: Vec<PausedCall>,
+    /// Complete turns before this one.
+    pub turns: usize,
+    /// Their fingerprint, of the host's own messages.
+    pub history: String,
+    /// When the pause began, in milliseconds since 1970. Nothing that happens in the pause
+    /// makes it younger.
+    pub recorded_at: i64,
+    /// The key of the session; `None` if it has no name.
+    pub session: Option<String>,
+}
+
+/// A call that waits.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PausedCall {
+    /// Its id.
+    pub id: String,
+    /// The host's name of the tool.
+    pub tool: String,
 }
 
 impl std::fmt::Debug for Entry {
@@ -36,6 +66,7 @@ impl std::fmt::Debug for Entry {
         f.debug_struct("Entry")
             .field("conversation_id", &self.conversation_id)
             .field("state", &self.state.as_ref().map(Bytes::len))
+            .field("pause", &self.pause)
             .finish_non_exhaustive()
     }
 }
@@ -138,6 +169,7 @@ mod tests {
             account: "0123456789abcdef".into(),
             sent: Some(Fingerprint::of("S", &[])),
             state: state.map(Bytes::copy_from_slice),
+            pause: None,
         }
     }
 
@@ -146,6 +178,37 @@ mod tests {
         let text = String::from_utf8(encode(&entry(None)).unwrap()).unwrap();
         let newer = text.replacen("\"version\":1", "\"version\":9", 1);
         assert_eq!(decode(newer.as_bytes()), Err(Damage::Version(9)));
+    }
+
+    #[test]
+    fn s48_a_pause_is_kept_and_a_journal_without_one_is_read() {
+        let call = PausedCall {
+            id: "c1".into(),
+            tool: "look".into(),
+        };
+        let paused = Paused {
+            calls: vec![call],
+            turns: 3,
+            history: "0123".into(),
+            recorded_at: 1_800_000_000_000,
+            session: Some("4567".into()),
+        };
+        let entry = Entry {
+            pause: Some(paused),
+            ..entry(Some(b"state"))
+        };
+        assert_eq!(decode(&encode(&entry).unwrap()), Ok(entry));
+        let before =
+            r#"{"conversationId":"agent-1","blobKey":"ab","account":"a","sent":null,"state":null}"#;
+        let header = format!(
+            r#"{{"version":1,"sha256":"{}"}}"#,
+            checksum(before.as_bytes())
+        );
+        let read = decode(format!("{header}\n{before}\n").as_bytes()).unwrap();
+        assert_eq!(
+            (read.conversation_id.as_str(), read.pause),
+            ("agent-1", None)
+        );
     }
 
     #[test]

@@ -83,7 +83,7 @@ pub fn read_with(message: &Json, pictures: Pictures) -> Option<Spoken> {
 }
 
 /// The text of a content field, pictures by their placeholder.
-fn text(content: &Json, pictures: Pictures) -> String {
+pub fn text(content: &Json, pictures: Pictures) -> String {
     match content {
         Json::String(text) => text.clone(),
         Json::Array(blocks) => {

@@ -1,9 +1,11 @@
 //! What must survive: the state of a conversation and what it was made of.
 //!
-//! So far the planning half: does a host's history continue the one we sent
-//! ([`fingerprint`]), what is to be sent ([`plan`]), and how a history Cursor has not seen is
-//! told ([`history`]). This room plans; it opens no stream and knows no host's wire format.
+//! Does a host's history continue the one we sent ([`fingerprint`]), what is to be sent
+//! ([`plan`]), how a history Cursor has not seen is told ([`history`]), how a turn comes back
+//! whose run was lost ([`recovery`]), and how all of it is kept ([`journal`], [`store`]). This
+//! room plans; it opens no stream and knows no host's wire format.
 
+pub mod comeback;
 pub mod continuation;
 pub mod fingerprint;
 pub mod history;
@@ -11,6 +13,8 @@ pub mod journal;
 pub mod message;
 pub mod picture;
 pub mod plan;
+pub mod recovery;
 pub mod shelf;
 pub mod store;
 pub mod transcript;
+pub mod wrap;

@@ -5,6 +5,8 @@ use base64::engine::general_purpose::STANDARD as BASE64;
 use bytes::Bytes;
 use serde_json::Value as Json;
 
+use super::message::Pictures;
+
 /// What Cursor's own clients send at most, each and in all.
 const LARGEST: usize = 5 * 1024 * 1024;
 const MOST: usize = 20 * 1024 * 1024;
@@ -68,7 +70,30 @@ pub fn latest(messages: &[Json]) -> Result<Vec<Picture>, PictureError> {
         .iter()
         .rev()
         .find(|message| message["role"] == "user");
-    let blocks = latest.map_or(&[][..], pictures_of);
+    latest.map_or(Ok(Vec::new()), of)
+}
+
+/// The pictures of those messages that can be sent, in order, as many as fit; and for each
+/// message whether all of its pictures are among them.
+pub fn that_fit<'a>(messages: impl Iterator<Item = &'a Json>) -> (Vec<Picture>, Vec<Pictures>) {
+    let (mut all, mut room) = (Vec::new(), MOST);
+    let sent = messages.map(|message| {
+        let pictures = of(message).unwrap_or_default();
+        let size: usize = pictures.iter().map(|picture| picture.data.len()).sum();
+        if pictures.is_empty() || size > room {
+            return Pictures::Omitted;
+        }
+        room -= size;
+        all.extend(pictures);
+        Pictures::Attached
+    });
+    let sent = sent.collect();
+    (all, sent)
+}
+
+/// The pictures of a message.
+fn of(message: &Json) -> Result<Vec<Picture>, PictureError> {
+    let blocks = pictures_of(message);
     let mut pictures = Vec::with_capacity(blocks.len());
     let images = blocks.iter().filter(|block| block["type"] == "image");
     for (number, block) in (1..).zip(images) {

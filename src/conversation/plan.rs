@@ -25,6 +25,8 @@ pub enum SendPlan<'a> {
         /// Why.
         because: Divergence,
     },
+    /// On the last checkpoint, which knows everything and has not answered.
+    Resume,
     /// There is nothing to answer.
     Nothing,
 }
@@ -34,12 +36,22 @@ pub fn plan<'a>(sent: Option<&Fingerprint>, system: &str, messages: &'a [Json]) 
     let now = Fingerprint::of(system, messages);
     match now.continuity(sent, messages) {
         Continuity::Continues(known) => match news(&messages[known..]) {
+            text if text.is_empty() && is_unanswered(&messages[..known], &messages[known..]) => {
+                SendPlan::Resume
+            }
             text if text.is_empty() => SendPlan::Nothing,
             text if text.len() > LONGEST_NEWS => anew(messages, Divergence::Elsewhere),
             text => SendPlan::Incremental { text },
         },
         Continuity::Diverges(because) => anew(messages, because),
     }
+}
+
+/// Whether all was told and the model has not had the last word: a turn that failed half way
+/// and is asked for again.
+fn is_unanswered(known: &[Json], new: &[Json]) -> bool {
+    let last = known.last();
+    new.is_empty() && last.is_some_and(|message| message["role"] != "assistant")
 }
 
 fn anew(messages: &[Json], because: Divergence) -> SendPlan<'_> {
@@ -228,5 +240,12 @@ mod tests {
         let answered = [user("hi", 1), assistant("hello", 2)];
         assert_eq!(plan(Some(&sent), "S", &answered), SendPlan::Nothing);
         assert_eq!(plan(None, "S", &[]), SendPlan::Nothing);
+    }
+
+    #[test]
+    fn a_turn_that_failed_half_way_is_gone_on_with() {
+        let messages = [user("hi", 1)];
+        let sent = Fingerprint::of("S", &messages);
+        assert_eq!(plan(Some(&sent), "S", &messages), SendPlan::Resume);
     }
 }

@@ -7,6 +7,7 @@
 
 mod digest;
 pub mod logfile;
+pub mod metrics;
 pub mod parse;
 pub mod place;
 pub mod private;

@@ -92,6 +92,26 @@ pub fn bridge_call_timeout(env: &impl Fn(&str) -> Option<String>) -> Duration {
     }
 }
 
+/// How long a watchdog waits: 0 switches it off, less than a second is a second. `None` for
+/// what is no such number.
+pub fn patience(text: &str) -> Option<Option<Duration>> {
+    if text.trim().parse() == Ok(0.0) {
+        return Some(None);
+    }
+    let given = positive(Some(text))?.floor();
+    Some(Some(Duration::from_millis(
+        given.clamp(1_000.0, LONGEST_MS) as u64,
+    )))
+}
+
+/// How often something is tried again: a whole number up to ten. `None` for what is no number.
+pub fn retries(text: &str) -> Option<u32> {
+    if text.trim().parse() == Ok(0.0) {
+        return Some(0);
+    }
+    positive(Some(text)).map(|given| given.floor().min(10.0) as u32)
+}
+
 /// Which of Cursor's setting sources are loaded; `None` for none at all.
 pub fn setting_sources(text: Option<&str>) -> Option<Vec<String>> {
     let text = text.unwrap_or_default().trim();
@@ -204,6 +224,22 @@ mod tests {
         ] {
             assert_eq!(positive(Some(text)), wanted, "{text:?}");
         }
+        let seconds = |s| Some(Some(Duration::from_secs(s)));
+        for (text, wanted) in [
+            ("0", Some(None)),
+            (" 0 ", Some(None)),
+            ("1", seconds(1)),
+            ("1000", seconds(1)),
+            ("2000.9", seconds(2)),
+            ("-1", None),
+            ("", None),
+            ("full", None),
+        ] {
+            assert_eq!(patience(text), wanted, "{text:?}");
+        }
+        let tried = ["0", "3", "10", "11", "2.7", "-1", "many"].map(retries);
+        let wanted = [Some(0), Some(3), Some(10), Some(10), Some(2), None, None];
+        assert_eq!(tried, wanted);
         assert_eq!(leading_whole("12.9"), Some(12));
         assert_eq!(leading_whole("7 days"), Some(7));
         assert_eq!(leading_whole("-5"), None);

@@ -168,6 +168,24 @@ pub const SETTINGS: &[Setting] = &[
         "How long a run waits for the host to bring the results of its tools.",
     ),
     setting(
+        "PI_CURSOR_STREAM_IDLE_TIMEOUT_MS",
+        "120000",
+        "milliseconds, at least 1000; 0: no limit",
+        "How long Cursor may be at work without anything coming of it before the run is started over.",
+    ),
+    setting(
+        "PI_CURSOR_STREAM_IDLE_MAX_RETRIES",
+        "3",
+        "0 to 10",
+        "How often a run is started over for that.",
+    ),
+    setting(
+        "PI_CURSOR_RESUME_IDLE_TIMEOUT_MS",
+        "240000",
+        "milliseconds, at least 1000; 0: no limit",
+        "The same after the host has brought the results of its tools.",
+    ),
+    setting(
         "PI_CURSOR_NATIVE_TOOLS",
         "local",
         "local, host, off",

@@ -16,7 +16,8 @@ use super::backend::{Backend, Opened};
 use super::blobs::Blobs;
 use super::event::{Ended, Outcome, RunEvent, Usage};
 use super::request::{Action, RunSpec};
-use super::retry::{Ledger, Next, Progress, RetryPolicy, Shown, Timing};
+use super::retry::{Ledger, Next, Progress, Restarts, RetryPolicy, Shown, Timing};
+use super::watchdog::{Idle, Phase, Told};
 use crate::diag::Variant;
 use crate::tools::Executor;
 use crate::wire::error::WireError;
@@ -96,6 +97,7 @@ pub fn start(
         attempts: 0,
         token_replaced: false,
         held: Vec::new(),
+        left: Shown::Nothing,
     };
     let last_word = run.events.clone();
     let task = async move {
@@ -106,6 +108,8 @@ pub fn start(
                 outcome: Outcome::Failed(failure),
                 usage: None,
                 attempts: 0,
+                idle_restarts: 0,
+                left: Shown::Executed,
             };
             let _ = last_word.send(RunEvent::Ended(ended)).await;
         }
@@ -133,6 +137,7 @@ struct Run {
     attempts: u32,
     token_replaced: bool,
     held: Vec<Injection>,
+    left: Shown,
 }
 
 /// What one attempt came to.
@@ -183,6 +188,8 @@ impl Run {
             outcome,
             usage: self.usage,
             attempts: self.attempts,
+            idle_restarts: self.ledger.idle_restarts(),
+            left: self.left,
         };
         let _ = self.events.send(RunEvent::Ended(ended)).await;
     }
@@ -255,9 +262,11 @@ impl Run {
             self.usage = Some(self.usage.unwrap_or_default().plus(usage));
         }
         let agent = &self.backend.endpoints.agent;
+        self.left = closed.progress.shown;
         let error = match closed.closing {
             Closing::Finished => return Step::Done(Outcome::Finished),
             Closing::Cancelled => return Step::Done(Outcome::Cancelled),
+            Closing::Idle(after, phase) => return self.idle(after, phase, closed.progress),
             Closing::Failed(error) => error,
         };
         if !closed.accepted && self.backend.choice.falls_back(agent, version, &error) {
@@ -280,6 +289,26 @@ impl Run {
             }
         }
         Step::Failed(failure, closed.progress)
+    }
+
+    /// A stream that lived and did nothing. After results, starting over may be the owner's
+    /// business.
+    fn idle(&self, after: Duration, phase: Phase, progress: Progress) -> Step {
+        let told = match progress.shown {
+            Shown::Something => Told::Something,
+            _ => Told::Nothing,
+        };
+        let idle = Idle {
+            after,
+            attempts: self.attempts,
+            retries: self.policy.idle,
+            told,
+        };
+        let failure = Failure::Idle(idle.to_string());
+        match (phase, self.policy.after_results) {
+            (Phase::Resumed, Restarts::Above) => Step::Done(Outcome::Failed(failure)),
+            _ => Step::Failed(failure, progress),
+        }
     }
 
     fn evidence(&self, progress: &Progress) -> Evidence {

@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 
+use super::retry::Shown;
 use crate::tools::bridge::HostCall;
 use crate::wire::failure::Failure;
 use crate::wire::proto::agent::v1::{
@@ -64,6 +65,10 @@ pub struct Ended {
     pub usage: Option<Usage>,
     /// Streams it took.
     pub attempts: u32,
+    /// Those that were started because the one before did nothing.
+    pub idle_restarts: u32,
+    /// What it did that no checkpoint knows.
+    pub left: Shown,
 }
 
 /// The ways a run ends.

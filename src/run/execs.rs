@@ -105,6 +105,11 @@ impl Execs {
         work.call
     }
 
+    /// Whether nothing is being worked on.
+    pub(super) fn is_empty(&self) -> bool {
+        self.open.is_empty()
+    }
+
     /// Nobody wants any result any more.
     pub(super) fn abort_all(&self) {
         for open in self.open.values() {

@@ -15,6 +15,7 @@ mod execs;
 mod request;
 mod retry;
 mod tally;
+mod watchdog;
 
 pub use assemble::{AssembleError, dashboard};
 pub use backend::{Backend, OpenError};
@@ -22,6 +23,7 @@ pub use blobs::{BlobError, Blobs, MemoryBlobs};
 pub use driver::{Command, Handle, Injection, start};
 pub use event::{Ended, Outcome, RunEvent, Usage};
 pub use request::{Action, Image, Mode, Model, RunSpec, UserMessage};
-pub use retry::{Ledger, Next, Progress, RetryPolicy, Timing};
+pub use retry::{Ledger, Next, Progress, Restarts, RetryPolicy, Shown, Timing};
+pub use watchdog::{Idle, Patience, RETRIES, Told};
 
 pub use crate::wire::headers::{BlobKey, ToolGates};

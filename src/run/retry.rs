@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
+use super::watchdog::Patience;
 use crate::wire::failure::{Failure, Retry};
 
 /// How many attempts a run may take; the official client's numbers.
@@ -13,6 +14,10 @@ pub struct RetryPolicy {
     pub server: u32,
     /// Retries after broken connections.
     pub transport: u32,
+    /// Retries after streams that lived and did nothing.
+    pub idle: u32,
+    /// Who starts over when a stream falls silent that was given results.
+    pub after_results: Restarts,
     /// Attempts in a row that resumed, streamed, and brought no new checkpoint.
     pub barren_resumes: u32,
     /// The first delay is twice this.
@@ -26,11 +31,22 @@ impl Default for RetryPolicy {
         Self {
             server: 3,
             transport: 10,
+            idle: super::watchdog::RETRIES,
+            after_results: Restarts::Here,
             barren_resumes: 2,
             base_delay: Duration::from_secs(1),
             max_delay: Duration::from_secs(60),
         }
     }
+}
+
+/// Who starts over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Restarts {
+    /// The run itself, from its last checkpoint.
+    Here,
+    /// Its owner, who knows the results.
+    Above,
 }
 
 /// The clocks of a run.
@@ -42,6 +58,8 @@ pub struct Timing {
     pub exec_heartbeat: Duration,
     /// Silence after which a stream counts as lost.
     pub stall: Duration,
+    /// How long a stream may live without work.
+    pub patience: Patience,
     /// How long after the turn's end the stream may stay open.
     pub after_turn: Duration,
     /// How long a cancelled run waits for its last checkpoint.
@@ -54,6 +72,7 @@ impl Default for Timing {
             heartbeat: Duration::from_secs(5),
             exec_heartbeat: Duration::from_secs(3),
             stall: Duration::from_secs(30),
+            patience: Patience::default(),
             after_turn: Duration::from_secs(5),
             linger: Duration::from_secs(6),
         }
@@ -69,15 +88,17 @@ pub struct Progress {
     pub shown: Shown,
 }
 
-/// Output that a repeated attempt would repeat.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+/// Output that a repeated attempt would repeat, the least grave first.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 #[allow(missing_docs)]
 pub enum Shown {
     #[default]
     Nothing,
     /// Words.
     Something,
-    /// A tool that changes something has run.
+    /// A tool of the host was called; the host knows what became of it.
+    Called,
+    /// A tool that changes something has run here.
     Executed,
 }
 
@@ -97,11 +118,17 @@ pub enum Next {
 pub struct Ledger {
     server: u32,
     transport: u32,
+    idle: u32,
     barren: u32,
     checkpoint: Option<Bytes>,
 }
 
 impl Ledger {
+    /// Restarts that idle streams have cost.
+    pub fn idle_restarts(&self) -> u32 {
+        self.idle
+    }
+
     /// Books a failed attempt and says how to go on. `jitter` is between 0 and 1.
     pub fn next(
         &mut self,
@@ -122,6 +149,7 @@ impl Ledger {
             Retry::Never => return Next::GiveUp,
             Retry::Server => (&mut self.server, policy.server),
             Retry::Transport => (&mut self.transport, policy.transport),
+            Retry::Idle => (&mut self.idle, policy.idle),
         };
         if *used >= budget || self.barren >= policy.barren_resumes {
             return Next::GiveUp;
@@ -130,7 +158,7 @@ impl Ledger {
         let delay = delay(policy, *used, jitter);
         match (&self.checkpoint, progress.shown) {
             // From before the tool, the server would ask for it a second time.
-            (_, Shown::Executed) => Next::GiveUp,
+            (_, Shown::Called | Shown::Executed) => Next::GiveUp,
             (Some(checkpoint), _) => Next::Resume(delay, checkpoint.clone()),
             (None, Shown::Nothing) => Next::Repeat(delay),
             // Sent again, the request would show the same words twice.
@@ -246,6 +274,39 @@ mod tests {
         assert_eq!(
             ledger.next(&policy, &transport(), barren(), 0.0),
             Next::GiveUp
+        );
+    }
+
+    #[test]
+    fn s39_idle_streams_have_a_budget_of_their_own() {
+        let idle = Failure::Idle("idle".into());
+        let policy = RetryPolicy {
+            idle: 2,
+            ..RetryPolicy::default()
+        };
+        let mut ledger = Ledger::default();
+        let mut next = || ledger.next(&policy, &idle, nothing(), 0.0);
+        assert!(matches!(next(), Next::Repeat(_)));
+        assert!(matches!(next(), Next::Repeat(_)));
+        assert_eq!(next(), Next::GiveUp);
+        assert_eq!(ledger.idle_restarts(), 2);
+        let none = RetryPolicy { idle: 0, ..policy };
+        let next = Ledger::default().next(&none, &idle, nothing(), 0.0);
+        assert_eq!(next, Next::GiveUp);
+    }
+
+    #[test]
+    fn s40_after_words_only_a_checkpoint_is_gone_on_with() {
+        let idle = Failure::Idle("idle".into());
+        let policy = RetryPolicy::default();
+        let shown = with(None, Shown::Something);
+        let next = Ledger::default().next(&policy, &idle, shown, 0.0);
+        assert_eq!(next, Next::GiveUp);
+        let saved = with(Some(b"a"), Shown::Something);
+        let next = Ledger::default().next(&policy, &idle, saved, 0.0);
+        assert!(
+            matches!(next, Next::Resume(..)),
+            "from the first restart on"
         );
     }
 

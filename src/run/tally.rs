@@ -105,6 +105,7 @@ impl Tally {
             Closing::Finished => "finished",
             Closing::Cancelled => "cancelled",
             Closing::Failed(_) => "failed",
+            Closing::Idle(..) => "idle",
         };
         let ms = |at: Option<Instant>| at.map(|at| self.ms(at));
         tracing::debug!(

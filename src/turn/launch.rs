@@ -8,13 +8,13 @@ use tokio::sync::watch;
 use super::live::Live;
 use super::memory::Conversation;
 use super::policy::Bridging;
-use super::request::TurnRequest;
+use super::request::{Hands, TurnRequest};
 use super::show::{Recorded, Show, Surface};
 use crate::conversation::fingerprint::Fingerprint;
 use crate::conversation::history::{self, Budget};
 use crate::conversation::picture;
 use crate::conversation::store::Kept;
-use crate::run::{Action, RetryPolicy, RunSpec, Timing, ToolGates, UserMessage, start};
+use crate::run::{Action, Restarts, RetryPolicy, RunSpec, Timing, ToolGates, start};
 use crate::tools::bridge::Bridge;
 use crate::tools::bridge::gate::{self, Gate};
 use crate::tools::bridge::snapshot::{Filter, HostTool, PROVIDER, Snapshot};
@@ -32,12 +32,13 @@ pub(super) struct Surroundings<'a> {
     pub(super) gate: &'a watch::Sender<Weak<Gate>>,
 }
 
-/// Starts a run that says `message`.
+/// Starts a run that does `action`. So many restarts of idle streams were spent already.
 pub(super) fn launch(
     conversation: Conversation,
-    message: UserMessage,
+    action: Action,
     request: &TurnRequest,
     snapshot: Snapshot,
+    spent: u32,
     surroundings: &Surroundings<'_>,
 ) -> Live {
     let offers = snapshot.offers();
@@ -78,7 +79,7 @@ pub(super) fn launch(
     let spec = RunSpec {
         conversation_id: conversation.id.clone(),
         state: conversation.state.clone(),
-        action: Action::UserMessage(message),
+        action,
         model: request.model.clone(),
         offers,
         custom_system_prompt: None,
@@ -90,8 +91,18 @@ pub(super) fn launch(
         spec,
         Arc::new(executor),
         conversation.blobs(),
-        RetryPolicy::default(),
-        Timing::default(),
+        RetryPolicy {
+            idle: request.policy.idle_retries.saturating_sub(spent),
+            after_results: match request.hands {
+                Hands::Between => Restarts::Above,
+                Hands::Inline(_) => Restarts::Here,
+            },
+            ..RetryPolicy::default()
+        },
+        Timing {
+            patience: request.policy.patience,
+            ..Timing::default()
+        },
     );
     let told = &request.transcript;
     let covers = Fingerprint::of(&told.system, &told.messages);
@@ -106,6 +117,16 @@ pub(super) fn rebuilt(
 ) -> Result<Conversation, String> {
     let mut conversation = Conversation::new(request.account.clone(), kept)
         .map_err(|error| format!("no source of randomness: {error}"))?;
+    retell(&mut conversation, request, history)?;
+    Ok(conversation)
+}
+
+/// The same conversation on a history told anew: its state stands for nothing any more.
+pub(super) fn retell(
+    conversation: &mut Conversation,
+    request: &TurnRequest,
+    history: &[Json],
+) -> Result<(), String> {
     let window = u32::try_from(request.limits.window).unwrap_or(u32::MAX);
     let output = u32::try_from(request.limits.max_output).unwrap_or(u32::MAX);
     let rebuilt = history::rebuild(history, Budget::for_window(window, output));
@@ -119,7 +140,8 @@ pub(super) fn rebuilt(
         blobs.set(&id, blob).map_err(|error| error.to_string())?;
     }
     conversation.state = (!rebuilt.state.is_empty()).then_some(rebuilt.state);
-    Ok(conversation)
+    conversation.sent = None;
+    Ok(())
 }
 
 /// The host's tools this turn offers.

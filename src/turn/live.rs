@@ -1,15 +1,18 @@
 //! A run that outlives host turns: it waits while the host executes tools, and goes on
 //! when their results come.
 
+mod offer;
+
 use std::collections::VecDeque;
 use std::sync::Arc;
 
 use serde_json::Value as Json;
 use tokio::time::Instant;
 
+pub(super) use self::offer::Offered;
 use super::memory::Conversation;
-use super::request::{Hands, TurnEvent, TurnRequest};
-use super::show::{self, Show, Surface, ends_cards};
+use super::request::{TurnEvent, TurnRequest};
+use super::show::{Show, ends_cards};
 use super::steer::{Steering, Then};
 use super::tally::{Shown, Tally, tell};
 use crate::conversation::continuation::continuation;
@@ -38,6 +41,8 @@ pub(super) struct Live {
     inlet: Inlet,
     /// Calls the host has been offered and has not answered, oldest first.
     open: Vec<HostCall>,
+    /// What the host has not been shown of them.
+    offering: Vec<TurnEvent>,
     /// What happened while the host was away.
     waiting: VecDeque<RunEvent>,
     /// Words for the model at work.
@@ -75,6 +80,7 @@ impl Live {
             covers,
             inlet,
             open: Vec::new(),
+            offering: Vec::new(),
             waiting: VecDeque::new(),
             steering: Steering::new(),
             show,
@@ -109,6 +115,15 @@ impl Live {
                 Some(outcome).filter(|outcome| matches!(outcome, Outcome::Failed(_)))
             }
             _ => None,
+        }
+    }
+
+    /// The run broke while the host was away. Its state stands for what it stood for, unless
+    /// the server itself refused to go on.
+    pub(super) fn lose(&mut self) {
+        let refused = matches!(self.lost(), Some(Outcome::Failed(failure)) if failure.retry() == Retry::Never);
+        if refused {
+            self.conversation.sent = None;
         }
     }
 
@@ -245,6 +260,17 @@ impl Live {
                 Idle::Changed
             }
             event => {
+                if let RunEvent::Ended(Ended {
+                    outcome: Outcome::Failed(failure),
+                    ..
+                }) = &event
+                {
+                    let event = match self.conversation.sent.as_ref() == Some(&self.covers) {
+                        true => "bridge.died_mid_pause_checkpoint_saved",
+                        false => "bridge.died_mid_pause_no_checkpoint",
+                    };
+                    tracing::debug!(event, class = failure.class());
+                }
                 self.waiting.push_back(event);
                 Idle::Same
             }
@@ -317,10 +343,10 @@ impl Live {
                     self.checkpoint(state);
                     continue;
                 }
-                Some(RunEvent::HostCall(call)) => match self.offer(*call, request, offered).await {
-                    Some(shown) => shown,
-                    None => continue,
-                },
+                Some(RunEvent::HostCall(call)) => {
+                    self.offer(*call, request, offered).await;
+                    continue;
+                }
                 Some(RunEvent::Settled) => {
                     self.settling = self.settling.saturating_sub(1);
                     match offered {
@@ -359,91 +385,6 @@ impl Live {
         }
     }
 
-    /// Offers a call to the host. The first one of a turn asks the run to say when all that
-    /// has already arrived is told: those calls are offered together.
-    async fn offer(
-        &mut self,
-        call: HostCall,
-        request: &TurnRequest,
-        offered: &mut Offered,
-    ) -> Option<TurnEvent> {
-        if call.is_void() {
-            return None;
-        }
-        if self.steering.is_released() {
-            // Shown now, it would be executed for a run that is gone.
-            call.answer(HostResult::failed("the run was given up"));
-            return None;
-        }
-        if let Hands::Inline(hands) = &request.hands {
-            if let Err(refused) = hands.send(call).await {
-                refused
-                    .0
-                    .answer(HostResult::failed("the host takes no calls any more"));
-            }
-            return None;
-        }
-        let shown = TurnEvent::ToolCall {
-            id: call.id.clone(),
-            name: call.tool.clone(),
-            arguments: call.arguments.clone(),
-        };
-        self.open.push(call);
-        self.settle(offered, Offered::Calls).await;
-        Some(shown)
-    }
-
-    /// Whether a run that finished leaves calls that this turn has offered.
-    fn owes(&self, ended: &Ended, offered: Offered) -> bool {
-        ended.outcome == Outcome::Finished
-            && offered == Offered::Calls
-            && self.open.iter().any(|call| !call.is_void())
-    }
-
-    /// Asks the run, once a turn, to say when all that has already arrived is told.
-    async fn settle(&mut self, offered: &mut Offered, what: Offered) {
-        if *offered == Offered::Nothing {
-            *offered = what;
-            if self.handle.commands.send(Command::Settle).await.is_ok() {
-                self.settling += 1;
-            }
-        }
-    }
-
-    /// Shows what Cursor's own tools do. Cards and calls never share a turn.
-    async fn activity(
-        &mut self,
-        event: RunEvent,
-        request: &TurnRequest,
-        tally: &mut Tally,
-        offered: &mut Offered,
-    ) -> Option<Pause> {
-        let surface = match &request.hands {
-            Hands::Between => &request.surface,
-            // A card ends the turn, which such a host does not expect.
-            Hands::Inline(_) => &Surface::Text,
-        };
-        let completed = matches!(event, RunEvent::ToolCompleted(_));
-        if *offered == Offered::Calls && completed && *surface != Surface::Text {
-            self.waiting.push_front(event);
-            return Some(Pause::ToolUse);
-        }
-        match self.show.take(&event, surface) {
-            show::Shown::Nothing => {}
-            show::Shown::Lines(lines) if *offered == Offered::Nothing => {
-                for line in lines {
-                    tell(line, request, tally).await;
-                }
-            }
-            show::Shown::Lines(lines) => self.later.extend(lines),
-            show::Shown::Card(call) => {
-                self.settle(offered, Offered::Cards).await;
-                tell(call, request, tally).await;
-            }
-        }
-        None
-    }
-
     /// Ends the run so that unheard words can be said in the next one.
     async fn release(&mut self) {
         self.steering.release();
@@ -463,6 +404,9 @@ impl Live {
         if !sound {
             self.conversation.sent = None;
         }
+        if let Some(Outcome::Finished) = outcome {
+            self.conversation.pause = None;
+        }
     }
 }
 
@@ -476,16 +420,6 @@ fn is_void(event: &RunEvent) -> bool {
 enum OnDisk {
     Current,
     Stale,
-}
-
-/// Whether a turn has offered calls.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Offered {
-    Nothing,
-    /// Calls of its tools, and the run has been asked to settle.
-    Calls,
-    /// Cards, and the run has been asked to settle.
-    Cards,
 }
 
 /// What a host brings back that Cursor does not know.

@@ -5,14 +5,15 @@ use std::sync::Arc;
 use bytes::Bytes;
 use uuid::Uuid;
 
+use super::recover::BridgeKey;
 use crate::conversation::fingerprint::Fingerprint;
-use crate::conversation::journal::Entry;
+use crate::conversation::journal::{Entry, Paused};
 use crate::conversation::shelf::Shelf;
 use crate::conversation::store::{Found, Kept, Store, StoreError};
 use crate::run::{BlobError, BlobKey, Blobs, MemoryBlobs};
 
 /// A conversation in hand.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Conversation {
     pub(super) id: String,
     pub(super) blob_key: BlobKey,
@@ -20,6 +21,8 @@ pub(super) struct Conversation {
     pub(super) state: Option<Bytes>,
     /// The history the state stands for.
     pub(super) sent: Option<Fingerprint>,
+    /// The last pause of the turn under way.
+    pub(super) pause: Option<Paused>,
     blobs: Place,
 }
 
@@ -54,6 +57,7 @@ impl Conversation {
             account,
             state: None,
             sent: None,
+            pause: None,
         })
     }
 
@@ -66,6 +70,7 @@ impl Conversation {
             account: entry.account,
             state: entry.state,
             sent: entry.sent,
+            pause: entry.pause,
         })
     }
 
@@ -100,6 +105,7 @@ impl Conversation {
             account: self.account.clone(),
             sent: self.sent.clone(),
             state: self.state.clone(),
+            pause: self.pause.clone(),
         };
         let bytes = entry.state.as_ref().map(Bytes::len);
         let started = std::time::Instant::now();
@@ -125,6 +131,7 @@ impl Place {
 /// Where a session's conversation is between turns.
 #[derive(Debug)]
 pub(super) struct Memory {
+    key: BridgeKey,
     store: Option<(Store, String)>,
     /// What could not be put on disk.
     unsaved: Option<Conversation>,
@@ -144,9 +151,15 @@ impl Memory {
     /// On disk under the session's name, or nowhere.
     pub(super) fn new(store: Option<(Store, String)>) -> Self {
         Self {
+            key: BridgeKey::of(store.as_ref().map(|(_, session)| session.as_str())),
             store,
             unsaved: None,
         }
+    }
+
+    /// What the session is known by.
+    pub(super) fn key(&self) -> &BridgeKey {
+        &self.key
     }
 
     /// Takes the conversation in hand. Only another owner is a reason not to go on: whatever

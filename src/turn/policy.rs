@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use crate::diag::parse;
 use crate::diag::settings::{self, Warning};
+use crate::run::{Patience, RETRIES};
 use crate::tools::bridge::diagnostics::Diagnostics;
 use crate::tools::bridge::snapshot::Overlapping;
 use crate::tools::native;
@@ -21,6 +22,10 @@ pub struct Policy {
     pub call_deadline: Duration,
     /// How long a run waits for the host to come back.
     pub park: Duration,
+    /// How long a run may live without work.
+    pub patience: Patience,
+    /// How often it is started over for that.
+    pub idle_retries: u32,
     /// Who is told what the bridge does.
     pub diagnostics: Diagnostics,
 }
@@ -42,6 +47,8 @@ impl Default for Policy {
             native: native::policy::Policy::default(),
             call_deadline: Duration::from_secs(3600),
             park: PARK,
+            patience: Patience::default(),
+            idle_retries: RETRIES,
             diagnostics: Diagnostics::Off,
         }
     }
@@ -93,16 +100,57 @@ impl Policy {
                 Duration::from_millis(ms.clamp(SHORTEST_PARK_MS, LONGEST_PARK_MS) as u64)
             }),
         };
+        let default = Patience::default();
         let policy = Self {
             bridge,
             overlapping,
             native,
             call_deadline: parse::bridge_call_timeout(env),
             park,
+            patience: Patience {
+                first: read(
+                    env,
+                    "PI_CURSOR_STREAM_IDLE_TIMEOUT_MS",
+                    parse::patience,
+                    default.first,
+                    &mut warnings,
+                ),
+                resumed: read(
+                    env,
+                    "PI_CURSOR_RESUME_IDLE_TIMEOUT_MS",
+                    parse::patience,
+                    default.resumed,
+                    &mut warnings,
+                ),
+            },
+            idle_retries: read(
+                env,
+                "PI_CURSOR_STREAM_IDLE_MAX_RETRIES",
+                parse::retries,
+                RETRIES,
+                &mut warnings,
+            ),
             diagnostics,
         };
         (policy, warnings)
     }
+}
+
+/// A setting, or its default and a warning where it is not understood.
+fn read<T>(
+    env: &impl Fn(&str) -> Option<String>,
+    name: &str,
+    parse: impl Fn(&str) -> Option<T>,
+    default: T,
+    warnings: &mut Vec<Warning>,
+) -> T {
+    let Some(text) = env(name).filter(|text| !text.trim().is_empty()) else {
+        return default;
+    };
+    parse(&text).unwrap_or_else(|| {
+        warnings.extend(settings::not_understood(name, Some(&text)));
+        default
+    })
 }
 
 const PARK: Duration = Duration::from_secs(3600);
@@ -136,6 +184,9 @@ mod tests {
             ("PI_CURSOR_EXPOSE_BUILTIN_TOOLS", "yes"),
             ("PI_CURSOR_MCP_TOOL_TIMEOUT_SECONDS", "120"),
             ("PI_CURSOR_ACTIVE_BRIDGE_TTL_MS", "5000"),
+            ("PI_CURSOR_STREAM_IDLE_TIMEOUT_MS", "0"),
+            ("PI_CURSOR_RESUME_IDLE_TIMEOUT_MS", "5"),
+            ("PI_CURSOR_STREAM_IDLE_MAX_RETRIES", "12"),
             ("PI_CURSOR_PI_TOOL_BRIDGE_DEBUG", "1"),
             ("PI_CURSOR_PI_TOOL_BRIDGE_DEBUG_FILE", "bridge.jsonl"),
         ]);
@@ -146,6 +197,11 @@ mod tests {
             native: native::policy::Policy::default(),
             call_deadline: Duration::from_secs(120),
             park: Duration::from_secs(5),
+            patience: Patience {
+                first: None,
+                resumed: Some(Duration::from_secs(1)),
+            },
+            idle_retries: 10,
             diagnostics: Diagnostics::StderrAnd("bridge.jsonl".into()),
         };
         assert_eq!(policy, expected);
@@ -153,8 +209,10 @@ mod tests {
             ("PI_CURSOR_PI_TOOL_BRIDGE", "perhaps"),
             ("PI_CURSOR_MCP_TOOL_TIMEOUT_MS", "long"),
             ("PI_CURSOR_ACTIVE_BRIDGE_TTL_MS", "0"),
+            ("PI_CURSOR_STREAM_IDLE_MAX_RETRIES", "-1"),
         ]);
         assert_eq!((policy.bridge, policy.park), (Bridging::On, LONGEST_PARK));
-        assert_eq!(warnings.len(), 2, "{warnings:?}");
+        assert_eq!(policy.idle_retries, RETRIES);
+        assert_eq!(warnings.len(), 3, "{warnings:?}");
     }
 }

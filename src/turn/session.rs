@@ -1,5 +1,7 @@
 //! One session of a host: one task that owns its conversation and takes its turns in order.
 
+mod begin;
+
 use std::collections::BTreeSet;
 use std::sync::{Arc, Weak};
 
@@ -7,19 +9,17 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 use tracing::{Instrument as _, Span};
 
-use super::launch;
 use super::live::{Idle, Live, Offered, Pause};
-use super::memory::{Conversation, Memory};
+use super::memory::Memory;
+use super::recover;
 use super::request::{Stop, TurnEvent, TurnRequest, TurnResult};
 use super::show::{Record, Recorded};
 use super::tally::{Shown, Tally};
 use super::usage;
 use super::wording::wording;
-use crate::conversation::picture;
-use crate::conversation::plan::{SendPlan, plan};
+use crate::conversation::comeback::Place;
 use crate::conversation::store::Store;
-use crate::diag::Digest;
-use crate::run::{Image, Outcome, UserMessage};
+use crate::run::Outcome;
 use crate::tools::bridge::gate::Gate;
 use crate::tools::native::Workbench;
 
@@ -194,7 +194,10 @@ impl Task {
             };
             let ended = match pause {
                 Pause::ToolUse => {
+                    let place = Place::of(&request.transcript.messages);
+                    live.pause(place, self.memory.key(), recover::now());
                     self.note(&request, live.save().await.err()).await;
+                    live.present(&request, &mut tally).await;
                     tracing::debug!("turn.parked");
                     self.live = Some((live, Instant::now() + request.policy.park));
                     return TurnResult {
@@ -205,11 +208,21 @@ impl Task {
                 }
                 Pause::Over(ended) => ended,
             };
+            if let Some(again) = self
+                .bring_back(&live, ended.as_ref(), &request, &mut tally)
+                .await
+            {
+                live = again;
+                continue;
+            }
             let outcome = ended.as_ref().map(|ended| &ended.outcome);
             live.settle_accounts(outcome, tally.shown());
             let over = matches!(outcome, Some(Outcome::Finished | Outcome::Cancelled));
             if let (true, Some(words)) = (over, live.unheard_words()) {
-                live = match self.say_apart(live.conversation, words, &request).await {
+                live = match self
+                    .say_apart(live.conversation, words, &request, &mut tally)
+                    .await
+                {
                     Ok(live) => live,
                     Err(problem) => return TurnResult::failed(problem),
                 };
@@ -229,133 +242,6 @@ impl Task {
                 tokens: usage::account(reported, request.limits, tally.seen()),
                 window: tally.window,
             };
-        }
-    }
-
-    /// The run this turn drives: the one that waits, or a new one.
-    async fn begin(
-        &mut self,
-        request: &mut TurnRequest,
-        tally: &mut Tally,
-    ) -> Result<Live, TurnResult> {
-        if let Some((mut live, _)) = self.live.take() {
-            let Transcripted { system, messages } = transcript(request);
-            let same_account = live.conversation.account == request.account;
-            let lost = live.lost().cloned();
-            if lost.is_none() && same_account && live.continues(system, messages) {
-                live.resume(system, messages, tally).await;
-                tracing::debug!(decision = "live resume", "plan");
-                return Ok(live);
-            }
-            // The run is gone, or the history went another way: what waits is of no use any
-            // more. Of a run that broke, the last checkpoint is.
-            live.cancel().await;
-            if lost.is_some() {
-                live.settle_accounts(lost.as_ref(), Shown::Something);
-                let notice = self.memory.put(live.conversation).await;
-                self.notice(request, notice).await;
-            }
-        }
-        let pictures = picture::latest(&request.transcript.messages)
-            .map_err(|error| TurnResult::failed(error.to_string()))?;
-        let taken = self.memory.take().await;
-        let taken = taken.map_err(|busy| TurnResult::failed(busy.to_string()))?;
-        self.notice(request, taken.notice).await;
-        let mine = taken
-            .conversation
-            .filter(|conversation| conversation.account == request.account);
-        let sent = mine
-            .as_ref()
-            .and_then(|conversation| conversation.sent.as_ref());
-        let Transcripted { system, messages } = transcript(request);
-        let (conversation, text) = match plan(sent, system, messages) {
-            SendPlan::Nothing => {
-                // What was taken in hand is put back as it was.
-                if let Some(conversation) = mine {
-                    let notice = self.memory.put(conversation).await;
-                    self.notice(request, notice).await;
-                }
-                return Err(TurnResult::failed("there is no new message to answer"));
-            }
-            SendPlan::Incremental { text } => {
-                tracing::debug!(decision = "incremental", new = %Digest(&text), "plan");
-                (mine, text)
-            }
-            SendPlan::Bootstrap {
-                history,
-                text,
-                because,
-            } => {
-                tracing::debug!(
-                    decision = "bootstrap",
-                    reason = ?because,
-                    history_messages = history.len(),
-                    new = %Digest(&text),
-                    "plan"
-                );
-                let fresh = launch::rebuilt(request, history, taken.kept);
-                (Some(fresh.map_err(TurnResult::failed)?), text)
-            }
-        };
-        let Some(conversation) = conversation else {
-            return Err(TurnResult::failed("the session lost its conversation"));
-        };
-        tally.said(&text);
-        let images = pictures
-            .into_iter()
-            .map(|picture| Image {
-                mime_type: Some(picture.mime_type.into()),
-                data: picture.data,
-            })
-            .collect();
-        Ok(self.launch(conversation, text, images, request).await)
-    }
-
-    /// Starts a run that says `text`, telling once what of the tools had to be changed.
-    async fn launch(
-        &mut self,
-        conversation: Conversation,
-        text: String,
-        images: Vec<Image>,
-        request: &TurnRequest,
-    ) -> Live {
-        let snapshot = launch::snapshot(request);
-        for warning in &snapshot.warnings {
-            if self.told.insert(warning.clone()) {
-                self.notice(request, Some(warning.clone())).await;
-            }
-        }
-        let message = UserMessage {
-            text,
-            images,
-            mode: request.mode,
-        };
-        let surroundings = launch::Surroundings {
-            recorded: &self.recorded,
-            bench: &self.bench,
-            gate: &self.gate,
-        };
-        launch::launch(conversation, message, request, snapshot, &surroundings)
-    }
-
-    /// Says words in a run of their own, on the state the last one left.
-    async fn say_apart(
-        &mut self,
-        conversation: Conversation,
-        words: String,
-        request: &TurnRequest,
-    ) -> Result<Live, String> {
-        let Transcripted { system, messages } = transcript(request);
-        match plan(conversation.sent.as_ref(), system, messages) {
-            // The state has all but the words that were not heard.
-            SendPlan::Nothing => Ok(self.launch(conversation, words, Vec::new(), request).await),
-            SendPlan::Incremental { text } => {
-                Ok(self.launch(conversation, text, Vec::new(), request).await)
-            }
-            SendPlan::Bootstrap { history, text, .. } => {
-                let fresh = launch::rebuilt(request, history, conversation.into_kept())?;
-                Ok(self.launch(fresh, text, Vec::new(), request).await)
-            }
         }
     }
 
@@ -413,18 +299,6 @@ impl Answer {
         if let Some(reply) = self.0.take() {
             let _ = reply.send(result);
         }
-    }
-}
-
-struct Transcripted<'a> {
-    system: &'a str,
-    messages: &'a [serde_json::Value],
-}
-
-fn transcript(request: &TurnRequest) -> Transcripted<'_> {
-    Transcripted {
-        system: &request.transcript.system,
-        messages: &request.transcript.messages,
     }
 }
 

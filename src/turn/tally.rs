@@ -10,6 +10,18 @@ pub(super) struct Tally {
     /// The model's window, as Cursor told it.
     pub(super) window: Option<u32>,
     output: String,
+    /// Whether any of it was an answer, not only thinking.
+    answer: Answer,
+    /// Whether the turn was brought back once, and what its idle streams have cost.
+    pub(super) comebacks: u32,
+    pub(super) idle_restarts: u32,
+}
+
+#[derive(Default, Clone, Copy, PartialEq)]
+enum Answer {
+    #[default]
+    Untold,
+    Told,
 }
 
 impl Tally {
@@ -23,6 +35,14 @@ impl Tally {
         Seen {
             output: usage::estimate(&self.output),
             ..self.seen
+        }
+    }
+
+    /// Whether the host has been shown anything a second run would show again.
+    pub(super) fn answered(&self) -> Shown {
+        match self.answer {
+            Answer::Untold => Shown::Nothing,
+            Answer::Told => Shown::Something,
         }
     }
 
@@ -43,6 +63,9 @@ pub(super) enum Shown {
 
 /// Tells the host, and counts what the model wrote.
 pub(super) async fn tell(event: TurnEvent, request: &TurnRequest, tally: &mut Tally) {
+    if matches!(event, TurnEvent::Text(_) | TurnEvent::ToolCall { .. }) {
+        tally.answer = Answer::Told;
+    }
     match &event {
         TurnEvent::Text(text) | TurnEvent::Thinking(text) => tally.output.push_str(text),
         TurnEvent::ToolCall {

@@ -18,8 +18,60 @@ pub fn wording(failure: &Failure) -> String {
         _ => match failure.retry() {
             Retry::Transport => format!("connection error: {text}"),
             Retry::Server => format!("server error: {text}"),
-            Retry::Never => text,
+            Retry::Never | Retry::Idle => text,
         },
+    }
+}
+
+/// A turn that cannot come back: the run that asked for tools is gone, and with it the place
+/// their results belong to.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{}: {LOST} {}", Self::CODE, self.diagnostic())]
+pub struct Lost {
+    /// Whether a checkpoint was kept.
+    pub had_checkpoint: bool,
+    /// The session's key; only its beginning is told.
+    pub bridge_key: String,
+    /// Why there was no recovery.
+    pub skip: Option<&'static str>,
+}
+
+/// What a person can do about it.
+pub const LOST: &str = "Cursor tool continuation was lost because the live upstream bridge is no longer available. Retry from before the tool call or start a new turn.";
+
+impl Lost {
+    /// Its name for programs.
+    pub const CODE: &'static str = "tool_continuation_lost";
+
+    /// The first eight digits of the session's key.
+    pub fn prefix(&self) -> &str {
+        self.bridge_key.get(..8).unwrap_or(&self.bridge_key)
+    }
+
+    /// What helps to find it in a log.
+    pub fn diagnostic(&self) -> String {
+        let skip = self.skip.map(|skip| format!(" skipReason={skip}"));
+        format!(
+            "[diagnostic: hadStoredCheckpoint={} bridgeKeyPrefix={}{}]",
+            self.had_checkpoint,
+            self.prefix(),
+            skip.unwrap_or_default()
+        )
+    }
+
+    /// The body of an HTTP error.
+    pub fn body(&self) -> serde_json::Value {
+        let mut error = serde_json::json!({
+            "message": LOST,
+            "type": "invalid_state_error",
+            "code": Self::CODE,
+            "hadStoredCheckpoint": self.had_checkpoint,
+            "bridgeKeyPrefix": self.prefix(),
+        });
+        if let Some(skip) = self.skip {
+            error["skipReason"] = skip.into();
+        }
+        serde_json::json!({ "error": error })
     }
 }
 

@@ -65,6 +65,9 @@ pub enum Failure {
     /// The connection failed; the request may be tried again.
     #[error("{0}")]
     Transport(String),
+    /// The connection lived and brought nothing of use.
+    #[error("{0}")]
+    Idle(String),
 }
 
 /// Which retry budget a failure may draw on.
@@ -76,6 +79,8 @@ pub enum Retry {
     Server,
     /// The larger one for broken connections.
     Transport,
+    /// The user's own, for connections that only live.
+    Idle,
 }
 
 /// What the person can do.
@@ -148,6 +153,7 @@ impl Failure {
             Self::Refused(_) => "refused",
             Self::Server(_) => "server",
             Self::Transport(_) => "transport",
+            Self::Idle(_) => "idle",
         }
     }
 
@@ -266,6 +272,7 @@ impl Failure {
         match self {
             Self::Server(_) | Self::Capacity(_) => Retry::Server,
             Self::Transport(_) => Retry::Transport,
+            Self::Idle(_) => Retry::Idle,
             _ => Retry::Never,
         }
     }
@@ -289,7 +296,8 @@ impl Failure {
             | Self::ActionRequired(_)
             | Self::Refused(_)
             | Self::Server(_)
-            | Self::Transport(_) => return None,
+            | Self::Transport(_)
+            | Self::Idle(_) => return None,
         })
     }
 }

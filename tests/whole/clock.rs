@@ -18,7 +18,7 @@ fn sent(recording: &Recording, kind: &str) -> usize {
 }
 
 #[track_caller]
-fn played(recording: &Recording) {
+pub fn played(recording: &Recording) {
     let failures: Vec<String> = recording
         .verdicts()
         .into_iter()

@@ -78,6 +78,14 @@ impl Guest {
         self.push(json!({"role": "user", "content": text}));
     }
 
+    /// Another sidecar's session, with the same history.
+    pub fn moved(self, store: (Store, String)) -> Self {
+        Self {
+            session: Session::start(Some(store)),
+            ..self
+        }
+    }
+
     pub fn result(&mut self, call: &Call, text: &str) {
         let content = json!([{"type": "text", "text": text}]);
         self.push(
@@ -175,6 +183,23 @@ pub fn opened(tool: &str, name: &str) -> String {
     format!(
         r#"{{ exec = {{ mcpArgs = {{ name = "pi__{tool}", providerIdentifier = "pi", toolName = "pi__{tool}", toolCallId = "{name}", args = {{ asked = "$USER_TEXT" }} }} }}, open = true, name = "{name}" }}"#
     )
+}
+
+/// The run requests a simulator has had.
+pub fn requests(sim: &Sim) -> Vec<Json> {
+    let frames = sim.recording().frames();
+    let asked = frames
+        .into_iter()
+        .filter(|frame| frame.kind == "runRequest");
+    asked
+        .map(|frame| frame.json["runRequest"].clone())
+        .collect()
+}
+
+/// What a run request says to the model.
+pub fn said(request: &Json) -> String {
+    let text = &request["action"]["userMessageAction"]["userMessage"]["text"];
+    text.as_str().unwrap_or_default().to_owned()
 }
 
 pub const END: &str = r#"{ checkpoint = "auto" }, { usage = {} }, { end = true }"#;

@@ -140,6 +140,8 @@ impl Ours {
                 outcome: Outcome::Cancelled,
                 usage: None,
                 attempts: 0,
+                idle_restarts: 0,
+                left: cursor_sidecar::run::Shown::Nothing,
             },
         };
         loop {

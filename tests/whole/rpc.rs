@@ -11,26 +11,27 @@ use crate::backend::binary;
 
 pub struct Host {
     child: Child,
-    /// Its own state, unless the test names another.
-    _state: tempfile::TempDir,
+    /// Its own state, unless the test names another, and what it says on stderr.
+    place: tempfile::TempDir,
     stdin: Option<ChildStdin>,
     stdout: BufReader<ChildStdout>,
 }
 
 impl Host {
     pub fn start(env: &[(&str, &str)]) -> Self {
-        let state = tempfile::tempdir().unwrap();
+        let place = tempfile::tempdir().unwrap();
+        let stderr = std::fs::File::create(place.path().join("stderr")).unwrap();
         let mut child = Command::new(binary())
             .env_clear()
-            .env("PI_CURSOR_STATE_DIR", state.path())
+            .env("PI_CURSOR_STATE_DIR", place.path())
             .envs(env.iter().copied())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
-            .stderr(Stdio::null())
+            .stderr(stderr)
             .spawn()
             .unwrap();
         Self {
-            _state: state,
+            place,
             stdin: child.stdin.take(),
             stdout: BufReader::new(child.stdout.take().unwrap()),
             child,
@@ -78,6 +79,11 @@ impl Host {
             "initialize",
             json!({"protocolVersion": 1, "host": {"name": "test", "mode": "print"}}),
         )
+    }
+
+    /// What it has said on stderr.
+    pub fn stderr(&self) -> String {
+        std::fs::read_to_string(self.place.path().join("stderr")).unwrap()
     }
 
     pub fn id(&self) -> u32 {

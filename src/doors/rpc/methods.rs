@@ -241,6 +241,7 @@ fn report(context: &Context) -> Report {
         warnings: warnings.iter().map(ToString::to_string).collect(),
         endpoint,
         wire_drift: drift,
+        counters: crate::diag::metrics::counters().counts(),
     }
 }
 

@@ -1,10 +1,12 @@
 //! One stream of a run, from its first answer to its end.
 
+mod clock;
 mod speak;
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::pin::Pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::FutureExt as _;
@@ -20,6 +22,7 @@ use super::event::{RunEvent, Usage};
 use super::execs::{self, Execs};
 use super::retry::{Progress, Shown, Timing};
 use super::tally::Tally;
+use super::watchdog::{Phase, Pulse, Watchdog, pulse};
 use crate::tools::Executor;
 use crate::wire::drift::Drift;
 use crate::wire::error::{TransportError, WireError};
@@ -54,6 +57,8 @@ pub(super) enum Closing {
     Cancelled,
     /// The stream failed.
     Failed(WireError),
+    /// The stream lived and did nothing for so long.
+    Idle(Duration, Phase),
 }
 
 /// A stream that has ended, and what it brought.
@@ -119,8 +124,11 @@ struct Attempt<'a> {
     leaving: Option<Instant>,
     /// Whether there is room to read; what we do not read cannot be silent.
     reading: Reading,
-    /// Requests under way that may leave something changed.
-    changing: BTreeSet<u32>,
+    /// Requests under way that may leave something changed, and whose business that is.
+    changing: BTreeMap<u32, Shown>,
+    /// Requests the host works on.
+    hosted: BTreeSet<u32>,
+    watchdog: Watchdog,
     /// Questions a person has not answered yet; while there are any, silence is no stall.
     questions: JoinSet<(u32, AskQuestionResult)>,
 }
@@ -134,6 +142,7 @@ enum Reading {
 /// Drives a stream to its end.
 pub(super) async fn drive(stream: RunStream, around: Surroundings<'_>) -> Closed {
     let now = Instant::now();
+    let watchdog = Watchdog::new(around.timing.patience, now);
     let mut attempt = Attempt {
         execs: Execs::new(Arc::clone(around.executor), around.timing.exec_heartbeat),
         next_heartbeat: now + around.timing.heartbeat,
@@ -150,7 +159,9 @@ pub(super) async fn drive(stream: RunStream, around: Surroundings<'_>) -> Closed
         turn_ended: None,
         leaving: None,
         reading: Reading::On,
-        changing: BTreeSet::new(),
+        changing: BTreeMap::new(),
+        hosted: BTreeSet::new(),
+        watchdog,
         questions: JoinSet::new(),
     };
     let mut closing = attempt.run().await;
@@ -241,10 +252,16 @@ impl Attempt<'_> {
             Happened::Told(Ok(())) => None,
             Happened::Told(Err(Gone)) => Some(Closing::Cancelled),
             Happened::Exec(progress) => {
+                let now = Instant::now();
                 if let execs::Progress::Done(id, _) = &progress {
                     self.changing.remove(id);
+                    // The server's turn again.
+                    match self.hosted.remove(id) {
+                        true => self.watchdog.resumed(now),
+                        false => self.watchdog.worked(now),
+                    }
                 }
-                for frame in self.execs.frames(progress, Instant::now()) {
+                for frame in self.execs.frames(progress, now) {
                     self.post(&frame);
                 }
                 None
@@ -283,75 +300,6 @@ impl Attempt<'_> {
         None
     }
 
-    /// Starts or stops reading. After a pause the silence counts anew.
-    fn pace(&mut self, reading: Reading) {
-        if (self.reading, reading) == (Reading::Paused, Reading::On) {
-            let now = Instant::now();
-            self.last_inbound = now;
-            self.turn_ended = self.turn_ended.map(|_| now);
-        }
-        self.reading = reading;
-    }
-
-    fn next_deadline(&self) -> Instant {
-        let mut next = self.next_heartbeat;
-        let mut sooner = |deadline: Option<Instant>| {
-            if let Some(deadline) = deadline {
-                next = next.min(deadline);
-            }
-        };
-        sooner(self.execs.next_beat());
-        sooner(self.leaving);
-        if self.reading == Reading::On {
-            sooner(self.stalls_at());
-            sooner(
-                self.turn_ended
-                    .map(|ended| ended + self.around.timing.after_turn),
-            );
-        }
-        next
-    }
-
-    /// When silence is a stall: never while a person is thinking.
-    fn stalls_at(&self) -> Option<Instant> {
-        let waits = self.questions.is_empty();
-        waits.then(|| self.last_inbound + self.around.timing.stall)
-    }
-
-    fn tick(&mut self, now: Instant) -> Option<Closing> {
-        if self.leaving.is_some_and(|deadline| now >= deadline) {
-            return Some(Closing::Cancelled);
-        }
-        if self.reading == Reading::On {
-            let after_turn = self.around.timing.after_turn;
-            if self
-                .turn_ended
-                .is_some_and(|ended| now >= ended + after_turn)
-            {
-                return Some(Closing::Finished);
-            }
-            if self.stalls_at().is_some_and(|at| now >= at) {
-                let silence = self.around.timing.stall.as_secs();
-                tracing::debug!(silence_s = silence, "stream.stalled");
-                return Some(Closing::Failed(TransportError::Silent(silence).into()));
-            }
-        }
-        if now >= self.next_heartbeat {
-            self.next_heartbeat = now + self.around.timing.heartbeat;
-            self.tally.heartbeat();
-            self.post(&AgentClientMessage {
-                message: Some(agent_client_message::Message::ClientHeartbeat(
-                    ClientHeartbeat {},
-                )),
-            });
-        }
-        for frame in self.execs.beat(now) {
-            self.tally.exec_heartbeat();
-            self.post(&frame);
-        }
-        None
-    }
-
     /// Tells the server that the run is given up. It gets its answers, and a while to send
     /// the last checkpoint.
     fn leave(&mut self) {
@@ -379,6 +327,9 @@ impl Attempt<'_> {
             return None;
         };
         self.tally.message();
+        if pulse(message.message.as_ref()) == Pulse::Work {
+            self.watchdog.worked(self.last_inbound);
+        }
         use agent_server_message::Message;
         match message.message {
             Some(Message::InteractionUpdate(update)) => self.update(update),
@@ -391,10 +342,7 @@ impl Attempt<'_> {
                 // would ask for it a second time.
                 self.progress = Progress {
                     checkpoint: Some(state.clone()),
-                    shown: match self.changing.is_empty() {
-                        true => Shown::Nothing,
-                        false => Shown::Executed,
-                    },
+                    shown: self.changing.values().max().copied().unwrap_or_default(),
                 };
                 self.tell(RunEvent::Checkpoint(state));
                 self.turn_ended = self.turn_ended.map(|_| self.last_inbound);
@@ -452,11 +400,19 @@ impl Attempt<'_> {
     fn exec(&mut self, exec: ExecServerMessage) {
         match exec.message {
             Some(request) => {
-                if changes_something(&request) {
-                    self.progress.shown = Shown::Executed;
-                    self.changing.insert(exec.id);
+                let changes = changes_something(&request);
+                let asks_host = matches!(request, exec_server_message::Message::McpArgs(_));
+                let call = self.execs.start(exec.id, request, self.last_inbound);
+                if changes {
+                    let whose = match call.is_some() || asks_host {
+                        true => Shown::Called,
+                        false => Shown::Executed,
+                    };
+                    self.progress.shown = self.progress.shown.max(whose);
+                    self.changing.insert(exec.id, whose);
                 }
-                if let Some(call) = self.execs.start(exec.id, request, self.last_inbound) {
+                if let Some(call) = call {
+                    self.hosted.insert(exec.id);
                     self.tell(RunEvent::HostCall(Box::new(call)));
                 }
             }

@@ -42,7 +42,9 @@ impl Attempt<'_> {
             result: Some(Answer::AskQuestionInteractionResponse(answer)),
         });
         // A person thinks in silence: it counts from now.
-        self.last_inbound = Instant::now();
+        let now = Instant::now();
+        self.last_inbound = now;
+        self.watchdog.resumed(now);
     }
 
     fn respond(&mut self, response: InteractionResponse) {

@@ -124,6 +124,9 @@ pub struct Report {
     pub endpoint: String,
     /// What Cursor sent that we do not know, counted.
     pub wire_drift: BTreeMap<String, u64>,
+    /// Turns that were brought back or could not be, and other events, counted by name and
+    /// labels.
+    pub counters: BTreeMap<String, u64>,
 }
 
 /// One setting as it is in force.

@@ -1,0 +1,359 @@
+//! The statements about the planner, one test each.
+
+use super::*;
+use proptest::prelude::*;
+
+const NOW: Millis = Millis(1_800_000_000_000);
+const HERE: Point<'static> = Point {
+    turns: 1,
+    history: "h",
+};
+
+fn pause(pending: &[&'static str]) -> Pause<'static> {
+    Pause {
+        pending: pending.to_vec(),
+        turns: Some(HERE.turns),
+        history: Some(HERE.history),
+        recorded_at: Some(Millis(NOW.0 - 1_000)),
+    }
+}
+
+fn row(pause: Option<Pause<'static>>) -> Row<'static> {
+    Row {
+        owner: Owner::Anyone,
+        checkpoint: None,
+        pause,
+    }
+}
+
+fn checkpoint() -> Option<Checkpoint<'static>> {
+    Some(Checkpoint {
+        state: Bytes::from_static(b"\x5a\x02pi"),
+        at: Some(HERE),
+    })
+}
+
+/// A row with a checkpoint of the turn under way.
+fn saved(pending: &[&'static str]) -> Row<'static> {
+    Row {
+        checkpoint: checkpoint(),
+        ..row(Some(pause(pending)))
+    }
+}
+
+fn brings(ids: &[&'static str]) -> Request<'static> {
+    Request {
+        session: None,
+        at: HERE,
+        in_flight: Some(ids.to_vec()),
+        received: ids.to_vec(),
+        loss: Loss::Gone,
+    }
+}
+
+fn planned(row: &Row<'_>, request: &Request<'_>) -> Plan {
+    plan(Some(row), request, NOW).plan
+}
+
+const REBUILT: Plan = Plan::RebuildHistory(Reason::NoCheckpoint);
+
+fn differ(expected: &[&str], received: &[&str]) -> Plan {
+    Plan::Skip(mismatch(expected, received))
+}
+
+#[test]
+fn s03_a_fresh_process_never_rebuilds() {
+    let decision = plan(None, &brings(&["t"]), NOW);
+    assert_eq!(decision.plan, Plan::Skip(Skip::NoStoredConversation));
+    assert!(!decision.had_checkpoint);
+}
+
+#[test]
+fn s04_a_row_without_a_snapshot_never_rebuilds() {
+    for pause in [None, Some(pause(&[])), Some(pause(&[""]))] {
+        let plan = planned(&row(pause), &brings(&["t"]));
+        assert_eq!(plan, Plan::Skip(Skip::NoMidpauseSnapshot));
+    }
+}
+
+#[test]
+fn s05_guards_in_order() {
+    // Everything is wrong; what is told is mended, and the next reason comes.
+    let mut row = row(None);
+    row.owner = Owner::Session(Some("mine"));
+    let mut request = Request {
+        session: Some("other"),
+        in_flight: None,
+        ..brings(&[])
+    };
+    let mut told = Vec::new();
+    for step in 0..8 {
+        match planned(&row, &request) {
+            Plan::Skip(skip) => told.push(skip.name()),
+            plan => {
+                assert_eq!(plan, REBUILT);
+                break;
+            }
+        }
+        match step {
+            0 => {
+                row.pause = Some(Pause {
+                    pending: vec!["t"],
+                    turns: Some(7),
+                    history: Some("other"),
+                    recorded_at: None,
+                });
+            }
+            1 => request.session = Some("mine"),
+            2 => row.pause.as_mut().unwrap().turns = Some(HERE.turns),
+            3 => row.pause.as_mut().unwrap().history = Some(HERE.history),
+            4 => row.pause.as_mut().unwrap().recorded_at = Some(NOW),
+            5 => {
+                request.in_flight = Some(vec!["u"]);
+                request.received = vec!["u"];
+            }
+            _ => {
+                request.in_flight = Some(vec!["t"]);
+                request.received = vec!["t"];
+            }
+        }
+    }
+    assert_eq!(
+        told,
+        [
+            "no_midpause_snapshot",
+            "session_mismatch",
+            "midpause_turn_count_mismatch",
+            "midpause_history_fingerprint_mismatch",
+            "midpause_metadata_stale",
+            "no_inflight_tool_continuation",
+            "pending_tool_call_mismatch",
+        ]
+    );
+}
+
+#[test]
+fn s06_some_failures_clear_the_snapshot_others_keep_it() {
+    let clears = |change: &dyn Fn(&mut Row<'static>, &mut Request<'static>)| {
+        let (mut row, mut request) = (row(Some(pause(&["t"]))), brings(&["t"]));
+        change(&mut row, &mut request);
+        plan(Some(&row), &request, NOW).clears_pause
+    };
+    assert!(clears(&|_, request| request.at.turns = 2));
+    assert!(clears(&|_, request| request.at.history = "other"));
+    assert!(clears(
+        &|row, _| row.pause.as_mut().unwrap().recorded_at = None
+    ));
+    assert!(!clears(&|row, _| row.owner = Owner::Session(Some("s"))));
+    assert!(!clears(&|_, request| request.received = vec!["u"]));
+    assert!(!clears(&|_, request| request.in_flight = None));
+    assert!(!clears(&|_, _| {}));
+}
+
+#[test]
+fn s07_the_age_limit_is_exact() {
+    let limit = OLDEST_PAUSE.as_millis() as i64;
+    let aged = |recorded: Option<i64>| {
+        let mut row = row(Some(pause(&["t"])));
+        row.pause.as_mut().unwrap().recorded_at = recorded.map(Millis);
+        planned(&row, &brings(&["t"]))
+    };
+    assert_eq!(aged(Some(NOW.0 - limit)), REBUILT);
+    let stale = Plan::Skip(Skip::MidpauseMetadataStale);
+    assert_eq!(aged(Some(NOW.0 - limit - 1)), stale);
+    assert_eq!(aged(None), stale);
+    assert_eq!(aged(Some(i64::MIN)), stale);
+}
+
+#[test]
+fn s08_a_stamp_from_the_future_is_refused_beyond_a_small_skew() {
+    let skew = CLOCK_SKEW.as_millis() as i64;
+    let ahead = |millis: i64| {
+        let mut row = row(Some(pause(&["t"])));
+        row.pause.as_mut().unwrap().recorded_at = Some(Millis(NOW.0.saturating_add(millis)));
+        planned(&row, &brings(&["t"]))
+    };
+    assert_eq!(ahead(skew), REBUILT);
+    let stale = Plan::Skip(Skip::MidpauseMetadataStale);
+    assert_eq!(ahead(skew + 1), stale);
+    assert_eq!(ahead(i64::MAX), stale);
+}
+
+#[test]
+fn s09_ids_match_in_any_order_and_a_difference_is_told_with_both_lists() {
+    let row = row(Some(pause(&["a", "b"])));
+    assert_eq!(planned(&row, &brings(&["b", "a"])), REBUILT);
+    assert_eq!(
+        planned(&row, &brings(&["a"])),
+        differ(&["a", "b"], &["a"]),
+        "one is missing"
+    );
+    let forged = Request {
+        in_flight: Some(vec!["a", "b"]),
+        ..brings(&["a", "b", "c"])
+    };
+    assert_eq!(
+        planned(&row, &forged),
+        differ(&["a", "b"], &["a", "b", "c"]),
+        "one was never asked for"
+    );
+}
+
+#[test]
+fn s10_later_rounds_bring_the_results_of_earlier_ones_too() {
+    let request = brings(&["t1", "t2"]);
+    assert_eq!(planned(&row(Some(pause(&["t2"]))), &request), REBUILT);
+    assert_eq!(planned(&saved(&["t2"]), &request), Plan::RecoverCheckpoint);
+}
+
+#[test]
+fn s11_duplicates_lose_nothing() {
+    let request = Request {
+        in_flight: Some(vec!["t", "t"]),
+        ..brings(&["t", "t"])
+    };
+    assert_eq!(planned(&row(Some(pause(&["t", "t"]))), &request), REBUILT);
+    assert_eq!(planned(&saved(&["t"]), &request), Plan::RecoverCheckpoint);
+}
+
+#[test]
+fn s13_a_stale_checkpoint_is_never_resumed_but_the_snapshot_survives_it() {
+    let stale = [
+        Checkpoint {
+            at: Some(Point { turns: 5, ..HERE }),
+            ..checkpoint().unwrap()
+        },
+        Checkpoint {
+            at: Some(Point {
+                history: "other",
+                ..HERE
+            }),
+            ..checkpoint().unwrap()
+        },
+        Checkpoint {
+            at: None,
+            ..checkpoint().unwrap()
+        },
+    ];
+    for checkpoint in stale {
+        let mut row = saved(&["t"]);
+        row.checkpoint = Some(checkpoint);
+        let decision = plan(Some(&row), &brings(&["t"]), NOW);
+        let rebuilt = Plan::RebuildHistory(Reason::StaleCheckpoint);
+        assert_eq!(decision.plan, rebuilt);
+        assert!(decision.clears_checkpoint && !decision.clears_pause);
+        row.pause = None;
+        let decision = plan(Some(&row), &brings(&["t"]), NOW);
+        assert_eq!(decision.plan, Plan::Skip(Skip::StaleCheckpoint));
+    }
+}
+
+#[test]
+fn s14_a_checkpoint_is_guarded_as_well() {
+    let request = brings(&["t"]);
+    assert_eq!(planned(&saved(&["t"]), &request), Plan::RecoverCheckpoint);
+    let mut other = saved(&["t"]);
+    other.owner = Owner::Session(Some("other"));
+    assert_eq!(planned(&other, &request), Plan::Skip(Skip::SessionMismatch));
+    let mut old = saved(&["t"]);
+    old.pause.as_mut().unwrap().recorded_at = Some(Millis(NOW.0 - 3_600_000));
+    let decision = plan(Some(&old), &request, NOW);
+    assert_eq!(decision.plan, Plan::Skip(Skip::MidpauseMetadataStale));
+    assert!(decision.clears_pause && !decision.clears_checkpoint);
+    let damaged: [Bytes; 3] = [
+        Bytes::new(),
+        Bytes::from_static(b"\x5a\x20pi"),
+        vec![0; LARGEST_CHECKPOINT + 1].into(),
+    ];
+    for state in damaged {
+        let mut row = saved(&["t"]);
+        row.checkpoint.as_mut().unwrap().state = state;
+        let rebuilt = Plan::RebuildHistory(Reason::StaleCheckpoint);
+        assert_eq!(planned(&row, &request), rebuilt);
+        row.pause = None;
+        let skipped = Plan::Skip(Skip::StaleCheckpoint);
+        assert_eq!(planned(&row, &request), skipped);
+    }
+}
+
+#[test]
+fn s15_without_a_snapshot_a_checkpoint_accepts_no_results() {
+    let mut row = saved(&[]);
+    assert_eq!(planned(&row, &brings(&["t"])), differ(&[], &["t"]));
+    row.pause = None;
+    assert_eq!(planned(&row, &brings(&["t"])), differ(&[], &["t"]));
+    let nothing = Plan::Skip(Skip::NoMidpauseSnapshot);
+    assert_eq!(planned(&row, &brings(&[])), nothing);
+}
+
+#[test]
+fn s17_had_stored_checkpoint_tells_the_state_before_the_discard() {
+    let mut row = saved(&["t"]);
+    row.checkpoint.as_mut().unwrap().at = None;
+    let decision = plan(Some(&row), &brings(&["t"]), NOW);
+    assert!(decision.had_checkpoint && decision.clears_checkpoint);
+}
+
+#[test]
+fn other_calls_than_the_checkpoint_waits_for_are_a_rebuild_or_nothing() {
+    let row = saved(&["a"]);
+    assert_eq!(
+        planned(&row, &brings(&["b"])),
+        differ(&["a"], &["b"]),
+        "the snapshot does not know them either"
+    );
+}
+
+fn any_row() -> impl Strategy<Value = Row<'static>> {
+    let ids = proptest::collection::vec(prop_oneof![Just("a"), Just("b"), Just("")], 0..3);
+    let point = (0_usize..3, prop_oneof![Just("h"), Just("g")]);
+    let state = prop_oneof![Just(&b""[..]), Just(&b"\x5a\x02pi"[..]), Just(&b"\xff"[..])];
+    let checkpoint =
+        (state, proptest::option::of(point.clone())).prop_map(|(state, at)| Checkpoint {
+            state: Bytes::from_static(state),
+            at: at.map(|(turns, history)| Point { turns, history }),
+        });
+    let stamp = proptest::option::of(NOW.0 - 1_000_000..NOW.0 + 100_000);
+    let pause = (ids, point, stamp).prop_map(|(pending, (turns, history), stamp)| Pause {
+        pending,
+        turns: Some(turns),
+        history: Some(history),
+        recorded_at: stamp.map(Millis),
+    });
+    let owner = prop_oneof![
+        Just(Owner::Anyone),
+        Just(Owner::Session(None)),
+        Just(Owner::Session(Some("s")))
+    ];
+    (
+        owner,
+        proptest::option::of(checkpoint),
+        proptest::option::of(pause),
+    )
+        .prop_map(|(owner, checkpoint, pause)| Row {
+            owner,
+            checkpoint,
+            pause,
+        })
+}
+
+proptest! {
+    /// The same input gives the same plan, and no plan goes on without a fresh pause that
+    /// waits for what came.
+    #[test]
+    fn s16_the_planner_is_a_pure_function(row in any_row(), received in proptest::collection::vec(prop_oneof![Just("a"), Just("b")], 0..3)) {
+        let request = Request { session: Some("s"), ..brings(&[]) };
+        let request = Request { in_flight: Some(received.clone()), received, ..request };
+        let decision = plan(Some(&row), &request, NOW);
+        prop_assert_eq!(&decision, &plan(Some(&row.clone()), &request.clone(), NOW));
+        if !matches!(decision.plan, Plan::Skip(_)) {
+            let pause = row.pause.as_ref().unwrap();
+            prop_assert!(check_age(pause, NOW).is_ok());
+            prop_assert!(covered(&ids(&pause.pending), &request.received).is_ok());
+            prop_assert!(check_owner(&row, &request).is_ok());
+        }
+        if decision.plan == Plan::RecoverCheckpoint {
+            prop_assert!(!row.checkpoint.unwrap().state.is_empty());
+        }
+    }
+}

@@ -1,0 +1,86 @@
+//! What is counted in this process, and lines for those who count elsewhere.
+
+use std::collections::BTreeMap;
+use std::io::Write as _;
+use std::sync::{LazyLock, Mutex, PoisonError};
+
+use serde::Serialize;
+
+/// Counters by name.
+#[derive(Debug, Default)]
+pub struct Counters(Mutex<BTreeMap<String, u64>>);
+
+impl Counters {
+    /// Counts one, under a name with labels.
+    pub fn count(&self, name: &str, labels: &[(&str, &str)]) {
+        let labels: Vec<String> = labels
+            .iter()
+            .map(|(label, value)| format!("{label}={value:?}"))
+            .collect();
+        let name = match labels.is_empty() {
+            true => name.to_owned(),
+            false => format!("{name}{{{}}}", labels.join(",")),
+        };
+        let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        *counts.entry(name).or_default() += 1;
+    }
+
+    /// All counts so far.
+    pub fn counts(&self) -> BTreeMap<String, u64> {
+        self.0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+}
+
+/// The process's counters.
+pub fn counters() -> &'static Counters {
+    static COUNTERS: LazyLock<Counters> = LazyLock::new(Counters::default);
+    &COUNTERS
+}
+
+/// A metric as a line of JSON.
+#[derive(Debug, Serialize)]
+struct Line<'a> {
+    event: String,
+    metric: &'a str,
+    reason: &'a str,
+    model: &'a str,
+    count: u64,
+}
+
+/// Counts one, and says so on stderr and in the debug log.
+pub fn tell(metric: &str, reason: &str, model: &str) {
+    counters().count(metric, &[("reason", reason), ("model", model)]);
+    let line = Line {
+        event: format!("metric.{metric}"),
+        metric,
+        reason,
+        model,
+        count: 1,
+    };
+    tracing::debug!(event = line.event, metric, reason, model, count = 1_u64);
+    if let Ok(mut json) = serde_json::to_string(&line) {
+        json.push('\n');
+        // One write a line: others write to stderr too.
+        let _ = std::io::stderr().write_all(json.as_bytes());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_are_kept_by_name_and_labels() {
+        let counters = Counters::default();
+        for reason in ["a", "b", "a"] {
+            counters.count("m", &[("reason", reason)]);
+        }
+        counters.count("n", &[]);
+        let wanted = [(r#"m{reason="a"}"#, 2), (r#"m{reason="b"}"#, 1), ("n", 1)];
+        let wanted = wanted.map(|(name, count)| (name.to_owned(), count));
+        assert_eq!(counters.counts(), BTreeMap::from(wanted));
+    }
+}

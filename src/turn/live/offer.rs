@@ -1,0 +1,145 @@
+//! What a run asks its host for: calls and cards, collected until all that came at once is
+//! there, written down, and then shown.
+
+use super::{Live, OnDisk, Pause};
+use crate::conversation::comeback::Place;
+use crate::conversation::journal::{Paused, PausedCall};
+use crate::conversation::recovery::Millis;
+use crate::run::{Command, Ended, Outcome, RunEvent};
+use crate::tools::bridge::{HostCall, HostResult};
+use crate::turn::recover::BridgeKey;
+use crate::turn::request::{Hands, TurnEvent, TurnRequest};
+use crate::turn::show::{self, Surface};
+use crate::turn::tally::{Tally, tell};
+
+/// Whether a turn has offered calls.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::turn) enum Offered {
+    Nothing,
+    /// Calls of its tools, and the run has been asked to settle.
+    Calls,
+    /// Cards, and the run has been asked to settle.
+    Cards,
+}
+
+impl Live {
+    /// Offers a call to the host. The first one of a turn asks the run to say when all that
+    /// has already arrived is told: those calls are offered together.
+    pub(super) async fn offer(
+        &mut self,
+        call: HostCall,
+        request: &TurnRequest,
+        offered: &mut Offered,
+    ) {
+        if call.is_void() {
+            return;
+        }
+        if self.steering.is_released() {
+            // Shown now, it would be executed for a run that is gone.
+            call.answer(HostResult::failed("the run was given up"));
+            return;
+        }
+        if let Hands::Inline(hands) = &request.hands {
+            if let Err(refused) = hands.send(call).await {
+                refused
+                    .0
+                    .answer(HostResult::failed("the host takes no calls any more"));
+            }
+            return;
+        }
+        self.offering.push(TurnEvent::ToolCall {
+            id: call.id.clone(),
+            name: call.tool.clone(),
+            arguments: call.arguments.clone(),
+        });
+        self.open.push(call);
+        self.settle(offered, Offered::Calls).await;
+    }
+
+    /// Writes down that the turn waits for the host. Only then is the host told what for.
+    pub(in crate::turn) fn pause(&mut self, place: Place, key: &BridgeKey, now: Millis) {
+        let calls: Vec<PausedCall> = self
+            .offering
+            .iter()
+            .filter_map(|event| match event {
+                TurnEvent::ToolCall { id, name, .. } => Some(PausedCall {
+                    id: id.clone(),
+                    tool: name.clone(),
+                }),
+                _ => None,
+            })
+            .collect();
+        tracing::debug!(
+            bridgeKeyPrefix = key.prefix(),
+            calls = calls.len(),
+            hasCheckpoint = self.conversation.sent.as_ref() == Some(&self.covers),
+            "native.stream.tool_call_snapshot_saved"
+        );
+        self.conversation.pause = Some(Paused {
+            calls,
+            turns: place.turns,
+            history: place.history,
+            recorded_at: now.0,
+            session: key.name().map(str::to_owned),
+        });
+        self.on_disk = OnDisk::Stale;
+    }
+
+    /// Tells the host what it has to do.
+    pub(in crate::turn) async fn present(&mut self, request: &TurnRequest, tally: &mut Tally) {
+        for call in std::mem::take(&mut self.offering) {
+            tell(call, request, tally).await;
+        }
+    }
+
+    /// Whether a run that finished leaves calls that this turn has offered.
+    pub(super) fn owes(&self, ended: &Ended, offered: Offered) -> bool {
+        ended.outcome == Outcome::Finished
+            && offered == Offered::Calls
+            && self.open.iter().any(|call| !call.is_void())
+    }
+
+    /// Asks the run, once a turn, to say when all that has already arrived is told.
+    async fn settle(&mut self, offered: &mut Offered, what: Offered) {
+        if *offered == Offered::Nothing {
+            *offered = what;
+            if self.handle.commands.send(Command::Settle).await.is_ok() {
+                self.settling += 1;
+            }
+        }
+    }
+
+    /// Shows what Cursor's own tools do. Cards and calls never share a turn.
+    pub(super) async fn activity(
+        &mut self,
+        event: RunEvent,
+        request: &TurnRequest,
+        tally: &mut Tally,
+        offered: &mut Offered,
+    ) -> Option<Pause> {
+        let surface = match &request.hands {
+            Hands::Between => &request.surface,
+            // A card ends the turn, which such a host does not expect.
+            Hands::Inline(_) => &Surface::Text,
+        };
+        let completed = matches!(event, RunEvent::ToolCompleted(_));
+        if *offered == Offered::Calls && completed && *surface != Surface::Text {
+            self.waiting.push_front(event);
+            return Some(Pause::ToolUse);
+        }
+        match self.show.take(&event, surface) {
+            show::Shown::Nothing => {}
+            show::Shown::Lines(lines) if *offered == Offered::Nothing => {
+                for line in lines {
+                    tell(line, request, tally).await;
+                }
+            }
+            show::Shown::Lines(lines) => self.later.extend(lines),
+            show::Shown::Card(call) => {
+                self.settle(offered, Offered::Cards).await;
+                self.offering.push(call);
+            }
+        }
+        None
+    }
+}

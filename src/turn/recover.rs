@@ -1,0 +1,285 @@
+//! A turn whose run is gone, brought back: the plan of [`crate::conversation::recovery`]
+//! carried out and told.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use sha2::{Digest as _, Sha256};
+
+use super::launch;
+use super::memory::Conversation;
+use super::request::TurnRequest;
+use super::tally::{Shown, Tally};
+use super::wording::Lost;
+use crate::conversation::comeback::{Comeback, News};
+use crate::conversation::picture::Picture;
+use crate::conversation::recovery::{
+    Checkpoint, Decision, Loss, Millis, Owner, Pause, Plan, Reason, Row, Skip, plan,
+};
+use crate::diag::metrics;
+use crate::run::{self, Action, Ended, Image, Outcome, UserMessage};
+use crate::wire::failure::Retry;
+
+/// Counted for every history that is rebuilt.
+const REBUILT: &str = "cursor_provider.rebuild_full_history";
+const RECOVERED: &str = "cursor_provider.recovered_via_checkpoint";
+const SKIPPED: &str = "cursor_provider.recovery_skipped";
+
+/// The key a session is known by in logs, of which only the beginning is told.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct BridgeKey {
+    hex: String,
+    /// Whether the session has a name at all.
+    named: bool,
+}
+
+impl BridgeKey {
+    pub(super) fn of(session: Option<&str>) -> Self {
+        let text = format!("bridge:{}", session.unwrap_or_default());
+        let digest = Sha256::digest(text);
+        Self {
+            hex: digest.iter().take(8).map(|b| format!("{b:02x}")).collect(),
+            named: session.is_some(),
+        }
+    }
+
+    /// The key of a session with a name.
+    pub(super) fn name(&self) -> Option<&str> {
+        self.named.then_some(self.hex.as_str())
+    }
+
+    pub(super) fn prefix(&self) -> &str {
+        &self.hex[..8]
+    }
+}
+
+/// Now, by the wall clock: a pause may have begun in another process.
+pub(super) fn now() -> Millis {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    Millis(since.map_or(0, |since| {
+        i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
+    }))
+}
+
+/// What became of an attempt to bring a turn back.
+pub(super) enum Tried {
+    /// There is nothing to bring back.
+    Unneeded(Option<Conversation>),
+    /// A run can go on: its conversation, and what it does.
+    Ready(Box<Ready>),
+    /// It cannot be brought back this way. What is left of the conversation, and how its end
+    /// would be told.
+    Skipped(Option<Conversation>, Lost),
+}
+
+/// A run that can go on.
+pub(super) struct Ready {
+    pub(super) conversation: Conversation,
+    pub(super) action: Action,
+}
+
+/// How far a new run may do over what the lost one has begun.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Repeating {
+    /// It may answer the results again.
+    Fine,
+    /// It may only go on where its state ends: something was shown since.
+    Never,
+}
+
+/// Tries to bring a turn back on what is kept of its conversation.
+pub(super) fn recover(
+    request: &TurnRequest,
+    kept: Option<Conversation>,
+    key: &BridgeKey,
+    loss: Loss,
+    repeating: Repeating,
+) -> Tried {
+    let messages = &request.transcript.messages;
+    let Some(come) = Comeback::read(messages) else {
+        return Tried::Unneeded(kept);
+    };
+    let known = kept
+        .as_ref()
+        .and_then(|conversation| conversation.sent.as_ref()?.begins(messages));
+    let decision = {
+        let row = kept.as_ref().map(|kept| row(kept, &come, known));
+        plan(row.as_ref(), &come.request(key.name(), loss), now())
+    };
+    let model = &request.model.id;
+    let skipped = |skip: &Skip, kept| {
+        tell_skip(skip, &decision, key);
+        let lost = Lost {
+            had_checkpoint: decision.had_checkpoint,
+            bridge_key: key.hex.clone(),
+            skip: Some(skip.name()),
+        };
+        Tried::Skipped(kept, lost)
+    };
+    let mut conversation = match (kept, &decision.plan) {
+        (Some(conversation), _) => conversation,
+        (None, Plan::Skip(skip)) => return skipped(skip, None),
+        // A plan without a row is always a skip.
+        (None, _) => return Tried::Unneeded(None),
+    };
+    if decision.clears_pause {
+        conversation.pause = None;
+    }
+    if decision.clears_checkpoint {
+        conversation.state = None;
+        conversation.sent = None;
+    }
+    let news = match &decision.plan {
+        Plan::Skip(skip) => return skipped(skip, Some(conversation)),
+        Plan::RecoverCheckpoint => {
+            let news = come.since(known.unwrap_or(come.place.start));
+            if repeating == Repeating::Never && !news.text.is_empty() {
+                return Tried::Unneeded(Some(conversation));
+            }
+            tell_checkpoint(&conversation, &news, key, model);
+            news
+        }
+        Plan::RebuildHistory(_) if repeating == Repeating::Never => {
+            return Tried::Unneeded(Some(conversation));
+        }
+        Plan::RebuildHistory(reason) => {
+            if let Err(problem) = launch::retell(&mut conversation, request, &come.history()) {
+                tracing::warn!("{problem}");
+                return skipped(&Skip::NoStoredConversation, Some(conversation));
+            }
+            let news = come.anew();
+            tell_rebuild(*reason, &come, &news, key, model);
+            news
+        }
+    };
+    Tried::Ready(Box::new(Ready {
+        conversation,
+        action: action(news, request),
+    }))
+}
+
+/// Whether a turn may be brought back whose run failed before the host's eyes, and how far.
+/// Once a turn is enough, and what ran here must not run twice.
+pub(super) fn within_turn(ended: &Ended, tally: &Tally) -> Option<(Loss, Repeating)> {
+    let Outcome::Failed(failure) = &ended.outcome else {
+        return None;
+    };
+    let loss = match failure.retry() {
+        Retry::Idle => Loss::Silent,
+        // The run has tried again as often as it may, unless it could not for the host's calls.
+        Retry::Transport if ended.left == run::Shown::Called => Loss::Gone,
+        _ => return None,
+    };
+    if tally.comebacks > 0 || ended.left == run::Shown::Executed {
+        return None;
+    }
+    let repeating = match tally.answered() {
+        Shown::Nothing => Repeating::Fine,
+        Shown::Something => Repeating::Never,
+    };
+    Some((loss, repeating))
+}
+
+/// What is kept, as the planner asks for it. A checkpoint of an earlier turn does not stand
+/// for this pause, whatever it is good for besides.
+fn row<'a>(kept: &'a Conversation, come: &'a Comeback<'_>, known: Option<usize>) -> Row<'a> {
+    let state = kept.state.clone().filter(|_| kept.sent.is_some());
+    let checkpoint = match known {
+        Some(known) if known <= come.place.start => None,
+        Some(_) => Some(Some(come.place.point())),
+        None => Some(None),
+    };
+    let pause = kept.pause.as_ref();
+    Row {
+        owner: pause.map_or(Owner::Anyone, |pause| {
+            Owner::Session(pause.session.as_deref())
+        }),
+        checkpoint: state
+            .zip(checkpoint)
+            .map(|(state, at)| Checkpoint { state, at }),
+        pause: pause.map(|pause| Pause {
+            pending: pause.calls.iter().map(|call| call.id.as_str()).collect(),
+            turns: Some(pause.turns),
+            history: Some(&pause.history),
+            recorded_at: Some(Millis(pause.recorded_at)),
+        }),
+    }
+}
+
+/// A state that knows everything goes on by itself.
+fn action(news: News, request: &TurnRequest) -> Action {
+    if news.text.is_empty() {
+        return Action::Resume;
+    }
+    Action::UserMessage(UserMessage {
+        text: news.text,
+        images: images(news.pictures),
+        mode: request.mode,
+    })
+}
+
+fn tell_checkpoint(kept: &Conversation, news: &News, key: &BridgeKey, model: &str) {
+    let calls = kept.pause.iter().flat_map(|pause| &pause.calls);
+    let calls: Vec<&str> = calls.map(|call| call.id.as_str()).collect();
+    tracing::debug!(
+        bridgeKeyPrefix = key.prefix(),
+        modelId = model,
+        recoveryPath = "stored_checkpoint",
+        pendingToolCallIds = calls.join(" "),
+        toolResultCount = news.results,
+        sentinelInjectionDetected = news.lookalike,
+        "bridge.recovered_via_checkpoint"
+    );
+    metrics::counters().count(RECOVERED, &[("model", model)]);
+}
+
+fn tell_rebuild(reason: Reason, come: &Comeback<'_>, news: &News, key: &BridgeKey, model: &str) {
+    tracing::debug!(
+        bridgeKeyPrefix = key.prefix(),
+        modelId = model,
+        rebuildReason = reason.name(),
+        completedTurnCount = come.place.turns,
+        inFlightTurnHasImages = come.has_pictures(),
+        toolResultCount = news.results,
+        sentinelInjectionDetected = news.lookalike,
+        "native.rebuild_full_history"
+    );
+    metrics::tell(REBUILT, reason.name(), model);
+}
+
+fn tell_skip(skip: &Skip, decision: &Decision, key: &BridgeKey) {
+    let (expected, received) = match skip {
+        Skip::PendingToolCallMismatch { expected, received } => {
+            (Some(expected.join(" ")), Some(received.join(" ")))
+        }
+        _ => (None, None),
+    };
+    tracing::debug!(
+        bridgeKeyPrefix = key.prefix(),
+        skipReason = skip.name(),
+        hadStoredCheckpoint = decision.had_checkpoint,
+        expected,
+        received,
+        "bridge.recovery_skipped"
+    );
+    metrics::counters().count(SKIPPED, &[("reason", skip.name())]);
+}
+
+/// The text for a turn nothing could bring back.
+pub(super) fn lost(lost: &Lost) -> String {
+    tracing::debug!(
+        bridgeKeyPrefix = lost.prefix(),
+        skipReason = lost.skip,
+        hadStoredCheckpoint = lost.had_checkpoint,
+        "native.lost_tool_continuation"
+    );
+    lost.to_string()
+}
+
+/// Pictures, as a run sends them.
+pub(super) fn images(pictures: Vec<Picture>) -> Vec<Image> {
+    let image = |picture: Picture| Image {
+        mime_type: Some(picture.mime_type.into()),
+        data: picture.data,
+    };
+    pictures.into_iter().map(image).collect()
+}

@@ -1,0 +1,220 @@
+//! How a turn gets its run: the one that waits, one that brings a lost turn back, or a new one.
+
+use super::Task;
+use crate::conversation::picture;
+use crate::conversation::plan::{SendPlan, plan};
+use crate::conversation::recovery::Loss;
+use crate::diag::Digest;
+use crate::run::{Action, Ended, Outcome, UserMessage};
+use crate::turn::launch;
+use crate::turn::live::Live;
+use crate::turn::memory::Conversation;
+use crate::turn::recover::{self, Ready, Repeating, Tried};
+use crate::turn::request::{TurnEvent, TurnRequest, TurnResult};
+use crate::turn::tally::Tally;
+
+impl Task {
+    /// The run this turn drives: the one that waits, or a new one.
+    pub(super) async fn begin(
+        &mut self,
+        request: &mut TurnRequest,
+        tally: &mut Tally,
+    ) -> Result<Live, TurnResult> {
+        if let Some((mut live, _)) = self.live.take() {
+            let Transcripted { system, messages } = transcript(request);
+            let same_account = live.conversation.account == request.account;
+            let lost = live.lost().cloned();
+            if lost.is_none() && same_account && live.continues(system, messages) {
+                live.resume(system, messages, tally).await;
+                tracing::debug!(decision = "live resume", "plan");
+                return Ok(live);
+            }
+            // The run is gone, or the history went another way: what waits is of no use any
+            // more. Of a run that broke, the last checkpoint is.
+            live.cancel().await;
+            if lost.is_some() {
+                live.lose();
+                let notice = self.memory.put(live.conversation).await;
+                self.notice(request, notice).await;
+            }
+        }
+        let pictures = picture::latest(&request.transcript.messages)
+            .map_err(|error| TurnResult::failed(error.to_string()))?;
+        let taken = self.memory.take().await;
+        let taken = taken.map_err(|busy| TurnResult::failed(busy.to_string()))?;
+        self.notice(request, taken.notice).await;
+        let mine = taken
+            .conversation
+            .filter(|conversation| conversation.account == request.account);
+        let key = self.memory.key();
+        let (mine, lost) = match recover::recover(request, mine, key, Loss::Gone, Repeating::Fine) {
+            Tried::Ready(ready) => {
+                let Ready {
+                    conversation,
+                    action,
+                } = *ready;
+                tally.comebacks += 1;
+                return Ok(self.launch(conversation, action, request, tally).await);
+            }
+            Tried::Unneeded(mine) => (mine, None),
+            Tried::Skipped(mine, lost) => (mine, Some(lost)),
+        };
+        let sent = mine
+            .as_ref()
+            .and_then(|conversation| conversation.sent.as_ref());
+        let Transcripted { system, messages } = transcript(request);
+        let (conversation, text) = match plan(sent, system, messages) {
+            SendPlan::Nothing => {
+                // What was taken in hand is put back as it was.
+                if let Some(conversation) = mine {
+                    let notice = self.memory.put(conversation).await;
+                    self.notice(request, notice).await;
+                }
+                return Err(TurnResult::failed(match lost {
+                    Some(lost) => recover::lost(&lost),
+                    None => "there is no new message to answer".into(),
+                }));
+            }
+            SendPlan::Resume => {
+                tracing::debug!(decision = "resume", "plan");
+                (mine, None)
+            }
+            SendPlan::Incremental { text } => {
+                tracing::debug!(decision = "incremental", new = %Digest(&text), "plan");
+                (mine, Some(text))
+            }
+            SendPlan::Bootstrap {
+                history,
+                text,
+                because,
+            } => {
+                tracing::debug!(
+                    decision = "bootstrap",
+                    reason = ?because,
+                    history_messages = history.len(),
+                    new = %Digest(&text),
+                    "plan"
+                );
+                let fresh = launch::rebuilt(request, history, taken.kept);
+                let told = |problem| match &lost {
+                    Some(lost) => {
+                        TurnResult::failed(format!("{} ({problem})", recover::lost(lost)))
+                    }
+                    None => TurnResult::failed(problem),
+                };
+                (Some(fresh.map_err(told)?), Some(text))
+            }
+        };
+        let Some(conversation) = conversation else {
+            return Err(TurnResult::failed("the session lost its conversation"));
+        };
+        let action = match text {
+            None => Action::Resume,
+            Some(text) => Action::UserMessage(UserMessage {
+                text,
+                images: recover::images(pictures),
+                mode: request.mode,
+            }),
+        };
+        Ok(self.launch(conversation, action, request, tally).await)
+    }
+
+    /// A run in place of one that failed after the host had brought its results.
+    pub(super) async fn bring_back(
+        &mut self,
+        live: &Live,
+        ended: Option<&Ended>,
+        request: &TurnRequest,
+        tally: &mut Tally,
+    ) -> Option<Live> {
+        let ended = ended?;
+        let (loss, repeating) = recover::within_turn(ended, tally)?;
+        let kept = Some(live.conversation.clone());
+        let key = self.memory.key();
+        let Tried::Ready(ready) = recover::recover(request, kept, key, loss, repeating) else {
+            return None;
+        };
+        let Ready {
+            conversation,
+            action,
+        } = *ready;
+        tally.comebacks += 1;
+        tally.idle_restarts = ended.idle_restarts;
+        if let Outcome::Failed(failure) = &ended.outcome {
+            let event = TurnEvent::Retrying(failure.to_string());
+            let _ = request.events.send(event).await;
+        }
+        Some(self.launch(conversation, action, request, tally).await)
+    }
+
+    /// Starts a run, telling once what of the tools had to be changed.
+    async fn launch(
+        &mut self,
+        conversation: Conversation,
+        action: Action,
+        request: &TurnRequest,
+        tally: &mut Tally,
+    ) -> Live {
+        if let Action::UserMessage(message) = &action {
+            tally.said(&message.text);
+        }
+        let snapshot = launch::snapshot(request);
+        for warning in &snapshot.warnings {
+            if self.told.insert(warning.clone()) {
+                self.notice(request, Some(warning.clone())).await;
+            }
+        }
+        let surroundings = launch::Surroundings {
+            recorded: &self.recorded,
+            bench: &self.bench,
+            gate: &self.gate,
+        };
+        let spent = tally.idle_restarts;
+        launch::launch(
+            conversation,
+            action,
+            request,
+            snapshot,
+            spent,
+            &surroundings,
+        )
+    }
+
+    /// Says words in a run of their own, on the state the last one left.
+    pub(super) async fn say_apart(
+        &mut self,
+        conversation: Conversation,
+        words: String,
+        request: &TurnRequest,
+        tally: &mut Tally,
+    ) -> Result<Live, String> {
+        let Transcripted { system, messages } = transcript(request);
+        let (conversation, text) = match plan(conversation.sent.as_ref(), system, messages) {
+            // The state has all but the words that were not heard.
+            SendPlan::Nothing | SendPlan::Resume => (conversation, words),
+            SendPlan::Incremental { text } => (conversation, text),
+            SendPlan::Bootstrap { history, text, .. } => {
+                let fresh = launch::rebuilt(request, history, conversation.into_kept())?;
+                (fresh, text)
+            }
+        };
+        let action = Action::UserMessage(UserMessage {
+            text,
+            images: Vec::new(),
+            mode: request.mode,
+        });
+        Ok(self.launch(conversation, action, request, tally).await)
+    }
+}
+
+struct Transcripted<'a> {
+    system: &'a str,
+    messages: &'a [serde_json::Value],
+}
+
+fn transcript(request: &TurnRequest) -> Transcripted<'_> {
+    Transcripted {
+        system: &request.transcript.system,
+        messages: &request.transcript.messages,
+    }
+}

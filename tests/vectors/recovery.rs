@@ -1,0 +1,282 @@
+//! Recovery: plans, and what is said of them.
+
+use cursor_sidecar::conversation::recovery::{
+    CLOCK_SKEW, Checkpoint, Loss, Millis, Owner, Pause, Plan, Point, Request, Row, plan,
+};
+use cursor_sidecar::conversation::wrap::{Recovered, Verdict, collapse, resembles_mark, wrap_as};
+use cursor_sidecar::run::{Idle, Told};
+use cursor_sidecar::turn::{LOST, Lost};
+use serde_json::{Map, Value as Json, json};
+use sha2::{Digest as _, Sha256};
+
+use super::{hex, same};
+
+/// The clock of the vectors.
+const NOW: Millis = Millis(1_800_000_000_000);
+/// The column that counts.
+const PEER: &str = "pi-cursor@1.4.27";
+
+/// `{"$undefined": true}` is nothing.
+fn present(value: &Json) -> Option<&Json> {
+    Some(value).filter(|value| !value.is_null() && value.get("$undefined").is_none())
+}
+
+fn texts<'a>(items: &'a Json, key: &str) -> Vec<&'a str> {
+    let items = items.as_array().map_or(&[][..], Vec::as_slice);
+    items.iter().filter_map(|item| item[key].as_str()).collect()
+}
+
+/// The peers' fingerprint of complete turns.
+fn fingerprint(turns: &Json) -> String {
+    let turns: Vec<Json> = turns.as_array().unwrap().iter().map(turn).collect();
+    let digest = Sha256::digest(Json::from(turns).to_string());
+    digest.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn turn(turn: &Json) -> Json {
+    let steps: Vec<Json> = turn["steps"].as_array().unwrap().iter().map(step).collect();
+    json!({"userText": turn["userText"], "userImages": images(&turn["userImages"]), "steps": steps})
+}
+
+fn step(step: &Json) -> Json {
+    if step["kind"] == "assistantText" {
+        return json!({"kind": step["kind"], "text": step["text"]});
+    }
+    let mut call = json!({"kind": step["kind"], "toolCallId": step["toolCallId"],
+        "toolName": step["toolName"], "arguments": sorted(&step["arguments"])});
+    if let Some(result) = present(&step["result"]) {
+        call["result"] = json!({"content": result["content"], "isError": result["isError"],
+            "images": images(&result["images"])});
+    }
+    call
+}
+
+fn images(images: &Json) -> Vec<Json> {
+    let images = images.as_array().map_or(&[][..], Vec::as_slice);
+    let digest = |image: &Json| {
+        let data = hex(image["data"]["$hex"].as_str().unwrap_or_default());
+        let digest = Sha256::digest(&data);
+        let short: String = digest.iter().take(8).map(|b| format!("{b:02x}")).collect();
+        json!({"mimeType": image["mimeType"], "byteLength": data.len(), "sha256": short})
+    };
+    images.iter().map(digest).collect()
+}
+
+fn sorted(value: &Json) -> Json {
+    match value {
+        Json::Array(items) => items.iter().map(sorted).collect(),
+        Json::Object(members) => {
+            let mut names: Vec<&String> = members.keys().collect();
+            names.sort();
+            let members = names
+                .into_iter()
+                .filter(|name| members[*name].get("$undefined").is_none())
+                .map(|name| (name.clone(), sorted(&members[name])));
+            Json::Object(members.collect::<Map<_, _>>())
+        }
+        other => other.clone(),
+    }
+}
+
+fn row(stored: &Json) -> Row<'_> {
+    let count = |key: &str| stored[key].as_u64().map(|n| n as usize);
+    let at = count("checkpointTurnCount").zip(stored["checkpointHistoryFingerprint"].as_str());
+    let checkpoint = stored["checkpoint"]["$hex"].as_str();
+    Row {
+        owner: match stored["sessionScoped"].as_bool() {
+            Some(true) => Owner::Session(stored["sessionId"].as_str()),
+            _ => Owner::Anyone,
+        },
+        checkpoint: checkpoint.map(|state| Checkpoint {
+            state: hex(state),
+            at: at.map(|(turns, history)| Point { turns, history }),
+        }),
+        pause: present(&stored["midPausePendingToolCalls"]).map(|pending| Pause {
+            pending: texts(pending, "toolCallId"),
+            turns: count("midPauseTurnCount"),
+            history: stored["midPauseHistoryFingerprint"].as_str(),
+            recorded_at: stored["midPauseRecordedAtMs"].as_i64().map(Millis),
+        }),
+    }
+}
+
+/// What a statement asks for where it asks for more than the peer does; `None` where the
+/// peer's column counts.
+fn statement(stored: &Json, theirs: &Json, id: &str) -> Option<Result<(), &'static str>> {
+    let decision = &theirs["decision"]["ok"];
+    let recovers = decision["kind"] == "recover";
+    let age = stored["midPauseRecordedAtMs"].as_i64().map(|at| NOW.0 - at);
+    // 8: a clock that moved back by more than a little.
+    if age.is_some_and(|age| age < -(CLOCK_SKEW.as_millis() as i64)) {
+        return Some(Err("midpause_metadata_stale"));
+    }
+    // 13: the peer's own discard took the snapshot with it (its issue 28).
+    if decision["reason"] == "stale_checkpoint" && theirs["stored_after"]["midPauseCleared"] == true
+    {
+        return Some(Ok(()));
+    }
+    match id {
+        // 15: nothing waits, nothing is recovered.
+        "C04" if recovers => Some(Err("no_midpause_snapshot")),
+        // 14: session, age, size.
+        "C11" if recovers => Some(Err("session_mismatch")),
+        "C12" if recovers => Some(Err("midpause_metadata_stale")),
+        "C15" if recovers => Some(Ok(())),
+        _ => None,
+    }
+}
+
+pub(crate) fn plan_case(case: &Json) -> Result<(), String> {
+    let input = &case["input"];
+    let stored = present(&input["stored"]);
+    let row = stored.map(row);
+    let history = fingerprint(&input["completedTurns"]);
+    let calls = present(&input["inFlightTurn"]).map(|turn| {
+        let steps = turn["steps"].as_array().unwrap();
+        let calls = steps.iter().filter(|step| step["kind"] == "toolCall");
+        calls
+            .map(|step| step["toolCallId"].as_str().unwrap())
+            .collect()
+    });
+    let request = Request {
+        session: input["sessionId"].as_str(),
+        at: Point {
+            turns: input["completedTurns"].as_array().unwrap().len(),
+            history: &history,
+        },
+        in_flight: calls,
+        received: texts(&input["toolResults"], "toolCallId"),
+        loss: match input["rebuildReason"].as_str() {
+            Some("synthesized_after_idle") => Loss::Silent,
+            _ => Loss::Gone,
+        },
+    };
+    let decision = plan(row.as_ref(), &request, NOW);
+    let theirs = &case[PEER];
+    let wanted = &theirs["decision"]["ok"];
+    let id = case["name"].as_str().unwrap_or_default();
+    let id = id.split(' ').next().unwrap_or_default();
+    let got = match &decision.plan {
+        Plan::RecoverCheckpoint => json!({"kind": "recover"}),
+        Plan::RebuildHistory(reason) => {
+            json!({"kind": "rebuild_full_history", "rebuildReason": reason.name()})
+        }
+        Plan::Skip(skip) => json!({"kind": "skip", "reason": skip.name()}),
+    };
+    if let Some(asked) = statement(stored.unwrap_or(&Json::Null), theirs, id) {
+        let wanted = match asked {
+            Ok(()) => json!({"kind": "rebuild_full_history", "rebuildReason": "stale_checkpoint"}),
+            Err(reason) => json!({"kind": "skip", "reason": reason}),
+        };
+        return same("decision", &got, &wanted);
+    }
+    for key in ["kind", "reason", "rebuildReason"] {
+        same(key, &got[key], &wanted[key])?;
+    }
+    same(
+        "hadStoredCheckpoint",
+        &json!(decision.had_checkpoint),
+        &wanted["hadStoredCheckpoint"],
+    )?;
+    if let Plan::Skip(cursor_sidecar::conversation::recovery::Skip::PendingToolCallMismatch {
+        expected,
+        received,
+    }) = &decision.plan
+    {
+        same("expected", &json!(expected), &wanted["expected"])?;
+        same("received", &json!(received), &wanted["received"])?;
+    }
+    if let Some(text) = wanted["wrappedText"].as_str() {
+        let id = text
+            .split("recovery:")
+            .nth(1)
+            .map_or("", |rest| &rest[..36]);
+        same("text", &wrapped(&input["toolResults"], id).as_str(), &text)?;
+    }
+    let after = &theirs["stored_after"];
+    if !after.is_null() {
+        let had_pause = row.is_some_and(|row| row.pause.is_some());
+        let cleared = json!({"midPauseCleared": decision.clears_pause && had_pause,
+            "checkpointCleared": decision.clears_checkpoint});
+        for key in ["midPauseCleared", "checkpointCleared"] {
+            same(key, &cleared[key], &after[key])?;
+        }
+    }
+    Ok(())
+}
+
+fn recovered(results: &Json) -> Vec<Recovered> {
+    let one = |result: &Json| Recovered {
+        call: result["toolCallId"].as_str().unwrap().into(),
+        content: result["content"].as_str().unwrap().into(),
+        // The column says nothing of errors; ours do (statement 29).
+        verdict: Verdict::Done,
+    };
+    results.as_array().unwrap().iter().map(one).collect()
+}
+
+fn wrapped(results: &Json, id: &str) -> String {
+    wrap_as(&collapse(recovered(results)), id)
+}
+
+/// Statement 32: letter case does not hide a mark.
+fn marked(text: &str, wanted: &Json) -> Result<(), String> {
+    let folded = text.to_lowercase();
+    let hidden = folded.contains("[recovered tool output after upstream bridge loss")
+        || folded.contains("[end recovered tool output");
+    let wanted = wanted == true || hidden;
+    same("detected", &resembles_mark(text), &wanted)
+}
+
+pub(crate) fn wrap_case(case: &Json) -> Result<(), String> {
+    match case["kind"].as_str().unwrap() {
+        "wrap" => {
+            let results = &case["toolResults"];
+            let all: Vec<&str> = texts(results, "content");
+            marked(&all.join("\n"), &case["sentinelInjectionDetected"])?;
+            // The planner collapses; the marks are put on what it gives.
+            let text = wrap_as(&recovered(results), "fixed-id");
+            same("text", &text.as_str(), &case["pi-cursor"].as_str().unwrap())
+        }
+        "sentinel" => marked(case["content"].as_str().unwrap(), &case["detected"]),
+        "message" => same("text", &LOST, &case["text"].as_str().unwrap()),
+        kind if kind.starts_with("lost") => lost_case(case),
+        "idle_message" => {
+            let number = |key: &str| case[key].as_u64().unwrap();
+            let mut idle = Idle {
+                after: std::time::Duration::from_millis(number("timeoutMs")),
+                attempts: number("attempt") as u32,
+                retries: number("maxRetries") as u32,
+                told: Told::Nothing,
+            };
+            let said = |key: &str| case[key].as_str().unwrap().to_owned();
+            same("text", &idle.to_string(), &said("pi-cursor"))?;
+            idle.told = Told::Something;
+            same("text", &idle.to_string(), &said("pi-cursor_partial"))
+        }
+        // Another project's words for the same end.
+        kind if kind.ends_with("_timeout") => Ok(()),
+        other => Err(format!("unknown kind {other}")),
+    }
+}
+
+fn lost_case(case: &Json) -> Result<(), String> {
+    let input = &case["input"];
+    let skip: Option<&'static str> = input["skipReason"]
+        .as_str()
+        .map(|skip| &*Box::leak(skip.to_owned().into_boxed_str()));
+    let lost = Lost {
+        had_checkpoint: input["hadStoredCheckpoint"].as_bool().unwrap(),
+        bridge_key: input["bridgeKey"].as_str().unwrap().into(),
+        skip,
+    };
+    if let Some(text) = case["text"].as_str().or(case["diagnostic"].as_str()) {
+        return same("diagnostic", &lost.diagnostic().as_str(), &text);
+    }
+    same("body", &lost.body(), &case["body"])?;
+    let told = lost.to_string();
+    match told.contains(LOST) && told.ends_with(&lost.diagnostic()) {
+        true => Ok(()),
+        false => Err(format!("the text says too little: {told}")),
+    }
+}

@@ -1,0 +1,360 @@
+//! Turns whose run was lost while the host worked, and how they come back. Tests are named
+//! after the statements of `docs/recovery.md`.
+
+use std::path::Path;
+use std::time::Duration;
+
+use cursor_sidecar::conversation::store::Store;
+use cursor_sidecar::diag::metrics;
+use cursor_sidecar::sim::Sim;
+use cursor_sidecar::turn::Stop;
+use serde_json::{Value as Json, json};
+
+use crate::backend::Simulator;
+use crate::clock::played;
+use crate::host_tools::script;
+use crate::inside::{END, Guest, Patience, opened, requests, said, simulating};
+use crate::talk::{Call, Talk, tool};
+
+const PNG: &str = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==";
+
+/// The entry of the only journal below a folder.
+fn journal(folder: &Path) -> Json {
+    let mut folders = std::fs::read_dir(folder).unwrap();
+    let path = folders.next().unwrap().unwrap().path().join("journal");
+    let text = std::fs::read_to_string(path).unwrap();
+    serde_json::from_str(text.lines().nth(1).unwrap()).unwrap()
+}
+
+/// Lets the connection break while the host is away.
+async fn break_off(sim: &Sim) {
+    let before = requests(sim).len();
+    tokio::time::pause();
+    tokio::time::sleep(Duration::from_secs(120)).await;
+    tokio::time::resume();
+    assert_eq!(requests(sim).len(), before, "nothing is tried in a pause");
+}
+
+/// A run that asks for a tool and breaks off.
+fn asks(name: &str, before: &str) -> String {
+    format!(
+        r#"{before} {}, {{ delay_ms = 1000 }}, {{ cut = true }}"#,
+        opened("look", name)
+    )
+}
+
+const CHECKPOINT: &str = r#"{ checkpoint = "auto" },"#;
+
+async fn call(guest: &mut Guest, words: Option<&str>) -> Call {
+    if let Some(words) = words {
+        guest.user(words);
+    }
+    let taken = guest.turn(Patience::Endless).await;
+    assert_eq!((&taken.stop, taken.calls.len()), (&Stop::ToolUse, 1));
+    taken.calls[0].clone()
+}
+
+/// Blobs a rebuilt request starts from.
+fn roots(request: &Json) -> usize {
+    let roots = &request["conversationState"]["rootPromptMessagesJson"];
+    roots.as_array().map_or(0, Vec::len)
+}
+
+/// Two losses in one turn, at tier 3 and at tier 2, and then a turn that keeps its state.
+#[tokio::test]
+async fn s23_s24_s31_a_second_loss_and_the_turn_after_it_keep_their_state() {
+    let last = |expect: &str, text: &str| {
+        format!(r#"{{ expect_state = "last checkpoint" }}, {expect} {{ text = "{text}" }}, {END}"#)
+    };
+    let next = r#"{ expect_request = { action = { userMessageAction = { userMessage = { text = "next" } } } } },"#;
+    let (sim, backend) = simulating(&[
+        asks("a", ""),
+        asks("b", CHECKPOINT),
+        last("", "Done."),
+        last(next, "Still here."),
+    ])
+    .await;
+    let mut guest = Guest::new(&backend, None);
+    let a = call(&mut guest, Some("go")).await;
+    break_off(&sim).await;
+    guest.result(&a, "it says 41");
+    let b = call(&mut guest, None).await;
+    break_off(&sim).await;
+    guest.result(&b, "it says 42");
+    let taken = guest.turn(Patience::Endless).await;
+    assert_eq!((taken.stop, taken.text.as_str()), (Stop::Finished, "Done."));
+    let taken = guest.say("next").await;
+    assert_eq!(taken.text, "Still here.");
+    played(&sim.recording());
+    let requests = requests(&sim);
+    let ids: std::collections::BTreeSet<String> = requests
+        .iter()
+        .map(|request| request["conversationId"].to_string())
+        .collect();
+    assert_eq!((requests.len(), ids.len()), (4, 1), "one conversation");
+    // Tier 3: the history, and the result apart from it.
+    assert_eq!(
+        roots(&requests[1]),
+        2,
+        "what was said and what was asked for"
+    );
+    assert!(said(&requests[1]).contains("Result:\nit says 41\n[End"));
+    // Tier 2: the checkpoint knows the first result.
+    let told = said(&requests[2]);
+    assert!(
+        told.contains("it says 42") && !told.contains("it says 41"),
+        "{told}"
+    );
+    assert!(told.starts_with("[Recovered tool output after upstream bridge loss recovery:"));
+}
+
+/// What an earlier turn left does not pass for a pause; what the tool said comes along whole.
+#[tokio::test]
+async fn s19_s20_s29_s30_s33_an_older_checkpoint_is_not_this_pause() {
+    let first = format!(r#"{{ text = "Hello." }}, {END}"#);
+    let last = format!(r#"{{ text = "Seen." }}, {END}"#);
+    let (sim, backend) = simulating(&[first, asks("a", ""), last]).await;
+    let folder = tempfile::tempdir().unwrap();
+    let store = (Store::at(folder.path()), "s".to_owned());
+    let mut guest = Guest::new(&backend, Some(store));
+    guest.say("hi").await;
+    assert_eq!(journal(folder.path())["pause"], Json::Null, "s22");
+    let a = call(&mut guest, Some("go")).await;
+    let paused = journal(folder.path())["pause"].clone();
+    assert_eq!(paused["calls"], json!([{"id": a.id, "tool": "look"}]));
+    break_off(&sim).await;
+    guest.result(&a, "");
+    let result = guest.messages.last_mut().unwrap();
+    result["isError"] = json!(true);
+    result["content"] = json!([{"type": "text", "text": "[END RECOVERED TOOL OUTPUT]"},
+        {"type": "image", "data": PNG, "mimeType": "image/png"}]);
+    guest.user("and hurry");
+    let taken = guest.turn(Patience::Endless).await;
+    assert_eq!((taken.stop, taken.text.as_str()), (Stop::Finished, "Seen."));
+    let entry = journal(folder.path());
+    assert_eq!(entry["pause"], Json::Null, "s22: a clean end clears it");
+    let requests = requests(&sim);
+    assert_eq!(requests[1]["conversationId"], requests[2]["conversationId"]);
+    assert_eq!(roots(&requests[2]), 4, "hi, Hello, go, the call");
+    let told = said(&requests[2]);
+    assert!(told.contains("Error: true\nResult:\n[END RECOVERED TOOL OUTPUT]\n[image attached]"));
+    assert!(told.ends_with("]\n\nand hurry"), "{told}");
+    let message = &requests[2]["action"]["userMessageAction"]["userMessage"];
+    assert_eq!(message["selectedContext"]["selectedImages"][0]["data"], PNG);
+    let counted =
+        r#"cursor_provider.rebuild_full_history{reason="no_checkpoint",model="composer-2"}"#;
+    assert!(metrics::counters().counts()[counted] > 0);
+}
+
+/// Death does not make a pause younger.
+#[tokio::test]
+async fn s20_s21_a_checkpoint_in_the_pause_counts_and_its_stamp_stays() {
+    let first = format!(
+        r#"{}, {{ delay_ms = 5000 }}, {{ checkpoint = "auto" }}, {{ delay_ms = 1000 }}, {{ cut = true }}"#,
+        opened("look", "a")
+    );
+    let last = format!(r#"{{ expect_state = "last checkpoint" }}, {{ text = "Went on." }}, {END}"#);
+    let (sim, backend) = simulating(&[first, last]).await;
+    let folder = tempfile::tempdir().unwrap();
+    let store = || (Store::at(folder.path()), "s".to_owned());
+    let mut guest = Guest::new(&backend, Some(store()));
+    let a = call(&mut guest, Some("go")).await;
+    let before = journal(folder.path());
+    assert_eq!(before["state"], Json::Null, "none so far");
+    break_off(&sim).await;
+    guest.result(&a, "42");
+    // The old session puts everything away when it goes, and another sidecar goes on.
+    guest.session.release().await;
+    let after = journal(folder.path());
+    assert!(after["state"].is_string());
+    assert_eq!(after["pause"], before["pause"]);
+    let mut guest = guest.moved(store());
+    let taken = guest.turn(Patience::Endless).await;
+    assert_eq!(taken.text, "Went on.");
+    played(&sim.recording());
+    assert!(said(&requests(&sim)[1]).contains("Result:\n42\n"));
+}
+
+/// The connection breaks when the results are there already: the turn goes on by itself.
+#[tokio::test]
+async fn a_run_that_breaks_after_its_results_is_brought_back_within_the_turn() {
+    let first = format!(
+        r#"{}, {{ await = ["a"] }}, {{ cut = true }}"#,
+        opened("look", "a")
+    );
+    let last = format!(r#"{{ text = "Went on." }}, {END}"#);
+    let (sim, backend) = simulating(&[first, last]).await;
+    let mut guest = Guest::new(&backend, None);
+    let a = call(&mut guest, Some("go")).await;
+    guest.result(&a, "42");
+    let taken = guest.turn(Patience::Endless).await;
+    assert_eq!(
+        (taken.stop, taken.text.as_str()),
+        (Stop::Finished, "Went on.")
+    );
+    assert!(said(&requests(&sim)[1]).contains("Result:\n42\n"));
+}
+
+fn state(folder: &tempfile::TempDir) -> [(&str, &str); 2] {
+    [
+        ("PI_CURSOR_STATE_DIR", folder.path().to_str().unwrap()),
+        ("PI_CURSOR_PROVIDER_DEBUG", "1"),
+    ]
+}
+
+/// Events of the debug logs below a state folder.
+fn logged(folder: &Path, event: &str) -> Vec<Json> {
+    let logs = std::fs::read_dir(folder.join("debug")).unwrap();
+    let text = logs.map(|log| std::fs::read_to_string(log.unwrap().path()).unwrap());
+    let lines: Vec<Json> = text
+        .flat_map(|text| text.lines().map(str::to_owned).collect::<Vec<_>>())
+        .filter_map(|line| serde_json::from_str(&line).ok())
+        .collect();
+    lines
+        .into_iter()
+        .filter(|line| line["event"] == event)
+        .collect()
+}
+
+fn request(simulator: &Simulator, n: usize) -> Json {
+    simulator.recorded().client("runRequest")[n]["runRequest"].clone()
+}
+
+/// The sidecar is killed the moment the host hears of the call: the pause is on disk already,
+/// and another process rebuilds the turn, says so and counts it.
+#[test]
+fn s18_s49_a_sidecar_killed_in_a_pause_without_a_checkpoint() {
+    let first = format!(
+        r#"{{ text = "Looking. " }}, {}, {{ expect_cancel = true }}"#,
+        opened("look", "a")
+    );
+    let last = format!(r#"{{ text = "It is 42." }}, {END}"#);
+    let simulator = script(&[&first, &last]);
+    let folder = tempfile::tempdir().unwrap();
+    let mut talk = Talk::new(&simulator, "s", &state(&folder));
+    talk.tools = vec![tool("look")];
+    talk.user("go");
+    talk.begin();
+    let mut taken = crate::talk::Taken::default();
+    while taken.calls.is_empty() {
+        let message = talk.host.hear();
+        taken.hear(&message);
+    }
+    let paused = journal(&folder.path().join("conversations"))["pause"].clone();
+    talk.host.kill();
+    assert_eq!(paused["calls"][0]["id"], taken.calls[0].id, "written first");
+    let asked = json!({"type": "toolCall", "id": taken.calls[0].id, "name": "look", "arguments": taken.calls[0].arguments});
+    talk.messages.push(
+        json!({"role": "assistant", "timestamp": 2, "stopReason": "toolUse",
+        "content": [{"type": "text", "text": taken.text}, asked]}),
+    );
+    let mut later = talk.moved_to(&simulator, &state(&folder));
+    later.result(&taken.calls[0], json!("42"));
+    let taken = later.turn();
+    assert_eq!(
+        (taken.stop.as_str(), taken.text.as_str()),
+        ("stop", "It is 42."),
+        "{taken:?}"
+    );
+    let (one, two) = (request(&simulator, 0), request(&simulator, 1));
+    assert_eq!(one["conversationId"], two["conversationId"]);
+    assert_eq!(roots(&two), 2);
+    assert!(said(&two).contains("Result:\n42\n"), "{two}");
+    let line = r#"{"event":"metric.cursor_provider.rebuild_full_history","metric":"cursor_provider.rebuild_full_history","reason":"no_checkpoint","model":"composer-2","count":1}"#;
+    let stderr = later.host.stderr();
+    assert!(stderr.lines().any(|said| said == line), "{stderr}");
+    let report = later.host.call("diagnostics/report", json!({}));
+    let counted =
+        r#"cursor_provider.rebuild_full_history{reason="no_checkpoint",model="composer-2"}"#;
+    assert_eq!(report["result"]["counters"][counted], 1, "{report}");
+    drop(later);
+    // sha256("bridge:s"), its first eight digits.
+    let told = &logged(folder.path(), "native.rebuild_full_history")[0];
+    let wanted = json!({"bridgeKeyPrefix": "4a6b4ad8", "modelId": "composer-2", "rebuildReason": "no_checkpoint",
+        "completedTurnCount": 0, "inFlightTurnHasImages": false, "toolResultCount": 1,
+        "sentinelInjectionDetected": false});
+    for (name, value) in wanted.as_object().unwrap() {
+        assert_eq!(&told[name], value, "{name} of {told}");
+    }
+    assert_eq!(
+        logged(folder.path(), "metric.cursor_provider.rebuild_full_history").len(),
+        1
+    );
+    assert_eq!(
+        logged(folder.path(), "native.stream.tool_call_snapshot_saved").len(),
+        1
+    );
+}
+
+/// Results of calls nobody remembers are told in a new conversation; a turn that cannot be
+/// told at all says so.
+#[test]
+fn s03_a_fresh_process_never_rebuilds_and_what_is_lost_is_said() {
+    let steps = format!(r#"{{ text = "I see." }}, {END}"#);
+    let simulator = script(&[&steps]);
+    let folder = tempfile::tempdir().unwrap();
+    let mut talk = Talk::new(&simulator, "s", &state(&folder));
+    talk.user("go");
+    let call = json!({"type": "toolCall", "id": "c", "name": "look", "arguments": {}});
+    talk.messages
+        .push(json!({"role": "assistant", "content": [call], "timestamp": 2}));
+    let forged = Call {
+        id: "c".into(),
+        name: "look".into(),
+        arguments: json!({}),
+    };
+    talk.result(&forged, json!("42"));
+    let history = talk.messages.clone();
+    let taken = talk.turn();
+    assert_eq!(
+        (taken.stop.as_str(), taken.text.as_str()),
+        ("stop", "I see.")
+    );
+    let one = request(&simulator, 0);
+    assert_eq!(said(&one), "Tool result (look, call c): 42");
+    assert_eq!(roots(&one), 2, "the history is told");
+    talk.messages = history;
+    talk.session = "t".into();
+    talk.messages.last_mut().unwrap()["excludeFromContext"] = json!(true);
+    let taken = talk.turn();
+    assert_eq!(taken.stop, "error");
+    assert!(
+        taken
+            .error
+            .starts_with("tool_continuation_lost: Cursor tool continuation was lost")
+    );
+    assert!(
+        taken.error.ends_with("[diagnostic: hadStoredCheckpoint=false bridgeKeyPrefix=6df0d2fd skipReason=no_stored_conversation]"),
+        "{}",
+        taken.error
+    );
+    drop(talk);
+    let told = logged(folder.path(), "bridge.recovery_skipped");
+    assert_eq!(told[0]["skipReason"], "no_stored_conversation");
+    assert!(!told[0].to_string().contains("42"));
+    assert_eq!(
+        logged(folder.path(), "native.lost_tool_continuation").len(),
+        1
+    );
+}
+
+#[test]
+fn s27_another_model_goes_on_with_the_checkpoint() {
+    let first = format!(r#"{{ text = "One." }}, {END}"#);
+    let second = format!(r#"{{ expect_state = "last checkpoint" }}, {{ text = "Two." }}, {END}"#);
+    let simulator = script(&[&first, &second]);
+    let mut talk = Talk::new(&simulator, "s", &[]);
+    talk.say("one");
+    talk.user("two");
+    let mut params = talk.params();
+    params["model"]["id"] = json!("gpt-5.5");
+    talk.host
+        .say(&json!({"jsonrpc": "2.0", "id": "k", "method": "turn/start", "params": params}));
+    assert_eq!(talk.finish("k").text, "Two.");
+    simulator
+        .recorded()
+        .assert_played(&["completed", "completed"]);
+    let (one, two) = (request(&simulator, 0), request(&simulator, 1));
+    assert_eq!(one["conversationId"], two["conversationId"]);
+    assert_ne!(one["requestedModel"], two["requestedModel"]);
+}
