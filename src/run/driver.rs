@@ -15,6 +15,7 @@ use super::attempt::{self, Closing, Surroundings};
 use super::backend::{Backend, Opened};
 use super::blobs::Blobs;
 use super::event::{Ended, Outcome, RunEvent, Usage};
+use super::overlap::Overlap;
 use super::request::{Action, RunSpec};
 use super::retry::{Ledger, Next, Progress, Restarts, RetryPolicy, Shown, Timing};
 use super::watchdog::{Idle, Phase, Told};
@@ -98,6 +99,7 @@ pub fn start(
         token_replaced: false,
         held: Vec::new(),
         left: Shown::Nothing,
+        overlap: Overlap::default(),
     };
     let last_word = run.events.clone();
     let task = async move {
@@ -138,6 +140,7 @@ struct Run {
     token_replaced: bool,
     held: Vec<Injection>,
     left: Shown,
+    overlap: Overlap,
 }
 
 /// What one attempt came to.
@@ -217,6 +220,7 @@ impl Run {
 
     async fn attempt(&mut self, started: tokio::time::Instant) -> Step {
         self.attempts += 1;
+        self.overlap.restart();
         tracing::debug!(n = self.attempts, request = %self.ids.request, "attempt.started");
         let opened = match self.spec.request(self.ids.original) {
             Ok(first) => tokio::select! {
@@ -250,6 +254,7 @@ impl Run {
                 timing: &self.timing,
                 run_id: self.ids.original,
                 held: &mut self.held,
+                overlap: &mut self.overlap,
                 on_accepted: &|| {
                     self.backend
                         .choice
@@ -263,6 +268,9 @@ impl Run {
         }
         let agent = &self.backend.endpoints.agent;
         self.left = closed.progress.shown;
+        if closed.closing.is_silence() {
+            self.backend.http.reconnect(agent, version);
+        }
         let error = match closed.closing {
             Closing::Finished => return Step::Done(Outcome::Finished),
             Closing::Cancelled => return Step::Done(Outcome::Cancelled),

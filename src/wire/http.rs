@@ -4,9 +4,8 @@
 //! call at hand instead of a process that does not start.
 
 use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
-
-use tokio::sync::OnceCell;
 
 use super::endpoint::BaseUrl;
 use super::headers::HttpVersion;
@@ -23,11 +22,14 @@ const CONNECTION_WINDOW: u32 = 32 * 1024 * 1024;
 #[derive(Debug, Default)]
 pub struct Http {
     trust: Trust,
-    tls1: OnceCell<reqwest::Client>,
-    tls2: OnceCell<reqwest::Client>,
-    plain1: OnceCell<reqwest::Client>,
-    plain2: OnceCell<reqwest::Client>,
+    tls1: Slot,
+    tls2: Slot,
+    plain1: Slot,
+    plain2: Slot,
 }
+
+/// A client, once somebody needed it. It keeps its connections for the next call.
+type Slot = Mutex<Option<reqwest::Client>>;
 
 /// Whom we trust beyond the system's store.
 #[derive(Debug, Clone, Default)]
@@ -106,19 +108,37 @@ impl Http {
     }
 
     /// The client for a host and protocol version.
-    pub async fn client(
+    pub fn client(
         &self,
         base: &BaseUrl,
         version: HttpVersion,
-    ) -> Result<&reqwest::Client, SetupError> {
-        let cell = match (base.is_tls(), version) {
+    ) -> Result<reqwest::Client, SetupError> {
+        let slot = self.slot(base, version).lock();
+        let mut slot = slot.unwrap_or_else(PoisonError::into_inner);
+        match &*slot {
+            Some(client) => Ok(client.clone()),
+            None => {
+                let client = self.build(base.is_tls(), version)?;
+                Ok(slot.insert(client).clone())
+            }
+        }
+    }
+
+    /// Lets go of the connections to hosts of this kind: the next call opens a new one. Streams
+    /// that are open stay. For a connection that says nothing any more, and would swallow the
+    /// next attempt too.
+    pub fn reconnect(&self, base: &BaseUrl, version: HttpVersion) {
+        let slot = self.slot(base, version).lock();
+        slot.unwrap_or_else(PoisonError::into_inner).take();
+    }
+
+    fn slot(&self, base: &BaseUrl, version: HttpVersion) -> &Slot {
+        match (base.is_tls(), version) {
             (true, HttpVersion::Http1) => &self.tls1,
             (true, HttpVersion::Http2) => &self.tls2,
             (false, HttpVersion::Http1) => &self.plain1,
             (false, HttpVersion::Http2) => &self.plain2,
-        };
-        cell.get_or_try_init(|| async { self.build(base.is_tls(), version) })
-            .await
+        }
     }
 
     fn build(&self, tls: bool, version: HttpVersion) -> Result<reqwest::Client, SetupError> {

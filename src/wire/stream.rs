@@ -135,7 +135,7 @@ impl RunStream {
         opening: Opening,
         first: &AgentClientMessage,
     ) -> Result<Self, SetupError> {
-        let client = http.client(&opening.base, opening.version).await?;
+        let client = http.client(&opening.base, opening.version)?;
         let headers = opening.identity.run(
             &opening.token,
             &opening.ids,

@@ -113,7 +113,7 @@ impl Http {
         mut call: Call<'_>,
         body: Bytes,
     ) -> Result<(u16, Bytes), CallError> {
-        let client = self.client(call.base, call.version).await?;
+        let client = self.client(call.base, call.version)?;
         let host = call.base.authority();
         call.headers
             .entry(ACCEPT_ENCODING)

@@ -20,6 +20,7 @@ use super::blobs::Blobs;
 use super::driver::{Command, Injection};
 use super::event::{RunEvent, Usage};
 use super::execs::{self, Execs};
+use super::overlap::Overlap;
 use super::retry::{Progress, Shown, Timing};
 use super::tally::Tally;
 use super::watchdog::{Phase, Pulse, Watchdog, pulse};
@@ -45,6 +46,8 @@ pub(super) struct Surroundings<'a> {
     pub(super) run_id: Uuid,
     /// Messages for the model that came while there was no stream.
     pub(super) held: &'a mut Vec<Injection>,
+    /// What an earlier stream has said already.
+    pub(super) overlap: &'a mut Overlap,
     /// Called when the server takes the stream.
     pub(super) on_accepted: &'a (dyn Fn() + Sync),
 }
@@ -59,6 +62,16 @@ pub(super) enum Closing {
     Failed(WireError),
     /// The stream lived and did nothing for so long.
     Idle(Duration, Phase),
+}
+
+impl Closing {
+    /// Whether nothing came any more, so that the connection itself may be dead.
+    pub(super) fn is_silence(&self) -> bool {
+        matches!(
+            self,
+            Self::Idle(..) | Self::Failed(WireError::Transport(TransportError::Silent(_)))
+        )
+    }
 }
 
 /// A stream that has ended, and what it brought.
@@ -344,6 +357,7 @@ impl Attempt<'_> {
                     checkpoint: Some(state.clone()),
                     shown: self.changing.values().max().copied().unwrap_or_default(),
                 };
+                self.around.overlap.checkpoint();
                 self.tell(RunEvent::Checkpoint(state));
                 self.turn_ended = self.turn_ended.map(|_| self.last_inbound);
                 if self.leaving.is_some() {
@@ -394,7 +408,16 @@ impl Attempt<'_> {
             }
             _ => {}
         }
-        self.tell(event);
+        let overlap = &mut *self.around.overlap;
+        let event = match event {
+            RunEvent::Text(text) => RunEvent::Text(overlap.text.take(&text).into()),
+            RunEvent::Thinking(text) => RunEvent::Thinking(overlap.thinking.take(&text).into()),
+            event => event,
+        };
+        match &event {
+            RunEvent::Text(said) | RunEvent::Thinking(said) if said.is_empty() => {}
+            _ => self.tell(event),
+        }
     }
 
     fn exec(&mut self, exec: ExecServerMessage) {
