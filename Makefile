@@ -9,7 +9,7 @@ PI := $(PI_087) tests/pi/newest/node_modules/.installed
 SHIM := js-shim/node_modules/.installed
 FUZZ_SECONDS ?= 60
 
-.PHONY: demo test bench lint fmt fuzz schema docs audit
+.PHONY: demo test bench lint fmt faults fuzz schema docs audit
 
 # Real pi: with Cursor if CURSOR_API_KEY is set, else with the simulator.
 demo: $(NODE) $(PI_087)
@@ -33,6 +33,10 @@ fmt: $(SHIM)
 # Side by side with the official client and with pi, in one run.
 bench: $(NODE) $(PI_087)
 	$(CARGO) bench --quiet --bench wire --bench pi --bench bridge --bench native
+
+# Every fault at every place of a conversation; draws docs/fault-matrix.svg.
+faults:
+	FAULT_MATRIX=all $(CARGO) test --test whole wherever_it_breaks -- --nocapture
 
 fuzz:
 	@command -v cargo-fuzz >/dev/null || $(CARGO) install cargo-fuzz --locked

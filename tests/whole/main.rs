@@ -20,6 +20,7 @@ mod host_tools;
 mod inside;
 mod interleavings;
 mod login;
+mod matrix;
 mod models;
 mod native;
 mod official;

@@ -1,0 +1,119 @@
+//! The matrix as a table and as a picture.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use super::proxy::Place;
+use super::trial::{FAULTS, Fault, Outcome, Told};
+
+const OUTCOMES: [(Outcome, &str, &str); 7] = [
+    (Outcome::Untouched, "not reached", "#e5e7eb"),
+    (Outcome::WentOn, "went on", "#bbf7d0"),
+    (Outcome::Resumed, "resumed", "#4ade80"),
+    (Outcome::Recovered, "recovered", "#22d3ee"),
+    (Outcome::Rebuilt, "rebuilt", "#60a5fa"),
+    (Outcome::Again, "said again", "#fde047"),
+    (Outcome::TypedError, "typed error", "#fb923c"),
+];
+const WRONG: &str = "#dc2626";
+const CELL: usize = 9;
+const LEFT: usize = 110;
+
+fn name(fault: Fault) -> &'static str {
+    match fault {
+        Fault::Reset => "reset",
+        Fault::GoAway => "GOAWAY",
+        Fault::HalfClose => "half-close",
+        Fault::Stall => "stall",
+        Fault::Garbage => "garbage",
+        Fault::KillSidecar => "kill -9 sidecar",
+        Fault::KillHost => "kill -9 host",
+        Fault::RestartServer => "server restart",
+    }
+}
+
+fn colour(told: &Told) -> &'static str {
+    if !told.wrongs.is_empty() {
+        return WRONG;
+    }
+    let found = OUTCOMES
+        .iter()
+        .find(|(outcome, ..)| *outcome == told.outcome);
+    found.map_or(WRONG, |(.., colour)| colour)
+}
+
+/// One row a fault, one column a place: frames, a gap, bytes.
+pub fn draw(cells: &BTreeMap<(Fault, (usize, usize)), &Told>) -> String {
+    let columns: Vec<(usize, usize)> = {
+        let mut all: Vec<_> = cells.keys().map(|(_, column)| *column).collect();
+        all.sort_unstable();
+        all.dedup();
+        all
+    };
+    let frames = columns.iter().filter(|(kind, _)| *kind == 0).count();
+    let x = |index: usize| LEFT + index * CELL + if index >= frames { CELL } else { 0 };
+    let (width, height) = (x(columns.len()) + 10, 40 + FAULTS.len() * CELL * 2 + 40);
+    let mut svg = format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width}\" height=\"{height}\" font-family=\"sans-serif\" font-size=\"11\">\n<rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n<text x=\"{LEFT}\" y=\"16\">before each frame</text><text x=\"{}\" y=\"16\">within bytes</text>\n",
+        x(frames)
+    );
+    for (row, fault) in FAULTS.iter().enumerate() {
+        let y = 26 + row * CELL * 2;
+        let _ = writeln!(
+            svg,
+            "<text x=\"4\" y=\"{}\">{}</text>",
+            y + 12,
+            name(*fault)
+        );
+        for (index, column) in columns.iter().enumerate() {
+            let Some(told) = cells.get(&(*fault, *column)) else {
+                continue;
+            };
+            let _ = writeln!(
+                svg,
+                "<rect x=\"{}\" y=\"{y}\" width=\"{}\" height=\"{}\" fill=\"{}\"/>",
+                x(index),
+                CELL - 1,
+                CELL * 2 - 3,
+                colour(told)
+            );
+        }
+    }
+    let y = 26 + FAULTS.len() * CELL * 2 + 14;
+    let wrong = [(WRONG, "wrong")];
+    let legend = OUTCOMES.iter().map(|(_, name, colour)| (*colour, *name));
+    for (index, (colour, name)) in legend.chain(wrong).enumerate() {
+        let x = 4 + index * 100;
+        let _ = writeln!(
+            svg,
+            "<rect x=\"{x}\" y=\"{}\" width=\"10\" height=\"10\" fill=\"{colour}\"/><text x=\"{}\" y=\"{y}\">{name}</text>",
+            y - 9,
+            x + 14
+        );
+    }
+    svg + "</svg>\n"
+}
+
+/// How often each fault came to what.
+pub fn table(told: &[((Fault, Place), Told)]) -> String {
+    let mut table = format!("{:<16}", "");
+    for (_, name, _) in OUTCOMES {
+        let _ = write!(table, "{name:>12}");
+    }
+    table.push_str("       wrong\n");
+    for fault in FAULTS {
+        let _ = write!(table, "{:<16}", name(fault));
+        let row: Vec<&Told> = told
+            .iter()
+            .filter(|((of, _), _)| *of == fault)
+            .map(|(_, told)| told)
+            .collect();
+        for (outcome, ..) in OUTCOMES {
+            let count = row.iter().filter(|told| told.outcome == outcome).count();
+            let _ = write!(table, "{count:>12}");
+        }
+        let wrong = row.iter().filter(|told| !told.wrongs.is_empty()).count();
+        let _ = writeln!(table, "{wrong:>12}");
+    }
+    table
+}
