@@ -18,6 +18,7 @@ export class Sidecar {
   private ready: Promise<Connection> | undefined;
   private starts: number[] = [];
   private lastEnd = "";
+  private cards = false;
   private readonly turns = new Map<string, OnEvents>();
 
   constructor(host: Host) {
@@ -38,6 +39,13 @@ export class Sidecar {
   async call<M extends keyof Methods>(method: M, params: Methods[M]["params"]) {
     this.ready ??= this.start();
     return (await this.ready).call(method, params);
+  }
+
+  /** Whether what Cursor's own tools did is to be shown as cards. */
+  async wantsCards(): Promise<boolean> {
+    this.ready ??= this.start();
+    await this.ready;
+    return this.cards;
   }
 
   /** A turn; its events come before its result. */
@@ -85,7 +93,8 @@ export class Sidecar {
       );
       this.connection = connection;
       const about = { host: this.host, capabilities: { tools: "between" as const } };
-      await connection.call("initialize", { protocolVersion: PROTOCOL_VERSION, ...about });
+      const version = { protocolVersion: PROTOCOL_VERSION };
+      this.cards = (await connection.call("initialize", { ...version, ...about })).cards;
       return connection;
     } catch (error) {
       this.forget();

@@ -120,6 +120,7 @@ class Answer {
 export function streamTurn(
   sidecar: Sidecar,
   sessions: Sessions,
+  cards: () => string[],
   model: ai.Model<ai.Api>,
   context: Context,
   options: ai.SimpleStreamOptions = {},
@@ -138,8 +139,11 @@ export function streamTurn(
   const release = () => signal?.removeEventListener("abort", abort);
   const run = async () => {
     const { id, contextWindow, maxTokens } = model;
+    const cardTools = session ? cards() : [];
     const payload: TurnStartParams = {
       turnId,
+      surface: cardTools.length > 0 ? "cards" : "text",
+      cardTools,
       sessionId: session?.id ?? randomUUID(),
       workspace: session?.cwd,
       kind: session ? "main" : "side",
