@@ -10,6 +10,7 @@
 
 #[path = "../whole/backend.rs"]
 mod backend;
+mod cards;
 mod desk;
 mod extension;
 mod keys;
