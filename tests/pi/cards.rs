@@ -9,7 +9,8 @@ use std::time::SystemTime;
 use serde_json::{Value as Json, json};
 
 use crate::backend::root;
-use crate::desk::{Desk, Version, conversation, user_text, written};
+use crate::desk::{Desk, Ran, Version, conversation, user_text, written};
+use crate::rpc::Rpc;
 use crate::screen::Screen;
 
 /// The actions both pi's tools and Cursor's do, as pi's tools are called.
@@ -29,6 +30,8 @@ fn actions() -> Json {
 }
 
 const MAIN: &str = "fn main() {\n    println!(\"hi\");\n}\n";
+/// A picture of 40 by 20 dots, as far as its head says.
+const DOT: &[u8] = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\0\x28\0\0\0\x14\x08\x06\0\0\0";
 const LIB: &str = "//! A library.\n\nfn old() {}\n\nfn other() {}\n";
 
 /// Where pi's own tools work.
@@ -109,6 +112,44 @@ fn as_cursor_did() -> Vec<Json> {
     ]
 }
 
+/// What no tool of pi stands for.
+fn other_activity() -> Vec<Json> {
+    let todo = |text: &str, status: &str| json!({"content": text, "status": format!("TODO_STATUS_{status}")});
+    let todos = json!([todo("Look", "COMPLETED"), todo("Leap", "IN_PROGRESS")]);
+    let page: Vec<String> = (1..=12).map(|n| format!("line {n}")).collect();
+    let diff = "--- a/$WS/src/lib.rs\n+++ b/$WS/src/lib.rs\n@@ -1,2 +1,2 @@\n-old\n+new\n same\n";
+    vec![
+        done(
+            "editToolCall",
+            json!({"path": "$WS/src/lib.rs"}),
+            success(
+                json!({"linesAdded": 1, "linesRemoved": 1, "diffString": diff,
+                "beforeFullFileContent": "old\nsame\n", "afterFullFileContent": "new\nsame\n"}),
+            ),
+        ),
+        done(
+            "deleteToolCall",
+            json!({"path": "$WS/README.md"}),
+            json!({"fileNotFound": {"path": "$WS/README.md"}}),
+        ),
+        done(
+            "updateTodosToolCall",
+            json!({ "todos": todos }),
+            success(json!({"todos": todos, "totalCount": 2})),
+        ),
+        done(
+            "mcpToolCall",
+            json!({"name": "wiki-page", "toolName": "page", "providerIdentifier": "wiki", "args": {"of": "owls"}}),
+            success(json!({"content": [{"text": {"text": page.join("\n")}}]})),
+        ),
+        done(
+            "generateImageToolCall",
+            json!({"description": "a dot"}),
+            success(json!({"filePath": "$WS/dot.png"})),
+        ),
+    ]
+}
+
 /// A scenario of one run that begins with these steps.
 fn scenario(steps: &[Json]) -> String {
     let mut all = vec![json!({"exec": {"requestContextArgs": {}}})];
@@ -119,7 +160,9 @@ fn scenario(steps: &[Json]) -> String {
         json!({"usage": {}}),
         json!({"end": true}),
     ]);
-    let followed = json!([{"text": "Heard: $USER_TEXT"}, {"checkpoint": "auto"}, {"usage": {}}, {"end": true}]);
+    let mut followed = other_activity();
+    followed.push(json!({"text": "Heard: $USER_TEXT"}));
+    followed.extend(all[all.len() - 3..].iter().cloned());
     let play = json!({"name": "cards", "run": [{"steps": all}, {"steps": followed}]});
     toml::to_string(&play).unwrap()
 }
@@ -202,6 +245,7 @@ fn desk_with_traps(version: Version) -> Desk {
     let main = desk.workspace.join("src/main.rs");
     std::fs::write(main, "fn main() { other() }\n").unwrap();
     std::fs::write(desk.workspace.join("gone.rs"), "").unwrap();
+    std::fs::write(desk.workspace.join("dot.png"), DOT).unwrap();
     desk
 }
 
@@ -210,16 +254,18 @@ fn start(desk: &Desk) -> Screen<'_> {
     Screen::run(desk, arguments, "150")
 }
 
+/// Another pi, which draws the cards of the last session from what was written down.
+fn resume(desk: &Desk, mut arguments: Vec<String>) -> (Screen<'_>, Vec<String>) {
+    arguments.pop();
+    arguments.extend(["--continue", "Again."].map(Into::into));
+    let pi = Screen::run(desk, arguments, "150");
+    pi.shows("Heard: Again.");
+    let redrawn = between(desk, "Show me.", &pi.coloured(), "Done.");
+    (pi, redrawn)
+}
+
 #[test]
 fn each_card_looks_like_pis_own() {
-    // Another pi draws the cards of a session from what was written down.
-    let redrawn = |desk: &Desk, mut arguments: Vec<String>| {
-        arguments.pop();
-        arguments.extend(["--continue", "Again."].map(Into::into));
-        let pi = Screen::run(desk, arguments, "150");
-        pi.shows("Heard: Again.");
-        between(desk, "Show me.", &pi.coloured(), "Done.")
-    };
     let own = Desk::playing(Version::V087, &scenario(&[]));
     furnish(&own.workspace);
     search_programs(&own);
@@ -236,13 +282,50 @@ fn each_card_looks_like_pis_own() {
     pi.keys(&["C-d"]);
     desk.no_sidecar_is_left();
     drop(pi);
+    as_written(&desk);
+
+    let (_, of_pi) = resume(&own, pi_alone(&own));
     let arguments = desk.arguments(&["--model", "cursor/composer-2", ""]);
-    let of_cursor = redrawn(&desk, arguments);
-    pretty_assertions::assert_eq!(of_cursor, redrawn(&own, pi_alone(&own)));
+    let (pi, of_cursor) = resume(&desk, arguments);
+    pretty_assertions::assert_eq!(of_cursor, of_pi);
+    let neutral = || {
+        let lines = between(&desk, " Again.", &pi.text(), " Heard: Again.");
+        let lines = lines.iter().map(|line| line.trim_end());
+        let told: Vec<&str> = lines.filter(|line| !line.is_empty()).collect();
+        told.join("\n")
+    };
+    insta::assert_snapshot!(neutral(), @r"
+    Cursor edit src/lib.rs
+    -1 old
+    +1 new
+     2 same
+    Cursor delete README.md
+    Error: file not found
+    Cursor todos 1/2 completed, 1 in progress
+    ✓ Look (completed)
+    … Leap (inProgress)
+    Cursor MCP page · line 1
+    line 1
+    line 2
+    line 3
+    line 4
+    line 5
+    line 6
+    line 7
+    line 8
+    ... (4 more lines, ctrl+o to expand)
+    Cursor image generation dot.png
+    Saved image: dot.png
+    [Image: [image/png] 40x20]
+    ");
+    let rest = "line 9\n line 10\n line 11\n line 12";
+    let expanded = neutral().replace("... (4 more lines, ctrl+o to expand)", rest);
+    pi.keys(&["C-o"]);
+    pi.shows("line 12");
+    pretty_assertions::assert_eq!(neutral(), expanded);
 
     pretty_assertions::assert_eq!(snapshot(&desk.workspace), before);
     assert!(!desk.home.path().join("ran").exists(), "a command was run");
-    as_written(&desk);
     let recording = desk.simulator.recorded();
     recording.assert_played(&["completed", "completed"]);
     let requests = recording.client("runRequest");
@@ -328,4 +411,129 @@ fn as_written(desk: &Desk) {
         assert_eq!(call["id"], result["toolCallId"]);
         assert_eq!(call["name"], result["toolName"]);
     }
+}
+
+/// Another extension's tool.
+const OWNER: &str = r#"
+export default (pi) => pi.registerTool({
+  name: "grep", label: "grep", description: "mine", parameters: { type: "object", properties: {} },
+  execute: async () => ({ content: [{ type: "text", text: "mine" }], details: {} }),
+});
+"#;
+
+/// The calls of the messages in some events, and what was thought.
+fn shown(events: &[Json]) -> (Vec<String>, String) {
+    let (mut calls, mut thinking) = (Vec::new(), String::new());
+    let ended = events.iter().filter(|event| event["type"] == "message_end");
+    for message in ended.map(|event| &event["message"]) {
+        for block in message["content"].as_array().into_iter().flatten() {
+            match block["type"].as_str() {
+                Some("toolCall") => calls.push(block["name"].as_str().unwrap().to_owned()),
+                Some("thinking") => thinking.push_str(block["thinking"].as_str().unwrap()),
+                _ => {}
+            }
+        }
+    }
+    (calls, thinking)
+}
+
+#[test]
+fn only_recorded_calls_are_shown_and_only_pis_own_tools_are_wrapped() {
+    let desk = desk_with_traps(Version::V087);
+    let home = desk.home.path();
+    std::fs::write(home.join("owner.mjs"), OWNER).unwrap();
+    let settings = r#"{"shellCommandPrefix": "echo prefixed"}"#;
+    std::fs::write(home.join("agent/settings.json"), settings).unwrap();
+    let calls = json!([
+        ["bash", {"command": "touch ../ran"}],
+        ["write", {"path": "notes.md", "content": "x"}, "cursor-replay-1-1-tool-1"],
+    ]);
+    std::fs::write(home.join("calls.json"), calls.to_string()).unwrap();
+    let (owner, own) = (
+        home.join("owner.mjs"),
+        root().join("tests/pi/own-tools.mjs"),
+    );
+    let more = [
+        "--model",
+        "cursor/composer-2",
+        "-e",
+        own.to_str().unwrap(),
+        "-e",
+        owner.to_str().unwrap(),
+    ];
+    let mut pi = Rpc::with(&desk, &more);
+    let turn = |pi: &mut Rpc| {
+        pi.say(&json!({"type": "prompt", "message": "Show me."}));
+        let mut events = Vec::new();
+        while events
+            .last()
+            .is_none_or(|event: &Json| event["type"] != "agent_end")
+        {
+            events.push(pi.event("an event", |_| true));
+        }
+        pi.settle();
+        events
+    };
+    let (calls, thinking) = shown(&turn(&mut pi));
+    let all = [
+        "read", "read", "bash", "bash", "find", "ls", "edit", "write",
+    ];
+    assert_eq!(calls, all, "grep is another's");
+    assert!(thinking.contains("$ grep \"main\""), "{thinking}");
+    assert!(!home.join("ran").exists());
+
+    // Another model calls pi's tools, and one call pretends to be recorded.
+    pi.ask(json!({"type": "set_model", "provider": "own", "modelId": "own"}));
+    let events = turn(&mut pi);
+    let results: Vec<&Json> = events
+        .iter()
+        .filter(|event| event["type"] == "tool_execution_end")
+        .collect();
+    let result = |name: &str| {
+        let found = results
+            .iter()
+            .find(|result| result["toolName"] == name)
+            .unwrap();
+        let text = found["result"]["content"][0]["text"].as_str().unwrap();
+        (found["isError"] == true, text.to_owned())
+    };
+    assert_eq!(result("bash"), (false, "prefixed\n".to_owned()));
+    assert!(home.join("ran").exists());
+    let (failed, why) = result("write");
+    assert!(failed && why.contains("no recorded Cursor result"), "{why}");
+    assert!(!desk.workspace.join("notes.md").exists());
+    let given = std::fs::read_to_string(home.join("tools.json")).unwrap();
+    let given: Vec<&str> = serde_json::from_str(&given).unwrap();
+    assert_eq!(given, ["read", "bash", "edit", "write", "grep"]);
+    pi.ask(json!({"type": "set_model", "provider": "cursor", "modelId": "composer-2"}));
+    let (calls, _) = shown(&turn(&mut pi));
+    assert_eq!(calls, ["cursor"; 5]);
+}
+
+#[test]
+fn without_cards_it_is_told_in_lines() {
+    let json = ["--model", "cursor/composer-2", "--mode", "json", "Show me."];
+    let desk = desk_with_traps(Version::V087);
+    for (setting, cards) in [
+        ("PI_CURSOR_PROVIDER_DEBUG", 9),
+        ("PI_CURSOR_NATIVE_TOOL_DISPLAY", 0),
+        ("PI_CURSOR_REGISTER_NATIVE_TOOLS", 0),
+    ] {
+        let output = desk.command(&json).env(setting, "0").output().unwrap();
+        let ran = Ran::from(output);
+        let events: Vec<Json> = ran
+            .stdout
+            .lines()
+            .map(|line| serde_json::from_str(line).unwrap())
+            .collect();
+        let (calls, thinking) = shown(&events);
+        assert_eq!(calls.len(), cards, "{setting}");
+        assert_eq!(
+            thinking.contains("$ touch ../ran; seq 1 12\n\n1\n2"),
+            cards == 0
+        );
+    }
+    let ran = desk.print("Show me.");
+    assert_eq!((ran.stdout.as_str(), ran.stderr.as_str()), ("Done.\n", ""));
+    assert!(!desk.home.path().join("ran").exists());
 }

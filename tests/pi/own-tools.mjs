@@ -1,15 +1,21 @@
-// A model that calls pi's own tools, for cards to be compared with.
-import { readFileSync } from "node:fs";
+// A model that calls pi's own tools, for cards to be compared with. It tells which it was given.
+import { readFileSync, writeFileSync } from "node:fs";
 
 const usage = { input: 0, output: 0, cacheRead: 0, cacheWrite: 0, totalTokens: 0, cost: { input: 0, output: 0, cacheRead: 0, cacheWrite: 0, total: 0 } };
 
 function answer(model, { messages }) {
   const last = messages.at(-1);
+  const given = new Set();
+  for (const { toolsAdded = [], toolsRemoved = [] } of messages) {
+    for (const { name } of toolsRemoved) given.delete(name);
+    for (const { name } of toolsAdded) given.add(name);
+  }
+  writeFileSync(`${process.env.HOME}/tools.json`, JSON.stringify([...given]));
   const done = !JSON.stringify(last.content).includes("Show me.");
   const calls = JSON.parse(readFileSync(`${process.env.HOME}/calls.json`, "utf8"));
   const content = done
     ? [{ type: "text", text: last.role === "user" ? "Heard: Again." : "Done." }]
-    : calls.map(([name, args], at) => ({ type: "toolCall", id: `call-${at}`, name, arguments: args }));
+    : calls.map(([name, args, id], at) => ({ type: "toolCall", id: id ?? `call-${at}`, name, arguments: args }));
   const message = { role: "assistant", content, api: model.api, provider: model.provider, model: model.id, usage, stopReason: done ? "stop" : "toolUse", timestamp: Date.now() };
   async function* events() {
     yield { type: "start", partial: message };
