@@ -16,7 +16,8 @@ const EXTRA = ["grep", "find", "ls", NEUTRAL];
 /** Gives the names of the tools there are cards for at the moment. */
 export function registerCards(pi: ExtensionAPI, sidecar: Sidecar): () => string[] {
   const failed = new Set<string>();
-  let wrapped: string[] | undefined;
+  const wrapped: string[] = [];
+  let wrapping: Promise<void> | undefined;
   let added: string[] | undefined;
 
   const recorded = async (callId: string, ctx: ExtensionContext) => {
@@ -26,7 +27,6 @@ export function registerCards(pi: ExtensionAPI, sidecar: Sidecar): () => string[
     return result as unknown as ReturnType<Tool["execute"]>;
   };
   const wrap = async (ctx: ExtensionContext) => {
-    wrapped = [];
     if (!(await sidecar.wantsCards())) return;
     const owners = new Map(pi.getAllTools().map((tool) => [tool.name, tool.sourceInfo.source]));
     for (const own of [...(await piTools(ctx)), await neutral()]) {
@@ -45,10 +45,11 @@ export function registerCards(pi: ExtensionAPI, sidecar: Sidecar): () => string[
   };
   const sync = async (ctx: ExtensionContext, cursor: boolean) => {
     const active = pi.getActiveTools();
-    if (cursor && !wrapped) await wrap(ctx).catch(() => {});
+    if (cursor) wrapping ??= wrap(ctx);
+    await wrapping?.catch(() => {});
     // Where pi has no tools at all, none is wanted.
     if (active.length === 0 || cursor === (added !== undefined)) return;
-    const ours = added ?? EXTRA.filter((name) => wrapped?.includes(name) && !active.includes(name));
+    const ours = added ?? EXTRA.filter((name) => wrapped.includes(name) && !active.includes(name));
     const others = active.filter((name) => !ours.includes(name));
     pi.setActiveTools(cursor ? [...others, ...ours] : others);
     added = cursor ? ours : undefined;
@@ -63,16 +64,15 @@ export function registerCards(pi: ExtensionAPI, sidecar: Sidecar): () => string[
     await sync(ctx, cursor);
   });
   pi.on("model_select", ({ model }, ctx) => sync(ctx, model.provider === "cursor"));
-  return () => pi.getActiveTools().filter((name) => wrapped?.includes(name));
+  return () => pi.getActiveTools().filter((name) => wrapped.includes(name));
 }
 
 /** pi would look at files to foresee what is done already, and time what it does not execute. */
 function still(row: Row, details?: unknown): Row {
   if (!row.toolCallId.startsWith(RECORDED)) return row;
-  const { executionTime } = Object(details);
-  const timed = row.executionStarted || "durationMs" in row;
-  if (timed && executionTime >= 0)
-    Object.assign(Object(row.state), { startedAt: 0, endedAt: executionTime });
+  const { executionTime: endedAt } = Object(details);
+  const timed = endedAt >= 0 && (row.executionStarted || "durationMs" in row);
+  if (timed) Object.assign(Object(row.state), { startedAt: 0, endedAt });
   const no = { value: false };
   return Object.create(row, { argsComplete: no, executionStarted: no, durationMs: {} });
 }
@@ -80,16 +80,13 @@ function still(row: Row, details?: unknown): Row {
 /** pi's own tools, made as it makes them itself. */
 async function piTools(ctx: ExtensionContext): Promise<Tool[]> {
   const own = await import("@earendil-works/pi-coding-agent");
+  const make = own as unknown as Record<string, (cwd: string, options: object) => Tool>;
   const projectTrusted = ctx.isProjectTrusted?.() ?? true;
   const settings = own.SettingsManager.create(ctx.cwd, undefined, { projectTrusted });
-  const shell = { commandPrefix: settings.getShellCommandPrefix() };
-  return [
-    own.createReadToolDefinition(ctx.cwd, { autoResizeImages: settings.getImageAutoResize() }),
-    own.createBashToolDefinition(ctx.cwd, { ...shell, shellPath: settings.getShellPath() }),
-    ...[own.createEditToolDefinition, own.createWriteToolDefinition].map((make) => make(ctx.cwd)),
-    ...[own.createGrepToolDefinition, own.createFindToolDefinition].map((make) => make(ctx.cwd)),
-    own.createLsToolDefinition(ctx.cwd),
-  ] as Tool[];
+  const [commandPrefix, shellPath] = [settings.getShellCommandPrefix(), settings.getShellPath()];
+  const options = { autoResizeImages: settings.getImageAutoResize(), commandPrefix, shellPath };
+  const kinds = ["Read", "Bash", "Edit", "Write", "Grep", "Find", "Ls"];
+  return kinds.flatMap((kind) => make[`create${kind}ToolDefinition`]?.(ctx.cwd, options) ?? []);
 }
 
 /** Activity no tool of pi stands for. */
@@ -109,21 +106,20 @@ async function neutral(): Promise<Tool> {
     },
     renderResult({ content: [block], details }, { expanded }, theme, row) {
       const { diff, glance, glanceMore, imagePath, imageMimeType } = Object(details);
-      const text = block?.type === "text" ? block.text.replace(/^.*\n\n/, "") : "";
-      const lines: string[] = (expanded ? undefined : glance) ?? (diff ?? text).split("\n");
-      const plain = () => lines.map((line) => theme.fg("toolOutput", line)).join("\n");
-      const body = [diff ? renderDiff(lines.join("\n")) : plain()];
-      const more = theme.fg("muted", `... (${glanceMore} more lines,`);
-      const key = `${keyHint("app.tools.expand", "to expand")}${theme.fg("muted", ")")}`;
-      if (glanceMore && !expanded) body.push(`${more} ${key}`);
+      const told = block?.type === "text" ? block.text.replace(/^.*\n\n/, "") : "";
+      const lines: string[] = (expanded ? undefined : glance) ?? (diff ?? told).split("\n");
+      const plain = (text: string) => theme.fg("toolOutput", text);
+      const body = diff ? renderDiff(lines.join("\n")) : lines.map(plain).join("\n");
+      const [more, end] = [`... (${glanceMore} more lines,`, ")"].map((s) => theme.fg("muted", s));
+      const hint = `${more} ${keyHint("app.tools.expand", "to expand")}${end}`;
+      const shown = [body, glanceMore && !expanded && hint].filter(Boolean).join("\n");
       const card = new Container();
-      if (body.some(Boolean)) card.addChild(new Text(`\n${body.join("\n")}`, 0, 0));
+      if (shown) card.addChild(new Text(`\n${shown}`, 0, 0));
+      if (!imagePath || !imageMimeType || !row.showImages) return card;
       try {
-        if (!imagePath || !imageMimeType || !row.showImages) return card;
         const data = readFileSync(resolve(row.cwd, imagePath), "base64");
-        const colours = { fallbackColor: (words: string) => theme.fg("toolOutput", words) };
         const size = { maxWidthCells: 40, maxHeightCells: 16 };
-        card.addChild(new Image(data, imageMimeType, colours, size));
+        card.addChild(new Image(data, imageMimeType, { fallbackColor: plain }, size));
       } catch {
         // The picture is gone, or not ours to read.
       }

@@ -18,7 +18,6 @@ export class Sidecar {
   private ready: Promise<Connection> | undefined;
   private starts: number[] = [];
   private lastEnd = "";
-  private cards = false;
   private readonly turns = new Map<string, OnEvents>();
 
   constructor(host: Host) {
@@ -44,8 +43,7 @@ export class Sidecar {
   /** Whether what Cursor's own tools did is to be shown as cards. */
   async wantsCards(): Promise<boolean> {
     this.ready ??= this.start();
-    await this.ready;
-    return this.cards;
+    return (await this.ready).cards;
   }
 
   /** A turn; its events come before its result. */
@@ -93,8 +91,8 @@ export class Sidecar {
       );
       this.connection = connection;
       const about = { host: this.host, capabilities: { tools: "between" as const } };
-      const version = { protocolVersion: PROTOCOL_VERSION };
-      this.cards = (await connection.call("initialize", { ...version, ...about })).cards;
+      const hello = { protocolVersion: PROTOCOL_VERSION, ...about };
+      connection.cards = (await connection.call("initialize", hello)).cards;
       return connection;
     } catch (error) {
       this.forget();

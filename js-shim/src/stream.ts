@@ -139,11 +139,10 @@ export function streamTurn(
   const release = () => signal?.removeEventListener("abort", abort);
   const run = async () => {
     const { id, contextWindow, maxTokens } = model;
-    const cardTools = session ? cards() : [];
     const payload: TurnStartParams = {
       turnId,
-      surface: cardTools.length > 0 ? "cards" : "text",
-      cardTools,
+      surface: "cards",
+      cardTools: session ? cards() : [],
       sessionId: session?.id ?? randomUUID(),
       workspace: session?.cwd,
       kind: session ? "main" : "side",

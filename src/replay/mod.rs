@@ -308,6 +308,27 @@ mod tests {
     }
 
     #[test]
+    fn cards_of_the_host_carry_what_its_renderers_take() {
+        let tree = json!({"name": "w/", "children": [
+            {"name": "src/", "children": [{"name": "b.rs"}, {"name": "A.rs"}]}, {"name": "README"}]});
+        let listed = |tree: &Json| {
+            let result = json!({ "directoryTreeRoot": tree });
+            shown(json!({"name": "ls", "args": {}, "result": result})).content
+        };
+        assert_eq!(listed(&tree), "README\nsrc/\nsrc/A.rs\nsrc/b.rs");
+        assert_eq!(
+            listed(&json!({"name": "w/", "children": []})),
+            "(empty directory)"
+        );
+        let took = json!({"stdout": "a", "executionTime": 1200});
+        let bash = shown(json!({"name": "shell", "args": {"command": "c"}, "result": took}));
+        assert_eq!(bash.details, json!({"executionTime": 1200}));
+        let gone = json!({"status": "error", "error": "no such file"});
+        let read = shown(json!({"name": "read", "args": {"path": "a"}, "result": gone}));
+        assert_eq!(read.content, "no such file");
+    }
+
+    #[test]
     fn a_neutral_card_carries_what_is_seen_at_a_glance() {
         let lines: Vec<String> = (1..=12).map(|n| format!("line {n}")).collect();
         let result = json!({"content": [{"text": lines.join("\n")}]});
@@ -319,6 +340,7 @@ mod tests {
         assert_eq!(edit.details["glance"], json!(["-1    old", "+1 new"]));
         let page = shown(json!({"name": "web_fetch", "args": {"url": "u"}, "result": result}));
         assert_eq!(page.details["glance"], json!([]), "pages stay folded");
+        assert_eq!(page.details["glanceMore"], 12);
     }
 
     #[test]

@@ -54,7 +54,15 @@ impl<'a> Screen<'a> {
 
     /// The screen with its colours.
     pub fn coloured(&self) -> String {
-        self.tmux(&["capture-pane", "-p", "-e"])
+        self.tmux(&["capture-pane", "-p", "-e", "-N"])
+    }
+
+    /// Keeps what is on the screen where `KEEP_SCREENS` says: docs/pictures are made of it.
+    pub fn keep(&self, name: &str) {
+        if let Ok(folder) = std::env::var("KEEP_SCREENS") {
+            let file = std::path::Path::new(&folder).join(name);
+            std::fs::write(file, self.coloured()).unwrap();
+        }
     }
 
     /// Waits until the screen shows something; gives the whole screen.
