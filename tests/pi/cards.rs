@@ -322,6 +322,18 @@ fn each_card_looks_like_pis_own() {
     pi.keys(&["C-o"]);
     pi.shows("line 12");
     pretty_assertions::assert_eq!(neutral(), expanded);
+    pi.keys(&["C-d"]);
+    desk.no_sidecar_is_left();
+    drop(pi);
+    // A model that has nothing to do with Cursor goes on below the cards.
+    std::fs::write(desk.home.path().join("calls.json"), "[]").unwrap();
+    let own_tools = root().join("tests/pi/own-tools.mjs");
+    let more = ["--model", "own/own", "-e", own_tools.to_str().unwrap()];
+    let more = [&more[..], &["--continue", "Once more."]].concat();
+    let pi = Screen::run(&desk, desk.arguments(&more), "150");
+    let screen = pi.shows("Heard: Once more.");
+    assert!(screen.contains("Cursor todos 1/2 completed"), "{screen}");
+    drop(pi);
 
     pretty_assertions::assert_eq!(snapshot(&desk.workspace), before);
     assert!(!desk.home.path().join("ran").exists(), "a command was run");

@@ -3,6 +3,8 @@ import { readFileSync, writeFileSync } from "node:fs";
 
 const usage = { input: 0, output: 0, cacheRead: 0, cacheWrite: 0, totalTokens: 0, cost: { input: 0, output: 0, cacheRead: 0, cacheWrite: 0, total: 0 } };
 
+const asked = ({ content }) => (typeof content === "string" ? content : content[0].text);
+
 function answer(model, { messages }) {
   const last = messages.at(-1);
   const given = new Set();
@@ -14,7 +16,7 @@ function answer(model, { messages }) {
   const done = !JSON.stringify(last.content).includes("Show me.");
   const calls = JSON.parse(readFileSync(`${process.env.HOME}/calls.json`, "utf8"));
   const content = done
-    ? [{ type: "text", text: last.role === "user" ? "Heard: Again." : "Done." }]
+    ? [{ type: "text", text: last.role === "user" ? `Heard: ${asked(last)}` : "Done." }]
     : calls.map(([name, args, id], at) => ({ type: "toolCall", id: id ?? `call-${at}`, name, arguments: args }));
   const message = { role: "assistant", content, api: model.api, provider: model.provider, model: model.id, usage, stopReason: done ? "stop" : "toolUse", timestamp: Date.now() };
   async function* events() {
