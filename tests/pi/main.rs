@@ -8,6 +8,7 @@
     dead_code
 )]
 
+mod activity;
 #[path = "../whole/backend.rs"]
 mod backend;
 mod cards;
