@@ -41,6 +41,7 @@ class Frames {
 }
 
 export class Connection {
+  cards = false;
   private readonly child: ChildProcessWithoutNullStreams;
   private readonly waiting = new Map<number, Waiting>();
   private readonly onNotification: OnNotification;

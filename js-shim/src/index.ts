@@ -1,5 +1,6 @@
 /** Registers Cursor as a provider of pi. Everything else is done by the sidecar. */
 import type { ExtensionAPI, ExtensionContext } from "@earendil-works/pi-coding-agent";
+import { registerCards } from "./cards.ts";
 import { registerCommands } from "./commands.ts";
 import { describeHost } from "./host.ts";
 import { fallback, KEYLESS, realKey, toRows } from "./models.ts";
@@ -38,7 +39,7 @@ export default async function cursor(pi: ExtensionAPI): Promise<void> {
       apiKey: KEYLESS,
       models: toRows(catalogue),
       streamSimple: (model, context, options) =>
-        streamTurn(sidecar, sessions, model, context, options),
+        streamTurn(sidecar, sessions, cards, model, context, options),
       async refreshModels({ allowNetwork, credential }) {
         piRefreshes = true;
         const apiKey = credential?.type === "api_key" ? credential.key : undefined;
@@ -85,6 +86,7 @@ export default async function cursor(pi: ExtensionAPI): Promise<void> {
     const key = ctx.modelRegistry.getApiKeyForProvider("cursor");
     void key.then(refresh).catch(() => {});
   });
+  const cards = registerCards(pi, sidecar);
   pi.on("agent_end", (_, ctx) => sessions.get(ctx.sessionManager.getSessionId())?.release?.());
   pi.on("session_shutdown", async ({ reason }, ctx) => {
     const sessionId = ctx.sessionManager.getSessionId();

@@ -271,7 +271,11 @@ protocolVersion: number,
 /**
  * The methods there are.
  */
-methods: Array<string>, };
+methods: Array<string>, 
+/**
+ * Whether a host that can show cards should: see `surface` of `turn/start`.
+ */
+cards: boolean, };
 export type JsonValue = number | string | boolean | Array<JsonValue> | { [key in string]: JsonValue } | null;
 /**
  * Where a key comes from.

@@ -40,6 +40,12 @@ export class Sidecar {
     return (await this.ready).call(method, params);
   }
 
+  /** Whether what Cursor's own tools did is to be shown as cards. */
+  async wantsCards(): Promise<boolean> {
+    this.ready ??= this.start();
+    return (await this.ready).cards;
+  }
+
   /** A turn; its events come before its result. */
   async turn(params: Methods["turn/start"]["params"], onEvents: OnEvents) {
     this.turns.set(params.turnId, onEvents);
@@ -85,7 +91,8 @@ export class Sidecar {
       );
       this.connection = connection;
       const about = { host: this.host, capabilities: { tools: "between" as const } };
-      await connection.call("initialize", { protocolVersion: PROTOCOL_VERSION, ...about });
+      const hello = { protocolVersion: PROTOCOL_VERSION, ...about };
+      connection.cards = (await connection.call("initialize", hello)).cards;
       return connection;
     } catch (error) {
       this.forget();

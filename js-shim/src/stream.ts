@@ -120,6 +120,7 @@ class Answer {
 export function streamTurn(
   sidecar: Sidecar,
   sessions: Sessions,
+  cards: () => string[],
   model: ai.Model<ai.Api>,
   context: Context,
   options: ai.SimpleStreamOptions = {},
@@ -140,6 +141,8 @@ export function streamTurn(
     const { id, contextWindow, maxTokens } = model;
     const payload: TurnStartParams = {
       turnId,
+      surface: "cards",
+      cardTools: session ? cards() : [],
       sessionId: session?.id ?? randomUUID(),
       workspace: session?.cwd,
       kind: session ? "main" : "side",

@@ -186,6 +186,18 @@ pub const SETTINGS: &[Setting] = &[
         "The same after the host has brought the results of its tools.",
     ),
     setting(
+        "PI_CURSOR_NATIVE_TOOL_DISPLAY",
+        "auto",
+        "auto, 0, 1",
+        "Whether what Cursor's own tools did is shown as cards of the host rather than told in lines; see docs/cards.md. auto: wherever it is not a single answer that is printed.",
+    ),
+    setting(
+        "PI_CURSOR_REGISTER_NATIVE_TOOLS",
+        "1",
+        "0, 1",
+        "Whether the extension wraps the host's own tools to show such cards. 0: it is told in lines.",
+    ),
+    setting(
         "PI_CURSOR_NATIVE_TOOLS",
         "local",
         "local, host, off",

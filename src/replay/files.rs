@@ -161,6 +161,29 @@ fn tree(value: Option<&Json>) -> String {
     text::bounded(&body, TRANSCRIPT, None)
 }
 
+/// A listing as the host's own tool gives it: a path a line, folders with a slash, sorted as
+/// people sort. `None` if no tree was recorded.
+pub(super) fn listing(view: &View<'_>) -> Option<String> {
+    let mut paths = Vec::new();
+    let root = view.value("directoryTreeRoot")?;
+    for child in root["children"].as_array()? {
+        spread(child, "", &mut paths);
+    }
+    paths.sort_by_key(|path: &String| path.to_lowercase());
+    Some(match paths.is_empty() {
+        true => "(empty directory)".into(),
+        false => text::bounded(&paths.join("\n"), TRANSCRIPT, None),
+    })
+}
+
+fn spread(node: &Json, folder: &str, paths: &mut Vec<String>) {
+    let path = format!("{folder}{}", node["name"].as_str().unwrap_or_default());
+    for child in node["children"].as_array().into_iter().flatten() {
+        spread(child, &path, paths);
+    }
+    paths.push(path);
+}
+
 fn grow(node: &Json, depth: usize, lines: &mut Vec<String>) {
     let name = ["name", "path", "relativePath"]
         .into_iter()
@@ -275,12 +298,7 @@ pub(super) fn edit_card(view: &View<'_>) -> Card {
     let path = edit_path(view).map(|path| view.path(path));
     let diff = diff(view);
     let content = edit(view, path.clone());
-    let mut details = Details::default();
-    details.text("path", path.clone());
-    details.text("diffString", diff.clone());
-    details.text("diff", diff.as_deref().map(pi_diff::from_unified));
-    details.number("linesAdded", view.value("linesAdded"));
-    details.number("linesRemoved", view.value("linesRemoved"));
+    let mut details = edit_details(view);
     let replaced = replacements(view).filter(|_| !is_notebook(view));
     if let (Some(path), Some(edits)) = (&path, replaced) {
         let told = text::number(view.value("firstChangedLine")).map(text::json_number);
@@ -294,6 +312,24 @@ pub(super) fn edit_card(view: &View<'_>) -> Card {
             verdict: view.verdict(),
         };
     }
+    neutral_edit_card(view)
+}
+
+fn edit_details(view: &View<'_>) -> Details {
+    let diff = diff(view);
+    let mut details = Details::default();
+    details.text("path", edit_path(view).map(|path| view.path(path)));
+    details.text("diffString", diff.clone());
+    details.text("diff", diff.as_deref().map(pi_diff::from_unified));
+    details.number("linesAdded", view.value("linesAdded"));
+    details.number("linesRemoved", view.value("linesRemoved"));
+    details
+}
+
+/// For an edit of which only the outcome was recorded.
+pub(super) fn neutral_edit_card(view: &View<'_>) -> Card {
+    let path = edit_path(view).map(|path| view.path(path));
+    let content = edit(view, path.clone());
     let mut arguments = view.args.clone();
     if let Some(path) = &path {
         arguments.insert("path".into(), path.as_str().into());
@@ -316,7 +352,7 @@ pub(super) fn edit_card(view: &View<'_>) -> Card {
         path,
         Some(summary),
         content.trim_end(),
-        details,
+        edit_details(view),
     )
 }
 

@@ -121,13 +121,37 @@ fn view<'a>(activity: &'a Activity, workspace: &Workspace<'_>) -> View<'a> {
 /// The card to show for an activity: one the host takes. Hosts refuse a call whose arguments
 /// do not satisfy the tool's schema, so one that does not becomes a neutral card.
 pub fn card(activity: &Activity, workspace: &Workspace<'_>) -> Card {
+    let view = view(activity, workspace);
     let card = mapped(activity, workspace);
     if fits(&card) {
-        return neutral::with_glance(card);
+        return as_host_shows(card, &view, workspace);
     }
-    let view = view(activity, workspace);
-    let card = unknown::card(&view, view.tool.name());
+    let card = match view.tool {
+        Tool::Edit => files::neutral_edit_card(&view),
+        _ => unknown::card(&view, view.tool.name()),
+    };
     neutral::with_glance(clean(card, workspace))
+}
+
+/// What only a host's own renderer makes use of.
+fn as_host_shows(mut card: Card, view: &View<'_>, workspace: &Workspace<'_>) -> Card {
+    match card.tool {
+        "bash" => card.details = shell::time(view),
+        "ls" => {
+            if let Some(listing) = files::listing(view) {
+                card.content = (workspace.scrub)(&listing);
+            }
+        }
+        _ => {}
+    }
+    // The card's colour says that much.
+    if card.tool != ACTIVITY
+        && let Some(error) = card.content.strip_prefix("Error: ")
+        && card.verdict == Verdict::Failed
+    {
+        card.content = error.to_owned();
+    }
+    neutral::with_glance(card)
 }
 
 /// Whether a card's arguments satisfy the schema of the host's tool.
@@ -141,7 +165,8 @@ fn fits(card: &Card) -> bool {
         "grep" | "find" => string("pattern") && text("path"),
         "ls" => text("path") && number("limit"),
         "write" => string("path") && string("content"),
-        // Edits are made only of what fits.
+        // Made only of arguments that fit, but without the change pi would go and look for it.
+        "edit" => card.verdict == Verdict::Failed || card.details["diff"].is_string(),
         _ => true,
     }
 }
@@ -272,6 +297,7 @@ mod tests {
             json!({"name": "grep", "args": {"glob": "*"}, "result": {"totalMatches": 0}}),
             json!({"name": "ls", "args": {"path": 7}, "result": {}}),
             json!({"name": "write", "args": {"content": "c"}, "result": {}}),
+            json!({"name": "edit", "args": {"path": "a", "oldText": "o", "newText": "n"}, "result": {}}),
         ] {
             let card = shown(call);
             assert_eq!(card.tool, ACTIVITY);
@@ -279,6 +305,27 @@ mod tests {
         }
         let fitting = shown(json!({"name": "ls", "args": {}, "result": {}}));
         assert_eq!(fitting.tool, "ls");
+    }
+
+    #[test]
+    fn cards_of_the_host_carry_what_its_renderers_take() {
+        let tree = json!({"name": "w/", "children": [
+            {"name": "src/", "children": [{"name": "b.rs"}, {"name": "A.rs"}]}, {"name": "README"}]});
+        let listed = |tree: &Json| {
+            let result = json!({ "directoryTreeRoot": tree });
+            shown(json!({"name": "ls", "args": {}, "result": result})).content
+        };
+        assert_eq!(listed(&tree), "README\nsrc/\nsrc/A.rs\nsrc/b.rs");
+        assert_eq!(
+            listed(&json!({"name": "w/", "children": []})),
+            "(empty directory)"
+        );
+        let took = json!({"stdout": "a", "executionTime": 1200});
+        let bash = shown(json!({"name": "shell", "args": {"command": "c"}, "result": took}));
+        assert_eq!(bash.details, json!({"executionTime": 1200}));
+        let gone = json!({"status": "error", "error": "no such file"});
+        let read = shown(json!({"name": "read", "args": {"path": "a"}, "result": gone}));
+        assert_eq!(read.content, "no such file");
     }
 
     #[test]
@@ -293,6 +340,7 @@ mod tests {
         assert_eq!(edit.details["glance"], json!(["-1    old", "+1 new"]));
         let page = shown(json!({"name": "web_fetch", "args": {"url": "u"}, "result": result}));
         assert_eq!(page.details["glance"], json!([]), "pages stay folded");
+        assert_eq!(page.details["glanceMore"], 12);
     }
 
     #[test]

@@ -123,10 +123,10 @@ pub(super) fn with_glance(mut card: Card) -> Card {
     let folded = card.details["collapseDetailsByDefault"] == true;
     let body = card.content.split_once("\n\n").map_or("", |(_, body)| body);
     let told = card.details["diff"].as_str().unwrap_or(body).trim_end();
-    let lines: Vec<&str> = told.lines().filter(|_| !folded).collect();
+    let lines: Vec<&str> = told.lines().collect();
     let glance: Vec<String> = lines
         .iter()
-        .take(GLANCE_LINES)
+        .take(if folded { 0 } else { GLANCE_LINES })
         // A tab would be as wide as the terminal likes.
         .map(|line| text::short(&line.replace('\t', "   "), GLANCE_LINE))
         .collect();

@@ -1,6 +1,6 @@
 //! Shell commands.
 
-use serde_json::{Map, Value as Json};
+use serde_json::{Map, Value as Json, json};
 
 use super::activity::Outcome;
 use super::text::{self, TRANSCRIPT};
@@ -87,5 +87,13 @@ pub(super) fn card(view: &View<'_>) -> Card {
         content,
         details: Json::Null,
         verdict,
+    }
+}
+
+/// The time Cursor says a command took, for the host to tell instead of its own.
+pub(super) fn time(view: &View<'_>) -> Json {
+    match text::number(view.value("executionTime")) {
+        Some(took) => json!({"executionTime": text::json_number(took)}),
+        None => Json::Null,
     }
 }

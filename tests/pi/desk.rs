@@ -60,6 +60,7 @@ pub struct Desk {
     pub version: Version,
     key: Option<&'static str>,
     sidecar: PathBuf,
+    settings: Vec<(&'static str, String)>,
 }
 
 impl Desk {
@@ -97,6 +98,7 @@ impl Desk {
             version,
             key: Some("crsr_test"),
             sidecar: binary().into(),
+            settings: Vec::new(),
         }
     }
 
@@ -108,6 +110,12 @@ impl Desk {
     /// With a program of ours in place of the sidecar.
     pub fn with_sidecar(mut self, program: &str) -> Self {
         self.sidecar = root().join(program);
+        self
+    }
+
+    /// With an environment variable besides, or instead.
+    pub fn with(mut self, name: &'static str, value: &str) -> Self {
+        self.settings.push((name, value.to_owned()));
         self
     }
 
@@ -131,6 +139,7 @@ impl Desk {
         if let Some(key) = self.key {
             environment.push(("CURSOR_API_KEY", key.into()));
         }
+        environment.extend(self.settings.iter().cloned());
         environment
     }
 
@@ -258,4 +267,26 @@ pub fn rules(recording: &Recording) -> Vec<String> {
         success["requestContext"]["rules"].to_string()
     });
     rules.collect()
+}
+
+/// Every entry pi wrote down, of all sessions.
+pub fn written(desk: &Desk) -> Vec<Json> {
+    fn files(folder: &Path) -> Vec<PathBuf> {
+        let entries = std::fs::read_dir(folder).into_iter().flatten();
+        let paths = entries.map(|entry| entry.unwrap().path());
+        paths
+            .flat_map(|path| match path.is_dir() {
+                true => files(&path),
+                false => vec![path],
+            })
+            .collect()
+    }
+    let sessions = files(&desk.home.path().join("agent/sessions"));
+    let texts = sessions
+        .iter()
+        .map(|file| std::fs::read_to_string(file).unwrap());
+    texts
+        .flat_map(|text| text.lines().map(str::to_owned).collect::<Vec<_>>())
+        .map(|line| serde_json::from_str(&line).unwrap())
+        .collect()
 }

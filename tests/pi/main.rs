@@ -8,8 +8,10 @@
     dead_code
 )]
 
+mod activity;
 #[path = "../whole/backend.rs"]
 mod backend;
+mod cards;
 mod desk;
 mod extension;
 mod keys;

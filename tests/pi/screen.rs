@@ -12,22 +12,29 @@ impl<'a> Screen<'a> {
     /// Starts pi with a first message and waits for the answer: what is typed before pi has
     /// started up is refused.
     pub fn start(desk: &'a Desk, prompt: &str, answer: &str) -> Self {
+        let arguments = desk.arguments(&["--model", "cursor/composer-2", prompt]);
+        let screen = Self::run(desk, arguments, "45");
+        screen.shows(answer);
+        screen
+    }
+
+    /// Runs pi on a screen of so many rows.
+    pub fn run(desk: &'a Desk, pi: Vec<String>, rows: &str) -> Self {
         let screen = Self { desk };
         let workspace = desk.workspace.to_str().unwrap().to_owned();
         let mut arguments: Vec<String> = ["-f", "/dev/null", "new-session", "-d"]
             .map(Into::into)
             .into();
-        arguments.extend(["-x", "110", "-y", "45", "-c", &workspace, "env", "-i"].map(Into::into));
+        arguments.extend(["-x", "110", "-y", rows, "-c", &workspace, "env", "-i"].map(Into::into));
         let environment = desk.environment();
         arguments.extend(
             environment
                 .iter()
                 .map(|(name, value)| format!("{name}={value}")),
         );
-        arguments.extend(desk.arguments(&["--model", "cursor/composer-2", prompt]));
+        arguments.extend(pi);
         let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
         screen.tmux(&arguments);
-        screen.shows(answer);
         screen
     }
 
@@ -43,6 +50,19 @@ impl<'a> Screen<'a> {
 
     pub fn text(&self) -> String {
         self.tmux(&["capture-pane", "-p", "-J"])
+    }
+
+    /// The screen with its colours.
+    pub fn coloured(&self) -> String {
+        self.tmux(&["capture-pane", "-p", "-e", "-N"])
+    }
+
+    /// Keeps what is on the screen where `KEEP_SCREENS` says: docs/pictures are made of it.
+    pub fn keep(&self, name: &str) {
+        if let Ok(folder) = std::env::var("KEEP_SCREENS") {
+            let file = std::path::Path::new(&folder).join(name);
+            std::fs::write(file, self.coloured()).unwrap();
+        }
     }
 
     /// Waits until the screen shows something; gives the whole screen.

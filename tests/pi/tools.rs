@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use serde_json::{Value as Json, json};
 
 use crate::backend::Recording;
-use crate::desk::{Desk, Ran, Version, conversation, user_text};
+use crate::desk::{Desk, Ran, Version, conversation, user_text, written};
 use crate::rpc::{Rpc, text};
 
 crate::on_every_pi!(
@@ -99,28 +99,6 @@ fn one_run(recording: &Recording, calls: usize) {
         calls + 1,
         "one close a call, one for the context"
     );
-}
-
-/// Every entry pi wrote down, of all sessions.
-fn written(desk: &Desk) -> Vec<Json> {
-    fn files(folder: &Path) -> Vec<PathBuf> {
-        let entries = std::fs::read_dir(folder).into_iter().flatten();
-        let paths = entries.map(|entry| entry.unwrap().path());
-        paths
-            .flat_map(|path| match path.is_dir() {
-                true => files(&path),
-                false => vec![path],
-            })
-            .collect()
-    }
-    let sessions = files(&desk.home.path().join("agent/sessions"));
-    let texts = sessions
-        .iter()
-        .map(|file| std::fs::read_to_string(file).unwrap());
-    texts
-        .flat_map(|text| text.lines().map(str::to_owned).collect::<Vec<_>>())
-        .map(|line| serde_json::from_str(&line).unwrap())
-        .collect()
 }
 
 fn calls_of_every_kind_are_answered_in_one_run(version: Version) {

@@ -183,7 +183,7 @@ fn every_kind_of_activity_is_a_card_with_a_recorded_result() {
     bash! {"command":"false"} -> "no\n\nCommand exited with code 1"
     grep {"pattern":"main","path":"src","ignoreCase":true} -> "src/a.rs:1: fn main() {}"
     find {"pattern":"*.zig"} -> "No files found matching pattern"
-    ls {"path":"."} -> "workspace/\n  src/\n    a.rs\n  README.md"
+    ls {"path":"."} -> "README.md\nsrc/\nsrc/a.rs"
     cursor "Cursor edit" | "src/a.rs" -> "edit src/a.rs\n\n+1 -1\n\n--- a/src/a.rs\n+++ b/src/a.rs\n@@ -1,2 +1,2 @@\n-old\n+new\n same"
     edit {"path":"src/a.rs","edits":[{"oldText":"old","newText":"new"}]} -> "edit src/a.rs\n\n@@ -1 +1 @@\n-old\n+new\n"
     write {"path":"new.md","content":"# Hi\n"} -> "write new.md\n\nCreated 1 lines\n\nFile size: 5 bytes\n\n# Hi"

@@ -19,6 +19,7 @@ use super::peer::Peer;
 use super::protocol::*;
 use super::turns::{Origin, Turns};
 use super::typescript::{Method, TypeScript};
+use crate::diag::parse::{self, NativeDisplay, Surface};
 use crate::diag::settings::{self, SETTINGS};
 use crate::tools::bridge::endpoint::Server;
 use crate::turn::Policy;
@@ -217,7 +218,30 @@ fn initialize(
         version: env!("CARGO_PKG_VERSION").into(),
         protocol_version: PROTOCOL_VERSION,
         methods: table().into_iter().map(|entry| entry.name.into()).collect(),
+        cards: wants_cards(params.host.mode),
     })
+}
+
+const CARD_SETTINGS: [&str; 2] = [
+    "PI_CURSOR_NATIVE_TOOL_DISPLAY",
+    "PI_CURSOR_REGISTER_NATIVE_TOOLS",
+];
+
+/// A person's wish, or what suits the host: one that prints a single answer has no use for
+/// turns that end at each card.
+fn wants_cards(mode: HostMode) -> bool {
+    let surface = match mode {
+        HostMode::Print => Surface::Print,
+        HostMode::Interactive | HostMode::Json | HostMode::Rpc => Surface::Cards,
+    };
+    let [display, register] = CARD_SETTINGS.map(|name| std::env::var(name).ok());
+    let wish = NativeDisplay::resolve(
+        surface,
+        Some(surface),
+        display.as_deref(),
+        register.as_deref(),
+    );
+    wish.registration
 }
 
 fn report(context: &Context) -> Report {
@@ -227,6 +251,12 @@ fn report(context: &Context) -> Report {
     warnings.extend(more);
     warnings.extend(context.turns.policy().1.iter().cloned());
     warnings.extend(context.models.warnings.iter().cloned());
+    for name in CARD_SETTINGS {
+        let value = env(name).filter(|value| !["", "auto"].contains(&value.trim()));
+        if parse::switch(value.as_deref()).is_none() {
+            warnings.extend(settings::not_understood(name, value.as_deref()));
+        }
+    }
     warnings.extend(Policy::from_env(&|name: &str| std::env::var(name).ok()).1);
     let (endpoint, drift) = match backend {
         Ok(backend) => (backend.endpoints.agent.to_string(), backend.drift.counts()),

@@ -103,6 +103,8 @@ pub struct InitializeResult {
     pub protocol_version: u32,
     /// The methods there are.
     pub methods: Vec<String>,
+    /// Whether a host that can show cards should: see `surface` of `turn/start`.
+    pub cards: bool,
 }
 
 /// `diagnostics/report`: nothing to say.

@@ -1,0 +1,396 @@
+//! What Cursor's own tools did, as cards of pi: they look like pi's own, and nothing is run.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use serde_json::{Value as Json, json};
+
+use crate::activity::{DOT, actions, as_cursor_did, furnish, scenario};
+use crate::backend::root;
+use crate::desk::{Desk, Ran, Version, conversation, user_text, written};
+use crate::rpc::Rpc;
+use crate::screen::Screen;
+
+/// What pi's grep and find call. Those who call them leave a trace.
+fn search_programs(desk: &Desk) {
+    let found = json!({"type": "match", "data": {"path": {"text": desk.workspace.join("src/main.rs")},
+        "lines": {"text": "fn main() {\n"}, "line_number": 1}});
+    let files = "printf '%s\\n' \"$PWD/src/lib.rs\" \"$PWD/src/main.rs\"";
+    let programs = [
+        ("rg", format!("printf '%s\\n' '{found}'")),
+        ("fd", files.to_owned()),
+    ];
+    let folder = desk.home.path().join("agent/bin");
+    std::fs::create_dir(&folder).unwrap();
+    for (name, script) in programs {
+        let script = format!("#!/bin/sh\necho {name} >> \"$HOME/ran\"\n{script}\n");
+        std::fs::write(folder.join(name), script).unwrap();
+        std::fs::set_permissions(folder.join(name), Permissions::from_mode(0o755)).unwrap();
+    }
+}
+
+/// The lines between a question and its answer, without what differs from run to run.
+fn between(question: &str, screen: &str, answer: &str) -> Vec<String> {
+    let lines: Vec<&str> = screen.lines().collect();
+    let at = |wanted: &str| {
+        let found = lines.iter().position(|line| line.contains(wanted));
+        found.unwrap_or_else(|| panic!("no {wanted:?} in\n{screen}"))
+    };
+    let told = lines[at(question) + 1..at(answer)].iter();
+    told.map(|line| match line.split_once("Took ") {
+        Some((before, _)) => format!("{before}Took"),
+        None => (*line).to_owned(),
+    })
+    .collect()
+}
+
+/// The cards of the actions on a screen, collapsed and expanded.
+fn both(pi: &Screen<'_>) -> [Vec<String>; 2] {
+    pi.shows("Done.");
+    pi.shows("... (6 more lines");
+    let collapsed = between("Show me.", &pi.coloured(), "Done.");
+    pi.keys(&["C-o"]);
+    pi.shows("- item 14");
+    let expanded = between("Show me.", &pi.coloured(), "Done.");
+    [collapsed, expanded]
+}
+
+fn pi_alone(desk: &Desk) -> Vec<String> {
+    std::fs::write(desk.home.path().join("calls.json"), actions().to_string()).unwrap();
+    let mut arguments = desk.arguments(&["--tools", "read,bash,grep,find,ls,edit,write"]);
+    let extension = arguments.iter().position(|word| word == "-e").unwrap() + 1;
+    let own_tools = root().join("tests/pi/own-tools.mjs");
+    arguments[extension] = own_tools.to_str().unwrap().into();
+    arguments.extend(["--model", "own/own", "Show me."].map(Into::into));
+    arguments
+}
+
+/// Every file below a folder: its content and when it was changed.
+fn snapshot(folder: &Path) -> BTreeMap<PathBuf, (Vec<u8>, SystemTime)> {
+    let mut files = BTreeMap::new();
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let changed = path.metadata().unwrap().modified().unwrap();
+        match path.is_dir() {
+            true => files.extend(snapshot(&path)),
+            false => drop(files.insert(path.clone(), (std::fs::read(&path).unwrap(), changed))),
+        }
+    }
+    files
+}
+
+/// A desk where whoever did it again would find something else, or leave traces.
+fn desk_with_traps(version: Version) -> Desk {
+    let desk = Desk::playing(version, &scenario(&as_cursor_did()));
+    furnish(&desk.workspace);
+    search_programs(&desk);
+    let main = desk.workspace.join("src/main.rs");
+    std::fs::write(main, "fn main() { other() }\n").unwrap();
+    std::fs::write(desk.workspace.join("more.rs"), "").unwrap();
+    std::fs::write(desk.workspace.join("dot.png"), DOT).unwrap();
+    desk.with("COLORTERM", "truecolor")
+}
+
+fn start(desk: &Desk) -> Screen<'_> {
+    let arguments = desk.arguments(&["--model", "cursor/composer-2", "Show me."]);
+    Screen::run(desk, arguments, "150")
+}
+
+/// Another pi, which draws the cards of the last session from what was written down.
+fn resume(desk: &Desk, mut arguments: Vec<String>) -> (Screen<'_>, Vec<String>) {
+    arguments.pop();
+    arguments.extend(["--continue", "Again."].map(Into::into));
+    let pi = Screen::run(desk, arguments, "150");
+    pi.shows("Heard: Again.");
+    let redrawn = between("Show me.", &pi.coloured(), "Done.");
+    (pi, redrawn)
+}
+
+#[test]
+fn each_card_looks_like_pis_own() {
+    let own = Desk::playing(Version::V087, &scenario(&[])).with("COLORTERM", "truecolor");
+    furnish(&own.workspace);
+    search_programs(&own);
+    let pi = Screen::run(&own, pi_alone(&own), "150");
+    let of_pi = both(&pi);
+    drop(pi);
+    let ran = std::fs::read_to_string(own.home.path().join("ran")).unwrap();
+    assert!(ran.contains("rg") && ran.contains("fd"), "{ran}");
+
+    let desk = desk_with_traps(Version::V087);
+    let before = snapshot(&desk.workspace);
+    let pi = start(&desk);
+    pretty_assertions::assert_eq!(both(&pi), of_pi);
+    pi.keys(&["C-d"]);
+    desk.no_sidecar_is_left();
+    drop(pi);
+    as_written(&desk);
+
+    let (_, of_pi) = resume(&own, pi_alone(&own));
+    let arguments = desk.arguments(&["--model", "cursor/composer-2", ""]);
+    let (pi, of_cursor) = resume(&desk, arguments);
+    pretty_assertions::assert_eq!(of_cursor, of_pi);
+    let neutral = || {
+        let lines = between(" Again.", &pi.text(), " Heard: Again.");
+        let lines = lines.iter().map(|line| line.trim_end());
+        let told: Vec<&str> = lines.filter(|line| !line.is_empty()).collect();
+        told.join("\n")
+    };
+    insta::assert_snapshot!(neutral(), @r"
+    Cursor edit src/lib.rs
+    -1 old
+    +1 new
+     2 same
+    Cursor delete README.md
+    Error: file not found
+    Cursor todos 1/2 completed, 1 in progress
+    ✓ Look (completed)
+    … Leap (inProgress)
+    Cursor MCP page · line 1
+    line 1
+    line 2
+    line 3
+    line 4
+    line 5
+    line 6
+    line 7
+    line 8
+    ... (4 more lines, ctrl+o to expand)
+    Cursor image generation dot.png
+    Saved image: dot.png
+    [Image: [image/png] 40x20]
+    ");
+    pi.keep("cards.ansi");
+    let rest = "line 9\n line 10\n line 11\n line 12";
+    let expanded = neutral().replace("... (4 more lines, ctrl+o to expand)", rest);
+    pi.keys(&["C-o"]);
+    pi.shows("line 12");
+    pretty_assertions::assert_eq!(neutral(), expanded);
+    pi.keys(&["C-d"]);
+    desk.no_sidecar_is_left();
+    drop(pi);
+    // A model that has nothing to do with Cursor goes on below the cards.
+    std::fs::write(desk.home.path().join("calls.json"), "[]").unwrap();
+    let own_tools = root().join("tests/pi/own-tools.mjs");
+    let more = ["--model", "own/own", "-e", own_tools.to_str().unwrap()];
+    let more = [&more[..], &["--continue", "Once more."]].concat();
+    let pi = Screen::run(&desk, desk.arguments(&more), "150");
+    let screen = pi.shows("Heard: Once more.");
+    assert!(screen.contains("Cursor todos 1/2 completed"), "{screen}");
+    drop(pi);
+
+    pretty_assertions::assert_eq!(snapshot(&desk.workspace), before);
+    assert!(!desk.home.path().join("ran").exists(), "a command was run");
+    let recording = desk.simulator.recorded();
+    recording.assert_played(&["completed", "completed"]);
+    let requests = recording.client("runRequest");
+    assert_eq!(conversation(requests[0]), conversation(requests[1]));
+    assert_eq!(user_text(requests[1]), "Again.");
+}
+
+#[test]
+fn other_versions_show_the_cards_too() {
+    let collapsed = [
+        "read src/main.rs",
+        "Offset 99 is beyond end of file",
+        "... (7 earlier lines",
+        "Took 0.0s",
+        "Command exited with code 3",
+        "src/main.rs:1: fn main() {",
+        "README.md",
+        "-3 fn old() {}",
+        "+3 fn new() {}",
+        "- item 8",
+        "... (6 more lines",
+    ];
+    for version in [Version::V074, Version::V079, Version::V150] {
+        let desk = desk_with_traps(version);
+        let before = snapshot(&desk.workspace);
+        let pi = start(&desk);
+        for wanted in collapsed {
+            pi.shows(wanted);
+        }
+        pi.shows("Done.");
+        pi.keys(&["C-o"]);
+        let expanded = pi.shows("- item 14");
+        assert!(expanded.contains("println!(\"hi\");"), "{expanded}");
+        pretty_assertions::assert_eq!(snapshot(&desk.workspace), before);
+        assert!(!desk.home.path().join("ran").exists(), "a command was run");
+        as_written(&desk);
+    }
+}
+
+const WRITTEN: &str = r#"
+read "fn main() {\n    println!(\"hi\");\n}\n"
+read! "Offset 99 is beyond end of file (4 lines"
+bash "1\n2\n3\n4\n5\n6\n7\n8\n9\n10\n11\n12"
+bash! "no\n\nCommand exited with code 3"
+grep "src/main.rs:1: fn main() {"
+find "src/lib.rs\nsrc/main.rs"
+ls "README.md\nsrc/"
+edit "edit src/lib.rs\n\n@@ -1,5 +1,5 @@\n //! A "
+write "write notes.md\n\nCreated 16 lines\n\nFile s"
+"#;
+
+/// The session file holds real names, recorded results, each once.
+fn as_written(desk: &Desk) {
+    let entries = written(desk);
+    let messages = entries.iter().map(|entry| &entry["message"]);
+    let results: Vec<&Json> = messages
+        .clone()
+        .filter(|message| message["role"] == "toolResult")
+        .collect();
+    let told: Vec<String> = results
+        .iter()
+        .map(|result| {
+            let text = result["content"][0]["text"].as_str().unwrap();
+            let mark = if result["isError"] == true { "!" } else { "" };
+            let name = result["toolName"].as_str().unwrap();
+            format!(
+                "{name}{mark} {:?}",
+                text.chars().take(40).collect::<String>()
+            )
+        })
+        .collect();
+    pretty_assertions::assert_eq!(told.join("\n"), WRITTEN.trim());
+    let blocks = messages.flat_map(|message| message["content"].as_array().into_iter().flatten());
+    let calls: Vec<&Json> = blocks.filter(|block| block["type"] == "toolCall").collect();
+    assert_eq!(calls.len(), results.len());
+    let ids: BTreeSet<&str> = calls
+        .iter()
+        .map(|call| call["id"].as_str().unwrap())
+        .collect();
+    assert_eq!(ids.len(), calls.len(), "each once");
+    for (call, result) in calls.iter().zip(results) {
+        assert_eq!(call["id"], result["toolCallId"]);
+        assert_eq!(call["name"], result["toolName"]);
+    }
+}
+
+/// Another extension's tool.
+const OWNER: &str = r#"
+export default (pi) => pi.registerTool({
+  name: "grep", label: "grep", description: "mine", parameters: { type: "object", properties: {} },
+  execute: async () => ({ content: [{ type: "text", text: "mine" }], details: {} }),
+});
+"#;
+
+/// The calls of the messages in some events, and what was thought.
+fn shown(events: &[Json]) -> (Vec<String>, String) {
+    let (mut calls, mut thinking) = (Vec::new(), String::new());
+    let ended = events.iter().filter(|event| event["type"] == "message_end");
+    for message in ended.map(|event| &event["message"]) {
+        for block in message["content"].as_array().into_iter().flatten() {
+            match block["type"].as_str() {
+                Some("toolCall") => calls.push(block["name"].as_str().unwrap().to_owned()),
+                Some("thinking") => thinking.push_str(block["thinking"].as_str().unwrap()),
+                _ => {}
+            }
+        }
+    }
+    (calls, thinking)
+}
+
+#[test]
+fn only_recorded_calls_are_shown_and_only_pis_own_tools_are_wrapped() {
+    let desk = desk_with_traps(Version::V087);
+    let home = desk.home.path();
+    std::fs::write(home.join("owner.mjs"), OWNER).unwrap();
+    let settings = r#"{"shellCommandPrefix": "echo prefixed"}"#;
+    std::fs::write(home.join("agent/settings.json"), settings).unwrap();
+    let calls = json!([
+        ["bash", {"command": "touch ../ran"}],
+        ["write", {"path": "notes.md", "content": "x"}, "cursor-replay-1-1-tool-1"],
+    ]);
+    std::fs::write(home.join("calls.json"), calls.to_string()).unwrap();
+    let (owner, own) = (
+        home.join("owner.mjs"),
+        root().join("tests/pi/own-tools.mjs"),
+    );
+    let more = [
+        "--model",
+        "cursor/composer-2",
+        "-e",
+        own.to_str().unwrap(),
+        "-e",
+        owner.to_str().unwrap(),
+    ];
+    let mut pi = Rpc::with(&desk, &more);
+    let turn = |pi: &mut Rpc| {
+        pi.say(&json!({"type": "prompt", "message": "Show me."}));
+        let mut events = Vec::new();
+        while events
+            .last()
+            .is_none_or(|event: &Json| event["type"] != "agent_end")
+        {
+            events.push(pi.event("an event", |_| true));
+        }
+        pi.settle();
+        events
+    };
+    let (calls, thinking) = shown(&turn(&mut pi));
+    let all = [
+        "read", "read", "bash", "bash", "find", "ls", "edit", "write",
+    ];
+    assert_eq!(calls, all, "grep is another's");
+    assert!(thinking.contains("$ grep \"main\""), "{thinking}");
+    assert!(!home.join("ran").exists());
+
+    // Another model calls pi's tools, and one call pretends to be recorded.
+    pi.ask(json!({"type": "set_model", "provider": "own", "modelId": "own"}));
+    let events = turn(&mut pi);
+    let results: Vec<&Json> = events
+        .iter()
+        .filter(|event| event["type"] == "tool_execution_end")
+        .collect();
+    let result = |name: &str| {
+        let found = results
+            .iter()
+            .find(|result| result["toolName"] == name)
+            .unwrap();
+        let text = found["result"]["content"][0]["text"].as_str().unwrap();
+        (found["isError"] == true, text.to_owned())
+    };
+    assert_eq!(result("bash"), (false, "prefixed\n".to_owned()));
+    assert!(home.join("ran").exists());
+    let (failed, why) = result("write");
+    assert!(failed && why.contains("no recorded Cursor result"), "{why}");
+    assert!(!desk.workspace.join("notes.md").exists());
+    let given = std::fs::read_to_string(home.join("tools.json")).unwrap();
+    let given: Vec<&str> = serde_json::from_str(&given).unwrap();
+    assert_eq!(given, ["read", "bash", "edit", "write", "grep"]);
+    pi.ask(json!({"type": "set_model", "provider": "cursor", "modelId": "composer-2"}));
+    let (calls, _) = shown(&turn(&mut pi));
+    assert_eq!(calls, ["cursor"; 5]);
+}
+
+#[test]
+fn without_cards_it_is_told_in_lines() {
+    let json = ["--model", "cursor/composer-2", "--mode", "json", "Show me."];
+    let desk = desk_with_traps(Version::V087);
+    for (setting, cards) in [
+        ("PI_CURSOR_PROVIDER_DEBUG", 9),
+        ("PI_CURSOR_NATIVE_TOOL_DISPLAY", 0),
+        ("PI_CURSOR_REGISTER_NATIVE_TOOLS", 0),
+    ] {
+        let output = desk.command(&json).env(setting, "0").output().unwrap();
+        let ran = Ran::from(output);
+        let events: Vec<Json> = ran
+            .stdout
+            .lines()
+            .map(|line| serde_json::from_str(line).unwrap())
+            .collect();
+        let (calls, thinking) = shown(&events);
+        assert_eq!(calls.len(), cards, "{setting}");
+        assert_eq!(
+            thinking.contains("$ touch ../ran; seq 1 12\n\n1\n2"),
+            cards == 0
+        );
+    }
+    let ran = desk.print("Show me.");
+    assert_eq!((ran.stdout.as_str(), ran.stderr.as_str()), ("Done.\n", ""));
+    assert!(!desk.home.path().join("ran").exists());
+}
