@@ -11,6 +11,7 @@ mod models;
 mod peer;
 mod protocol;
 mod schema;
+mod sessions;
 mod stdio;
 mod turns;
 mod typescript;
