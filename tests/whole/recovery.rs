@@ -195,6 +195,27 @@ async fn a_run_that_breaks_after_its_results_is_brought_back_within_the_turn() {
     assert!(said(&requests(&sim)[1]).contains("Result:\n42\n"));
 }
 
+/// A person is asked once, whatever becomes of the connection meanwhile.
+#[tokio::test]
+async fn s25_a_question_is_a_pause_too() {
+    let question = r#"{ send = { interactionQuery = { id = 7, askQuestionInteractionQuery = { args = { title = "T", questions = [ { id = "q1", prompt = "Which?", options = [ { id = "a", label = "Apples" } ] } ] }, toolCallId = "c" } } } }, { checkpoint = "auto" }, { delay_ms = 1000 }, { cut = true }"#;
+    let last =
+        format!(r#"{{ expect_state = "last checkpoint" }}, {{ text = "Apples it is." }}, {END}"#);
+    let (sim, backend) = simulating(&[question.to_owned(), last]).await;
+    let mut guest = Guest::new(&backend, None);
+    let asked = call(&mut guest, Some("go")).await;
+    assert_eq!(asked.name, "cursor_ask_question");
+    break_off(&sim).await;
+    guest.result(&asked, "User answered: Apples");
+    let taken = guest.turn(Patience::Endless).await;
+    assert_eq!(
+        (taken.text.as_str(), taken.calls.len()),
+        ("Apples it is.", 0)
+    );
+    played(&sim.recording());
+    assert!(said(&requests(&sim)[1]).contains("Result:\nUser answered: Apples\n"));
+}
+
 fn state(folder: &tempfile::TempDir) -> [(&str, &str); 2] {
     [
         ("PI_CURSOR_STATE_DIR", folder.path().to_str().unwrap()),

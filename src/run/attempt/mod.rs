@@ -342,7 +342,7 @@ impl Attempt<'_> {
                 // would ask for it a second time.
                 self.progress = Progress {
                     checkpoint: Some(state.clone()),
-                    shown: self.changing.values().max().copied().unwrap_or_default(),
+                    shown: self.under_way(),
                 };
                 self.tell(RunEvent::Checkpoint(state));
                 self.turn_ended = self.turn_ended.map(|_| self.last_inbound);
@@ -369,6 +369,15 @@ impl Attempt<'_> {
             None => {}
         }
         None
+    }
+
+    /// What is at work here that a state from now does not know the end of.
+    fn under_way(&self) -> Shown {
+        let asked = match self.questions.is_empty() {
+            true => Shown::Nothing,
+            false => Shown::Called,
+        };
+        self.changing.values().copied().fold(asked, Shown::max)
     }
 
     fn update(&mut self, update: InteractionUpdate) {
