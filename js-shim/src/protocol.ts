@@ -537,7 +537,12 @@ endpoint: string,
 /**
  * What Cursor sent that we do not know, counted.
  */
-wireDrift: { [key in string]: number }, };
+wireDrift: { [key in string]: number }, 
+/**
+ * Turns that were brought back or could not be, and other events, counted by name and
+ * labels.
+ */
+counters: { [key in string]: number }, };
 /**
  * `diagnostics/report`: nothing to say.
  */

@@ -340,3 +340,20 @@ async fn an_unknown_request_is_thrown_back_closed_and_counted() {
         "{counts:?}"
     );
 }
+
+/// Whatever happens to a stream whose turn has ended, the turn is complete.
+#[tokio::test]
+async fn s42_what_breaks_after_the_turn_broke_nothing() {
+    for fault in [
+        r#"reset = "internal_error""#,
+        r#"goaway = "enhance_your_calm""#,
+        "half_close = true",
+        "truncate = 7",
+        "cut = true",
+    ] {
+        let steps = format!(
+            r#"{{ text = "all of it" }}, {{ usage = {{}} }}, {{ kv_set = {{ text = "read this far" }} }}, {{ {fault} }}"#
+        );
+        once(Transport::H2c, &steps).await.finished("all of it");
+    }
+}

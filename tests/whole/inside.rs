@@ -95,7 +95,7 @@ impl Guest {
     }
 
     pub async fn turn(&mut self, patience: Patience) -> Taken {
-        let tools = ["look", "slow"].map(|name| Tool {
+        let tools = ["look", "slow", "cursor_ask_question"].map(|name| Tool {
             name: name.into(),
             description: "a tool".into(),
             parameters: json!({"type": "object"}),

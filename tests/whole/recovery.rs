@@ -195,6 +195,27 @@ async fn a_run_that_breaks_after_its_results_is_brought_back_within_the_turn() {
     assert!(said(&requests(&sim)[1]).contains("Result:\n42\n"));
 }
 
+/// A person is asked once, whatever becomes of the connection meanwhile.
+#[tokio::test]
+async fn s25_a_question_is_a_pause_too() {
+    let question = r#"{ send = { interactionQuery = { id = 7, askQuestionInteractionQuery = { args = { title = "T", questions = [ { id = "q1", prompt = "Which?", options = [ { id = "a", label = "Apples" } ] } ] }, toolCallId = "c" } } } }, { checkpoint = "auto" }, { delay_ms = 1000 }, { cut = true }"#;
+    let last =
+        format!(r#"{{ expect_state = "last checkpoint" }}, {{ text = "Apples it is." }}, {END}"#);
+    let (sim, backend) = simulating(&[question.to_owned(), last]).await;
+    let mut guest = Guest::new(&backend, None);
+    let asked = call(&mut guest, Some("go")).await;
+    assert_eq!(asked.name, "cursor_ask_question");
+    break_off(&sim).await;
+    guest.result(&asked, "User answered: Apples");
+    let taken = guest.turn(Patience::Endless).await;
+    assert_eq!(
+        (taken.text.as_str(), taken.calls.len()),
+        ("Apples it is.", 0)
+    );
+    played(&sim.recording());
+    assert!(said(&requests(&sim)[1]).contains("Result:\nUser answered: Apples\n"));
+}
+
 fn state(folder: &tempfile::TempDir) -> [(&str, &str); 2] {
     [
         ("PI_CURSOR_STATE_DIR", folder.path().to_str().unwrap()),
@@ -267,10 +288,10 @@ fn s18_s49_a_sidecar_killed_in_a_pause_without_a_checkpoint() {
     let counted =
         r#"cursor_provider.rebuild_full_history{reason="no_checkpoint",model="composer-2"}"#;
     assert_eq!(report["result"]["counters"][counted], 1, "{report}");
-    drop(later);
+    later.host.exits();
     // sha256("bridge:s"), its first eight digits.
     let told = &logged(folder.path(), "native.rebuild_full_history")[0];
-    let wanted = json!({"bridgeKeyPrefix": "4a6b4ad8", "modelId": "composer-2", "rebuildReason": "no_checkpoint",
+    let wanted = json!({"bridgeKeyPrefix": "a00a4c0d", "modelId": "composer-2", "rebuildReason": "no_checkpoint",
         "completedTurnCount": 0, "inFlightTurnHasImages": false, "toolResultCount": 1,
         "sentinelInjectionDetected": false});
     for (name, value) in wanted.as_object().unwrap() {
@@ -324,11 +345,11 @@ fn s03_a_fresh_process_never_rebuilds_and_what_is_lost_is_said() {
             .starts_with("tool_continuation_lost: Cursor tool continuation was lost")
     );
     assert!(
-        taken.error.ends_with("[diagnostic: hadStoredCheckpoint=false bridgeKeyPrefix=6df0d2fd skipReason=no_stored_conversation]"),
+        taken.error.ends_with("[diagnostic: hadStoredCheckpoint=false bridgeKeyPrefix=dd8c19db skipReason=no_stored_conversation]"),
         "{}",
         taken.error
     );
-    drop(talk);
+    talk.host.exits();
     let told = logged(folder.path(), "bridge.recovery_skipped");
     assert_eq!(told[0]["skipReason"], "no_stored_conversation");
     assert!(!told[0].to_string().contains("42"));
@@ -347,10 +368,11 @@ fn s27_another_model_goes_on_with_the_checkpoint() {
     talk.say("one");
     talk.user("two");
     let mut params = talk.params();
-    params["model"]["id"] = json!("gpt-5.5");
+    params["model"]["id"] = json!("gpt-5.2");
     talk.host
         .say(&json!({"jsonrpc": "2.0", "id": "k", "method": "turn/start", "params": params}));
-    assert_eq!(talk.finish("k").text, "Two.");
+    let taken = talk.finish("k");
+    assert_eq!(taken.text, "Two.", "{taken:?}");
     simulator
         .recorded()
         .assert_played(&["completed", "completed"]);

@@ -104,7 +104,7 @@ impl Host {
     }
 
     /// The exit code, which must come soon (a second is promised; a loaded machine gets more).
-    fn exits(mut self) -> Option<i32> {
+    pub fn exits(mut self) -> Option<i32> {
         let (sender, receiver) = mpsc::channel();
         let id = self.child.id();
         let mut child = self.child;

@@ -118,7 +118,7 @@ async fn s40_no_text_is_shown_twice() {
         lives(FOREVER)
     );
     // Words without a checkpoint are the end.
-    let (sim, backend) = simulating(&[half.clone()]).await;
+    let (sim, backend) = simulating(std::slice::from_ref(&half)).await;
     let mut guest = Guest::new(&backend, None);
     guest.user("go");
     let taken = fast(&mut guest).await;

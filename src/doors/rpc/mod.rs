@@ -12,6 +12,7 @@ mod models;
 mod peer;
 mod protocol;
 mod schema;
+mod sessions;
 mod stdio;
 mod turns;
 mod typescript;

@@ -15,6 +15,7 @@ use super::models::{Models, Resolved};
 use super::peer::Peer;
 use super::protocol::*;
 use crate::account::{ApiKey, find_key};
+use super::sessions::Sessions;
 use crate::conversation::store::{Bounds, Store};
 use crate::conversation::transcript::{Tool, Transcript};
 use crate::diag::place;
@@ -43,16 +44,19 @@ const KEPT: Bounds = Bounds {
     bytes: 1024 * 1024 * 1024,
 };
 
+/// How often what is kept is looked through.
+const TIDY_EVERY: Duration = Duration::from_secs(24 * 3600);
+
 /// Sessions, turns under way, and the backend they share.
 #[derive(Default)]
 pub(super) struct Turns {
-    sessions: Mutex<HashMap<String, Session>>,
+    sessions: Sessions,
     under_way: Mutex<HashMap<String, Way>>,
     /// Turns whose run waits for the host, with their sessions; the oldest first.
     parked: Mutex<VecDeque<(String, String)>>,
     backend: Mutex<Option<(ApiKey, Backend)>>,
     store: OnceLock<Option<Store>>,
-    tidied: OnceLock<()>,
+    tidied: Mutex<Option<Instant>>,
     policy: OnceLock<(Policy, Vec<Warning>)>,
 }
 
@@ -254,12 +258,9 @@ impl Turns {
         }
         let store = self.store(home);
         lock(&self.parked).retain(|(_, session)| *session != params.session_id);
-        lock(&self.sessions)
-            .entry(params.session_id.clone())
-            .or_insert_with(|| {
-                Session::start(store.map(|store| (store, params.session_id.clone())))
-            })
-            .clone()
+        self.sessions.enter(&params.session_id, || {
+            Session::start(store.map(|store| (store, params.session_id.clone())))
+        })
     }
 
     /// What the settings say, read once.
@@ -296,7 +297,7 @@ impl Turns {
 
     /// A session there is.
     pub(super) fn find(&self, session: &str) -> Option<Session> {
-        lock(&self.sessions).get(session).cloned()
+        self.sessions.find(session)
     }
 
     async fn release(&self, session: &str) {
@@ -305,9 +306,17 @@ impl Turns {
         }
     }
 
-    /// Once a process: removes what nobody used for long.
+    /// Once a day: removes what nobody used for long.
     fn tidy(&self, home: Option<&Path>) {
-        if let (Some(store), Ok(())) = (self.store(home), self.tidied.set(())) {
+        let due = {
+            let mut last = lock(&self.tidied);
+            let due = last.is_none_or(|last| last.elapsed() > TIDY_EVERY);
+            if due {
+                *last = Some(Instant::now());
+            }
+            due
+        };
+        if let (Some(store), true) = (self.store(home), due) {
             tokio::task::spawn_blocking(move || {
                 if let Err(error) = store.sweep(SystemTime::now(), KEPT) {
                     tracing::debug!(%error, "old conversations stay");
@@ -360,7 +369,7 @@ impl Turns {
         &self,
         params: &ReplayResultParams,
     ) -> Result<ReplayResult, ErrorObjectOwned> {
-        let session = lock(&self.sessions).get(&params.session_id).cloned();
+        let session = self.find(&params.session_id);
         let record = session.and_then(|session| session.recorded(&params.call_id));
         let Some(record) = record else {
             let problem = format!(
@@ -381,7 +390,7 @@ impl Turns {
     pub(super) async fn invalidate(&self, params: &SessionParams, home: Option<&Path>) {
         lock(&self.parked).retain(|(_, session)| *session != params.session_id);
         tracing::debug!(session = prefix(&params.session_id), "session.invalidate");
-        let session = lock(&self.sessions).get(&params.session_id).cloned();
+        let session = self.find(&params.session_id);
         let session = session.unwrap_or_else(|| {
             let store = self.store(home);
             Session::start(store.map(|store| (store, params.session_id.clone())))
@@ -393,7 +402,7 @@ impl Turns {
     pub(super) fn close(&self, params: &SessionParams) {
         lock(&self.parked).retain(|(_, session)| *session != params.session_id);
         tracing::debug!(session = prefix(&params.session_id), "session.close");
-        lock(&self.sessions).remove(&params.session_id);
+        self.sessions.remove(&params.session_id);
     }
 
     /// The backend for a key, made once.

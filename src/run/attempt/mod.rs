@@ -355,7 +355,7 @@ impl Attempt<'_> {
                 // would ask for it a second time.
                 self.progress = Progress {
                     checkpoint: Some(state.clone()),
-                    shown: self.changing.values().max().copied().unwrap_or_default(),
+                    shown: self.under_way(),
                 };
                 self.around.overlap.checkpoint();
                 self.tell(RunEvent::Checkpoint(state));
@@ -383,6 +383,15 @@ impl Attempt<'_> {
             None => {}
         }
         None
+    }
+
+    /// What is at work here that a state from now does not know the end of.
+    fn under_way(&self) -> Shown {
+        let asked = match self.questions.is_empty() {
+            true => Shown::Nothing,
+            false => Shown::Called,
+        };
+        self.changing.values().copied().fold(asked, Shown::max)
     }
 
     fn update(&mut self, update: InteractionUpdate) {

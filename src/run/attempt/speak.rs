@@ -8,6 +8,7 @@ use super::super::answer;
 use super::super::driver::Injection;
 use super::super::event::RunEvent;
 use super::super::request::UserMessage;
+use super::super::retry::Shown;
 use super::Attempt;
 use crate::diag::Variant;
 use crate::wire::proto::agent::v1::*;
@@ -25,6 +26,8 @@ impl Attempt<'_> {
             let id = query.id;
             self.questions
                 .spawn(asking.answer.map(move |result| (id, result)));
+            // Asked again by a second stream, the person would have to answer twice.
+            self.progress.shown = self.progress.shown.max(Shown::Called);
             self.tell(RunEvent::HostCall(Box::new(asking.call)));
             return;
         }

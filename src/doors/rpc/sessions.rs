@@ -1,0 +1,84 @@
+//! The sessions a sidecar has in hand. A sidecar lives for weeks: the longest unused go when
+//! there are too many. What is kept of them on disk stays.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use crate::turn::Session;
+
+/// Sessions in hand at most.
+const MOST: usize = 512;
+
+/// Sessions by name.
+#[derive(Default)]
+pub(super) struct Sessions(Mutex<Known>);
+
+#[derive(Default)]
+struct Known {
+    by_name: HashMap<String, (Session, u64)>,
+    /// Counts every use.
+    uses: u64,
+}
+
+impl Known {
+    fn used(&mut self, name: &str) -> Option<Session> {
+        self.uses += 1;
+        let (session, last) = self.by_name.get_mut(name)?;
+        *last = self.uses;
+        Some(session.clone())
+    }
+}
+
+impl Sessions {
+    fn lock(&self) -> MutexGuard<'_, Known> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A session there is.
+    pub(super) fn find(&self, name: &str) -> Option<Session> {
+        self.lock().used(name)
+    }
+
+    /// The session of that name, made if there is none.
+    pub(super) fn enter(&self, name: &str, make: impl FnOnce() -> Session) -> Session {
+        let mut known = self.lock();
+        if let Some(session) = known.used(name) {
+            return session;
+        }
+        let session = make();
+        let uses = known.uses;
+        known
+            .by_name
+            .insert(name.to_owned(), (session.clone(), uses));
+        if known.by_name.len() > MOST {
+            let oldest = known.by_name.iter().min_by_key(|(_, (_, last))| *last);
+            if let Some(name) = oldest.map(|(name, _)| name.clone()) {
+                known.by_name.remove(&name);
+            }
+        }
+        session
+    }
+
+    /// Lets go of a session.
+    pub(super) fn remove(&self, name: &str) {
+        self.lock().by_name.remove(name);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn s47_the_longest_unused_sessions_go() {
+        let sessions = Sessions::default();
+        for n in 0..MOST {
+            sessions.enter(&n.to_string(), || Session::start(None));
+        }
+        assert!(sessions.find("0").is_some(), "used again");
+        sessions.enter("one more", || Session::start(None));
+        assert_eq!(sessions.lock().by_name.len(), MOST);
+        let there = |name: &str| sessions.lock().by_name.contains_key(name);
+        assert!(there("0") && !there("1") && there("2") && there("one more"));
+    }
+}
