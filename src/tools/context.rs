@@ -1,14 +1,17 @@
 //! The request context: what we tell the server about the machine and the workspace.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use super::git::{self, Repositories};
 use super::offer::Offer;
+use super::settings::skills::Skill;
+use super::settings::{self, Settings};
 use crate::wire::proto::agent::v1::*;
 use crate::wire::value;
 
 /// What a run's context is made of.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, Default)]
 pub struct Facts {
     /// The folder the agent works in.
     pub workspace: PathBuf,
@@ -19,6 +22,8 @@ pub struct Facts {
     /// Instructions that always apply: Cursor builds its system prompt from rules and
     /// discards system messages of clients.
     pub rules: Vec<Rule>,
+    /// The user's Cursor settings for the workspace.
+    pub settings: Arc<Settings>,
     /// Where the output of background commands is written, if there are such.
     pub terminals: Option<PathBuf>,
 }
@@ -48,7 +53,7 @@ pub(super) async fn reply(facts: &Facts) -> RequestContextResult {
 /// The context of a run.
 fn request_context(facts: &Facts, repositories: Repositories) -> RequestContext {
     RequestContext {
-        rules: facts.rules.iter().map(rule).collect(),
+        rules: rules(facts),
         env: Some(RequestContextEnv {
             os_version: os_version(),
             workspace_paths: vec![facts.workspace.to_string_lossy().into_owned()],
@@ -76,7 +81,13 @@ fn request_context(facts: &Facts, repositories: Repositories) -> RequestContext 
         tools: facts.offers.iter().map(Offer::definition).collect(),
         supports_mcp_auth: Some(false),
         env_info_complete: Some(true),
-        rules_info_complete: (!facts.rules.is_empty()).then_some(true),
+        agent_skills: facts
+            .settings
+            .skills
+            .iter()
+            .filter_map(Skill::proto)
+            .collect(),
+        rules_info_complete: Some(true),
         ..RequestContext::default()
     }
 }
@@ -109,6 +120,23 @@ fn servers(offers: &[Offer]) -> McpMetaToolOptions {
         enabled: false,
         mcp_descriptors: descriptors,
     }
+}
+
+/// The host's rules, then those of files the host does not tell already, then skills.
+fn rules(facts: &Facts) -> Vec<CursorRule> {
+    let settings = &facts.settings;
+    let told = |content: &settings::rules::Rule| {
+        let said = |rule: &Rule| content.is_told_in(&rule.content);
+        facts.rules.iter().any(said)
+    };
+    let files = settings.rules.iter().filter(|rule| !told(rule));
+    let skills = settings.skills.iter().map(Skill::as_rule);
+    facts
+        .rules
+        .iter()
+        .map(rule)
+        .chain(files.chain(skills).map(settings::rules::Rule::proto))
+        .collect()
 }
 
 fn rule(rule: &Rule) -> CursorRule {

@@ -21,6 +21,7 @@ use crate::tools::bridge::snapshot::{Filter, HostTool, PROVIDER, Snapshot};
 use crate::tools::context::{Facts, Rule};
 use crate::tools::hosted::Hosted;
 use crate::tools::native::{self, Workbench};
+use crate::tools::settings::Settings;
 
 /// What a session has for all its runs.
 pub(super) struct Surroundings<'a> {
@@ -28,6 +29,8 @@ pub(super) struct Surroundings<'a> {
     pub(super) recorded: &'a Recorded,
     /// Commands that outlive a run.
     pub(super) bench: &'a Arc<Workbench>,
+    /// The user's Cursor settings.
+    pub(super) settings: Arc<Settings>,
     /// Told of each run's side entrance.
     pub(super) gate: &'a watch::Sender<Weak<Gate>>,
 }
@@ -61,6 +64,7 @@ pub(super) fn launch(
         rules: rules(request),
         offers: offers.clone(),
         home: std::env::home_dir(),
+        settings: Arc::clone(&surroundings.settings),
         ..Facts::default()
     };
     let policy = &request.policy;

@@ -325,6 +325,15 @@ impl Task {
                 self.notice(request, Some(warning.clone())).await;
             }
         }
+        let settings = request
+            .library
+            .open(&request.policy.cursor, &request.workspace)
+            .await;
+        for notice in &settings.notices {
+            if self.told.insert(notice.clone()) {
+                self.notice(request, Some(notice.clone())).await;
+            }
+        }
         let message = UserMessage {
             text,
             images,
@@ -334,6 +343,7 @@ impl Task {
             recorded: &self.recorded,
             bench: &self.bench,
             gate: &self.gate,
+            settings,
         };
         launch::launch(conversation, message, request, snapshot, &surroundings)
     }

@@ -23,6 +23,8 @@ impl Host {
         let mut child = Command::new(binary())
             .env_clear()
             .env("PI_CURSOR_STATE_DIR", state.path())
+            // Not the developer's rules.
+            .env("HOME", state.path())
             .envs(env.iter().copied())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())

@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 use jsonrpsee::types::ErrorObjectOwned;
@@ -23,6 +23,7 @@ use crate::diag::{Digest, prefix};
 use crate::run::{Backend, Mode};
 use crate::tools::bridge::content::Content;
 use crate::tools::bridge::{HostCall, HostResult, Verdict};
+use crate::tools::settings::Library;
 use crate::turn::usage::{Basis, Tokens};
 use crate::turn::{Follows, Hands, Policy, Session, Stop, Surface, TurnEvent, TurnRequest};
 
@@ -54,6 +55,7 @@ pub(super) struct Turns {
     store: OnceLock<Option<Store>>,
     tidied: OnceLock<()>,
     policy: OnceLock<(Policy, Vec<Warning>)>,
+    library: OnceLock<Arc<Library>>,
 }
 
 /// What can be done to a turn under way.
@@ -190,6 +192,7 @@ impl Turns {
                 TurnMode::Plan => Mode::Plan,
             }),
             policy: self.policy().0.clone(),
+            library: self.library(origin.home),
             hands,
             surface: match params.surface {
                 TurnSurface::Text => Surface::Text,
@@ -268,6 +271,12 @@ impl Turns {
             let env = |name: &str| std::env::var(name).ok();
             Policy::from_env(&env)
         })
+    }
+
+    /// The user's Cursor settings, kept over all sessions.
+    fn library(&self, home: Option<&Path>) -> Arc<Library> {
+        let made = || Arc::new(Library::new(home.map(Path::to_owned)));
+        Arc::clone(self.library.get_or_init(made))
     }
 
     fn store(&self, home: Option<&Path>) -> Option<Store> {

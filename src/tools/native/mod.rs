@@ -43,6 +43,7 @@ use super::{Executor, Replies, Reply, Request, Thrown, Work};
 use crate::wire::proto::agent::v1::*;
 pub(super) use child::scrub;
 use guard::Guard;
+pub(super) use ignored::is_ignored;
 use policy::{Mode, Policy, Tool};
 use shell::{Dialect, Shell};
 pub use workbench::Workbench;
