@@ -52,6 +52,10 @@ pub(super) async fn reply(facts: &Facts) -> RequestContextResult {
 
 /// The context of a run.
 fn request_context(facts: &Facts, repositories: Repositories) -> RequestContext {
+    let known = facts.settings.servers.states(&|_| true);
+    let mut offers = facts.offers.clone();
+    offers.extend(facts.settings.servers.offers());
+    let descriptors = descriptors(&offers, &known);
     RequestContext {
         rules: rules(facts),
         env: Some(RequestContextEnv {
@@ -76,9 +80,16 @@ fn request_context(facts: &Facts, repositories: Repositories) -> RequestContext 
         git_repos: repositories.found,
         git_repo_info_complete: Some(repositories.complete),
         git_status_info_complete: Some(repositories.complete),
-        mcp_meta_tool_options: (!facts.offers.is_empty()).then(|| servers(&facts.offers)),
+        mcp_meta_tool_options: (!descriptors.is_empty()).then_some(McpMetaToolOptions {
+            enabled: false,
+            mcp_descriptors: descriptors,
+        }),
+        mcp_instructions: known
+            .iter()
+            .flat_map(|server| server.instructions.clone())
+            .collect(),
         mcp_info_complete: Some(true),
-        tools: facts.offers.iter().map(Offer::definition).collect(),
+        tools: offers.iter().map(Offer::definition).collect(),
         supports_mcp_auth: Some(false),
         env_info_complete: Some(true),
         agent_skills: facts
@@ -92,9 +103,9 @@ fn request_context(facts: &Facts, repositories: Repositories) -> RequestContext 
     }
 }
 
-/// The tools by server. Not as a catalogue to be asked for one by one: the model sees the
-/// tools themselves.
-fn servers(offers: &[Offer]) -> McpMetaToolOptions {
+/// The tools by server, and how servers fare that are not there. Not as a catalogue to be
+/// asked for one by one: the model sees the tools themselves.
+fn descriptors(offers: &[Offer], known: &[McpStateServer]) -> Vec<McpDescriptor> {
     let mut descriptors: Vec<McpDescriptor> = Vec::new();
     for offer in offers {
         let tool = McpToolDescriptor {
@@ -116,10 +127,24 @@ fn servers(offers: &[Offer]) -> McpMetaToolOptions {
             }),
         }
     }
-    McpMetaToolOptions {
-        enabled: false,
-        mcp_descriptors: descriptors,
+    for server in known {
+        let own = |descriptor: &&mut McpDescriptor| {
+            descriptor.server_identifier == server.server_identifier
+        };
+        let missing = server.error_message.as_ref();
+        let said = missing.map(|why| format!("This MCP server is not connected: {why}."));
+        let instructions = said.or_else(|| Some(server.instructions.first()?.instructions.clone()));
+        match descriptors.iter_mut().find(own) {
+            Some(descriptor) => descriptor.server_use_instructions = instructions,
+            None => descriptors.push(McpDescriptor {
+                server_name: server.server_name.clone(),
+                server_identifier: server.server_identifier.clone(),
+                server_use_instructions: instructions,
+                ..McpDescriptor::default()
+            }),
+        }
     }
+    descriptors
 }
 
 /// The host's rules, then those of files the host does not tell already, then skills.

@@ -12,6 +12,7 @@ pub mod hosted;
 pub mod native;
 pub mod offer;
 pub mod refuse;
+mod servers;
 pub mod settings;
 
 use std::future::Future;

@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 use super::context::Facts;
 use super::native::policy::Tool;
 use super::offer::Offer;
-use super::{Executor, Replies, Reply, Request, Thrown, Work, context};
+use super::{Executor, Replies, Reply, Request, Thrown, Work, context, servers};
 use crate::wire::proto::agent::v1::*;
 
 /// Answers the request context truthfully and refuses everything else.
@@ -39,14 +39,17 @@ impl Executor for Refuse {
         self: Arc<Self>,
         request: Request,
         replies: Replies,
-        _abort: CancellationToken,
+        abort: CancellationToken,
     ) -> Work {
         let done = async move {
             let reply = match request {
                 Request::RequestContextArgs(_) => {
                     Reply::RequestContextResult(context::reply(&self.facts).await)
                 }
-                other => self.answer(other)?,
+                other => match servers::answer(&self.facts, other, abort).await {
+                    Ok(reply) => reply,
+                    Err(other) => self.answer(other)?,
+                },
             };
             replies.send(reply).await;
             Ok(())
@@ -162,24 +165,13 @@ impl Refuse {
                 })),
             }),
             Request::McpArgs(args) => Reply::McpResult(self.mcp(args)),
-            Request::McpStateExecArgs(_) => Reply::McpStateExecResult(McpStateExecResult {
-                result: Some(mcp_state_exec_result::Result::Success(
-                    McpStateSuccess::default(),
-                )),
-            }),
+            // Answered before it comes to this.
+            Request::McpStateExecArgs(_) => return Err(unsupported("mcp_state_exec_args")),
             Request::ListMcpResourcesExecArgs(_) => {
-                Reply::ListMcpResourcesExecResult(ListMcpResourcesExecResult {
-                    result: Some(list_mcp_resources_exec_result::Result::Success(
-                        ListMcpResourcesSuccess::default(),
-                    )),
-                })
+                return Err(unsupported("list_mcp_resources_exec_args"));
             }
-            Request::ReadMcpResourceExecArgs(args) => {
-                Reply::ReadMcpResourceExecResult(ReadMcpResourceExecResult {
-                    result: Some(read_mcp_resource_exec_result::Result::NotFound(
-                        ReadMcpResourceNotFound { uri: args.uri },
-                    )),
-                })
+            Request::ReadMcpResourceExecArgs(_) => {
+                return Err(unsupported("read_mcp_resource_exec_args"));
             }
             Request::SubagentArgs(_) => Reply::SubagentResult(SubagentResult {
                 result: Some(subagent_result::Result::Error(SubagentError {
@@ -261,7 +253,19 @@ impl Refuse {
         })
     }
 
-    /// No server but the offers' own groups exists here.
+    /// The groups there are: the offers' own, and the servers of the user.
+    fn server_names(&self) -> Vec<String> {
+        let mut names: Vec<String> = Vec::new();
+        for name in self.facts.offers.iter().map(|offer| &offer.provider) {
+            if !names.contains(name) {
+                names.push(name.clone());
+            }
+        }
+        names.extend(self.facts.settings.servers.names());
+        names
+    }
+
+    /// Calls of the host's tools where no host is.
     fn mcp(&self, args: McpArgs) -> McpResult {
         let known: Vec<&Offer> = self
             .facts
@@ -272,7 +276,7 @@ impl Refuse {
         let result = if known.is_empty() {
             mcp_result::Result::ServerNotFound(McpServerNotFound {
                 name: args.provider_identifier,
-                available_servers: Vec::new(),
+                available_servers: self.server_names(),
             })
         } else if known.iter().any(|offer| offer.name == args.name) {
             mcp_result::Result::Rejected(McpRejected {

@@ -23,6 +23,9 @@ use crate::tools::hosted::Hosted;
 use crate::tools::native::{self, Workbench};
 use crate::tools::settings::Settings;
 
+/// More and Cursor fails the whole request; the host's come first.
+const MOST_OFFERS: usize = 250;
+
 /// What a session has for all its runs.
 pub(super) struct Surroundings<'a> {
     /// Results behind the cards the host was given.
@@ -43,7 +46,10 @@ pub(super) fn launch(
     snapshot: Snapshot,
     surroundings: &Surroundings<'_>,
 ) -> Live {
-    let offers = snapshot.offers();
+    let mut offers = snapshot.offers();
+    let host_offers = offers.clone();
+    offers.extend(surroundings.settings.servers.offers());
+    offers.truncate(MOST_OFFERS);
     let hosted = snapshot
         .tools
         .iter()
@@ -62,7 +68,7 @@ pub(super) fn launch(
     let facts = Facts {
         workspace: request.workspace.clone(),
         rules: rules(request),
-        offers: offers.clone(),
+        offers: host_offers,
         home: std::env::home_dir(),
         settings: Arc::clone(&surroundings.settings),
         ..Facts::default()
@@ -77,6 +83,7 @@ pub(super) fn launch(
     surroundings.gate.send_replace(inlet.gate());
     let executor = Hosted {
         bridge: Arc::clone(&bridge),
+        settings: Arc::clone(&surroundings.settings),
         native: native::executor(&request.policy.native, facts, surroundings.bench),
     };
     let spec = RunSpec {

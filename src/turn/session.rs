@@ -329,7 +329,7 @@ impl Task {
             .library
             .open(&request.policy.cursor, &request.workspace)
             .await;
-        for notice in &settings.notices {
+        for notice in settings.notices.iter().chain(&settings.servers.problems()) {
             if self.told.insert(notice.clone()) {
                 self.notice(request, Some(notice.clone())).await;
             }

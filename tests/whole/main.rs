@@ -28,5 +28,6 @@ mod replay;
 mod resume;
 mod rpc;
 mod sdk;
+mod settings;
 mod talk;
 mod unary;

@@ -47,6 +47,8 @@ const KEPT: Bounds = Bounds {
 /// Sessions, turns under way, and the backend they share.
 #[derive(Default)]
 pub(super) struct Turns {
+    /// The user's Cursor settings, for all sessions.
+    library: Arc<Library>,
     sessions: Mutex<HashMap<String, Session>>,
     under_way: Mutex<HashMap<String, Way>>,
     /// Turns whose run waits for the host, with their sessions; the oldest first.
@@ -55,7 +57,6 @@ pub(super) struct Turns {
     store: OnceLock<Option<Store>>,
     tidied: OnceLock<()>,
     policy: OnceLock<(Policy, Vec<Warning>)>,
-    library: OnceLock<Arc<Library>>,
 }
 
 /// What can be done to a turn under way.
@@ -93,6 +94,14 @@ impl Drop for UnderWay<'_> {
 }
 
 impl Turns {
+    /// No sessions yet.
+    pub(super) fn new(library: Arc<Library>) -> Self {
+        Self {
+            library,
+            ..Self::default()
+        }
+    }
+
     /// Takes a turn to its end, telling what happens on the way.
     pub(super) async fn start(
         &self,
@@ -192,7 +201,7 @@ impl Turns {
                 TurnMode::Plan => Mode::Plan,
             }),
             policy: self.policy().0.clone(),
-            library: self.library(origin.home),
+            library: Arc::clone(&self.library),
             hands,
             surface: match params.surface {
                 TurnSurface::Text => Surface::Text,
@@ -271,12 +280,6 @@ impl Turns {
             let env = |name: &str| std::env::var(name).ok();
             Policy::from_env(&env)
         })
-    }
-
-    /// The user's Cursor settings, kept over all sessions.
-    fn library(&self, home: Option<&Path>) -> Arc<Library> {
-        let made = || Arc::new(Library::new(home.map(Path::to_owned)));
-        Arc::clone(self.library.get_or_init(made))
     }
 
     fn store(&self, home: Option<&Path>) -> Option<Store> {

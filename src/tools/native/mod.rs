@@ -24,7 +24,6 @@ mod pipes;
 pub mod policy;
 mod read;
 mod search;
-mod servers;
 mod shell;
 mod text;
 mod workbench;
@@ -39,9 +38,9 @@ use tokio_util::sync::CancellationToken;
 
 use super::context::Facts;
 use super::refuse::{Refuse, Why};
-use super::{Executor, Replies, Reply, Request, Thrown, Work};
+use super::{Executor, Replies, Reply, Request, Thrown, Work, servers};
 use crate::wire::proto::agent::v1::*;
-pub(super) use child::scrub;
+pub(super) use child::{Group, scrub};
 use guard::Guard;
 pub(super) use ignored::is_ignored;
 use policy::{Mode, Policy, Tool};
@@ -141,18 +140,10 @@ impl Native {
                 let response = git_diff::diff(&self.shell.workspace, request).await?;
                 Ok(Reply::GitDiffResponse(response))
             }
-            Request::McpStateExecArgs(args) => {
-                let state = servers::state(&self.refuse.facts, &args);
-                Ok(Reply::McpStateExecResult(state))
-            }
-            Request::ListMcpResourcesExecArgs(args) => {
-                let resources = servers::resources(&self.refuse.facts, &args);
-                Ok(Reply::ListMcpResourcesExecResult(resources))
-            }
-            Request::ReadMcpResourceExecArgs(args) => {
-                Ok(Reply::ReadMcpResourceExecResult(servers::resource(args)))
-            }
-            other => self.files(other, abort).await,
+            other => match servers::answer(&self.refuse.facts, other, abort.clone()).await {
+                Ok(reply) => Ok(reply),
+                Err(other) => self.files(other, abort).await,
+            },
         }
     }
 

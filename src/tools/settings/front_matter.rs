@@ -52,7 +52,7 @@ impl Document<'_> {
     /// A text that says something.
     pub(super) fn text(&self, key: &str) -> Option<&str> {
         match self.value(key)? {
-            Value::Text(text) => Some(text.trim()).filter(|text| !text.is_empty()),
+            Value::Text(text) => Some(text.as_str()).filter(|text| !text.trim().is_empty()),
             Value::List(_) => None,
         }
     }
@@ -102,7 +102,11 @@ fn fields(head: &str) -> Vec<(String, Value)> {
                 .map(|line| line.trim())
                 .collect();
             at += text.len();
-            fields.push((key, Value::Text(text.join(fold).trim().to_owned())));
+            let mut text = text.join(fold).trim().to_owned();
+            if !value.ends_with('-') {
+                text.push('\n');
+            }
+            fields.push((key, Value::Text(text)));
         } else if value.is_empty() {
             let items: Vec<String> = lines[at..]
                 .iter()

@@ -5,6 +5,8 @@
 //! notice. Commands a project names are run only if the user trusts it ([`sources::Trust`]).
 
 mod front_matter;
+mod jsonc;
+pub mod mcp;
 pub mod rules;
 mod scan;
 pub mod skills;
@@ -16,6 +18,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use mcp::config::ServerConfig;
+use mcp::{Server, Servers, Times};
 use rules::Rule;
 use scan::{Place, Scanned};
 use skills::Skill;
@@ -34,6 +38,8 @@ pub struct Settings {
     pub rules: Vec<Rule>,
     /// Skills.
     pub skills: Vec<Skill>,
+    /// MCP servers.
+    pub servers: Servers,
     /// What a person should know.
     pub notices: Vec<String>,
 }
@@ -78,7 +84,10 @@ impl Library {
         let old = before.clone();
         let reading = tokio::task::spawn_blocking(move || library.read(place, old));
         match tokio::time::timeout(PATIENCE, reading).await {
-            Ok(Ok(kept)) => Arc::clone(&kept.settings),
+            Ok(Ok(kept)) => {
+                kept.settings.servers.wake().await;
+                Arc::clone(&kept.settings)
+            }
             Ok(Err(_)) | Err(_) => {
                 tracing::debug!("the settings of the workspace are not read yet");
                 before
@@ -88,19 +97,48 @@ impl Library {
         }
     }
 
+    /// Ends everything that was started for settings. Nothing is started afterwards by those
+    /// who still hold some.
+    pub fn close(&self) {
+        for kept in self.lock().drain() {
+            for server in &kept.1.settings.servers.0 {
+                server.end();
+            }
+        }
+    }
+
     fn read(&self, place: Place, old: Option<Arc<Kept>>) -> Arc<Kept> {
-        if let Some(old) = old.filter(|old| old.place == place && old.scanned.looks.hold()) {
-            return old;
+        if let Some(old) = &old
+            && old.place == place
+            && old.scanned.looks.hold()
+        {
+            return Arc::clone(old);
         }
         let mut scanned = scan::scan(&place);
+        let times = Times {
+            connect: place.choice.connect_timeout,
+            call: place.choice.tool_timeout,
+        };
+        let before = old.as_ref().map(|old| &old.settings.servers.0);
+        let server = |config: ServerConfig| {
+            let same = before.and_then(|before| {
+                let same = |server: &&Arc<Server>| server.is_like(&config, times);
+                before.iter().find(same)
+            });
+            same.map_or_else(|| Server::new(config, times), Arc::clone)
+        };
+        let servers = std::mem::take(&mut scanned.servers);
+        let servers = Servers(servers.into_iter().map(server).collect());
         let settings = Arc::new(Settings {
             rules: std::mem::take(&mut scanned.rules),
             skills: std::mem::take(&mut scanned.skills),
+            servers,
             notices: std::mem::take(&mut scanned.notices),
         });
         tracing::debug!(
             rules = settings.rules.len(),
             skills = settings.skills.len(),
+            servers = settings.servers.0.len(),
             "settings.read"
         );
         let workspace = place.workspace.clone();

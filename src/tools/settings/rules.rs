@@ -25,6 +25,8 @@ pub struct Rule {
     pub disabled_environments: Vec<String>,
     /// For whom it is meant.
     pub scoped_to: Vec<String>,
+    /// What is wrong with it.
+    pub problem: Option<&'static str>,
 }
 
 /// When a rule applies.
@@ -54,6 +56,7 @@ impl Rule {
             environments: Vec::new(),
             disabled_environments: Vec::new(),
             scoped_to: Vec::new(),
+            problem: None,
         }
     }
 
@@ -82,10 +85,14 @@ impl Rule {
             path: path.to_owned(),
             content: String::new(),
             when,
-            head: format!("---\n{}\n---", document.head),
+            head: match document.head {
+                "" => String::new(),
+                head => format!("---\n{head}\n---"),
+            },
             environments: document.list("metadata.environments"),
             disabled_environments: document.list("metadata.disabledEnvironments"),
             scoped_to: document.list("metadata.scopedTo"),
+            problem: None,
         }
     }
 
@@ -110,6 +117,7 @@ impl Rule {
             disabled_environments: self.disabled_environments.clone(),
             scoped_to: self.scoped_to.clone(),
             frontmatter: self.head.clone(),
+            parse_error: self.problem.map(str::to_owned),
             ..CursorRule::default()
         }
     }

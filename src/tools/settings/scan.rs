@@ -10,6 +10,8 @@ use std::time::{Duration, Instant};
 
 use ignore::WalkBuilder;
 
+use super::jsonc;
+use super::mcp::config::{self, Names, ServerConfig};
 use super::rules::{Rule, WHOLE};
 use super::skills::{self, Skill};
 use super::sources::{Choice, Source};
@@ -40,6 +42,7 @@ pub(super) struct Place {
 pub(super) struct Scanned {
     pub(super) rules: Vec<Rule>,
     pub(super) skills: Vec<Skill>,
+    pub(super) servers: Vec<ServerConfig>,
     pub(super) notices: Vec<String>,
     pub(super) looks: Looks,
 }
@@ -52,6 +55,7 @@ pub(super) fn scan(place: &Place) -> Scanned {
         taken: BTreeSet::new(),
         rules: Vec::new(),
         skills: Vec::new(),
+        servers: Vec::new(),
     };
     if place.choice.has(Source::Project) {
         scan.project();
@@ -64,6 +68,7 @@ pub(super) fn scan(place: &Place) -> Scanned {
     Scanned {
         rules: scan.rules,
         skills: scan.skills,
+        servers: scan.servers,
         notices: scan.survey.notices,
         looks: scan.survey.looks,
     }
@@ -76,6 +81,7 @@ struct Scan<'a> {
     taken: BTreeSet<PathBuf>,
     rules: Vec<Rule>,
     skills: Vec<Skill>,
+    servers: Vec<ServerConfig>,
 }
 
 impl Scan<'_> {
@@ -104,8 +110,11 @@ impl Scan<'_> {
             }
         }
         self.skill_folders(&workspace, Some(&workspace));
-        if Some(&workspace) != home.as_ref() && workspace.parent().is_some() {
-            self.nested(&workspace);
+        if Some(&workspace) != home.as_ref() {
+            self.project_servers(&workspace);
+            if workspace.parent().is_some() {
+                self.nested(&workspace);
+            }
         }
     }
 
@@ -113,6 +122,58 @@ impl Scan<'_> {
         self.rule_folder(&home.join(".cursor/rules"), None);
         self.skill_folders(home, None);
         self.skill_folder(&home.join(".cursor/skills-cursor"), None);
+        let servers = self.server_file(&home.join(".cursor/mcp.json"), None);
+        self.add_servers(servers);
+    }
+
+    /// A project's servers are commands somebody else wrote.
+    fn project_servers(&mut self, workspace: &Path) {
+        let file = workspace.join(".cursor/mcp.json");
+        let servers = self.server_file(&file, Some(workspace));
+        if servers.is_empty() || self.place.choice.trust.covers(workspace) {
+            return self.add_servers(servers);
+        }
+        let names: Vec<&str> = servers.iter().map(|server| server.name.as_str()).collect();
+        self.survey.notices.push(format!(
+            "the MCP servers of {} were not started ({}), since the project is not trusted; \
+             PI_CURSOR_TRUST_PROJECT={} trusts it",
+            file.display(),
+            names.join(", "),
+            workspace.display()
+        ));
+    }
+
+    /// Of two servers with one name the first counts: the project's.
+    fn add_servers(&mut self, servers: Vec<ServerConfig>) {
+        for server in servers {
+            if !self.servers.iter().any(|known| known.name == server.name) {
+                self.servers.push(server);
+            }
+        }
+    }
+
+    fn server_file(&mut self, path: &Path, within: Option<&Path>) -> Vec<ServerConfig> {
+        let Some(text) = self.survey.text(path, within) else {
+            return Vec::new();
+        };
+        let names = Names {
+            workspace: &self.place.workspace,
+            home: self.place.home.as_deref(),
+            env: &|name| std::env::var(name).ok(),
+        };
+        let (servers, problems) = match jsonc::parse(&text) {
+            Ok(json) => config::read(&json, &names),
+            // The words of the error could quote a password; its place cannot.
+            Err(error) => {
+                let problem = format!("it is no JSON (line {})", error.line());
+                (Vec::new(), vec![problem])
+            }
+        };
+        let told = problems
+            .iter()
+            .map(|problem| format!("{}: {problem}", path.display()));
+        self.survey.notices.extend(told);
+        servers
     }
 
     /// A file's text, once; `None` if the user keeps it from the model.

@@ -18,6 +18,9 @@ pub(super) const FOLDERS: [(&str, &str); 5] = [
     (".agents", "skills"),
 ];
 
+/// What the server is told of a skill that does not say what it is for.
+const UNDESCRIBED: &str = "Description is required";
+
 /// One skill.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Skill {
@@ -69,6 +72,8 @@ impl Skill {
         let mut rule = Rule::of(path, &document, when);
         if description.is_some() || taken_up_by == TakenUpBy::Everyone {
             rule.content = text.clone();
+        } else {
+            rule.problem = Some(UNDESCRIBED);
         }
         let own = |key: &str| document.list(key);
         if rule.environments.is_empty() {
@@ -96,10 +101,7 @@ impl Skill {
             full_path: self.path.to_string_lossy().into_owned(),
             content: self.content.clone(),
             description: self.description.clone().unwrap_or_default(),
-            parse_error: self
-                .description
-                .is_none()
-                .then(|| "Description is required".into()),
+            parse_error: self.description.is_none().then(|| UNDESCRIBED.into()),
             environments: self.rule.environments.clone(),
             disabled_environments: self.rule.disabled_environments.clone(),
             disable_model_invocation: self.taken_up_by == TakenUpBy::Person,

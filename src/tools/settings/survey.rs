@@ -98,7 +98,7 @@ impl Survey {
             return None;
         }
         self.read += bytes.len() as u64;
-        Some(String::from_utf8_lossy(&bytes).into_owned())
+        Some(String::from_utf8_lossy(&bytes).replace("\r\n", "\n"))
     }
 
     /// Names in a folder, in order.

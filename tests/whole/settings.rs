@@ -1,0 +1,284 @@
+//! The user's Cursor settings through the real binary: rules, skills, MCP servers, hooks.
+
+use std::fs;
+use std::io::{Read as _, Write as _};
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value as Json, json};
+
+use crate::backend::{Recording, Simulator, Transport};
+use crate::faults::playing;
+use crate::host_tools::END;
+use crate::sdk::{McpHttp, PNG, Sdk, mcp_stdio};
+use crate::talk::Talk;
+
+pub fn write(root: &Path, path: &str, text: &str) {
+    let path = root.join(path);
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    fs::write(path, text).unwrap();
+}
+
+const CONTEXT: &str = "{ exec = { requestContextArgs = {} } }";
+
+/// A host in the client's workspace, with the client's home.
+fn talk(simulator: &Simulator, sdk: &Sdk, env: &[(&str, &str)]) -> Talk {
+    let mut all = vec![
+        ("HOME", sdk.home.path().to_str().unwrap()),
+        ("PATH", env!("PATH")),
+    ];
+    all.extend_from_slice(env);
+    let mut talk = Talk::new(simulator, "s", &all);
+    talk.workspace = sdk.workspace.to_str().unwrap().into();
+    talk
+}
+
+fn contexts(recording: &Recording) -> Vec<Json> {
+    let told = recording.client("execClientMessage.requestContextResult");
+    let context = "/execClientMessage/requestContextResult/success/requestContext";
+    told.iter()
+        .map(|told| told.pointer(context).unwrap().clone())
+        .collect()
+}
+
+/// The members of a list that lie in a folder, by path.
+fn below(list: &Json, folder: &Path) -> Vec<Json> {
+    let folder = folder.to_str().unwrap();
+    let empty = Vec::new();
+    let all = list.as_array().unwrap_or(&empty).iter();
+    let mut found: Vec<Json> = all
+        .filter(|item| item["fullPath"].as_str().unwrap().starts_with(folder))
+        .cloned()
+        .collect();
+    found.sort_by_key(|item| item["fullPath"].to_string());
+    found
+}
+
+const FILES: &[(&str, &str)] = &[
+    (
+        ".cursor/rules/always.mdc",
+        "---\ndescription: Always\nglobs: \nalwaysApply: true\n---\n\n# Always\n\nText.\n",
+    ),
+    (
+        ".cursor/rules/deep/globs.mdc",
+        "---\ndescription: Some files\nglobs: *.{ts,tsx}, src/**\nalwaysApply: false\n---\nGlobs.\n",
+    ),
+    (
+        ".cursor/rules/list.mdc",
+        "---\nglobs:\n  - '*.rs'\n  - \"*.toml\"\nmetadata:\n  environments: cli, web\n---\nA list.\n",
+    ),
+    (
+        ".cursor/rules/asked.mdc",
+        "---\ndescription: \"Ask: me\"\n---\nAsked.\n",
+    ),
+    (
+        ".cursor/rules/manual.mdc",
+        "---\nalwaysApply: false\n---\nManual.\n",
+    ),
+    (".cursor/rules/headless.mdc", "No head.\n"),
+    (
+        ".cursor/rules/crlf.mdc",
+        "---\r\ndescription: Windows\r\nalwaysApply: true\r\n---\r\n\r\nLines.\r\n",
+    ),
+    (".cursorrules", "Old rules.\n"),
+    ("AGENTS.md", "# Agents\n\nRead me.\n"),
+    ("CLAUDE.md", "Claude.\n"),
+    ("pkg/AGENTS.md", "Nested agents.\n"),
+    (
+        "pkg/.cursor/rules/nested.mdc",
+        "---\nalwaysApply: true\n---\nNested.\n",
+    ),
+    (
+        "pkg/.cursor/skills/dive/SKILL.md",
+        "---\nname: dive\ndescription: How to dive\n---\nDown.\n",
+    ),
+    (
+        ".cursor/skills/fly/SKILL.md",
+        "---\nname: fly\ndescription: How to fly\n---\n\nJump.\n",
+    ),
+    (".cursor/skills/bare/SKILL.md", "No head.\n"),
+    (
+        ".claude/skills/fly/SKILL.md",
+        "---\ndescription: The same\n---\n",
+    ),
+    (
+        ".agents/skills/swim/SKILL.md",
+        "---\nname: swim\ndescription: >\n  How to\n  swim\ndisable-model-invocation: true\npaths: ['*.sea']\n---\nSwim.\n",
+    ),
+    (
+        ".cursor/skills/rule/SKILL.md",
+        "---\ndescription: d\nalwaysApply: true\n---\nA rule.\n",
+    ),
+];
+
+#[tokio::test]
+async fn rules_and_skills_are_told_as_the_official_client_tells_them() {
+    let sdk = Sdk::new();
+    for (path, text) in FILES {
+        write(&sdk.workspace, path, text);
+    }
+    let home = sdk.home.path().canonicalize().unwrap();
+    write(
+        &home,
+        ".cursor/skills/mine/SKILL.md",
+        "---\nname: mine\ndescription: My own\n---\nMine.\n",
+    );
+    let steps = format!("{CONTEXT}, {END}");
+    let simulator = playing(Transport::H2c, &steps);
+    let agent = json!({"settingSources": ["all"]});
+    sdk.drive(
+        &simulator,
+        json!({"agent": agent, "sends": [{"text": "go"}]}),
+    );
+    let theirs = contexts(&simulator.recording().await).remove(0);
+    let simulator = playing(Transport::H2c, &steps);
+    let ours = tokio::task::spawn_blocking(move || {
+        let taken = talk(&simulator, &sdk, &[]).say("go");
+        assert_eq!(
+            (taken.stop.as_str(), taken.notices.len()),
+            ("stop", 0),
+            "{taken:?}"
+        );
+        contexts(&simulator.recorded()).remove(0)
+    });
+    let ours = ours.await.unwrap();
+    for (list, least) in [("rules", FILES.len() - 4), ("agentSkills", 5)] {
+        let (theirs, ours) = (below(&theirs[list], &home), below(&ours[list], &home));
+        assert!(theirs.len() >= least, "{list}: {theirs:#?}");
+        pretty_assertions::assert_eq!(ours, theirs, "{list}");
+    }
+}
+
+/// A scenario of several runs.
+fn runs(steps: &[String]) -> Simulator {
+    let mut file = tempfile::Builder::new().suffix(".toml").tempfile().unwrap();
+    let mut text = String::from("name = \"settings\"\n");
+    for steps in steps {
+        text.push_str(&format!("[[run]]\nsteps = [ {steps}, {END} ]\n"));
+    }
+    file.write_all(text.as_bytes()).unwrap();
+    Simulator::with(Transport::H2c, file.path())
+}
+
+/// A call of a tool of an MCP server.
+fn call(server: &str, tool: &str, args: &str, expect: &str) -> String {
+    format!(
+        r#"{{ exec = {{ mcpArgs = {{ name = "{server}-{tool}", providerIdentifier = "{server}", toolName = "{tool}", toolCallId = "c", args = {args} }} }}, expect = {{ mcpResult = {expect} }} }}"#
+    )
+}
+
+fn said(text: &str) -> String {
+    format!(r#"{{ success = {{ content = [ {{ text = {{ text = '{text}' }} }} ] }} }}"#)
+}
+
+#[test]
+fn servers_are_called_and_the_dead_and_slow_hold_nobody_up() {
+    let sdk = Sdk::new();
+    let web = McpHttp::start(&sdk);
+    let pipe = sdk.home.path().join("alive");
+    assert!(
+        Command::new("mkfifo")
+            .arg(&pipe)
+            .status()
+            .unwrap()
+            .success()
+    );
+    // Open as long as the process lives.
+    let slow = format!("exec 3>'{}'; exec sleep 600", pipe.display());
+    let servers = json!({"mcpServers": {
+        "local": mcp_stdio(),
+        "web": {"url": web.url, "headers": {"X-Test": "${env:HOME}"}},
+        "dead": {"url": "http://127.0.0.1:9/mcp"},
+        "gone": {"command": "/no/such/program"},
+        "slow": {"command": "sh", "args": ["-c", slow]},
+    }});
+    write(sdk.home.path(), ".cursor/mcp.json", &servers.to_string());
+    let project =
+        json!({"mcpServers": {"theirs": {"command": "touch", "args": ["${workspaceFolder}/ran"]}}});
+    write(&sdk.workspace, ".cursor/mcp.json", &project.to_string());
+    let echo = |server| {
+        let expect = said(r#"echo:{"n":2,"text":"hi"}"#);
+        call(server, "echo", r#"{ text = "hi", n = 2 }"#, &expect)
+    };
+    let calls = [
+        echo("local"),
+        echo("web"),
+        call("local", "fail", "{}", r#"{ success = { isError = true, content = [ { text = { text = "deliberate failure" } } ] } }"#),
+        call("local", "image", "{}", &format!(r#"{{ success = {{ content = [ {{ text = {{ text = "an image" }} }}, {{ image = {{ mimeType = "image/png", data = "{PNG}" }} }} ] }} }}"#)),
+        call("local", "nothing", "{}", r#"{ toolNotFound = { name = "local-nothing", availableTools = [ "local-echo", "local-fail", "local-image" ] } }"#),
+        call("dead", "echo", "{}", r#"{ error = { error = { "$contains" = "could not be connected" } } }"#),
+        call("gone", "echo", "{}", r#"{ error = { error = { "$contains" = "cannot be started" } } }"#),
+        call("theirs", "echo", "{}", r#"{ serverNotFound = { name = "theirs", availableServers = [ "local", "web", "dead", "gone", "slow" ] } }"#),
+        r#"{ exec = { listMcpResourcesExecArgs = { server = "local" } }, expect = { listMcpResourcesExecResult = { success = { resources = [ { uri = "oracle://one", name = "one", server = "local" } ] } } } }"#.into(),
+        r#"{ exec = { readMcpResourceExecArgs = { server = "web", uri = "oracle://one" } }, expect = { readMcpResourceExecResult = { success = { text = "resource one", mimeType = "text/plain" } } } }"#.into(),
+    ];
+    let simulator = runs(&[calls.join(", "), format!("{CONTEXT}, {}", echo("local"))]);
+    // Whatever the policy for Cursor's own tools is.
+    let mut talk = talk(&simulator, &sdk, &[("PI_CURSOR_NATIVE_TOOLS", "off")]);
+    talk.tools = vec![crate::talk::tool("look")];
+    let started = Instant::now();
+    let first = talk.say("go");
+    assert_eq!(first.stop, "stop", "{first:?}");
+    let second = talk.say("again");
+    assert_eq!(second.stop, "stop", "{second:?}");
+    // Well before the slow one is given up.
+    assert!(started.elapsed() < Duration::from_secs(9));
+    let notices: Vec<&String> = first.notices.iter().chain(&second.notices).collect();
+    let told = |part: &str| notices.iter().filter(|text| text.contains(part)).count();
+    assert_eq!(
+        (told("\"dead\""), told("\"gone\""), told("slow")),
+        (1, 1, 0),
+        "{notices:?}"
+    );
+    assert_eq!(told("PI_CURSOR_TRUST_PROJECT="), 1, "{notices:?}");
+    assert!(!sdk.workspace.join("ran").exists(), "nobody trusted it");
+
+    let recording = simulator.recorded();
+    recording.assert_played(&["completed", "completed"]);
+    let offered = &recording.client("runRequest")[1]["runRequest"]["mcpTools"]["mcpTools"];
+    let names = |list: &Json| -> Vec<String> {
+        let names = list.as_array().unwrap().iter();
+        names
+            .map(|tool| tool["name"].as_str().unwrap().to_owned())
+            .collect()
+    };
+    let all = [
+        "pi__look",
+        "local-echo",
+        "local-fail",
+        "local-image",
+        "web-echo",
+        "web-fail",
+        "web-image",
+    ];
+    assert_eq!(names(offered), all);
+    assert_eq!(offered[1]["providerIdentifier"], "local");
+    assert_eq!(offered[1]["inputSchema"]["required"], json!(["text"]));
+    let context = &contexts(&recording)[0];
+    assert_eq!(names(&context["tools"]), all);
+    assert_eq!(
+        context["mcpInstructions"][0],
+        json!({"serverName": "local", "serverIdentifier": "local", "instructions": "oracle mcp instructions"})
+    );
+    let descriptors = context["mcpMetaToolOptions"]["mcpDescriptors"]
+        .as_array()
+        .unwrap();
+    let state = |name: &str| {
+        let found = descriptors
+            .iter()
+            .find(|server| server["serverName"] == name);
+        found.unwrap()["serverUseInstructions"]
+            .as_str()
+            .unwrap()
+            .to_owned()
+    };
+    assert!(state("slow").contains("being connected"), "{descriptors:?}");
+    assert!(state("dead").contains("not connected"), "{descriptors:?}");
+    assert_eq!(state("web"), "oracle mcp instructions");
+
+    // The slow one is alive, and ends with us.
+    let mut alive = fs::File::open(&pipe).unwrap();
+    drop(talk);
+    alive.read_to_end(&mut Vec::new()).unwrap();
+}
