@@ -92,6 +92,15 @@ fn request_context(facts: &Facts, repositories: Repositories) -> RequestContext 
         tools: offers.iter().map(Offer::definition).collect(),
         supports_mcp_auth: Some(false),
         env_info_complete: Some(true),
+        hooks_config: (!facts.settings.hooks.is_empty()).then(|| HooksConfigInfo {
+            configured_steps: facts
+                .settings
+                .hooks
+                .events()
+                .into_iter()
+                .map(|event| event.name().to_owned())
+                .collect(),
+        }),
         agent_skills: facts
             .settings
             .skills

@@ -72,21 +72,36 @@ pub struct Work {
 #[error("{0}")]
 pub struct Thrown(pub String);
 
+/// What an executor has to say of a request.
+#[derive(Debug)]
+pub enum Said {
+    /// A result.
+    Reply(Box<Reply>),
+    /// The host has to do something for it.
+    Call(HostCall),
+}
+
 /// Where the results of one request go.
 #[derive(Debug, Clone)]
 pub struct Replies {
     id: u32,
-    queue: mpsc::Sender<(u32, Box<Reply>)>,
+    queue: mpsc::Sender<(u32, Said)>,
 }
 
 impl Replies {
     /// Results of request `id` go to `queue`.
-    pub fn new(id: u32, queue: mpsc::Sender<(u32, Box<Reply>)>) -> Self {
+    pub fn new(id: u32, queue: mpsc::Sender<(u32, Said)>) -> Self {
         Self { id, queue }
     }
 
     /// Sends one result. Waits while the run has no room; a run that is gone takes nothing.
     pub async fn send(&self, reply: Reply) {
-        let _ = self.queue.send((self.id, Box::new(reply))).await;
+        let said = Said::Reply(Box::new(reply));
+        let _ = self.queue.send((self.id, said)).await;
+    }
+
+    /// Has the host do something that was not known when the work began.
+    pub async fn call(&self, call: HostCall) {
+        let _ = self.queue.send((self.id, Said::Call(call))).await;
     }
 }

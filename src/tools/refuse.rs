@@ -91,166 +91,10 @@ impl Refuse {
     /// The answer that says no.
     pub(super) fn answer(&self, request: Request) -> Result<Reply, Thrown> {
         let reason = self.reason(&request);
-        Ok(match request {
-            // Told before it comes to this.
-            Request::RequestContextArgs(_) => return Err(unsupported("request_context_args")),
-            Request::ReadArgs(args) => Reply::ReadResult(read(args, reason)),
-            Request::LsArgs(args) => Reply::LsResult(LsResult {
-                result: Some(ls_result::Result::Rejected(LsRejected {
-                    path: args.path,
-                    reason,
-                })),
-            }),
-            Request::WriteArgs(args) => Reply::WriteResult(WriteResult {
-                result: Some(write_result::Result::Rejected(WriteRejected {
-                    path: args.path,
-                    reason,
-                })),
-            }),
-            Request::DeleteArgs(args) => Reply::DeleteResult(DeleteResult {
-                result: Some(delete_result::Result::Rejected(DeleteRejected {
-                    path: args.path,
-                    reason,
-                })),
-            }),
-            Request::DiagnosticsArgs(args) => Reply::DiagnosticsResult(DiagnosticsResult {
-                result: Some(diagnostics_result::Result::Rejected(DiagnosticsRejected {
-                    path: args.path,
-                    reason,
-                })),
-            }),
-            Request::GrepArgs(_) => Reply::GrepResult(GrepResult {
-                result: Some(grep_result::Result::Error(GrepError { error: reason })),
-            }),
-            Request::ShellArgs(args) => Reply::ShellResult(shell(args, reason)),
-            Request::MiniSweAgentBashArgs(args) => {
-                Reply::MiniSweAgentBashResult(shell(args, reason))
-            }
-            Request::ShellStreamArgs(args) => Reply::ShellStream(ShellStream {
-                event: Some(shell_stream::Event::Rejected(rejected_shell(
-                    args.command,
-                    args.working_directory,
-                    reason,
-                ))),
-            }),
-            Request::BackgroundShellSpawnArgs(args) => {
-                Reply::BackgroundShellSpawnResult(BackgroundShellSpawnResult {
-                    result: Some(background_shell_spawn_result::Result::Rejected(
-                        rejected_shell(args.command, args.working_directory, reason),
-                    )),
-                })
-            }
-            Request::WriteShellStdinArgs(_) => {
-                Reply::WriteShellStdinResult(WriteShellStdinResult {
-                    result: Some(write_shell_stdin_result::Result::Error(
-                        WriteShellStdinError { error: reason },
-                    )),
-                })
-            }
-            Request::ForceBackgroundShellArgs(_) => {
-                Reply::ForceBackgroundShellResult(ForceBackgroundShellResult {
-                    status: ForceBackgroundShellStatus::NotFound as i32,
-                    shell_result: None,
-                })
-            }
-            Request::ForceBackgroundSubagentArgs(_) => {
-                Reply::ForceBackgroundSubagentResult(ForceBackgroundSubagentResult {
-                    status: ForceBackgroundSubagentStatus::NotFound as i32,
-                })
-            }
-            Request::FetchArgs(args) => Reply::FetchResult(FetchResult {
-                result: Some(fetch_result::Result::Error(FetchError {
-                    url: args.url,
-                    error: reason,
-                })),
-            }),
-            Request::McpArgs(args) => Reply::McpResult(self.mcp(args)),
-            // Answered before it comes to this.
-            Request::McpStateExecArgs(_) => return Err(unsupported("mcp_state_exec_args")),
-            Request::ListMcpResourcesExecArgs(_) => {
-                return Err(unsupported("list_mcp_resources_exec_args"));
-            }
-            Request::ReadMcpResourceExecArgs(_) => {
-                return Err(unsupported("read_mcp_resource_exec_args"));
-            }
-            Request::SubagentArgs(_) => Reply::SubagentResult(SubagentResult {
-                result: Some(subagent_result::Result::Error(SubagentError {
-                    agent_id: None,
-                    error: "this client does not run subagents".into(),
-                })),
-            }),
-            Request::SubagentAwaitArgs(args) => Reply::SubagentAwaitResult(SubagentAwaitResult {
-                result: Some(subagent_await_result::Result::NotFound(
-                    SubagentAwaitNotFound {
-                        agent_id: args.agent_id,
-                    },
-                )),
-            }),
-            Request::ShellAllowlistPrecheckArgs(_) => {
-                Reply::ShellAllowlistPrecheckResult(ShellAllowlistPrecheckResult::default())
-            }
-            Request::McpAllowlistPrecheckArgs(_) => {
-                Reply::McpAllowlistPrecheckResult(McpAllowlistPrecheckResult::default())
-            }
-            Request::WebFetchAllowlistPrecheckArgs(_) => {
-                Reply::WebFetchAllowlistPrecheckResult(WebFetchAllowlistPrecheckResult::default())
-            }
-            Request::PiReadArgs(_) => Reply::PiReadResult(PiReadExecResult {
-                result: Some(pi_read_exec_result::Result::Error(PiReadExecError {
-                    error: reason,
-                })),
-            }),
-            Request::PiBashArgs(_) => Reply::PiBashResult(PiBashExecResult {
-                result: Some(pi_bash_exec_result::Result::Error(PiBashExecError {
-                    error: reason,
-                    ..PiBashExecError::default()
-                })),
-            }),
-            Request::PiEditArgs(_) => Reply::PiEditResult(PiEditExecResult {
-                result: Some(pi_edit_exec_result::Result::Error(PiEditExecError {
-                    error: reason,
-                })),
-            }),
-            Request::PiWriteArgs(_) => Reply::PiWriteResult(PiWriteExecResult {
-                result: Some(pi_write_exec_result::Result::Error(PiWriteExecError {
-                    error: reason,
-                })),
-            }),
-            Request::PiGrepArgs(_) => Reply::PiGrepResult(PiGrepExecResult {
-                result: Some(pi_grep_exec_result::Result::Error(PiGrepExecError {
-                    error: reason,
-                })),
-            }),
-            Request::PiFindArgs(_) => Reply::PiFindResult(PiFindExecResult {
-                result: Some(pi_find_exec_result::Result::Error(PiFindExecError {
-                    error: reason,
-                })),
-            }),
-            Request::PiLsArgs(_) => Reply::PiLsResult(PiLsExecResult {
-                result: Some(pi_ls_exec_result::Result::Error(PiLsExecError {
-                    error: reason,
-                })),
-            }),
-            // Kinds the official local client has no handler for either.
-            Request::RedactedReadArgs(_) => return Err(unsupported("redacted_read_args")),
-            Request::GitDiffRequest(_) => return Err(unsupported("git_diff_request")),
-            Request::ExecuteHookArgs(_) => return Err(unsupported("execute_hook_args")),
-            Request::ComputerUseArgs(_) => return Err(unsupported("computer_use_args")),
-            Request::RecordScreenArgs(_) => return Err(unsupported("record_screen_args")),
-            Request::SmartModeClassifierArgs(_) => {
-                return Err(unsupported("smart_mode_classifier_args"));
-            }
-            Request::CanvasDiagnosticsArgs(_) => {
-                return Err(unsupported("canvas_diagnostics_args"));
-            }
-            Request::ConversationSearchArgs(_) => {
-                return Err(unsupported("conversation_search_args"));
-            }
-            Request::AgentStoreConflictArgs(_) => {
-                return Err(unsupported("agent_store_conflict_args"));
-            }
-            Request::AdoptArgs(_) => return Err(unsupported("adopt_args")),
-        })
+        match request {
+            Request::McpArgs(args) => Ok(Reply::McpResult(self.mcp(args))),
+            other => refusal(other, reason),
+        }
     }
 
     /// The groups there are: the offers' own, and the servers of the user.
@@ -293,6 +137,171 @@ impl Refuse {
             result: Some(result),
         }
     }
+}
+
+/// The typed answer that says no, for this reason.
+pub(super) fn refusal(request: Request, reason: String) -> Result<Reply, Thrown> {
+    Ok(match request {
+        // Told before it comes to this.
+        Request::RequestContextArgs(_) => return Err(unsupported("request_context_args")),
+        Request::ReadArgs(args) => Reply::ReadResult(read(args, reason)),
+        Request::LsArgs(args) => Reply::LsResult(LsResult {
+            result: Some(ls_result::Result::Rejected(LsRejected {
+                path: args.path,
+                reason,
+            })),
+        }),
+        Request::WriteArgs(args) => Reply::WriteResult(WriteResult {
+            result: Some(write_result::Result::Rejected(WriteRejected {
+                path: args.path,
+                reason,
+            })),
+        }),
+        Request::DeleteArgs(args) => Reply::DeleteResult(DeleteResult {
+            result: Some(delete_result::Result::Rejected(DeleteRejected {
+                path: args.path,
+                reason,
+            })),
+        }),
+        Request::DiagnosticsArgs(args) => Reply::DiagnosticsResult(DiagnosticsResult {
+            result: Some(diagnostics_result::Result::Rejected(DiagnosticsRejected {
+                path: args.path,
+                reason,
+            })),
+        }),
+        Request::GrepArgs(_) => Reply::GrepResult(GrepResult {
+            result: Some(grep_result::Result::Error(GrepError { error: reason })),
+        }),
+        Request::ShellArgs(args) => Reply::ShellResult(shell(args, reason)),
+        Request::MiniSweAgentBashArgs(args) => Reply::MiniSweAgentBashResult(shell(args, reason)),
+        Request::ShellStreamArgs(args) => Reply::ShellStream(ShellStream {
+            event: Some(shell_stream::Event::Rejected(rejected_shell(
+                args.command,
+                args.working_directory,
+                reason,
+            ))),
+        }),
+        Request::BackgroundShellSpawnArgs(args) => {
+            Reply::BackgroundShellSpawnResult(BackgroundShellSpawnResult {
+                result: Some(background_shell_spawn_result::Result::Rejected(
+                    rejected_shell(args.command, args.working_directory, reason),
+                )),
+            })
+        }
+        Request::WriteShellStdinArgs(_) => Reply::WriteShellStdinResult(WriteShellStdinResult {
+            result: Some(write_shell_stdin_result::Result::Error(
+                WriteShellStdinError { error: reason },
+            )),
+        }),
+        Request::ForceBackgroundShellArgs(_) => {
+            Reply::ForceBackgroundShellResult(ForceBackgroundShellResult {
+                status: ForceBackgroundShellStatus::NotFound as i32,
+                shell_result: None,
+            })
+        }
+        Request::ForceBackgroundSubagentArgs(_) => {
+            Reply::ForceBackgroundSubagentResult(ForceBackgroundSubagentResult {
+                status: ForceBackgroundSubagentStatus::NotFound as i32,
+            })
+        }
+        Request::FetchArgs(args) => Reply::FetchResult(FetchResult {
+            result: Some(fetch_result::Result::Error(FetchError {
+                url: args.url,
+                error: reason,
+            })),
+        }),
+        Request::McpArgs(_) => Reply::McpResult(McpResult {
+            result: Some(mcp_result::Result::Rejected(McpRejected {
+                reason,
+                ..McpRejected::default()
+            })),
+        }),
+        // Answered before it comes to this.
+        Request::McpStateExecArgs(_) => return Err(unsupported("mcp_state_exec_args")),
+        Request::ListMcpResourcesExecArgs(_) => {
+            return Err(unsupported("list_mcp_resources_exec_args"));
+        }
+        Request::ReadMcpResourceExecArgs(_) => {
+            return Err(unsupported("read_mcp_resource_exec_args"));
+        }
+        Request::SubagentArgs(_) => Reply::SubagentResult(SubagentResult {
+            result: Some(subagent_result::Result::Error(SubagentError {
+                agent_id: None,
+                error: "this client does not run subagents".into(),
+            })),
+        }),
+        Request::SubagentAwaitArgs(args) => Reply::SubagentAwaitResult(SubagentAwaitResult {
+            result: Some(subagent_await_result::Result::NotFound(
+                SubagentAwaitNotFound {
+                    agent_id: args.agent_id,
+                },
+            )),
+        }),
+        Request::ShellAllowlistPrecheckArgs(_) => {
+            Reply::ShellAllowlistPrecheckResult(ShellAllowlistPrecheckResult::default())
+        }
+        Request::McpAllowlistPrecheckArgs(_) => {
+            Reply::McpAllowlistPrecheckResult(McpAllowlistPrecheckResult::default())
+        }
+        Request::WebFetchAllowlistPrecheckArgs(_) => {
+            Reply::WebFetchAllowlistPrecheckResult(WebFetchAllowlistPrecheckResult::default())
+        }
+        Request::PiReadArgs(_) => Reply::PiReadResult(PiReadExecResult {
+            result: Some(pi_read_exec_result::Result::Error(PiReadExecError {
+                error: reason,
+            })),
+        }),
+        Request::PiBashArgs(_) => Reply::PiBashResult(PiBashExecResult {
+            result: Some(pi_bash_exec_result::Result::Error(PiBashExecError {
+                error: reason,
+                ..PiBashExecError::default()
+            })),
+        }),
+        Request::PiEditArgs(_) => Reply::PiEditResult(PiEditExecResult {
+            result: Some(pi_edit_exec_result::Result::Error(PiEditExecError {
+                error: reason,
+            })),
+        }),
+        Request::PiWriteArgs(_) => Reply::PiWriteResult(PiWriteExecResult {
+            result: Some(pi_write_exec_result::Result::Error(PiWriteExecError {
+                error: reason,
+            })),
+        }),
+        Request::PiGrepArgs(_) => Reply::PiGrepResult(PiGrepExecResult {
+            result: Some(pi_grep_exec_result::Result::Error(PiGrepExecError {
+                error: reason,
+            })),
+        }),
+        Request::PiFindArgs(_) => Reply::PiFindResult(PiFindExecResult {
+            result: Some(pi_find_exec_result::Result::Error(PiFindExecError {
+                error: reason,
+            })),
+        }),
+        Request::PiLsArgs(_) => Reply::PiLsResult(PiLsExecResult {
+            result: Some(pi_ls_exec_result::Result::Error(PiLsExecError {
+                error: reason,
+            })),
+        }),
+        // Kinds the official local client has no handler for either.
+        Request::RedactedReadArgs(_) => return Err(unsupported("redacted_read_args")),
+        Request::GitDiffRequest(_) => return Err(unsupported("git_diff_request")),
+        Request::ExecuteHookArgs(_) => return Err(unsupported("execute_hook_args")),
+        Request::ComputerUseArgs(_) => return Err(unsupported("computer_use_args")),
+        Request::RecordScreenArgs(_) => return Err(unsupported("record_screen_args")),
+        Request::SmartModeClassifierArgs(_) => {
+            return Err(unsupported("smart_mode_classifier_args"));
+        }
+        Request::CanvasDiagnosticsArgs(_) => {
+            return Err(unsupported("canvas_diagnostics_args"));
+        }
+        Request::ConversationSearchArgs(_) => {
+            return Err(unsupported("conversation_search_args"));
+        }
+        Request::AgentStoreConflictArgs(_) => {
+            return Err(unsupported("agent_store_conflict_args"));
+        }
+        Request::AdoptArgs(_) => return Err(unsupported("adopt_args")),
+    })
 }
 
 fn unsupported(kind: &str) -> Thrown {

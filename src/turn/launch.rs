@@ -22,6 +22,7 @@ use crate::tools::context::{Facts, Rule};
 use crate::tools::hosted::Hosted;
 use crate::tools::native::{self, Workbench};
 use crate::tools::settings::Settings;
+use crate::tools::settings::hooks::{Guarded, Occasion};
 
 /// More and Cursor fails the whole request; the host's come first.
 const MOST_OFFERS: usize = 250;
@@ -86,6 +87,15 @@ pub(super) fn launch(
         settings: Arc::clone(&surroundings.settings),
         native: native::executor(&request.policy.native, facts, surroundings.bench),
     };
+    let executor = Guarded::around(
+        Arc::new(executor),
+        &surroundings.settings,
+        Occasion {
+            workspace: request.workspace.clone(),
+            conversation: conversation.id.clone(),
+            model: request.model.id.clone(),
+        },
+    );
     let spec = RunSpec {
         conversation_id: conversation.id.clone(),
         state: conversation.state.clone(),
@@ -99,7 +109,7 @@ pub(super) fn launch(
     let handle = start(
         request.backend.clone(),
         spec,
-        Arc::new(executor),
+        executor,
         conversation.blobs(),
         RetryPolicy::default(),
         Timing::default(),

@@ -10,7 +10,7 @@ use serde_json::{Value as Json, json};
 
 use crate::backend::{Recording, Simulator, Transport};
 use crate::faults::playing;
-use crate::host_tools::END;
+use crate::host_tools::{END, calls, text};
 use crate::sdk::{McpHttp, PNG, Sdk, mcp_stdio};
 use crate::talk::Talk;
 
@@ -198,8 +198,8 @@ fn servers_are_called_and_the_dead_and_slow_hold_nobody_up() {
         json!({"mcpServers": {"theirs": {"command": "touch", "args": ["${workspaceFolder}/ran"]}}});
     write(&sdk.workspace, ".cursor/mcp.json", &project.to_string());
     let echo = |server| {
-        let expect = said(r#"echo:{"n":2,"text":"hi"}"#);
-        call(server, "echo", r#"{ text = "hi", n = 2 }"#, &expect)
+        let expect = said(r#"echo:{"text":"hi"}"#);
+        call(server, "echo", r#"{ text = "hi" }"#, &expect)
     };
     let calls = [
         echo("local"),
@@ -209,7 +209,7 @@ fn servers_are_called_and_the_dead_and_slow_hold_nobody_up() {
         call("local", "nothing", "{}", r#"{ toolNotFound = { name = "local-nothing", availableTools = [ "local-echo", "local-fail", "local-image" ] } }"#),
         call("dead", "echo", "{}", r#"{ error = { error = { "$contains" = "could not be connected" } } }"#),
         call("gone", "echo", "{}", r#"{ error = { error = { "$contains" = "cannot be started" } } }"#),
-        call("theirs", "echo", "{}", r#"{ serverNotFound = { name = "theirs", availableServers = [ "local", "web", "dead", "gone", "slow" ] } }"#),
+        call("theirs", "echo", "{}", r#"{ serverNotFound = { name = "theirs", availableServers = [ "pi", "local", "web", "dead", "gone", "slow" ] } }"#),
         r#"{ exec = { listMcpResourcesExecArgs = { server = "local" } }, expect = { listMcpResourcesExecResult = { success = { resources = [ { uri = "oracle://one", name = "one", server = "local" } ] } } } }"#.into(),
         r#"{ exec = { readMcpResourceExecArgs = { server = "web", uri = "oracle://one" } }, expect = { readMcpResourceExecResult = { success = { text = "resource one", mimeType = "text/plain" } } } }"#.into(),
     ];
@@ -281,4 +281,106 @@ fn servers_are_called_and_the_dead_and_slow_hold_nobody_up() {
     let mut alive = fs::File::open(&pipe).unwrap();
     drop(talk);
     alive.read_to_end(&mut Vec::new()).unwrap();
+}
+
+/// An exec of a native tool and what it gets.
+fn exec(args: &str, expect: &str) -> String {
+    format!("{{ exec = {args}, expect = {expect} }}")
+}
+
+#[test]
+fn a_hook_that_says_no_is_obeyed() {
+    let sdk = Sdk::new();
+    let script = r#"input=$(cat)
+case "$input" in
+  *forbidden*'"hook_event_name":"beforeShellExecution"'*) echo '{"permission":"deny","agent_message":"not that command"}' ;;
+  *CLASSIFIED*'"hook_event_name":"beforeReadFile"'*) echo '{"permission":"deny","user_message":"classified"}' ;;
+  *'"tool_name":"pi__look"'*'"hook_event_name":"beforeMCPExecution"'*) echo "no looking" >&2; exit 2 ;;
+  *'"tool_name":"Delete"'*'"hook_event_name":"preToolUse"'*) exit 1 ;;
+  *'"tool_name":"WebSearch"'*'"hook_event_name":"preToolUse"'*) echo '{"permission":"ask","user_message":"really?"}' ;;
+  *) echo '{"permission":"allow"}' ;;
+esac
+"#;
+    write(sdk.home.path(), ".cursor/guard.sh", script);
+    let hook = json!([{"command": "sh ./guard.sh"}]);
+    let hooks = json!({"version": 1, "hooks": {"preToolUse": [{"command": "sh ./guard.sh", "matcher": "Delete|Read|WebSearch|MCP:"}],
+        "beforeShellExecution": hook, "beforeReadFile": hook, "beforeMCPExecution": hook}});
+    write(sdk.home.path(), ".cursor/hooks.json", &hooks.to_string());
+    let theirs = json!({"version": 1, "hooks": {"preToolUse": [{"command": "touch ran", "matcher": "^Grep$"}]}});
+    write(&sdk.workspace, ".cursor/hooks.json", &theirs.to_string());
+    write(&sdk.workspace, "secret.txt", "CLASSIFIED\n");
+    let no = |part: &str| format!(r#"{{ "$contains" = "blocked by a hook: {part}" }}"#);
+    let steps = [
+        CONTEXT.to_owned(),
+        exec(
+            r#"{ shellArgs = { command = "touch forbidden", workingDirectory = "$WS", toolCallId = "a" } }"#,
+            &format!(
+                r#"{{ shellResult = {{ rejected = {{ command = "touch forbidden", reason = {} }} }} }}"#,
+                no("not that command")
+            ),
+        ),
+        exec(
+            r#"{ shellStreamArgs = { command = "echo allowed", workingDirectory = "$WS", toolCallId = "b" } }"#,
+            r#"{ shellStream = { stdout = "allowed\n" } }"#,
+        ),
+        exec(
+            r#"{ readArgs = { path = "$WS/secret.txt", toolCallId = "c" } }"#,
+            &format!(
+                r#"{{ readResult = {{ rejected = {{ reason = {} }} }} }}"#,
+                no("classified")
+            ),
+        ),
+        exec(
+            r#"{ readArgs = { path = "$WS/a.txt", toolCallId = "d" } }"#,
+            r#"{ readResult = { success = { content = "alpha\nbeta\ngamma\n" } } }"#,
+        ),
+        exec(
+            r#"{ readArgs = { path = "$WS/none.txt", toolCallId = "d" } }"#,
+            r#"{ readResult = { fileNotFound = { } } }"#,
+        ),
+        exec(
+            r#"{ deleteArgs = { path = "$WS/a.txt", toolCallId = "e" } }"#,
+            &format!(
+                r#"{{ deleteResult = {{ rejected = {{ reason = {} }} }} }}"#,
+                no("the hook failed with exit code 1")
+            ),
+        ),
+        exec(
+            r#"{ grepArgs = { pattern = "alpha", toolCallId = "f" } }"#,
+            r#"{ grepResult = { error = { error = { "$contains" = "PI_CURSOR_TRUST_PROJECT" } } } }"#,
+        ),
+        exec(
+            r#"{ executeHookArgs = { request = { preToolUse = { toolName = "WebSearch", toolInput = { q = "x" }, toolUseId = "g" } } } }"#,
+            r#"{ executeHookResult = { response = { preToolUse = { permission = "deny", userMessage = { "$contains" = "really?" } } } } }"#,
+        ),
+        calls(
+            "look",
+            "{}",
+            "",
+            &format!(
+                r#"{{ permissionDenied = {{ error = {} }} }}"#,
+                no("no looking")
+            ),
+        ),
+        calls("other", "{}", "", &text("seen")),
+    ];
+    let simulator = runs(&[steps.join(", ")]);
+    let mut talk = talk(&simulator, &sdk, &[]);
+    talk.tools = vec![crate::talk::tool("look"), crate::talk::tool("other")];
+    let taken = talk.say("go");
+    assert_eq!(taken.stop, "toolUse", "{taken:?}");
+    // The host hears of what no hook forbids, and of nothing else.
+    let names: Vec<&str> = taken.calls.iter().map(|call| call.name.as_str()).collect();
+    assert_eq!(names, ["other"]);
+    talk.result(&taken.calls[0], json!([{"type": "text", "text": "seen"}]));
+    assert_eq!(talk.turn().stop, "stop");
+    assert_eq!(taken.notices.len(), 1, "{taken:?}");
+    let recording = simulator.recorded();
+    recording.assert_played(&["completed"]);
+    let steps = &contexts(&recording)[0]["hooksConfig"]["configuredSteps"];
+    assert_eq!(steps.as_array().unwrap().len(), 4);
+    for gone in ["forbidden", "ran"] {
+        assert!(!sdk.workspace.join(gone).exists(), "{gone}");
+    }
+    assert!(sdk.workspace.join("a.txt").exists());
 }

@@ -5,6 +5,7 @@
 //! notice. Commands a project names are run only if the user trusts it ([`sources::Trust`]).
 
 mod front_matter;
+pub mod hooks;
 mod jsonc;
 pub mod mcp;
 pub mod rules;
@@ -18,6 +19,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use hooks::Hooks;
 use mcp::config::ServerConfig;
 use mcp::{Server, Servers, Times};
 use rules::Rule;
@@ -38,6 +40,8 @@ pub struct Settings {
     pub rules: Vec<Rule>,
     /// Skills.
     pub skills: Vec<Skill>,
+    /// Hooks.
+    pub hooks: Hooks,
     /// MCP servers.
     pub servers: Servers,
     /// What a person should know.
@@ -132,6 +136,7 @@ impl Library {
         let settings = Arc::new(Settings {
             rules: std::mem::take(&mut scanned.rules),
             skills: std::mem::take(&mut scanned.skills),
+            hooks: Hooks(std::mem::take(&mut scanned.hooks)),
             servers,
             notices: std::mem::take(&mut scanned.notices),
         });
@@ -139,6 +144,7 @@ impl Library {
             rules = settings.rules.len(),
             skills = settings.skills.len(),
             servers = settings.servers.0.len(),
+            hooks = settings.hooks.0.len(),
             "settings.read"
         );
         let workspace = place.workspace.clone();

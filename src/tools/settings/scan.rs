@@ -10,8 +10,9 @@ use std::time::{Duration, Instant};
 
 use ignore::WalkBuilder;
 
+use super::hooks::config::{self as hooks, Hook, Standing};
 use super::jsonc;
-use super::mcp::config::{self, Names, ServerConfig};
+use super::mcp::config::{self as servers, Names, ServerConfig};
 use super::rules::{Rule, WHOLE};
 use super::skills::{self, Skill};
 use super::sources::{Choice, Source};
@@ -29,6 +30,12 @@ const MOST_FILES: usize = 500;
 /// Folders with nothing of the user's.
 const FOREIGN: [&str; 3] = ["node_modules", "__pycache__", "target"];
 
+/// The administrator's hooks.
+#[cfg(target_os = "macos")]
+const ADMINISTRATOR: &str = "/Library/Application Support/Cursor/hooks.json";
+#[cfg(not(target_os = "macos"))]
+const ADMINISTRATOR: &str = "/etc/cursor/hooks.json";
+
 /// Where to look.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Place {
@@ -43,6 +50,7 @@ pub(super) struct Scanned {
     pub(super) rules: Vec<Rule>,
     pub(super) skills: Vec<Skill>,
     pub(super) servers: Vec<ServerConfig>,
+    pub(super) hooks: Vec<Hook>,
     pub(super) notices: Vec<String>,
     pub(super) looks: Looks,
 }
@@ -56,7 +64,17 @@ pub(super) fn scan(place: &Place) -> Scanned {
         rules: Vec::new(),
         skills: Vec::new(),
         servers: Vec::new(),
+        hooks: Vec::new(),
     };
+    if place.choice.has(Source::Mdm) {
+        let file = Path::new(ADMINISTRATOR);
+        scan.hook_file(
+            file,
+            None,
+            file.parent().unwrap_or(file),
+            &Standing::Trusted,
+        );
+    }
     if place.choice.has(Source::Project) {
         scan.project();
     }
@@ -69,6 +87,7 @@ pub(super) fn scan(place: &Place) -> Scanned {
         rules: scan.rules,
         skills: scan.skills,
         servers: scan.servers,
+        hooks: scan.hooks,
         notices: scan.survey.notices,
         looks: scan.survey.looks,
     }
@@ -82,6 +101,7 @@ struct Scan<'a> {
     rules: Vec<Rule>,
     skills: Vec<Skill>,
     servers: Vec<ServerConfig>,
+    hooks: Vec<Hook>,
 }
 
 impl Scan<'_> {
@@ -112,6 +132,7 @@ impl Scan<'_> {
         self.skill_folders(&workspace, Some(&workspace));
         if Some(&workspace) != home.as_ref() {
             self.project_servers(&workspace);
+            self.project_hooks(&workspace);
             if workspace.parent().is_some() {
                 self.nested(&workspace);
             }
@@ -124,6 +145,13 @@ impl Scan<'_> {
         self.skill_folder(&home.join(".cursor/skills-cursor"), None);
         let servers = self.server_file(&home.join(".cursor/mcp.json"), None);
         self.add_servers(servers);
+        let folder = home.join(".cursor");
+        self.hook_file(
+            &folder.join("hooks.json"),
+            None,
+            &folder,
+            &Standing::Trusted,
+        );
     }
 
     /// A project's servers are commands somebody else wrote.
@@ -141,6 +169,56 @@ impl Scan<'_> {
             names.join(", "),
             workspace.display()
         ));
+    }
+
+    /// A project's hooks only restrict, but they are commands too. Those that are not run
+    /// count as a no: whoever wrote them wanted something not to happen.
+    fn project_hooks(&mut self, workspace: &Path) {
+        let file = workspace.join(".cursor/hooks.json");
+        let standing = match self.place.choice.trust.covers(workspace) {
+            true => Standing::Trusted,
+            false => Standing::Untrusted(format!(
+                "{} names a hook for it, and the project is not trusted; \
+                 PI_CURSOR_TRUST_PROJECT={} trusts it",
+                file.display(),
+                workspace.display()
+            )),
+        };
+        let count = self.hook_file(&file, Some(workspace), workspace, &standing);
+        if count > 0 && standing != Standing::Trusted {
+            self.survey.notices.push(format!(
+                "tools that the hooks of {} guard are refused, since the project is not \
+                 trusted; PI_CURSOR_TRUST_PROJECT={} trusts it, \
+                 PI_CURSOR_SETTING_SOURCES=user,mdm leaves its settings out",
+                file.display(),
+                workspace.display()
+            ));
+        }
+    }
+
+    /// Reads a file of hooks; gives how many it has.
+    fn hook_file(
+        &mut self,
+        file: &Path,
+        within: Option<&Path>,
+        folder: &Path,
+        standing: &Standing,
+    ) -> usize {
+        if self.survey.note(file).is_none() {
+            return 0;
+        }
+        let text = self.survey.text(file, within);
+        let json = text.and_then(|text| jsonc::parse(&text).ok());
+        let hooks = hooks::read(file, json.as_ref(), folder, standing);
+        if json.is_none() {
+            self.survey.notices.push(format!(
+                "{} cannot be understood: no tool runs before it can",
+                file.display()
+            ));
+        }
+        let count = hooks.len();
+        self.hooks.extend(hooks);
+        count
     }
 
     /// Of two servers with one name the first counts: the project's.
@@ -162,7 +240,7 @@ impl Scan<'_> {
             env: &|name| std::env::var(name).ok(),
         };
         let (servers, problems) = match jsonc::parse(&text) {
-            Ok(json) => config::read(&json, &names),
+            Ok(json) => servers::read(&json, &names),
             // The words of the error could quote a password; its place cannot.
             Err(error) => {
                 let problem = format!("it is no JSON (line {})", error.line());

@@ -18,7 +18,7 @@ use tokio::time::Instant;
 use crate::tools::bridge::schema;
 use crate::tools::native::Group;
 use crate::tools::offer::Offer;
-use config::ServerConfig;
+use config::{ServerConfig, Way};
 
 /// How long the first turn waits for servers it has just started, so that it has their
 /// tools. Once a server; no later turn waits.
@@ -139,6 +139,17 @@ impl Server {
         let task = tokio::spawn(connect::keep(server, config, limit));
         hold.group = None;
         hold.task = Some(task.abort_handle());
+    }
+
+    /// Where it is reached, as hooks are told it: what kind of place, and which.
+    pub(super) fn place(&self) -> (&'static str, String) {
+        match &self.config.way {
+            Way::Http { url, .. } => ("url", url.clone()),
+            Way::Command { program, args, .. } => (
+                "command",
+                [&[program.clone()], &args[..]].concat().join(" "),
+            ),
+        }
     }
 
     fn tell(&self, state: State) {
