@@ -150,7 +150,7 @@ fn main() {
     let workbench = Arc::new(Workbench::default());
     let bench = Bench {
         runtime: tokio::runtime::Runtime::new().unwrap(),
-        executor: native::executor(&Policy::default(), facts, &workbench),
+        executor: native::executor(&Policy::default(), facts, &workbench, None),
     };
     println!("{files} files, median of {ROUNDS}; × is our time over theirs");
 

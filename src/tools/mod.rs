@@ -2,10 +2,12 @@
 //!
 //! A run hands every request to an [`Executor`] and sends back whatever it replies; the
 //! executor knows nothing of streams, ids or heartbeats. Calls of the host's tools wait for
-//! the host ([`bridge`]); Cursor's own tools are executed here ([`native`]) or get the typed
-//! refusal the server expects ([`refuse::Refuse`]), as the user's settings say.
+//! the host ([`bridge`]); Cursor's own tools are executed here ([`native`]), by the host's tools
+//! ([`by_host`]), or get the typed refusal the server expects ([`refuse::Refuse`]), as the user's
+//! settings say. The user's Cursor settings ([`settings`]) bring MCP servers and hooks.
 
 pub mod bridge;
+pub mod by_host;
 pub mod context;
 mod git;
 pub mod hosted;

@@ -14,10 +14,11 @@ use crate::conversation::fingerprint::Fingerprint;
 use crate::conversation::history::{self, Budget};
 use crate::conversation::picture;
 use crate::conversation::store::Kept;
-use crate::run::{Action, RetryPolicy, RunSpec, Timing, ToolGates, UserMessage, start};
+use crate::run::{Action, RetryPolicy, RunSpec, Timing, UserMessage, start};
 use crate::tools::bridge::Bridge;
 use crate::tools::bridge::gate::{self, Gate};
-use crate::tools::bridge::snapshot::{Filter, HostTool, PROVIDER, Snapshot};
+use crate::tools::bridge::snapshot::{Filter, HostTool, OVERLAPPING, PROVIDER, Snapshot};
+use crate::tools::by_host::HostTools;
 use crate::tools::context::{Facts, Rule};
 use crate::tools::hosted::Hosted;
 use crate::tools::native::{self, Workbench};
@@ -65,6 +66,7 @@ pub(super) fn launch(
         surroundings.recorded.clone(),
         request.workspace.clone(),
         hosted,
+        done_by_host(request),
     );
     let facts = Facts {
         workspace: request.workspace.clone(),
@@ -75,17 +77,23 @@ pub(super) fn launch(
         ..Facts::default()
     };
     let policy = &request.policy;
+    let host_tools = host_tools(request);
+    let gates = policy.native.gates(&host_tools);
     let diagnostics = policy.diagnostics.clone();
     let bridge = match policy.bridge {
         Bridging::On => Bridge::new(snapshot, policy.call_deadline, diagnostics),
         Bridging::Off => Bridge::off(diagnostics),
+    };
+    let host = native::Host {
+        bridge: Arc::clone(&bridge),
+        tools: host_tools,
     };
     let inlet = gate::open(Arc::clone(&bridge));
     surroundings.gate.send_replace(inlet.gate());
     let executor = Hosted {
         bridge: Arc::clone(&bridge),
         settings: Arc::clone(&surroundings.settings),
-        native: native::executor(&request.policy.native, facts, surroundings.bench),
+        native: native::executor(&policy.native, facts, surroundings.bench, Some(host)),
     };
     let executor = Guarded::around(
         Arc::new(executor),
@@ -104,7 +112,7 @@ pub(super) fn launch(
         offers,
         custom_system_prompt: None,
         blob_key: conversation.blob_key.clone(),
-        gates: ToolGates::default(),
+        gates,
     };
     let handle = start(
         request.backend.clone(),
@@ -117,6 +125,26 @@ pub(super) fn launch(
     let told = &request.transcript;
     let covers = Fingerprint::of(&told.system, &told.messages);
     Live::new(handle, bridge, conversation, covers, show, inlet)
+}
+
+/// The host's tools that can do what Cursor's own would.
+fn host_tools(request: &TurnRequest) -> HostTools {
+    let tools = request.transcript.tools.iter();
+    HostTools::new(tools.map(|tool| (tool.name.as_str(), &tool.parameters)))
+}
+
+/// Names of tools whose work the host shows itself, since it does it.
+fn done_by_host(request: &TurnRequest) -> Vec<String> {
+    if request.policy.native.mode != native::policy::Mode::Host {
+        return Vec::new();
+    }
+    let overlaps = |name: &&str| OVERLAPPING.contains(name);
+    let names = request
+        .transcript
+        .tools
+        .iter()
+        .map(|tool| tool.name.as_str());
+    names.filter(overlaps).map(str::to_owned).collect()
 }
 
 /// A new conversation that starts from a history told anew.

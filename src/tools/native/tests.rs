@@ -64,7 +64,7 @@ impl Scratch {
             offers: self.offers.clone(),
             ..Facts::default()
         };
-        let executor = executor(&self.policy, facts, &self.bench);
+        let executor = executor(&self.policy, facts, &self.bench, None);
         let (queue, replies) = mpsc::channel(64);
         let abort = CancellationToken::new();
         let work = executor.execute(request, Replies::new(1, queue), abort.clone());

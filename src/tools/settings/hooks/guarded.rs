@@ -41,11 +41,12 @@ impl Guarded {
         let hooks = &self.settings.hooks;
         let asked = |question: &subject::Question| hooks.has(question.event, &question.subject);
         let reads = subject::read_path(request).is_some();
-        !matches!(request, Request::ExecuteHookArgs(_))
-            && !subject::questions(request, &self.settings.servers)
+        let wanted = matches!(request, Request::ExecuteHookArgs(_))
+            || reads && hooks.has(Event::BeforeReadFile, "Read")
+            || subject::questions(request, &self.settings.servers)
                 .iter()
-                .any(asked)
-            && !(reads && hooks.has(Event::BeforeReadFile, "Read"))
+                .any(asked);
+        !wanted
     }
 
     async fn run(

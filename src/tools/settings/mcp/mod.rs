@@ -147,7 +147,9 @@ impl Server {
             Way::Http { url, .. } => ("url", url.clone()),
             Way::Command { program, args, .. } => (
                 "command",
-                [&[program.clone()], &args[..]].concat().join(" "),
+                [std::slice::from_ref(program), &args[..]]
+                    .concat()
+                    .join(" "),
             ),
         }
     }
