@@ -19,7 +19,7 @@ use std::time::Instant;
 use cursor_sidecar::tools::context::Facts;
 use cursor_sidecar::tools::native::policy::Policy;
 use cursor_sidecar::tools::native::{self, Workbench};
-use cursor_sidecar::tools::{Executor, Replies, Reply, Request};
+use cursor_sidecar::tools::{Executor, Replies, Reply, Request, Said};
 use cursor_sidecar::wire::proto::agent::v1::{
     GrepArgs, LsArgs, ReadArgs, ShellArgs, grep_result, read_result, shell_stream,
 };
@@ -75,8 +75,10 @@ impl Bench {
             let work = Arc::clone(&self.executor).execute(request, Replies::new(1, queue), abort);
             let done = tokio::spawn(work.done);
             let mut all = Vec::new();
-            while let Some((_, reply)) = replies.recv().await {
-                all.push(*reply);
+            while let Some((_, said)) = replies.recv().await {
+                if let Said::Reply(reply) = said {
+                    all.push(*reply);
+                }
             }
             done.await.unwrap().unwrap();
             all
@@ -148,7 +150,7 @@ fn main() {
     let workbench = Arc::new(Workbench::default());
     let bench = Bench {
         runtime: tokio::runtime::Runtime::new().unwrap(),
-        executor: native::executor(&Policy::default(), facts, &workbench),
+        executor: native::executor(&Policy::default(), facts, &workbench, None),
     };
     println!("{files} files, median of {ROUNDS}; × is our time over theirs");
 

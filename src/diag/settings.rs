@@ -156,6 +156,30 @@ pub const SETTINGS: &[Setting] = &[
         "The same in seconds; milliseconds win.",
     ),
     setting(
+        "PI_CURSOR_SETTING_SOURCES",
+        "all",
+        "all, none, or some of project, user, team, mdm, plugins with commas",
+        "Which Cursor settings count: rules, skills, MCP servers, hooks; see docs/cursor-settings.md. Nothing of team and plugins lies in files that are read.",
+    ),
+    setting(
+        "PI_CURSOR_TRUST_PROJECT",
+        "0",
+        "0, 1, or folders with colons",
+        "Whether commands that a project's own Cursor settings name (MCP servers, hooks) are run: never, always, or in these folders.",
+    ),
+    setting(
+        "PI_CURSOR_MCP_CONNECT_TIMEOUT_MS",
+        "10000",
+        "milliseconds, 1000 to 60000",
+        "How long an MCP server of the user may take to be there. No turn waits for it.",
+    ),
+    setting(
+        "PI_CURSOR_MCP_CONNECT_TIMEOUT_SECONDS",
+        "10",
+        "seconds, 1 to 60",
+        "The same in seconds; milliseconds win.",
+    ),
+    setting(
         "PI_CURSOR_PI_BRIDGE_CALL_TIMEOUT_MS",
         "",
         "milliseconds",

@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::diag::Variant;
 use crate::tools::bridge::HostCall;
-use crate::tools::{Executor, Replies, Reply, Request, Thrown};
+use crate::tools::{Executor, Replies, Reply, Request, Said, Thrown};
 use crate::wire::proto::agent::v1::{
     AgentClientMessage, ExecClientControlMessage, ExecClientHeartbeat, ExecClientMessage,
     ExecClientStreamClose, ExecClientThrow, agent_client_message, exec_client_control_message,
@@ -26,8 +26,8 @@ pub(super) struct Execs {
     open: BTreeMap<u32, Open>,
     ids: HashMap<Id, u32>,
     tasks: JoinSet<Result<(), Thrown>>,
-    sender: mpsc::Sender<(u32, Box<Reply>)>,
-    replies: mpsc::Receiver<(u32, Box<Reply>)>,
+    sender: mpsc::Sender<(u32, Said)>,
+    replies: mpsc::Receiver<(u32, Said)>,
     interval: Duration,
     done: VecDeque<(u32, Result<(), Thrown>)>,
 }
@@ -62,8 +62,19 @@ impl Drop for Execs {
 pub(super) enum Progress {
     /// A result.
     Reply(u32, Box<Reply>),
+    /// Something the host has to do; nothing for the server.
+    Call(HostCall),
     /// The end of an exec, with what it failed with.
     Done(u32, Result<(), Thrown>),
+}
+
+impl Progress {
+    fn of(id: u32, said: Said) -> Self {
+        match said {
+            Said::Reply(reply) => Self::Reply(id, reply),
+            Said::Call(call) => Self::Call(call),
+        }
+    }
 }
 
 impl Execs {
@@ -128,14 +139,14 @@ impl Execs {
     pub(super) async fn next(&mut self) -> Progress {
         loop {
             // An executor that is done has sent all its results before: they go first.
-            if let Ok((id, reply)) = self.replies.try_recv() {
-                return Progress::Reply(id, reply);
+            if let Ok((id, said)) = self.replies.try_recv() {
+                return Progress::of(id, said);
             }
             if let Some((id, result)) = self.done.pop_front() {
                 return Progress::Done(id, result);
             }
             tokio::select! {
-                Some((id, reply)) = self.replies.recv() => return Progress::Reply(id, reply),
+                Some((id, said)) = self.replies.recv() => return Progress::of(id, said),
                 Some(done) = self.tasks.join_next_with_id() => {
                     let (task, result) = match done {
                         Ok((task, result)) => (task, result),
@@ -169,6 +180,7 @@ impl Execs {
                     )),
                 }]
             }
+            Progress::Call(_) => Vec::new(),
             Progress::Done(id, result) => {
                 if let Some(open) = self.open.remove(&id) {
                     open.tell_end(id, &result, now);
@@ -250,6 +262,7 @@ mod tests {
         while ended < COUNT {
             match execs.next().await {
                 Progress::Reply(id, _) => assert!(replied.insert(id), "{id} replied twice"),
+                Progress::Call(call) => panic!("nobody calls: {call:?}"),
                 Progress::Done(id, result) => {
                     assert_eq!(result, Ok(()));
                     assert!(replied.contains(&id), "{id} ended before its result");

@@ -1,14 +1,17 @@
 //! The request context: what we tell the server about the machine and the workspace.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use super::git::{self, Repositories};
 use super::offer::Offer;
+use super::settings::skills::Skill;
+use super::settings::{self, Settings};
 use crate::wire::proto::agent::v1::*;
 use crate::wire::value;
 
 /// What a run's context is made of.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, Default)]
 pub struct Facts {
     /// The folder the agent works in.
     pub workspace: PathBuf,
@@ -19,6 +22,8 @@ pub struct Facts {
     /// Instructions that always apply: Cursor builds its system prompt from rules and
     /// discards system messages of clients.
     pub rules: Vec<Rule>,
+    /// The user's Cursor settings for the workspace.
+    pub settings: Arc<Settings>,
     /// Where the output of background commands is written, if there are such.
     pub terminals: Option<PathBuf>,
 }
@@ -47,8 +52,12 @@ pub(super) async fn reply(facts: &Facts) -> RequestContextResult {
 
 /// The context of a run.
 fn request_context(facts: &Facts, repositories: Repositories) -> RequestContext {
+    let known = facts.settings.servers.states(&|_| true);
+    let mut offers = facts.offers.clone();
+    offers.extend(facts.settings.servers.offers());
+    let descriptors = descriptors(&offers, &known);
     RequestContext {
-        rules: facts.rules.iter().map(rule).collect(),
+        rules: rules(facts),
         env: Some(RequestContextEnv {
             os_version: os_version(),
             workspace_paths: vec![facts.workspace.to_string_lossy().into_owned()],
@@ -71,19 +80,41 @@ fn request_context(facts: &Facts, repositories: Repositories) -> RequestContext 
         git_repos: repositories.found,
         git_repo_info_complete: Some(repositories.complete),
         git_status_info_complete: Some(repositories.complete),
-        mcp_meta_tool_options: (!facts.offers.is_empty()).then(|| servers(&facts.offers)),
+        mcp_meta_tool_options: (!descriptors.is_empty()).then_some(McpMetaToolOptions {
+            enabled: false,
+            mcp_descriptors: descriptors,
+        }),
+        mcp_instructions: known
+            .iter()
+            .flat_map(|server| server.instructions.clone())
+            .collect(),
         mcp_info_complete: Some(true),
-        tools: facts.offers.iter().map(Offer::definition).collect(),
+        tools: offers.iter().map(Offer::definition).collect(),
         supports_mcp_auth: Some(false),
         env_info_complete: Some(true),
-        rules_info_complete: (!facts.rules.is_empty()).then_some(true),
+        hooks_config: (!facts.settings.hooks.is_empty()).then(|| HooksConfigInfo {
+            configured_steps: facts
+                .settings
+                .hooks
+                .events()
+                .into_iter()
+                .map(|event| event.name().to_owned())
+                .collect(),
+        }),
+        agent_skills: facts
+            .settings
+            .skills
+            .iter()
+            .filter_map(Skill::proto)
+            .collect(),
+        rules_info_complete: Some(true),
         ..RequestContext::default()
     }
 }
 
-/// The tools by server. Not as a catalogue to be asked for one by one: the model sees the
-/// tools themselves.
-fn servers(offers: &[Offer]) -> McpMetaToolOptions {
+/// The tools by server, and how servers fare that are not there. Not as a catalogue to be
+/// asked for one by one: the model sees the tools themselves.
+fn descriptors(offers: &[Offer], known: &[McpStateServer]) -> Vec<McpDescriptor> {
     let mut descriptors: Vec<McpDescriptor> = Vec::new();
     for offer in offers {
         let tool = McpToolDescriptor {
@@ -105,10 +136,41 @@ fn servers(offers: &[Offer]) -> McpMetaToolOptions {
             }),
         }
     }
-    McpMetaToolOptions {
-        enabled: false,
-        mcp_descriptors: descriptors,
+    for server in known {
+        let own = |descriptor: &&mut McpDescriptor| {
+            descriptor.server_identifier == server.server_identifier
+        };
+        let missing = server.error_message.as_ref();
+        let said = missing.map(|why| format!("This MCP server is not connected: {why}."));
+        let instructions = said.or_else(|| Some(server.instructions.first()?.instructions.clone()));
+        match descriptors.iter_mut().find(own) {
+            Some(descriptor) => descriptor.server_use_instructions = instructions,
+            None => descriptors.push(McpDescriptor {
+                server_name: server.server_name.clone(),
+                server_identifier: server.server_identifier.clone(),
+                server_use_instructions: instructions,
+                ..McpDescriptor::default()
+            }),
+        }
     }
+    descriptors
+}
+
+/// The host's rules, then those of files the host does not tell already, then skills.
+fn rules(facts: &Facts) -> Vec<CursorRule> {
+    let settings = &facts.settings;
+    let told = |content: &settings::rules::Rule| {
+        let said = |rule: &Rule| content.is_told_in(&rule.content);
+        facts.rules.iter().any(said)
+    };
+    let files = settings.rules.iter().filter(|rule| !told(rule));
+    let skills = settings.skills.iter().map(Skill::as_rule);
+    facts
+        .rules
+        .iter()
+        .map(rule)
+        .chain(files.chain(skills).map(settings::rules::Rule::proto))
+        .collect()
 }
 
 fn rule(rule: &Rule) -> CursorRule {

@@ -2,16 +2,20 @@
 //!
 //! A run hands every request to an [`Executor`] and sends back whatever it replies; the
 //! executor knows nothing of streams, ids or heartbeats. Calls of the host's tools wait for
-//! the host ([`bridge`]); Cursor's own tools are executed here ([`native`]) or get the typed
-//! refusal the server expects ([`refuse::Refuse`]), as the user's settings say.
+//! the host ([`bridge`]); Cursor's own tools are executed here ([`native`]), by the host's tools
+//! ([`by_host`]), or get the typed refusal the server expects ([`refuse::Refuse`]), as the user's
+//! settings say. The user's Cursor settings ([`settings`]) bring MCP servers and hooks.
 
 pub mod bridge;
+pub mod by_host;
 pub mod context;
 mod git;
 pub mod hosted;
 pub mod native;
 pub mod offer;
 pub mod refuse;
+mod servers;
+pub mod settings;
 
 use std::future::Future;
 use std::pin::Pin;
@@ -70,21 +74,36 @@ pub struct Work {
 #[error("{0}")]
 pub struct Thrown(pub String);
 
+/// What an executor has to say of a request.
+#[derive(Debug)]
+pub enum Said {
+    /// A result.
+    Reply(Box<Reply>),
+    /// The host has to do something for it.
+    Call(HostCall),
+}
+
 /// Where the results of one request go.
 #[derive(Debug, Clone)]
 pub struct Replies {
     id: u32,
-    queue: mpsc::Sender<(u32, Box<Reply>)>,
+    queue: mpsc::Sender<(u32, Said)>,
 }
 
 impl Replies {
     /// Results of request `id` go to `queue`.
-    pub fn new(id: u32, queue: mpsc::Sender<(u32, Box<Reply>)>) -> Self {
+    pub fn new(id: u32, queue: mpsc::Sender<(u32, Said)>) -> Self {
         Self { id, queue }
     }
 
     /// Sends one result. Waits while the run has no room; a run that is gone takes nothing.
     pub async fn send(&self, reply: Reply) {
-        let _ = self.queue.send((self.id, Box::new(reply))).await;
+        let said = Said::Reply(Box::new(reply));
+        let _ = self.queue.send((self.id, said)).await;
+    }
+
+    /// Has the host do something that was not known when the work began.
+    pub async fn call(&self, call: HostCall) {
+        let _ = self.queue.send((self.id, Said::Call(call))).await;
     }
 }

@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 use super::context::Facts;
 use super::native::policy::Tool;
 use super::offer::Offer;
-use super::{Executor, Replies, Reply, Request, Thrown, Work, context};
+use super::{Executor, Replies, Reply, Request, Thrown, Work, context, servers};
 use crate::wire::proto::agent::v1::*;
 
 /// Answers the request context truthfully and refuses everything else.
@@ -39,14 +39,17 @@ impl Executor for Refuse {
         self: Arc<Self>,
         request: Request,
         replies: Replies,
-        _abort: CancellationToken,
+        abort: CancellationToken,
     ) -> Work {
         let done = async move {
             let reply = match request {
                 Request::RequestContextArgs(_) => {
                     Reply::RequestContextResult(context::reply(&self.facts).await)
                 }
-                other => self.answer(other)?,
+                other => match servers::answer(&self.facts, other, abort).await {
+                    Ok(reply) => reply,
+                    Err(other) => self.answer(other)?,
+                },
             };
             replies.send(reply).await;
             Ok(())
@@ -88,180 +91,25 @@ impl Refuse {
     /// The answer that says no.
     pub(super) fn answer(&self, request: Request) -> Result<Reply, Thrown> {
         let reason = self.reason(&request);
-        Ok(match request {
-            // Told before it comes to this.
-            Request::RequestContextArgs(_) => return Err(unsupported("request_context_args")),
-            Request::ReadArgs(args) => Reply::ReadResult(read(args, reason)),
-            Request::LsArgs(args) => Reply::LsResult(LsResult {
-                result: Some(ls_result::Result::Rejected(LsRejected {
-                    path: args.path,
-                    reason,
-                })),
-            }),
-            Request::WriteArgs(args) => Reply::WriteResult(WriteResult {
-                result: Some(write_result::Result::Rejected(WriteRejected {
-                    path: args.path,
-                    reason,
-                })),
-            }),
-            Request::DeleteArgs(args) => Reply::DeleteResult(DeleteResult {
-                result: Some(delete_result::Result::Rejected(DeleteRejected {
-                    path: args.path,
-                    reason,
-                })),
-            }),
-            Request::DiagnosticsArgs(args) => Reply::DiagnosticsResult(DiagnosticsResult {
-                result: Some(diagnostics_result::Result::Rejected(DiagnosticsRejected {
-                    path: args.path,
-                    reason,
-                })),
-            }),
-            Request::GrepArgs(_) => Reply::GrepResult(GrepResult {
-                result: Some(grep_result::Result::Error(GrepError { error: reason })),
-            }),
-            Request::ShellArgs(args) => Reply::ShellResult(shell(args, reason)),
-            Request::MiniSweAgentBashArgs(args) => {
-                Reply::MiniSweAgentBashResult(shell(args, reason))
-            }
-            Request::ShellStreamArgs(args) => Reply::ShellStream(ShellStream {
-                event: Some(shell_stream::Event::Rejected(rejected_shell(
-                    args.command,
-                    args.working_directory,
-                    reason,
-                ))),
-            }),
-            Request::BackgroundShellSpawnArgs(args) => {
-                Reply::BackgroundShellSpawnResult(BackgroundShellSpawnResult {
-                    result: Some(background_shell_spawn_result::Result::Rejected(
-                        rejected_shell(args.command, args.working_directory, reason),
-                    )),
-                })
-            }
-            Request::WriteShellStdinArgs(_) => {
-                Reply::WriteShellStdinResult(WriteShellStdinResult {
-                    result: Some(write_shell_stdin_result::Result::Error(
-                        WriteShellStdinError { error: reason },
-                    )),
-                })
-            }
-            Request::ForceBackgroundShellArgs(_) => {
-                Reply::ForceBackgroundShellResult(ForceBackgroundShellResult {
-                    status: ForceBackgroundShellStatus::NotFound as i32,
-                    shell_result: None,
-                })
-            }
-            Request::ForceBackgroundSubagentArgs(_) => {
-                Reply::ForceBackgroundSubagentResult(ForceBackgroundSubagentResult {
-                    status: ForceBackgroundSubagentStatus::NotFound as i32,
-                })
-            }
-            Request::FetchArgs(args) => Reply::FetchResult(FetchResult {
-                result: Some(fetch_result::Result::Error(FetchError {
-                    url: args.url,
-                    error: reason,
-                })),
-            }),
-            Request::McpArgs(args) => Reply::McpResult(self.mcp(args)),
-            Request::McpStateExecArgs(_) => Reply::McpStateExecResult(McpStateExecResult {
-                result: Some(mcp_state_exec_result::Result::Success(
-                    McpStateSuccess::default(),
-                )),
-            }),
-            Request::ListMcpResourcesExecArgs(_) => {
-                Reply::ListMcpResourcesExecResult(ListMcpResourcesExecResult {
-                    result: Some(list_mcp_resources_exec_result::Result::Success(
-                        ListMcpResourcesSuccess::default(),
-                    )),
-                })
-            }
-            Request::ReadMcpResourceExecArgs(args) => {
-                Reply::ReadMcpResourceExecResult(ReadMcpResourceExecResult {
-                    result: Some(read_mcp_resource_exec_result::Result::NotFound(
-                        ReadMcpResourceNotFound { uri: args.uri },
-                    )),
-                })
-            }
-            Request::SubagentArgs(_) => Reply::SubagentResult(SubagentResult {
-                result: Some(subagent_result::Result::Error(SubagentError {
-                    agent_id: None,
-                    error: "this client does not run subagents".into(),
-                })),
-            }),
-            Request::SubagentAwaitArgs(args) => Reply::SubagentAwaitResult(SubagentAwaitResult {
-                result: Some(subagent_await_result::Result::NotFound(
-                    SubagentAwaitNotFound {
-                        agent_id: args.agent_id,
-                    },
-                )),
-            }),
-            Request::ShellAllowlistPrecheckArgs(_) => {
-                Reply::ShellAllowlistPrecheckResult(ShellAllowlistPrecheckResult::default())
-            }
-            Request::McpAllowlistPrecheckArgs(_) => {
-                Reply::McpAllowlistPrecheckResult(McpAllowlistPrecheckResult::default())
-            }
-            Request::WebFetchAllowlistPrecheckArgs(_) => {
-                Reply::WebFetchAllowlistPrecheckResult(WebFetchAllowlistPrecheckResult::default())
-            }
-            Request::PiReadArgs(_) => Reply::PiReadResult(PiReadExecResult {
-                result: Some(pi_read_exec_result::Result::Error(PiReadExecError {
-                    error: reason,
-                })),
-            }),
-            Request::PiBashArgs(_) => Reply::PiBashResult(PiBashExecResult {
-                result: Some(pi_bash_exec_result::Result::Error(PiBashExecError {
-                    error: reason,
-                    ..PiBashExecError::default()
-                })),
-            }),
-            Request::PiEditArgs(_) => Reply::PiEditResult(PiEditExecResult {
-                result: Some(pi_edit_exec_result::Result::Error(PiEditExecError {
-                    error: reason,
-                })),
-            }),
-            Request::PiWriteArgs(_) => Reply::PiWriteResult(PiWriteExecResult {
-                result: Some(pi_write_exec_result::Result::Error(PiWriteExecError {
-                    error: reason,
-                })),
-            }),
-            Request::PiGrepArgs(_) => Reply::PiGrepResult(PiGrepExecResult {
-                result: Some(pi_grep_exec_result::Result::Error(PiGrepExecError {
-                    error: reason,
-                })),
-            }),
-            Request::PiFindArgs(_) => Reply::PiFindResult(PiFindExecResult {
-                result: Some(pi_find_exec_result::Result::Error(PiFindExecError {
-                    error: reason,
-                })),
-            }),
-            Request::PiLsArgs(_) => Reply::PiLsResult(PiLsExecResult {
-                result: Some(pi_ls_exec_result::Result::Error(PiLsExecError {
-                    error: reason,
-                })),
-            }),
-            // Kinds the official local client has no handler for either.
-            Request::RedactedReadArgs(_) => return Err(unsupported("redacted_read_args")),
-            Request::GitDiffRequest(_) => return Err(unsupported("git_diff_request")),
-            Request::ExecuteHookArgs(_) => return Err(unsupported("execute_hook_args")),
-            Request::ComputerUseArgs(_) => return Err(unsupported("computer_use_args")),
-            Request::RecordScreenArgs(_) => return Err(unsupported("record_screen_args")),
-            Request::SmartModeClassifierArgs(_) => {
-                return Err(unsupported("smart_mode_classifier_args"));
-            }
-            Request::CanvasDiagnosticsArgs(_) => {
-                return Err(unsupported("canvas_diagnostics_args"));
-            }
-            Request::ConversationSearchArgs(_) => {
-                return Err(unsupported("conversation_search_args"));
-            }
-            Request::AgentStoreConflictArgs(_) => {
-                return Err(unsupported("agent_store_conflict_args"));
-            }
-            Request::AdoptArgs(_) => return Err(unsupported("adopt_args")),
-        })
+        match request {
+            Request::McpArgs(args) => Ok(Reply::McpResult(self.mcp(args))),
+            other => refusal(other, reason),
+        }
     }
 
-    /// No server but the offers' own groups exists here.
+    /// The groups there are: the offers' own, and the servers of the user.
+    fn server_names(&self) -> Vec<String> {
+        let mut names: Vec<String> = Vec::new();
+        for name in self.facts.offers.iter().map(|offer| &offer.provider) {
+            if !names.contains(name) {
+                names.push(name.clone());
+            }
+        }
+        names.extend(self.facts.settings.servers.names());
+        names
+    }
+
+    /// Calls of the host's tools where no host is.
     fn mcp(&self, args: McpArgs) -> McpResult {
         let known: Vec<&Offer> = self
             .facts
@@ -272,7 +120,7 @@ impl Refuse {
         let result = if known.is_empty() {
             mcp_result::Result::ServerNotFound(McpServerNotFound {
                 name: args.provider_identifier,
-                available_servers: Vec::new(),
+                available_servers: self.server_names(),
             })
         } else if known.iter().any(|offer| offer.name == args.name) {
             mcp_result::Result::Rejected(McpRejected {
@@ -289,6 +137,171 @@ impl Refuse {
             result: Some(result),
         }
     }
+}
+
+/// The typed answer that says no, for this reason.
+pub(super) fn refusal(request: Request, reason: String) -> Result<Reply, Thrown> {
+    Ok(match request {
+        // Told before it comes to this.
+        Request::RequestContextArgs(_) => return Err(unsupported("request_context_args")),
+        Request::ReadArgs(args) => Reply::ReadResult(read(args, reason)),
+        Request::LsArgs(args) => Reply::LsResult(LsResult {
+            result: Some(ls_result::Result::Rejected(LsRejected {
+                path: args.path,
+                reason,
+            })),
+        }),
+        Request::WriteArgs(args) => Reply::WriteResult(WriteResult {
+            result: Some(write_result::Result::Rejected(WriteRejected {
+                path: args.path,
+                reason,
+            })),
+        }),
+        Request::DeleteArgs(args) => Reply::DeleteResult(DeleteResult {
+            result: Some(delete_result::Result::Rejected(DeleteRejected {
+                path: args.path,
+                reason,
+            })),
+        }),
+        Request::DiagnosticsArgs(args) => Reply::DiagnosticsResult(DiagnosticsResult {
+            result: Some(diagnostics_result::Result::Rejected(DiagnosticsRejected {
+                path: args.path,
+                reason,
+            })),
+        }),
+        Request::GrepArgs(_) => Reply::GrepResult(GrepResult {
+            result: Some(grep_result::Result::Error(GrepError { error: reason })),
+        }),
+        Request::ShellArgs(args) => Reply::ShellResult(shell(args, reason)),
+        Request::MiniSweAgentBashArgs(args) => Reply::MiniSweAgentBashResult(shell(args, reason)),
+        Request::ShellStreamArgs(args) => Reply::ShellStream(ShellStream {
+            event: Some(shell_stream::Event::Rejected(rejected_shell(
+                args.command,
+                args.working_directory,
+                reason,
+            ))),
+        }),
+        Request::BackgroundShellSpawnArgs(args) => {
+            Reply::BackgroundShellSpawnResult(BackgroundShellSpawnResult {
+                result: Some(background_shell_spawn_result::Result::Rejected(
+                    rejected_shell(args.command, args.working_directory, reason),
+                )),
+            })
+        }
+        Request::WriteShellStdinArgs(_) => Reply::WriteShellStdinResult(WriteShellStdinResult {
+            result: Some(write_shell_stdin_result::Result::Error(
+                WriteShellStdinError { error: reason },
+            )),
+        }),
+        Request::ForceBackgroundShellArgs(_) => {
+            Reply::ForceBackgroundShellResult(ForceBackgroundShellResult {
+                status: ForceBackgroundShellStatus::NotFound as i32,
+                shell_result: None,
+            })
+        }
+        Request::ForceBackgroundSubagentArgs(_) => {
+            Reply::ForceBackgroundSubagentResult(ForceBackgroundSubagentResult {
+                status: ForceBackgroundSubagentStatus::NotFound as i32,
+            })
+        }
+        Request::FetchArgs(args) => Reply::FetchResult(FetchResult {
+            result: Some(fetch_result::Result::Error(FetchError {
+                url: args.url,
+                error: reason,
+            })),
+        }),
+        Request::McpArgs(_) => Reply::McpResult(McpResult {
+            result: Some(mcp_result::Result::Rejected(McpRejected {
+                reason,
+                ..McpRejected::default()
+            })),
+        }),
+        // Answered before it comes to this.
+        Request::McpStateExecArgs(_) => return Err(unsupported("mcp_state_exec_args")),
+        Request::ListMcpResourcesExecArgs(_) => {
+            return Err(unsupported("list_mcp_resources_exec_args"));
+        }
+        Request::ReadMcpResourceExecArgs(_) => {
+            return Err(unsupported("read_mcp_resource_exec_args"));
+        }
+        Request::SubagentArgs(_) => Reply::SubagentResult(SubagentResult {
+            result: Some(subagent_result::Result::Error(SubagentError {
+                agent_id: None,
+                error: "this client does not run subagents".into(),
+            })),
+        }),
+        Request::SubagentAwaitArgs(args) => Reply::SubagentAwaitResult(SubagentAwaitResult {
+            result: Some(subagent_await_result::Result::NotFound(
+                SubagentAwaitNotFound {
+                    agent_id: args.agent_id,
+                },
+            )),
+        }),
+        Request::ShellAllowlistPrecheckArgs(_) => {
+            Reply::ShellAllowlistPrecheckResult(ShellAllowlistPrecheckResult::default())
+        }
+        Request::McpAllowlistPrecheckArgs(_) => {
+            Reply::McpAllowlistPrecheckResult(McpAllowlistPrecheckResult::default())
+        }
+        Request::WebFetchAllowlistPrecheckArgs(_) => {
+            Reply::WebFetchAllowlistPrecheckResult(WebFetchAllowlistPrecheckResult::default())
+        }
+        Request::PiReadArgs(_) => Reply::PiReadResult(PiReadExecResult {
+            result: Some(pi_read_exec_result::Result::Error(PiReadExecError {
+                error: reason,
+            })),
+        }),
+        Request::PiBashArgs(_) => Reply::PiBashResult(PiBashExecResult {
+            result: Some(pi_bash_exec_result::Result::Error(PiBashExecError {
+                error: reason,
+                ..PiBashExecError::default()
+            })),
+        }),
+        Request::PiEditArgs(_) => Reply::PiEditResult(PiEditExecResult {
+            result: Some(pi_edit_exec_result::Result::Error(PiEditExecError {
+                error: reason,
+            })),
+        }),
+        Request::PiWriteArgs(_) => Reply::PiWriteResult(PiWriteExecResult {
+            result: Some(pi_write_exec_result::Result::Error(PiWriteExecError {
+                error: reason,
+            })),
+        }),
+        Request::PiGrepArgs(_) => Reply::PiGrepResult(PiGrepExecResult {
+            result: Some(pi_grep_exec_result::Result::Error(PiGrepExecError {
+                error: reason,
+            })),
+        }),
+        Request::PiFindArgs(_) => Reply::PiFindResult(PiFindExecResult {
+            result: Some(pi_find_exec_result::Result::Error(PiFindExecError {
+                error: reason,
+            })),
+        }),
+        Request::PiLsArgs(_) => Reply::PiLsResult(PiLsExecResult {
+            result: Some(pi_ls_exec_result::Result::Error(PiLsExecError {
+                error: reason,
+            })),
+        }),
+        // Kinds the official local client has no handler for either.
+        Request::RedactedReadArgs(_) => return Err(unsupported("redacted_read_args")),
+        Request::GitDiffRequest(_) => return Err(unsupported("git_diff_request")),
+        Request::ExecuteHookArgs(_) => return Err(unsupported("execute_hook_args")),
+        Request::ComputerUseArgs(_) => return Err(unsupported("computer_use_args")),
+        Request::RecordScreenArgs(_) => return Err(unsupported("record_screen_args")),
+        Request::SmartModeClassifierArgs(_) => {
+            return Err(unsupported("smart_mode_classifier_args"));
+        }
+        Request::CanvasDiagnosticsArgs(_) => {
+            return Err(unsupported("canvas_diagnostics_args"));
+        }
+        Request::ConversationSearchArgs(_) => {
+            return Err(unsupported("conversation_search_args"));
+        }
+        Request::AgentStoreConflictArgs(_) => {
+            return Err(unsupported("agent_store_conflict_args"));
+        }
+        Request::AdoptArgs(_) => return Err(unsupported("adopt_args")),
+    })
 }
 
 fn unsupported(kind: &str) -> Thrown {

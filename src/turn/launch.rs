@@ -14,13 +14,19 @@ use crate::conversation::fingerprint::Fingerprint;
 use crate::conversation::history::{self, Budget};
 use crate::conversation::picture;
 use crate::conversation::store::Kept;
-use crate::run::{Action, Restarts, RetryPolicy, RunSpec, Timing, ToolGates, start};
+use crate::run::{Action, Restarts, RetryPolicy, RunSpec, Timing, start};
 use crate::tools::bridge::Bridge;
 use crate::tools::bridge::gate::{self, Gate};
-use crate::tools::bridge::snapshot::{Filter, HostTool, PROVIDER, Snapshot};
+use crate::tools::bridge::snapshot::{Filter, HostTool, OVERLAPPING, PROVIDER, Snapshot};
+use crate::tools::by_host::HostTools;
 use crate::tools::context::{Facts, Rule};
 use crate::tools::hosted::Hosted;
 use crate::tools::native::{self, Workbench};
+use crate::tools::settings::Settings;
+use crate::tools::settings::hooks::{Guarded, Occasion};
+
+/// More and Cursor fails the whole request; the host's come first.
+const MOST_OFFERS: usize = 250;
 
 /// What a session has for all its runs.
 pub(super) struct Surroundings<'a> {
@@ -28,6 +34,8 @@ pub(super) struct Surroundings<'a> {
     pub(super) recorded: &'a Recorded,
     /// Commands that outlive a run.
     pub(super) bench: &'a Arc<Workbench>,
+    /// The user's Cursor settings.
+    pub(super) settings: Arc<Settings>,
     /// Told of each run's side entrance.
     pub(super) gate: &'a watch::Sender<Weak<Gate>>,
 }
@@ -41,7 +49,10 @@ pub(super) fn launch(
     spent: u32,
     surroundings: &Surroundings<'_>,
 ) -> Live {
-    let offers = snapshot.offers();
+    let mut offers = snapshot.offers();
+    let host_offers = offers.clone();
+    offers.extend(surroundings.settings.servers.offers());
+    offers.truncate(MOST_OFFERS);
     let hosted = snapshot
         .tools
         .iter()
@@ -56,26 +67,44 @@ pub(super) fn launch(
         surroundings.recorded.clone(),
         request.workspace.clone(),
         hosted,
+        done_by_host(request),
     );
     let facts = Facts {
         workspace: request.workspace.clone(),
         rules: rules(request),
-        offers: offers.clone(),
+        offers: host_offers,
         home: std::env::home_dir(),
+        settings: Arc::clone(&surroundings.settings),
         ..Facts::default()
     };
     let policy = &request.policy;
+    let host_tools = host_tools(request);
+    let gates = policy.native.gates(&host_tools);
     let diagnostics = policy.diagnostics.clone();
     let bridge = match policy.bridge {
         Bridging::On => Bridge::new(snapshot, policy.call_deadline, diagnostics),
         Bridging::Off => Bridge::off(diagnostics),
     };
+    let host = native::Host {
+        bridge: Arc::clone(&bridge),
+        tools: host_tools,
+    };
     let inlet = gate::open(Arc::clone(&bridge));
     surroundings.gate.send_replace(inlet.gate());
     let executor = Hosted {
         bridge: Arc::clone(&bridge),
-        native: native::executor(&request.policy.native, facts, surroundings.bench),
+        settings: Arc::clone(&surroundings.settings),
+        native: native::executor(&policy.native, facts, surroundings.bench, Some(host)),
     };
+    let executor = Guarded::around(
+        Arc::new(executor),
+        &surroundings.settings,
+        Occasion {
+            workspace: request.workspace.clone(),
+            conversation: conversation.id.clone(),
+            model: request.model.id.clone(),
+        },
+    );
     let spec = RunSpec {
         conversation_id: conversation.id.clone(),
         state: conversation.state.clone(),
@@ -84,12 +113,12 @@ pub(super) fn launch(
         offers,
         custom_system_prompt: None,
         blob_key: conversation.blob_key.clone(),
-        gates: ToolGates::default(),
+        gates,
     };
     let handle = start(
         request.backend.clone(),
         spec,
-        Arc::new(executor),
+        executor,
         conversation.blobs(),
         RetryPolicy {
             idle: request.policy.idle_retries.saturating_sub(spent),
@@ -107,6 +136,26 @@ pub(super) fn launch(
     let told = &request.transcript;
     let covers = Fingerprint::of(&told.system, &told.messages);
     Live::new(handle, bridge, conversation, covers, show, inlet)
+}
+
+/// The host's tools that can do what Cursor's own would.
+fn host_tools(request: &TurnRequest) -> HostTools {
+    let tools = request.transcript.tools.iter();
+    HostTools::new(tools.map(|tool| (tool.name.as_str(), &tool.parameters)))
+}
+
+/// Names of tools whose work the host shows itself, since it does it.
+fn done_by_host(request: &TurnRequest) -> Vec<String> {
+    if request.policy.native.mode != native::policy::Mode::Host {
+        return Vec::new();
+    }
+    let overlaps = |name: &&str| OVERLAPPING.contains(name);
+    let names = request
+        .transcript
+        .tools
+        .iter()
+        .map(|tool| tool.name.as_str());
+    names.filter(overlaps).map(str::to_owned).collect()
 }
 
 /// A new conversation that starts from a history told anew.

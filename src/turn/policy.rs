@@ -8,6 +8,7 @@ use crate::run::{Patience, RETRIES};
 use crate::tools::bridge::diagnostics::Diagnostics;
 use crate::tools::bridge::snapshot::Overlapping;
 use crate::tools::native;
+use crate::tools::settings::sources::Choice;
 
 /// How turns are taken.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -18,6 +19,8 @@ pub struct Policy {
     pub overlapping: Overlapping,
     /// Who executes Cursor's own tools.
     pub native: native::policy::Policy,
+    /// Which of the user's Cursor settings count.
+    pub cursor: Choice,
     /// How long a call waits for the host.
     pub call_deadline: Duration,
     /// How long a run waits for the host to come back.
@@ -45,6 +48,7 @@ impl Default for Policy {
             bridge: Bridging::On,
             overlapping: Overlapping::Hidden,
             native: native::policy::Policy::default(),
+            cursor: Choice::default(),
             call_deadline: Duration::from_secs(3600),
             park: PARK,
             patience: Patience::default(),
@@ -58,6 +62,8 @@ impl Policy {
     /// Reads the settings; what is not understood gives a warning and the default.
     pub fn from_env(env: &impl Fn(&str) -> Option<String>) -> (Self, Vec<Warning>) {
         let (native, mut warnings) = native::policy::Policy::from_env(env);
+        let (cursor, more) = Choice::from_env(env);
+        warnings.extend(more);
         let mut switch = |name: &str, default: bool| {
             let text = env(name).filter(|text| !text.trim().is_empty());
             let value = parse::switch(text.as_deref());
@@ -105,6 +111,7 @@ impl Policy {
             bridge,
             overlapping,
             native,
+            cursor,
             call_deadline: parse::bridge_call_timeout(env),
             park,
             patience: Patience {
@@ -195,6 +202,10 @@ mod tests {
             bridge: Bridging::Off,
             overlapping: Overlapping::Offered,
             native: native::policy::Policy::default(),
+            cursor: Choice {
+                tool_timeout: Duration::from_secs(120),
+                ..Choice::default()
+            },
             call_deadline: Duration::from_secs(120),
             park: Duration::from_secs(5),
             patience: Patience {

@@ -1,6 +1,7 @@
 //! One turn as a host asks for it, and what it gets.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use serde_json::Value as Json;
 use tokio::sync::mpsc;
@@ -12,6 +13,7 @@ use super::usage::{Limits, Tokens};
 use crate::conversation::transcript::Transcript;
 use crate::run::{Backend, Mode, Model};
 use crate::tools::bridge::HostCall;
+use crate::tools::settings::Library;
 
 /// One turn as a host asks for it.
 #[derive(Debug)]
@@ -32,6 +34,8 @@ pub struct TurnRequest {
     pub mode: Option<Mode>,
     /// What the user's settings say.
     pub policy: Policy,
+    /// The user's Cursor settings.
+    pub library: Arc<Library>,
     /// Who executes the host's tools, and when.
     pub hands: Hands,
     /// How the host shows what Cursor's own tools do.

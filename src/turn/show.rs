@@ -147,6 +147,8 @@ pub(super) struct Show {
     plan: Option<String>,
     /// What the model answered, to know whether it said the plan itself.
     said: String,
+    /// Tools whose work the host does and shows itself.
+    done_by_host: Vec<String>,
 }
 
 impl Drop for Show {
@@ -161,6 +163,7 @@ impl Show {
         recorded: Recorded,
         workspace: PathBuf,
         hosted: impl IntoIterator<Item = String>,
+        done_by_host: Vec<String>,
     ) -> Self {
         static RUNS: AtomicU64 = AtomicU64::new(1);
         let now = SystemTime::now().duration_since(UNIX_EPOCH);
@@ -175,6 +178,7 @@ impl Show {
             recorded,
             plan: None,
             said: String::new(),
+            done_by_host,
         }
     }
 
@@ -211,11 +215,14 @@ impl Show {
         if let Some(plan) = replay::plan(activity, &at) {
             self.plan = Some(plan);
         }
-        if let Surface::Cards(tools) = surface {
-            let card = replay::card(activity, &at);
-            if tools.iter().any(|tool| tool == card.tool) {
-                return Shown::Card(self.deal(card));
-            }
+        let card = replay::card(activity, &at);
+        if self.done_by_host.iter().any(|tool| tool == card.tool) {
+            return Shown::Nothing;
+        }
+        if let Surface::Cards(tools) = surface
+            && tools.iter().any(|tool| tool == card.tool)
+        {
+            return Shown::Card(self.deal(card));
         }
         let text = replay::transcript(activity, &at);
         Shown::Lines(vec![TurnEvent::Thinking(text), TurnEvent::ThinkingDone])
@@ -317,7 +324,7 @@ mod tests {
     #[test]
     fn results_go_with_their_run() {
         let recorded = Recorded::default();
-        let show = || Show::new(recorded.clone(), PathBuf::from("/w"), []);
+        let show = || Show::new(recorded.clone(), PathBuf::from("/w"), [], Vec::new());
         let card = |show: &mut Show| {
             let call =
                 json!({"name": "read", "args": {"path": "/w/a"}, "result": {"content": "A"}});
@@ -337,7 +344,7 @@ mod tests {
 
     #[test]
     fn what_the_host_has_no_card_for_is_told_in_lines() {
-        let mut show = Show::new(Recorded::default(), PathBuf::from("/w"), []);
+        let mut show = Show::new(Recorded::default(), PathBuf::from("/w"), [], Vec::new());
         let call = json!({"name": "shell", "args": {"command": "ls"}, "result": {"stdout": "a"}});
         let tools = Surface::Cards(vec!["read".into()]);
         let Shown::Lines(lines) = show.completed(&Activity::read(&call), &tools) else {

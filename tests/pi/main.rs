@@ -20,7 +20,10 @@ mod processes;
 mod resuming;
 mod rpc;
 mod screen;
+#[path = "../whole/sdk.rs"]
+mod sdk;
 mod sessions;
+mod settings;
 mod terminal;
 mod tools;
 mod trouble;

@@ -328,3 +328,26 @@ async fn a_front_without_alpn_is_passed_over_http1() {
     let recording = simulator.recording().await;
     assert_eq!(recording.requests("/agent.v1.AgentService/RunSSE").len(), 1);
 }
+
+#[test]
+fn tools_work_if_they_are_let_loose() {
+    let read = |expect: &str| {
+        format!(
+            r#"{{ exec = {{ requestContextArgs = {{}} }} }}, {{ exec = {{ readArgs = {{ path = "$WS/a.txt", toolCallId = "a" }} }}, expect = {{ readResult = {expect} }} }}, {{ text = "Done." }}"#
+        )
+    };
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("a.txt"), "alpha").unwrap();
+    let place = folder.path().to_str().unwrap();
+    for (flag, expect) in [
+        ("--tools", r#"{ success = { content = "alpha" } }"#),
+        ("--json", r#"{ rejected = {} }"#),
+    ] {
+        let simulator = playing(Transport::Http1, &read(expect));
+        let backend = ("CURSOR_BACKEND_URL", simulator.url.as_str());
+        let arguments = ["ask", "go", flag, "--workspace", place];
+        let output = sidecar(&arguments, &[KEY, backend]);
+        assert_eq!(output.status.code(), Some(0), "{}", seen(&output));
+        simulator.recorded().assert_played(&["completed"]);
+    }
+}

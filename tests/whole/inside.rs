@@ -120,6 +120,7 @@ impl Guest {
             },
             mode: None,
             policy: self.policy.clone(),
+            library: std::sync::Arc::default(),
             surface: cursor_sidecar::turn::Surface::Text,
             hands: Hands::Between,
             cancel: cancel.clone(),

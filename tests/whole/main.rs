@@ -31,6 +31,7 @@ mod replay;
 mod resume;
 mod rpc;
 mod sdk;
+mod settings;
 mod talk;
 mod unary;
 mod watchdog;

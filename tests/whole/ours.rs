@@ -118,7 +118,7 @@ impl Ours {
             offers: self.spec.offers.clone(),
             ..Facts::default()
         };
-        let executor = native::executor(&self.native, facts, &self.bench);
+        let executor = native::executor(&self.native, facts, &self.bench, None);
         start(
             self.backend.clone(),
             self.spec.clone(),

@@ -24,6 +24,8 @@ impl Host {
         let mut child = Command::new(binary())
             .env_clear()
             .env("PI_CURSOR_STATE_DIR", place.path())
+            // Not the developer's rules.
+            .env("HOME", place.path())
             .envs(env.iter().copied())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())

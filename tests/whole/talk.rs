@@ -9,6 +9,7 @@ use crate::rpc::Host;
 pub struct Talk {
     pub host: Host,
     pub session: String,
+    pub workspace: String,
     pub system: String,
     pub tools: Vec<Json>,
     pub messages: Vec<Json>,
@@ -59,6 +60,7 @@ impl Talk {
         Self {
             host,
             session: session.into(),
+            workspace: "/workspace".into(),
             system: "Be brief.".into(),
             tools: Vec::new(),
             messages: Vec::new(),
@@ -69,6 +71,7 @@ impl Talk {
     /// The same history on another sidecar.
     pub fn moved_to(&self, simulator: &Simulator, env: &[(&str, &str)]) -> Self {
         Self {
+            workspace: self.workspace.clone(),
             system: self.system.clone(),
             tools: self.tools.clone(),
             messages: self.messages.clone(),
@@ -98,7 +101,7 @@ impl Talk {
     pub fn params(&mut self) -> Json {
         self.turns += 1;
         json!({"turnId": format!("turn-{}", self.turns), "sessionId": self.session,
-               "workspace": "/workspace", "systemPrompt": self.system, "messages": self.messages,
+               "workspace": self.workspace, "systemPrompt": self.system, "messages": self.messages,
                "tools": self.tools,
                "model": {"id": "composer-2", "contextWindow": 200_000, "maxTokens": 64_000}})
     }

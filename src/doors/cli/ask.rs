@@ -13,15 +13,21 @@ use crate::run::{
     Action, AssembleError, Backend, BlobKey, Command, Ended, Handle, MemoryBlobs, Mode, Model,
     Outcome, RetryPolicy, RunEvent, RunSpec, Timing, ToolGates, UserMessage, start,
 };
+use crate::tools::Executor;
+use crate::tools::by_host::HostTools;
 use crate::tools::context::Facts;
+use crate::tools::native;
 use crate::tools::refuse::Refuse;
+use crate::tools::settings::Library;
+use crate::tools::settings::hooks::{Guarded, Occasion};
+use crate::tools::settings::sources::Choice;
 
 /// How long a cancelled run may take to tell the server.
 const PARTING: std::time::Duration = std::time::Duration::from_millis(300);
 
 /// Send one prompt to Cursor and print the answer.
 ///
-/// Cursor's own tools are refused: this asks a question, it does not let an agent loose.
+/// Cursor's own tools are refused, unless `--tools` lets the agent loose in the workspace.
 #[derive(Debug, clap::Args)]
 pub struct Ask {
     /// The prompt; `-` reads it from standard input.
@@ -35,6 +41,10 @@ pub struct Ask {
     /// The folder the model is told about [default: the current one].
     #[arg(long)]
     workspace: Option<PathBuf>,
+    /// Let Cursor's own tools, the user's rules, MCP servers and hooks work, as the settings say
+    /// (PI_CURSOR_NATIVE_TOOLS and others).
+    #[arg(long)]
+    tools: bool,
     /// Print every event as a line of JSON instead of the text.
     #[arg(long)]
     json: bool,
@@ -97,7 +107,7 @@ impl Ask {
             Some(folder) => std::path::absolute(folder)?,
             None => std::env::current_dir()?,
         };
-        let spec = RunSpec {
+        let mut spec = RunSpec {
             conversation_id: format!("agent-{}", Uuid::new_v4()),
             state: None,
             action: Action::UserMessage(UserMessage {
@@ -111,18 +121,23 @@ impl Ask {
             blob_key: BlobKey::random()?,
             gates: ToolGates::default(),
         };
-        let executor = Refuse {
-            facts: Facts {
-                workspace,
-                home,
-                ..Facts::default()
-            },
-            ..Refuse::default()
+        let library = Arc::new(Library::new(home.clone()));
+        let facts = Facts {
+            workspace,
+            home,
+            ..Facts::default()
+        };
+        let executor: Arc<dyn Executor> = match self.tools {
+            true => let_loose(facts, &mut spec, &library, &env).await,
+            false => Arc::new(Refuse {
+                facts,
+                ..Refuse::default()
+            }),
         };
         let handle = start(
             backend,
             spec,
-            Arc::new(executor),
+            executor,
             Arc::new(MemoryBlobs::default()),
             // A person is waiting: better an error soon than an answer in ten minutes.
             RetryPolicy {
@@ -131,7 +146,9 @@ impl Ask {
             },
             Timing::default(),
         );
-        self.print(handle).await
+        let printed = self.print(handle).await;
+        library.close();
+        printed
     }
 
     async fn print(&self, mut handle: Handle) -> Result<(), AskError> {
@@ -173,6 +190,35 @@ impl Ask {
             }
         }
     }
+}
+
+/// An executor that does what the settings allow.
+async fn let_loose(
+    mut facts: Facts,
+    spec: &mut RunSpec,
+    library: &Arc<Library>,
+    env: &impl Fn(&str) -> Option<String>,
+) -> Arc<dyn Executor> {
+    let (policy, mut warnings) = native::policy::Policy::from_env(env);
+    let (choice, more) = Choice::from_env(env);
+    warnings.extend(more);
+    for warning in warnings {
+        tracing::warn!("{warning}");
+    }
+    let settings = library.open(&choice, &facts.workspace).await;
+    for notice in settings.notices.iter().chain(&settings.servers.problems()) {
+        tracing::warn!("{notice}");
+    }
+    spec.offers = settings.servers.offers();
+    spec.gates = policy.gates(&HostTools::default());
+    let occasion = Occasion {
+        workspace: facts.workspace.clone(),
+        conversation: spec.conversation_id.clone(),
+        model: spec.model.id.clone(),
+    };
+    facts.settings = Arc::clone(&settings);
+    let inner = native::executor(&policy, facts, &Arc::default(), None);
+    Guarded::around(inner, &settings, occasion)
 }
 
 /// One event for a program to read.

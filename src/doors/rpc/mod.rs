@@ -18,12 +18,13 @@ mod turns;
 mod typescript;
 
 use std::path::PathBuf;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::sync::watch;
 
 use crate::tools::bridge::endpoint::Server;
+use crate::tools::settings::Library;
 
 pub use peer::{AskError, Ended, Peer};
 pub use protocol::*;
@@ -53,12 +54,13 @@ pub async fn serve(home: Option<PathBuf>) -> Result<Ended, ServeError> {
         written,
     } = stdio::start()?;
     let (host_process, host) = watch::channel(None);
+    let library = Arc::new(Library::new(home.clone()));
     let module = methods::register(methods::Context {
         models: models::Models::new(home.as_deref()),
         home,
         cwd: Mutex::default(),
         tools: Mutex::default(),
-        turns: turns::Turns::default(),
+        turns: turns::Turns::new(Arc::clone(&library)),
         endpoints: Server::default(),
         logins: account::Logins::default(),
         host_process,
@@ -68,6 +70,8 @@ pub async fn serve(home: Option<PathBuf>) -> Result<Ended, ServeError> {
         ended = peer::serve(module.into(), peer, inbound) => ended,
         () = host_gone(host) => Ended::Abrupt,
     };
+    // MCP servers are processes: they go before we do.
+    library.close();
     // The writer ends when the last handle to its queue is gone, which is now.
     let _ = tokio::time::timeout(LAST_WORDS, written).await;
     Ok(ended)

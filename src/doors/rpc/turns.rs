@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 use jsonrpsee::types::ErrorObjectOwned;
@@ -14,8 +14,8 @@ use super::error::INVALID_PARAMS;
 use super::models::{Models, Resolved};
 use super::peer::Peer;
 use super::protocol::*;
-use crate::account::{ApiKey, find_key};
 use super::sessions::Sessions;
+use crate::account::{ApiKey, find_key};
 use crate::conversation::store::{Bounds, Store};
 use crate::conversation::transcript::{Tool, Transcript};
 use crate::diag::place;
@@ -24,6 +24,7 @@ use crate::diag::{Digest, prefix};
 use crate::run::{Backend, Mode};
 use crate::tools::bridge::content::Content;
 use crate::tools::bridge::{HostCall, HostResult, Verdict};
+use crate::tools::settings::Library;
 use crate::turn::usage::{Basis, Tokens};
 use crate::turn::{Follows, Hands, Policy, Session, Stop, Surface, TurnEvent, TurnRequest};
 
@@ -50,6 +51,8 @@ const TIDY_EVERY: Duration = Duration::from_secs(24 * 3600);
 /// Sessions, turns under way, and the backend they share.
 #[derive(Default)]
 pub(super) struct Turns {
+    /// The user's Cursor settings, for all sessions.
+    library: Arc<Library>,
     sessions: Sessions,
     under_way: Mutex<HashMap<String, Way>>,
     /// Turns whose run waits for the host, with their sessions; the oldest first.
@@ -95,6 +98,14 @@ impl Drop for UnderWay<'_> {
 }
 
 impl Turns {
+    /// No sessions yet.
+    pub(super) fn new(library: Arc<Library>) -> Self {
+        Self {
+            library,
+            ..Self::default()
+        }
+    }
+
     /// Takes a turn to its end, telling what happens on the way.
     pub(super) async fn start(
         &self,
@@ -194,6 +205,7 @@ impl Turns {
                 TurnMode::Plan => Mode::Plan,
             }),
             policy: self.policy().0.clone(),
+            library: Arc::clone(&self.library),
             hands,
             surface: match params.surface {
                 TurnSurface::Text => Surface::Text,

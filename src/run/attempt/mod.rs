@@ -264,6 +264,10 @@ impl Attempt<'_> {
             }
             Happened::Told(Ok(())) => None,
             Happened::Told(Err(Gone)) => Some(Closing::Cancelled),
+            Happened::Exec(execs::Progress::Call(call)) => {
+                self.tell(RunEvent::HostCall(Box::new(call)));
+                None
+            }
             Happened::Exec(progress) => {
                 let now = Instant::now();
                 if let execs::Progress::Done(id, _) = &progress {

@@ -160,21 +160,53 @@ impl Bridge {
     /// Queues a call by its offered name; `None` if there is no such tool.
     fn queue(&self, offered: &str, arguments: Json, cursor: Option<String>) -> Option<Queued> {
         let tool = self.find(offered)?;
+        Some(self.enter(&tool.offered, &tool.host, arguments, cursor))
+    }
+
+    fn enter(&self, offered: &str, host: &str, arguments: Json, cursor: Option<String>) -> Queued {
         let count = self.calls.fetch_add(1, Ordering::Relaxed) + 1;
         let id = format!("{}-tool-{count}", self.run);
         let entry = self.book.enter(Waiting {
             count,
             cursor,
             host: id.clone(),
-            offered: tool.offered.clone(),
-            tool: tool.host.clone(),
+            offered: offered.to_owned(),
+            tool: host.to_owned(),
         });
-        let (call, result) = HostCall::new(id, tool.host.clone(), content::arguments(arguments));
-        Some(Queued {
+        let (call, result) = HostCall::new(id, host.to_owned(), content::arguments(arguments));
+        Queued {
             call,
             result,
             entry,
-        })
+        }
+    }
+
+    /// Has one of the host's tools called by its own name, offered or not.
+    pub fn direct(
+        &self,
+        tool: &str,
+        arguments: Json,
+        abort: CancellationToken,
+    ) -> (HostCall, impl Future<Output = HostResult> + Send + use<>) {
+        let Queued {
+            call,
+            result,
+            entry,
+        } = self.enter(tool, tool, arguments, None);
+        let deadline = self.deadline;
+        let answer = async move {
+            match waited(result, abort, deadline).await {
+                Ok(result) => {
+                    entry.resolve(result.verdict);
+                    result
+                }
+                Err(unanswered) => {
+                    entry.reject(unanswered.rejection());
+                    HostResult::failed(unanswered.to_string())
+                }
+            }
+        };
+        (call, answer)
     }
 
     /// The server may put `mcp_<provider>_` before a tool's name.

@@ -10,7 +10,7 @@ use crate::tools::offer::Offer;
 pub const PROVIDER: &str = "pi";
 
 /// Tools Cursor's agent has of its own.
-const OVERLAPPING: [&str; 7] = ["read", "bash", "write", "edit", "grep", "find", "ls"];
+pub const OVERLAPPING: [&str; 7] = ["read", "bash", "write", "edit", "grep", "find", "ls"];
 
 /// More than this and Cursor fails the whole request.
 const MOST: usize = 200;

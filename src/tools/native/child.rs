@@ -12,9 +12,16 @@ use tokio::process::{Child, Command};
 
 /// A process group. Dropping it ends every process in it.
 #[derive(Debug)]
-pub(super) struct Group(Pid);
+pub(in crate::tools) struct Group(Pid);
 
 impl Group {
+    /// The group of a child that leads one.
+    pub(in crate::tools) fn of(child: &Child) -> io::Result<Self> {
+        let number = child.id().and_then(|id| i32::try_from(id).ok());
+        let pid = number.and_then(Pid::from_raw);
+        pid.map(Self).ok_or_else(|| io::ErrorKind::NotFound.into())
+    }
+
     /// Asks every process of the group to end, or makes it.
     pub(super) fn signal(&self, signal: Signal) {
         // A group that is gone needs no signal.
@@ -90,8 +97,7 @@ pub(super) fn start(
     scrub(&mut shell);
     let child = shell.spawn()?;
     let pid = child.id().unwrap_or_default();
-    let number = i32::try_from(pid).ok().and_then(Pid::from_raw);
-    let group = Group(number.ok_or(io::ErrorKind::NotFound)?);
+    let group = Group::of(&child)?;
     Ok(Running { child, group, pid })
 }
 

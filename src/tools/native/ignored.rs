@@ -11,7 +11,7 @@ pub(super) const FILE: &str = ".cursorignore";
 ///
 /// The files are read anew each time: they are small, and a rule the user has just written
 /// must count.
-pub(super) fn is_ignored(root: &Path, real: &Path) -> bool {
+pub(in crate::tools) fn is_ignored(root: &Path, real: &Path) -> bool {
     let Ok(inside) = real.strip_prefix(root) else {
         return false;
     };

@@ -24,7 +24,6 @@ mod pipes;
 pub mod policy;
 mod read;
 mod search;
-mod servers;
 mod shell;
 mod text;
 mod workbench;
@@ -37,18 +36,35 @@ use std::sync::Arc;
 
 use tokio_util::sync::CancellationToken;
 
+use super::bridge::Bridge;
+use super::by_host::{ByHost, HostTools};
 use super::context::Facts;
 use super::refuse::{Refuse, Why};
-use super::{Executor, Replies, Reply, Request, Thrown, Work};
+use super::{Executor, Replies, Reply, Request, Thrown, Work, servers};
 use crate::wire::proto::agent::v1::*;
-pub(super) use child::scrub;
+pub(super) use child::{Group, scrub};
 use guard::Guard;
+pub(super) use ignored::is_ignored;
 use policy::{Mode, Policy, Tool};
 use shell::{Dialect, Shell};
 pub use workbench::Workbench;
 
-/// The executor of a run: whoever the policy says.
-pub fn executor(policy: &Policy, mut facts: Facts, bench: &Arc<Workbench>) -> Arc<dyn Executor> {
+/// The host's hands, where there are some.
+pub struct Host {
+    /// Where calls go.
+    pub bridge: Arc<Bridge>,
+    /// What it can do.
+    pub tools: HostTools,
+}
+
+/// The executor of a run: whoever the policy says. Without a host nobody does what is left
+/// to it.
+pub fn executor(
+    policy: &Policy,
+    mut facts: Facts,
+    bench: &Arc<Workbench>,
+    host: Option<Host>,
+) -> Arc<dyn Executor> {
     if policy.mode == Mode::Local {
         facts.terminals = bench.terminals().ok();
     }
@@ -58,10 +74,16 @@ pub fn executor(policy: &Policy, mut facts: Facts, bench: &Arc<Workbench>) -> Ar
         Mode::Off => Why::Off,
     };
     let guard = Guard::new(&facts.workspace, facts.home.clone(), policy.outside_writes);
-    let refuse = Arc::new(Refuse { facts, why });
-    if policy.mode != Mode::Local {
-        return refuse;
+    let refuse = Refuse { facts, why };
+    match (policy.mode, host) {
+        (Mode::Local, _) => {}
+        (Mode::Host, Some(host)) => {
+            let denied = policy.denied.clone();
+            return Arc::new(ByHost::new(host.bridge, host.tools, denied, refuse));
+        }
+        (Mode::Host, None) | (Mode::Off, _) => return Arc::new(refuse),
     }
+    let refuse = Arc::new(refuse);
     Arc::new(Native {
         policy: policy.clone(),
         shell: Shell {
@@ -140,18 +162,10 @@ impl Native {
                 let response = git_diff::diff(&self.shell.workspace, request).await?;
                 Ok(Reply::GitDiffResponse(response))
             }
-            Request::McpStateExecArgs(args) => {
-                let state = servers::state(&self.refuse.facts, &args);
-                Ok(Reply::McpStateExecResult(state))
-            }
-            Request::ListMcpResourcesExecArgs(args) => {
-                let resources = servers::resources(&self.refuse.facts, &args);
-                Ok(Reply::ListMcpResourcesExecResult(resources))
-            }
-            Request::ReadMcpResourceExecArgs(args) => {
-                Ok(Reply::ReadMcpResourceExecResult(servers::resource(args)))
-            }
-            other => self.files(other, abort).await,
+            other => match servers::answer(&self.refuse.facts, other, abort.clone()).await {
+                Ok(reply) => Ok(reply),
+                Err(other) => self.files(other, abort).await,
+            },
         }
     }
 

@@ -4,6 +4,8 @@ use std::collections::BTreeSet;
 
 use crate::diag::settings::{self, Warning};
 use crate::tools::Request;
+use crate::tools::by_host::HostTools;
+use crate::wire::headers::ToolGates;
 
 /// Who executes Cursor's own tools.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -84,6 +86,30 @@ impl Tool {
             .map_or("", |(name, _)| name)
     }
 
+    /// What Cursor calls it when a client says which tools it wants.
+    fn calls(self) -> &'static [&'static str] {
+        match self {
+            Tool::Read => &["read_tool_call", "pi_read_tool_call"],
+            Tool::Ls => &[
+                "ls_tool_call",
+                "glob_tool_call",
+                "pi_ls_tool_call",
+                "pi_find_tool_call",
+            ],
+            Tool::Grep => &["grep_tool_call", "pi_grep_tool_call"],
+            Tool::Write => &["edit_tool_call", "pi_edit_tool_call", "pi_write_tool_call"],
+            Tool::Delete => &["delete_tool_call"],
+            Tool::Shell => &[
+                "shell_tool_call",
+                "write_shell_stdin_tool_call",
+                "pi_bash_tool_call",
+            ],
+            Tool::Fetch => &["fetch_tool_call"],
+            Tool::Diagnostics => &["read_lints_tool_call"],
+            Tool::GitDiff => &[],
+        }
+    }
+
     /// The usual names of host tools that do the same, best first.
     pub fn counterparts(self) -> &'static [&'static str] {
         match self {
@@ -126,6 +152,29 @@ const OUTSIDE: &str = "PI_CURSOR_ALLOW_OUTSIDE_WRITES";
 const PRIVATE: &str = "PI_CURSOR_ALLOW_PRIVATE_FETCH";
 
 impl Policy {
+    /// What the server is told not to offer to the model: it would only be refused.
+    pub fn gates(&self, host: &HostTools) -> ToolGates {
+        let by_host = |tool: Tool| match tool {
+            Tool::Read => host.take("read", &["path"]),
+            Tool::Ls => host.take("ls", &["path"]),
+            Tool::Grep => host.take("grep", &["pattern"]),
+            Tool::Write => host.take("write", &["path", "content"]),
+            Tool::Shell => host.take("bash", &["command"]),
+            Tool::Delete | Tool::Fetch | Tool::GitDiff | Tool::Diagnostics => false,
+        };
+        let refused = |tool: Tool| match self.mode {
+            Mode::Local => self.denied.contains(&tool),
+            Mode::Host => self.denied.contains(&tool) || !by_host(tool),
+            Mode::Off => true,
+        };
+        let tools = Tool::ALL.iter().map(|(_, tool)| *tool);
+        let names = tools.filter(|tool| refused(*tool)).flat_map(Tool::calls);
+        ToolGates {
+            allowed: None,
+            excluded: names.map(|name| (*name).to_owned()).collect(),
+        }
+    }
+
     /// Reads the settings. What is not understood becomes a warning and changes nothing.
     pub fn from_env(env: &impl Fn(&str) -> Option<String>) -> (Self, Vec<Warning>) {
         let mut warnings = Vec::new();
@@ -206,6 +255,19 @@ mod tests {
         assert_eq!(policy.denied, BTreeSet::from([Tool::Write, Tool::Shell]));
         assert_eq!(policy.outside_writes, Leave::Allowed);
         assert_eq!(policy.private_fetch, Leave::Allowed);
+    }
+
+    #[test]
+    fn the_server_is_told_what_would_be_refused() {
+        let schema = serde_json::json!({"properties": {"path": {}, "command": {}}});
+        let host = HostTools::new([("read", &schema), ("bash", &schema)]);
+        let excluded = |pairs: &[(&str, &str)]| read(pairs).0.gates(&host).excluded;
+        assert_eq!(excluded(&[]), [""; 0]);
+        assert_eq!(excluded(&[(DENY, "delete")]), ["delete_tool_call"]);
+        let by_host = excluded(&[(MODE, "host")]);
+        assert!(by_host.contains(&"grep_tool_call".into()), "{by_host:?}");
+        assert!(!by_host.contains(&"shell_tool_call".into()), "{by_host:?}");
+        assert!(excluded(&[(MODE, "off")]).contains(&"shell_tool_call".into()));
     }
 
     #[test]

@@ -7,6 +7,7 @@ use tokio::sync::mpsc;
 
 use super::policy::Leave;
 use super::*;
+use crate::tools::Said;
 use crate::tools::offer::Offer;
 
 struct Scratch {
@@ -32,14 +33,17 @@ fn scratch() -> Scratch {
 
 /// One request under way.
 struct Asked {
-    replies: mpsc::Receiver<(u32, Box<Reply>)>,
+    replies: mpsc::Receiver<(u32, Said)>,
     abort: CancellationToken,
     done: tokio::task::JoinHandle<Result<(), Thrown>>,
 }
 
 impl Asked {
     async fn next(&mut self) -> Option<Reply> {
-        self.replies.recv().await.map(|(_, reply)| *reply)
+        match self.replies.recv().await?.1 {
+            Said::Reply(reply) => Some(*reply),
+            Said::Call(call) => panic!("nobody calls: {call:?}"),
+        }
     }
 
     /// All replies to the end.
@@ -60,7 +64,7 @@ impl Scratch {
             offers: self.offers.clone(),
             ..Facts::default()
         };
-        let executor = executor(&self.policy, facts, &self.bench);
+        let executor = executor(&self.policy, facts, &self.bench, None);
         let (queue, replies) = mpsc::channel(64);
         let abort = CancellationToken::new();
         let work = executor.execute(request, Replies::new(1, queue), abort.clone());

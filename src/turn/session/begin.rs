@@ -164,10 +164,20 @@ impl Task {
                 self.notice(request, Some(warning.clone())).await;
             }
         }
+        let settings = request
+            .library
+            .open(&request.policy.cursor, &request.workspace)
+            .await;
+        for notice in settings.notices.iter().chain(&settings.servers.problems()) {
+            if self.told.insert(notice.clone()) {
+                self.notice(request, Some(notice.clone())).await;
+            }
+        }
         let surroundings = launch::Surroundings {
             recorded: &self.recorded,
             bench: &self.bench,
             gate: &self.gate,
+            settings,
         };
         let spent = tally.idle_restarts;
         launch::launch(

@@ -3684,11 +3684,41 @@ pub struct ExecServerAbort {
     #[prost(uint32, tag = "1")]
     pub id: u32,
 }
-#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct ExecuteHookArgs {
+    #[prost(message, optional, tag = "1")]
+    pub request: ::core::option::Option<ExecuteHookRequest>,
 }
-#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ExecuteHookRequest {
+    #[prost(oneof = "execute_hook_request::Request", tags = "4")]
+    pub request: ::core::option::Option<execute_hook_request::Request>,
+}
+/// Nested message and enum types in `ExecuteHookRequest`.
+pub mod execute_hook_request {
+    #[derive(Clone, PartialEq, Eq, Hash, ::prost::Oneof)]
+    pub enum Request {
+        #[prost(message, tag = "4")]
+        PreToolUse(super::PreToolUseRequestQuery),
+    }
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ExecuteHookResponse {
+    #[prost(oneof = "execute_hook_response::Response", tags = "4")]
+    pub response: ::core::option::Option<execute_hook_response::Response>,
+}
+/// Nested message and enum types in `ExecuteHookResponse`.
+pub mod execute_hook_response {
+    #[derive(Clone, PartialEq, Eq, Hash, ::prost::Oneof)]
+    pub enum Response {
+        #[prost(message, tag = "4")]
+        PreToolUse(super::PreToolUseRequestResponse),
+    }
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct ExecuteHookResult {
+    #[prost(message, optional, tag = "1")]
+    pub response: ::core::option::Option<ExecuteHookResponse>,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct FetchArgs {
@@ -4054,6 +4084,40 @@ pub struct WebFetchAllowlistPrecheckArgs {
 pub struct WebFetchAllowlistPrecheckResult {
     #[prost(bool, tag = "1")]
     pub allowlisted: bool,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct PreToolUseRequestQuery {
+    #[prost(string, tag = "1")]
+    pub tool_name: ::prost::alloc::string::String,
+    #[prost(bytes = "bytes", optional, tag = "2")]
+    pub tool_input: ::core::option::Option<::prost::bytes::Bytes>,
+    #[prost(string, tag = "3")]
+    pub tool_use_id: ::prost::alloc::string::String,
+    #[prost(string, optional, tag = "4")]
+    pub cwd: ::core::option::Option<::prost::alloc::string::String>,
+    #[prost(string, optional, tag = "5")]
+    pub conversation_id: ::core::option::Option<::prost::alloc::string::String>,
+    #[prost(string, optional, tag = "6")]
+    pub generation_id: ::core::option::Option<::prost::alloc::string::String>,
+    #[prost(string, optional, tag = "7")]
+    pub model: ::core::option::Option<::prost::alloc::string::String>,
+    #[prost(string, optional, tag = "8")]
+    pub model_id: ::core::option::Option<::prost::alloc::string::String>,
+    #[prost(string, optional, tag = "10")]
+    pub parent_tool_call_id: ::core::option::Option<::prost::alloc::string::String>,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct PreToolUseRequestResponse {
+    #[prost(string, optional, tag = "1")]
+    pub permission: ::core::option::Option<::prost::alloc::string::String>,
+    #[prost(string, optional, tag = "2")]
+    pub user_message: ::core::option::Option<::prost::alloc::string::String>,
+    #[prost(string, optional, tag = "3")]
+    pub agent_message: ::core::option::Option<::prost::alloc::string::String>,
+    #[prost(string, optional, tag = "4")]
+    pub updated_input: ::core::option::Option<::prost::alloc::string::String>,
+    #[prost(string, optional, tag = "5")]
+    pub additional_context: ::core::option::Option<::prost::alloc::string::String>,
 }
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
 #[repr(i32)]

@@ -1,0 +1,381 @@
+//! Which call of the host's tools does what Cursor's own tool asks for. Pure.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use serde_json::{Map, Value as Json, json};
+
+use super::edits;
+use crate::tools::Request;
+use crate::wire::proto::agent::v1::*;
+
+/// The host's tools by name, with the names of their arguments.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct HostTools(BTreeMap<String, Vec<String>>);
+
+impl HostTools {
+    /// The tools of a host, with their schemas.
+    pub fn new<'a>(tools: impl IntoIterator<Item = (&'a str, &'a Json)>) -> Self {
+        let arguments = |schema: &Json| -> Vec<String> {
+            let known = schema["properties"].as_object();
+            known
+                .map(|known| known.keys().cloned().collect())
+                .unwrap_or_default()
+        };
+        let tools = tools.into_iter();
+        Self(
+            tools
+                .map(|(name, schema)| (name.to_owned(), arguments(schema)))
+                .collect(),
+        )
+    }
+
+    /// Whether there is such a tool, and it takes all these arguments.
+    pub fn take(&self, tool: &str, arguments: &[&str]) -> bool {
+        self.0.get(tool).is_some_and(|known| {
+            let takes = |name: &&str| known.iter().any(|known| known == name);
+            arguments.iter().all(takes)
+        })
+    }
+}
+
+/// A call of a tool of the host.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Call {
+    pub(super) tool: &'static str,
+    pub(super) arguments: Json,
+}
+
+/// What decides beside the request.
+pub(super) struct Around<'a> {
+    pub(super) tools: &'a HostTools,
+    pub(super) workspace: &'a Path,
+    /// What a file was last seen to say, if all of it was seen.
+    pub(super) seen: &'a dyn Fn(&str) -> Option<String>,
+}
+
+/// The call that does what a request asks for; `None` if the host has no tool for it.
+pub(super) fn call(request: &Request, around: &Around<'_>) -> Option<Call> {
+    let made = |tool: &'static str, arguments: Map<String, Json>| {
+        let names: Vec<&str> = arguments.keys().map(String::as_str).collect();
+        around.tools.take(tool, &names).then(|| Call {
+            tool,
+            arguments: Json::Object(arguments.clone()),
+        })
+    };
+    match request {
+        Request::ReadArgs(args) => {
+            let offset = args.offset.filter(|offset| *offset > 0);
+            // The host's tool cannot count from the end.
+            if args.offset.is_some_and(|offset| offset < 0) {
+                return None;
+            }
+            made(
+                "read",
+                set(&[
+                    ("path", args.path.clone().into()),
+                    ("offset", offset.into()),
+                    ("limit", args.limit.into()),
+                ]),
+            )
+        }
+        Request::PiReadArgs(args) => made(
+            "read",
+            set(&[
+                ("path", args.path.clone().into()),
+                ("offset", args.offset.into()),
+                ("limit", args.limit.into()),
+            ]),
+        ),
+        Request::ShellArgs(args)
+        | Request::ShellStreamArgs(args)
+        | Request::MiniSweAgentBashArgs(args) => {
+            let seconds = u32::try_from(args.timeout).ok().filter(|ms| *ms > 0);
+            let command = inside(&args.command, &args.working_directory, around.workspace);
+            made(
+                "bash",
+                set(&[
+                    ("command", command.into()),
+                    ("timeout", seconds.map(|ms| ms.div_ceil(1000)).into()),
+                ]),
+            )
+        }
+        Request::PiBashArgs(args) => made(
+            "bash",
+            set(&[
+                ("command", args.command.clone().into()),
+                ("timeout", args.timeout.map(f64::ceil).into()),
+            ]),
+        ),
+        Request::GrepArgs(args) => grep(args).and_then(|(tool, arguments)| made(tool, arguments)),
+        Request::PiGrepArgs(args) => made(
+            "grep",
+            set(&[
+                ("pattern", args.pattern.clone().into()),
+                ("path", args.path.clone().into()),
+                ("glob", args.glob.clone().into()),
+                ("ignoreCase", args.ignore_case.into()),
+                ("literal", args.literal.into()),
+                ("context", args.context.into()),
+                ("limit", args.limit.into()),
+            ]),
+        ),
+        Request::PiFindArgs(args) => made(
+            "find",
+            set(&[
+                ("pattern", args.pattern.clone().into()),
+                ("path", args.path.clone().into()),
+                ("limit", args.limit.into()),
+            ]),
+        ),
+        Request::LsArgs(args) => made("ls", set(&[("path", args.path.clone().into())])),
+        Request::PiLsArgs(args) => made(
+            "ls",
+            set(&[
+                ("path", args.path.clone().into()),
+                ("limit", args.limit.into()),
+            ]),
+        ),
+        Request::WriteArgs(args) => {
+            let text = written(args)?;
+            let edit = (around.seen)(&args.path).and_then(|before| edits::of(&before, &text));
+            let edit = edit.and_then(|edits| made("edit", edit_arguments(&args.path, edits)));
+            edit.or_else(|| {
+                made(
+                    "write",
+                    set(&[("path", args.path.clone().into()), ("content", text.into())]),
+                )
+            })
+        }
+        Request::PiWriteArgs(args) => made(
+            "write",
+            set(&[
+                ("path", args.path.clone().into()),
+                ("content", args.content.clone().into()),
+            ]),
+        ),
+        Request::PiEditArgs(args) => {
+            let edits = args
+                .edits
+                .iter()
+                .map(|edit| (edit.old_text.clone(), edit.new_text.clone()));
+            made("edit", edit_arguments(&args.path, edits.collect()))
+        }
+        _ => None,
+    }
+}
+
+/// The text a request writes; `None` for bytes that are no text: the host's tool writes text.
+pub(super) fn written(args: &WriteArgs) -> Option<String> {
+    match args.file_bytes.is_empty() {
+        true => Some(args.file_text.clone()),
+        false => String::from_utf8(args.file_bytes.to_vec()).ok(),
+    }
+}
+
+fn edit_arguments(path: &str, edits: Vec<(String, String)>) -> Map<String, Json> {
+    let edits: Vec<Json> = edits
+        .into_iter()
+        .map(|(old, new)| json!({"oldText": old, "newText": new}))
+        .collect();
+    set(&[("path", path.into()), ("edits", edits.into())])
+}
+
+fn grep(args: &GrepArgs) -> Option<(&'static str, Map<String, Json>)> {
+    if args.multiline == Some(true) || args.r#type.as_deref().is_some_and(|kind| !kind.is_empty()) {
+        return None; // more than the host's tool can do
+    }
+    let path = || Json::from(args.path.clone().filter(|path| !path.is_empty()));
+    let glob = args.glob.clone().filter(|glob| !glob.is_empty());
+    if let (true, Some(glob)) = (args.pattern.is_empty(), &glob) {
+        return Some((
+            "find",
+            set(&[("pattern", glob.clone().into()), ("path", path())]),
+        ));
+    }
+    let around = [args.context, args.context_before, args.context_after];
+    let context = around
+        .into_iter()
+        .flatten()
+        .max()
+        .filter(|lines| *lines > 0);
+    let content = args.output_mode.as_deref().unwrap_or("content") == "content";
+    let arguments = set(&[
+        ("pattern", args.pattern.clone().into()),
+        ("path", path()),
+        ("glob", glob.into()),
+        (
+            "ignoreCase",
+            args.case_insensitive
+                .filter(|insensitive| *insensitive)
+                .into(),
+        ),
+        ("context", context.filter(|_| content).into()),
+        (
+            "limit",
+            args.head_limit.filter(|limit| content && *limit > 0).into(),
+        ),
+    ]);
+    Some(("grep", arguments))
+}
+
+/// Only what is given.
+fn set(pairs: &[(&str, Json)]) -> Map<String, Json> {
+    let given = pairs.iter().filter(|(_, value)| !value.is_null());
+    given
+        .map(|(name, value)| ((*name).to_owned(), value.clone()))
+        .collect()
+}
+
+/// A command in a folder; the host's shell begins in the workspace.
+fn inside(command: &str, folder: &str, workspace: &Path) -> String {
+    let folder = folder.trim_end_matches('/');
+    if folder.is_empty() || workspace.join(folder) == workspace {
+        return command.to_owned();
+    }
+    let quoted = folder.replace('\'', r"'\''");
+    format!("cd '{quoted}' && {{ {command}\n}}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tools() -> HostTools {
+        let schema = |names: &[&str]| {
+            let members = names.iter().map(|name| ((*name).to_owned(), json!({})));
+            json!({"type": "object", "properties": members.collect::<Map<_, _>>()})
+        };
+        let known = [
+            ("read", schema(&["path", "offset", "limit"])),
+            ("bash", schema(&["command", "timeout"])),
+            (
+                "grep",
+                schema(&["pattern", "path", "glob", "ignoreCase", "context", "limit"]),
+            ),
+            ("find", schema(&["pattern", "path"])),
+            ("write", schema(&["path", "content"])),
+            ("edit", schema(&["path", "edits"])),
+        ];
+        HostTools::new(known.iter().map(|(name, schema)| (*name, schema)))
+    }
+
+    fn planned(request: &Request, seen: Option<&str>) -> Option<(&'static str, Json)> {
+        let around = Around {
+            tools: &tools(),
+            workspace: Path::new("/w"),
+            seen: &|_| seen.map(str::to_owned),
+        };
+        call(request, &around).map(|call| (call.tool, call.arguments))
+    }
+
+    #[test]
+    fn commands_run_where_they_are_meant_to() {
+        let shell = |folder: &str, timeout| {
+            Request::ShellStreamArgs(ShellArgs {
+                command: "ls".into(),
+                working_directory: folder.into(),
+                timeout,
+                ..ShellArgs::default()
+            })
+        };
+        let command = |folder, timeout| planned(&shell(folder, timeout), None).unwrap().1;
+        assert_eq!(command("/w/", 1500), json!({"command": "ls", "timeout": 2}));
+        assert_eq!(command("", 0), json!({"command": "ls"}));
+        assert_eq!(
+            command("/w/it's", 0)["command"],
+            "cd '/w/it'\\''s' && { ls\n}"
+        );
+    }
+
+    #[test]
+    fn a_search_is_a_grep_or_a_find() {
+        let grep = |args: GrepArgs| planned(&Request::GrepArgs(args), None);
+        let plain = GrepArgs {
+            pattern: "x".into(),
+            case_insensitive: Some(true),
+            context: Some(2),
+            head_limit: Some(5),
+            ..GrepArgs::default()
+        };
+        assert_eq!(
+            grep(plain.clone()).unwrap(),
+            (
+                "grep",
+                json!({"pattern": "x", "ignoreCase": true, "context": 2, "limit": 5})
+            )
+        );
+        let files = GrepArgs {
+            output_mode: Some("files_with_matches".into()),
+            ..plain.clone()
+        };
+        assert_eq!(
+            grep(files).unwrap().1,
+            json!({"pattern": "x", "ignoreCase": true})
+        );
+        let find = GrepArgs {
+            pattern: String::new(),
+            glob: Some("*.rs".into()),
+            ..GrepArgs::default()
+        };
+        assert_eq!(grep(find).unwrap(), ("find", json!({"pattern": "*.rs"})));
+        assert_eq!(
+            grep(GrepArgs {
+                multiline: Some(true),
+                ..plain
+            }),
+            None
+        );
+    }
+
+    #[test]
+    fn a_change_of_a_file_that_was_seen_is_an_edit() {
+        let write = |text: &str| {
+            Request::WriteArgs(WriteArgs {
+                path: "/w/a".into(),
+                file_text: text.into(),
+                ..WriteArgs::default()
+            })
+        };
+        assert_eq!(
+            planned(&write("one\nTWO\n"), None).unwrap(),
+            ("write", json!({"path": "/w/a", "content": "one\nTWO\n"}))
+        );
+        let (tool, arguments) =
+            planned(&write("one\nTWO\nthree\n"), Some("one\ntwo\nthree\n")).unwrap();
+        assert_eq!(
+            (tool, &arguments["edits"]),
+            ("edit", &json!([{"oldText": "two\n", "newText": "TWO\n"}]))
+        );
+        let bytes = Request::WriteArgs(WriteArgs {
+            file_bytes: vec![0xff, 0].into(),
+            ..WriteArgs::default()
+        });
+        assert_eq!(planned(&bytes, None), None);
+    }
+
+    #[test]
+    fn what_the_host_does_not_take_is_not_called() {
+        let ls = Request::LsArgs(LsArgs {
+            path: "/w".into(),
+            ..LsArgs::default()
+        });
+        assert_eq!(planned(&ls, None), None);
+        let from_the_end = Request::ReadArgs(ReadArgs {
+            path: "a".into(),
+            offset: Some(-5),
+            ..ReadArgs::default()
+        });
+        assert_eq!(planned(&from_the_end, None), None);
+        let literal = Request::PiGrepArgs(PiGrepExecArgs {
+            pattern: "x".into(),
+            literal: Some(true),
+            ..PiGrepExecArgs::default()
+        });
+        assert_eq!(
+            planned(&literal, None),
+            None,
+            "its grep takes no such argument"
+        );
+    }
+}

@@ -1,0 +1,117 @@
+//! The replacements that turn one text into another, as an edit tool takes them: each old
+//! piece must occur exactly once.
+
+use similar::{ChangeTag, TextDiff};
+
+/// More than this and the whole file is the better description.
+const MOST_LINES: usize = 20_000;
+
+/// The replacements; `None` if there is no such way, or none worth it.
+pub(super) fn of(before: &str, after: &str) -> Option<Vec<(String, String)>> {
+    if before.is_empty() || before == after {
+        return None;
+    }
+    let lines: Vec<&str> = before.split_inclusive('\n').collect();
+    if lines.len() + after.lines().count() > MOST_LINES {
+        return None;
+    }
+    let mut edits = Vec::new();
+    for group in TextDiff::from_lines(before, after).grouped_ops(0) {
+        let (Some(first), Some(last)) = (group.first(), group.last()) else {
+            continue;
+        };
+        let mut old = first.old_range().start..last.old_range().end;
+        let diff = TextDiff::from_lines(before, after);
+        let new: String = group
+            .iter()
+            .flat_map(|op| diff.iter_changes(op))
+            .filter(|change| change.tag() != ChangeTag::Delete)
+            .map(|change| change.value().to_owned())
+            .collect();
+        // Lines around it until the old piece is the only one of its kind.
+        let (mut head, mut tail) = (String::new(), String::new());
+        loop {
+            let piece = lines[old.clone()].concat();
+            if !piece.is_empty() && occurs_once(before, &piece) {
+                edits.push((piece, format!("{head}{new}{tail}")));
+                break;
+            }
+            let (above, below) = (old.start.checked_sub(1), old.end);
+            if let Some(above) = above {
+                head.insert_str(0, lines[above]);
+                old.start = above;
+            } else if let Some(line) = lines.get(below) {
+                tail.push_str(line);
+                old.end = below + 1;
+            } else {
+                return None;
+            }
+        }
+    }
+    // Pieces that grew into each other cannot be replaced one by one.
+    (replaced(before, &edits)? == after).then_some(edits)
+}
+
+fn occurs_once(text: &str, piece: &str) -> bool {
+    let Some(at) = text.find(piece) else {
+        return false;
+    };
+    let next = text[at..].char_indices().nth(1).map(|(step, _)| at + step);
+    next.is_none_or(|next| !text[next..].contains(piece))
+}
+
+/// What an edit tool makes of it: every piece is looked for in the text as it was.
+fn replaced(before: &str, edits: &[(String, String)]) -> Option<String> {
+    let mut places: Vec<(usize, &(String, String))> = edits
+        .iter()
+        .map(|edit| Some((before.find(&edit.0)?, edit)))
+        .collect::<Option<_>>()?;
+    places.sort_by_key(|(at, _)| *at);
+    let mut out = String::new();
+    let mut end = 0;
+    for (at, (old, new)) in places {
+        out.push_str(before.get(end..at)?);
+        out.push_str(new);
+        end = at + old.len();
+    }
+    out.push_str(before.get(end..)?);
+    Some(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pieces_are_as_short_as_they_can_be() {
+        let before = "a\nb\nc\nb\nd\n";
+        assert_eq!(
+            of(before, "a\nb\nC\nb\nd\n").unwrap(),
+            [("c\n".into(), "C\n".into())]
+        );
+        // The second b is told by what stands above it.
+        assert_eq!(
+            of(before, "a\nb\nc\nB\nd\n").unwrap(),
+            [("c\nb\n".into(), "c\nB\n".into())]
+        );
+        // Something new needs a line to hold on to.
+        assert_eq!(
+            of("a\nb\n", "a\nnew\nb\n").unwrap(),
+            [("a\n".into(), "a\nnew\n".into())]
+        );
+        assert_eq!(of("", "a"), None);
+        assert_eq!(of("a", "a"), None);
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn edits_always_lead_there(before in "([ab]\n){0,12}[ab]?", after in "([abc]\n){0,12}[ab]?") {
+            if let Some(edits) = of(&before, &after) {
+                for (old, _) in &edits {
+                    proptest::prop_assert!(occurs_once(&before, old));
+                }
+                proptest::prop_assert_eq!(replaced(&before, &edits).unwrap(), after);
+            }
+        }
+    }
+}

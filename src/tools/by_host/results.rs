@@ -1,0 +1,489 @@
+//! What a call of the host's tools gave, as the typed result Cursor waits for. Pure.
+
+use std::sync::LazyLock;
+use std::time::Duration;
+
+use regex::Regex;
+
+use super::calls;
+use crate::tools::bridge::content::Content;
+use crate::tools::bridge::{HostResult, Verdict};
+use crate::tools::refuse;
+use crate::tools::{Reply, Request, Thrown};
+use crate::wire::proto::agent::v1::*;
+
+/// What a result says, taken apart.
+struct Given {
+    text: String,
+    picture: Option<bytes::Bytes>,
+    verdict: Verdict,
+}
+
+impl Given {
+    fn of(result: HostResult) -> Self {
+        let mut text = Vec::new();
+        let mut picture = None;
+        for content in result.content {
+            match content {
+                Content::Text(words) => text.push(words),
+                Content::Image { data, .. } => picture = picture.or(Some(data)),
+            }
+        }
+        Self {
+            text: text.join("\n"),
+            picture,
+            verdict: result.verdict,
+        }
+    }
+
+    /// The text of a success, or of a failure.
+    fn split(self) -> Result<String, String> {
+        match self.verdict {
+            Verdict::Done => Ok(self.text),
+            Verdict::Failed => Err(self.text),
+        }
+    }
+}
+
+/// The replies to a request, in order.
+pub(super) fn replies(
+    request: Request,
+    result: HostResult,
+    workspace: &str,
+    took: Duration,
+) -> Result<Vec<Reply>, Thrown> {
+    let given = Given::of(result);
+    Ok(match request {
+        Request::ReadArgs(args) => vec![Reply::ReadResult(ReadResult {
+            result: Some(read(&args, given)),
+        })],
+        Request::LsArgs(args) => vec![Reply::LsResult(LsResult {
+            result: Some(ls(args, given)),
+        })],
+        Request::GrepArgs(args) => vec![Reply::GrepResult(GrepResult {
+            result: Some(match given.split() {
+                Ok(text) => grep_result::Result::Success(grep(args, &text, workspace)),
+                Err(error) => grep_result::Result::Error(GrepError { error }),
+            }),
+        })],
+        Request::WriteArgs(args) => vec![Reply::WriteResult(WriteResult {
+            result: Some(write(args, given)),
+        })],
+        Request::ShellArgs(args) => vec![Reply::ShellResult(shell(args, given, took))],
+        Request::MiniSweAgentBashArgs(args) => {
+            vec![Reply::MiniSweAgentBashResult(shell(args, given, took))]
+        }
+        Request::ShellStreamArgs(args) => stream(args, given, workspace, took),
+        Request::PiReadArgs(_) => vec![Reply::PiReadResult(PiReadExecResult {
+            result: Some(match given.split() {
+                Ok(output) => pi_read_exec_result::Result::Success(PiReadExecSuccess {
+                    output,
+                    ..PiReadExecSuccess::default()
+                }),
+                Err(error) => pi_read_exec_result::Result::Error(PiReadExecError { error }),
+            }),
+        })],
+        Request::PiBashArgs(_) => vec![Reply::PiBashResult(PiBashExecResult {
+            result: Some(match given.split() {
+                Ok(output) => pi_bash_exec_result::Result::Success(PiBashExecSuccess {
+                    output,
+                    ..PiBashExecSuccess::default()
+                }),
+                Err(error) => pi_bash_exec_result::Result::Error(PiBashExecError {
+                    error,
+                    ..PiBashExecError::default()
+                }),
+            }),
+        })],
+        Request::PiGrepArgs(_) => vec![Reply::PiGrepResult(PiGrepExecResult {
+            result: Some(match given.split() {
+                Ok(output) => pi_grep_exec_result::Result::Success(PiGrepExecSuccess {
+                    output,
+                    ..PiGrepExecSuccess::default()
+                }),
+                Err(error) => pi_grep_exec_result::Result::Error(PiGrepExecError { error }),
+            }),
+        })],
+        Request::PiFindArgs(_) => vec![Reply::PiFindResult(PiFindExecResult {
+            result: Some(match given.split() {
+                Ok(output) => pi_find_exec_result::Result::Success(PiFindExecSuccess {
+                    output,
+                    ..PiFindExecSuccess::default()
+                }),
+                Err(error) => pi_find_exec_result::Result::Error(PiFindExecError { error }),
+            }),
+        })],
+        Request::PiLsArgs(_) => vec![Reply::PiLsResult(PiLsExecResult {
+            result: Some(match given.split() {
+                Ok(output) => pi_ls_exec_result::Result::Success(PiLsExecSuccess {
+                    output,
+                    ..PiLsExecSuccess::default()
+                }),
+                Err(error) => pi_ls_exec_result::Result::Error(PiLsExecError { error }),
+            }),
+        })],
+        Request::PiWriteArgs(_) => vec![Reply::PiWriteResult(PiWriteExecResult {
+            result: Some(match given.split() {
+                Ok(output) => pi_write_exec_result::Result::Success(PiWriteExecSuccess { output }),
+                Err(error) => pi_write_exec_result::Result::Error(PiWriteExecError { error }),
+            }),
+        })],
+        Request::PiEditArgs(_) => vec![Reply::PiEditResult(PiEditExecResult {
+            result: Some(match given.split() {
+                Ok(output) => pi_edit_exec_result::Result::Success(PiEditExecSuccess {
+                    output,
+                    ..PiEditExecSuccess::default()
+                }),
+                Err(error) => pi_edit_exec_result::Result::Error(PiEditExecError { error }),
+            }),
+        })],
+        other => vec![refuse::refusal(other, given.text)?],
+    })
+}
+
+/// The text of a file without what the host's tool says about it.
+pub(super) struct FileText<'a> {
+    pub(super) text: &'a str,
+    pub(super) extent: Extent,
+    /// The lines of the file, if they are told.
+    lines: Option<i32>,
+}
+
+/// How much of a file a text is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Extent {
+    Whole,
+    Part,
+}
+
+/// Takes a text of the host's `read` apart.
+pub(super) fn file_text(text: &str) -> FileText<'_> {
+    static NOTE: LazyLock<Option<Regex>> = LazyLock::new(|| {
+        let note = r"\n\n\[(?:Showing lines \d+-\d+ of (\d+)|(\d+) more lines in file)[^\]\n]*\]$";
+        Regex::new(note).ok()
+    });
+    let found = NOTE.as_ref().and_then(|note| note.captures(text));
+    match found {
+        Some(found) => FileText {
+            text: &text[..found.get(0).map_or(text.len(), |note| note.start())],
+            extent: Extent::Part,
+            lines: found.get(1).and_then(|number| number.as_str().parse().ok()),
+        },
+        None => FileText {
+            text,
+            extent: Extent::Whole,
+            lines: None,
+        },
+    }
+}
+
+fn lines(text: &str) -> i32 {
+    i32::try_from(text.matches('\n').count() + 1).unwrap_or(i32::MAX)
+}
+
+fn read(args: &ReadArgs, given: Given) -> read_result::Result {
+    let path = args.path.clone();
+    if given.verdict == Verdict::Failed {
+        let says = |parts: &[&str]| {
+            let text = given.text.to_lowercase();
+            parts.iter().any(|part| text.contains(part))
+        };
+        return if says(&["enoent", "no such file", "not found"]) {
+            read_result::Result::FileNotFound(ReadFileNotFound { path })
+        } else if says(&["eacces", "eperm", "permission denied"]) {
+            read_result::Result::PermissionDenied(ReadPermissionDenied { path })
+        } else if says(&["eisdir", "is a directory"]) {
+            read_result::Result::InvalidFile(ReadInvalidFile {
+                path,
+                reason: "Path is a directory, not a file".into(),
+            })
+        } else {
+            read_result::Result::Error(ReadError {
+                path,
+                error: given.text,
+            })
+        };
+    }
+    if let Some(data) = given.picture {
+        return read_result::Result::Success(ReadSuccess {
+            path,
+            file_size: i64::try_from(data.len()).unwrap_or(i64::MAX),
+            output: Some(read_success::Output::Data(data)),
+            ..ReadSuccess::default()
+        });
+    }
+    let ranged = args.offset.is_some() || args.limit.is_some();
+    let file = file_text(&given.text);
+    read_result::Result::Success(ReadSuccess {
+        path,
+        total_lines: file.lines.unwrap_or_else(|| lines(file.text)),
+        file_size: i64::try_from(file.text.len()).unwrap_or(i64::MAX),
+        truncated: file.extent == Extent::Part && !ranged,
+        output: Some(read_success::Output::Content(file.text.to_owned())),
+        range_applied: ranged,
+        ..ReadSuccess::default()
+    })
+}
+
+fn ls(args: LsArgs, given: Given) -> ls_result::Result {
+    let text = match given.split() {
+        Ok(text) => text,
+        Err(error) => {
+            return ls_result::Result::Error(LsError {
+                path: args.path,
+                error,
+            });
+        }
+    };
+    let root = args.path.trim_end_matches('/');
+    let mut node = LsDirectoryTreeNode {
+        abs_path: args.path.clone(),
+        children_were_processed: true,
+        ..LsDirectoryTreeNode::default()
+    };
+    let names = text.lines().filter(|line| {
+        let note = line.starts_with('[') || *line == "(empty directory)";
+        !line.is_empty() && !note
+    });
+    for name in names {
+        match name.strip_suffix('/') {
+            Some(folder) => node.children_dirs.push(LsDirectoryTreeNode {
+                abs_path: format!("{root}/{folder}"),
+                ..LsDirectoryTreeNode::default()
+            }),
+            None => node.children_files.push(ls_directory_tree_node::File {
+                name: name.to_owned(),
+                ..Default::default()
+            }),
+        }
+    }
+    node.num_files = i32::try_from(node.children_files.len()).unwrap_or(i32::MAX);
+    ls_result::Result::Success(LsSuccess {
+        directory_tree_root: Some(node),
+    })
+}
+
+fn write(args: WriteArgs, given: Given) -> write_result::Result {
+    let text = calls::written(&args).unwrap_or_default();
+    match given.split() {
+        Ok(_) => write_result::Result::Success(WriteSuccess {
+            path: args.path,
+            lines_created: lines(&text),
+            file_size: i32::try_from(text.len()).unwrap_or(i32::MAX),
+            file_content_after_write: Some(text).filter(|_| args.return_file_content_after_write),
+        }),
+        Err(error) => write_result::Result::Error(WriteError {
+            path: args.path,
+            error,
+        }),
+    }
+}
+
+/// A line the host's search found: file, number, text, and whether it is only near a match.
+fn found(line: &str) -> Option<(&str, i32, &str, bool)> {
+    static LINE: LazyLock<Option<Regex>> =
+        LazyLock::new(|| Regex::new(r"^(.+?)(?::(\d+): ?|-(\d+)- ?)(.*)$").ok());
+    let parts = LINE.as_ref()?.captures(line)?;
+    let number = parts.get(2).or(parts.get(3))?.as_str().parse().ok()?;
+    let near = parts.get(3).is_some();
+    Some((parts.get(1)?.as_str(), number, parts.get(4)?.as_str(), near))
+}
+
+fn grep(args: GrepArgs, text: &str, workspace: &str) -> GrepSuccess {
+    use grep_union_result::Result as Union;
+    let count = |number: usize| i32::try_from(number).unwrap_or(i32::MAX);
+    let mode = args.output_mode.clone().unwrap_or_else(|| "content".into());
+    let notes = ["No matches found", "No files found"];
+    let lines = text.lines().filter(|line| {
+        let note = line.starts_with('[') || notes.iter().any(|note| line.starts_with(note));
+        !line.is_empty() && *line != "--" && !note
+    });
+    let mut files: Vec<GrepFileMatch> = Vec::new();
+    for line in lines {
+        // A find brings names alone.
+        let (file, matched) = match found(line).filter(|_| !args.pattern.is_empty()) {
+            None => (line, None),
+            Some((file, line_number, content, is_context_line)) => {
+                let matched = GrepContentMatch {
+                    line_number,
+                    content: content.to_owned(),
+                    is_context_line,
+                    ..GrepContentMatch::default()
+                };
+                (file, Some(matched))
+            }
+        };
+        let known = files.iter().position(|known| known.file == file);
+        let at = known.unwrap_or_else(|| {
+            files.push(GrepFileMatch {
+                file: file.to_owned(),
+                ..GrepFileMatch::default()
+            });
+            files.len() - 1
+        });
+        files[at].matches.extend(matched);
+    }
+    let hits = |file: &GrepFileMatch| {
+        let hits = file.matches.iter().filter(|line| !line.is_context_line);
+        hits.count()
+    };
+    let all: usize = files.iter().map(hits).sum();
+    let result = match mode.as_str() {
+        "files_with_matches" => Union::Files(GrepFilesResult {
+            total_files: count(files.len()),
+            files: files.into_iter().map(|file| file.file).collect(),
+            ..GrepFilesResult::default()
+        }),
+        "count" => Union::Count(GrepCountResult {
+            total_files: count(files.len()),
+            total_matches: count(all),
+            counts: files
+                .iter()
+                .map(|file| GrepFileCount {
+                    file: file.file.clone(),
+                    count: count(hits(file)),
+                })
+                .collect(),
+            ..GrepCountResult::default()
+        }),
+        _ => Union::Content(GrepContentResult {
+            total_lines: count(files.iter().map(|file| file.matches.len()).sum()),
+            total_matched_lines: count(all),
+            matches: files,
+            ..GrepContentResult::default()
+        }),
+    };
+    GrepSuccess {
+        pattern: args.pattern,
+        path: args.path.unwrap_or_default(),
+        output_mode: mode,
+        workspace_results: vec![grep_success::WorkspaceResultsEntry {
+            key: workspace.to_owned(),
+            value: Some(GrepUnionResult {
+                result: Some(result),
+            }),
+        }],
+        active_editor_result: None,
+    }
+}
+
+/// How a command of the host ended.
+#[derive(Debug, PartialEq, Eq)]
+enum Ending {
+    /// With a code.
+    Exited(i32),
+    /// Before its time.
+    Ended(ShellAbortReason),
+    /// It did not begin: the host said no.
+    Refused,
+}
+
+/// A command's output and its end. pi tells both in one text.
+fn ended(given: Given) -> (String, Ending) {
+    static END: LazyLock<Option<Regex>> = LazyLock::new(|| {
+        let end = r"(?s)^(.*?)(?:\n\n)?Command (?:exited with code (-?\d+)|(timed out) after [\d.]+ seconds|(aborted))\s*$";
+        Regex::new(end).ok()
+    });
+    let output = |text: &str| match text {
+        "(no output)" => String::new(),
+        text => text.to_owned(),
+    };
+    if given.verdict == Verdict::Done {
+        return (output(&given.text), Ending::Exited(0));
+    }
+    let Some(parts) = END.as_ref().and_then(|end| end.captures(&given.text)) else {
+        return (given.text, Ending::Refused);
+    };
+    let before = output(parts.get(1).map_or("", |text| text.as_str()));
+    let code = parts.get(2).and_then(|code| code.as_str().parse().ok());
+    let ending = match (code, parts.get(3)) {
+        (Some(code), _) => Ending::Exited(code),
+        (None, Some(_)) => Ending::Ended(ShellAbortReason::Timeout),
+        (None, None) => Ending::Ended(ShellAbortReason::UserAbort),
+    };
+    (before, ending)
+}
+
+fn milliseconds(took: Duration) -> i32 {
+    i32::try_from(took.as_millis()).unwrap_or(i32::MAX)
+}
+
+fn shell(args: ShellArgs, given: Given, took: Duration) -> ShellResult {
+    let (stdout, ending) = ended(given);
+    let took = milliseconds(took);
+    let result = match ending {
+        Ending::Refused => shell_result::Result::Rejected(ShellRejected {
+            command: args.command,
+            working_directory: args.working_directory,
+            reason: stdout,
+            is_readonly: false,
+        }),
+        Ending::Exited(0) => shell_result::Result::Success(ShellSuccess {
+            command: args.command,
+            working_directory: args.working_directory,
+            stdout,
+            execution_time: took,
+            local_execution_time_ms: Some(took),
+            ..ShellSuccess::default()
+        }),
+        ending => {
+            let (code, reason) = match ending {
+                Ending::Exited(code) => (code, None),
+                Ending::Ended(reason) => (-1, Some(reason)),
+                Ending::Refused => (-1, None),
+            };
+            shell_result::Result::Failure(ShellFailure {
+                command: args.command,
+                working_directory: args.working_directory,
+                exit_code: code,
+                stdout,
+                execution_time: took,
+                abort_reason: reason.map(|reason| reason as i32),
+                aborted: reason.is_some(),
+                local_execution_time_ms: Some(took),
+                ..ShellFailure::default()
+            })
+        }
+    };
+    ShellResult {
+        result: Some(result),
+        ..ShellResult::default()
+    }
+}
+
+fn stream(args: ShellArgs, given: Given, workspace: &str, took: Duration) -> Vec<Reply> {
+    use shell_stream::Event;
+    let event = |event: Event| Reply::ShellStream(ShellStream { event: Some(event) });
+    let (data, ending) = ended(given);
+    let (code, reason) = match ending {
+        Ending::Refused => {
+            return vec![event(Event::Rejected(ShellRejected {
+                command: args.command,
+                working_directory: args.working_directory,
+                reason: data,
+                is_readonly: false,
+            }))];
+        }
+        Ending::Exited(code) => (code.cast_unsigned(), None),
+        Ending::Ended(reason) => (u32::MAX, Some(reason)),
+    };
+    let mut events = vec![event(Event::Start(ShellStreamStart::default()))];
+    if !data.is_empty() {
+        events.push(event(Event::Stdout(ShellStreamStdout { data })));
+    }
+    events.push(event(Event::Exit(ShellStreamExit {
+        code,
+        cwd: match args.working_directory.is_empty() {
+            true => workspace.to_owned(),
+            false => args.working_directory,
+        },
+        aborted: reason.is_some(),
+        abort_reason: reason.map(|reason| reason as i32),
+        local_execution_time_ms: Some(milliseconds(took)),
+        ..ShellStreamExit::default()
+    })));
+    events
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,190 @@
+//! `hooks.json`: commands that are asked before a tool runs.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use regex::Regex;
+use serde_json::Value as Json;
+
+/// How long a hook may think, unless its settings say otherwise.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// The longest time settings can give it.
+const LONGEST: Duration = Duration::from_secs(3600);
+
+/// When a hook is asked. Cursor knows more occasions; these can keep a tool from running.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Event {
+    /// Before any tool.
+    PreToolUse,
+    /// Before a command.
+    BeforeShellExecution,
+    /// Before what a file says is told.
+    BeforeReadFile,
+    /// Before a tool of an MCP server.
+    BeforeMcpExecution,
+}
+
+impl Event {
+    /// All of them.
+    pub const ALL: [Event; 4] = [
+        Event::PreToolUse,
+        Event::BeforeShellExecution,
+        Event::BeforeReadFile,
+        Event::BeforeMcpExecution,
+    ];
+
+    /// As settings and hooks call it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::PreToolUse => "preToolUse",
+            Self::BeforeShellExecution => "beforeShellExecution",
+            Self::BeforeReadFile => "beforeReadFile",
+            Self::BeforeMcpExecution => "beforeMCPExecution",
+        }
+    }
+}
+
+/// One hook.
+#[derive(Debug, Clone)]
+pub struct Hook {
+    /// When it is asked.
+    pub event: Event,
+    /// What it is asked about; everything, if nothing is said.
+    matcher: Option<Regex>,
+    /// How it is asked.
+    pub asked: Asked,
+}
+
+/// How a hook is asked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Asked {
+    /// A command is run.
+    Command {
+        /// For a shell.
+        command: String,
+        /// Where.
+        folder: PathBuf,
+        /// How long at most.
+        patience: Duration,
+    },
+    /// It cannot be asked; what it guards does not run.
+    Not(String),
+}
+
+impl Hook {
+    /// Whether it is asked about this.
+    pub fn matches(&self, event: Event, subject: &str) -> bool {
+        self.event == event
+            && self
+                .matcher
+                .as_ref()
+                .is_none_or(|matcher| matcher.is_match(subject))
+    }
+}
+
+/// What is to be thought of a file of hooks.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(in crate::tools::settings) enum Standing {
+    /// Its commands are run.
+    Trusted,
+    /// They are not, for this reason.
+    Untrusted(String),
+}
+
+/// Reads the hooks of a file. A file that cannot be understood guards everything.
+pub(in crate::tools::settings) fn read(
+    file: &Path,
+    json: Option<&Json>,
+    folder: &Path,
+    standing: &Standing,
+) -> Vec<Hook> {
+    let events = json.and_then(|json| json.get("hooks")?.as_object());
+    let Some(events) = events else {
+        let why = format!("{} cannot be understood", file.display());
+        let never = |event| Hook {
+            event,
+            matcher: None,
+            asked: Asked::Not(why.clone()),
+        };
+        return Event::ALL.map(never).into();
+    };
+    let mut hooks = Vec::new();
+    for event in Event::ALL {
+        let listed = events.get(event.name()).and_then(Json::as_array);
+        for hook in listed.into_iter().flatten() {
+            let pattern = hook["matcher"].as_str().unwrap_or_default();
+            hooks.push(Hook {
+                event,
+                // A pattern that is not understood may mean anything.
+                matcher: match pattern {
+                    "" | "*" => None,
+                    pattern => Regex::new(pattern).ok(),
+                },
+                asked: match standing {
+                    Standing::Trusted => asked(hook, file, folder),
+                    Standing::Untrusted(why) => Asked::Not(why.clone()),
+                },
+            });
+        }
+    }
+    hooks
+}
+
+fn asked(hook: &Json, file: &Path, folder: &Path) -> Asked {
+    let kind = hook["type"].as_str().unwrap_or("command");
+    let Some(command) = hook["command"].as_str().filter(|_| kind == "command") else {
+        return Asked::Not(format!(
+            "{} has a hook of a kind this client cannot ask",
+            file.display()
+        ));
+    };
+    let seconds = hook["timeout"].as_f64().filter(|seconds| *seconds > 0.0);
+    Asked::Command {
+        command: command.to_owned(),
+        folder: folder.to_owned(),
+        patience: seconds.map_or(PATIENCE, |seconds| {
+            Duration::try_from_secs_f64(seconds).map_or(LONGEST, |time| time.min(LONGEST))
+        }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn hooks(json: Option<&Json>, standing: &Standing) -> Vec<Hook> {
+        read(Path::new("/h/hooks.json"), json, Path::new("/h"), standing)
+    }
+
+    #[test]
+    fn hooks_are_read_with_their_matchers() {
+        let json = json!({"version": 1, "hooks": {
+            "preToolUse": [{"command": "a", "matcher": "Shell|Write"}, {"command": "b", "timeout": 2, "matcher": "*"}],
+            "beforeShellExecution": [{"command": "c", "matcher": "(?=x)"}],
+            "afterFileEdit": [{"command": "d"}],
+            "beforeMCPExecution": [{"type": "prompt", "prompt": "?"}],
+        }});
+        let hooks = hooks(Some(&json), &Standing::Trusted);
+        assert_eq!(hooks.len(), 4);
+        assert!(hooks[0].matches(Event::PreToolUse, "Shell"));
+        assert!(!hooks[0].matches(Event::PreToolUse, "Read"));
+        assert!(!hooks[0].matches(Event::BeforeReadFile, "Shell"));
+        assert!(hooks[1].matches(Event::PreToolUse, "Read"));
+        assert!(hooks[2].matches(Event::BeforeShellExecution, "anything"));
+        let Asked::Command { patience, .. } = &hooks[1].asked else {
+            panic!("{hooks:?}");
+        };
+        assert_eq!(*patience, Duration::from_secs(2));
+        assert!(matches!(hooks[3].asked, Asked::Not(_)));
+    }
+
+    #[test]
+    fn what_cannot_be_asked_guards_all_the_same() {
+        let broken = hooks(None, &Standing::Trusted);
+        assert_eq!(broken.len(), Event::ALL.len());
+        let json = json!({"hooks": {"beforeReadFile": [{"command": "a"}]}});
+        let theirs = hooks(Some(&json), &Standing::Untrusted("no".into()));
+        assert_eq!(theirs[0].asked, Asked::Not("no".into()));
+    }
+}

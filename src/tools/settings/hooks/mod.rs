@@ -1,0 +1,107 @@
+//! Hooks: commands of the user, the project or the administrator that may keep a tool from
+//! running. A hook is obeyed, or the tool does not run.
+
+mod ask;
+pub mod config;
+mod guarded;
+mod subject;
+
+use std::path::PathBuf;
+
+use serde_json::{Map, Value as Json, json};
+
+pub use ask::Verdict;
+use config::{Event, Hook};
+pub use guarded::Guarded;
+
+/// The hooks of a workspace.
+#[derive(Debug, Clone, Default)]
+pub struct Hooks(pub(super) Vec<Hook>);
+
+/// For whom hooks are asked.
+#[derive(Debug, Clone, Default)]
+pub struct Occasion {
+    /// The workspace.
+    pub workspace: PathBuf,
+    /// The conversation.
+    pub conversation: String,
+    /// The model.
+    pub model: String,
+}
+
+impl Hooks {
+    /// Whether there is any.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The occasions there are hooks for.
+    pub(in crate::tools) fn events(&self) -> Vec<Event> {
+        let has = |event: &Event| self.0.iter().any(|hook| hook.event == *event);
+        Event::ALL.into_iter().filter(has).collect()
+    }
+
+    fn has(&self, event: Event, subject: &str) -> bool {
+        self.0.iter().any(|hook| hook.matches(event, subject))
+    }
+
+    /// Asks every hook that wants to be asked, all at once. One no is a no.
+    async fn ask(
+        &self,
+        event: Event,
+        subject: &str,
+        about: Map<String, Json>,
+        occasion: &Occasion,
+    ) -> Verdict {
+        let wanted: Vec<&Hook> = self
+            .0
+            .iter()
+            .filter(|hook| hook.matches(event, subject))
+            .collect();
+        if wanted.is_empty() {
+            return Verdict::Allow;
+        }
+        let payload = payload(event, about, occasion);
+        let asking = wanted
+            .iter()
+            .map(|hook| ask::ask(&hook.asked, &payload, &occasion.workspace));
+        let said = futures_util::future::join_all(asking).await;
+        let no: Vec<String> = said
+            .into_iter()
+            .filter_map(|verdict| match verdict {
+                Verdict::Allow => None,
+                Verdict::Deny(why) => Some(why),
+            })
+            .collect();
+        tracing::debug!(
+            event = event.name(),
+            asked = wanted.len(),
+            denied = no.len(),
+            "hook.asked"
+        );
+        match no.is_empty() {
+            true => Verdict::Allow,
+            false => Verdict::Deny(no.join("\n\n---\n\n")),
+        }
+    }
+}
+
+/// What a hook reads.
+fn payload(event: Event, about: Map<String, Json>, occasion: &Occasion) -> Json {
+    let mut payload = about;
+    let common = json!({
+        "conversation_id": occasion.conversation,
+        "generation_id": occasion.conversation,
+        "session_id": occasion.conversation,
+        "model": occasion.model,
+        "hook_event_name": event.name(),
+        "cursor_version": env!("CARGO_PKG_VERSION"),
+        "workspace_roots": [occasion.workspace],
+        "user_email": null,
+        "transcript_path": null,
+    });
+    if let Json::Object(common) = common {
+        payload.extend(common);
+    }
+    Json::Object(payload)
+}

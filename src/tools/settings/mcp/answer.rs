@@ -1,0 +1,344 @@
+//! What the server asks about MCP servers, answered from them.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use rmcp::model::{
+    CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock,
+    ReadResourceRequestParams, ResourceContents,
+};
+use rmcp::service::ServiceError;
+use serde_json::{Map, Value as Json};
+use tokio_util::sync::CancellationToken;
+
+use super::{Ready, Server, Servers, State};
+use crate::wire::proto::agent::v1::*;
+use crate::wire::value;
+
+/// What a server that is being connected says of itself.
+const LOADING: &str = "it is being connected; its tools come when it is there";
+
+impl Server {
+    /// The word for how it fares, and what is wrong.
+    fn status(&self) -> (&'static str, Option<String>) {
+        match self.state() {
+            State::Asleep | State::Loading => ("loading", Some(LOADING.into())),
+            State::Ready(_) => ("connected", None),
+            State::Failed { why, .. } => {
+                let word = match why {
+                    super::Why::SignIn => "needsAuth",
+                    _ => "error",
+                };
+                (word, Some(why.to_string()))
+            }
+        }
+    }
+
+    fn instructions(&self) -> Option<String> {
+        match self.state() {
+            State::Ready(ready) => ready.instructions.clone(),
+            _ => None,
+        }
+    }
+
+    /// It, once it is connected; or why it is not.
+    async fn ready(&self) -> Result<std::sync::Arc<Ready>, String> {
+        let name = &self.config.name;
+        match self.settled().await {
+            State::Ready(ready) => Ok(ready),
+            State::Failed { why, .. } => Err(format!("the MCP server {name:?}: {why}")),
+            State::Asleep | State::Loading => Err(format!("the MCP server {name:?}: {LOADING}")),
+        }
+    }
+
+    async fn call(&self, args: &McpArgs, abort: CancellationToken) -> McpResult {
+        let ready = match self.ready().await {
+            Ok(ready) => ready,
+            Err(problem) => return error(problem),
+        };
+        let bare = self.tool(args);
+        let Some(tool) = ready
+            .tools
+            .iter()
+            .find(|tool| bare.as_deref() == Some(&*tool.name))
+        else {
+            let names = self.offers().into_iter().map(|offer| offer.name);
+            return result(mcp_result::Result::ToolNotFound(McpToolNotFound {
+                name: args.name.clone(),
+                available_tools: names.collect(),
+            }));
+        };
+        let arguments: Map<String, Json> = args
+            .args
+            .iter()
+            .map(|entry| (entry.key.clone(), value::decode_or_text(&entry.value)))
+            .collect();
+        let mut request = CallToolRequestParams::new(tool.name.clone());
+        request.arguments = Some(arguments);
+        let limit = self.times.call;
+        // Dropping the call tells the server that nobody waits.
+        let answer = tokio::select! {
+            answer = ready.peer.call_tool_once(request) => answer,
+            () = abort.cancelled() => return error("the call was cancelled".into()),
+            () = tokio::time::sleep(limit) => {
+                return error(format!("the tool did not answer within {} s", limit.as_secs()));
+            }
+        };
+        match answer {
+            Ok(CallToolResponse::Complete(complete)) => success(complete),
+            Ok(_) => error("the tool asks for input, which this client cannot give".into()),
+            Err(problem) => error(words(&problem)),
+        }
+    }
+
+    /// The server's own name of the tool that is called.
+    fn tool(&self, args: &McpArgs) -> Option<String> {
+        let offers = self.offers();
+        let prefixed = format!("mcp_{}_", self.config.identifier());
+        let bare = |name: &str| name.strip_prefix(&prefixed).unwrap_or(name).to_owned();
+        let called = [bare(&args.name), bare(&args.tool_name)];
+        let offer = offers
+            .into_iter()
+            .find(|offer| called.contains(&offer.name) || called[1] == offer.tool);
+        offer.map(|offer| offer.tool)
+    }
+}
+
+impl Servers {
+    /// The server a call goes to.
+    pub(in crate::tools) fn of(&self, args: &McpArgs) -> Option<&Server> {
+        let named = |name: &str| {
+            let found = self
+                .0
+                .iter()
+                .find(|server| server.config.identifier() == name);
+            found.map(|server| &**server)
+        };
+        [&args.provider_identifier, &args.server_identifier]
+            .into_iter()
+            .filter(|name| !name.is_empty())
+            .find_map(|name| named(name))
+            .or_else(|| {
+                let offered = |server: &&std::sync::Arc<Server>| {
+                    server.offers().iter().any(|offer| offer.name == args.name)
+                };
+                let unnamed = args.provider_identifier.is_empty();
+                self.0
+                    .iter()
+                    .filter(|_| unnamed)
+                    .find(offered)
+                    .map(|server| &**server)
+            })
+    }
+
+    /// Has a server's tool called.
+    pub(in crate::tools) async fn call(
+        &self,
+        args: &McpArgs,
+        abort: CancellationToken,
+    ) -> Option<McpResult> {
+        Some(self.of(args)?.call(args, abort).await)
+    }
+
+    /// How the wanted servers fare, with their tools.
+    pub(in crate::tools) fn states(&self, wanted: &dyn Fn(&str) -> bool) -> Vec<McpStateServer> {
+        let state = |server: &std::sync::Arc<Server>| {
+            let (status, problem) = server.status();
+            let identifier = server.config.identifier();
+            McpStateServer {
+                server_name: server.config.name.clone(),
+                tools: server
+                    .offers()
+                    .iter()
+                    .map(|offer| offer.definition())
+                    .collect(),
+                instructions: server
+                    .instructions()
+                    .map(|instructions| McpInstructions {
+                        server_name: server.config.name.clone(),
+                        instructions,
+                        server_identifier: identifier.clone(),
+                    })
+                    .into_iter()
+                    .collect(),
+                server_identifier: identifier,
+                status: Some(status.into()),
+                error_message: problem,
+                ..McpStateServer::default()
+            }
+        };
+        let wanted = |server: &&std::sync::Arc<Server>| wanted(&server.config.identifier());
+        self.0.iter().filter(wanted).map(state).collect()
+    }
+
+    /// Resources of one server or of all that are there.
+    pub(in crate::tools) async fn resources(
+        &self,
+        server: Option<&str>,
+    ) -> Result<Vec<list_mcp_resources_exec_result::McpResource>, String> {
+        let mut all = Vec::new();
+        for one in &self.0 {
+            let identifier = one.config.identifier();
+            let ready = match (server, one.state()) {
+                (None, State::Ready(ready)) => ready,
+                (Some(name), _) if name == identifier => one.ready().await?,
+                _ => continue,
+            };
+            // Many servers have none, and say so with an error.
+            let listing = ready.peer.list_all_resources();
+            let Ok(Ok(list)) = tokio::time::timeout(one.times.connect, listing).await else {
+                continue;
+            };
+            all.extend(list.into_iter().map(|resource| {
+                list_mcp_resources_exec_result::McpResource {
+                    uri: resource.uri.clone(),
+                    name: Some(resource.name.clone()),
+                    description: resource.description.clone(),
+                    mime_type: resource.mime_type.clone(),
+                    server: identifier.clone(),
+                    ..Default::default()
+                }
+            }));
+        }
+        Ok(all)
+    }
+
+    /// Whether there is a server of this name.
+    pub(in crate::tools) fn has(&self, name: &str) -> bool {
+        self.0
+            .iter()
+            .any(|server| server.config.identifier() == name)
+    }
+
+    /// Reads a resource; `None` if there is no such server.
+    pub(in crate::tools) async fn resource(
+        &self,
+        args: &ReadMcpResourceExecArgs,
+    ) -> Option<read_mcp_resource_exec_result::Result> {
+        use read_mcp_resource_exec_result::Result as Answer;
+        let server = self
+            .0
+            .iter()
+            .find(|server| server.config.identifier() == args.server)?;
+        let failed = |error: String| {
+            Answer::Error(ReadMcpResourceError {
+                uri: args.uri.clone(),
+                error,
+            })
+        };
+        let ready = match server.ready().await {
+            Ok(ready) => ready,
+            Err(problem) => return Some(failed(problem)),
+        };
+        let reading = ready
+            .peer
+            .read_resource(ReadResourceRequestParams::new(args.uri.clone()));
+        let read = match tokio::time::timeout(server.times.call, reading).await {
+            Ok(Ok(read)) => read,
+            Ok(Err(problem)) => return Some(failed(words(&problem))),
+            Err(_) => return Some(failed("the server did not answer in time".into())),
+        };
+        let Some(first) = read.contents.into_iter().next() else {
+            return Some(Answer::NotFound(ReadMcpResourceNotFound {
+                uri: args.uri.clone(),
+            }));
+        };
+        let (uri, mime_type, content) = match first {
+            ResourceContents::TextResourceContents {
+                uri,
+                mime_type,
+                text,
+                ..
+            } => (
+                uri,
+                mime_type,
+                read_mcp_resource_success::Content::Text(text),
+            ),
+            ResourceContents::BlobResourceContents {
+                uri,
+                mime_type,
+                blob,
+                ..
+            } => {
+                let bytes = BASE64.decode(blob).unwrap_or_default();
+                let content = read_mcp_resource_success::Content::Blob(bytes.into());
+                (uri, mime_type, content)
+            }
+            _ => return Some(failed("this client cannot read such resources".into())),
+        };
+        Some(Answer::Success(ReadMcpResourceSuccess {
+            uri,
+            mime_type,
+            content: Some(content),
+            ..ReadMcpResourceSuccess::default()
+        }))
+    }
+}
+
+fn success(complete: CallToolResult) -> McpResult {
+    let structured = match complete.structured_content {
+        Some(Json::Object(object)) => Some(value::encode_struct(&object)),
+        _ => None,
+    };
+    result(mcp_result::Result::Success(McpSuccess {
+        content: complete.content.into_iter().map(item).collect(),
+        is_error: complete.is_error.unwrap_or(false),
+        structured_content: structured,
+    }))
+}
+
+fn item(content: ContentBlock) -> McpToolResultContentItem {
+    use mcp_tool_result_content_item::Content as Item;
+    let text = |text: String| {
+        Item::Text(McpTextContent {
+            text,
+            ..McpTextContent::default()
+        })
+    };
+    let content = match content {
+        ContentBlock::Text(words) => text(words.text),
+        ContentBlock::Image(image) => match BASE64.decode(&image.data) {
+            Ok(data) => Item::Image(McpImageContent {
+                data: data.into(),
+                mime_type: image.mime_type,
+            }),
+            Err(_) => text("[a picture that cannot be read]".into()),
+        },
+        ContentBlock::Resource(embedded) => match embedded.resource {
+            ResourceContents::TextResourceContents { text: words, .. } => text(words),
+            ResourceContents::BlobResourceContents { uri, .. } => {
+                text(format!("[binary resource {uri}]"))
+            }
+            _ => text("[a resource]".into()),
+        },
+        ContentBlock::ResourceLink(resource) => text(format!("Resource: {}", resource.uri)),
+        ContentBlock::Audio(_) => text("[a sound]".into()),
+        _ => text("[something this client does not know]".into()),
+    };
+    McpToolResultContentItem {
+        content: Some(content),
+    }
+}
+
+fn result(result: mcp_result::Result) -> McpResult {
+    McpResult {
+        result: Some(result),
+    }
+}
+
+fn error(error: String) -> McpResult {
+    result(mcp_result::Result::Error(McpError {
+        error,
+        ..McpError::default()
+    }))
+}
+
+/// What a server says of its failure; of our own trouble with it only the kind.
+fn words(error: &ServiceError) -> String {
+    match error {
+        ServiceError::McpError(error) => error.message.to_string(),
+        ServiceError::TransportSend(_) | ServiceError::TransportClosed => {
+            "the MCP server is gone".into()
+        }
+        _ => "the MCP server did not answer properly".into(),
+    }
+}

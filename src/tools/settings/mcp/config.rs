@@ -1,0 +1,274 @@
+//! `mcp.json`: which servers there are and how they are reached.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use serde_json::Value as Json;
+
+use crate::tools::bridge::snapshot::PROVIDER;
+
+/// A server as settings name it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ServerConfig {
+    /// Its name there.
+    pub name: String,
+    /// How it is reached.
+    pub way: Way,
+}
+
+impl ServerConfig {
+    /// What its tools are grouped under. The host's own group is not to be had.
+    pub fn identifier(&self) -> String {
+        match self.name == PROVIDER {
+            true => format!("user-{}", self.name),
+            false => self.name.clone(),
+        }
+    }
+}
+
+/// How a server is reached.
+#[derive(Clone, PartialEq, Eq)]
+pub enum Way {
+    /// It is a command and talks on its pipes.
+    Command {
+        /// The program.
+        program: String,
+        /// Its arguments.
+        args: Vec<String>,
+        /// Variables it gets besides ours.
+        env: BTreeMap<String, String>,
+        /// Where it runs.
+        folder: PathBuf,
+    },
+    /// It listens.
+    Http {
+        /// Where.
+        url: String,
+        /// What every request carries.
+        headers: BTreeMap<String, String>,
+    },
+}
+
+/// Arguments, variables and headers hold passwords.
+impl fmt::Debug for Way {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Command { program, args, .. } => {
+                write!(formatter, "Command({program:?} + {})", args.len())
+            }
+            Self::Http { headers, .. } => write!(formatter, "Http(+ {} headers)", headers.len()),
+        }
+    }
+}
+
+/// What stands for `${…}`.
+pub(in crate::tools::settings) struct Names<'a> {
+    pub(in crate::tools::settings) workspace: &'a Path,
+    pub(in crate::tools::settings) home: Option<&'a Path>,
+    pub(in crate::tools::settings) env: &'a dyn Fn(&str) -> Option<String>,
+}
+
+/// Reads the servers of a file. What makes no sense is told, and the others count.
+pub(in crate::tools::settings) fn read(
+    json: &Json,
+    names: &Names<'_>,
+) -> (Vec<ServerConfig>, Vec<String>) {
+    let mut servers = Vec::new();
+    let mut problems = Vec::new();
+    let Some(all) = json.get("mcpServers").and_then(Json::as_object) else {
+        return (servers, vec!["it has no \"mcpServers\"".into()]);
+    };
+    for (name, server) in all {
+        if server["disabled"] == true || server["enabled"] == false {
+            continue;
+        }
+        match way(server, names) {
+            Ok(way) => servers.push(ServerConfig {
+                name: name.clone(),
+                way,
+            }),
+            Err(problem) => problems.push(format!("server {name:?}: {problem}")),
+        }
+    }
+    (servers, problems)
+}
+
+fn way(server: &Json, names: &Names<'_>) -> Result<Way, String> {
+    let text = |key: &str| {
+        let text = server[key].as_str().filter(|text| !text.trim().is_empty());
+        text.map(|text| filled(text, names))
+    };
+    let map = |key: &str| -> BTreeMap<String, String> {
+        let members = server[key].as_object().into_iter().flatten();
+        members
+            .filter_map(|(name, value)| Some((name.clone(), filled(value.as_str()?, names))))
+            .collect()
+    };
+    let kind = server["type"].as_str();
+    if let Some(program) = text("command") {
+        if kind.is_some_and(|kind| kind != "stdio") {
+            return Err(format!(
+                "type {:?} has no command",
+                kind.unwrap_or_default()
+            ));
+        }
+        let args = server["args"].as_array().into_iter().flatten();
+        let mut env = BTreeMap::new();
+        if let Some(file) = text("envFile") {
+            let file = names.workspace.join(file);
+            let text = std::fs::read_to_string(&file)
+                .map_err(|error| format!("its envFile cannot be read: {error}"))?;
+            env = env_file(&text);
+        }
+        env.extend(map("env"));
+        return Ok(Way::Command {
+            program,
+            args: args
+                .filter_map(|arg| Some(filled(arg.as_str()?, names)))
+                .collect(),
+            env,
+            folder: names.workspace.join(text("cwd").unwrap_or_default()),
+        });
+    }
+    let Some(url) = text("url") else {
+        return Err("it has neither a command nor a url".into());
+    };
+    if kind == Some("sse") {
+        return Err("SSE is not spoken here; servers today offer Streamable HTTP".into());
+    }
+    if !url.starts_with("http://") && !url.starts_with("https://") {
+        return Err("its url is not http or https".into());
+    }
+    Ok(Way::Http {
+        url,
+        headers: map("headers"),
+    })
+}
+
+/// Lines such as `NAME=value`.
+fn env_file(text: &str) -> BTreeMap<String, String> {
+    let lines = text.lines().map(str::trim);
+    lines
+        .filter(|line| !line.starts_with('#'))
+        .filter_map(|line| line.strip_prefix("export ").unwrap_or(line).split_once('='))
+        .map(|(name, value)| {
+            let value = value.trim();
+            let bare = value
+                .strip_prefix('"')
+                .and_then(|value| value.strip_suffix('"'))
+                .or_else(|| value.strip_prefix('\'')?.strip_suffix('\''));
+            (name.trim().to_owned(), bare.unwrap_or(value).to_owned())
+        })
+        .collect()
+}
+
+/// The text with every `${…}` that is known filled in; unknown ones stay.
+fn filled(text: &str, names: &Names<'_>) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.find("${") {
+        out.push_str(&rest[..at]);
+        let inside = &rest[at + 2..];
+        let Some(end) = inside.find('}') else {
+            rest = &rest[at..];
+            break;
+        };
+        match named(&inside[..end], names) {
+            Some(value) => out.push_str(&value),
+            None => out.push_str(&rest[at..at + 2 + end + 1]),
+        }
+        rest = &inside[end + 1..];
+    }
+    out.push_str(rest);
+    out
+}
+
+fn named(name: &str, names: &Names<'_>) -> Option<String> {
+    let path = |path: &Path| path.to_string_lossy().into_owned();
+    if let Some(variable) = name.strip_prefix("env:") {
+        return (names.env)(variable);
+    }
+    match name {
+        "workspaceFolder" => Some(path(names.workspace)),
+        "workspaceFolderBasename" => names.workspace.file_name().map(|name| path(name.as_ref())),
+        "userHome" => names.home.map(path),
+        "pathSeparator" | "/" => Some("/".into()),
+        _ => match name.split_once(":-") {
+            Some((name, default)) => (names.env)(name).or_else(|| Some(default.to_owned())),
+            None => (names.env)(name),
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn parsed(json: &Json) -> (Vec<ServerConfig>, Vec<String>) {
+        let env = |name: &str| (name == "TOKEN").then(|| "t0ken".to_owned());
+        let names = Names {
+            workspace: Path::new("/work/space"),
+            home: Some(Path::new("/home/me")),
+            env: &env,
+        };
+        read(json, &names)
+    }
+
+    #[test]
+    fn both_kinds_are_read_and_names_filled_in() {
+        let (servers, problems) = parsed(&json!({"mcpServers": {
+            "files": {"command": "${userHome}/bin/x", "args": ["--in", "${workspaceFolder}", "${NO:-d}", "${NONE}"],
+                      "env": {"T": "${env:TOKEN}"}, "cwd": "sub"},
+            "web": {"url": "https://${TOKEN}.example/${workspaceFolderBasename}", "headers": {"Authorization": "Bearer ${env:TOKEN}"}},
+            "off": {"command": "x", "disabled": true},
+        }}));
+        assert_eq!(problems, [""; 0]);
+        let Way::Command {
+            program,
+            args,
+            env,
+            folder,
+        } = &servers[0].way
+        else {
+            panic!("{servers:?}");
+        };
+        assert_eq!(program, "/home/me/bin/x");
+        assert_eq!(args, &["--in", "/work/space", "d", "${NONE}"]);
+        assert_eq!(
+            (env["T"].as_str(), folder.to_str()),
+            ("t0ken", Some("/work/space/sub"))
+        );
+        let Way::Http { url, headers } = &servers[1].way else {
+            panic!("{servers:?}");
+        };
+        assert_eq!(url, "https://t0ken.example/space");
+        assert_eq!(headers["Authorization"], "Bearer t0ken");
+        assert_eq!(servers.len(), 2);
+        assert!(!format!("{servers:?}").contains("t0ken"));
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_told_by_name() {
+        let (servers, problems) = parsed(&json!({"mcpServers": {
+            "a": {}, "b": {"url": "ftp://x"}, "c": {"url": "http://x", "type": "sse"},
+            "d": {"command": "x", "type": "http"}, "e": {"command": "x", "envFile": "none"}, "f": {"command": "x"},
+        }}));
+        assert_eq!((servers.len(), problems.len()), (1, 5), "{problems:?}");
+        assert_eq!(parsed(&json!({"servers": {}})).1.len(), 1);
+    }
+
+    #[test]
+    fn the_hosts_group_is_not_to_be_had() {
+        let (servers, _) = parsed(&json!({"mcpServers": {"pi": {"command": "x"}}}));
+        assert_eq!(servers[0].identifier(), "user-pi");
+    }
+
+    #[test]
+    fn lines_of_an_env_file() {
+        let read = env_file("# c\nexport A=1\nB = \"two words\"\nC='x'\nnothing\n");
+        let expected = [("A", "1"), ("B", "two words"), ("C", "x")];
+        assert_eq!(read, expected.map(|(n, v)| (n.into(), v.into())).into());
+    }
+}

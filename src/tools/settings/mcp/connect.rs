@@ -1,0 +1,186 @@
+//! Reaching a server, and staying with it until it ends.
+
+use std::collections::HashMap;
+use std::process::Stdio;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use http::{HeaderName, HeaderValue};
+use rmcp::handler::client::ClientHandler;
+use rmcp::model::{ClientCapabilities, ClientConfig, Implementation};
+use rmcp::service::{NotificationContext, RoleClient, RunningService, ServiceExt as _};
+use rmcp::transport::StreamableHttpClientTransport;
+use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig;
+use tokio::process::Command;
+use tokio::time::Instant;
+
+use super::config::{ServerConfig, Way};
+use super::{Ready, Server, State, Why};
+use crate::tools::native::{Group, scrub};
+
+type Connection = RunningService<RoleClient, Client>;
+
+/// Connects a server and tells how it fares until it ends or nobody needs it.
+pub(super) async fn keep(server: Weak<Server>, config: ServerConfig, limit: Duration) {
+    let tell = |state: State| {
+        if let Some(server) = server.upgrade() {
+            server.tell(state);
+        }
+    };
+    let failed = |why: Why| State::Failed {
+        why,
+        at: Instant::now(),
+    };
+    let connected = tokio::time::timeout(limit, open(&server, &config)).await;
+    let (connection, ready) = match connected.unwrap_or(Err(Why::Slow(limit))) {
+        Ok(connected) => connected,
+        Err(why) => {
+            tracing::debug!(%why, "mcp.failed");
+            return tell(failed(why));
+        }
+    };
+    tracing::debug!(tools = ready.tools.len(), "mcp.connected");
+    tell(State::Ready(Arc::new(ready)));
+    let _ = connection.waiting().await;
+    tell(failed(Why::Ended));
+}
+
+async fn open(server: &Weak<Server>, config: &ServerConfig) -> Result<(Connection, Ready), Why> {
+    let client = Client(server.clone());
+    let connection = match &config.way {
+        Way::Command {
+            program,
+            args,
+            env,
+            folder,
+        } => {
+            let mut command = Command::new(program);
+            scrub(&mut command);
+            command
+                .args(args)
+                .envs(env)
+                .current_dir(folder)
+                .process_group(0)
+                .stdin(Stdio::piped())
+                .stdout(Stdio::piped())
+                // What it complains about is nothing for our own stderr.
+                .stderr(Stdio::null());
+            let mut child = command.spawn().map_err(|error| Why::Start(error.kind()))?;
+            let pipes = child.stdout.take().zip(child.stdin.take());
+            let group = Group::of(&child).map_err(|error| Why::Start(error.kind()))?;
+            // Whoever lets go of the server ends its processes.
+            server.upgrade().ok_or(Why::Ended)?.keep_group(group);
+            let pipes = pipes.ok_or(Why::Ended)?;
+            client.serve(pipes).await.map_err(|_| Why::Refused)?
+        }
+        Way::Http { url, headers } => {
+            let transport = StreamableHttpClientTransport::with_client(
+                http_client(url)?,
+                StreamableHttpClientTransportConfig::with_uri(url.as_str())
+                    .custom_headers(header_map(headers)?),
+            );
+            let connected = client.serve(transport).await;
+            connected.map_err(|error| match says_unauthorised(&error) {
+                true => Why::SignIn,
+                false => Why::Refused,
+            })?
+        }
+    };
+    let ready = ask(&connection).await?;
+    Ok((connection, ready))
+}
+
+/// What the server has.
+async fn ask(connection: &Connection) -> Result<Ready, Why> {
+    let info = connection.peer_info();
+    let has_tools = info
+        .as_ref()
+        .is_some_and(|info| info.capabilities.tools.is_some());
+    let tools = match has_tools {
+        true => connection
+            .list_all_tools()
+            .await
+            .map_err(|_| Why::Refused)?,
+        false => Vec::new(),
+    };
+    Ok(Ready {
+        peer: connection.peer().clone(),
+        tools,
+        instructions: info
+            .and_then(|info| info.instructions.clone())
+            .filter(|text| !text.trim().is_empty()),
+    })
+}
+
+fn http_client(url: &str) -> Result<reqwest::Client, Why> {
+    let builder = reqwest::Client::builder()
+        // Answers nobody read to their end must not stall the next request.
+        .pool_max_idle_per_host(0)
+        .redirect(reqwest::redirect::Policy::none())
+        .referer(false);
+    let builder = match url.starts_with("http://") {
+        true => builder.tls_certs_only(std::iter::empty()),
+        false => builder,
+    };
+    builder
+        .build()
+        .map_err(|_| Why::Settings("the system's certificates cannot be read"))
+}
+
+fn header_map(
+    headers: &std::collections::BTreeMap<String, String>,
+) -> Result<HashMap<HeaderName, HeaderValue>, Why> {
+    let header = |(name, value): (&String, &String)| {
+        let name = name.parse::<HeaderName>().ok()?;
+        let mut value = value.parse::<HeaderValue>().ok()?;
+        value.set_sensitive(true);
+        Some((name, value))
+    };
+    headers
+        .iter()
+        .map(header)
+        .collect::<Option<_>>()
+        .ok_or(Why::Settings("its headers are no HTTP headers"))
+}
+
+/// Whether an error, or what caused it, is a missing sign-in.
+fn says_unauthorised(error: &dyn std::error::Error) -> bool {
+    let text = error.to_string();
+    ["401", "uth required", "nauthorized", "403"]
+        .iter()
+        .any(|part| text.contains(part))
+        || error.source().is_some_and(says_unauthorised)
+}
+
+/// Our end: nothing is done for a server but to notice that its tools changed.
+#[derive(Debug, Clone)]
+pub(super) struct Client(Weak<Server>);
+
+impl ClientHandler for Client {
+    fn get_info(&self) -> ClientConfig {
+        ClientConfig::new(
+            ClientCapabilities::default(),
+            Implementation::new("cursor-sidecar", env!("CARGO_PKG_VERSION")),
+        )
+    }
+
+    async fn on_tool_list_changed(&self, context: NotificationContext<RoleClient>) {
+        let server = self.0.clone();
+        // Not here: the answer would wait for us, and we for it.
+        tokio::spawn(async move {
+            let Ok(tools) = context.peer.list_all_tools().await else {
+                return;
+            };
+            let Some(server) = server.upgrade() else {
+                return;
+            };
+            if let State::Ready(old) = server.state() {
+                server.tell(State::Ready(Arc::new(Ready {
+                    peer: old.peer.clone(),
+                    tools,
+                    instructions: old.instructions.clone(),
+                })));
+            }
+        });
+    }
+}

@@ -1,0 +1,269 @@
+//! MCP servers of the user: connected when a turn first needs them, all at once, behind its
+//! back. A server that is slow or dead costs a turn nothing but its tools; they join when it
+//! is there.
+
+mod answer;
+pub mod config;
+mod connect;
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use rmcp::model::Tool;
+use rmcp::service::{Peer, RoleClient};
+use tokio::sync::watch;
+use tokio::task::AbortHandle;
+use tokio::time::Instant;
+
+use crate::tools::bridge::schema;
+use crate::tools::native::Group;
+use crate::tools::offer::Offer;
+use config::{ServerConfig, Way};
+
+/// How long the first turn waits for servers it has just started, so that it has their
+/// tools. Once a server; no later turn waits.
+const FIRST_WAIT: Duration = Duration::from_millis(500);
+/// A server that failed is tried again after this, when a turn begins.
+const AGAIN: Duration = Duration::from_secs(30);
+
+/// One server.
+#[derive(Debug)]
+pub struct Server {
+    /// As settings name it.
+    pub config: ServerConfig,
+    times: Times,
+    state: watch::Sender<State>,
+    hold: Mutex<Hold>,
+}
+
+/// How long things may take.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Times {
+    /// Being there.
+    pub(super) connect: Duration,
+    /// A call.
+    pub(super) call: Duration,
+}
+
+/// What ends with a server.
+#[derive(Debug, Default)]
+struct Hold {
+    task: Option<AbortHandle>,
+    group: Option<Group>,
+    waited_for: bool,
+}
+
+/// How a server fares.
+#[derive(Debug, Clone, Default)]
+pub(super) enum State {
+    /// Nobody needed it yet.
+    #[default]
+    Asleep,
+    /// It is being connected.
+    Loading,
+    /// It is there.
+    Ready(Arc<Ready>),
+    /// It is not.
+    Failed { why: Why, at: Instant },
+}
+
+/// A connected server.
+#[derive(Debug)]
+pub(super) struct Ready {
+    pub(super) peer: Peer<RoleClient>,
+    pub(super) tools: Vec<Tool>,
+    pub(super) instructions: Option<String>,
+}
+
+/// Why a server is not there. No text of its own is told: it may quote a password.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(super) enum Why {
+    /// The program cannot be started.
+    #[error("its command cannot be started: {0}")]
+    Start(std::io::ErrorKind),
+    /// Its settings cannot be used.
+    #[error("{0}")]
+    Settings(&'static str),
+    /// It did not answer in time.
+    #[error("it did not answer within {} s", .0.as_secs())]
+    Slow(Duration),
+    /// It wants a sign-in.
+    #[error("it wants a sign-in, which this client cannot do; put a token into its headers")]
+    SignIn,
+    /// It said no, or nothing that could be understood.
+    #[error("it could not be connected")]
+    Refused,
+    /// It was there and is gone.
+    #[error("it has ended")]
+    Ended,
+}
+
+impl Server {
+    pub(super) fn new(config: ServerConfig, times: Times) -> Arc<Self> {
+        Arc::new(Self {
+            config,
+            times,
+            state: watch::Sender::new(State::Asleep),
+            hold: Mutex::default(),
+        })
+    }
+
+    fn hold(&self) -> MutexGuard<'_, Hold> {
+        self.hold.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn is_like(&self, config: &ServerConfig, times: Times) -> bool {
+        self.config == *config && self.times == times
+    }
+
+    /// How it fares now.
+    pub(super) fn state(&self) -> State {
+        self.state.borrow().clone()
+    }
+
+    /// Starts it, if it is not there and not just failed.
+    pub(super) fn wake(self: &Arc<Self>) {
+        let mut hold = self.hold();
+        let wanted = match &*self.state.borrow() {
+            State::Asleep => true,
+            State::Failed { at, .. } => at.elapsed() >= AGAIN,
+            State::Loading | State::Ready(_) => false,
+        };
+        if !wanted {
+            return;
+        }
+        self.state.send_replace(State::Loading);
+        let server = Arc::downgrade(self);
+        let config = self.config.clone();
+        let limit = self.times.connect;
+        let task = tokio::spawn(connect::keep(server, config, limit));
+        hold.group = None;
+        hold.task = Some(task.abort_handle());
+    }
+
+    /// Where it is reached, as hooks are told it: what kind of place, and which.
+    pub(super) fn place(&self) -> (&'static str, String) {
+        match &self.config.way {
+            Way::Http { url, .. } => ("url", url.clone()),
+            Way::Command { program, args, .. } => (
+                "command",
+                [std::slice::from_ref(program), &args[..]]
+                    .concat()
+                    .join(" "),
+            ),
+        }
+    }
+
+    fn tell(&self, state: State) {
+        self.state.send_replace(state);
+    }
+
+    /// Keeps the processes of the server, so that they end with it.
+    fn keep_group(&self, group: Group) {
+        self.hold().group = Some(group);
+    }
+
+    /// Ends it, and its processes.
+    pub(super) fn end(&self) {
+        let mut hold = self.hold();
+        if let Some(task) = hold.task.take() {
+            task.abort();
+        }
+        hold.group = None;
+    }
+
+    /// Waits until it is there or not; as long as connecting may take.
+    async fn settled(&self) -> State {
+        let mut states = self.state.subscribe();
+        let settled = states.wait_for(|state| !matches!(state, State::Loading));
+        match settled.await {
+            Ok(state) => state.clone(),
+            Err(_) => self.state(),
+        }
+    }
+
+    /// Its tools, as they are offered.
+    pub(super) fn offers(&self) -> Vec<Offer> {
+        let State::Ready(ready) = self.state() else {
+            return Vec::new();
+        };
+        let provider = self.config.identifier();
+        let offer = |tool: &Tool| {
+            let schema = serde_json::Value::Object((*tool.input_schema).clone());
+            Offer {
+                name: format!("{}-{}", plain(&provider), plain(&tool.name)),
+                description: tool.description.clone().unwrap_or_default().into_owned(),
+                schema: schema::reduced(&schema).0,
+                provider: provider.clone(),
+                tool: tool.name.to_string(),
+            }
+        };
+        ready.tools.iter().map(offer).collect()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+/// A name Cursor takes.
+fn plain(name: &str) -> String {
+    let letter = |letter: char| match letter {
+        'a'..='z' | 'A'..='Z' | '0'..='9' | '_' | '-' => letter,
+        _ => '_',
+    };
+    name.chars().map(letter).collect()
+}
+
+/// The servers of a workspace.
+#[derive(Debug, Default)]
+pub struct Servers(pub(super) Vec<Arc<Server>>);
+
+impl Servers {
+    /// Whether there is any.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// What their tools are grouped under.
+    pub fn names(&self) -> Vec<String> {
+        let name = |server: &Arc<Server>| server.config.identifier();
+        self.0.iter().map(name).collect()
+    }
+
+    /// Starts those that sleep, and waits a moment for those that were never waited for.
+    pub(super) async fn wake(&self) {
+        for server in &self.0 {
+            server.wake();
+        }
+        let news: Vec<_> = self
+            .0
+            .iter()
+            .filter(|server| !std::mem::replace(&mut server.hold().waited_for, true))
+            .collect();
+        let all = async {
+            for server in news {
+                server.settled().await;
+            }
+        };
+        let _ = tokio::time::timeout(FIRST_WAIT, all).await;
+    }
+
+    /// All tools that are there now.
+    pub fn offers(&self) -> Vec<Offer> {
+        self.0.iter().flat_map(|server| server.offers()).collect()
+    }
+
+    /// What a person should know of servers that are not there.
+    pub fn problems(&self) -> Vec<String> {
+        let problem = |server: &Arc<Server>| match server.state() {
+            State::Failed { why, .. } => {
+                Some(format!("MCP server {:?}: {why}", server.config.name))
+            }
+            _ => None,
+        };
+        self.0.iter().filter_map(problem).collect()
+    }
+}

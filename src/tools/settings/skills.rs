@@ -1,0 +1,151 @@
+//! Skills: folders with instructions the model takes up when it needs them.
+
+use std::path::{Path, PathBuf};
+
+use super::front_matter;
+use super::rules::{self, Rule, When};
+use crate::wire::proto::agent::v1::AgentSkill;
+
+/// The file that makes a folder a skill.
+pub(super) const FILE: &str = "SKILL.md";
+
+/// Folders that hold skills, in order: of two with one name the first counts.
+pub(super) const FOLDERS: [(&str, &str); 5] = [
+    (".cursor", "skills"),
+    (".claude", "skills"),
+    (".codex", "skills"),
+    (".grok", "skills"),
+    (".agents", "skills"),
+];
+
+/// What the server is told of a skill that does not say what it is for.
+const UNDESCRIBED: &str = "Description is required";
+
+/// One skill.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Skill {
+    /// Its file.
+    pub path: PathBuf,
+    /// The whole file.
+    pub content: String,
+    /// What it is for; none is a mistake the server is told.
+    pub description: Option<String>,
+    /// Files it is for.
+    pub globs: Vec<String>,
+    /// Who may take it up.
+    pub taken_up_by: TakenUpBy,
+    /// The same as a rule: the model finds skills among them.
+    pub(super) rule: Rule,
+}
+
+/// Who may take a skill up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TakenUpBy {
+    /// The model too.
+    Anybody,
+    /// A person only.
+    Person,
+    /// It always applies: then it is a rule and nothing else.
+    Everyone,
+}
+
+impl Skill {
+    /// Reads a skill's file.
+    pub(super) fn read(path: &Path, text: String) -> Self {
+        let document = front_matter::parse(&text).unwrap_or_default();
+        let description = rules::description(&document);
+        let taken_up_by = if document.is_true("alwaysApply") {
+            TakenUpBy::Everyone
+        } else if document.is_true("disable-model-invocation") {
+            TakenUpBy::Person
+        } else {
+            TakenUpBy::Anybody
+        };
+        let when = match taken_up_by {
+            TakenUpBy::Everyone => When::Always,
+            _ => When::Asked(description.clone().unwrap_or_default()),
+        };
+        let mut globs = document.list("paths");
+        if globs.is_empty() {
+            globs = document.list("globs");
+        }
+        let mut rule = Rule::of(path, &document, when);
+        if description.is_some() || taken_up_by == TakenUpBy::Everyone {
+            rule.content = text.clone();
+        } else {
+            rule.problem = Some(UNDESCRIBED);
+        }
+        let own = |key: &str| document.list(key);
+        if rule.environments.is_empty() {
+            rule.environments = own("environments");
+        }
+        if rule.disabled_environments.is_empty() {
+            rule.disabled_environments = own("disabled-environments");
+        }
+        Self {
+            path: path.to_owned(),
+            description,
+            globs,
+            taken_up_by,
+            rule,
+            content: text,
+        }
+    }
+
+    /// As Cursor takes it; `None` for one that is only a rule.
+    pub(in crate::tools) fn proto(&self) -> Option<AgentSkill> {
+        if self.taken_up_by == TakenUpBy::Everyone {
+            return None;
+        }
+        Some(AgentSkill {
+            full_path: self.path.to_string_lossy().into_owned(),
+            content: self.content.clone(),
+            description: self.description.clone().unwrap_or_default(),
+            parse_error: self.description.is_none().then(|| UNDESCRIBED.into()),
+            environments: self.rule.environments.clone(),
+            disabled_environments: self.rule.disabled_environments.clone(),
+            disable_model_invocation: self.taken_up_by == TakenUpBy::Person,
+            globs: self.globs.clone(),
+            scoped_to: self.rule.scoped_to.clone(),
+            ..AgentSkill::default()
+        })
+    }
+
+    /// The same as a rule.
+    pub(in crate::tools) fn as_rule(&self) -> &Rule {
+        &self.rule
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Skill {
+        Skill::read(Path::new("/s/SKILL.md"), text.into())
+    }
+
+    #[test]
+    fn a_skill_is_told_twice() {
+        let skill = read("---\nname: fly\ndescription: How to fly\npaths: '*.wing'\n---\nJump.");
+        let proto = skill.proto().unwrap();
+        assert_eq!(proto.description, "How to fly");
+        assert_eq!(proto.globs, ["*.wing"]);
+        assert!(proto.content.ends_with("Jump.") && proto.content.starts_with("---"));
+        assert_eq!(skill.as_rule().when, When::Asked("How to fly".into()));
+        assert_eq!(skill.as_rule().content, skill.content);
+    }
+
+    #[test]
+    fn odd_skills() {
+        let bare = read("Jump.").proto().unwrap();
+        assert_eq!(bare.parse_error.unwrap(), "Description is required");
+        let always = read("---\nalwaysApply: true\n---\nJump.");
+        assert_eq!(
+            (always.proto(), &always.as_rule().when),
+            (None, &When::Always)
+        );
+        let person = read("---\ndescription: d\ndisable-model-invocation: true\n---\n");
+        assert!(person.proto().unwrap().disable_model_invocation);
+    }
+}

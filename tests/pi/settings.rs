@@ -1,0 +1,151 @@
+//! The user's Cursor settings in a turn of real pi.
+
+use std::fs;
+
+use serde_json::{Value as Json, json};
+
+use crate::desk::{Desk, Ran, Version};
+use crate::sdk::{McpHttp, PNG, Sdk, mcp_stdio};
+
+fn write(desk: &Desk, path: &str, text: &str) {
+    let path = desk.home.path().join(path);
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    fs::write(path, text).unwrap();
+}
+
+fn call(server: &str, expect: &str) -> String {
+    format!(
+        r#"{{ exec = {{ mcpArgs = {{ name = "{server}-echo", providerIdentifier = "{server}", toolName = "echo", toolCallId = "c-{server}", args = {{ text = "hi" }} }} }}, expect = {{ mcpResult = {expect} }} }}"#
+    )
+}
+
+/// A rule, a skill, AGENTS.md here and nested, servers on pipes and on HTTP, one dead, one
+/// slow, and a hook that says no: all in one turn.
+#[test]
+fn settings_of_every_kind_take_effect_in_one_turn() {
+    let echoed = r#"{ success = { content = [ { text = { text = 'echo:{"text":"hi"}' } } ] } }"#;
+    let steps = [
+        r#"{ exec = { requestContextArgs = {} } }"#,
+        r#"{ exec = { shellStreamArgs = { command = "touch forbidden", workingDirectory = "$WS", toolCallId = "a" } }, expect = { shellStream = { rejected = { reason = { "$contains" = "not here" } } } } }"#,
+        &call("local", echoed),
+        &call("web", echoed),
+        &call(
+            "dead",
+            r#"{ error = { error = { "$contains" = "could not be connected" } } }"#,
+        ),
+        r#"{ text = "All seen." }"#,
+        r#"{ checkpoint = "auto" }, { usage = {} }, { end = true }"#,
+    ];
+    let scenario = format!(
+        "name = \"settings\"\n[[run]]\nsteps = [ {} ]\n",
+        steps.join(", ")
+    );
+    let desk = Desk::playing(Version::V150, &scenario);
+    let sdk = Sdk::new();
+    let web = McpHttp::start(&sdk);
+    let servers = json!({"mcpServers": {
+        "local": mcp_stdio(),
+        "web": {"url": web.url},
+        "dead": {"url": "http://127.0.0.1:9/mcp"},
+        "slow": {"command": "sleep", "args": ["600"]},
+    }});
+    let hooks = json!({"version": 1, "hooks": {"beforeShellExecution": [
+        {"command": "echo '{\"permission\":\"deny\",\"agent_message\":\"not here\"}'", "matcher": "forbidden"}]}});
+    for (path, text) in [
+        (".cursor/mcp.json", servers.to_string().as_str()),
+        ("workspace/.cursor/hooks.json", &hooks.to_string()),
+        (
+            "workspace/.cursor/rules/tabs.mdc",
+            "---\nalwaysApply: true\n---\nUse tabs, always.\n",
+        ),
+        (
+            "workspace/.cursor/skills/fly/SKILL.md",
+            "---\nname: fly\ndescription: How to fly\n---\nJump.\n",
+        ),
+        ("workspace/AGENTS.md", "Mind the root gap.\n"),
+        ("workspace/deep/AGENTS.md", "Mind the nested gap.\n"),
+    ] {
+        write(&desk, path, text);
+    }
+    let mut command = desk.command(&["--model", "cursor/composer-2", "-p", "go"]);
+    let output = command
+        .env("PI_CURSOR_TRUST_PROJECT", &desk.workspace)
+        .output();
+    let ran = Ran::from(output.unwrap());
+    assert_eq!(
+        (ran.code, ran.stdout.as_str()),
+        (Some(0), "All seen.\n"),
+        "{ran:?}"
+    );
+    desk.no_sidecar_is_left();
+
+    let recording = desk.simulator.recorded();
+    recording.assert_played(&["completed"]);
+    let told = &recording.client("execClientMessage.requestContextResult")[0];
+    let told = &told["execClientMessage"]["requestContextResult"]["success"]["requestContext"];
+    let says = |list: &Json, part: &str| list.to_string().matches(part).count();
+    let rules = &told["rules"];
+    for part in [
+        "Use tabs, always.",
+        "Mind the root gap.",
+        "Mind the nested gap.",
+    ] {
+        assert_eq!(says(rules, part), 1, "{part}: {rules}");
+    }
+    assert_eq!(
+        says(&told["agentSkills"], "How to fly"),
+        2,
+        "description and text"
+    );
+    assert_eq!(
+        told["hooksConfig"]["configuredSteps"],
+        json!(["beforeShellExecution"])
+    );
+    assert_eq!(
+        says(&told["mcpMetaToolOptions"], "\"slow\""),
+        2,
+        "name and identifier"
+    );
+    assert!(!desk.workspace.join("forbidden").exists());
+}
+
+/// Cursor's own tools, done by pi's: what pi's `read`, `edit` and `bash` say becomes what
+/// Cursor waits for.
+#[test]
+fn left_to_the_host_cursors_tools_are_pis() {
+    let steps = [
+        r#"{ exec = { requestContextArgs = {} } }"#,
+        r#"{ exec = { readArgs = { path = "$WS/a.txt", toolCallId = "a" } }, expect = { readResult = { success = { content = "one\ntwo\nthree\n", totalLines = 4 } } } }"#,
+        r#"{ exec = { writeArgs = { path = "$WS/a.txt", fileText = "one\nTWO\nthree\n", toolCallId = "b" } }, expect = { writeResult = { success = { fileSize = 14 } } } }"#,
+        r#"{ exec = { writeArgs = { path = "$WS/new.txt", fileText = "new", toolCallId = "c" } }, expect = { writeResult = { success = { fileSize = 3 } } } }"#,
+        r#"{ exec = { shellStreamArgs = { command = "cat a.txt; exit 3", workingDirectory = "$WS", toolCallId = "d" } }, expect = { shellStream = { stdout = { "$contains" = "TWO" }, exit = { code = 3 } } } }"#,
+        r#"{ exec = { shellArgs = { command = "pwd", workingDirectory = "$WS/sub", toolCallId = "e" } }, expect = { shellResult = { success = { stdout = { "$contains" = "/sub" } } } } }"#,
+        r#"{ exec = { readArgs = { path = "$WS/none.txt", toolCallId = "f" } }, expect = { readResult = { fileNotFound = { path = "$WS/none.txt" } } } }"#,
+        r#"{ exec = { readArgs = { path = "$WS/dot.png", toolCallId = "g" } }, expect = { readResult = { success = { data = { "$any" = true } } } } }"#,
+        r#"{ text = "All done." }"#,
+        r#"{ checkpoint = "auto" }, { usage = {} }, { end = true }"#,
+    ];
+    let scenario = format!(
+        "name = \"host\"\n[[run]]\nsteps = [ {} ]\n",
+        steps.join(", ")
+    );
+    let desk = Desk::playing(Version::V150, &scenario);
+    write(&desk, "workspace/a.txt", "one\ntwo\nthree\n");
+    write(&desk, "workspace/sub/b.txt", "");
+    let picture = base64::Engine::decode(&base64::engine::general_purpose::STANDARD, PNG);
+    fs::write(desk.workspace.join("dot.png"), picture.unwrap()).unwrap();
+    let mut command = desk.command(&["--model", "cursor/composer-2", "-p", "go"]);
+    let output = command.env("PI_CURSOR_NATIVE_TOOLS", "host").output();
+    let ran = Ran::from(output.unwrap());
+    assert_eq!(
+        (ran.code, ran.stdout.as_str()),
+        (Some(0), "All done.\n"),
+        "{ran:?}"
+    );
+    desk.simulator.recorded().assert_played(&["completed"]);
+    let now = |name: &str| fs::read_to_string(desk.workspace.join(name)).unwrap();
+    assert_eq!(
+        (now("a.txt").as_str(), now("new.txt").as_str()),
+        ("one\nTWO\nthree\n", "new")
+    );
+}
