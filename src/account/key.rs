@@ -23,7 +23,26 @@ pub enum KeyError {
     Character,
 }
 
+/// What hosts put in the place of a key they do not have: the environment's is meant.
+const PLACEHOLDERS: [&str; 4] = [
+    "cursor-key-not-given-to-pi",
+    "CURSOR_API_KEY",
+    "$CURSOR_API_KEY",
+    "${CURSOR_API_KEY}",
+];
+
 impl ApiKey {
+    /// The key a host gives, else the environment's.
+    pub fn given(
+        key: Option<&str>,
+        environment: impl FnOnce() -> Option<String>,
+    ) -> Result<Self, KeyError> {
+        match key.filter(|key| !PLACEHOLDERS.contains(key)) {
+            Some(key) => Self::parse(key),
+            None => Self::parse(&environment().unwrap_or_default()),
+        }
+    }
+
     /// Checks a key as given.
     pub fn parse(text: &str) -> Result<Self, KeyError> {
         if text.trim().is_empty() {
@@ -62,6 +81,19 @@ impl ApiKey {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_placeholder_means_the_environments() {
+        let same = |given: Option<&str>, wanted: &str| {
+            let key = ApiKey::given(given, || Some("crsr_env".into())).unwrap();
+            key.same(&ApiKey::parse(wanted).unwrap())
+        };
+        assert!(same(None, "crsr_env"));
+        assert!(same(Some("${CURSOR_API_KEY}"), "crsr_env"));
+        assert!(same(Some("crsr_given"), "crsr_given"));
+        let missing = ApiKey::given(Some(PLACEHOLDERS[0]), || None);
+        assert_eq!(missing.unwrap_err(), KeyError::Missing);
+    }
 
     #[test]
     fn keys_are_checked_and_never_printed() {

@@ -9,7 +9,7 @@ use super::live::Live;
 use super::memory::Conversation;
 use super::policy::Bridging;
 use super::request::TurnRequest;
-use super::show::{Recorded, Show, Surface};
+use super::show::{Recorded, Show};
 use crate::conversation::fingerprint::Fingerprint;
 use crate::conversation::history::{self, Budget};
 use crate::conversation::picture;
@@ -17,7 +17,7 @@ use crate::conversation::store::Kept;
 use crate::run::{Action, RetryPolicy, RunSpec, Timing, ToolGates, UserMessage, start};
 use crate::tools::bridge::Bridge;
 use crate::tools::bridge::gate::{self, Gate};
-use crate::tools::bridge::snapshot::{Filter, HostTool, PROVIDER, Snapshot};
+use crate::tools::bridge::snapshot::{HostTool, PROVIDER, Snapshot};
 use crate::tools::context::{Facts, Rule};
 use crate::tools::hosted::Hosted;
 use crate::tools::native::{self, Workbench};
@@ -124,9 +124,6 @@ pub(super) fn rebuilt(
 
 /// The host's tools this turn offers.
 pub(super) fn snapshot(request: &TurnRequest) -> Snapshot {
-    if request.policy.bridge == Bridging::Off {
-        return Snapshot::default();
-    }
     let tools: Vec<HostTool> = request
         .transcript
         .tools
@@ -138,17 +135,7 @@ pub(super) fn snapshot(request: &TurnRequest) -> Snapshot {
             origin: Json::Null,
         })
         .collect();
-    let filter = Filter {
-        overlapping: request.policy.overlapping,
-        replay: match &request.surface {
-            Surface::Cards(tools) => {
-                let only_shown = |tool: &&String| tool.as_str() == crate::replay::ACTIVITY;
-                tools.iter().filter(only_shown).cloned().collect()
-            }
-            Surface::Text => Vec::new(),
-        },
-    };
-    Snapshot::of(&tools, &filter)
+    request.policy.offered(&tools, &request.surface)
 }
 
 /// The system prompt goes where Cursor reads it, and so does what the model must know

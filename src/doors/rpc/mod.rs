@@ -4,8 +4,11 @@
 //! or on `exit`, whichever comes first.
 
 mod bridge;
+mod commands;
+mod controls;
 mod error;
 mod frame;
+mod host;
 mod methods;
 mod models;
 mod peer;
@@ -59,6 +62,7 @@ pub async fn serve(home: Option<PathBuf>) -> Result<Ended, ServeError> {
         turns: turns::Turns::default(),
         endpoints: Server::default(),
         host_process,
+        told: commands::Told::default(),
     })?;
     let peer = Peer::new(out);
     let ended = tokio::select! {

@@ -9,8 +9,9 @@ use tokio::time::Instant;
 use super::protocol::*;
 use crate::account::{ApiKey, KeyError};
 use crate::catalog::{
-    Access, Choice, Credential, Finder, Fingerprint, Level, Listing, MAX_OUTPUT, Policy, Prefs,
-    Profile, Reason, Rows, Selection, Source, Speed, Wanted, Windows, learn, save_speed, select,
+    Access, Choice, Credential, Decided, Finder, Fingerprint, Found, Level, Listing, MAX_OUTPUT,
+    Policy, Prefs, Profile, Reason, Rows, Selection, Source, Speed, Wanted, Windows, Wishes,
+    decide, learn, save_speed, select,
 };
 use crate::diag::place;
 use crate::diag::settings::Warning;
@@ -30,6 +31,19 @@ pub(super) struct Models {
     pub(super) warnings: Vec<Warning>,
     profile: Mutex<Profile>,
     known: Mutex<Option<Known>>,
+    /// The rows the host has.
+    given: Mutex<Vec<ModelRow>>,
+}
+
+/// How new a list has to be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Newness {
+    /// Cursor's answer, now.
+    Live,
+    /// What is cached will do.
+    Cached,
+    /// What turns go by.
+    Known,
 }
 
 /// The list turns go by.
@@ -55,11 +69,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 /// The key a host gives, else the environment's.
 fn key(given: Option<&str>) -> Result<ApiKey, KeyError> {
-    let key = given.map(str::to_owned);
-    ApiKey::parse(
-        &key.or_else(|| std::env::var("CURSOR_API_KEY").ok())
-            .unwrap_or_default(),
-    )
+    ApiKey::given(given, || std::env::var("CURSOR_API_KEY").ok())
 }
 
 fn access(backend: &Backend, key: ApiKey) -> Access {
@@ -83,6 +93,7 @@ impl Models {
             state,
             profile: Mutex::default(),
             known: Mutex::default(),
+            given: Mutex::default(),
         }
     }
 
@@ -91,34 +102,71 @@ impl Models {
         *lock(&self.profile) = Profile::of(levels);
     }
 
-    /// The rows to register. `backend` is asked for only if there is a key for it.
-    pub(super) async fn list(
+    /// Cursor's models for a key. `backend` is asked for only if there is one.
+    pub(super) async fn listing(
         &self,
-        params: &ModelsListParams,
+        given_key: Option<&str>,
+        newness: Newness,
         backend: impl FnOnce() -> Result<Backend, String>,
-    ) -> ModelsListResult {
-        let wanted = match params.refresh {
-            true => Wanted::Live,
-            false => Wanted::CacheFirst,
-        };
-        let access = match key(params.api_key.as_deref()) {
+    ) -> Listing {
+        let access = match key(given_key) {
             Ok(key) => backend()
                 .map(|backend| access(&backend, key))
                 .map_err(|problem| (Reason::DiscoveryFailed, problem)),
             Err(KeyError::Missing) => Err((Reason::MissingApiKey, KeyError::Missing.to_string())),
             Err(error) => Err((Reason::DiscoveryFailed, error.to_string())),
         };
-        let listing = match access {
-            Ok(access) => self.ask(&access, wanted).await,
-            Err((reason, problem)) => Finder::without_access(reason, &problem),
-        };
-        let rows = self.rows(&listing);
-        ModelsListResult::of(listing, &rows)
+        match (access, newness) {
+            (Ok(access), Newness::Live) => self.ask(&access, Wanted::Live).await,
+            (Ok(access), Newness::Cached) if self.asked_in_vain(&access) => {
+                self.finder.list(&access, Wanted::CacheOnly).await
+            }
+            (Ok(access), Newness::Cached) => self.ask(&access, Wanted::CacheFirst).await,
+            (Ok(access), Newness::Known) => self.known(&access).await,
+            (Err((reason, problem)), _) => Finder::without_access(reason, &problem),
+        }
     }
 
-    fn rows(&self, listing: &Listing) -> Rows {
+    /// The rows of a list, for the host to register.
+    pub(super) fn told(&self, listing: Listing) -> ModelsListResult {
+        let rows = self.rows(&listing);
+        let result = ModelsListResult::of(listing, &rows);
+        lock(&self.given).clone_from(&result.models);
+        result
+    }
+
+    /// The rows, if the host has others.
+    pub(super) fn news(&self, rows: &Rows) -> Option<Vec<ModelRow>> {
+        let rows: Vec<ModelRow> = rows.iter().map(ModelRow::from).collect();
+        let mut given = lock(&self.given);
+        (*given != rows).then(|| {
+            given.clone_from(&rows);
+            rows
+        })
+    }
+
+    /// The rows of a list.
+    pub(super) fn rows(&self, listing: &Listing) -> Rows {
         let windows = Windows::load(self.state.as_deref());
         Rows::build(&listing.items, *lock(&self.profile), &windows)
+    }
+
+    /// The speed of a model.
+    pub(super) fn decide(&self, found: &Found<'_>, wishes: &Wishes) -> Option<Decided> {
+        let prefs = Prefs::load(self.state.as_deref()).unwrap_or_else(|error| {
+            tracing::warn!("preferences are not used: {error}");
+            Prefs::default()
+        });
+        decide(found, wishes, &prefs)
+    }
+
+    /// Whether Cursor was asked for an account just now and did not answer.
+    fn asked_in_vain(&self, access: &Access) -> bool {
+        lock(&self.known).as_ref().is_some_and(|known| {
+            known.whose == access.fingerprint()
+                && known.listing.source == Source::Bundled
+                && known.since.elapsed() < AGAIN
+        })
     }
 
     /// Asks, and lets turns go by the answer.
@@ -154,6 +202,7 @@ impl Models {
     pub(super) async fn resolve(
         &self,
         choice: ModelChoice,
+        wishes: &Wishes,
         backend: &Backend,
         given_key: Option<&str>,
     ) -> Result<Resolved, String> {
@@ -175,11 +224,7 @@ impl Models {
             }
             Err(unknown) => return Err(unknown.to_string()),
         };
-        let prefs = Prefs::load(self.state.as_deref()).unwrap_or_else(|error| {
-            tracing::warn!("preferences are not used: {error}");
-            Prefs::default()
-        });
-        let speed = prefs.resolve(&found, choice.fast.map(Speed::from_switch));
+        let speed = self.decide(&found, wishes).and_then(Decided::asked);
         let level = Level::parse(choice.thinking.as_deref().unwrap_or(Level::Off.name()));
         let selection = select(found.row, level, speed);
         let row = found.row.id.clone();
@@ -201,7 +246,7 @@ impl Models {
     /// The preferences there are.
     pub(super) fn prefs(&self) -> Result<PrefsResult, String> {
         let prefs = Prefs::load(self.state.as_deref());
-        prefs.map(told).map_err(|error| error.to_string())
+        prefs.map(saved).map_err(|error| error.to_string())
     }
 
     /// Keeps a preference.
@@ -214,11 +259,11 @@ impl Models {
         };
         let speed = params.fast.map(Speed::from_switch);
         let prefs = save_speed(state, &params.base, speed);
-        prefs.map(told).map_err(|error| error.to_string())
+        prefs.map(saved).map_err(|error| error.to_string())
     }
 }
 
-fn told(prefs: Prefs) -> PrefsResult {
+fn saved(prefs: Prefs) -> PrefsResult {
     let speeds = prefs.speeds().iter();
     PrefsResult {
         fast: speeds

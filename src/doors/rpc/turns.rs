@@ -6,15 +6,18 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 use jsonrpsee::types::ErrorObjectOwned;
+use secrecy::ExposeSecret as _;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
 
+use super::controls::{Controls, UnknownMode};
 use super::error::INVALID_PARAMS;
 use super::models::{Models, Resolved};
 use super::peer::Peer;
 use super::protocol::*;
 use crate::account::ApiKey;
+use crate::catalog::Speed;
 use crate::conversation::store::{Bounds, Store};
 use crate::conversation::transcript::{Tool, Transcript};
 use crate::diag::place;
@@ -150,17 +153,25 @@ impl Turns {
         let (key, backend) = match self.backend(params.api_key.as_deref(), origin.home) {
             Ok(backend) => backend,
             // Not a mistake in the request: the turn is answered, with what to do.
-            Err(problem) => return Ok(ended(Stop::Failed(problem), Tokens::default())),
+            Err(problem) => return Ok(unsent(Stop::Failed(problem))),
         };
         let mut turn = self.begin(&params.turn_id)?;
+        let controls = Controls::read(params.kept.as_ref().unwrap_or(&Kept::default()));
+        let mode = match mode(&params, &controls) {
+            Ok(mode) => mode,
+            Err(unknown) => return Ok(unsent(Stop::Failed(unknown.to_string()))),
+        };
         let model = params.model.clone();
+        let mut wishes = controls.wishes;
+        wishes.run = model.fast.map(Speed::from_switch).or(wishes.run);
+        let key_given = params.api_key.as_deref();
         let resolved = tokio::select! {
-            resolved = origin.models.resolve(model, &backend, params.api_key.as_deref()) => resolved,
-            () = turn.cancel.cancelled() => return Ok(ended(Stop::Aborted, Tokens::default())),
+            resolved = origin.models.resolve(model, &wishes, &backend, key_given) => resolved,
+            () = turn.cancel.cancelled() => return Ok(unsent(Stop::Aborted)),
         };
         let Resolved { model, limits, row } = match resolved {
             Ok(resolved) => resolved,
-            Err(problem) => return Ok(ended(Stop::Failed(problem), Tokens::default())),
+            Err(problem) => return Ok(unsent(Stop::Failed(problem))),
         };
         let session = self.session(&params, origin.home);
         let (events, mut inbox) = mpsc::channel(256);
@@ -185,10 +196,7 @@ impl Turns {
             ),
             model,
             limits,
-            mode: params.mode.map(|mode| match mode {
-                TurnMode::Agent => Mode::Agent,
-                TurnMode::Plan => Mode::Plan,
-            }),
+            mode,
             policy: self.policy().0.clone(),
             hands,
             surface: match params.surface {
@@ -223,7 +231,7 @@ impl Turns {
             self.park(&turn.id, params.session_id).await;
         }
         self.tidy(origin.home);
-        Ok(ended(result.stop, result.tokens))
+        Ok(ended(result.stop, result.tokens, params.model.cost))
     }
 
     fn begin(&self, id: &str) -> Result<UnderWay<'_>, ErrorObjectOwned> {
@@ -403,11 +411,8 @@ impl Turns {
         home: Option<&Path>,
     ) -> Result<(ApiKey, Backend), String> {
         let env = |name: &str| std::env::var(name).ok();
-        let key = key
-            .map(str::to_owned)
-            .or_else(|| env("CURSOR_API_KEY"))
-            .unwrap_or_default();
-        let parsed = ApiKey::parse(&key).map_err(|error| error.to_string())?;
+        let parsed = ApiKey::given(key, || env("CURSOR_API_KEY"));
+        let parsed = parsed.map_err(|error| error.to_string())?;
         let mut cached = lock(&self.backend);
         if let Some((for_key, backend)) = &*cached
             && for_key.same(&parsed)
@@ -415,7 +420,7 @@ impl Turns {
             return Ok((parsed, backend.clone()));
         }
         let with_key = |name: &str| match name {
-            "CURSOR_API_KEY" => Some(key.clone()),
+            "CURSOR_API_KEY" => Some(parsed.secret().expose_secret().to_owned()),
             name => env(name),
         };
         let (backend, warnings) =
@@ -498,6 +503,20 @@ async fn ask(peer: Peer, turn_id: String, call: HostCall) {
     call.answer(result);
 }
 
+/// The mode of a turn: what it says, else what the person chose. A turn beside the session,
+/// or of a host that keeps nothing for us, leaves it to Cursor.
+fn mode(params: &TurnStartParams, controls: &Controls) -> Result<Option<Mode>, UnknownMode> {
+    let chosen = match (params.mode, params.kind, &params.kept) {
+        (Some(mode), ..) => Some(mode),
+        (None, TurnKind::Main, Some(_)) => Some(controls.mode()?),
+        (None, ..) => None,
+    };
+    Ok(chosen.map(|mode| match mode {
+        TurnMode::Agent => Mode::Agent,
+        TurnMode::Plan => Mode::Plan,
+    }))
+}
+
 fn tool(tool: HostTool) -> Tool {
     Tool {
         name: tool.name,
@@ -506,7 +525,7 @@ fn tool(tool: HostTool) -> Tool {
     }
 }
 
-fn ended(stop: Stop, tokens: Tokens) -> TurnStartResult {
+fn ended(stop: Stop, tokens: Tokens, rates: Rates) -> TurnStartResult {
     let (stop_reason, error_message) = match stop {
         Stop::Finished => (StopReason::Stop, None),
         Stop::ToolUse => (StopReason::ToolUse, None),
@@ -523,6 +542,25 @@ fn ended(stop: Stop, tokens: Tokens) -> TurnStartResult {
             cache_write: tokens.cache_write,
             total_tokens: tokens.total,
             estimated: tokens.basis == Basis::Estimated,
+            cost: cost(&tokens, rates),
         },
     }
+}
+
+/// A turn that ended before anything was sent.
+fn unsent(stop: Stop) -> TurnStartResult {
+    ended(stop, Tokens::default(), Rates::default())
+}
+
+fn cost(tokens: &Tokens, rates: Rates) -> TurnCost {
+    let price = |tokens: u64, rate: f64| tokens as f64 * rate / 1e6;
+    let mut cost = TurnCost {
+        input: price(tokens.input, rates.input),
+        output: price(tokens.output, rates.output),
+        cache_read: price(tokens.cache_read, rates.cache_read),
+        cache_write: price(tokens.cache_write, rates.cache_write),
+        total: 0.0,
+    };
+    cost.total = cost.input + cost.output + cost.cache_read + cost.cache_write;
+    cost
 }

@@ -1,0 +1,330 @@
+//! `session/command`: what a person's commands do, and what is shown of it.
+
+use std::collections::BTreeSet;
+use std::sync::{Mutex, PoisonError};
+
+use super::controls::{self, Controls};
+use super::methods::{Context, report};
+use super::models::Newness;
+use super::protocol::*;
+use crate::catalog::{Decided, Listing, Rows, Source, Speed, Whose};
+use crate::tools::bridge::snapshot::HostTool;
+use crate::tools::native::policy::{Mode, Tool};
+use crate::turn::{Bridging, Surface};
+
+const REFRESH: &str = "cursor-refresh-models";
+const DOCTOR: &str = "cursor-doctor";
+const FAST: &str = "cursor-fast";
+const MODE: &str = "cursor-mode";
+const TOOLS: &str = "cursor-tools";
+
+/// The commands a host should have.
+pub(super) fn offered() -> Vec<CommandOffer> {
+    let offer = |name: &str, description: &str, arguments: &[&str]| CommandOffer {
+        name: name.into(),
+        description: description.into(),
+        arguments: arguments.iter().map(ToString::to_string).collect(),
+    };
+    vec![
+        offer(REFRESH, "Ask Cursor which models there are now", &[]),
+        offer(
+            FAST,
+            "Turn fast answers of the chosen Cursor model on or off",
+            &["on", "off"],
+        ),
+        offer(
+            MODE,
+            "Choose how Cursor's agent works in this session",
+            &["agent", "plan"],
+        ),
+        offer(TOOLS, "Show what Cursor's agent can call now", &[]),
+        offer(
+            DOCTOR,
+            "Show how the Cursor sidecar is set up and what it met",
+            &[],
+        ),
+    ]
+}
+
+/// Notices that were given already: each is given once.
+#[derive(Default)]
+pub(super) struct Told(Mutex<BTreeSet<String>>);
+
+impl Told {
+    /// Whether a notice is new.
+    fn first(&self, notice: &str) -> bool {
+        let mut told = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        told.insert(notice.to_owned())
+    }
+}
+
+/// Something to tell.
+type Notice = (String, LogLevel);
+
+fn info(text: impl Into<String>) -> Notice {
+    (text.into(), LogLevel::Info)
+}
+
+fn warning(text: impl Into<String>) -> Notice {
+    (text.into(), LogLevel::Warning)
+}
+
+fn error(text: impl Into<String>) -> Notice {
+    (text.into(), LogLevel::Error)
+}
+
+/// Carries out a command and tells how things are after it.
+pub(super) async fn run(context: &Context, params: SessionCommandParams) -> SessionCommandResult {
+    let newness = match params.command.as_deref() {
+        Some(REFRESH) => Newness::Live,
+        _ => Newness::Known,
+    };
+    let listing = context.listing(params.api_key.as_deref(), newness).await;
+    let before = Controls::read(&params.kept);
+    let mut seat = Seat {
+        context,
+        rows: context.models.rows(&listing),
+        controls: before.clone(),
+        params: &params,
+    };
+    let notice = match params.command.as_deref() {
+        None => seat.notices(&listing),
+        Some(REFRESH) => Some(seat.refreshed(&listing)),
+        Some(DOCTOR) => Some(info(described(&report(context)))),
+        Some(FAST) => Some(seat.fast()),
+        Some(MODE) => Some(seat.mode()),
+        Some(TOOLS) => Some(info(seat.tools())),
+        Some(unknown) => Some(error(format!(
+            "cursor-sidecar has no command {unknown}; install matching versions"
+        ))),
+    };
+    let (message, level) = notice.unzip();
+    SessionCommandResult {
+        message,
+        level,
+        status: seat.status(),
+        entry: (seat.controls != before).then(|| seat.controls.entry()),
+        models: context.models.news(&seat.rows),
+    }
+}
+
+/// Where a person sits: their model, what they chose, what there is.
+struct Seat<'a> {
+    context: &'a Context,
+    params: &'a SessionCommandParams,
+    rows: Rows,
+    controls: Controls,
+}
+
+impl Seat<'_> {
+    /// The chosen model's base id and speed, if it is one of ours and has a choice.
+    fn speed(&self) -> Option<(String, Decided)> {
+        let found = self.rows.find(self.params.model.as_deref()?).ok()?;
+        let decided = self.context.models.decide(&found, &self.controls.wishes)?;
+        Some((found.row.base().to_owned(), decided))
+    }
+
+    /// Why the chosen model is never fast.
+    fn never_fast(&self) -> String {
+        let Some(model) = self.params.model.as_deref() else {
+            return "The chosen model is not one of Cursor's".into();
+        };
+        let found = self.rows.find(model);
+        let base = found.map_or(model, |found| found.row.base());
+        format!("Fast mode not supported by {base}")
+    }
+
+    /// The status line of one of our models: only what is out of the ordinary.
+    fn status(&self) -> Option<String> {
+        self.params.model.as_ref()?;
+        let fast = self.speed().is_some_and(|(_, now)| now.speed.is_fast());
+        let plan = self.controls.mode() == Ok(TurnMode::Plan);
+        let parts: Vec<&str> = [(fast, "fast"), (plan, "plan")]
+            .into_iter()
+            .filter_map(|(on, name)| on.then_some(name))
+            .collect();
+        (!parts.is_empty()).then(|| format!("cursor {}", parts.join(" · ")))
+    }
+
+    /// What a person should know unasked, each once: why the list of models is not Cursor's
+    /// own, that the chosen model is gone, that a flag does nothing.
+    fn notices(&self, listing: &Listing) -> Option<Notice> {
+        let model = self.params.model.as_deref()?;
+        let mut all: Vec<Notice> = listing.warnings.iter().map(warning).collect();
+        all.extend(self.vanished(model, listing).map(warning));
+        let mode = self.controls.mode().err();
+        all.extend(mode.map(|unknown| error(unknown.to_string())));
+        if self.controls.wishes.run == Some(Speed::Fast) && self.speed().is_none() {
+            all.push(info(self.never_fast()));
+        }
+        all.retain(|(text, _)| self.context.told.first(text));
+        let texts: Vec<&str> = all.iter().map(|(text, _)| text.as_str()).collect();
+        let worst = all.iter().map(|(_, level)| *level).max()?;
+        Some((texts.join("\n"), worst))
+    }
+
+    /// That the chosen model is not in Cursor's own list; ours may be too old to say.
+    fn vanished(&self, model: &str, listing: &Listing) -> Option<String> {
+        let own = listing.source != Source::Bundled;
+        let unknown = self.rows.find(model).err().filter(|_| own)?;
+        Some(unknown.to_string())
+    }
+
+    fn refreshed(&self, listing: &Listing) -> Notice {
+        let (source, count) = (ModelsSource::from(listing.source), self.rows.len());
+        let source = match source {
+            ModelsSource::Live => "live",
+            ModelsSource::Cache => "cache",
+            ModelsSource::Bundled => "bundled",
+        };
+        let reason = listing.reason.map(|reason| format!(": {}", reason.name()));
+        let models = if count == 1 { "model" } else { "models" };
+        let mut lines = vec![format!(
+            "{count} Cursor {models} ({source}{})",
+            reason.unwrap_or_default()
+        )];
+        lines.extend(listing.warnings.iter().cloned());
+        let gone = self.params.model.as_deref();
+        let gone = gone.and_then(|model| self.vanished(model, listing));
+        let well = listing.source == Source::Live && gone.is_none();
+        lines.extend(gone.map(|text| format!("{text}; choose another with /model")));
+        match well {
+            true => info(lines.join("\n")),
+            false => warning(lines.join("\n")),
+        }
+    }
+
+    /// The file first: what cannot be saved is not said to be.
+    fn fast(&mut self) -> Notice {
+        let Some((base, now)) = self.speed() else {
+            return info(self.never_fast());
+        };
+        if now.whose == Whose::Run {
+            let flag = match now.speed {
+                Speed::Fast => controls::FAST,
+                Speed::Normal => controls::NO_FAST,
+            };
+            return info(format!("--{flag} decides for this run"));
+        }
+        let wanted = match self.params.arguments.trim() {
+            "" => Speed::from_switch(!now.speed.is_fast()),
+            "on" => Speed::Fast,
+            "off" => Speed::Normal,
+            other => return warning(format!("/{FAST} takes on, off or nothing, not {other:?}")),
+        };
+        let saved = self.context.models.set_pref(&PrefsSetParams {
+            base: base.clone(),
+            fast: Some(wanted.is_fast()),
+        });
+        if let Err(problem) = saved {
+            return error(problem);
+        }
+        let state = if wanted.is_fast() { "on" } else { "off" };
+        let notice = info(format!("Fast mode {state} for {base}"));
+        self.controls.wishes.session.insert(base, wanted);
+        notice
+    }
+
+    fn mode(&mut self) -> Notice {
+        let now = match self.controls.mode() {
+            Ok(now) => now.name(),
+            Err(unknown) => return error(unknown.to_string()),
+        };
+        let wanted = self.params.arguments.trim();
+        if wanted.is_empty() {
+            return info(format!(
+                "Cursor works in {now} mode; /{MODE} agent or /{MODE} plan changes it"
+            ));
+        }
+        let Some(wanted) = TurnMode::parse(wanted) else {
+            return warning(format!("/{MODE} takes agent or plan, not {wanted:?}"));
+        };
+        if self.controls.mode_is_forced() {
+            return info(format!("--{} decides for this run", controls::MODE));
+        }
+        self.controls.choose_mode(wanted);
+        info(format!(
+            "Cursor works in {} mode from the next turn on",
+            wanted.name()
+        ))
+    }
+
+    /// What Cursor's agent can call: its own tools, and those of the host.
+    fn tools(&self) -> String {
+        let policy = &self.context.turns.policy().0;
+        let named = |denied: bool| -> Vec<&str> {
+            let all = Tool::ALL.iter();
+            all.filter(|(_, tool)| policy.native.denied.contains(tool) == denied)
+                .map(|(name, _)| *name)
+                .collect()
+        };
+        let own = match policy.native.mode {
+            Mode::Local => format!(
+                "Cursor's own tools, executed by cursor-sidecar: {}",
+                named(false).join(", ")
+            ),
+            Mode::Host => format!(
+                "Cursor's own tools, executed by the host's: {}",
+                named(false).join(", ")
+            ),
+            Mode::Off => "Cursor's own tools are off (PI_CURSOR_NATIVE_TOOLS)".into(),
+        };
+        let mut lines = vec![own];
+        let denied = named(true);
+        if policy.native.mode != Mode::Off && !denied.is_empty() {
+            lines.push(format!(
+                "denied (PI_CURSOR_NATIVE_TOOLS_DENY): {}",
+                denied.join(", ")
+            ));
+        }
+        if policy.bridge == Bridging::Off {
+            lines.push("The host's tools are not offered (PI_CURSOR_PI_TOOL_BRIDGE)".into());
+            return lines.join("\n");
+        }
+        let tool = |name: &String| HostTool {
+            name: name.clone(),
+            description: String::new(),
+            parameters: serde_json::Value::Null,
+            origin: serde_json::Value::Null,
+        };
+        let tools: Vec<HostTool> = self.params.tools.iter().map(tool).collect();
+        let offered = policy.offered(&tools, &Surface::Cards(self.params.tools.clone()));
+        let names: Vec<&str> = offered
+            .tools
+            .iter()
+            .map(|tool| tool.offered.as_str())
+            .collect();
+        lines.push(match names.is_empty() {
+            true => "The host offers no tools".into(),
+            false => format!("The host's tools, executed by it: {}", names.join(", ")),
+        });
+        let hidden: Vec<&str> = tools
+            .iter()
+            .map(|tool| tool.name.as_str())
+            .filter(|name| !offered.tools.iter().any(|tool| tool.host == *name))
+            .collect();
+        if !hidden.is_empty() {
+            lines.push(format!(
+                "Not offered, since Cursor has its own: {}",
+                hidden.join(", ")
+            ));
+        }
+        lines.join("\n")
+    }
+}
+
+/// A report in words.
+fn described(report: &Report) -> String {
+    let mut lines = vec![
+        format!("cursor-sidecar {}", report.version),
+        format!("endpoint: {}", report.endpoint),
+    ];
+    let set = |setting: &&EffectiveSetting| setting.source != SettingSource::Default;
+    let settings = report.settings.iter().filter(set);
+    lines.extend(settings.map(|setting| format!("{} = {}", setting.name, setting.value)));
+    let warnings = report.warnings.iter();
+    lines.extend(warnings.map(|text| format!("warning: {text}")));
+    let drift = report.wire_drift.iter();
+    lines.extend(drift.map(|(what, count)| format!("unknown to us: {what} ({count} times)")));
+    lines.join("\n")
+}
