@@ -15,13 +15,13 @@ export function kept(pi: ExtensionAPI, sidecar: Sidecar, ctx: ExtensionContext):
   return { flags: Object.fromEntries(flags), entry: (ours.at(-1) as { data?: unknown })?.data };
 }
 
-/** Registers what the sidecar offers. The result shows how things are. */
+/** Registers what the sidecar offers, and shows how things are whenever that may change. */
 export function registerControls(
   pi: ExtensionAPI,
   sidecar: Sidecar,
   about: InitializeResult,
   useModels: (rows: ModelRow[]) => void,
-): (ctx: ExtensionContext) => Promise<void> {
+): void {
   const run = async (ctx: ExtensionContext, command?: string, args?: string) => {
     const model = ctx.model?.provider === "cursor" ? ctx.model.id : undefined;
     let told: SessionCommandResult = {};
@@ -43,13 +43,16 @@ export function registerControls(
     pi.registerCommand(name, {
       description,
       getArgumentCompletions: (prefix) =>
-        words.filter((word) => word.startsWith(prefix)).map((value) => ({ value, label: value })),
+        words.filter(({ value }) => value.startsWith(prefix) && value !== prefix),
       handler: (args, ctx) => run(ctx, name, args),
     });
   }
-  // The session may be gone before the answer is there, and its screen with it.
-  const show = (ctx: ExtensionContext) => run(ctx).catch(() => {});
-  pi.on("model_select", (_, ctx) => show(ctx));
-  pi.on("session_tree", (_, ctx) => show(ctx));
-  return show;
+  const show = (_: unknown, ctx: ExtensionContext) => {
+    // The session may be gone before the answer is there, and its screen with it.
+    if (ctx.hasUI && sidecar.running) void run(ctx).catch(() => {});
+  };
+  pi.on("session_start", show);
+  pi.on("model_select", show);
+  pi.on("session_tree", show);
+  pi.on("agent_end", show);
 }

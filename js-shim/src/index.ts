@@ -52,7 +52,7 @@ export default async function cursor(pi: ExtensionAPI): Promise<void> {
 
   register(await list(false).catch(() => models));
   const { about } = sidecar;
-  const showState = about && registerControls(pi, sidecar, about, register);
+  if (about) registerControls(pi, sidecar, about, register);
   if (about?.question) registerQuestion(pi, sidecar, about.question);
 
   const invalidate = async (_: unknown, ctx: ExtensionContext) => {
@@ -67,7 +67,6 @@ export default async function cursor(pi: ExtensionAPI): Promise<void> {
     const release = sessions.get(id)?.release; // pi may say twice that a session starts
     sessions.set(id, { id, cwd: ctx.cwd, kept: () => kept(pi, sidecar, ctx), release });
     sidecar.onLog = ({ message, level }) => ctx.ui.notify(message, level);
-    if (ctx.hasUI) void showState?.(ctx);
   });
   pi.on("agent_end", (_, ctx) => sessions.get(ctx.sessionManager.getSessionId())?.release?.());
   pi.on("session_shutdown", async ({ reason }, ctx) => {

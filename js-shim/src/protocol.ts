@@ -86,7 +86,23 @@ description: string,
 /**
  * Words it may be given, if those are known.
  */
-arguments: Array<string>, };
+arguments: Array<CommandWord>, };
+/**
+ * A word a command may be given, for completion.
+ */
+export type CommandWord = { 
+/**
+ * The word.
+ */
+value: string, 
+/**
+ * How it is shown.
+ */
+label: string, 
+/**
+ * What it does.
+ */
+description: string, };
 /**
  * One setting as it is in force.
  */

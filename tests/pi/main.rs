@@ -13,6 +13,7 @@ mod backend;
 mod desk;
 mod extension;
 mod keys;
+mod models;
 mod printing;
 mod processes;
 mod resuming;

@@ -12,6 +12,13 @@ impl<'a> Screen<'a> {
     /// Starts pi with a first message and waits for the answer: what is typed before pi has
     /// started up is refused.
     pub fn start(desk: &'a Desk, prompt: &str, answer: &str) -> Self {
+        let screen = Self::with(desk, &["--model", "cursor/composer-2", prompt]);
+        screen.shows(answer);
+        screen
+    }
+
+    /// Starts pi with these arguments.
+    pub fn with(desk: &'a Desk, more: &[&str]) -> Self {
         let screen = Self { desk };
         let workspace = desk.workspace.to_str().unwrap().to_owned();
         let mut arguments: Vec<String> = ["-f", "/dev/null", "new-session", "-d"]
@@ -24,10 +31,9 @@ impl<'a> Screen<'a> {
                 .iter()
                 .map(|(name, value)| format!("{name}={value}")),
         );
-        arguments.extend(desk.arguments(&["--model", "cursor/composer-2", prompt]));
+        arguments.extend(desk.arguments(more));
         let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
         screen.tmux(&arguments);
-        screen.shows(answer);
         screen
     }
 
@@ -48,10 +54,17 @@ impl<'a> Screen<'a> {
     /// Waits until the screen shows something; gives the whole screen.
     #[track_caller]
     pub fn shows(&self, wanted: &str) -> String {
+        let what = format!("{wanted:?} on the screen");
+        self.becomes(&what, |screen| screen.contains(wanted))
+    }
+
+    /// Waits until the screen fits; gives the whole screen.
+    #[track_caller]
+    pub fn becomes(&self, what: &str, fits: impl Fn(&str) -> bool) -> String {
         let mut last = String::new();
-        until_or(&format!("{wanted:?} on the screen"), &mut last, |last| {
+        until_or(what, &mut last, |last| {
             *last = self.text();
-            last.contains(wanted)
+            fits(last)
         });
         last
     }

@@ -112,8 +112,20 @@ fn a_key_given_at_login_is_used(version: Version) {
         let text = std::fs::read_to_string(&stored).unwrap_or_default();
         text.contains("crsr_stored").then_some(())
     });
+    pi.shows("Saved API key");
+    pi.say("/cursor-refresh-models");
+    pi.shows("8 Cursor models (live)");
+    pi.say("/model");
+    pi.shows("Enter to select");
+    pi.type_in("sonnet@1m");
+    pi.shows("→ sonnet@1m");
+    pi.keys(&["Enter"]);
+    pi.shows("(cursor) sonnet@1m");
     pi.say("two");
     pi.shows("Heard: ");
+    let recording = desk.simulator.recorded();
+    let request = &recording.client("runRequest")[0]["runRequest"];
+    assert_eq!(request["requestedModel"]["modelId"], "sonnet");
 }
 
 mod current {

@@ -73,6 +73,7 @@ fn parse_model(text: &str) -> Result<Model, String> {
     Ok(Model {
         id: id.to_owned(),
         parameters,
+        ..Model::default()
     })
 }
 

@@ -20,22 +20,30 @@ const TOOLS: &str = "cursor-tools";
 
 /// The commands a host should have.
 pub(super) fn offered() -> Vec<CommandOffer> {
-    let offer = |name: &str, description: &str, arguments: &[&str]| CommandOffer {
+    let word = |(value, description): &(&str, &str)| CommandWord {
+        value: (*value).into(),
+        label: (*value).into(),
+        description: (*description).into(),
+    };
+    let offer = |name: &str, description: &str, words: &[(&str, &str)]| CommandOffer {
         name: name.into(),
         description: description.into(),
-        arguments: arguments.iter().map(ToString::to_string).collect(),
+        arguments: words.iter().map(word).collect(),
     };
     vec![
         offer(REFRESH, "Ask Cursor which models there are now", &[]),
         offer(
             FAST,
             "Turn fast answers of the chosen Cursor model on or off",
-            &["on", "off"],
+            &[("on", "Faster, for more"), ("off", "Normal speed")],
         ),
         offer(
             MODE,
             "Choose how Cursor's agent works in this session",
-            &["agent", "plan"],
+            &[
+                ("agent", "It does what is asked"),
+                ("plan", "It reads and plans, and changes nothing"),
+            ],
         ),
         offer(TOOLS, "Show what Cursor's agent can call now", &[]),
         offer(
@@ -251,34 +259,36 @@ impl Seat<'_> {
 
     /// What Cursor's agent can call: its own tools, and those of the host.
     fn tools(&self) -> String {
+        let host = self.context.host.get().map_or("the host", String::as_str);
         let policy = &self.context.turns.policy().0;
-        let named = |denied: bool| -> Vec<&str> {
-            let all = Tool::ALL.iter();
-            all.filter(|(_, tool)| policy.native.denied.contains(tool) == denied)
-                .map(|(name, _)| *name)
-                .collect()
+        let (denied, allowed): (Vec<_>, Vec<_>) = Tool::ALL
+            .iter()
+            .partition(|(_, tool)| policy.native.denied.contains(tool));
+        let names = |tools: Vec<&(&'static str, Tool)>| {
+            let names: Vec<&str> = tools.into_iter().map(|(name, _)| *name).collect();
+            names.join(", ")
         };
-        let own = match policy.native.mode {
-            Mode::Local => format!(
-                "Cursor's own tools, executed by cursor-sidecar: {}",
-                named(false).join(", ")
-            ),
-            Mode::Host => format!(
-                "Cursor's own tools, executed by the host's: {}",
-                named(false).join(", ")
-            ),
-            Mode::Off => "Cursor's own tools are off (PI_CURSOR_NATIVE_TOOLS)".into(),
+        let by = match policy.native.mode {
+            Mode::Local => Some("cursor-sidecar"),
+            Mode::Host => Some(host),
+            Mode::Off => None,
         };
-        let mut lines = vec![own];
-        let denied = named(true);
-        if policy.native.mode != Mode::Off && !denied.is_empty() {
-            lines.push(format!(
-                "denied (PI_CURSOR_NATIVE_TOOLS_DENY): {}",
-                denied.join(", ")
-            ));
+        let mut lines = Vec::new();
+        match by {
+            None => lines.push("Cursor's own tools are off (PI_CURSOR_NATIVE_TOOLS)".into()),
+            Some(by) => {
+                let allowed = names(allowed);
+                lines.push(format!("Cursor's own tools, executed by {by}: {allowed}"));
+                if !denied.is_empty() {
+                    let denied = names(denied);
+                    lines.push(format!("Denied (PI_CURSOR_NATIVE_TOOLS_DENY): {denied}"));
+                }
+            }
         }
         if policy.bridge == Bridging::Off {
-            lines.push("The host's tools are not offered (PI_CURSOR_PI_TOOL_BRIDGE)".into());
+            lines.push(format!(
+                "Tools of {host} are off (PI_CURSOR_PI_TOOL_BRIDGE)"
+            ));
             return lines.join("\n");
         }
         let tool = |name: &String| HostTool {
@@ -289,25 +299,20 @@ impl Seat<'_> {
         };
         let tools: Vec<HostTool> = self.params.tools.iter().map(tool).collect();
         let offered = policy.offered(&tools, &Surface::Cards(self.params.tools.clone()));
-        let names: Vec<&str> = offered
+        let (names, hosts): (Vec<&str>, Vec<&str>) = offered
             .tools
             .iter()
-            .map(|tool| tool.offered.as_str())
-            .collect();
+            .map(|tool| (tool.offered.as_str(), tool.host.as_str()))
+            .unzip();
         lines.push(match names.is_empty() {
-            true => "The host offers no tools".into(),
-            false => format!("The host's tools, executed by it: {}", names.join(", ")),
+            true => format!("Tools of {host}: none"),
+            false => format!("Tools of {host}, executed by it: {}", names.join(", ")),
         });
-        let hidden: Vec<&str> = tools
-            .iter()
-            .map(|tool| tool.name.as_str())
-            .filter(|name| !offered.tools.iter().any(|tool| tool.host == *name))
-            .collect();
+        let known = self.params.tools.iter().map(String::as_str);
+        let hidden: Vec<&str> = known.filter(|name| !hosts.contains(name)).collect();
         if !hidden.is_empty() {
-            lines.push(format!(
-                "Not offered, since Cursor has its own: {}",
-                hidden.join(", ")
-            ));
+            let hidden = hidden.join(", ");
+            lines.push(format!("Not offered, since Cursor has its own: {hidden}"));
         }
         lines.join("\n")
     }

@@ -1,7 +1,7 @@
 //! The method table: one entry a method, from which the registry and the schema are made.
 
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use jsonrpsee::RpcModule;
 use jsonrpsee::core::RegisterMethodError;
@@ -28,6 +28,8 @@ use crate::turn::{Bridging, Policy};
 /// What methods share.
 pub(super) struct Context {
     pub(super) home: Option<PathBuf>,
+    /// The host's name, once it has said so.
+    pub(super) host: OnceLock<String>,
     /// Where the host works, once it has said so.
     pub(super) cwd: Mutex<Option<PathBuf>>,
     /// When the host executes its tools.
@@ -213,6 +215,7 @@ fn initialize(
     context
         .models
         .host_knows(&host::thinking_levels(&params.host));
+    let _ = context.host.set(params.host.name); // it says so once
     let cwd = params.host.cwd.map(PathBuf::from);
     *context.cwd.lock().unwrap_or_else(PoisonError::into_inner) = cwd;
     let tools = params.capabilities.tools;

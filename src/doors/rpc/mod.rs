@@ -19,7 +19,7 @@ mod turns;
 mod typescript;
 
 use std::path::PathBuf;
-use std::sync::Mutex;
+use std::sync::{Mutex, OnceLock};
 use std::time::Duration;
 
 use tokio::sync::watch;
@@ -57,6 +57,7 @@ pub async fn serve(home: Option<PathBuf>) -> Result<Ended, ServeError> {
     let module = methods::register(methods::Context {
         models: models::Models::new(home.as_deref()),
         home,
+        host: OnceLock::new(),
         cwd: Mutex::default(),
         tools: Mutex::default(),
         turns: turns::Turns::default(),

@@ -211,6 +211,7 @@ impl Models {
             let model = Model {
                 id: choice.id.clone(),
                 parameters: choice.parameters.clone().into_iter().collect(),
+                ..Model::default()
             };
             return Ok(resolved(model, &choice, None));
         }
@@ -277,6 +278,7 @@ fn model(selection: Selection) -> Model {
     Model {
         id: selection.id,
         parameters: parameters.map(|Choice { id, value }| (id, value)).collect(),
+        max_mode: selection.max_mode,
     }
 }
 

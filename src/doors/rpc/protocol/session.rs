@@ -26,7 +26,19 @@ pub struct CommandOffer {
     /// What it does.
     pub description: String,
     /// Words it may be given, if those are known.
-    pub arguments: Vec<String>,
+    pub arguments: Vec<CommandWord>,
+}
+
+/// A word a command may be given, for completion.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema, TS)]
+#[serde(rename_all = "camelCase")]
+pub struct CommandWord {
+    /// The word.
+    pub value: String,
+    /// How it is shown.
+    pub label: String,
+    /// What it does.
+    pub description: String,
 }
 
 /// A flag to start a host with.
