@@ -186,8 +186,8 @@ fn save(desk: &Desk, fast: &Json) {
 fn footer(screen: &str) -> Vec<&str> {
     let lines = screen.lines().map(str::trim_end);
     let lines: Vec<&str> = lines.filter(|line| !line.is_empty()).collect();
-    let from = lines.iter().rposition(|line| line.starts_with("───"));
-    lines[from.unwrap() + 1..].to_vec()
+    let above = lines.iter().rposition(|line| line.starts_with("───"));
+    above.map_or_else(Vec::new, |above| lines[above + 1..].to_vec())
 }
 
 /// Waits for a footer with these words in its last lines.
@@ -228,7 +228,7 @@ fn a_persons_controls_on_the_screen_and_after_a_resume() {
     pi.say("/model");
     pi.shows("Enter to select");
     pi.type_in("grok-4.3@1m");
-    pi.shows("→ grok-4.3@1m");
+    pi.shows("→   grok-4.3@1m");
     pi.keys(&["Enter"]);
     footer_shows(&pi, &["(cursor) grok-4.3@1m"]);
     pi.say("/cursor-fast");
@@ -238,7 +238,7 @@ fn a_persons_controls_on_the_screen_and_after_a_resume() {
     pi.keys(&["C-l"]);
     pi.shows("Enter to select");
     pi.type_in("other/plain");
-    pi.shows("→ plain");
+    pi.shows("→   plain");
     pi.keys(&["Enter"]);
     footer_shows(&pi, &["(other) plain"]);
     pi.say("/cursor-tools");
@@ -251,7 +251,7 @@ fn a_persons_controls_on_the_screen_and_after_a_resume() {
     pi.keys(&["C-l"]);
     pi.shows("Enter to select");
     pi.type_in("composer-2.5");
-    pi.shows("→ composer-2.5");
+    pi.shows("→   composer-2.5");
     pi.keys(&["Enter"]);
     footer_shows(&pi, &["(cursor) composer-2.5", "cursor fast"]);
     pi.say("/cursor-fast off");
@@ -278,11 +278,13 @@ fn a_persons_controls_on_the_screen_and_after_a_resume() {
     pi.keys(&["C-l"]);
     pi.shows("Enter to select");
     pi.type_in("gpt-5.5@1m");
-    pi.shows("→ gpt-5.5@1m");
+    pi.shows("→   gpt-5.5@1m");
     pi.keys(&["Enter"]);
-    footer_shows(&pi, &["(cursor) gpt-5.5@1m • medium", "cursor fast · plan"]);
+    let off = "(cursor) gpt-5.5@1m • thinking off"; // as pi left the model before
+    footer_shows(&pi, &[off, "cursor fast · plan"]);
+    pi.keys(&["BTab"]);
     pi.say("/cursor-mode agent");
-    footer_shows(&pi, &["(cursor) gpt-5.5@1m • medium", "cursor fast"]);
+    footer_shows(&pi, &["(cursor) gpt-5.5@1m • low", "cursor fast"]);
     pi.say("five");
     pi.shows("Heard: five");
     let recording = desk.recorded("five turns", |recording| recording.verdicts().len() == 5);
@@ -291,7 +293,7 @@ fn a_persons_controls_on_the_screen_and_after_a_resume() {
     agent gpt-5.5 context=272k reasoning=medium fast=true
     plan composer-2.5 fast=false
     plan composer-2.5 fast=false
-    agent gpt-5.5 context=1m reasoning=medium fast=true
+    agent gpt-5.5 context=1m reasoning=low fast=true
     ");
     assert_eq!(asked_for_models(&recording), 1, "the cache was warm");
 }
@@ -367,7 +369,7 @@ body = { items = [ { id = "stays", aliases = ["s"] }, { id = "goes" } ] }"#;
     let shown = pi.event("the news", |event| event["method"] == "notify");
     insta::assert_snapshot!(shown["message"].as_str().unwrap(), @r#"
     2 Cursor models (live)
-    Cursor has no model "goes"; list the models or refresh the list to see which there are; choose another with /model
+    Cursor no longer has "goes"; choose another with /model
     "#);
     assert_eq!(
         rows(&mut pi),

@@ -118,9 +118,9 @@ fn a_key_given_at_login_is_used(version: Version) {
     pi.say("/model");
     pi.shows("Enter to select");
     pi.type_in("sonnet@1m");
-    pi.shows("→ sonnet@1m");
+    pi.shows("→   sonnet@1m");
     pi.keys(&["Enter"]);
-    pi.shows("(cursor) sonnet@1m");
+    pi.shows("Model: sonnet@1m");
     pi.say("two");
     pi.shows("Heard: ");
     let recording = desk.simulator.recorded();

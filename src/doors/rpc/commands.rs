@@ -192,10 +192,12 @@ impl Seat<'_> {
             reason.unwrap_or_default()
         )];
         lines.extend(listing.warnings.iter().cloned());
-        let gone = self.params.model.as_deref();
-        let gone = gone.and_then(|model| self.vanished(model, listing));
+        let model = self.params.model.as_deref();
+        let gone = model.filter(|model| self.vanished(model, listing).is_some());
         let well = listing.source == Source::Live && gone.is_none();
-        lines.extend(gone.map(|text| format!("{text}; choose another with /model")));
+        lines.extend(
+            gone.map(|model| format!("Cursor no longer has {model:?}; choose another with /model")),
+        );
         match well {
             true => info(lines.join("\n")),
             false => warning(lines.join("\n")),
