@@ -114,10 +114,9 @@ fn the_table_and_every_way_to_print() {
     );
 
     let gpt = "cursor/gpt-5.5@1m";
-    let prints: [&[&str]; 9] = [
+    let prints: [&[&str]; 8] = [
         &["--model", "cursor/gpt-5.5@1m:medium"],
         &["--model", "cursor/gpt-5.5@272k", "--thinking", "xhigh"],
-        &["--model", "cursor/gpt-5.5@272k:xhigh"],
         &["--model", "cursor/gpt-5.5@272k:xhigh", "--thinking", "low"],
         &["--model", gpt, "--cursor-fast"],
         &["--model", "cursor/composer-2.5", "--cursor-no-fast"],
@@ -140,7 +139,6 @@ fn the_table_and_every_way_to_print() {
     let recording = desk.simulator.recorded();
     insta::assert_snapshot!(sent(&recording).join("\n"), @r"
     agent gpt-5.5 context=1m reasoning=medium fast=false
-    agent gpt-5.5 context=272k reasoning=extra-high fast=false
     agent gpt-5.5 context=272k reasoning=extra-high fast=false
     agent gpt-5.5 context=272k reasoning=low fast=false
     agent gpt-5.5 context=1m reasoning=medium fast=true
@@ -340,12 +338,7 @@ fn what_a_session_chose_goes_with_its_branch(version: Version) {
             "plan claude-opus-4-7 thinking=true context=300k effort=xhigh",
         ]
     );
-    let available = desk.pi(&["--list-models", "opus"]);
-    assert!(
-        format!("{available:?}").contains("claude-opus-4-7@300k"),
-        "{available:?}"
-    );
-    assert_eq!(asked_for_models(&desk.simulator.recorded()), 1);
+    assert_eq!(asked_for_models(&recording), 1);
 }
 
 #[test]

@@ -8,9 +8,9 @@ use super::methods::{Context, report};
 use super::models::Newness;
 use super::protocol::*;
 use crate::catalog::{Decided, Listing, Rows, Source, Speed, Whose};
-use crate::tools::bridge::snapshot::HostTool;
+use crate::tools::bridge::snapshot::{HostTool, Overlapping};
 use crate::tools::native::policy::{Mode, Tool};
-use crate::turn::{Bridging, Surface};
+use crate::turn::{Bridging, Policy, Surface};
 
 const REFRESH: &str = "cursor-refresh-models";
 const DOCTOR: &str = "cursor-doctor";
@@ -300,7 +300,8 @@ impl Seat<'_> {
             origin: serde_json::Value::Null,
         };
         let tools: Vec<HostTool> = self.params.tools.iter().map(tool).collect();
-        let offered = policy.offered(&tools, &Surface::Cards(self.params.tools.clone()));
+        let surface = Surface::Cards(self.params.tools.clone());
+        let offered = policy.offered(&tools, &surface);
         let (names, hosts): (Vec<&str>, Vec<&str>) = offered
             .tools
             .iter()
@@ -310,8 +311,15 @@ impl Seat<'_> {
             true => format!("Tools of {host}: none"),
             false => format!("Tools of {host}, executed by it: {}", names.join(", ")),
         });
-        let known = self.params.tools.iter().map(String::as_str);
-        let hidden: Vec<&str> = known.filter(|name| !hosts.contains(name)).collect();
+        let frank = Policy {
+            overlapping: Overlapping::Offered,
+            ..policy.clone()
+        };
+        let all = frank.offered(&tools, &surface).tools.into_iter();
+        let hidden = all
+            .map(|tool| tool.host)
+            .filter(|name| !hosts.contains(&name.as_str()));
+        let hidden: Vec<String> = hidden.collect();
         if !hidden.is_empty() {
             let hidden = hidden.join(", ");
             lines.push(format!("Not offered, since Cursor has its own: {hidden}"));
