@@ -9,6 +9,7 @@ use crate::backend::Recording;
 use crate::desk::{Desk, Version, until};
 use crate::rpc::{Rpc, text};
 use crate::screen::Screen;
+use crate::tools::written;
 
 crate::on_every_pi!(what_a_session_chose_goes_with_its_branch);
 
@@ -310,9 +311,11 @@ fn what_a_session_chose_goes_with_its_branch(version: Version) {
     assert_eq!(text(&pi.prompt("one")), "Heard: one");
     pi.say(&json!({"type": "prompt", "message": "/cursor-fast"}));
     let fast = json!({"gpt-5.5": true});
-    until("the speed is saved", || {
-        (saved(&desk) == fast).then_some(())
+    until("the session keeps the speed", || {
+        let ours = |entry: &Json| entry["customType"] == "cursor-sidecar";
+        written(&desk).into_iter().find(ours)
     });
+    assert_eq!(saved(&desk), fast);
     pi.prompt("two");
     save(&desk, &json!({"gpt-5.5": false}));
     let messages = pi.ask(json!({"type": "get_fork_messages"}));

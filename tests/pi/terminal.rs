@@ -84,6 +84,7 @@ fn going_back_in_the_tree_tells_the_history_anew(version: Version) {
 fn a_reload_keeps_the_sidecar_and_a_new_session_the_process(version: Version) {
     let desk = Desk::playing(version, FOLLOWED);
     let pi = Screen::start(&desk, "one", "First answer.");
+    pi.shows("↑100 ↓10"); // the turn is over, not only its text here
     pi.say("/reload");
     pi.shows("Reloaded");
     pi.say("two");

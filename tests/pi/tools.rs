@@ -102,7 +102,7 @@ fn one_run(recording: &Recording, calls: usize) {
 }
 
 /// Every entry pi wrote down, of all sessions.
-fn written(desk: &Desk) -> Vec<Json> {
+pub fn written(desk: &Desk) -> Vec<Json> {
     fn files(folder: &Path) -> Vec<PathBuf> {
         let entries = std::fs::read_dir(folder).into_iter().flatten();
         let paths = entries.map(|entry| entry.unwrap().path());
