@@ -106,12 +106,13 @@ fn the_table_and_every_way_to_print() {
     cursor    opus-latest@1m        1M       16.4K    yes       yes
     cursor    opus-latest@300k      300K     16.4K    yes       yes
     ");
+    let again = desk.pi(&["--list-models", "cursor"]);
+    assert_eq!(again.stdout, listed.stdout);
+    let calls = &desk.simulator.recorded().0["requests"];
     assert_eq!(
-        desk.simulator.recorded().0["requests"]
-            .as_array()
-            .unwrap()
-            .len(),
-        1
+        calls.as_array().unwrap().len(),
+        1,
+        "a warm cache asks nothing"
     );
 
     let gpt = "cursor/gpt-5.5@1m";

@@ -6,6 +6,7 @@
 mod bridge;
 mod commands;
 mod controls;
+mod ending;
 mod error;
 mod frame;
 mod host;

@@ -12,6 +12,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
 
 use super::controls::{Controls, UnknownMode};
+use super::ending::{ended, unsent};
 use super::error::INVALID_PARAMS;
 use super::models::{Models, Resolved};
 use super::peer::Peer;
@@ -26,7 +27,6 @@ use crate::diag::{Digest, prefix};
 use crate::run::{Backend, Mode};
 use crate::tools::bridge::content::Content;
 use crate::tools::bridge::{HostCall, HostResult, Verdict};
-use crate::turn::usage::{Basis, Tokens};
 use crate::turn::{Follows, Hands, Policy, Session, Stop, Surface, TurnEvent, TurnRequest};
 
 /// What went to the host during a turn.
@@ -523,44 +523,4 @@ fn tool(tool: HostTool) -> Tool {
         description: tool.description,
         parameters: tool.parameters,
     }
-}
-
-fn ended(stop: Stop, tokens: Tokens, rates: Rates) -> TurnStartResult {
-    let (stop_reason, error_message) = match stop {
-        Stop::Finished => (StopReason::Stop, None),
-        Stop::ToolUse => (StopReason::ToolUse, None),
-        Stop::Aborted => (StopReason::Aborted, None),
-        Stop::Failed(text) => (StopReason::Error, Some(text)),
-    };
-    TurnStartResult {
-        stop_reason,
-        error_message,
-        usage: TurnUsage {
-            input: tokens.input,
-            output: tokens.output,
-            cache_read: tokens.cache_read,
-            cache_write: tokens.cache_write,
-            total_tokens: tokens.total,
-            estimated: tokens.basis == Basis::Estimated,
-            cost: cost(&tokens, rates),
-        },
-    }
-}
-
-/// A turn that ended before anything was sent.
-fn unsent(stop: Stop) -> TurnStartResult {
-    ended(stop, Tokens::default(), Rates::default())
-}
-
-fn cost(tokens: &Tokens, rates: Rates) -> TurnCost {
-    let price = |tokens: u64, rate: f64| tokens as f64 * rate / 1e6;
-    let mut cost = TurnCost {
-        input: price(tokens.input, rates.input),
-        output: price(tokens.output, rates.output),
-        cache_read: price(tokens.cache_read, rates.cache_read),
-        cache_write: price(tokens.cache_write, rates.cache_write),
-        total: 0.0,
-    };
-    cost.total = cost.input + cost.output + cost.cache_read + cost.cache_write;
-    cost
 }
