@@ -227,7 +227,7 @@ async fn stream(backend: &Backend) -> f64 {
         }),
         model: Model {
             id: "composer-2".into(),
-            parameters: Vec::new(),
+            ..Model::default()
         },
         offers: Vec::new(),
         custom_system_prompt: None,

@@ -1,5 +1,5 @@
 /** Where the sidecar's program is. */
-import { statSync } from "node:fs";
+import { existsSync, statSync } from "node:fs";
 import { createRequire } from "node:module";
 import { fileURLToPath } from "node:url";
 
@@ -15,12 +15,11 @@ export function findBinary(): string {
   } catch {
     // Not installed from npm.
   }
-  const builds = ["release", "debug"]
+  const [newest] = ["release", "debug"]
     .map((profile) => fileURLToPath(new URL(`../../target/${profile}/${NAME}`, import.meta.url)))
-    .map((path) => ({ path, built: statSync(path, { throwIfNoEntry: false })?.mtimeMs ?? 0 }))
-    .filter(({ built }) => built > 0)
-    .sort((a, b) => b.built - a.built);
-  if (builds[0]) return builds[0].path;
+    .filter((path) => existsSync(path))
+    .sort((a, b) => statSync(b).mtimeMs - statSync(a).mtimeMs);
+  if (newest) return newest;
   const remedy = "reinstall the package or set PI_CURSOR_SIDECAR to its path";
   throw new Error(`there is no cursor-sidecar program for ${platform}; ${remedy}`);
 }

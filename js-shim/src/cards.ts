@@ -27,7 +27,7 @@ export function registerCards(pi: ExtensionAPI, sidecar: Sidecar): () => string[
     return result as unknown as ReturnType<Tool["execute"]>;
   };
   const wrap = async (ctx: ExtensionContext) => {
-    if (!(await sidecar.wantsCards())) return;
+    if (!sidecar.about?.cards) return;
     const owners = new Map(pi.getAllTools().map((tool) => [tool.name, tool.sourceInfo.source]));
     for (const own of [...(await piTools(ctx)), await neutral()]) {
       // Another extension's tool is not ours to wrap.

@@ -9,10 +9,7 @@ const PASSED_ON = "[pi-cursor-sdk:bridge] ";
 type Body = { params?: unknown; result?: unknown; error?: { code: number; message: string } };
 type Message = Body & { id?: number; method?: string };
 type Waiting = { resolve(result: unknown): void; reject(error: Error): void };
-export type OnNotification = <N extends keyof Notifications>(
-  name: N,
-  params: Notifications[N],
-) => void;
+type OnNotification = (params: Notifications[keyof Notifications]) => void;
 
 /** Cuts bytes into `Content-Length` frames. */
 class Frames {
@@ -41,7 +38,6 @@ class Frames {
 }
 
 export class Connection {
-  cards = false;
   private readonly child: ChildProcessWithoutNullStreams;
   private readonly waiting = new Map<number, Waiting>();
   private readonly onNotification: OnNotification;
@@ -98,7 +94,7 @@ export class Connection {
 
   private receive({ id, method, params, result, error }: Message): void {
     if (method !== undefined) {
-      this.onNotification(method as keyof Notifications, params as never);
+      this.onNotification(params as Parameters<OnNotification>[0]);
     } else if (id !== undefined) {
       const waiting = this.waiting.get(id);
       this.waiting.delete(id);

@@ -14,6 +14,8 @@ export interface Methods {
   "replay/result": { params: ReplayResultParams; result: ReplayResult };
   "session/invalidate": { params: SessionParams; result: null };
   "session/close": { params: SessionParams; result: null };
+  "session/command": { params: SessionCommandParams; result: SessionCommandResult };
+  "question/next": { params: QuestionNextParams; result: QuestionNextResult };
   "bridge/endpoint": { params: BridgeEndpointParams; result: BridgeEndpointResult };
   "login/start": { params: LoginStartParams; result: LoginStartResult };
   "login/wait": { params: LoginWaitParams; result: LoginWaitResult };
@@ -133,6 +135,38 @@ name: string,
  */
 hostName: string, };
 /**
+ * A command for a person to give.
+ */
+export type CommandOffer = { 
+/**
+ * Its name, without a slash.
+ */
+name: string, 
+/**
+ * What it does.
+ */
+description: string, 
+/**
+ * Words it may be given, if those are known.
+ */
+arguments: Array<CommandWord>, };
+/**
+ * A word a command may be given, for completion.
+ */
+export type CommandWord = { 
+/**
+ * The word.
+ */
+value: string, 
+/**
+ * How it is shown.
+ */
+label: string, 
+/**
+ * What it does.
+ */
+description: string, };
+/**
  * One setting as it is in force.
  */
 export type EffectiveSetting = { 
@@ -149,6 +183,26 @@ value: string,
  */
 source: SettingSource, };
 /**
+ * What a flag takes.
+ */
+export type FlagKind = "boolean" | "string";
+/**
+ * A flag to start a host with.
+ */
+export type FlagOffer = { 
+/**
+ * Its name, without dashes.
+ */
+name: string, 
+/**
+ * What it does.
+ */
+description: string, 
+/**
+ * What it takes.
+ */
+type: FlagKind, };
+/**
  * Facts about a host.
  */
 export type Host = { 
@@ -161,13 +215,18 @@ name: string,
  */
 version?: string | null, 
 /**
+ * The file of its program: the package that is in tells the version of a host that
+ * does not know it.
+ */
+program?: string | null, 
+/**
  * How it runs.
  */
-mode: HostMode, 
+mode?: HostMode, 
 /**
- * The thinking levels it knows, lowest first.
+ * The thinking levels it knows, lowest first; pi's follow from its version.
  */
-thinkingLevels: Array<string>, 
+thinkingLevels?: Array<string>, 
 /**
  * Its working directory; ours if absent.
  */
@@ -275,8 +334,33 @@ methods: Array<string>,
 /**
  * Whether a host that can show cards should: see `surface` of `turn/start`.
  */
-cards: boolean, };
+cards: boolean, 
+/**
+ * Commands to register, for `session/command`.
+ */
+commands: Array<CommandOffer>, 
+/**
+ * Flags to register; their values come back in `kept`.
+ */
+flags: Array<FlagOffer>, 
+/**
+ * The tool to register for questions to a person, unless it is turned off.
+ */
+question?: QuestionTool, };
 export type JsonValue = number | string | boolean | Array<JsonValue> | { [key in string]: JsonValue } | null;
+/**
+ * What the host keeps for us. It brings it along each time, so nothing is lost with a
+ * process of ours.
+ */
+export type Kept = { 
+/**
+ * The flags it was started with, by name.
+ */
+flags: Record<string, unknown>, 
+/**
+ * The last entry of the session, as `session/command` gave it.
+ */
+entry?: unknown, };
 /**
  * Where a key comes from.
  */
@@ -360,7 +444,11 @@ contextWindow?: number | null,
 /**
  * Tokens it may write; the catalogue's number if absent.
  */
-maxTokens?: number | null, };
+maxTokens?: number | null, 
+/**
+ * What the host says it costs; nothing if absent.
+ */
+cost?: Rates, };
 /**
  * Prices per million tokens.
  */
@@ -388,7 +476,7 @@ reasoning: boolean,
 /**
  * What they mean.
  */
-thinkingLevelMap?: ThinkingLevelMap | null, 
+thinkingLevelMap?: ThinkingLevelMap, 
 /**
  * What it reads.
  */
@@ -482,6 +570,75 @@ base: string,
  */
 fast: boolean | null, };
 /**
+ * A question on a screen.
+ */
+export type Put = { 
+/**
+ * The question.
+ */
+title: string, 
+/**
+ * What to choose from; absent if the person writes.
+ */
+options?: Array<string>, };
+/**
+ * `question/next`: what to put to the person next.
+ */
+export type QuestionNextParams = { 
+/**
+ * The arguments of the call.
+ */
+arguments: unknown, 
+/**
+ * What the person said so far, in order; null where they gave up.
+ */
+answers: Array<string | null>, 
+/**
+ * Whether there is a person to ask.
+ */
+hasUi: boolean, };
+/**
+ * The answer to `question/next`: something to put, or the result.
+ */
+export type QuestionNextResult = { 
+/**
+ * What to put to the person.
+ */
+put?: Put, 
+/**
+ * The result of the call, for the model.
+ */
+text: string, 
+/**
+ * The same, answer by answer.
+ */
+details: unknown, };
+/**
+ * A tool for the host to register, which lets the model ask a person. Its calls are taken
+ * to `question/next`.
+ */
+export type QuestionTool = { 
+/**
+ * Its name.
+ */
+name: string, 
+/**
+ * Its name for people.
+ */
+label: string, 
+/**
+ * What it is for.
+ */
+description: string, 
+/**
+ * JSON Schema of its arguments.
+ */
+parameters: Record<string, unknown>, };
+/**
+ * Prices per million tokens, in whatever money the host counts.
+ */
+export type Rates = { input: number, output: number, cacheRead: number, cacheWrite: number, };
+/**
  * The answer to `replay/result`.
  */
 export type ReplayResult = { 
@@ -548,6 +705,58 @@ counters: { [key in string]: number }, };
  */
 export type ReportParams = Record<symbol, never>;
 /**
+ * `session/command`: a person's command; without one, only the state of things is asked for.
+ */
+export type SessionCommandParams = { 
+/**
+ * The command, without a slash.
+ */
+command?: string, 
+/**
+ * What follows it.
+ */
+arguments?: string, 
+/**
+ * The chosen model, by the id of its row; absent if it is not one of ours.
+ */
+model?: string, 
+/**
+ * The host's tools that are active, by name.
+ */
+tools?: Array<string>, 
+/**
+ * What the host keeps for us.
+ */
+kept: Kept, 
+/**
+ * The Cursor API key, if the host has one; else `CURSOR_API_KEY`.
+ */
+apiKey?: string, };
+/**
+ * The answer to `session/command`.
+ */
+export type SessionCommandResult = { 
+/**
+ * What to tell the person.
+ */
+message?: string, 
+/**
+ * How much that matters.
+ */
+level?: LogLevel, 
+/**
+ * The status line; none if absent.
+ */
+status?: string, 
+/**
+ * To be kept with the session, in place of the entry before.
+ */
+entry?: unknown, 
+/**
+ * The rows to register from now on, if they are others than the host has.
+ */
+models?: Array<ModelRow>, };
+/**
  * `session/invalidate` and `session/close`.
  */
 export type SessionParams = { 
@@ -574,7 +783,7 @@ export type ThinkingLevelMap = { off: string | null, minimal: string | null, low
 /**
  * Only for hosts that know the level.
  */
-max?: string | null | null, };
+max?: string | null, };
 /**
  * `turn/cancel`: ends a turn at once.
  */
@@ -591,6 +800,10 @@ export type TurnCancelResult = {
  * Whether there was such a turn.
  */
 found: boolean, };
+/**
+ * What a turn cost.
+ */
+export type TurnCost = { input: number, output: number, cacheRead: number, cacheWrite: number, total: number, };
 /**
  * `turn/event`, from us: what happened in a turn, in order, possibly several at once.
  */
@@ -682,6 +895,10 @@ surface?: TurnSurface,
  */
 cardTools?: Array<string>, 
 /**
+ * What the host keeps for us: speed and mode follow from it unless the turn says them.
+ */
+kept?: Kept, 
+/**
  * The Cursor API key, if the host has one; else `CURSOR_API_KEY`.
  */
 apiKey?: string | null, };
@@ -712,4 +929,8 @@ export type TurnUsage = { input: number, output: number, cacheRead: number, cach
 /**
  * Whether Cursor reported these numbers or we estimated them.
  */
-estimated: boolean, };
+estimated: boolean, 
+/**
+ * What they cost at the host's rates.
+ */
+cost: TurnCost, };

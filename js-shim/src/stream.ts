@@ -1,23 +1,24 @@
 /** A turn of the sidecar as the stream of events pi reads. */
 import { randomUUID } from "node:crypto";
 import type * as ai from "@earendil-works/pi-ai";
-import { NOTHING, realKey } from "./models.ts";
-import type { HostEvent, HostTool, TurnStartParams, TurnStartResult } from "./protocol.ts";
+import type { HostEvent, HostTool, Kept, TurnStartParams, TurnStartResult } from "./protocol.ts";
 import type { Sidecar } from "./sidecar.ts";
 
 /** Since pi 0.86 prompt and tools are told by messages; before, they stood beside them. */
 type Context = { messages: unknown[]; systemPrompt?: string; tools?: HostTool[] };
 /** A session of pi that is open. `release` ends the wait for an abort while pi runs tools. */
-export type Session = { id: string; cwd: string; release?: (() => void) | undefined };
+export type Session = { id: string; cwd: string; kept: () => Kept; release?: () => void };
 export type Sessions = Map<string, Session>;
-const COUNTED = ["input", "output", "cacheRead", "cacheWrite"] as const;
+/** Neither tokens nor money. */
+export const NOTHING = { input: 0, output: 0, cacheRead: 0, cacheWrite: 0 };
+/** A block of text, under the name of its type. */
+type Block = { type: "text" | "thinking"; text: string; thinking: string };
 
 /** The answer as it grows: what pi iterates over. The last event is `done` or `error`. */
 class Answer {
   private readonly message: ai.AssistantMessage;
-  private readonly rates: ai.Model<ai.Api>["cost"];
   private readonly queue: ai.AssistantMessageEvent[] = [];
-  private open: "text" | "thinking" | undefined;
+  private open: Block | undefined;
   private ended = false;
   private wake = () => {};
   private settle: (message: ai.AssistantMessage) => void = () => {};
@@ -25,8 +26,7 @@ class Answer {
     this.settle = resolve;
   });
 
-  constructor({ api, provider, id, cost }: ai.Model<ai.Api>) {
-    this.rates = cost;
+  constructor({ api, provider, id }: ai.Model<ai.Api>) {
     const usage = { ...NOTHING, totalTokens: 0, cost: { ...NOTHING, total: 0 } };
     const timestamp = Date.now();
     const from = { role: "assistant" as const, api, provider, model: id };
@@ -51,18 +51,12 @@ class Answer {
 
   take(event: HostEvent): void {
     if (event.type === "text" || event.type === "thinking") this.write(event.type, event.text);
-    else if (event.type === "thinkingDone" && this.open === "thinking") this.close();
+    else if (event.type === "thinkingDone" && this.open?.type === "thinking") this.close();
     else if (event.type === "toolCall") this.call(event.id, event.name, event.arguments);
   }
 
   end({ stopReason, errorMessage, usage }: TurnStartResult): void {
-    const cost = { ...NOTHING, total: 0 };
-    for (const kind of COUNTED) {
-      this.message.usage[kind] = usage[kind];
-      cost[kind] = (usage[kind] * this.rates[kind]) / 1e6;
-      cost.total += cost[kind];
-    }
-    Object.assign(this.message.usage, { totalTokens: usage.totalTokens, cost });
+    this.message.usage = usage;
     this.finish(stopReason, errorMessage);
   }
 
@@ -77,25 +71,20 @@ class Answer {
     this.settle(this.message);
   }
 
-  private write(type: "text" | "thinking", delta: string): void {
-    if (this.open !== type) {
+  private write(type: Block["type"], delta: string): void {
+    if (this.open?.type !== type) {
       this.close();
-      const block = type === "text" ? { type, text: "" } : { type, thinking: "" };
-      this.message.content.push(block);
-      this.open = type;
+      this.open = { type, [type]: "" } as Block;
+      this.message.content.push(this.open as ai.TextContent | ai.ThinkingContent);
       this.push({ type: `${type}_start` });
     }
-    const block = this.message.content.at(-1);
-    if (block?.type === "text") block.text += delta;
-    if (block?.type === "thinking") block.thinking += delta;
+    this.open[type] += delta;
     this.push({ type: `${type}_delta`, delta });
   }
 
   private close(): void {
-    const block = this.message.content.at(-1);
-    const content =
-      block?.type === "thinking" ? block.thinking : block?.type === "text" && block.text;
-    if (this.open) this.push({ type: `${this.open}_end`, content });
+    const { type } = this.open ?? {};
+    if (type) this.push({ type: `${type}_end`, content: this.open?.[type] });
     this.open = undefined;
   }
 
@@ -138,7 +127,7 @@ export function streamTurn(
   };
   const release = () => signal?.removeEventListener("abort", abort);
   const run = async () => {
-    const { id, contextWindow, maxTokens } = model;
+    const { id, contextWindow, maxTokens, cost } = model;
     const payload: TurnStartParams = {
       turnId,
       surface: "cards",
@@ -148,35 +137,37 @@ export function streamTurn(
       kind: session ? "main" : "side",
       systemPrompt: context.systemPrompt,
       messages: context.messages,
-      tools: context.tools?.map(({ name, description, parameters }) => {
-        return { name, description, parameters };
-      }),
-      model: { id, thinking: options.reasoning, parameters: {}, contextWindow, maxTokens },
+      tools: context.tools,
+      model: { id, thinking: options.reasoning, parameters: {}, contextWindow, maxTokens, cost },
+      // A request beside the session still comes from this run of pi.
+      kept: (session ?? [...sessions.values()].at(-1))?.kept(),
     };
     const replaced = (await options.onPayload?.(payload, model)) as TurnStartParams | undefined;
     if (signal?.aborted) return answer.finish("aborted", "Request was aborted");
     signal?.addEventListener("abort", abort, { once: true });
-    let heard = false;
-    const hear = () => {
-      if (heard) return;
-      heard = true;
+    let hear = () => {
+      hear = () => {};
       // Other extensions only watch this: their trouble is not the turn's.
       Promise.resolve(options.onResponse?.({ status: 200, headers: {} }, model)).catch(() => {});
     };
-    const apiKey = realKey(options.apiKey);
-    const result = await sidecar.turn({ ...(replaced ?? payload), turnId, apiKey }, (events) => {
+    sidecar.turns.set(turnId, (events) => {
       hear();
       for (const event of events) answer.take(event);
     });
+    const { apiKey } = options;
+    const result = await sidecar.call("turn/start", { ...(replaced ?? payload), turnId, apiKey });
     hear();
     answer.end(result);
     // pi runs the tools now, and only this signal says if they are given up.
     if (result.stopReason === "toolUse" && session) session.release = release;
     else release();
   };
-  run().catch((error: Error) => {
+  const failed = ({ message }: Error) => {
     release();
-    answer.finish("error", error.message);
-  });
+    answer.finish("error", message);
+  };
+  void run()
+    .catch(failed)
+    .finally(() => sidecar.turns.delete(turnId));
   return answer as unknown as ai.AssistantMessageEventStream;
 }

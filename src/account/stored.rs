@@ -14,6 +14,14 @@ use crate::wire::endpoint::Endpoints;
 const FILE: &str = "login.json";
 const VERSION: u64 = 1;
 
+/// What hosts put in the place of a key they do not have: the environment's is meant.
+const PLACEHOLDERS: [&str; 4] = [
+    "cursor-key-not-given-to-pi",
+    "CURSOR_API_KEY",
+    "$CURSOR_API_KEY",
+    "${CURSOR_API_KEY}",
+];
+
 /// A key that a browser login made.
 #[derive(Debug, Clone)]
 pub struct StoredLogin {
@@ -46,7 +54,7 @@ pub fn find_key(
     env: &impl Fn(&str) -> Option<String>,
     home: Option<&Path>,
 ) -> Result<(ApiKey, KeySource), KeyError> {
-    let said = |key: &str| !key.trim().is_empty();
+    let said = |key: &str| !key.trim().is_empty() && !PLACEHOLDERS.contains(&key);
     if let Some(key) = given.filter(|key| said(key)) {
         return Ok((ApiKey::parse(key)?, KeySource::Host));
     }
@@ -189,6 +197,7 @@ mod tests {
         };
         assert_eq!(source(None, &env), Ok(KeySource::Login));
         assert_eq!(source(Some(" "), &env), Ok(KeySource::Login));
+        assert_eq!(source(Some(PLACEHOLDERS[0]), &env), Ok(KeySource::Login));
         assert_eq!(source(Some("crsr_x"), &env), Ok(KeySource::Host));
         let keyed = with(&[("CURSOR_API_KEY", "crsr_env")]);
         assert_eq!(source(None, &keyed), Ok(KeySource::Environment));

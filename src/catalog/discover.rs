@@ -210,6 +210,7 @@ fn item(model: AvailableModel) -> Item {
             .map(|(id, value)| Choice { id, value })
             .collect(),
         is_default: variant.is_default_non_max_config == Some(true),
+        is_max_mode: variant.is_max_mode,
     });
     Item {
         id: model.name,

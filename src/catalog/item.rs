@@ -51,6 +51,9 @@ pub struct Variant {
     /// Whether it is what Cursor uses unasked.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub is_default: bool,
+    /// Whether it is one of Max Mode.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub is_max_mode: bool,
 }
 
 /// A parameter with the value chosen for it.
@@ -118,6 +121,7 @@ impl Item {
                 })
                 .collect(),
             is_default: variant["isDefault"] == true,
+            is_max_mode: variant["isMaxMode"] == true,
         });
         Some(Self {
             id: id.to_owned(),
@@ -168,7 +172,7 @@ mod tests {
     fn what_is_written_can_be_read() {
         let model = json!({"id": "m", "displayName": "M", "aliases": ["n"],
             "parameters": [{"id": "context", "values": [{"value": "1m"}]}],
-            "variants": [{"params": [{"id": "context", "value": "1m"}], "isDefault": true}],
+            "variants": [{"params": [{"id": "context", "value": "1m"}], "isDefault": true, "isMaxMode": true}],
             "contextWindow": 1000});
         let item = Item::read(&model).unwrap();
         assert_eq!(serde_json::to_value(&item).unwrap(), model);

@@ -16,6 +16,7 @@ mod prefs;
 mod rows;
 mod selection;
 mod snapshot;
+mod speed;
 mod thinking;
 mod windows;
 
@@ -29,5 +30,6 @@ pub use prefs::{Prefs, save_speed};
 pub use rows::{Found, MAX_OUTPUT, Row, Rows};
 pub use selection::{Selection, Speed, select};
 pub use snapshot::render as render_snapshot;
+pub use speed::{Decided, Whose, Wishes, decide};
 pub use thinking::{Level, LevelMap, Profile, level_map};
 pub use windows::{Learned, Windows, learn, parse_context, positive};

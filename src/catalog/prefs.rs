@@ -5,7 +5,6 @@ use std::path::Path;
 
 use serde_json::{Map, Value as Json, json};
 
-use super::rows::Found;
 use super::selection::Speed;
 use crate::diag::private::{self as store, StoreError};
 
@@ -47,15 +46,6 @@ impl Prefs {
     pub fn speeds(&self) -> &BTreeMap<String, Speed> {
         &self.speeds
     }
-
-    /// The speed to ask Cursor for: what the host says (a flag, or its session), what the id
-    /// says, what was saved, else the model's own default.
-    pub fn resolve(&self, found: &Found<'_>, asked: Option<Speed>) -> Option<Speed> {
-        found.row.speed()?;
-        asked
-            .or(found.speed)
-            .or_else(|| self.speed(found.row.base()))
-    }
 }
 
 /// Saves the speed of a model, or forgets it. Everything else in the file stays.
@@ -94,7 +84,6 @@ fn file(state: &Path) -> Result<Map<String, Json>, StoreError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::catalog::{Item, Profile, Rows, Windows};
 
     #[test]
     fn what_we_do_not_know_stays_and_what_is_broken_is_refused() {
@@ -113,32 +102,5 @@ mod tests {
             assert!(error.to_string().contains("is damaged"), "{error}");
             assert_eq!(std::fs::read_to_string(&path).unwrap(), broken);
         }
-    }
-
-    #[test]
-    fn the_order_of_who_decides() {
-        let items = [
-            json!({"id": "f", "parameters": [{"id": "fast", "values": ["false", "true"]}],
-                   "variants": [{"params": [{"id": "fast", "value": "true"}]}]}),
-            json!({"id": "plain"}),
-        ];
-        let items: Vec<Item> = items.iter().filter_map(Item::read).collect();
-        let rows = Rows::build(&items, Profile::UpToMax, &Windows::default());
-        let saved = Prefs {
-            speeds: [("f", Speed::Normal), ("plain", Speed::Fast)]
-                .map(|(base, speed)| (base.to_owned(), speed))
-                .into(),
-        };
-        let resolve = |prefs: &Prefs, id, asked| prefs.resolve(&rows.find(id).unwrap(), asked);
-        let (fast, normal) = (Some(Speed::Fast), Some(Speed::Normal));
-        assert_eq!(resolve(&saved, "f:slow", fast), fast, "the host first");
-        assert_eq!(resolve(&saved, "f:fast", None), fast, "then the id");
-        assert_eq!(resolve(&saved, "f", None), normal, "then what was saved");
-        assert_eq!(
-            resolve(&Prefs::default(), "f", None),
-            None,
-            "else the default"
-        );
-        assert_eq!(resolve(&saved, "plain", fast), None, "it cannot be fast");
     }
 }

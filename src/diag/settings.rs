@@ -90,6 +90,12 @@ pub const SETTINGS: &[Setting] = &[
         "Whether x-cursor-checksum is sent. The official SDK does not send it.",
     ),
     setting(
+        "PI_CURSOR_SIDECAR",
+        "",
+        "a path",
+        "The program pi's extension starts; the one it came with by default.",
+    ),
+    setting(
         "PI_CURSOR_STATE_DIR",
         "",
         "a folder",

@@ -74,12 +74,14 @@ pub enum Mode {
 }
 
 /// A model and the values chosen for its parameters.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Model {
     /// The catalogue's id.
     pub id: String,
     /// Parameter ids and values.
     pub parameters: Vec<(String, String)>,
+    /// Whether it is to run in Max Mode.
+    pub max_mode: bool,
 }
 
 impl RunSpec {
@@ -172,6 +174,7 @@ impl Model {
                     value: value.clone(),
                 })
                 .collect(),
+            max_mode: self.max_mode,
             ..RequestedModel::default()
         }
     }
@@ -196,7 +199,7 @@ mod tests {
             }),
             model: Model {
                 id: "composer-2".into(),
-                parameters: Vec::new(),
+                ..Model::default()
             },
             offers: Vec::new(),
             custom_system_prompt: None,

@@ -68,6 +68,7 @@ pub(super) struct Backend {
     tasks: Tasks,
     runs: AtomicU64,
     canned_uses: Mutex<HashMap<String, u64>>,
+    attempts: Mutex<HashMap<String, usize>>,
 }
 
 impl Backend {
@@ -96,6 +97,7 @@ impl Backend {
             tasks: Tasks::default(),
             runs: AtomicU64::new(0),
             canned_uses: Mutex::default(),
+            attempts: Mutex::default(),
         }
     }
 
@@ -125,6 +127,14 @@ impl Backend {
 
     pub(super) fn recording(&self) -> &Recording {
         &self.recording
+    }
+
+    /// The ordinal of the next run of a scenario, over all conversations.
+    pub(super) fn next_attempt(&self, scenario: &str) -> usize {
+        let mut attempts = conversation::lock(&self.attempts);
+        let attempt = attempts.entry(scenario.to_owned()).or_default();
+        *attempt += 1;
+        *attempt
     }
 
     /// The ordinal of the next run.

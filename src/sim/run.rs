@@ -14,7 +14,7 @@ use super::inbox::Inbox;
 use super::recording::{Outcome, Verdict};
 use super::request::RunRequest;
 use super::responder;
-use super::scenario::{Compression, Scenario};
+use super::scenario::{Compression, Counting, Scenario};
 use super::schema;
 use super::script::{self, Player};
 use super::session::{Line, Session, Stop};
@@ -179,6 +179,10 @@ async fn perform(
                     .or_default();
                 *attempt += 1;
                 *attempt
+            };
+            let attempt = match scenario.counting {
+                Counting::ByConversation => attempt,
+                Counting::All => backend.next_attempt(&scenario.name),
             };
             *title = (scenario.name.clone(), attempt);
             match scenario.script(attempt) {

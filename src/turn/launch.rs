@@ -9,7 +9,7 @@ use super::live::Live;
 use super::memory::Conversation;
 use super::policy::Bridging;
 use super::request::{Hands, TurnRequest};
-use super::show::{Recorded, Show, Surface};
+use super::show::{Recorded, Show};
 use crate::conversation::fingerprint::Fingerprint;
 use crate::conversation::history::{self, Budget};
 use crate::conversation::picture;
@@ -17,7 +17,7 @@ use crate::conversation::store::Kept;
 use crate::run::{Action, Restarts, RetryPolicy, RunSpec, Timing, start};
 use crate::tools::bridge::Bridge;
 use crate::tools::bridge::gate::{self, Gate};
-use crate::tools::bridge::snapshot::{Filter, HostTool, OVERLAPPING, PROVIDER, Snapshot};
+use crate::tools::bridge::snapshot::{HostTool, OVERLAPPING, PROVIDER, Snapshot};
 use crate::tools::by_host::HostTools;
 use crate::tools::context::{Facts, Rule};
 use crate::tools::hosted::Hosted;
@@ -195,9 +195,6 @@ pub(super) fn retell(
 
 /// The host's tools this turn offers.
 pub(super) fn snapshot(request: &TurnRequest) -> Snapshot {
-    if request.policy.bridge == Bridging::Off {
-        return Snapshot::default();
-    }
     let tools: Vec<HostTool> = request
         .transcript
         .tools
@@ -209,17 +206,7 @@ pub(super) fn snapshot(request: &TurnRequest) -> Snapshot {
             origin: Json::Null,
         })
         .collect();
-    let filter = Filter {
-        overlapping: request.policy.overlapping,
-        replay: match &request.surface {
-            Surface::Cards(tools) => {
-                let only_shown = |tool: &&String| tool.as_str() == crate::replay::ACTIVITY;
-                tools.iter().filter(only_shown).cloned().collect()
-            }
-            Surface::Text => Vec::new(),
-        },
-    };
-    Snapshot::of(&tools, &filter)
+    request.policy.offered(&tools, &request.surface)
 }
 
 /// The system prompt goes where Cursor reads it, and so does what the model must know

@@ -2,11 +2,13 @@
 
 use std::time::Duration;
 
+use super::show::Surface;
 use crate::diag::parse;
 use crate::diag::settings::{self, Warning};
+use crate::replay;
 use crate::run::{Patience, RETRIES};
 use crate::tools::bridge::diagnostics::Diagnostics;
-use crate::tools::bridge::snapshot::Overlapping;
+use crate::tools::bridge::snapshot::{Filter, HostTool, Overlapping, Snapshot};
 use crate::tools::native;
 use crate::tools::settings::sources::Choice;
 
@@ -59,6 +61,24 @@ impl Default for Policy {
 }
 
 impl Policy {
+    /// The host's tools that a run is offered. Those that only show recorded results are not
+    /// for Cursor.
+    pub fn offered(&self, tools: &[HostTool], surface: &Surface) -> Snapshot {
+        if self.bridge == Bridging::Off {
+            return Snapshot::default();
+        }
+        let cards: &[String] = match surface {
+            Surface::Cards(tools) => tools,
+            Surface::Text => &[],
+        };
+        let only_shown = |tool: &&String| tool.as_str() == replay::ACTIVITY;
+        let filter = Filter {
+            overlapping: self.overlapping,
+            replay: cards.iter().filter(only_shown).cloned().collect(),
+        };
+        Snapshot::of(tools, &filter)
+    }
+
     /// Reads the settings; what is not understood gives a warning and the default.
     pub fn from_env(env: &impl Fn(&str) -> Option<String>) -> (Self, Vec<Warning>) {
         let (native, mut warnings) = native::policy::Policy::from_env(env);

@@ -143,6 +143,11 @@ impl Desk {
         environment
     }
 
+    /// The file pi is started from.
+    pub fn program(&self) -> String {
+        self.version.program().to_str().unwrap().to_owned()
+    }
+
     /// pi's program and arguments, the extension among them.
     pub fn arguments(&self, more: &[&str]) -> Vec<String> {
         let path = |path: &Path| path.to_str().unwrap().to_owned();

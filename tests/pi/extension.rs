@@ -75,36 +75,34 @@ fn giving_up_while_a_tool_runs_cancels_the_turn(version: Version) {
 
 fn the_host_is_introduced_and_the_request_holds_what_it_should(version: Version) {
     let desk = desk(version);
-    let more = ["--model", "cursor/thinker:xhigh"];
+    let more = ["--model", "cursor/thinker:xhigh", "--cursor-size", "large"];
     let mut pi = Rpc::with(&desk, &more);
+    pi.say(&json!({"type": "prompt", "message": "/cursor-nod twice"}));
+    until("the command is passed on", || {
+        let commands = requests(&desk, "session/command");
+        commands
+            .into_iter()
+            .find(|told| told["command"] == "cursor-nod" && told["arguments"] == "twice")
+    });
     assert_eq!(text(&pi.prompt("warn me")), "Said so.");
     let host = &requests(&desk, "initialize")[0]["host"];
-    let number = match version {
-        Version::V074 => "0.74.2",
-        Version::V079 => "0.79.10",
-        Version::V087 => "0.87.1",
-        Version::V150 => "1.5.0",
-    };
     assert_eq!(host["name"], "pi");
-    assert_eq!(host["version"], number);
-    assert_eq!(host["mode"], "rpc");
+    assert_eq!(host["program"], desk.program());
     assert_eq!(host["cwd"], desk.workspace.to_str().unwrap());
-    let levels = host["thinkingLevels"].as_array().unwrap();
-    assert_eq!(levels.contains(&json!("max")), version >= Version::V087);
     let turn = &requests(&desk, "turn/start")[0];
     assert_eq!(turn["kind"], "main");
     assert_eq!(turn["workspace"], desk.workspace.to_str().unwrap());
-    let model = json!({"id": "thinker", "thinking": "xhigh", "parameters": {}, "contextWindow": 200_000, "maxTokens": 64_000});
+    let cost = json!({"input": 2, "output": 0, "cacheRead": 0, "cacheWrite": 0});
+    let model = json!({"id": "thinker", "thinking": "xhigh", "parameters": {}, "contextWindow": 200_000, "maxTokens": 64_000, "cost": cost});
     assert_eq!(turn["model"], model);
-    assert!(
-        turn.get("apiKey").is_none(),
-        "the sidecar knows its environment"
-    );
+    let kept = json!({"flags": {"cursor-size": "large"}, "entry": {"nodded": "twice"}});
+    assert_eq!(turn["kept"], kept);
+    assert_eq!(turn["apiKey"], "cursor-key-not-given-to-pi");
     let told_by_messages = turn["messages"][0]["role"] == "system";
     assert_eq!(told_by_messages, version >= Version::V087);
     assert_eq!(turn.get("tools").is_none(), told_by_messages);
     assert_eq!(turn.get("systemPrompt").is_none(), told_by_messages);
-    assert_eq!(desk.sidecars().len(), 1, "the mode was guessed right");
+    assert_eq!(desk.sidecars().len(), 1);
 }
 
 #[test]

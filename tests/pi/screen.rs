@@ -12,10 +12,14 @@ impl<'a> Screen<'a> {
     /// Starts pi with a first message and waits for the answer: what is typed before pi has
     /// started up is refused.
     pub fn start(desk: &'a Desk, prompt: &str, answer: &str) -> Self {
-        let arguments = desk.arguments(&["--model", "cursor/composer-2", prompt]);
-        let screen = Self::run(desk, arguments, "45");
+        let screen = Self::with(desk, &["--model", "cursor/composer-2", prompt]);
         screen.shows(answer);
         screen
+    }
+
+    /// Starts pi with these arguments.
+    pub fn with(desk: &'a Desk, more: &[&str]) -> Self {
+        Self::run(desk, desk.arguments(more), "45")
     }
 
     /// Runs pi on a screen of so many rows.
@@ -68,10 +72,17 @@ impl<'a> Screen<'a> {
     /// Waits until the screen shows something; gives the whole screen.
     #[track_caller]
     pub fn shows(&self, wanted: &str) -> String {
+        let what = format!("{wanted:?} on the screen");
+        self.becomes(&what, |screen| screen.contains(wanted))
+    }
+
+    /// Waits until the screen fits; gives the whole screen.
+    #[track_caller]
+    pub fn becomes(&self, what: &str, fits: impl Fn(&str) -> bool) -> String {
         let mut last = String::new();
-        until_or(&format!("{wanted:?} on the screen"), &mut last, |last| {
+        until_or(what, &mut last, |last| {
             *last = self.text();
-            last.contains(wanted)
+            fits(last)
         });
         last
     }

@@ -8,7 +8,8 @@ const send = (message) => {
   process.stdout.write(`Content-Length: ${Buffer.byteLength(body)}\r\n\r\n${body}`);
 };
 const tell = (turnId, ...events) => send({ method: "turn/event", params: { turnId, events } });
-const usage = { input: 1000, output: 10, cacheRead: 5, cacheWrite: 0, totalTokens: 1015, estimated: false };
+const cost = { input: 0.002, output: 0, cacheRead: 0, cacheWrite: 0, total: 0.002 };
+const usage = { input: 1000, output: 10, cacheRead: 5, cacheWrite: 0, totalTokens: 1015, estimated: false, cost };
 const row = (id, reasoning) => ({
   id,
   name: id,
@@ -56,7 +57,13 @@ const turns = {
 };
 
 const methods = {
-  initialize: () => ({ name: "scripted", version: "0", protocolVersion: 1, methods: [] }),
+  initialize: () => ({
+    ...{ name: "scripted", version: "0", protocolVersion: 1, methods: [] },
+    commands: [{ name: "cursor-nod", description: "Nods", arguments: [] }],
+    flags: [{ name: "cursor-size", description: "How large", type: "string" }],
+  }),
+  "session/command": ({ command, arguments: words }) =>
+    command ? { message: `nods ${words}`, level: "info", entry: { nodded: words } } : {},
   "models/list": () => ({ source: "cache", warnings: [], models: [row("plain", false), row("thinker", true)] }),
   "turn/start"(params) {
     const last = params.messages.at(-1);

@@ -53,6 +53,8 @@ fn going_back_in_the_tree_tells_the_history_anew(version: Version) {
     pi.say("two");
     pi.shows("Heard: two");
     pi.shows("↑200 ↓20"); // the turn is over, not only its text here
+    pi.say("/cursor-mode plan");
+    pi.shows("cursor plan");
     pi.say("/tree");
     pi.shows("› • assistant: Heard: two");
     pi.keys(&["Up"]);
@@ -61,6 +63,7 @@ fn going_back_in_the_tree_tells_the_history_anew(version: Version) {
     pi.shows("No summary");
     pi.keys(&["Enter"]);
     pi.shows("Navigated");
+    pi.becomes("no plan any more", |screen| !screen.contains("cursor plan"));
     pi.keys(&["C-u"]);
     pi.say("other");
     pi.shows("Heard: other");
@@ -69,6 +72,11 @@ fn going_back_in_the_tree_tells_the_history_anew(version: Version) {
     let requests = recording.client("runRequest");
     assert_eq!(conversation(requests[0]), conversation(requests[1]));
     assert_ne!(conversation(requests[1]), conversation(requests[2]));
+    let message = &requests[2]["runRequest"]["action"]["userMessageAction"]["userMessage"];
+    assert_eq!(
+        message["mode"], "AGENT_MODE_AGENT",
+        "the branch never chose"
+    );
     let told = &requests[2]["runRequest"]["conversationState"]["rootPromptMessagesJson"];
     assert_eq!(told.as_array().unwrap().len(), 2, "one and its answer");
 }
@@ -76,6 +84,7 @@ fn going_back_in_the_tree_tells_the_history_anew(version: Version) {
 fn a_reload_keeps_the_sidecar_and_a_new_session_the_process(version: Version) {
     let desk = Desk::playing(version, FOLLOWED);
     let pi = Screen::start(&desk, "one", "First answer.");
+    pi.shows("↑100 ↓10"); // the turn is over, not only its text here
     pi.say("/reload");
     pi.shows("Reloaded");
     pi.say("two");
@@ -112,8 +121,20 @@ fn a_key_given_at_login_is_used(version: Version) {
         let text = std::fs::read_to_string(&stored).unwrap_or_default();
         text.contains("crsr_stored").then_some(())
     });
+    pi.shows("Saved API key");
+    pi.say("/cursor-refresh-models");
+    pi.shows("8 Cursor models (live)");
+    pi.say("/model");
+    pi.shows("Enter to select");
+    pi.type_in("sonnet@1m");
+    pi.shows("→   sonnet@1m");
+    pi.keys(&["Enter"]);
+    pi.shows("Model: sonnet@1m");
     pi.say("two");
     pi.shows("Heard: ");
+    let recording = desk.simulator.recorded();
+    let request = &recording.client("runRequest")[0]["runRequest"];
+    assert_eq!(request["requestedModel"]["modelId"], "sonnet");
 }
 
 mod current {

@@ -63,6 +63,39 @@ steps = [ { end = { code = "permission_denied", message = "overloaded, come back
     assert_eq!(texts, ["hi"; 3], "nothing is said twice in one request");
 }
 
+#[test]
+fn a_server_that_recovers_answers_what_pi_asks_again() {
+    // pi does not tell a failed turn again, so each attempt may be a conversation of its own.
+    let scenario = r#"
+name = "recovers"
+attempts = "all"
+[[run]]
+steps = [ { end = { code = "permission_denied", message = "overloaded, come back later" } } ]
+[[run]]
+steps = [ { text = "Heard: $USER_TEXT" }, { checkpoint = "auto" }, { usage = {} }, { end = true } ]
+"#;
+    for version in [Version::V087, Version::V150] {
+        let desk = Desk::playing(version, scenario);
+        let mut pi = Rpc::start(&desk);
+        pi.say(&json!({"type": "prompt", "message": "hi"}));
+        assert_eq!(pi.answer()["stopReason"], "error");
+        pi.event("a retry", |event| event["type"] == "auto_retry_start");
+        let answer = pi.answer();
+        assert_eq!(
+            (text(&answer), &answer["stopReason"]),
+            ("Heard: hi", &json!("stop"))
+        );
+        pi.settle();
+        assert_eq!(text(&pi.prompt("more")), "Heard: more");
+        let recording = desk.simulator.recorded();
+        recording.assert_played(&["completed"; 3]);
+        let requests = recording.client("runRequest");
+        let texts: Vec<_> = requests.iter().map(|request| user_text(request)).collect();
+        assert_eq!(texts, ["hi", "hi", "more"]);
+        assert_eq!(conversation(requests[1]), conversation(requests[2]));
+    }
+}
+
 fn an_overflow_makes_pi_compact_and_go_on(version: Version) {
     // Whoever asks with a history that was never summarised is told that it is too long.
     let scenario = r#"

@@ -112,7 +112,7 @@ impl Guest {
             transcript: Transcript::read(system, Some(tools.into()), self.messages.clone()),
             model: Model {
                 id: "composer-2".into(),
-                parameters: Vec::new(),
+                ..Model::default()
             },
             limits: Limits {
                 window: 200_000,

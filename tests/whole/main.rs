@@ -12,6 +12,7 @@ mod bridge_debug;
 mod cli;
 mod client;
 mod clock;
+mod commands;
 mod compare;
 mod debug;
 mod endpoint;

@@ -451,6 +451,31 @@ fn cursor_is_sent_what_was_chosen() {
 }
 
 #[test]
+fn max_mode_is_asked_for_where_the_catalogue_says_so() {
+    let models = r#"[ { id = "m", parameters = [ { id = "context", values = [ { value = "200k" }, { value = "1m" } ] } ],
+      variants = [ { params = [ { id = "context", value = "200k" } ] }, { params = [ { id = "context", value = "1m" } ], isMaxMode = true } ] },
+      { id = "large", parameters = [ { id = "context", values = [ { value = "1m" } ] } ] } ]"#;
+    let simulator = simulator(models, "");
+    let state = tempfile::tempdir().unwrap();
+    let setting = Setting {
+        url: &simulator.url,
+        state: state.path(),
+        more: &[],
+    };
+    let mut host = setting.host(WITH_MAX);
+    for id in ["m@200k", "m@1m", "large@1m"] {
+        assert_eq!(turn(&mut host, json!({"id": id}))["stopReason"], "stop");
+    }
+    let recording = simulator.recorded();
+    let asked: Vec<bool> = recording
+        .client("runRequest")
+        .iter()
+        .map(|request| request["runRequest"]["requestedModel"]["maxMode"] == true)
+        .collect();
+    assert_eq!(asked, [false, true, false]);
+}
+
+#[test]
 fn preferences_outlive_the_process() {
     let simulator = simulator(SHAPES, "");
     let state = tempfile::tempdir().unwrap();
@@ -562,6 +587,10 @@ async fn a_login_sees_the_same_models_as_a_key() {
     for (ours, wanted) in items.iter_mut().zip(by_key.items.iter()) {
         // This call says more.
         assert_eq!(ours.context_window.take(), Some(200_000));
+        for variant in &mut ours.variants {
+            let large = variant.params.iter().any(|choice| choice.value == "1m");
+            assert_eq!(std::mem::take(&mut variant.is_max_mode), large);
+        }
         assert_eq!(ours, wanted);
     }
 }

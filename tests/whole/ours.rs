@@ -79,7 +79,7 @@ impl Ours {
                 action: Action::Resume,
                 model: Model {
                     id: "composer-2".into(),
-                    parameters: Vec::new(),
+                    ..Model::default()
                 },
                 offers: Vec::new(),
                 custom_system_prompt: None,

@@ -83,6 +83,7 @@ fn parse_model(text: &str) -> Result<Model, String> {
     Ok(Model {
         id: id.to_owned(),
         parameters,
+        ..Model::default()
     })
 }
 

@@ -1,7 +1,7 @@
 //! The method table: one entry a method, from which the registry and the schema are made.
 
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use jsonrpsee::RpcModule;
 use jsonrpsee::core::RegisterMethodError;
@@ -12,21 +12,26 @@ use tokio::sync::watch;
 use ts_rs::TS;
 
 use super::account::{self, Logins};
-use super::bridge;
+use super::commands::{self, Told};
 use super::error::{self, INVALID_PARAMS};
-use super::models::Models;
+use super::models::{Models, Newness};
 use super::peer::Peer;
 use super::protocol::*;
 use super::turns::{Origin, Turns};
 use super::typescript::{Method, TypeScript};
+use super::{bridge, controls, host};
+use crate::catalog::Listing;
 use crate::diag::parse::{self, NativeDisplay, Surface};
 use crate::diag::settings::{self, SETTINGS};
 use crate::tools::bridge::endpoint::Server;
-use crate::turn::Policy;
+use crate::tools::bridge::{dialog, question};
+use crate::turn::{Bridging, Policy};
 
 /// What methods share.
 pub(super) struct Context {
     pub(super) home: Option<PathBuf>,
+    /// The host's name, once it has said so.
+    pub(super) host: OnceLock<String>,
     /// Where the host works, once it has said so.
     pub(super) cwd: Mutex<Option<PathBuf>>,
     /// When the host executes its tools.
@@ -39,6 +44,19 @@ pub(super) struct Context {
     pub(super) models: Models,
     /// The host's process, once it has said which it is.
     pub(super) host_process: watch::Sender<Option<u32>>,
+    /// What people were told.
+    pub(super) told: Told,
+}
+
+impl Context {
+    /// Cursor's models for a key.
+    pub(super) async fn listing(&self, key: Option<&str>, newness: Newness) -> Listing {
+        let backend = || {
+            let found = self.turns.backend(key, self.home.as_deref());
+            found.map(|(_, backend)| backend)
+        };
+        self.models.listing(key, newness, backend).await
+    }
 }
 
 /// A method's name and how its parameters and result are written down. Made only when asked
@@ -77,6 +95,8 @@ pub(super) fn table() -> Vec<Entry> {
         entry::<ReplayResultParams, ReplayResult>("replay/result"),
         entry::<SessionParams, ()>("session/invalidate"),
         entry::<SessionParams, ()>("session/close"),
+        entry::<SessionCommandParams, SessionCommandResult>("session/command"),
+        entry::<QuestionNextParams, QuestionNextResult>("question/next"),
         entry::<BridgeEndpointParams, BridgeEndpointResult>("bridge/endpoint"),
         entry::<LoginStartParams, LoginStartResult>("login/start"),
         entry::<LoginWaitParams, LoginWaitResult>("login/wait"),
@@ -94,12 +114,12 @@ pub(super) fn register(context: Context) -> Result<RpcModule<Context>, RegisterM
     })?;
     module.register_async_method("models/list", |params, context, _| async move {
         let params: ModelsListParams = error::params(&params)?;
-        let home = context.home.as_deref();
-        let backend = || {
-            let found = context.turns.backend(params.api_key.as_deref(), home);
-            found.map(|(_, backend)| backend)
+        let newness = match params.refresh {
+            true => Newness::Live,
+            false => Newness::Cached,
         };
-        Ok::<_, ErrorObjectOwned>(context.models.list(&params, backend).await)
+        let listing = context.listing(params.api_key.as_deref(), newness).await;
+        Ok::<_, ErrorObjectOwned>(context.models.told(listing))
     })?;
     module.register_async_method("prefs/get", |params, context, _| async move {
         let PrefsGetParams {} = error::params(&params)?;
@@ -155,6 +175,13 @@ pub(super) fn register(context: Context) -> Result<RpcModule<Context>, RegisterM
         context.turns.close(&error::params(&params)?);
         Ok::<_, ErrorObjectOwned>(())
     })?;
+    module.register_async_method("session/command", |params, context, _| async move {
+        let params = error::params(&params)?;
+        Ok::<_, ErrorObjectOwned>(commands::run(&context, params).await)
+    })?;
+    module.register_async_method("question/next", |params, _, _| async move {
+        ask(&error::params(&params)?)
+    })?;
     module.register_async_method("bridge/endpoint", |params, context, _| async move {
         let params: BridgeEndpointParams = error::params(&params)?;
         let session = context.turns.find(&params.session_id);
@@ -202,13 +229,17 @@ fn initialize(
     tracing::debug!(
         host = params.host.name,
         pid = params.host.process_id,
+        host_version = host::version(&params.host),
         version = env!("CARGO_PKG_VERSION"),
         "rpc.initialize"
     );
     // One we cannot see, in another container say, could not be missed either.
     let host_process = params.host.process_id.filter(|id| super::is_alive(*id));
     context.host_process.send_replace(host_process);
-    context.models.host_knows(&params.host.thinking_levels);
+    context
+        .models
+        .host_knows(&host::thinking_levels(&params.host));
+    let _ = context.host.set(params.host.name); // it says so once
     let cwd = params.host.cwd.map(PathBuf::from);
     *context.cwd.lock().unwrap_or_else(PoisonError::into_inner) = cwd;
     let tools = params.capabilities.tools;
@@ -219,6 +250,14 @@ fn initialize(
         protocol_version: PROTOCOL_VERSION,
         methods: table().into_iter().map(|entry| entry.name.into()).collect(),
         cards: wants_cards(params.host.mode),
+        commands: commands::offered(),
+        flags: controls::flags(),
+        question: (context.turns.policy().0.bridge == Bridging::On).then(|| QuestionTool {
+            name: question::TOOL.into(),
+            label: dialog::LABEL.into(),
+            description: dialog::DESCRIPTION.into(),
+            parameters: dialog::parameters(),
+        }),
     })
 }
 
@@ -244,7 +283,30 @@ fn wants_cards(mode: HostMode) -> bool {
     wish.registration
 }
 
-fn report(context: &Context) -> Report {
+fn ask(params: &QuestionNextParams) -> Result<QuestionNextResult, ErrorObjectOwned> {
+    let step = match params.has_ui {
+        true => dialog::next(&params.arguments, &params.answers),
+        false => Err(dialog::DialogError::NobodyThere),
+    };
+    let refused = |error: dialog::DialogError| {
+        ErrorObjectOwned::owned(INVALID_PARAMS, error.to_string(), None::<()>)
+    };
+    let put = |title, options| QuestionNextResult {
+        put: Some(Put { title, options }),
+        ..QuestionNextResult::default()
+    };
+    Ok(match step.map_err(refused)? {
+        dialog::Step::Choose { title, options } => put(title, Some(options)),
+        dialog::Step::Write { title } => put(title, None),
+        dialog::Step::Done { text, details } => QuestionNextResult {
+            put: None,
+            text,
+            details,
+        },
+    })
+}
+
+pub(super) fn report(context: &Context) -> Report {
     let env = |name: &str| std::env::var(name).ok();
     let mut warnings = settings::unknown(std::env::vars().map(|(name, _)| name));
     let (backend, more) = context.turns.inspect(context.home.as_deref());

@@ -5,8 +5,12 @@
 
 mod account;
 mod bridge;
+mod commands;
+mod controls;
+mod ending;
 mod error;
 mod frame;
+mod host;
 mod methods;
 mod models;
 mod peer;
@@ -18,7 +22,7 @@ mod turns;
 mod typescript;
 
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use tokio::sync::watch;
@@ -58,12 +62,14 @@ pub async fn serve(home: Option<PathBuf>) -> Result<Ended, ServeError> {
     let module = methods::register(methods::Context {
         models: models::Models::new(home.as_deref()),
         home,
+        host: OnceLock::new(),
         cwd: Mutex::default(),
         tools: Mutex::default(),
         turns: turns::Turns::new(Arc::clone(&library)),
         endpoints: Server::default(),
         logins: account::Logins::default(),
         host_process,
+        told: commands::Told::default(),
     })?;
     let peer = Peer::new(out);
     let ended = tokio::select! {

@@ -9,8 +9,9 @@ use tokio::time::Instant;
 use super::protocol::*;
 use crate::account::{ApiKey, KeyError, find_key};
 use crate::catalog::{
-    Access, Choice, Credential, Finder, Fingerprint, Level, Listing, MAX_OUTPUT, Policy, Prefs,
-    Profile, Reason, Rows, Selection, Source, Speed, Wanted, Windows, learn, save_speed, select,
+    Access, Choice, Credential, Decided, Finder, Fingerprint, Found, Level, Listing, MAX_OUTPUT,
+    Policy, Prefs, Profile, Reason, Rows, Selection, Source, Speed, Wanted, Windows, Wishes,
+    decide, learn, save_speed, select,
 };
 use crate::diag::place;
 use crate::diag::settings::Warning;
@@ -31,6 +32,19 @@ pub(super) struct Models {
     pub(super) warnings: Vec<Warning>,
     profile: Mutex<Profile>,
     known: Mutex<Option<Known>>,
+    /// The rows the host has.
+    given: Mutex<Vec<ModelRow>>,
+}
+
+/// How new a list has to be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Newness {
+    /// Cursor's answer, now.
+    Live,
+    /// What is cached will do.
+    Cached,
+    /// What turns go by.
+    Known,
 }
 
 /// The list turns go by.
@@ -76,6 +90,7 @@ impl Models {
             state,
             profile: Mutex::default(),
             known: Mutex::default(),
+            given: Mutex::default(),
         }
     }
 
@@ -84,29 +99,29 @@ impl Models {
         *lock(&self.profile) = Profile::of(levels);
     }
 
-    /// The rows to register. `backend` is asked for only if there is a key for it.
-    pub(super) async fn list(
+    /// Cursor's models for a key. `backend` is asked for only if there is one.
+    pub(super) async fn listing(
         &self,
-        params: &ModelsListParams,
+        given_key: Option<&str>,
+        newness: Newness,
         backend: impl FnOnce() -> Result<Backend, String>,
-    ) -> ModelsListResult {
-        let wanted = match params.refresh {
-            true => Wanted::Live,
-            false => Wanted::CacheFirst,
-        };
-        let access = match self.key(params.api_key.as_deref()) {
+    ) -> Listing {
+        let access = match self.key(given_key) {
             Ok(key) => backend()
                 .map(|backend| access(&backend, key))
                 .map_err(|problem| (Reason::DiscoveryFailed, problem)),
             Err(KeyError::Missing) => Err((Reason::MissingApiKey, KeyError::Missing.to_string())),
             Err(error) => Err((Reason::DiscoveryFailed, error.to_string())),
         };
-        let listing = match access {
-            Ok(access) => self.ask(&access, wanted).await,
-            Err((reason, problem)) => Finder::without_access(reason, &problem),
-        };
-        let rows = self.rows(&listing);
-        ModelsListResult::of(listing, &rows)
+        match (access, newness) {
+            (Ok(access), Newness::Live) => self.ask(&access, Wanted::Live).await,
+            (Ok(access), Newness::Cached) if self.asked_in_vain(&access) => {
+                self.finder.list(&access, Wanted::CacheOnly).await
+            }
+            (Ok(access), Newness::Cached) => self.ask(&access, Wanted::CacheFirst).await,
+            (Ok(access), Newness::Known) => self.known(&access).await,
+            (Err((reason, problem)), _) => Finder::without_access(reason, &problem),
+        }
     }
 
     /// The key a host gives, else the one there is.
@@ -115,9 +130,46 @@ impl Models {
         find_key(given, &env, self.home.as_deref()).map(|(key, _)| key)
     }
 
-    fn rows(&self, listing: &Listing) -> Rows {
+    /// The rows of a list, for the host to register.
+    pub(super) fn told(&self, listing: Listing) -> ModelsListResult {
+        let rows = self.rows(&listing);
+        let result = ModelsListResult::of(listing, &rows);
+        lock(&self.given).clone_from(&result.models);
+        result
+    }
+
+    /// The rows, if the host has others.
+    pub(super) fn news(&self, rows: &Rows) -> Option<Vec<ModelRow>> {
+        let rows: Vec<ModelRow> = rows.iter().map(ModelRow::from).collect();
+        let mut given = lock(&self.given);
+        (*given != rows).then(|| {
+            given.clone_from(&rows);
+            rows
+        })
+    }
+
+    /// The rows of a list.
+    pub(super) fn rows(&self, listing: &Listing) -> Rows {
         let windows = Windows::load(self.state.as_deref());
         Rows::build(&listing.items, *lock(&self.profile), &windows)
+    }
+
+    /// The speed of a model.
+    pub(super) fn decide(&self, found: &Found<'_>, wishes: &Wishes) -> Option<Decided> {
+        let prefs = Prefs::load(self.state.as_deref()).unwrap_or_else(|error| {
+            tracing::warn!("preferences are not used: {error}");
+            Prefs::default()
+        });
+        decide(found, wishes, &prefs)
+    }
+
+    /// Whether Cursor was asked for an account just now and did not answer.
+    fn asked_in_vain(&self, access: &Access) -> bool {
+        lock(&self.known).as_ref().is_some_and(|known| {
+            known.whose == access.fingerprint()
+                && known.listing.source == Source::Bundled
+                && known.since.elapsed() < AGAIN
+        })
     }
 
     /// Asks, and lets turns go by the answer.
@@ -153,6 +205,7 @@ impl Models {
     pub(super) async fn resolve(
         &self,
         choice: ModelChoice,
+        wishes: &Wishes,
         backend: &Backend,
         given_key: Option<&str>,
     ) -> Result<Resolved, String> {
@@ -161,6 +214,7 @@ impl Models {
             let model = Model {
                 id: choice.id.clone(),
                 parameters: choice.parameters.clone().into_iter().collect(),
+                ..Model::default()
             };
             return Ok(resolved(model, &choice, None));
         }
@@ -174,11 +228,7 @@ impl Models {
             }
             Err(unknown) => return Err(unknown.to_string()),
         };
-        let prefs = Prefs::load(self.state.as_deref()).unwrap_or_else(|error| {
-            tracing::warn!("preferences are not used: {error}");
-            Prefs::default()
-        });
-        let speed = prefs.resolve(&found, choice.fast.map(Speed::from_switch));
+        let speed = self.decide(&found, wishes).and_then(Decided::asked);
         let level = Level::parse(choice.thinking.as_deref().unwrap_or(Level::Off.name()));
         let selection = select(found.row, level, speed);
         let row = found.row.id.clone();
@@ -200,7 +250,7 @@ impl Models {
     /// The preferences there are.
     pub(super) fn prefs(&self) -> Result<PrefsResult, String> {
         let prefs = Prefs::load(self.state.as_deref());
-        prefs.map(told).map_err(|error| error.to_string())
+        prefs.map(saved).map_err(|error| error.to_string())
     }
 
     /// Keeps a preference.
@@ -213,11 +263,11 @@ impl Models {
         };
         let speed = params.fast.map(Speed::from_switch);
         let prefs = save_speed(state, &params.base, speed);
-        prefs.map(told).map_err(|error| error.to_string())
+        prefs.map(saved).map_err(|error| error.to_string())
     }
 }
 
-fn told(prefs: Prefs) -> PrefsResult {
+fn saved(prefs: Prefs) -> PrefsResult {
     let speeds = prefs.speeds().iter();
     PrefsResult {
         fast: speeds
@@ -231,6 +281,7 @@ fn model(selection: Selection) -> Model {
     Model {
         id: selection.id,
         parameters: parameters.map(|Choice { id, value }| (id, value)).collect(),
+        max_mode: selection.max_mode,
     }
 }
 

@@ -10,12 +10,15 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
 
+use super::controls::{Controls, UnknownMode};
+use super::ending::{ended, unsent};
 use super::error::INVALID_PARAMS;
 use super::models::{Models, Resolved};
 use super::peer::Peer;
 use super::protocol::*;
 use super::sessions::Sessions;
 use crate::account::{ApiKey, find_key};
+use crate::catalog::Speed;
 use crate::conversation::store::{Bounds, Store};
 use crate::conversation::transcript::{Tool, Transcript};
 use crate::diag::place;
@@ -25,7 +28,6 @@ use crate::run::{Backend, Mode};
 use crate::tools::bridge::content::Content;
 use crate::tools::bridge::{HostCall, HostResult, Verdict};
 use crate::tools::settings::Library;
-use crate::turn::usage::{Basis, Tokens};
 use crate::turn::{Follows, Hands, Policy, Session, Stop, Surface, TurnEvent, TurnRequest};
 
 /// What went to the host during a turn.
@@ -165,17 +167,25 @@ impl Turns {
         let (key, backend) = match self.backend(params.api_key.as_deref(), origin.home) {
             Ok(backend) => backend,
             // Not a mistake in the request: the turn is answered, with what to do.
-            Err(problem) => return Ok(ended(Stop::Failed(problem), Tokens::default())),
+            Err(problem) => return Ok(unsent(Stop::Failed(problem))),
         };
         let mut turn = self.begin(&params.turn_id)?;
+        let controls = Controls::read(params.kept.as_ref().unwrap_or(&Kept::default()));
+        let mode = match mode(&params, &controls) {
+            Ok(mode) => mode,
+            Err(unknown) => return Ok(unsent(Stop::Failed(unknown.to_string()))),
+        };
         let model = params.model.clone();
+        let mut wishes = controls.wishes;
+        wishes.run = model.fast.map(Speed::from_switch).or(wishes.run);
+        let key_given = params.api_key.as_deref();
         let resolved = tokio::select! {
-            resolved = origin.models.resolve(model, &backend, params.api_key.as_deref()) => resolved,
-            () = turn.cancel.cancelled() => return Ok(ended(Stop::Aborted, Tokens::default())),
+            resolved = origin.models.resolve(model, &wishes, &backend, key_given) => resolved,
+            () = turn.cancel.cancelled() => return Ok(unsent(Stop::Aborted)),
         };
         let Resolved { model, limits, row } = match resolved {
             Ok(resolved) => resolved,
-            Err(problem) => return Ok(ended(Stop::Failed(problem), Tokens::default())),
+            Err(problem) => return Ok(unsent(Stop::Failed(problem))),
         };
         let session = self.session(&params, origin.home);
         let (events, mut inbox) = mpsc::channel(256);
@@ -200,10 +210,7 @@ impl Turns {
             ),
             model,
             limits,
-            mode: params.mode.map(|mode| match mode {
-                TurnMode::Agent => Mode::Agent,
-                TurnMode::Plan => Mode::Plan,
-            }),
+            mode,
             policy: self.policy().0.clone(),
             library: Arc::clone(&self.library),
             hands,
@@ -239,7 +246,7 @@ impl Turns {
             self.park(&turn.id, params.session_id).await;
         }
         self.tidy(origin.home);
-        Ok(ended(result.stop, result.tokens))
+        Ok(ended(result.stop, result.tokens, params.model.cost))
     }
 
     fn begin(&self, id: &str) -> Result<UnderWay<'_>, ErrorObjectOwned> {
@@ -512,31 +519,24 @@ async fn ask(peer: Peer, turn_id: String, call: HostCall) {
     call.answer(result);
 }
 
+/// The mode of a turn: what it says, else what the person chose. A turn beside the session,
+/// or of a host that keeps nothing for us, leaves it to Cursor.
+fn mode(params: &TurnStartParams, controls: &Controls) -> Result<Option<Mode>, UnknownMode> {
+    let chosen = match (params.mode, params.kind, &params.kept) {
+        (Some(mode), ..) => Some(mode),
+        (None, TurnKind::Main, Some(_)) => Some(controls.mode()?),
+        (None, ..) => None,
+    };
+    Ok(chosen.map(|mode| match mode {
+        TurnMode::Agent => Mode::Agent,
+        TurnMode::Plan => Mode::Plan,
+    }))
+}
+
 fn tool(tool: HostTool) -> Tool {
     Tool {
         name: tool.name,
         description: tool.description,
         parameters: tool.parameters,
-    }
-}
-
-fn ended(stop: Stop, tokens: Tokens) -> TurnStartResult {
-    let (stop_reason, error_message) = match stop {
-        Stop::Finished => (StopReason::Stop, None),
-        Stop::ToolUse => (StopReason::ToolUse, None),
-        Stop::Aborted => (StopReason::Aborted, None),
-        Stop::Failed(text) => (StopReason::Error, Some(text)),
-    };
-    TurnStartResult {
-        stop_reason,
-        error_message,
-        usage: TurnUsage {
-            input: tokens.input,
-            output: tokens.output,
-            cache_read: tokens.cache_read,
-            cache_write: tokens.cache_write,
-            total_tokens: tokens.total,
-            estimated: tokens.basis == Basis::Estimated,
-        },
     }
 }

@@ -4,7 +4,9 @@ use std::path::{Path, PathBuf};
 
 use super::fields::{self, Fields};
 use super::source::{self, Content, Member, Node};
-use super::{Compression, Scenario, ScenarioError, Script, ServerSettings, Telling, steps};
+use super::{
+    Compression, Counting, Scenario, ScenarioError, Script, ServerSettings, Telling, steps,
+};
 
 /// Where a scenario comes from.
 #[derive(Debug, Clone)]
@@ -141,6 +143,14 @@ fn scenario(file: &str, tree: &Node) -> Result<Scenario, ScenarioError> {
         Some(node) => ServerSettings::read(file, node)?,
         None => ServerSettings::default(),
     };
+    let counting = match table.text("attempts")?.as_deref() {
+        None | Some("conversation") => Counting::ByConversation,
+        Some("all") => Counting::All,
+        Some(other) => {
+            let message = format!("attempts is \"conversation\" or \"all\", not {other:?}");
+            return Err(ScenarioError::at(file, tree.line, message));
+        }
+    };
     let runs = fields::array(file, table.need("run")?, "run")?
         .iter()
         .map(|run| script(file, run))
@@ -159,6 +169,7 @@ fn scenario(file: &str, tree: &Node) -> Result<Scenario, ScenarioError> {
         name,
         file: file.to_owned(),
         server,
+        counting,
         runs,
     })
 }

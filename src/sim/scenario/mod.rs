@@ -66,8 +66,20 @@ pub(super) struct Scenario {
     pub(super) file: String,
     /// Settings of the whole server, for a scenario that is alone.
     pub(super) server: ServerSettings,
+    /// Which runs are counted as attempts.
+    pub(super) counting: Counting,
     /// What each attempt plays; the last one repeats.
     pub(super) runs: Vec<Script>,
+}
+
+/// Which runs are counted as attempts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) enum Counting {
+    /// Those of a conversation.
+    #[default]
+    ByConversation,
+    /// All of them, whoever asks.
+    All,
 }
 
 impl Scenario {

@@ -7,6 +7,7 @@
 
 pub mod content;
 pub mod diagnostics;
+pub mod dialog;
 pub mod endpoint;
 pub mod gate;
 pub mod names;

@@ -4,6 +4,7 @@
 mod account;
 mod bridge;
 mod models;
+mod session;
 mod turn;
 
 use std::collections::BTreeMap;
@@ -15,6 +16,7 @@ use ts_rs::TS;
 pub use account::*;
 pub use bridge::*;
 pub use models::*;
+pub use session::*;
 pub use turn::*;
 
 /// Raised when an old host would misunderstand a new sidecar, or the other way round.
@@ -62,11 +64,17 @@ pub struct Host {
     /// Its version.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
+    /// The file of its program: the package that is in tells the version of a host that
+    /// does not know it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub program: Option<String>,
     /// How it runs.
     #[serde(default)]
+    #[ts(as = "Option<_>", optional)]
     pub mode: HostMode,
-    /// The thinking levels it knows, lowest first.
+    /// The thinking levels it knows, lowest first; pi's follow from its version.
     #[serde(default)]
+    #[ts(as = "Option<_>", optional)]
     pub thinking_levels: Vec<String>,
     /// Its working directory; ours if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -92,7 +100,7 @@ pub enum HostMode {
 }
 
 /// The answer to `initialize`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema, TS)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema, TS)]
 #[serde(rename_all = "camelCase")]
 pub struct InitializeResult {
     /// `cursor-sidecar`.
@@ -105,6 +113,14 @@ pub struct InitializeResult {
     pub methods: Vec<String>,
     /// Whether a host that can show cards should: see `surface` of `turn/start`.
     pub cards: bool,
+    /// Commands to register, for `session/command`.
+    pub commands: Vec<CommandOffer>,
+    /// Flags to register; their values come back in `kept`.
+    pub flags: Vec<FlagOffer>,
+    /// The tool to register for questions to a person, unless it is turned off.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[ts(optional)]
+    pub question: Option<QuestionTool>,
 }
 
 /// `diagnostics/report`: nothing to say.
@@ -158,14 +174,6 @@ pub enum SettingSource {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ShutdownParams {}
 
-/// `session/invalidate` and `session/close`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema, TS)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct SessionParams {
-    /// The session.
-    pub session_id: String,
-}
-
 /// `log/message`, from us: a line for a person.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema, TS)]
 #[serde(rename_all = "camelCase")]
@@ -177,7 +185,9 @@ pub struct LogMessageParams {
 }
 
 /// How much a line matters.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema, TS)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema, TS,
+)]
 #[serde(rename_all = "lowercase")]
 pub enum LogLevel {
     /// Good to know.

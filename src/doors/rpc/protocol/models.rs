@@ -115,6 +115,7 @@ pub struct ModelRow {
     pub reasoning: bool,
     /// What they mean.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[ts(optional)]
     pub thinking_level_map: Option<ThinkingLevelMap>,
     /// What it reads.
     pub input: Vec<ModelInput>,
@@ -145,6 +146,7 @@ pub struct ThinkingLevelMap {
     pub xhigh: Option<String>,
     /// Only for hosts that know the level.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[ts(optional)]
     pub max: Option<Option<String>>,
 }
 

@@ -6,6 +6,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use ts_rs::TS;
 
+use super::Kept;
+
 /// `turn/start`: one turn. The answer is how it ended; before it come `turn/event`s.
 #[derive(Clone, PartialEq, Serialize, Deserialize, JsonSchema, TS)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -44,6 +46,10 @@ pub struct TurnStartParams {
     #[serde(default)]
     #[ts(as = "Option<_>", optional)]
     pub card_tools: Vec<String>,
+    /// What the host keeps for us: speed and mode follow from it unless the turn says them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[ts(optional)]
+    pub kept: Option<Kept>,
     /// The Cursor API key, if the host has one; else `CURSOR_API_KEY`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub api_key: Option<String>,
@@ -86,7 +92,7 @@ pub struct HostTool {
 }
 
 /// A model as the host chose it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema, TS)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema, TS)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ModelChoice {
     /// The id of a row of `models/list`, or of Cursor's catalogue.
@@ -106,6 +112,21 @@ pub struct ModelChoice {
     /// Tokens it may write; the catalogue's number if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_tokens: Option<u32>,
+    /// What the host says it costs; nothing if absent.
+    #[serde(default)]
+    #[ts(as = "Option<_>", optional)]
+    pub cost: Rates,
+}
+
+/// Prices per million tokens, in whatever money the host counts.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize, JsonSchema, TS)]
+#[serde(rename_all = "camelCase", default)]
+#[allow(missing_docs)]
+pub struct Rates {
+    pub input: f64,
+    pub output: f64,
+    pub cache_read: f64,
+    pub cache_write: f64,
 }
 
 /// How the agent works.
@@ -201,7 +222,7 @@ pub enum HostEvent {
 }
 
 /// The answer to `turn/start`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema, TS)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema, TS)]
 #[serde(rename_all = "camelCase")]
 pub struct TurnStartResult {
     /// How the turn ended.
@@ -228,7 +249,7 @@ pub enum StopReason {
 }
 
 /// The tokens of a turn.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema, TS)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema, TS)]
 #[serde(rename_all = "camelCase")]
 #[allow(missing_docs)]
 pub struct TurnUsage {
@@ -239,6 +260,20 @@ pub struct TurnUsage {
     pub total_tokens: u64,
     /// Whether Cursor reported these numbers or we estimated them.
     pub estimated: bool,
+    /// What they cost at the host's rates.
+    pub cost: TurnCost,
+}
+
+/// What a turn cost.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize, JsonSchema, TS)]
+#[serde(rename_all = "camelCase")]
+#[allow(missing_docs)]
+pub struct TurnCost {
+    pub input: f64,
+    pub output: f64,
+    pub cache_read: f64,
+    pub cache_write: f64,
+    pub total: f64,
 }
 
 /// `turn/cancel`: ends a turn at once.

@@ -1,0 +1,345 @@
+//! `session/command`: what a person's commands do, and what is shown of it.
+
+use std::collections::BTreeSet;
+use std::sync::{Mutex, PoisonError};
+
+use super::controls::{self, Controls};
+use super::methods::{Context, report};
+use super::models::Newness;
+use super::protocol::*;
+use crate::catalog::{Decided, Listing, Rows, Source, Speed, Whose};
+use crate::tools::bridge::snapshot::{HostTool, Overlapping};
+use crate::tools::native::policy::{Mode, Tool};
+use crate::turn::{Bridging, Policy, Surface};
+
+const REFRESH: &str = "cursor-refresh-models";
+const DOCTOR: &str = "cursor-doctor";
+const FAST: &str = "cursor-fast";
+const MODE: &str = "cursor-mode";
+const TOOLS: &str = "cursor-tools";
+
+/// The commands a host should have.
+pub(super) fn offered() -> Vec<CommandOffer> {
+    let word = |(value, description): &(&str, &str)| CommandWord {
+        value: (*value).into(),
+        label: (*value).into(),
+        description: (*description).into(),
+    };
+    let offer = |name: &str, description: &str, words: &[(&str, &str)]| CommandOffer {
+        name: name.into(),
+        description: description.into(),
+        arguments: words.iter().map(word).collect(),
+    };
+    vec![
+        offer(REFRESH, "Ask Cursor which models there are now", &[]),
+        offer(
+            FAST,
+            "Turn fast answers of the chosen Cursor model on or off",
+            &[("on", "Faster, for more"), ("off", "Normal speed")],
+        ),
+        offer(
+            MODE,
+            "Choose how Cursor's agent works in this session",
+            &[
+                ("agent", "It does what is asked"),
+                ("plan", "It reads and plans, and changes nothing"),
+            ],
+        ),
+        offer(TOOLS, "Show what Cursor's agent can call now", &[]),
+        offer(
+            DOCTOR,
+            "Show how the Cursor sidecar is set up and what it met",
+            &[],
+        ),
+    ]
+}
+
+/// Notices that were given already: each is given once.
+#[derive(Default)]
+pub(super) struct Told(Mutex<BTreeSet<String>>);
+
+impl Told {
+    /// Whether a notice is new.
+    fn first(&self, notice: &str) -> bool {
+        let mut told = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        told.insert(notice.to_owned())
+    }
+}
+
+/// Something to tell.
+type Notice = (String, LogLevel);
+
+fn info(text: impl Into<String>) -> Notice {
+    (text.into(), LogLevel::Info)
+}
+
+fn warning(text: impl Into<String>) -> Notice {
+    (text.into(), LogLevel::Warning)
+}
+
+fn error(text: impl Into<String>) -> Notice {
+    (text.into(), LogLevel::Error)
+}
+
+/// Carries out a command and tells how things are after it.
+pub(super) async fn run(context: &Context, params: SessionCommandParams) -> SessionCommandResult {
+    let newness = match params.command.as_deref() {
+        Some(REFRESH) => Newness::Live,
+        _ => Newness::Known,
+    };
+    let listing = context.listing(params.api_key.as_deref(), newness).await;
+    let before = Controls::read(&params.kept);
+    let mut seat = Seat {
+        context,
+        rows: context.models.rows(&listing),
+        controls: before.clone(),
+        params: &params,
+    };
+    let notice = match params.command.as_deref() {
+        None => seat.notices(&listing),
+        Some(REFRESH) => Some(seat.refreshed(&listing)),
+        Some(DOCTOR) => Some(info(described(&report(context)))),
+        Some(FAST) => Some(seat.fast()),
+        Some(MODE) => Some(seat.mode()),
+        Some(TOOLS) => Some(info(seat.tools())),
+        Some(unknown) => Some(error(format!(
+            "cursor-sidecar has no command {unknown}; install matching versions"
+        ))),
+    };
+    let (message, level) = notice.unzip();
+    SessionCommandResult {
+        message,
+        level,
+        status: seat.status(),
+        entry: (seat.controls != before).then(|| seat.controls.entry()),
+        models: context.models.news(&seat.rows),
+    }
+}
+
+/// Where a person sits: their model, what they chose, what there is.
+struct Seat<'a> {
+    context: &'a Context,
+    params: &'a SessionCommandParams,
+    rows: Rows,
+    controls: Controls,
+}
+
+impl Seat<'_> {
+    /// The chosen model's base id and speed, if it is one of ours and has a choice.
+    fn speed(&self) -> Option<(String, Decided)> {
+        let found = self.rows.find(self.params.model.as_deref()?).ok()?;
+        let decided = self.context.models.decide(&found, &self.controls.wishes)?;
+        Some((found.row.base().to_owned(), decided))
+    }
+
+    /// Why the chosen model is never fast.
+    fn never_fast(&self) -> String {
+        let Some(model) = self.params.model.as_deref() else {
+            return "The chosen model is not one of Cursor's".into();
+        };
+        let found = self.rows.find(model);
+        let base = found.map_or(model, |found| found.row.base());
+        format!("Fast mode not supported by {base}")
+    }
+
+    /// The status line of one of our models: only what is out of the ordinary.
+    fn status(&self) -> Option<String> {
+        self.params.model.as_ref()?;
+        let fast = self.speed().is_some_and(|(_, now)| now.speed.is_fast());
+        let plan = self.controls.mode() == Ok(TurnMode::Plan);
+        let parts: Vec<&str> = [(fast, "fast"), (plan, "plan")]
+            .into_iter()
+            .filter_map(|(on, name)| on.then_some(name))
+            .collect();
+        (!parts.is_empty()).then(|| format!("cursor {}", parts.join(" · ")))
+    }
+
+    /// What a person should know unasked, each once: why the list of models is not Cursor's
+    /// own, that the chosen model is gone, that a flag does nothing.
+    fn notices(&self, listing: &Listing) -> Option<Notice> {
+        let model = self.params.model.as_deref()?;
+        let mut all: Vec<Notice> = listing.warnings.iter().map(warning).collect();
+        all.extend(self.vanished(model, listing).map(warning));
+        let mode = self.controls.mode().err();
+        all.extend(mode.map(|unknown| error(unknown.to_string())));
+        if self.controls.wishes.run == Some(Speed::Fast) && self.speed().is_none() {
+            all.push(info(self.never_fast()));
+        }
+        all.retain(|(text, _)| self.context.told.first(text));
+        let texts: Vec<&str> = all.iter().map(|(text, _)| text.as_str()).collect();
+        let worst = all.iter().map(|(_, level)| *level).max()?;
+        Some((texts.join("\n"), worst))
+    }
+
+    /// That the chosen model is not in Cursor's own list; ours may be too old to say.
+    fn vanished(&self, model: &str, listing: &Listing) -> Option<String> {
+        let own = listing.source != Source::Bundled;
+        let unknown = self.rows.find(model).err().filter(|_| own)?;
+        Some(unknown.to_string())
+    }
+
+    fn refreshed(&self, listing: &Listing) -> Notice {
+        let (source, count) = (ModelsSource::from(listing.source), self.rows.len());
+        let source = match source {
+            ModelsSource::Live => "live",
+            ModelsSource::Cache => "cache",
+            ModelsSource::Bundled => "bundled",
+        };
+        let reason = listing.reason.map(|reason| format!(": {}", reason.name()));
+        let models = if count == 1 { "model" } else { "models" };
+        let mut lines = vec![format!(
+            "{count} Cursor {models} ({source}{})",
+            reason.unwrap_or_default()
+        )];
+        lines.extend(listing.warnings.iter().cloned());
+        let model = self.params.model.as_deref();
+        let gone = model.filter(|model| self.vanished(model, listing).is_some());
+        let well = listing.source == Source::Live && gone.is_none();
+        lines.extend(
+            gone.map(|model| format!("Cursor no longer has {model:?}; choose another with /model")),
+        );
+        match well {
+            true => info(lines.join("\n")),
+            false => warning(lines.join("\n")),
+        }
+    }
+
+    /// The file first: what cannot be saved is not said to be.
+    fn fast(&mut self) -> Notice {
+        let Some((base, now)) = self.speed() else {
+            return info(self.never_fast());
+        };
+        if now.whose == Whose::Run {
+            let flag = match now.speed {
+                Speed::Fast => controls::FAST,
+                Speed::Normal => controls::NO_FAST,
+            };
+            return info(format!("--{flag} decides for this run"));
+        }
+        let wanted = match self.params.arguments.trim() {
+            "" => Speed::from_switch(!now.speed.is_fast()),
+            "on" => Speed::Fast,
+            "off" => Speed::Normal,
+            other => return warning(format!("/{FAST} takes on, off or nothing, not {other:?}")),
+        };
+        let saved = self.context.models.set_pref(&PrefsSetParams {
+            base: base.clone(),
+            fast: Some(wanted.is_fast()),
+        });
+        if let Err(problem) = saved {
+            return error(problem);
+        }
+        let state = if wanted.is_fast() { "on" } else { "off" };
+        let notice = info(format!("Fast mode {state} for {base}"));
+        self.controls.wishes.session.insert(base, wanted);
+        notice
+    }
+
+    fn mode(&mut self) -> Notice {
+        let now = match self.controls.mode() {
+            Ok(now) => now.name(),
+            Err(unknown) => return error(unknown.to_string()),
+        };
+        let wanted = self.params.arguments.trim();
+        if wanted.is_empty() {
+            return info(format!(
+                "Cursor works in {now} mode; /{MODE} agent or /{MODE} plan changes it"
+            ));
+        }
+        let Some(wanted) = TurnMode::parse(wanted) else {
+            return warning(format!("/{MODE} takes agent or plan, not {wanted:?}"));
+        };
+        if self.controls.mode_is_forced() {
+            return info(format!("--{} decides for this run", controls::MODE));
+        }
+        self.controls.choose_mode(wanted);
+        info(format!(
+            "Cursor works in {} mode from the next turn on",
+            wanted.name()
+        ))
+    }
+
+    /// What Cursor's agent can call: its own tools, and those of the host.
+    fn tools(&self) -> String {
+        let host = self.context.host.get().map_or("the host", String::as_str);
+        let policy = &self.context.turns.policy().0;
+        let (denied, allowed): (Vec<_>, Vec<_>) = Tool::ALL
+            .iter()
+            .partition(|(_, tool)| policy.native.denied.contains(tool));
+        let names = |tools: Vec<&(&'static str, Tool)>| {
+            let names: Vec<&str> = tools.into_iter().map(|(name, _)| *name).collect();
+            names.join(", ")
+        };
+        let by = match policy.native.mode {
+            Mode::Local => Some("cursor-sidecar"),
+            Mode::Host => Some(host),
+            Mode::Off => None,
+        };
+        let mut lines = Vec::new();
+        match by {
+            None => lines.push("Cursor's own tools are off (PI_CURSOR_NATIVE_TOOLS)".into()),
+            Some(by) => {
+                let allowed = names(allowed);
+                lines.push(format!("Cursor's own tools, executed by {by}: {allowed}"));
+                if !denied.is_empty() {
+                    let denied = names(denied);
+                    lines.push(format!("Denied (PI_CURSOR_NATIVE_TOOLS_DENY): {denied}"));
+                }
+            }
+        }
+        if policy.bridge == Bridging::Off {
+            lines.push(format!(
+                "Tools of {host} are off (PI_CURSOR_PI_TOOL_BRIDGE)"
+            ));
+            return lines.join("\n");
+        }
+        let tool = |name: &String| HostTool {
+            name: name.clone(),
+            description: String::new(),
+            parameters: serde_json::Value::Null,
+            origin: serde_json::Value::Null,
+        };
+        let tools: Vec<HostTool> = self.params.tools.iter().map(tool).collect();
+        let surface = Surface::Cards(self.params.tools.clone());
+        let offered = policy.offered(&tools, &surface);
+        let (names, hosts): (Vec<&str>, Vec<&str>) = offered
+            .tools
+            .iter()
+            .map(|tool| (tool.offered.as_str(), tool.host.as_str()))
+            .unzip();
+        lines.push(match names.is_empty() {
+            true => format!("Tools of {host}: none"),
+            false => format!("Tools of {host}, executed by it: {}", names.join(", ")),
+        });
+        let frank = Policy {
+            overlapping: Overlapping::Offered,
+            ..policy.clone()
+        };
+        let all = frank.offered(&tools, &surface).tools.into_iter();
+        let hidden = all
+            .map(|tool| tool.host)
+            .filter(|name| !hosts.contains(&name.as_str()));
+        let hidden: Vec<String> = hidden.collect();
+        if !hidden.is_empty() {
+            let hidden = hidden.join(", ");
+            lines.push(format!("Not offered, since Cursor has its own: {hidden}"));
+        }
+        lines.join("\n")
+    }
+}
+
+/// A report in words.
+fn described(report: &Report) -> String {
+    let mut lines = vec![
+        format!("cursor-sidecar {}", report.version),
+        format!("endpoint: {}", report.endpoint),
+    ];
+    let set = |setting: &&EffectiveSetting| setting.source != SettingSource::Default;
+    let settings = report.settings.iter().filter(set);
+    lines.extend(settings.map(|setting| format!("{} = {}", setting.name, setting.value)));
+    let warnings = report.warnings.iter();
+    lines.extend(warnings.map(|text| format!("warning: {text}")));
+    let drift = report.wire_drift.iter();
+    lines.extend(drift.map(|(what, count)| format!("unknown to us: {what} ({count} times)")));
+    lines.join("\n")
+}

@@ -1,0 +1,234 @@
+//! The dialog behind the tool that asks a person: what to put next, and what comes of it.
+//!
+//! A function of the call's arguments and the answers so far: whoever shows the questions
+//! keeps the answers, so nothing is lost or mixed up between two calls.
+
+use serde_json::{Value as Json, json};
+
+/// The tool's name for people.
+pub const LABEL: &str = "Question";
+/// What it is for, in words for a model.
+pub const DESCRIPTION: &str = "Ask the user one question or several";
+/// The option to answer in one's own words.
+const OWN_WORDS: &str = "Type a custom answer";
+
+/// What comes next.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Step {
+    /// A choice between options.
+    Choose {
+        /// The question.
+        title: String,
+        /// The options, as shown.
+        options: Vec<String>,
+    },
+    /// An answer to be written.
+    Write {
+        /// The question.
+        title: String,
+    },
+    /// It is over.
+    Done {
+        /// The result, for the model.
+        text: String,
+        /// The same, answer by answer.
+        details: Json,
+    },
+}
+
+/// Why nothing is asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum DialogError {
+    /// A call without a question.
+    #[error("Nothing is asked.")]
+    NothingAsked,
+    /// No screen, nobody to ask.
+    #[error("UI is unavailable: state your assumption and go on.")]
+    NobodyThere,
+}
+
+/// JSON Schema of the tool's arguments.
+pub fn parameters() -> Json {
+    let text = json!({"type": "string"});
+    let list = json!({"type": "array", "items": {}});
+    let one = json!({"question": text, "prompt": text, "options": list, "choices": list,
+        "allowCustom": {"type": "boolean"}});
+    let mut item = one.clone();
+    item["id"] = text;
+    let mut properties = one;
+    properties["questions"] =
+        json!({"type": "array", "items": {"type": "object", "properties": item}});
+    json!({"type": "object", "properties": properties})
+}
+
+/// One question and how it may be answered.
+struct Question {
+    id: Option<String>,
+    title: String,
+    /// What is shown, and what it stands for.
+    choices: Vec<(String, String)>,
+    own_words: bool,
+}
+
+impl Question {
+    fn read(json: &Json) -> Option<Self> {
+        let title = json["question"].as_str().or(json["prompt"].as_str())?;
+        let options = json["options"].as_array().or(json["choices"].as_array());
+        Some(Self {
+            id: json["id"].as_str().map(str::to_owned),
+            title: title.to_owned(),
+            choices: options.into_iter().flatten().map(choice).collect(),
+            own_words: json["allowCustom"] != false,
+        })
+    }
+}
+
+/// An option is a text, or an object with a label, a value, or both.
+fn choice(option: &Json) -> (String, String) {
+    let words = |json: &Json| match json {
+        Json::Null => None,
+        Json::String(text) => Some(text.clone()),
+        other => Some(other.to_string()),
+    };
+    if !option.is_object() {
+        let text = words(option).unwrap_or_default();
+        return (text.clone(), text);
+    }
+    let (label, value) = (words(&option["label"]), words(&option["value"]));
+    let shown = label.clone().or(value.clone()).unwrap_or_default();
+    let value = value.or(label).unwrap_or_default();
+    match words(&option["description"]) {
+        Some(more) => (format!("{shown}: {more}"), value),
+        None => (shown, value),
+    }
+}
+
+/// What comes after these answers; `None` among them is a person who gave up.
+pub fn next(arguments: &Json, answers: &[Option<String>]) -> Result<Step, DialogError> {
+    let several = arguments["questions"]
+        .as_array()
+        .filter(|list| !list.is_empty());
+    let asked = several.map_or(std::slice::from_ref(arguments), Vec::as_slice);
+    let asked: Option<Vec<Question>> = asked.iter().map(Question::read).collect();
+    let asked = asked.ok_or(DialogError::NothingAsked)?;
+    let mut said = answers.iter();
+    let mut given: Vec<(String, String)> = Vec::new();
+    for question in &asked {
+        let title = question.title.clone();
+        let mut chosen = None;
+        if !question.choices.is_empty() {
+            let mut options: Vec<String> = question
+                .choices
+                .iter()
+                .map(|(shown, _)| shown.clone())
+                .collect();
+            if question.own_words {
+                options.push(OWN_WORDS.into());
+            }
+            let Some(answer) = said.next() else {
+                return Ok(Step::Choose { title, options });
+            };
+            let choice = answer.as_ref().filter(|answer| options.contains(answer));
+            let Some(choice) = choice else {
+                return Ok(given_up(&given));
+            };
+            let known = question.choices.iter().find(|(shown, _)| shown == choice);
+            chosen = known.map(|(_, value)| value.clone());
+        }
+        let answer = match chosen {
+            Some(value) => value,
+            None => match said.next() {
+                None => return Ok(Step::Write { title }),
+                Some(None) => return Ok(given_up(&given)),
+                Some(Some(words)) => words.clone(),
+            },
+        };
+        let id = question.id.clone();
+        given.push((id.unwrap_or_else(|| (given.len() + 1).to_string()), answer));
+    }
+    let lines = given.iter().map(|(id, answer)| match asked.len() {
+        1 => answer.clone(),
+        _ => format!("\n- {id}: {answer}"),
+    });
+    Ok(Step::Done {
+        text: format!("User answered: {}", lines.collect::<String>()),
+        details: details(&given),
+    })
+}
+
+fn given_up(given: &[(String, String)]) -> Step {
+    Step::Done {
+        text: "User cancelled the question.".into(),
+        details: details(given),
+    }
+}
+
+fn details(given: &[(String, String)]) -> Json {
+    let answers: Vec<Json> = given
+        .iter()
+        .map(|(id, answer)| json!({"id": id, "answer": answer}))
+        .collect();
+    json!({"answers": answers})
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn after(arguments: &Json, answers: &[&str]) -> Step {
+        let answers: Vec<_> = answers.iter().map(|text| Some((*text).into())).collect();
+        next(arguments, &answers).unwrap()
+    }
+
+    fn done(text: &str, answers: &[(&str, &str)]) -> Step {
+        let given = answers
+            .iter()
+            .map(|(id, text)| ((*id).into(), (*text).into()));
+        Step::Done {
+            text: text.into(),
+            details: details(&given.collect::<Vec<_>>()),
+        }
+    }
+
+    #[test]
+    fn one_question_is_chosen_or_answered_in_own_words() {
+        let fruit = json!({"question": "Which?", "options": ["Apples",
+            {"label": "Pears", "value": "p", "description": "green"}, {"value": 7}]});
+        let options = ["Apples", "Pears: green", "7", OWN_WORDS].map(str::to_owned);
+        let title = String::from("Which?");
+        let choose = Step::Choose {
+            title: title.clone(),
+            options: options.into(),
+        };
+        assert_eq!(after(&fruit, &[]), choose);
+        assert_eq!(
+            after(&fruit, &["Pears: green"]),
+            done("User answered: p", &[("1", "p")])
+        );
+        assert_eq!(after(&fruit, &[OWN_WORDS]), Step::Write { title });
+        let own = after(&fruit, &[OWN_WORDS, "Plums"]);
+        assert_eq!(own, done("User answered: Plums", &[("1", "Plums")]));
+        let closed = json!({"prompt": "Sure?", "choices": ["Yes"], "allowCustom": false});
+        let Step::Choose { options, .. } = after(&closed, &[]) else {
+            panic!("nothing to choose from");
+        };
+        assert_eq!(options, ["Yes"]);
+    }
+
+    #[test]
+    fn several_are_asked_in_turn_until_one_is_given_up() {
+        let both = json!({"questions": [{"id": "a", "prompt": "A?"}, {"prompt": "B?"}]});
+        assert_eq!(after(&both, &["x"]), Step::Write { title: "B?".into() });
+        let whole = done("User answered: \n- a: x\n- 2: y", &[("a", "x"), ("2", "y")]);
+        assert_eq!(after(&both, &["x", "y"]), whole);
+        let given_up = next(&both, &[Some("x".into()), None]).unwrap();
+        assert_eq!(
+            given_up,
+            done("User cancelled the question.", &[("a", "x")])
+        );
+        assert_eq!(
+            next(&json!({"questions": [{}]}), &[]),
+            Err(DialogError::NothingAsked)
+        );
+    }
+}
