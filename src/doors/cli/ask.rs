@@ -15,6 +15,7 @@ use crate::run::{
 };
 use crate::tools::context::Facts;
 use crate::tools::refuse::Refuse;
+use crate::turn::Policy;
 
 /// How long a cancelled run may take to tell the server.
 const PARTING: std::time::Duration = std::time::Duration::from_millis(300);
@@ -119,6 +120,7 @@ impl Ask {
             },
             ..Refuse::default()
         };
+        let (policy, _) = Policy::from_env(&|name: &str| std::env::var(name).ok());
         let handle = start(
             backend,
             spec,
@@ -127,9 +129,13 @@ impl Ask {
             // A person is waiting: better an error soon than an answer in ten minutes.
             RetryPolicy {
                 transport: 3,
+                idle: policy.idle_retries,
                 ..RetryPolicy::default()
             },
-            Timing::default(),
+            Timing {
+                patience: policy.patience,
+                ..Timing::default()
+            },
         );
         self.print(handle).await
     }
