@@ -21,6 +21,7 @@ use crate::tools::refuse::Refuse;
 use crate::tools::settings::Library;
 use crate::tools::settings::hooks::{Guarded, Occasion};
 use crate::tools::settings::sources::Choice;
+use crate::turn::Policy;
 
 /// How long a cancelled run may take to tell the server.
 const PARTING: std::time::Duration = std::time::Duration::from_millis(300);
@@ -135,6 +136,7 @@ impl Ask {
                 ..Refuse::default()
             }),
         };
+        let (policy, _) = Policy::from_env(&|name: &str| std::env::var(name).ok());
         let handle = start(
             backend,
             spec,
@@ -143,9 +145,13 @@ impl Ask {
             // A person is waiting: better an error soon than an answer in ten minutes.
             RetryPolicy {
                 transport: 3,
+                idle: policy.idle_retries,
                 ..RetryPolicy::default()
             },
-            Timing::default(),
+            Timing {
+                patience: policy.patience,
+                ..Timing::default()
+            },
         );
         let printed = self.print(handle).await;
         library.close();
