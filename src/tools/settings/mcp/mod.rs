@@ -23,6 +23,8 @@ use config::{ServerConfig, Way};
 /// How long the first turn waits for servers it has just started, so that it has their
 /// tools. Once a server; no later turn waits.
 const FIRST_WAIT: Duration = Duration::from_millis(500);
+/// Many more tools and Cursor fails the whole request.
+const MOST_TOOLS: usize = 250;
 /// A server that failed is tried again after this, when a turn begins.
 const AGAIN: Duration = Duration::from_secs(30);
 
@@ -251,19 +253,28 @@ impl Servers {
         let _ = tokio::time::timeout(FIRST_WAIT, all).await;
     }
 
-    /// All tools that are there now.
-    pub fn offers(&self) -> Vec<Offer> {
-        self.0.iter().flat_map(|server| server.offers()).collect()
+    /// All tools that are there now and fit beside so many of the host.
+    pub fn offers(&self, beside: usize) -> Vec<Offer> {
+        let all = self.0.iter().flat_map(|server| server.offers());
+        all.take(MOST_TOOLS.saturating_sub(beside)).collect()
     }
 
-    /// What a person should know of servers that are not there.
-    pub fn problems(&self) -> Vec<String> {
+    /// What a person should know: servers that are not there, tools that are too many.
+    pub fn problems(&self, beside: usize) -> Vec<String> {
         let problem = |server: &Arc<Server>| match server.state() {
             State::Failed { why, .. } => {
                 Some(format!("MCP server {:?}: {why}", server.config.name))
             }
             _ => None,
         };
-        self.0.iter().filter_map(problem).collect()
+        let mut problems: Vec<String> = self.0.iter().filter_map(problem).collect();
+        let all: usize = self.0.iter().map(|server| server.offers().len()).sum();
+        if all + beside > MOST_TOOLS {
+            let left_out = all + beside - MOST_TOOLS;
+            problems.push(format!(
+                "Cursor takes no more than {MOST_TOOLS} tools: {left_out} of MCP servers were left out"
+            ));
+        }
+        problems
     }
 }
