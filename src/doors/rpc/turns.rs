@@ -164,6 +164,9 @@ impl Turns {
             Err(problem) => return Ok(ended(Stop::Failed(problem), Tokens::default())),
         };
         let mut turn = self.begin(&params.turn_id)?;
+        let workspace = params.workspace.clone().map_or(origin.cwd, PathBuf::from);
+        let policy = self.policy().0.clone();
+        self.look_ahead(&policy, &workspace);
         let model = params.model.clone();
         let resolved = tokio::select! {
             resolved = origin.models.resolve(model, &backend, params.api_key.as_deref()) => resolved,
@@ -186,7 +189,7 @@ impl Turns {
         let request = TurnRequest {
             account: key.fingerprint(),
             backend,
-            workspace: params.workspace.map_or(origin.cwd, PathBuf::from),
+            workspace,
             transcript: Transcript::read(
                 params.system_prompt,
                 params
@@ -200,7 +203,7 @@ impl Turns {
                 TurnMode::Agent => Mode::Agent,
                 TurnMode::Plan => Mode::Plan,
             }),
-            policy: self.policy().0.clone(),
+            policy,
             library: Arc::clone(&self.library),
             hands,
             surface: match params.surface {
@@ -236,6 +239,13 @@ impl Turns {
         }
         self.tidy(origin.home);
         Ok(ended(result.stop, result.tokens))
+    }
+
+    /// Has the workspace's Cursor settings read while others are asked for the model.
+    fn look_ahead(&self, policy: &Policy, workspace: &Path) {
+        let library = Arc::clone(&self.library);
+        let (choice, workspace) = (policy.cursor.clone(), workspace.to_owned());
+        tokio::spawn(async move { drop(library.open(&choice, &workspace).await) });
     }
 
     fn begin(&self, id: &str) -> Result<UnderWay<'_>, ErrorObjectOwned> {

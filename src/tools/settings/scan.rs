@@ -284,8 +284,12 @@ enum Kind {
 
 /// What a nested file is.
 fn kind(path: &Path, workspace: &Path) -> Option<Kind> {
+    let name = path.file_name()?.to_str()?;
+    // Most files are none of it: they cost no more than a look at their names.
+    if !name.ends_with(".mdc") && name != skills::FILE && !WHOLE.contains(&name) {
+        return None;
+    }
     let inside = path.strip_prefix(workspace).ok()?;
-    let name = inside.file_name()?.to_str()?;
     let parts: Vec<&str> = inside.iter().filter_map(|part| part.to_str()).collect();
     let lies_in =
         |config: &str, folder: &str| parts.windows(2).any(|pair| pair == [config, folder]);

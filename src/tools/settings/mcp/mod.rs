@@ -52,7 +52,8 @@ pub(super) struct Times {
 struct Hold {
     task: Option<AbortHandle>,
     group: Option<Group>,
-    waited_for: bool,
+    /// When it was first needed.
+    first: Option<Instant>,
 }
 
 /// How a server fares.
@@ -235,22 +236,16 @@ impl Servers {
         self.0.iter().map(name).collect()
     }
 
-    /// Starts those that sleep, and waits a moment for those that were never waited for.
+    /// Starts those that sleep, and waits a moment for those that were just started for the
+    /// first time.
     pub(super) async fn wake(&self) {
         for server in &self.0 {
             server.wake();
         }
-        let news: Vec<_> = self
-            .0
-            .iter()
-            .filter(|server| !std::mem::replace(&mut server.hold().waited_for, true))
-            .collect();
-        let all = async {
-            for server in news {
-                server.settled().await;
-            }
-        };
-        let _ = tokio::time::timeout(FIRST_WAIT, all).await;
+        for server in &self.0 {
+            let first = *server.hold().first.get_or_insert_with(Instant::now);
+            let _ = tokio::time::timeout_at(first + FIRST_WAIT, server.settled()).await;
+        }
     }
 
     /// All tools that are there now and fit beside so many of the host.
