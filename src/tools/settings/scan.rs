@@ -333,6 +333,9 @@ fn is_ours(folder: &Path) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tools::settings::hooks::config::Asked;
+    use crate::tools::settings::mcp::config::Way;
+    use crate::tools::settings::sources::Trust;
     use std::fs;
 
     fn write(root: &Path, path: &str, text: &str) {
@@ -452,5 +455,36 @@ mod tests {
         let open = std::os::unix::fs::PermissionsExt::from_mode(0o777);
         fs::set_permissions(&shared, open).unwrap();
         assert!(!is_ours(&shared));
+    }
+
+    #[test]
+    fn a_projects_commands_count_once_it_is_trusted() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().canonicalize().unwrap();
+        let server =
+            |program: &str| format!(r#"{{"mcpServers": {{"s": {{"command": "{program}"}}}}}}"#);
+        write(&root, "work/.cursor/mcp.json", &server("theirs"));
+        write(&root, "home/.cursor/mcp.json", &server("mine"));
+        let hooks = r#"{"version": 1, "hooks": {"preToolUse": [{"command": "x"}]}}"#;
+        write(&root, "work/.cursor/hooks.json", hooks);
+        let looked = |trust: Trust| {
+            let scanned = scan(&Place {
+                workspace: root.join("work"),
+                home: Some(root.join("home")),
+                choice: Choice {
+                    trust,
+                    ..Choice::default()
+                },
+            });
+            let own = |hook: &&Hook| matches!(hook.asked, Asked::Command { .. });
+            let run = scanned.hooks.iter().filter(own).count();
+            let Way::Command { program, .. } = &scanned.servers[0].way else {
+                panic!("{scanned:?}");
+            };
+            (program.clone(), run, scanned.notices.len())
+        };
+        assert_eq!(looked(Trust::Nobody), ("mine".into(), 0, 2));
+        let here = Trust::Folders(vec![root.join("work")]);
+        assert_eq!(looked(here), ("theirs".into(), 1, 0));
     }
 }
