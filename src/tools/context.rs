@@ -54,7 +54,7 @@ pub(super) async fn reply(facts: &Facts) -> RequestContextResult {
 fn request_context(facts: &Facts, repositories: Repositories) -> RequestContext {
     let known = facts.settings.servers.states(&|_| true);
     let mut offers = facts.offers.clone();
-    offers.extend(facts.settings.servers.offers());
+    offers.extend(facts.settings.servers.offers(offers.len()));
     let descriptors = descriptors(&offers, &known);
     RequestContext {
         rules: rules(facts),

@@ -25,9 +25,6 @@ use crate::tools::native::{self, Workbench};
 use crate::tools::settings::Settings;
 use crate::tools::settings::hooks::{Guarded, Occasion};
 
-/// More and Cursor fails the whole request; the host's come first.
-const MOST_OFFERS: usize = 250;
-
 /// What a session has for all its runs.
 pub(super) struct Surroundings<'a> {
     /// Results behind the cards the host was given.
@@ -51,8 +48,7 @@ pub(super) fn launch(
 ) -> Live {
     let mut offers = snapshot.offers();
     let host_offers = offers.clone();
-    offers.extend(surroundings.settings.servers.offers());
-    offers.truncate(MOST_OFFERS);
+    offers.extend(surroundings.settings.servers.offers(offers.len()));
     let hosted = snapshot
         .tools
         .iter()

@@ -213,10 +213,10 @@ async fn let_loose(
         tracing::warn!("{warning}");
     }
     let settings = library.open(&choice, &facts.workspace).await;
-    for notice in settings.notices.iter().chain(&settings.servers.problems()) {
+    for notice in settings.notices.iter().chain(&settings.servers.problems(0)) {
         tracing::warn!("{notice}");
     }
-    spec.offers = settings.servers.offers();
+    spec.offers = settings.servers.offers(0);
     spec.gates = policy.gates(&HostTools::default());
     let occasion = Occasion {
         workspace: facts.workspace.clone(),

@@ -170,6 +170,9 @@ impl Turns {
             Err(problem) => return Ok(unsent(Stop::Failed(problem))),
         };
         let mut turn = self.begin(&params.turn_id)?;
+        let workspace = params.workspace.clone().map_or(origin.cwd, PathBuf::from);
+        let policy = self.policy().0.clone();
+        self.look_ahead(&policy, &workspace);
         let controls = Controls::read(params.kept.as_ref().unwrap_or(&Kept::default()));
         let mode = match mode(&params, &controls) {
             Ok(mode) => mode,
@@ -200,7 +203,7 @@ impl Turns {
         let request = TurnRequest {
             account: key.fingerprint(),
             backend,
-            workspace: params.workspace.map_or(origin.cwd, PathBuf::from),
+            workspace,
             transcript: Transcript::read(
                 params.system_prompt,
                 params
@@ -211,7 +214,7 @@ impl Turns {
             model,
             limits,
             mode,
-            policy: self.policy().0.clone(),
+            policy,
             library: Arc::clone(&self.library),
             hands,
             surface: match params.surface {
@@ -247,6 +250,13 @@ impl Turns {
         }
         self.tidy(origin.home);
         Ok(ended(result.stop, result.tokens, params.model.cost))
+    }
+
+    /// Has the workspace's Cursor settings read while others are asked for the model.
+    fn look_ahead(&self, policy: &Policy, workspace: &Path) {
+        let library = Arc::clone(&self.library);
+        let (choice, workspace) = (policy.cursor.clone(), workspace.to_owned());
+        tokio::spawn(async move { drop(library.open(&choice, &workspace).await) });
     }
 
     fn begin(&self, id: &str) -> Result<UnderWay<'_>, ErrorObjectOwned> {

@@ -53,6 +53,8 @@ pub struct Settings {
 pub struct Library {
     home: Option<PathBuf>,
     kept: Mutex<HashMap<PathBuf, Arc<Kept>>>,
+    /// Held while settings are read: who comes meanwhile waits and finds them.
+    reading: Mutex<()>,
 }
 
 /// What was read of one place.
@@ -68,7 +70,7 @@ impl Library {
     pub fn new(home: Option<PathBuf>) -> Self {
         Self {
             home,
-            kept: Mutex::default(),
+            ..Self::default()
         }
     }
 
@@ -85,8 +87,7 @@ impl Library {
         };
         let before = self.lock().get(&place.workspace).cloned();
         let library = Arc::clone(self);
-        let old = before.clone();
-        let reading = tokio::task::spawn_blocking(move || library.read(place, old));
+        let reading = tokio::task::spawn_blocking(move || library.read(place));
         match tokio::time::timeout(PATIENCE, reading).await {
             Ok(Ok(kept)) => {
                 kept.settings.servers.wake().await;
@@ -111,7 +112,9 @@ impl Library {
         }
     }
 
-    fn read(&self, place: Place, old: Option<Arc<Kept>>) -> Arc<Kept> {
+    fn read(&self, place: Place) -> Arc<Kept> {
+        let _reading = self.reading.lock().unwrap_or_else(PoisonError::into_inner);
+        let old = self.lock().get(&place.workspace).cloned();
         if let Some(old) = &old
             && old.place == place
             && old.scanned.looks.hold()

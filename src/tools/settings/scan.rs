@@ -3,6 +3,8 @@
 //! Of the workspace: its own, those of the folders above it, and nested ones where git (and
 //! `.cursorignore`) lets them be seen. Of the user: those in the home folder.
 
+mod commands;
+
 use std::collections::BTreeSet;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
@@ -10,9 +12,8 @@ use std::time::{Duration, Instant};
 
 use ignore::WalkBuilder;
 
-use super::hooks::config::{self as hooks, Hook, Standing};
-use super::jsonc;
-use super::mcp::config::{self as servers, Names, ServerConfig};
+use super::hooks::config::{Hook, Standing};
+use super::mcp::config::ServerConfig;
 use super::rules::{Rule, WHOLE};
 use super::skills::{self, Skill};
 use super::sources::{Choice, Source};
@@ -154,106 +155,6 @@ impl Scan<'_> {
         );
     }
 
-    /// A project's servers are commands somebody else wrote.
-    fn project_servers(&mut self, workspace: &Path) {
-        let file = workspace.join(".cursor/mcp.json");
-        let servers = self.server_file(&file, Some(workspace));
-        if servers.is_empty() || self.place.choice.trust.covers(workspace) {
-            return self.add_servers(servers);
-        }
-        let names: Vec<&str> = servers.iter().map(|server| server.name.as_str()).collect();
-        self.survey.notices.push(format!(
-            "the MCP servers of {} were not started ({}), since the project is not trusted; \
-             PI_CURSOR_TRUST_PROJECT={} trusts it",
-            file.display(),
-            names.join(", "),
-            workspace.display()
-        ));
-    }
-
-    /// A project's hooks only restrict, but they are commands too. Those that are not run
-    /// count as a no: whoever wrote them wanted something not to happen.
-    fn project_hooks(&mut self, workspace: &Path) {
-        let file = workspace.join(".cursor/hooks.json");
-        let standing = match self.place.choice.trust.covers(workspace) {
-            true => Standing::Trusted,
-            false => Standing::Untrusted(format!(
-                "{} names a hook for it, and the project is not trusted; \
-                 PI_CURSOR_TRUST_PROJECT={} trusts it",
-                file.display(),
-                workspace.display()
-            )),
-        };
-        let count = self.hook_file(&file, Some(workspace), workspace, &standing);
-        if count > 0 && standing != Standing::Trusted {
-            self.survey.notices.push(format!(
-                "tools that the hooks of {} guard are refused, since the project is not \
-                 trusted; PI_CURSOR_TRUST_PROJECT={} trusts it, \
-                 PI_CURSOR_SETTING_SOURCES=user,mdm leaves its settings out",
-                file.display(),
-                workspace.display()
-            ));
-        }
-    }
-
-    /// Reads a file of hooks; gives how many it has.
-    fn hook_file(
-        &mut self,
-        file: &Path,
-        within: Option<&Path>,
-        folder: &Path,
-        standing: &Standing,
-    ) -> usize {
-        if self.survey.note(file).is_none() {
-            return 0;
-        }
-        let text = self.survey.text(file, within);
-        let json = text.and_then(|text| jsonc::parse(&text).ok());
-        let hooks = hooks::read(file, json.as_ref(), folder, standing);
-        if json.is_none() {
-            self.survey.notices.push(format!(
-                "{} cannot be understood: no tool runs before it can",
-                file.display()
-            ));
-        }
-        let count = hooks.len();
-        self.hooks.extend(hooks);
-        count
-    }
-
-    /// Of two servers with one name the first counts: the project's.
-    fn add_servers(&mut self, servers: Vec<ServerConfig>) {
-        for server in servers {
-            if !self.servers.iter().any(|known| known.name == server.name) {
-                self.servers.push(server);
-            }
-        }
-    }
-
-    fn server_file(&mut self, path: &Path, within: Option<&Path>) -> Vec<ServerConfig> {
-        let Some(text) = self.survey.text(path, within) else {
-            return Vec::new();
-        };
-        let names = Names {
-            workspace: &self.place.workspace,
-            home: self.place.home.as_deref(),
-            env: &|name| std::env::var(name).ok(),
-        };
-        let (servers, problems) = match jsonc::parse(&text) {
-            Ok(json) => servers::read(&json, &names),
-            // The words of the error could quote a password; its place cannot.
-            Err(error) => {
-                let problem = format!("it is no JSON (line {})", error.line());
-                (Vec::new(), vec![problem])
-            }
-        };
-        let told = problems
-            .iter()
-            .map(|problem| format!("{}: {problem}", path.display()));
-        self.survey.notices.extend(told);
-        servers
-    }
-
     /// A file's text, once; `None` if the user keeps it from the model.
     fn read(&mut self, path: &Path, within: Option<&Path>) -> Option<String> {
         if self.rules.len() + self.skills.len() >= MOST_FILES
@@ -383,8 +284,12 @@ enum Kind {
 
 /// What a nested file is.
 fn kind(path: &Path, workspace: &Path) -> Option<Kind> {
+    let name = path.file_name()?.to_str()?;
+    // Most files are none of it: they cost no more than a look at their names.
+    if !name.ends_with(".mdc") && name != skills::FILE && !WHOLE.contains(&name) {
+        return None;
+    }
     let inside = path.strip_prefix(workspace).ok()?;
-    let name = inside.file_name()?.to_str()?;
     let parts: Vec<&str> = inside.iter().filter_map(|part| part.to_str()).collect();
     let lies_in =
         |config: &str, folder: &str| parts.windows(2).any(|pair| pair == [config, folder]);
@@ -428,6 +333,9 @@ fn is_ours(folder: &Path) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tools::settings::hooks::config::Asked;
+    use crate::tools::settings::mcp::config::Way;
+    use crate::tools::settings::sources::Trust;
     use std::fs;
 
     fn write(root: &Path, path: &str, text: &str) {
@@ -547,5 +455,36 @@ mod tests {
         let open = std::os::unix::fs::PermissionsExt::from_mode(0o777);
         fs::set_permissions(&shared, open).unwrap();
         assert!(!is_ours(&shared));
+    }
+
+    #[test]
+    fn a_projects_commands_count_once_it_is_trusted() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().canonicalize().unwrap();
+        let server =
+            |program: &str| format!(r#"{{"mcpServers": {{"s": {{"command": "{program}"}}}}}}"#);
+        write(&root, "work/.cursor/mcp.json", &server("theirs"));
+        write(&root, "home/.cursor/mcp.json", &server("mine"));
+        let hooks = r#"{"version": 1, "hooks": {"preToolUse": [{"command": "x"}]}}"#;
+        write(&root, "work/.cursor/hooks.json", hooks);
+        let looked = |trust: Trust| {
+            let scanned = scan(&Place {
+                workspace: root.join("work"),
+                home: Some(root.join("home")),
+                choice: Choice {
+                    trust,
+                    ..Choice::default()
+                },
+            });
+            let own = |hook: &&Hook| matches!(hook.asked, Asked::Command { .. });
+            let run = scanned.hooks.iter().filter(own).count();
+            let Way::Command { program, .. } = &scanned.servers[0].way else {
+                panic!("{scanned:?}");
+            };
+            (program.clone(), run, scanned.notices.len())
+        };
+        assert_eq!(looked(Trust::Nobody), ("mine".into(), 0, 2));
+        let here = Trust::Folders(vec![root.join("work")]);
+        assert_eq!(looked(here), ("theirs".into(), 1, 0));
     }
 }

@@ -168,7 +168,8 @@ impl Task {
             .library
             .open(&request.policy.cursor, &request.workspace)
             .await;
-        for notice in settings.notices.iter().chain(&settings.servers.problems()) {
+        let problems = settings.servers.problems(snapshot.tools.len());
+        for notice in settings.notices.iter().chain(&problems) {
             if self.told.insert(notice.clone()) {
                 self.notice(request, Some(notice.clone())).await;
             }

@@ -121,6 +121,13 @@ fn judge(ended: &Ended) -> Verdict {
 }
 
 fn judge_words(json: &Json) -> Verdict {
+    if json
+        .get("updated_input")
+        .is_some_and(|input| !input.is_null())
+    {
+        // Running it as it was asked for would not be what the hook wants.
+        return Verdict::Deny("it wants other input, which this client cannot pass on".into());
+    }
     let said = json.get("permission").or_else(|| json.get("decision"));
     let why = message(json).unwrap_or("it gave no reason");
     match said.map(Json::as_str) {
@@ -192,6 +199,10 @@ mod tests {
             ("echo '{\"permission\": \"ask\"}'", false),
             ("echo '{\"permission\": \"perhaps\"}'", false),
             ("echo '{\"permission\": 7}'", false),
+            (
+                "echo '{\"permission\": \"allow\", \"updated_input\": {}}'",
+                false,
+            ),
         ] {
             assert_eq!(said(command).await == Verdict::Allow, allowed, "{command}");
         }

@@ -184,3 +184,67 @@ impl ClientHandler for Client {
         });
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::Times;
+    use super::*;
+    use std::collections::BTreeMap;
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+    async fn fares(way: Way) -> State {
+        let config = ServerConfig {
+            name: "s".into(),
+            way,
+        };
+        let times = Times {
+            connect: Duration::from_secs(20),
+            call: Duration::from_secs(20),
+        };
+        let server = Server::new(config, times);
+        server.wake();
+        server.settled().await
+    }
+
+    fn command(script: &str) -> Way {
+        Way::Command {
+            program: "sh".into(),
+            args: vec!["-c".into(), script.into()],
+            env: BTreeMap::new(),
+            folder: std::env::temp_dir(),
+        }
+    }
+
+    async fn answering(status: &'static str) -> Way {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}/mcp", listener.local_addr().unwrap());
+        tokio::spawn(async move {
+            while let Ok((mut stream, _)) = listener.accept().await {
+                let _ = stream.read(&mut [0; 4096]).await;
+                let answer = format!(
+                    "HTTP/1.1 {status}\r\nContent-Length: 0\r\nWWW-Authenticate: Bearer\r\nConnection: close\r\n\r\n"
+                );
+                let _ = stream.write_all(answer.as_bytes()).await;
+            }
+        });
+        Way::Http {
+            url,
+            headers: BTreeMap::new(),
+        }
+    }
+
+    #[tokio::test]
+    async fn why_a_server_is_not_there_is_told() {
+        for (way, expected) in [
+            (answering("401 Unauthorized").await, Why::SignIn),
+            (answering("500 Oh").await, Why::Refused),
+            (command("exit 3"), Why::Refused),
+            (command("echo what"), Why::Refused),
+        ] {
+            let State::Failed { why, .. } = fares(way.clone()).await else {
+                panic!("{way:?} is there");
+            };
+            assert_eq!(why, expected, "{way:?}");
+        }
+    }
+}

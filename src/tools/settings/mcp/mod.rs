@@ -23,6 +23,8 @@ use config::{ServerConfig, Way};
 /// How long the first turn waits for servers it has just started, so that it has their
 /// tools. Once a server; no later turn waits.
 const FIRST_WAIT: Duration = Duration::from_millis(500);
+/// Many more tools and Cursor fails the whole request.
+const MOST_TOOLS: usize = 250;
 /// A server that failed is tried again after this, when a turn begins.
 const AGAIN: Duration = Duration::from_secs(30);
 
@@ -50,7 +52,8 @@ pub(super) struct Times {
 struct Hold {
     task: Option<AbortHandle>,
     group: Option<Group>,
-    waited_for: bool,
+    /// When it was first needed.
+    first: Option<Instant>,
 }
 
 /// How a server fares.
@@ -233,37 +236,40 @@ impl Servers {
         self.0.iter().map(name).collect()
     }
 
-    /// Starts those that sleep, and waits a moment for those that were never waited for.
+    /// Starts those that sleep, and waits a moment for those that were just started for the
+    /// first time.
     pub(super) async fn wake(&self) {
         for server in &self.0 {
             server.wake();
         }
-        let news: Vec<_> = self
-            .0
-            .iter()
-            .filter(|server| !std::mem::replace(&mut server.hold().waited_for, true))
-            .collect();
-        let all = async {
-            for server in news {
-                server.settled().await;
-            }
-        };
-        let _ = tokio::time::timeout(FIRST_WAIT, all).await;
+        for server in &self.0 {
+            let first = *server.hold().first.get_or_insert_with(Instant::now);
+            let _ = tokio::time::timeout_at(first + FIRST_WAIT, server.settled()).await;
+        }
     }
 
-    /// All tools that are there now.
-    pub fn offers(&self) -> Vec<Offer> {
-        self.0.iter().flat_map(|server| server.offers()).collect()
+    /// All tools that are there now and fit beside so many of the host.
+    pub fn offers(&self, beside: usize) -> Vec<Offer> {
+        let all = self.0.iter().flat_map(|server| server.offers());
+        all.take(MOST_TOOLS.saturating_sub(beside)).collect()
     }
 
-    /// What a person should know of servers that are not there.
-    pub fn problems(&self) -> Vec<String> {
+    /// What a person should know: servers that are not there, tools that are too many.
+    pub fn problems(&self, beside: usize) -> Vec<String> {
         let problem = |server: &Arc<Server>| match server.state() {
             State::Failed { why, .. } => {
                 Some(format!("MCP server {:?}: {why}", server.config.name))
             }
             _ => None,
         };
-        self.0.iter().filter_map(problem).collect()
+        let mut problems: Vec<String> = self.0.iter().filter_map(problem).collect();
+        let all: usize = self.0.iter().map(|server| server.offers().len()).sum();
+        if all + beside > MOST_TOOLS {
+            let left_out = all + beside - MOST_TOOLS;
+            problems.push(format!(
+                "Cursor takes no more than {MOST_TOOLS} tools: {left_out} of MCP servers were left out"
+            ));
+        }
+        problems
     }
 }
