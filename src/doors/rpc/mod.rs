@@ -75,12 +75,31 @@ pub async fn serve(home: Option<PathBuf>) -> Result<Ended, ServeError> {
     let ended = tokio::select! {
         ended = peer::serve(module.into(), peer, inbound) => ended,
         () = host_gone(host) => Ended::Abrupt,
+        () = told_to_leave() => Ended::Abrupt,
     };
     // MCP servers are processes: they go before we do.
     library.close();
     // The writer ends when the last handle to its queue is gone, which is now.
     let _ = tokio::time::timeout(LAST_WORDS, written).await;
     Ok(ended)
+}
+
+/// Resolves when a signal asks us to end. Children are only seen off by an end in order.
+async fn told_to_leave() {
+    use tokio::signal::unix::{SignalKind, signal};
+    let kinds = [
+        SignalKind::terminate(),
+        SignalKind::hangup(),
+        SignalKind::interrupt(),
+    ];
+    let [Ok(mut terminate), Ok(mut hang_up), Ok(mut interrupt)] = kinds.map(signal) else {
+        return std::future::pending().await;
+    };
+    tokio::select! {
+        _ = terminate.recv() => {}
+        _ = hang_up.recv() => {}
+        _ = interrupt.recv() => {}
+    }
 }
 
 /// Resolves when the process that started us, or the one that said it is our host, is gone.
