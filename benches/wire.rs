@@ -233,6 +233,7 @@ async fn stream(backend: &Backend) -> f64 {
         custom_system_prompt: None,
         blob_key: BlobKey::random().unwrap(),
         gates: ToolGates::default(),
+        shown: String::new(),
     };
     let mut handle = start(
         backend.clone(),

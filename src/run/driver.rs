@@ -15,6 +15,7 @@ use super::attempt::{self, Closing, Surroundings};
 use super::backend::{Backend, Opened};
 use super::blobs::Blobs;
 use super::event::{Ended, Outcome, RunEvent, Usage};
+use super::memo::Memo;
 use super::overlap::Overlap;
 use super::request::{Action, RunSpec};
 use super::retry::{Ledger, Next, Progress, Restarts, RetryPolicy, Shown, Timing};
@@ -83,6 +84,7 @@ pub fn start(
     crate::diag::secrets().learn(&spec.blob_key.expose_hex().into());
     let span =
         tracing::debug_span!("run", run = %ids.original, conversation = spec.conversation_id);
+    let shown = spec.shown.clone();
     let run = Run {
         backend,
         spec,
@@ -99,7 +101,8 @@ pub fn start(
         token_replaced: false,
         held: Vec::new(),
         left: Shown::Nothing,
-        overlap: Overlap::default(),
+        overlap: Overlap::after(shown),
+        memo: Memo::default(),
     };
     let last_word = run.events.clone();
     let task = async move {
@@ -141,6 +144,7 @@ struct Run {
     held: Vec<Injection>,
     left: Shown,
     overlap: Overlap,
+    memo: Memo,
 }
 
 /// What one attempt came to.
@@ -221,6 +225,7 @@ impl Run {
     async fn attempt(&mut self, started: tokio::time::Instant) -> Step {
         self.attempts += 1;
         self.overlap.restart();
+        self.memo.restart();
         tracing::debug!(n = self.attempts, request = %self.ids.request, "attempt.started");
         let opened = match self.spec.request(self.ids.original) {
             Ok(first) => tokio::select! {
@@ -255,6 +260,7 @@ impl Run {
                 run_id: self.ids.original,
                 held: &mut self.held,
                 overlap: &mut self.overlap,
+                memo: &mut self.memo,
                 on_accepted: &|| {
                     self.backend
                         .choice

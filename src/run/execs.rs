@@ -9,6 +9,7 @@ use tokio::task::{Id, JoinSet};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use super::memo::Done;
 use crate::diag::Variant;
 use crate::tools::bridge::HostCall;
 use crate::tools::{Executor, Replies, Reply, Request, Said, Thrown};
@@ -213,6 +214,21 @@ impl Execs {
         }
         frames
     }
+}
+
+/// The frames that tell the server what a request came to the first time.
+pub(super) fn again(id: u32, done: Done) -> Vec<AgentClientMessage> {
+    let replies = done.replies.into_iter().map(|reply| AgentClientMessage {
+        message: Some(agent_client_message::Message::ExecClientMessage(
+            ExecClientMessage {
+                id,
+                message: Some(reply),
+                ..ExecClientMessage::default()
+            },
+        )),
+    });
+    let thrown = done.end.err().map(|Thrown(error)| throw(id, error));
+    replies.chain(thrown).chain([close(id)]).collect()
 }
 
 pub(super) fn throw(id: u32, error: String) -> AgentClientMessage {

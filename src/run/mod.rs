@@ -12,6 +12,7 @@ mod blobs;
 mod driver;
 mod event;
 mod execs;
+mod memo;
 mod overlap;
 mod request;
 mod retry;

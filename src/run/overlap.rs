@@ -11,6 +11,15 @@ pub(super) struct Overlap {
 }
 
 impl Overlap {
+    /// Of a run that starts where another one was shown this much.
+    pub(super) fn after(shown: String) -> Self {
+        let text = Lane { shown, heard: 0 };
+        Self {
+            text,
+            thinking: Lane::default(),
+        }
+    }
+
     /// Another stream begins, where the newest checkpoint stands.
     pub(super) fn restart(&mut self) {
         self.text.heard = 0;

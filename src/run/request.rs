@@ -32,6 +32,8 @@ pub struct RunSpec {
     pub blob_key: BlobKey,
     /// Which of Cursor's own tools are wanted.
     pub gates: ToolGates,
+    /// Words a person has read since that checkpoint: said again, they are not told again.
+    pub shown: String,
 }
 
 /// What a run does.
@@ -205,6 +207,7 @@ mod tests {
             custom_system_prompt: None,
             blob_key: BlobKey::random().unwrap(),
             gates: ToolGates::default(),
+            shown: String::new(),
         };
         let run_id = "a575b966-86bb-4ae9-872d-9ed464e06033".parse().unwrap();
         let bytes = ascending::client(&spec.request(run_id).unwrap());

@@ -94,6 +94,8 @@ pub struct Progress {
 pub enum Shown {
     #[default]
     Nothing,
+    /// A tool has run here, and what came of it can be told again.
+    Remembered,
     /// Words.
     Something,
     /// A tool of the host was called; the host knows what became of it.
@@ -160,7 +162,7 @@ impl Ledger {
             // From before the tool, the server would ask for it a second time.
             (_, Shown::Called | Shown::Executed) => Next::GiveUp,
             (Some(checkpoint), _) => Next::Resume(delay, checkpoint.clone()),
-            (None, Shown::Nothing) => Next::Repeat(delay),
+            (None, Shown::Nothing | Shown::Remembered) => Next::Repeat(delay),
             // Sent again, the request would show the same words twice.
             (None, Shown::Something) => Next::GiveUp,
         }

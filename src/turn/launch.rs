@@ -37,13 +37,22 @@ pub(super) struct Surroundings<'a> {
     pub(super) gate: &'a watch::Sender<Weak<Gate>>,
 }
 
-/// Starts a run that does `action`. So many restarts of idle streams were spent already.
+/// What went before in the turn a run is started for.
+#[derive(Debug, Default)]
+pub(super) struct Before {
+    /// Restarts that idle streams have cost.
+    pub(super) restarts: u32,
+    /// Words that were told since the state it starts from.
+    pub(super) shown: String,
+}
+
+/// Starts a run that does `action`.
 pub(super) fn launch(
     conversation: Conversation,
     action: Action,
     request: &TurnRequest,
     snapshot: Snapshot,
-    spent: u32,
+    before: Before,
     surroundings: &Surroundings<'_>,
 ) -> Live {
     let mut offers = snapshot.offers();
@@ -110,6 +119,7 @@ pub(super) fn launch(
         custom_system_prompt: None,
         blob_key: conversation.blob_key.clone(),
         gates,
+        shown: before.shown,
     };
     let handle = start(
         request.backend.clone(),
@@ -117,7 +127,7 @@ pub(super) fn launch(
         executor,
         conversation.blobs(),
         RetryPolicy {
-            idle: request.policy.idle_retries.saturating_sub(spent),
+            idle: request.policy.idle_retries.saturating_sub(before.restarts),
             after_results: match request.hands {
                 Hands::Between => Restarts::Above,
                 Hands::Inline(_) => Restarts::Here,

@@ -340,6 +340,7 @@ impl Live {
                         tally.seen.occupied = Some(occupancy.used.into());
                         tally.window = Some(occupancy.limit).filter(|limit| *limit > 0);
                     }
+                    tally.since_checkpoint.clear();
                     self.checkpoint(state);
                     continue;
                 }

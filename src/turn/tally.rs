@@ -10,6 +10,8 @@ pub(super) struct Tally {
     /// The model's window, as Cursor told it.
     pub(super) window: Option<u32>,
     output: String,
+    /// The answer since the last checkpoint.
+    pub(super) since_checkpoint: String,
     /// Whether any of it was an answer, not only thinking.
     answer: Answer,
     /// Whether the turn was brought back once, and what its idle streams have cost.
@@ -65,6 +67,9 @@ pub(super) enum Shown {
 pub(super) async fn tell(event: TurnEvent, request: &TurnRequest, tally: &mut Tally) {
     if matches!(event, TurnEvent::Text(_) | TurnEvent::ToolCall { .. }) {
         tally.answer = Answer::Told;
+    }
+    if let TurnEvent::Text(text) = &event {
+        tally.since_checkpoint.push_str(text);
     }
     match &event {
         TurnEvent::Text(text) | TurnEvent::Thinking(text) => tally.output.push_str(text),

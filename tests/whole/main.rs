@@ -26,6 +26,7 @@ mod models;
 mod native;
 mod official;
 mod official_errors;
+mod once;
 mod ours;
 mod recovery;
 mod replay;

@@ -85,6 +85,7 @@ impl Ours {
                 custom_system_prompt: None,
                 blob_key: BlobKey::random().unwrap(),
                 gates: ToolGates::default(),
+                shown: String::new(),
             },
             workspace: std::env::temp_dir(),
             home: None,

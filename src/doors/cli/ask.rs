@@ -122,6 +122,7 @@ impl Ask {
             custom_system_prompt: None,
             blob_key: BlobKey::random()?,
             gates: ToolGates::default(),
+            shown: String::new(),
         };
         let library = Arc::new(Library::new(home.clone()));
         let facts = Facts {

@@ -3,7 +3,7 @@
 mod clock;
 mod speak;
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeSet, VecDeque};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,10 +20,12 @@ use super::blobs::Blobs;
 use super::driver::{Command, Injection};
 use super::event::{RunEvent, Usage};
 use super::execs::{self, Execs};
+use super::memo::Memo;
 use super::overlap::Overlap;
 use super::retry::{Progress, Shown, Timing};
 use super::tally::Tally;
 use super::watchdog::{Phase, Pulse, Watchdog, pulse};
+use crate::diag::Variant;
 use crate::tools::Executor;
 use crate::wire::drift::Drift;
 use crate::wire::error::{TransportError, WireError};
@@ -48,6 +50,8 @@ pub(super) struct Surroundings<'a> {
     pub(super) held: &'a mut Vec<Injection>,
     /// What an earlier stream has said already.
     pub(super) overlap: &'a mut Overlap,
+    /// What tools did for an earlier stream already.
+    pub(super) memo: &'a mut Memo,
     /// Called when the server takes the stream.
     pub(super) on_accepted: &'a (dyn Fn() + Sync),
 }
@@ -137,8 +141,8 @@ struct Attempt<'a> {
     leaving: Option<Instant>,
     /// Whether there is room to read; what we do not read cannot be silent.
     reading: Reading,
-    /// Requests under way that may leave something changed, and whose business that is.
-    changing: BTreeMap<u32, Shown>,
+    /// Requests under way whose results are another's business: the host's, a server's.
+    changing: BTreeSet<u32>,
     /// Requests the host works on.
     hosted: BTreeSet<u32>,
     watchdog: Watchdog,
@@ -172,7 +176,7 @@ pub(super) async fn drive(stream: RunStream, around: Surroundings<'_>) -> Closed
         turn_ended: None,
         leaving: None,
         reading: Reading::On,
-        changing: BTreeMap::new(),
+        changing: BTreeSet::new(),
         hosted: BTreeSet::new(),
         watchdog,
         questions: JoinSet::new(),
@@ -185,9 +189,11 @@ pub(super) async fn drive(stream: RunStream, around: Surroundings<'_>) -> Closed
             break;
         }
     }
+    let mut progress = attempt.progress;
+    progress.shown = progress.shown.max(attempt.around.memo.shown());
     Closed {
         closing,
-        progress: attempt.progress,
+        progress,
         usage: attempt.usage,
         accepted: attempt.accepted,
     }
@@ -270,6 +276,11 @@ impl Attempt<'_> {
             }
             Happened::Exec(progress) => {
                 let now = Instant::now();
+                match &progress {
+                    execs::Progress::Reply(id, reply) => self.around.memo.reply(*id, reply),
+                    execs::Progress::Done(id, end) => self.around.memo.end(*id, end),
+                    execs::Progress::Call(_) => {}
+                }
                 if let execs::Progress::Done(id, _) = &progress {
                     self.changing.remove(id);
                     // The server's turn again.
@@ -362,6 +373,7 @@ impl Attempt<'_> {
                     shown: self.under_way(),
                 };
                 self.around.overlap.checkpoint();
+                self.around.memo.checkpoint();
                 self.tell(RunEvent::Checkpoint(state));
                 self.turn_ended = self.turn_ended.map(|_| self.last_inbound);
                 if self.leaving.is_some() {
@@ -391,11 +403,10 @@ impl Attempt<'_> {
 
     /// What is at work here that a state from now does not know the end of.
     fn under_way(&self) -> Shown {
-        let asked = match self.questions.is_empty() {
+        match self.questions.is_empty() && self.changing.is_empty() {
             true => Shown::Nothing,
             false => Shown::Called,
-        };
-        self.changing.values().copied().fold(asked, Shown::max)
+        }
     }
 
     fn update(&mut self, update: InteractionUpdate) {
@@ -436,16 +447,24 @@ impl Attempt<'_> {
     fn exec(&mut self, exec: ExecServerMessage) {
         match exec.message {
             Some(request) => {
+                if let Some(done) = self.around.memo.recall(&request) {
+                    tracing::debug!(exec = exec.id, kind = %Variant(&request), "exec.recalled");
+                    for frame in execs::again(exec.id, done) {
+                        self.post(&frame);
+                    }
+                    return;
+                }
                 let changes = changes_something(&request);
                 let asks_host = matches!(request, exec_server_message::Message::McpArgs(_));
+                let copy = (changes && !asks_host).then(|| request.clone());
                 let call = self.execs.start(exec.id, request, self.last_inbound);
-                if changes {
-                    let whose = match call.is_some() || asks_host {
-                        true => Shown::Called,
-                        false => Shown::Executed,
-                    };
-                    self.progress.shown = self.progress.shown.max(whose);
-                    self.changing.insert(exec.id, whose);
+                match copy {
+                    Some(request) if call.is_none() => self.around.memo.begin(exec.id, &request),
+                    _ if changes => {
+                        self.progress.shown = self.progress.shown.max(Shown::Called);
+                        self.changing.insert(exec.id);
+                    }
+                    _ => {}
                 }
                 if let Some(call) = call {
                     self.hosted.insert(exec.id);

@@ -180,13 +180,20 @@ impl Task {
             gate: &self.gate,
             settings,
         };
-        let spent = tally.idle_restarts;
+        let shown = match action {
+            Action::Resume => tally.since_checkpoint.clone(),
+            _ => String::new(),
+        };
+        let before = launch::Before {
+            restarts: tally.idle_restarts,
+            shown,
+        };
         launch::launch(
             conversation,
             action,
             request,
             snapshot,
-            spent,
+            before,
             &surroundings,
         )
     }
