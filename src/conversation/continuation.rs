@@ -2,7 +2,8 @@
 
 use serde_json::Value as Json;
 
-use super::message::{Speaker, read};
+use super::message::{Pictures, Speaker, read_with};
+use super::picture::{self, Picture};
 
 /// What the host says to a waiting run.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -11,11 +12,14 @@ pub struct Continuation<'a> {
     pub results: Vec<(&'a str, &'a Json)>,
     /// What the person says besides.
     pub words: String,
+    /// The pictures with these words. One that cannot be sent is told as missing: the run
+    /// waits for the results, and words are not lost for a picture.
+    pub pictures: Vec<Picture>,
 }
 
-/// Reads what a host brings for the calls that wait. Results are found by id wherever they
-/// stand; words are those after the model's last.
-pub fn continuation<'a>(messages: &'a [Json], waits: impl Fn(&str) -> bool) -> Continuation<'a> {
+/// Results a host brings for the calls that wait, found by id wherever they stand; the newest
+/// of each.
+pub fn results<'a>(messages: &'a [Json], waits: impl Fn(&str) -> bool) -> Vec<(&'a str, &'a Json)> {
     let mut results: Vec<(&str, &Json)> = Vec::new();
     for message in messages {
         if message["role"] != "toolResult" {
@@ -29,19 +33,31 @@ pub fn continuation<'a>(messages: &'a [Json], waits: impl Fn(&str) -> bool) -> C
             None => results.push((id, message)),
         }
     }
+    results
+}
+
+/// Reads what a host brings for the calls that wait: results, and the words after the model's
+/// last.
+pub fn continuation<'a>(messages: &'a [Json], waits: impl Fn(&str) -> bool) -> Continuation<'a> {
     let last = messages
         .iter()
         .rposition(|message| message["role"] == "assistant");
-    let words: Vec<String> = messages[last.map_or(0, |at| at + 1)..]
+    let said: Vec<&Json> = messages[last.map_or(0, |at| at + 1)..]
         .iter()
         .filter(|message| message["role"] != "toolResult")
-        .filter_map(read)
+        .collect();
+    let (pictures, sent): (_, Vec<Pictures>) = picture::that_fit(said.iter().copied());
+    let words: Vec<String> = said
+        .into_iter()
+        .zip(sent)
+        .filter_map(|(message, pictures)| read_with(message, pictures))
         .filter(|spoken| spoken.speaker == Speaker::User)
         .map(|spoken| spoken.text)
         .collect();
     Continuation {
-        results,
+        results: results(messages, waits),
         words: words.join("\n\n"),
+        pictures,
     }
 }
 
@@ -70,6 +86,26 @@ mod tests {
         assert_eq!(
             (ids, found.words.as_str()),
             (vec!["b", "a"], "hurry\n\nplease")
+        );
+    }
+
+    #[test]
+    fn pictures_go_with_the_words_unless_they_cannot() {
+        let picture = |data: &str| json!({"type": "image", "data": data, "mimeType": "image/png"});
+        let said = |text: &str, data: &str| json!({"role": "user", "content": [{"type": "text", "text": text}, picture(data)]});
+        let messages = [
+            said("before", "iVBORw0KGgoAAAANSUhEUg=="),
+            json!({"role": "assistant", "content": []}),
+            result("a", "1"),
+            said("like this", "iVBORw0KGgoAAAANSUhEUg=="),
+            said("or that", "!!"),
+        ];
+        let found = continuation(&messages, |_| true);
+        assert_eq!(found.pictures.len(), 1);
+        assert_eq!(found.pictures[0].mime_type, "image/png");
+        assert_eq!(
+            found.words,
+            "like this\n[image attached]\n\nor that\n[image omitted from transcript]"
         );
     }
 

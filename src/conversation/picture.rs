@@ -93,11 +93,15 @@ pub fn that_fit<'a>(messages: impl Iterator<Item = &'a Json>) -> (Vec<Picture>, 
 
 /// The pictures of a message.
 fn of(message: &Json) -> Result<Vec<Picture>, PictureError> {
-    let blocks = pictures_of(message);
-    let mut pictures = Vec::with_capacity(blocks.len());
-    let images = blocks.iter().filter(|block| block["type"] == "image");
-    for (number, block) in (1..).zip(images) {
-        let text = block["data"].as_str().unwrap_or_default();
+    let blocks = pictures_of(message).iter();
+    let images = blocks.filter(|block| block["type"] == "image");
+    decode(images.map(|block| block["data"].as_str().unwrap_or_default()))
+}
+
+/// Pictures of one message, each in base64.
+pub fn decode<'a>(images: impl Iterator<Item = &'a str>) -> Result<Vec<Picture>, PictureError> {
+    let mut pictures = Vec::new();
+    for (number, text) in (1..).zip(images) {
         // Base64 is a third longer than what it says: no need to decode what is too long.
         if text.len() / 4 * 3 > LARGEST + 3 {
             return Err(PictureError::TooLarge {

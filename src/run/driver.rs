@@ -17,7 +17,7 @@ use super::blobs::Blobs;
 use super::event::{Ended, Outcome, RunEvent, Usage};
 use super::memo::Memo;
 use super::overlap::Overlap;
-use super::request::{Action, RunSpec};
+use super::request::{Action, RunSpec, UserMessage};
 use super::retry::{Ledger, Next, Progress, Restarts, RetryPolicy, Shown, Timing};
 use super::watchdog::{Idle, Phase, Told};
 use crate::diag::Variant;
@@ -30,7 +30,7 @@ use crate::wire::headers::RequestIds;
 const EVENTS: usize = 256;
 
 /// A message for a running run.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub enum Command {
     /// Gives the model a message while it works.
     Inject(Injection),
@@ -42,12 +42,12 @@ pub enum Command {
 }
 
 /// A message of the user for a run that is under way.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Injection {
     /// Its id, repeated by the server's reports.
     pub id: Uuid,
-    /// Its text.
-    pub text: String,
+    /// The message.
+    pub message: UserMessage,
 }
 
 /// A running run. Dropping it cancels the run.

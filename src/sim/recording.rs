@@ -250,13 +250,26 @@ impl Recording {
         }
     }
 
-    /// Everything as one JSON value.
+    /// Everything as one JSON value, as it was at one moment: making frames readable takes
+    /// long enough for a whole run to end meanwhile, and its verdict must not come without
+    /// its frames.
     pub fn to_json(&self) -> Value {
+        let (requests, frames, verdicts, dropped) = {
+            let log = self.log();
+            let frames: Vec<Frame> = log.frames.iter().cloned().collect();
+            (
+                log.requests.clone(),
+                frames,
+                log.verdicts.clone(),
+                log.dropped_frames,
+            )
+        };
+        let frames: Vec<FrameEntry> = frames.iter().map(Frame::entry).collect();
         json!({
-            "requests": self.requests(),
-            "frames": self.frames(),
-            "verdicts": self.verdicts(),
-            "droppedFrames": self.log().dropped_frames,
+            "requests": requests,
+            "frames": frames,
+            "verdicts": verdicts,
+            "droppedFrames": dropped,
         })
     }
 
@@ -434,5 +447,45 @@ fn write_line(file: &mut File, entry: &impl Serialize) {
     line.push(b'\n');
     if let Err(error) = file.write_all(&line) {
         tracing::warn!(%error, "cannot write the recording");
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_verdict_is_told_without_the_frames_before_it() {
+        const RUNS: u64 = 2_000;
+        let recording = Recording::start(None).unwrap();
+        let playing = recording.clone();
+        let server = std::thread::spawn(move || {
+            for run in 1..=RUNS {
+                let cancel = Bytes::from_static(&[0x22, 0x02, 0x1a, 0x00]);
+                playing.frame(
+                    (run, &"r".into()),
+                    Side::Client,
+                    0,
+                    Content::Message(cancel),
+                );
+                playing.verdict(Verdict {
+                    run,
+                    scenario: "s".into(),
+                    attempt: 1,
+                    outcome: Outcome::CancelledByClient,
+                    failures: Vec::new(),
+                });
+            }
+        });
+        loop {
+            let told = recording.to_json();
+            let count = |name: &str| told[name].as_array().unwrap().len();
+            assert!(count("frames") >= count("verdicts"));
+            if count("verdicts") == RUNS as usize {
+                break;
+            }
+        }
+        server.join().unwrap();
     }
 }

@@ -13,13 +13,13 @@ pub(super) use self::offer::Offered;
 use super::memory::Conversation;
 use super::request::{TurnEvent, TurnRequest};
 use super::show::{Show, ends_cards};
-use super::steer::{Steering, Then};
+use super::steer::{Steering, Then, words};
 use super::tally::{Shown, Tally, tell};
-use crate::conversation::continuation::continuation;
+use crate::conversation::continuation::{continuation, results};
 use crate::conversation::fingerprint::{Continuity, Fingerprint};
 use crate::conversation::store::StoreError;
 use crate::diag::Digest;
-use crate::run::{Command, Ended, Handle, Outcome, RunEvent};
+use crate::run::{Command, Ended, Handle, Outcome, RunEvent, UserMessage};
 use crate::tools::bridge::content::Content;
 use crate::tools::bridge::gate::Inlet;
 use crate::tools::bridge::{Bridge, HostCall, HostResult, Verdict};
@@ -95,10 +95,7 @@ impl Live {
 
     /// Whether a history goes on with this run: by its calls, else by its words.
     pub(super) fn continues(&self, system: &str, messages: &[Json]) -> bool {
-        if !continuation(messages, |id| self.waits(id))
-            .results
-            .is_empty()
-        {
+        if !results(messages, |id| self.waits(id)).is_empty() {
             return true;
         }
         let now = Fingerprint::of(system, messages);
@@ -166,7 +163,7 @@ impl Live {
                 ));
             }
             tally.said(&brought.words);
-            self.inject(brought.words).await;
+            self.inject(words(brought.words, brought.pictures)).await;
         }
     }
 
@@ -193,13 +190,13 @@ impl Live {
         self.waiting.iter().any(end)
     }
 
-    async fn inject(&mut self, text: String) {
-        let injection = self.steering.say(text, Instant::now());
+    async fn inject(&mut self, message: UserMessage) {
+        let injection = self.steering.say(message, Instant::now());
         let _ = self.handle.commands.send(Command::Inject(injection)).await;
     }
 
     /// Words the model did not hear, to be said in a run of their own.
-    pub(super) fn unheard_words(&mut self) -> Option<String> {
+    pub(super) fn unheard_words(&mut self) -> Option<UserMessage> {
         self.steering.left()
     }
 
@@ -308,8 +305,8 @@ impl Live {
             let give_up = self.steering.deadline();
             let mut event = tokio::select! {
                 event = self.next() => event,
-                Some(words) = request.injections.recv() => {
-                    self.inject(words).await;
+                Some(message) = request.injections.recv() => {
+                    self.inject(message).await;
                     continue;
                 }
                 () = tokio::time::sleep_until(give_up.unwrap_or_else(Instant::now)), if give_up.is_some() => {

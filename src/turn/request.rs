@@ -11,7 +11,7 @@ use super::policy::Policy;
 use super::show::Surface;
 use super::usage::{Limits, Tokens};
 use crate::conversation::transcript::Transcript;
-use crate::run::{Backend, Mode, Model};
+use crate::run::{Backend, Mode, Model, UserMessage};
 use crate::tools::bridge::HostCall;
 use crate::tools::settings::Library;
 
@@ -43,7 +43,7 @@ pub struct TurnRequest {
     /// Ends the turn.
     pub cancel: CancellationToken,
     /// Words for the model while it works.
-    pub injections: mpsc::Receiver<String>,
+    pub injections: mpsc::Receiver<UserMessage>,
     /// Where events go.
     pub events: mpsc::Sender<TurnEvent>,
 }

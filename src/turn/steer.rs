@@ -8,11 +8,22 @@ use std::time::Duration;
 use tokio::time::Instant;
 use uuid::Uuid;
 
-use crate::run::Injection;
+use super::recover::images;
+use crate::conversation::picture::Picture;
+use crate::run::{Injection, UserMessage};
 use crate::wire::proto::agent::v1::{ContextInjectionStateUpdate, context_injection_state};
 
 /// The official client waits this long for the first word on an injected message.
 const UNHEARD: Duration = Duration::from_secs(15);
+
+/// Words for a model at work, with the pictures that go with them.
+pub fn words(text: String, pictures: Vec<Picture>) -> UserMessage {
+    UserMessage {
+        text,
+        images: images(pictures),
+        mode: None,
+    }
+}
 
 /// The words of one run.
 #[derive(Debug)]
@@ -31,7 +42,7 @@ enum Run {
 #[derive(Debug)]
 struct Unheard {
     id: Uuid,
-    text: String,
+    message: UserMessage,
     /// When to stop hoping that the server takes it; `None` once it has said that it did.
     give_up: Option<Instant>,
 }
@@ -54,14 +65,14 @@ impl Steering {
     }
 
     /// Words to be injected.
-    pub(super) fn say(&mut self, text: String, now: Instant) -> Injection {
+    pub(super) fn say(&mut self, message: UserMessage, now: Instant) -> Injection {
         let id = Uuid::new_v4();
         self.unheard.push(Unheard {
             id,
-            text: text.clone(),
+            message: message.clone(),
             give_up: Some(now + UNHEARD),
         });
-        Injection { id, text }
+        Injection { id, message }
     }
 
     /// When the run is to be given up if nothing is heard of the words.
@@ -112,17 +123,29 @@ impl Steering {
     }
 
     /// The words nobody heard, to be said in a run of their own.
-    pub(super) fn left(&mut self) -> Option<String> {
-        let words: Vec<String> = self.unheard.drain(..).map(|words| words.text).collect();
-        (!words.is_empty()).then(|| words.join("\n\n"))
+    pub(super) fn left(&mut self) -> Option<UserMessage> {
+        let unheard = self.unheard.drain(..).map(|words| words.message);
+        unheard.reduce(|mut all, next| {
+            all.text = format!("{}\n\n{}", all.text, next.text);
+            all.images.extend(next.images);
+            all
+        })
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::wire::proto::agent::v1::*;
+    use crate::run::Image;
+    use crate::wire::proto::agent::v1::{
+        ContextInjectionDelivered, ContextInjectionQueued, ContextInjectionRejected,
+        ContextInjectionState,
+    };
     use context_injection_state::State;
+
+    fn said(text: &str) -> UserMessage {
+        words(text.into(), Vec::new())
+    }
 
     fn report(id: Uuid, state: State) -> ContextInjectionStateUpdate {
         ContextInjectionStateUpdate {
@@ -135,13 +158,13 @@ mod tests {
     fn words_are_watched_until_they_are_heard() {
         let now = Instant::now();
         let mut steering = Steering::new();
-        let said = steering.say("hurry".into(), now);
+        let injected = steering.say(said("hurry"), now);
         assert_eq!(steering.deadline(), Some(now + UNHEARD));
-        let queued = report(said.id, State::Queued(ContextInjectionQueued {}));
+        let queued = report(injected.id, State::Queued(ContextInjectionQueued {}));
         assert_eq!(steering.report(&queued), Then::GoOn);
         assert_eq!((steering.deadline(), steering.is_settled()), (None, false));
         let delivered = report(
-            said.id,
+            injected.id,
             State::Delivered(ContextInjectionDelivered::default()),
         );
         assert_eq!(steering.report(&delivered), Then::GoOn);
@@ -152,26 +175,39 @@ mod tests {
     #[test]
     fn words_a_run_refuses_are_left_whatever_it_says_afterwards() {
         let mut steering = Steering::new();
-        let said = steering.say("hurry".into(), Instant::now());
+        let injected = steering.say(said("hurry"), Instant::now());
         let refused = report(
-            said.id,
+            injected.id,
             State::Rejected(ContextInjectionRejected::default()),
         );
         assert_eq!(steering.report(&refused), Then::Release);
         steering.release();
         let late = report(
-            said.id,
+            injected.id,
             State::Delivered(ContextInjectionDelivered::default()),
         );
         assert_eq!(steering.report(&late), Then::GoOn);
         assert_eq!(steering.deadline(), None);
-        assert_eq!(steering.left(), Some("hurry".into()));
+        let picture = Image {
+            mime_type: None,
+            data: "dots".into(),
+        };
+        let shown = UserMessage {
+            images: vec![picture.clone()],
+            ..said("like this")
+        };
+        steering.say(shown, Instant::now());
+        let left = steering.left().unwrap();
+        assert_eq!(
+            (left.text.as_str(), left.images),
+            ("hurry\n\nlike this", vec![picture])
+        );
     }
 
     #[test]
     fn reports_on_other_words_do_nothing() {
         let mut steering = Steering::new();
-        steering.say("hurry".into(), Instant::now());
+        steering.say(said("hurry"), Instant::now());
         let other = report(
             Uuid::new_v4(),
             State::Rejected(ContextInjectionRejected::default()),

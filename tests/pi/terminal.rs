@@ -3,6 +3,7 @@
 use crate::desk::{Desk, ECHO, Version, conversation, until, user_text};
 use crate::screen::Screen;
 use crate::sessions::FOLLOWED;
+use crate::tools::TOOLS;
 
 crate::on_every_pi!(
     a_conversation_on_the_screen_and_its_end,
@@ -25,25 +26,61 @@ fn a_conversation_on_the_screen_and_its_end(version: Version) {
     desk.no_sidecar_is_left();
 }
 
+/// First while a tool of pi's runs, then while the model speaks.
 fn escape_aborts_the_turn(version: Version) {
     let scenario = r#"
 name = "escape"
 [[run]]
 steps = [ { text = "Heard: $USER_TEXT" }, { checkpoint = "auto" }, { usage = {} }, { end = true } ]
 [[run]]
+steps = [
+  { exec = { mcpArgs = { name = "pi__wait", toolName = "pi__wait", providerIdentifier = "pi", toolCallId = "c", args = {} } }, open = true, name = "w" },
+  { expect_client = { conversationAction = { cancelAction = {} } } }, { checkpoint = "auto" }, { expect_cancel = true },
+]
+[[run]]
+steps = [ { expect_state = "last checkpoint" }, { text = "Still here." }, { checkpoint = "auto" }, { usage = {} }, { end = true } ]
+[[run]]
 steps = [ { text = "This may take a while" }, { expect_cancel = true } ]
 "#;
     let desk = Desk::playing(version, scenario);
-    let pi = Screen::start(&desk, "one", "Heard: one");
+    let tools = desk.home.path().join("tools.ts");
+    std::fs::write(&tools, TOOLS).unwrap();
+    let tools = tools.to_str().unwrap();
+    let pi = Screen::with(&desk, &["--model", "cursor/composer-2", "-e", tools, "one"]);
+    pi.shows("Heard: one");
     pi.say("two");
-    pi.shows("This may take a while");
+    let waiting = desk.home.path().join("waiting");
+    until("the tool runs", || waiting.exists().then_some(()));
     pi.keys(&["Escape"]);
     pi.shows("aborted");
-    let recording = desk.recorded("both runs", |recording| recording.verdicts().len() == 2);
-    recording.assert_played(&["completed", "cancelled by client"]);
     pi.say("three");
-    desk.recorded("a third run", |recording| {
-        recording.client("runRequest").len() == 3
+    pi.shows("Still here.");
+    let recording = desk.recorded("three runs", |recording| recording.verdicts().len() == 3);
+    recording.assert_played(&["completed", "cancelled by client", "completed"]);
+    let requests = recording.client("runRequest");
+    for request in &requests[1..] {
+        assert_eq!(conversation(request), conversation(requests[0]));
+    }
+    let told = user_text(requests[2]);
+    assert!(
+        told.contains("given up") && told.ends_with("three"),
+        "{told}"
+    );
+    assert!(
+        !told.contains("Heard: one"),
+        "what is known is not told anew: {told}"
+    );
+    pi.say("four");
+    pi.shows("This may take a while");
+    pi.keys(&["Escape"]);
+    pi.becomes("a second abort", |screen| {
+        screen.matches("aborted").count() > 1
+    });
+    let recording = desk.recorded("four runs", |recording| recording.verdicts().len() == 4);
+    assert_eq!(recording.verdicts()[3]["outcome"], "cancelled by client");
+    pi.say("five");
+    desk.recorded("a fifth run", |recording| {
+        recording.client("runRequest").len() == 5
     });
 }
 

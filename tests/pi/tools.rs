@@ -10,7 +10,7 @@ use crate::rpc::{Rpc, text};
 
 crate::on_every_pi!(
     calls_of_every_kind_are_answered_in_one_run,
-    words_during_a_tool_reach_the_same_run_and_a_follow_up_the_next,
+    words_on_the_way_reach_the_same_run_and_a_follow_up_the_next,
     giving_up_a_tool_keeps_the_conversation,
     without_tools_none_is_offered,
     a_question_reaches_the_person,
@@ -19,11 +19,12 @@ crate::on_every_pi!(
 );
 
 /// Tools as another extension brings them, and one that forbids some.
-const TOOLS: &str = r#"
-import { existsSync } from "node:fs";
+pub const TOOLS: &str = r#"
+import { existsSync, writeFileSync } from "node:fs";
 const PNG = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==";
 const say = (text) => ({ content: [{ type: "text", text }], details: {} });
 const done = async (signal) => {
+  writeFileSync(`${process.env.HOME}/waiting`, "");
   while (!existsSync(`${process.env.HOME}/done`)) {
     if (signal?.aborted) throw new Error("given up");
     await new Promise((resolve) => setTimeout(resolve, 10));
@@ -158,30 +159,74 @@ fn calls_of_every_kind_are_answered_in_one_run(version: Version) {
     );
 }
 
-fn words_during_a_tool_reach_the_same_run_and_a_follow_up_the_next(version: Version) {
-    let first = format!(
-        r#"{}, {{ expect_client = {{ conversationAction = {{ injectContextAction = {{ userContext = {{ userMessage = {{ text = "hurry" }} }} }} }} }}, capture = {{ I = "/conversationAction/injectContextAction/injectionId" }} }},
-        {{ update = {{ contextInjectionState = {{ injectionId = "$I", state = {{ delivered = {{ step = 1 }} }} }} }} }}, {{ text = "Hurrying." }}, {END}"#,
-        call("wait", &says("\"waited\""))
-    );
+/// Words said while text streams, while a tool runs, and while text streams after its result.
+fn words_on_the_way_reach_the_same_run_and_a_follow_up_the_next(version: Version) {
+    let heard = |text: &str| {
+        format!(
+            r#"{{ expect_client = {{ conversationAction = {{ injectContextAction = {{ userContext = {{ userMessage = {{ text = "{text}" }} }} }} }} }}, capture = {{ I = "/conversationAction/injectContextAction/injectionId" }} }},
+            {{ update = {{ contextInjectionState = {{ injectionId = "$I", state = {{ delivered = {{ step = 1 }} }} }} }} }}"#
+        )
+    };
+    // The model speaks on only when a file is there.
+    let until = |file: &str| {
+        format!(
+            r#"{{ exec = {{ shellArgs = {{ command = "until [ -e ~/{file} ]; do sleep 0.01; done", workingDirectory = "$WS", timeout = 40000, toolCallId = "call-{file}", skipApproval = true, parsingResult = {{}} }} }} }}"#
+        )
+    };
+    let first = [
+        r#"{ text = "Thinking." }"#,
+        &until("one"),
+        &call("echo", &says("\"echo echo\"")),
+        &heard("one"),
+        &call("wait", &says("\"waited\"")),
+        &heard("two"),
+        r#"{ text = "Hurrying." }"#,
+        &until("three"),
+        &call("echo", &says("\"echo echo\"")),
+        &heard("three"),
+        r#"{ text = "All heard." }"#,
+        END,
+    ]
+    .join(", ");
     let second = format!(
         r#"{{ expect_state = "last checkpoint" }}, {{ text = "And then: $USER_TEXT" }}, {END}"#
     );
     let (desk, tools) = desk(version, &[first, second]);
     let mut pi = pi(&desk, &tools, &[]);
+    let touch = |file: &str| std::fs::write(desk.home.path().join(file), "").unwrap();
+    let streams = |pi: &mut Rpc, text: &str| {
+        pi.event(text, |event| {
+            event["type"] == "message_update" && event.to_string().contains(text)
+        });
+    };
     pi.say(&json!({"type": "prompt", "message": "go"}));
-    pi.event("the tool", |event| event["type"] == "tool_execution_start");
-    pi.ask(json!({"type": "steer", "message": "hurry"}));
+    streams(&mut pi, "Thinking.");
+    pi.ask(json!({"type": "steer", "message": "one"}));
+    touch("one");
+    pi.event("the tool", |event| {
+        event["type"] == "tool_execution_start" && event["toolName"] == "wait"
+    });
+    pi.ask(json!({"type": "steer", "message": "two"}));
     pi.ask(json!({"type": "follow_up", "message": "rest"}));
-    std::fs::write(desk.home.path().join("done"), "").unwrap();
-    assert_eq!(text(&pi.answer()), "Hurrying.");
-    assert_eq!(text(&pi.answer()), "And then: rest");
+    touch("done");
+    streams(&mut pi, "Hurrying.");
+    pi.ask(json!({"type": "steer", "message": "three"}));
+    touch("three");
+    let mut last = |text: &str| {
+        pi.event(text, |event| {
+            event["type"] == "message_end" && text_of(event) == text
+        });
+    };
+    last("All heard.");
+    last("And then: rest");
     pi.settle();
     let recording = desk.simulator.recorded();
     recording.assert_played(&["completed", "completed"]);
     let requests = recording.client("runRequest");
     assert_eq!(conversation(requests[0]), conversation(requests[1]));
     assert_eq!(user_text(requests[1]), "rest");
+    let said = recording.client("conversationAction.injectContextAction");
+    assert_eq!(said.len(), 3, "each once");
 }
 
 fn giving_up_a_tool_keeps_the_conversation(version: Version) {

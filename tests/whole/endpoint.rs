@@ -18,24 +18,27 @@ use crate::rpc::Host;
 use crate::sdk::{Sdk, assert_finished, only_send};
 use crate::talk::{Talk, tool};
 
+/// What `inspector --cli` starts.
+const INSPECTOR: &str = "node_modules/@modelcontextprotocol/inspector-cli/build/cli.js";
+
 /// A run whose first call the host has not answered, so that it lives.
-struct Desk {
+pub struct Desk {
     simulator: Simulator,
     talk: Talk,
     turn: String,
     /// The call that keeps the run alive.
     first: Json,
-    at: Place,
+    pub at: Place,
 }
 
 #[derive(Clone)]
-struct Place {
-    url: String,
-    token: String,
+pub struct Place {
+    pub url: String,
+    pub token: String,
 }
 
 impl Desk {
-    fn open() -> Self {
+    pub fn open() -> Self {
         let steps = format!(
             r#"{}, {{ text = "Done." }}, {END}"#,
             calls("look", "{}", "timeout_ms = 200000,", &text("42"))
@@ -103,7 +106,7 @@ impl Desk {
     }
 
     /// Lets the run go on to its end.
-    fn finish(&mut self) {
+    pub fn finish(&mut self) {
         let first = self.first.clone();
         self.answer(&first, "42");
         let taken = self.talk.finish(&self.turn.clone());
@@ -121,7 +124,7 @@ impl Desk {
     }
 }
 
-fn endpoint(talk: &mut Talk) -> Json {
+pub fn endpoint(talk: &mut Talk) -> Json {
     let answer = talk.host.call("bridge/endpoint", json!({"sessionId": "s"}));
     assert!(answer.get("error").is_none(), "{answer}");
     answer["result"]["endpoint"].clone()
@@ -168,7 +171,7 @@ fn look(q: &str) -> CallToolRequestParams {
 }
 
 /// Something asynchronous beside the host.
-fn beside<Given: Send + 'static>(
+pub fn beside<Given: Send + 'static>(
     work: impl Future<Output = Given> + Send + 'static,
 ) -> JoinHandle<Given> {
     std::thread::spawn(move || {
@@ -366,5 +369,30 @@ fn ten_thousand_calls_are_all_answered() {
     if let Some(kib) = desk.talk.host.peak_kib() {
         assert!(kib < 400 * 1024, "{kib} KiB");
     }
+    desk.finish();
+}
+
+#[test]
+fn the_inspector_lists_and_calls() {
+    let mut desk = Desk::open();
+    let at = desk.at.clone();
+    let outside = std::thread::spawn(move || {
+        let bearer = format!("Authorization: Bearer {}", at.token);
+        let inspect = |more: &[&str]| -> Json {
+            let mut command = Sdk::new().command(INSPECTOR);
+            command.args([&at.url, "--transport", "http", "--header", &bearer]);
+            let output = command.args(more).output().unwrap();
+            serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{output:?}"))
+        };
+        let call = ["--tool-name", "pi__look", "--tool-arg", "q=last"];
+        (
+            inspect(&["--method", "tools/list"]),
+            inspect(&[&["--method", "tools/call"], &call[..]].concat()),
+        )
+    });
+    assert_eq!(desk.work(), 1);
+    let (list, result) = outside.join().unwrap();
+    assert_eq!(list["tools"][0]["name"], "pi__look", "{list}");
+    assert_eq!(result["content"][0]["text"], "saw last", "{result}");
     desk.finish();
 }

@@ -202,6 +202,58 @@ fn words_after_results_are_heard_by_the_same_run() {
     assert_eq!(recording.client("runRequest").len(), 1);
 }
 
+/// Pictures of words for a model at work: said while it speaks, and after results.
+#[test]
+fn pictures_go_with_words_for_a_model_at_work() {
+    let heard = |text: &str| {
+        format!(
+            r#"{{ expect_client = {{ conversationAction = {{ injectContextAction = {{ userContext = {{ userMessage = {{ text = "{text}", selectedContext = {{ selectedImages = [ {{ mimeType = "image/png" }} ] }} }} }} }} }} }}, capture = {{ I = "/conversationAction/injectContextAction/injectionId" }} }},
+            {{ update = {{ contextInjectionState = {{ injectionId = "$I", state = {{ delivered = {{ step = 1 }} }} }} }} }}"#
+        )
+    };
+    let steps = format!(
+        r#"{{ text = "Looking." }}, {}, {}, {}, {{ text = "Seen." }}, {END}"#,
+        heard("like this"),
+        calls("look", "{}", "", &text("42")),
+        heard("or that\\n[image attached]"),
+    );
+    let simulator = playing(Transport::H2c, &steps);
+    let mut talk = Talk::new(&simulator, "s", &[]);
+    talk.tools = vec![tool("look")];
+    talk.user("go");
+    let turn = talk.begin();
+    let mut said = Taken::default();
+    while said.text.is_empty() {
+        said.hear(&talk.host.hear());
+    }
+    let mut inject = |data: &str| {
+        let image = json!({"data": data, "mimeType": "image/png"});
+        let params = json!({"turnId": turn, "text": "like this", "images": [image]});
+        talk.host.call("turn/inject", params)
+    };
+    let refused = inject("!!");
+    let problem = refused["error"]["message"].as_str().unwrap();
+    assert!(problem.contains("image 1"), "{refused}");
+    assert_eq!(inject(DOT)["result"]["taken"], true);
+    let taken = talk.finish(&turn);
+    assert_eq!(taken.stop, "toolUse", "{taken:?}");
+    talk.result(&taken.calls[0], json!("42"));
+    talk.messages.push(json!({"role": "user", "timestamp": 9, "content": [
+        {"type": "text", "text": "or that"}, {"type": "image", "data": DOT, "mimeType": "image/png"}]}));
+    let taken = talk.turn();
+    assert_eq!(
+        (taken.stop.as_str(), taken.text.as_str()),
+        ("stop", "Seen."),
+        "{taken:?}"
+    );
+    let recording = simulator.recorded();
+    recording.assert_played(&["completed"]);
+    assert_eq!(recording.client("runRequest").len(), 1);
+}
+
+/// A picture of one dot.
+const DOT: &str = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==";
+
 /// A scenario file with one script a run.
 pub fn script(runs: &[&str]) -> Simulator {
     let mut file = tempfile::Builder::new().suffix(".toml").tempfile().unwrap();

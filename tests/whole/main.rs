@@ -16,6 +16,7 @@ mod commands;
 mod compare;
 mod debug;
 mod endpoint;
+mod endpoint_sessions;
 mod faults;
 mod host_tools;
 mod inside;

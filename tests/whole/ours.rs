@@ -169,7 +169,10 @@ impl Ours {
                 Some(When::Steer(needle, message)) if told.text.contains(needle) => {
                     Some(Command::Inject(Injection {
                         id: Uuid::new_v4(),
-                        text: (*message).into(),
+                        message: cursor_sidecar::run::UserMessage {
+                            text: (*message).into(),
+                            ..Default::default()
+                        },
                     }))
                 }
                 _ => None,

@@ -158,7 +158,7 @@ pub(super) fn register(context: Context) -> Result<RpcModule<Context>, RegisterM
         Ok::<_, ErrorObjectOwned>(context.turns.cancel(&error::params(&params)?).await)
     })?;
     module.register_async_method("turn/inject", |params, context, _| async move {
-        Ok::<_, ErrorObjectOwned>(context.turns.inject(error::params(&params)?).await)
+        context.turns.inject(error::params(&params)?).await
     })?;
     module.register_async_method("replay/result", |params, context, _| async move {
         context.turns.recorded(&error::params(&params)?)

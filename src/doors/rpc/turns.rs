@@ -19,16 +19,17 @@ use super::protocol::*;
 use super::sessions::Sessions;
 use crate::account::{ApiKey, find_key};
 use crate::catalog::Speed;
+use crate::conversation::picture;
 use crate::conversation::store::{Bounds, Store};
 use crate::conversation::transcript::{Tool, Transcript};
 use crate::diag::place;
 use crate::diag::settings::Warning;
 use crate::diag::{Digest, prefix};
-use crate::run::{Backend, Mode};
+use crate::run::{Backend, Mode, UserMessage};
 use crate::tools::bridge::content::Content;
 use crate::tools::bridge::{HostCall, HostResult, Verdict};
 use crate::tools::settings::Library;
-use crate::turn::{Follows, Hands, Policy, Session, Stop, Surface, TurnEvent, TurnRequest};
+use crate::turn::{Follows, Hands, Policy, Session, Stop, Surface, TurnEvent, TurnRequest, words};
 
 /// What went to the host during a turn.
 #[derive(Default)]
@@ -68,7 +69,7 @@ pub(super) struct Turns {
 /// What can be done to a turn under way.
 struct Way {
     cancel: CancellationToken,
-    injections: mpsc::Sender<String>,
+    injections: mpsc::Sender<UserMessage>,
 }
 
 /// Where a turn comes from.
@@ -89,7 +90,7 @@ struct UnderWay<'a> {
     turns: &'a Turns,
     id: String,
     cancel: CancellationToken,
-    injections: Option<mpsc::Receiver<String>>,
+    injections: Option<mpsc::Receiver<UserMessage>>,
 }
 
 impl Drop for UnderWay<'_> {
@@ -382,15 +383,23 @@ impl Turns {
     }
 
     /// Gives words to a turn under way.
-    pub(super) async fn inject(&self, params: TurnInjectParams) -> TurnInjectResult {
+    pub(super) async fn inject(
+        &self,
+        params: TurnInjectParams,
+    ) -> Result<TurnInjectResult, ErrorObjectOwned> {
+        let pictures = picture::decode(params.images.iter().map(|image| image.data.as_str()));
+        let pictures = pictures.map_err(|error| {
+            ErrorObjectOwned::owned(INVALID_PARAMS, format!("images: {error}"), None::<()>)
+        })?;
+        let message = words(params.text, pictures);
         let way = lock(&self.under_way)
             .get(&params.turn_id)
             .map(|way| way.injections.clone());
         let taken = match way {
-            Some(injections) => injections.send(params.text).await.is_ok(),
+            Some(injections) => injections.send(message).await.is_ok(),
             None => false,
         };
-        TurnInjectResult { taken }
+        Ok(TurnInjectResult { taken })
     }
 
     /// The recorded result behind a card; a card nobody knows is a mistake.

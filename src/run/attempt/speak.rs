@@ -7,7 +7,6 @@ use uuid::Uuid;
 use super::super::answer;
 use super::super::driver::Injection;
 use super::super::event::RunEvent;
-use super::super::request::UserMessage;
 use super::super::retry::Shown;
 use super::Attempt;
 use crate::diag::Variant;
@@ -57,11 +56,7 @@ impl Attempt<'_> {
     }
 
     pub(super) fn inject(&mut self, injection: &Injection) {
-        tracing::debug!(injection = %injection.id, bytes = injection.text.len(), "run.inject");
-        let message = UserMessage {
-            text: injection.text.clone(),
-            ..UserMessage::default()
-        };
+        tracing::debug!(injection = %injection.id, bytes = injection.message.text.len(), images = injection.message.images.len(), "run.inject");
         let action = InjectContextAction {
             injection_id: injection.id.to_string(),
             expected_run_id: self.around.run_id.to_string(),
@@ -69,7 +64,7 @@ impl Attempt<'_> {
                 UserContextInjection {
                     user_message: Some(crate::wire::proto::agent::v1::UserMessage {
                         message_id: Uuid::new_v4().to_string(),
-                        ..message.proto()
+                        ..injection.message.proto()
                     }),
                     request_context: None,
                 },

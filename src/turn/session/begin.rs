@@ -202,14 +202,14 @@ impl Task {
     pub(super) async fn say_apart(
         &mut self,
         conversation: Conversation,
-        words: String,
+        words: UserMessage,
         request: &TurnRequest,
         tally: &mut Tally,
     ) -> Result<Live, String> {
         let Transcripted { system, messages } = transcript(request);
         let (conversation, text) = match plan(conversation.sent.as_ref(), system, messages) {
             // The state has all but the words that were not heard.
-            SendPlan::Nothing | SendPlan::Resume => (conversation, words),
+            SendPlan::Nothing | SendPlan::Resume => (conversation, words.text),
             SendPlan::Incremental { text } => (conversation, text),
             SendPlan::Bootstrap { history, text, .. } => {
                 let fresh = launch::rebuilt(request, history, conversation.into_kept())?;
@@ -218,7 +218,7 @@ impl Task {
         };
         let action = Action::UserMessage(UserMessage {
             text,
-            images: Vec::new(),
+            images: words.images,
             mode: request.mode,
         });
         Ok(self.launch(conversation, action, request, tally).await)

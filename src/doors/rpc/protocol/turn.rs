@@ -300,6 +300,21 @@ pub struct TurnInjectParams {
     pub turn_id: String,
     /// The words.
     pub text: String,
+    /// Pictures with them.
+    #[serde(default)]
+    #[ts(as = "Option<_>", optional)]
+    pub images: Vec<Image>,
+}
+
+/// A picture.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema, TS)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Image {
+    /// Its bytes, in base64.
+    pub data: String,
+    /// What it is said to be; its bytes decide.
+    #[ts(optional)]
+    pub mime_type: Option<String>,
 }
 
 /// The answer to `turn/inject`.

@@ -1,0 +1,142 @@
+//! Clients of the endpoint that come anew and anew, and such that go without a word.
+
+use serde_json::{Value as Json, json};
+
+use crate::backend::Transport;
+use crate::endpoint::{Desk, Place, beside, endpoint};
+use crate::faults::playing;
+use crate::host_tools::{END, calls, text};
+use crate::talk::{Talk, tool};
+
+/// A client by hand, which keeps no stream open that it was not told to.
+#[derive(Clone)]
+struct Plain {
+    http: reqwest::Client,
+    at: Place,
+}
+
+impl Plain {
+    fn new(at: &Place) -> Self {
+        let http = reqwest::Client::builder().no_proxy().build().unwrap();
+        let at = at.clone();
+        Self { http, at }
+    }
+
+    fn request(&self, method: reqwest::Method, session: Option<&str>) -> reqwest::RequestBuilder {
+        let request = self.http.request(method, &self.at.url);
+        let request = request
+            .bearer_auth(&self.at.token)
+            .header("accept", "application/json, text/event-stream");
+        match session {
+            Some(id) => request.header("mcp-session-id", id),
+            None => request,
+        }
+    }
+
+    async fn post(&self, session: Option<&str>, message: Json) -> reqwest::Response {
+        let request = self.request(reqwest::Method::POST, session);
+        request.json(&message).send().await.unwrap()
+    }
+
+    /// The stream on which a server may speak of its own accord.
+    async fn listen(&self, session: &str) -> reqwest::Response {
+        let request = self.request(reqwest::Method::GET, Some(session));
+        request.send().await.unwrap()
+    }
+
+    /// Asks for a session: its id, or the status of the refusal.
+    async fn session(&self) -> Result<String, u16> {
+        let params = json!({"protocolVersion": "2025-06-18", "capabilities": {},
+                            "clientInfo": {"name": "test", "version": "1"}});
+        let message = json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params});
+        let answer = self.post(None, message).await;
+        if answer.status() != 200 {
+            assert!(answer.headers().contains_key("retry-after"), "{answer:?}");
+            return Err(answer.status().as_u16());
+        }
+        let id = answer.headers()["mcp-session-id"]
+            .to_str()
+            .unwrap()
+            .to_owned();
+        answer.bytes().await.unwrap(); // else the session is in use
+        let message = json!({"jsonrpc": "2.0", "method": "notifications/initialized"});
+        let answer = self.post(Some(&id), message).await;
+        assert_eq!(answer.status(), 202);
+        answer.bytes().await.unwrap();
+        Ok(id)
+    }
+}
+
+#[test]
+fn idle_sessions_make_place_and_used_ones_stay() {
+    let mut desk = Desk::open();
+    let plain = Plain::new(&desk.at);
+    let outside = beside(async move {
+        let mut ids = Vec::new();
+        for _ in 0..65 {
+            ids.push(plain.session().await.unwrap());
+        }
+        assert_eq!(plain.listen(&ids[0]).await.status(), 404, "the oldest went");
+        let mut streams = Vec::new();
+        for id in &ids[1..] {
+            let stream = plain.listen(id).await;
+            assert_eq!(stream.status(), 200, "the others did not");
+            streams.push(stream);
+        }
+        assert_eq!(plain.session().await, Err(503), "all are in use");
+        drop(streams.remove(10));
+        // The server learns of it when its socket does.
+        while plain.session().await.is_err() {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(plain.listen(&ids[11]).await.status(), 404);
+    });
+    outside.join().unwrap();
+    desk.finish();
+}
+
+/// What nobody waits for is not offered again.
+#[test]
+fn a_client_that_hangs_up_has_given_its_call_up() {
+    let steps = format!(
+        r#"{}, {{ text = "Done." }}, {END}"#,
+        calls("look", "{}", "", &text("42"))
+    );
+    let simulator = playing(Transport::H2c, &steps);
+    let mut talk = Talk::new(&simulator, "s", &[]);
+    talk.tools = vec![tool("look")];
+    let mut taken = talk.say("go");
+    let first = taken.calls[0].clone();
+    let told = endpoint(&mut talk);
+    let plain = Plain::new(&Place {
+        url: told["url"].as_str().unwrap().into(),
+        token: told["token"].as_str().unwrap().into(),
+    });
+    let (hang_up, hung_up) = tokio::sync::oneshot::channel::<()>();
+    let outside = beside(async move {
+        let id = plain.session().await.unwrap();
+        let call = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call",
+                          "params": {"name": "pi__look", "arguments": {"q": "out"}}});
+        let calling = async { plain.post(Some(&id), call).await.bytes().await };
+        tokio::select! {
+            answer = calling => panic!("{answer:?}"),
+            _ = hung_up => {}
+        }
+    });
+    while taken.calls.len() < 2 {
+        taken = talk.turn();
+    }
+    hang_up.send(()).unwrap();
+    outside.join().unwrap();
+    while taken.calls.len() > 1 {
+        taken = talk.turn();
+    }
+    assert_eq!(taken.calls[0].id, first.id);
+    talk.result(&first, json!("42"));
+    let taken = talk.turn();
+    assert_eq!(
+        (taken.stop.as_str(), taken.text.as_str()),
+        ("stop", "Done.")
+    );
+    simulator.recorded().assert_played(&["completed"]);
+}
