@@ -9,6 +9,7 @@
 
 mod backend;
 mod bridge_debug;
+mod canary;
 mod cli;
 mod client;
 mod clock;
@@ -33,6 +34,7 @@ mod resume;
 mod rpc;
 mod sdk;
 mod settings;
+mod soak;
 mod talk;
 mod unary;
 mod watchdog;
