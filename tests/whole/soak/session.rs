@@ -1,6 +1,6 @@
 //! One session of a host: chapters with rounds of tools, aborts and words in between.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::mpsc::RecvTimeoutError;
 
@@ -75,6 +75,8 @@ pub struct Session {
     retries: usize,
     /// Nothing of this chapter was given up.
     whole: bool,
+    /// What a turn had said when its sidecar was killed: seen, though not kept.
+    seen: String,
 }
 
 struct Taken {
@@ -99,6 +101,7 @@ impl Session {
             under_way: false,
             retries: 0,
             whole: true,
+            seen: String::new(),
         }
     }
 
@@ -107,11 +110,12 @@ impl Session {
         self.phase += 1;
         self.messages.clear();
         self.executed.clear();
+        self.seen.clear();
         self.chapter = 0;
     }
 
-    pub fn is_told(&self) -> bool {
-        self.chapter >= CHAPTERS && !self.under_way
+    pub fn has_told(&self, chapters: usize) -> bool {
+        self.chapter >= chapters && !self.under_way
     }
 
     fn wrong(&self, what: &str) {
@@ -159,7 +163,7 @@ impl Session {
                     self.push(json!({"role": "user", "content": "and hurry"}));
                 }
             }
-            "gone" => {}
+            "gone" => self.seen += &taken.text,
             "aborted" => {
                 self.whole = false;
                 if !taken.text.is_empty() {
@@ -285,9 +289,11 @@ impl Session {
             self.wrong(&format!("text twice or out of order: {}", said.join(" ")));
         }
         let start = format!("c{}", self.chapter);
-        let here = said.iter().filter(|word| word.starts_with(&start)).count();
+        let seen = self.seen.split_whitespace().map(str::to_owned);
+        let all: BTreeSet<String> = said.iter().cloned().chain(seen).collect();
+        let here = all.iter().filter(|word| word.starts_with(&start)).count();
         if self.whole && here != (ROUNDS + 1) * WORDS {
-            self.wrong(&format!("text is missing: {}", said.join(" ")));
+            self.wrong(&format!("text is missing: {all:?}"));
         }
     }
 }

@@ -106,10 +106,15 @@ impl Station {
         }
     }
 
-    /// Tasks of the process by its own report; the other numbers by the system's.
-    pub fn measure(&self) -> Measure {
+    /// Tasks of the process, by its own report.
+    pub fn tasks(&self) -> u64 {
         let report = self.begin("report", "diagnostics/report", &json!({}));
         let report = report.recv_timeout(PATIENCE).unwrap();
+        report["result"]["tasks"].as_u64().unwrap()
+    }
+
+    /// What it takes, by the system's numbers.
+    pub fn measure(&self) -> Measure {
         let id = self.process.lock().unwrap().child.id();
         let status = std::fs::read_to_string(format!("/proc/{id}/status")).unwrap_or_default();
         let line = |name: &str| {
@@ -122,7 +127,7 @@ impl Station {
             rss_kib: line("VmRSS:"),
             fds: fds.map_or(0, |fds| fds.count() as u64),
             threads: line("Threads:"),
-            tasks: report["result"]["tasks"].as_u64().unwrap(),
+            tasks: self.tasks(),
             disk: size(&self.state),
         }
     }
