@@ -32,6 +32,14 @@ struct Size {
     /// Turns at once.
     hands: usize,
     odds: Odds,
+    voice: Voice,
+}
+
+/// Whether progress is told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Voice {
+    Quiet,
+    Loud,
 }
 
 const SMALL: Size = Size {
@@ -44,19 +52,20 @@ const SMALL: Size = Size {
         stream: 150,
         connection: 1_000,
     },
+    voice: Voice::Quiet,
 };
 
 /// Turns of a history in which nothing goes wrong.
 const TURNS: usize = CHAPTERS * (ROUNDS + 1);
 
 impl Size {
-    fn wanted() -> (Self, bool) {
+    fn wanted() -> Self {
         let turns = std::env::var("SOAK_TURNS").ok();
         let Some(turns) = turns.map(|turns| turns.parse::<usize>().unwrap()) else {
-            return (SMALL, false);
+            return SMALL;
         };
         let sessions = 200.min(turns / TURNS).max(1);
-        let large = Self {
+        Self {
             sessions,
             phases: turns.div_ceil(sessions * TURNS).max(2),
             chapters: CHAPTERS,
@@ -66,14 +75,14 @@ impl Size {
                 stream: 250,
                 connection: 4_000,
             },
-        };
-        (large, true)
+            voice: Voice::Loud,
+        }
     }
 }
 
 #[test]
 fn soak_nothing_twice_nothing_lost_nothing_left() {
-    let (size, loud) = Size::wanted();
+    let size = Size::wanted();
     let seed = std::env::var("SOAK_SEED").map_or(1, |seed| seed.parse().unwrap());
     let folder = tempfile::tempdir().unwrap();
     let scenario = folder.path().join("soak.toml");
@@ -110,7 +119,7 @@ fn soak_nothing_twice_nothing_lost_nothing_left() {
                 .map(|station| settle(station, &size))
                 .collect(),
         );
-        if loud {
+        if size.voice == Voice::Loud {
             eprintln!(
                 "phase {} of {}: {} turns in {:.0} s, {} wrongs, {:?}",
                 phase + 1,
@@ -130,7 +139,7 @@ fn soak_nothing_twice_nothing_lost_nothing_left() {
 
     let tally = tally.into_inner().unwrap();
     let told = summary(&size, &done, begun, kills, &wire, &tally, &measures);
-    if loud {
+    if size.voice == Voice::Loud {
         eprintln!("{told}");
     }
     let wrongs = wrongs.lock().unwrap();
@@ -172,7 +181,10 @@ fn play(
                     let Some(mut session) = next else { return };
                     let how = session.step(&mut chance);
                     *tally.lock().unwrap().entry(how).or_default() += 1;
-                    done.fetch_add(1, Ordering::Relaxed);
+                    let turns = done.fetch_add(1, Ordering::Relaxed) + 1;
+                    if size.voice == Voice::Loud && turns % 500 == 0 {
+                        eprintln!("{turns} turns");
+                    }
                     match session.has_told(size.chapters) {
                         true => told.lock().unwrap().push(session),
                         false => waiting.lock().unwrap().push_back(session),
