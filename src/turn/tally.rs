@@ -10,6 +10,8 @@ pub(super) struct Tally {
     /// The model's window, as Cursor told it.
     pub(super) window: Option<u32>,
     output: String,
+    /// The words of it that are the answer.
+    words: String,
     /// Whether any of it was an answer, not only thinking.
     answer: Answer,
     /// Whether the turn was brought back once, and what its idle streams have cost.
@@ -36,6 +38,11 @@ impl Tally {
             output: usage::estimate(&self.output),
             ..self.seen
         }
+    }
+
+    /// The answer so far, in words.
+    pub(super) fn answer(&self) -> &str {
+        &self.words
     }
 
     /// Whether the host has been shown anything a second run would show again.
@@ -65,6 +72,9 @@ pub(super) enum Shown {
 pub(super) async fn tell(event: TurnEvent, request: &TurnRequest, tally: &mut Tally) {
     if matches!(event, TurnEvent::Text(_) | TurnEvent::ToolCall { .. }) {
         tally.answer = Answer::Told;
+    }
+    if let TurnEvent::Text(text) = &event {
+        tally.words.push_str(text);
     }
     match &event {
         TurnEvent::Text(text) | TurnEvent::Thinking(text) => tally.output.push_str(text),
