@@ -43,6 +43,7 @@ fn main() {
 
     let alone = streaming(&mut hosts, 1, "alone", &seen);
     let many = streaming(&mut hosts, STREAMING, "many", &seen);
+    let before: u64 = hosts.iter().map(Host::rss_kib).sum();
     let began = Instant::now();
     std::thread::scope(|scope| {
         for (at, host) in hosts.iter_mut().enumerate() {
@@ -90,7 +91,7 @@ fn main() {
         format!("and {STREAMING} streaming ones (MiB)"),
         mib(under_load)
     );
-    let each = parked.saturating_sub(empty) as f64 / PARKED as f64;
+    let each = parked.saturating_sub(before) as f64 / PARKED as f64;
     println!("{:<52} {:>9.1}", "a waiting run (KiB)", each);
     println!(
         "{:<52} {:>9.2}",

@@ -182,7 +182,7 @@ fn play(
                     let how = session.step(&mut chance);
                     *tally.lock().unwrap().entry(how).or_default() += 1;
                     let turns = done.fetch_add(1, Ordering::Relaxed) + 1;
-                    if size.voice == Voice::Loud && turns % 500 == 0 {
+                    if size.voice == Voice::Loud && turns.is_multiple_of(500) {
                         eprintln!("{turns} turns");
                     }
                     match session.has_told(size.chapters) {

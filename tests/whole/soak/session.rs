@@ -145,7 +145,12 @@ impl Session {
             () if self.mortal && chance.once_in(40) => Mischief::KillSidecar,
             () => Mischief::None,
         };
-        let taken = self.turn(mischief);
+        let mut taken = self.turn(mischief);
+        // A person who changes their mind too late has changed it all the same: the calls that
+        // had been made are not executed.
+        if mischief == Mischief::Abort && taken.stop == "toolUse" {
+            taken.stop = "aborted".into();
+        }
         match taken.stop.as_str() {
             "stop" => {
                 self.keep(&taken);
