@@ -8,8 +8,9 @@ PI_087 := tests/pi/node_modules/.installed
 PI := $(PI_087) tests/pi/newest/node_modules/.installed
 SHIM := js-shim/node_modules/.installed
 FUZZ_SECONDS ?= 60
+SOAK_TURNS ?= 10000
 
-.PHONY: demo test bench lint fmt faults fuzz schema docs audit
+.PHONY: demo test bench lint fmt faults soak fuzz schema docs audit
 
 # Real pi: with Cursor if CURSOR_API_KEY is set, else with the simulator.
 demo: $(NODE) $(PI_087)
@@ -32,11 +33,15 @@ fmt: $(SHIM)
 
 # Side by side with the official client and with pi, in one run.
 bench: $(NODE) $(PI_087)
-	$(CARGO) bench --quiet --bench wire --bench pi --bench bridge --bench native
+	$(CARGO) bench --quiet --bench wire --bench pi --bench bridge --bench native --bench load
 
 # Every fault at every place of a conversation; draws docs/fault-matrix.svg.
 faults:
 	FAULT_MATRIX=all $(CARGO) test --test whole wherever_it_breaks -- --nocapture
+
+# Many sessions, random faults, killed sidecars; tells what they take of the machine.
+soak:
+	SOAK_TURNS=$(SOAK_TURNS) $(CARGO) test --test whole soak -- --nocapture
 
 fuzz:
 	@command -v cargo-fuzz >/dev/null || $(CARGO) install cargo-fuzz --locked

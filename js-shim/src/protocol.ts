@@ -699,7 +699,11 @@ wireDrift: { [key in string]: number },
  * Turns that were brought back or could not be, and other events, counted by name and
  * labels.
  */
-counters: { [key in string]: number }, };
+counters: { [key in string]: number }, 
+/**
+ * Tasks at work or waiting now; a number that only grows is a leak.
+ */
+tasks: number, };
 /**
  * `diagnostics/report`: nothing to say.
  */

@@ -12,6 +12,8 @@ pub(super) struct Tally {
     output: String,
     /// The answer since the last checkpoint.
     pub(super) since_checkpoint: String,
+    /// The words of it that are the answer.
+    words: String,
     /// Whether any of it was an answer, not only thinking.
     answer: Answer,
     /// Whether the turn was brought back once, and what its idle streams have cost.
@@ -38,6 +40,11 @@ impl Tally {
             output: usage::estimate(&self.output),
             ..self.seen
         }
+    }
+
+    /// The answer so far, in words.
+    pub(super) fn answer(&self) -> &str {
+        &self.words
     }
 
     /// Whether the host has been shown anything a second run would show again.
@@ -70,6 +77,7 @@ pub(super) async fn tell(event: TurnEvent, request: &TurnRequest, tally: &mut Ta
     }
     if let TurnEvent::Text(text) = &event {
         tally.since_checkpoint.push_str(text);
+        tally.words.push_str(text);
     }
     match &event {
         TurnEvent::Text(text) | TurnEvent::Thinking(text) => tally.output.push_str(text),

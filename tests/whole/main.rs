@@ -9,6 +9,7 @@
 
 mod backend;
 mod bridge_debug;
+mod canary;
 mod cli;
 mod client;
 mod clock;
@@ -35,6 +36,7 @@ mod resume;
 mod rpc;
 mod sdk;
 mod settings;
+mod soak;
 mod talk;
 mod unary;
 mod watchdog;

@@ -300,3 +300,29 @@ fn a_refused_turn_keeps_the_conversation() {
     }
     simulator.recorded().assert_played(&["completed"; 4]);
 }
+
+/// The model had answered when the wire broke, and had not heard what the person said
+/// meanwhile: told of it, the model knows its own answer.
+#[test]
+fn words_unheard_by_a_run_that_broke_are_said_behind_its_answer() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("story.toml");
+    let steps = r#"{ exec = { mcpArgs = { name = "pi__look", providerIdentifier = "pi", toolName = "pi__look", toolCallId = "c", args = {} } }, told = "found" }, { text = "alpha " }, { usage = {} }, { half_close = true }"#;
+    let text = format!("name = \"story\"\n[[run]]\nstory = true\nsteps = [ {steps} ]\n");
+    std::fs::write(&file, text).unwrap();
+    let simulator = Simulator::with(Transport::H2c, &file);
+    let mut talk = Talk::new(&simulator, "s", &[]);
+    talk.tools = vec![tool("look")];
+    let call = talk.say("go").calls.remove(0);
+    talk.result(&call, json!("found"));
+    talk.user("hurry");
+    let taken = talk.turn();
+    assert_eq!(
+        (taken.stop.as_str(), taken.text.as_str()),
+        ("stop", "alpha ")
+    );
+    let recording = simulator.recorded();
+    let asked = recording.client("runRequest");
+    assert_eq!(asked.len(), 2);
+    assert!(asked[1].to_string().contains("hurry"), "{}", asked[1]);
+}

@@ -105,6 +105,11 @@ impl Host {
         self.child.wait().unwrap();
     }
 
+    /// Waits for the end of one that was told to.
+    pub fn ended(&mut self) {
+        self.child.wait().unwrap();
+    }
+
     /// The exit code, which must come soon (a second is promised; a loaded machine gets more).
     pub fn exits(mut self) -> Option<i32> {
         let (sender, receiver) = mpsc::channel();

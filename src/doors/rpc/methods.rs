@@ -334,6 +334,8 @@ pub(super) fn report(context: &Context) -> Report {
         endpoint,
         wire_drift: drift,
         counters: crate::diag::metrics::counters().counts(),
+        tasks: tokio::runtime::Handle::try_current()
+            .map_or(0, |runtime| runtime.metrics().num_alive_tasks()),
     }
 }
 

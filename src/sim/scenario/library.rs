@@ -186,7 +186,8 @@ fn script(file: &str, node: &Node) -> Result<Script, ScenarioError> {
     } else {
         Telling::Afresh
     };
-    let steps = steps::read(file, fields::array(file, table.need("steps")?, "steps")?)?;
+    let nodes = fields::array(file, table.need("steps")?, "steps")?;
+    let steps = steps::read(file, nodes, telling)?;
     table.finish()?;
     Ok(Script {
         compression,

@@ -212,7 +212,18 @@ impl Task {
             SendPlan::Nothing | SendPlan::Resume => (conversation, words.text),
             SendPlan::Incremental { text } => (conversation, text),
             SendPlan::Bootstrap { history, text, .. } => {
-                let fresh = launch::rebuilt(request, history, conversation.into_kept())?;
+                // Words of the host's own history are in the text; others came by themselves.
+                let (before, text) = match text.contains(&words) {
+                    true => (history, text),
+                    false => (messages, words),
+                };
+                // What this turn has answered is in no state, and would be said again.
+                let mut history = before.to_vec();
+                if !tally.answer().is_empty() {
+                    let content = serde_json::json!([{"type": "text", "text": tally.answer()}]);
+                    history.push(serde_json::json!({"role": "assistant", "content": content}));
+                }
+                let fresh = launch::rebuilt(request, &history, conversation.into_kept())?;
                 (fresh, text)
             }
         };

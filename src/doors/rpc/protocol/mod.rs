@@ -145,6 +145,8 @@ pub struct Report {
     /// Turns that were brought back or could not be, and other events, counted by name and
     /// labels.
     pub counters: BTreeMap<String, u64>,
+    /// Tasks at work or waiting now; a number that only grows is a leak.
+    pub tasks: usize,
 }
 
 /// One setting as it is in force.

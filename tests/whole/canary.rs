@@ -1,0 +1,200 @@
+//! Canaries: secrets and words that go through everything that can go wrong, and are then
+//! looked for in every file a sidecar leaves behind.
+
+use std::collections::BTreeSet;
+use std::io::{Read as _, Write as _};
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+
+use serde_json::json;
+
+use crate::backend::{Simulator, Transport};
+use crate::talk::{Talk, tool};
+
+/// Made so that no rule about shapes would hide them.
+const KEY: &str = "plainkey-canary-otters";
+const PROMPT: &str = "canary prompt about pelicans";
+const SYSTEM: &str = "canary system prompt about walruses";
+const ANSWER: &str = "canary answer about ostriches";
+const ARGUMENT: &str = "canary argument about newts";
+const RESULT: &str = "canary result about beavers";
+const FILE: &str = "canary file about badgers";
+const WORDS: [&str; 6] = [PROMPT, SYSTEM, ANSWER, ARGUMENT, RESULT, FILE];
+
+/// Everything a client says over the wire to `server`, in clear text.
+fn overheard(server: &str) -> (String, Arc<Mutex<Vec<u8>>>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let server = server.trim_start_matches("http://").to_owned();
+    let heard = Arc::new(Mutex::new(Vec::new()));
+    let shared = Arc::clone(&heard);
+    std::thread::spawn(move || {
+        for mut near in listener.incoming().map_while(Result::ok) {
+            let mut far = TcpStream::connect(&server).unwrap();
+            let (mut back, mut to) = (far.try_clone().unwrap(), near.try_clone().unwrap());
+            std::thread::spawn(move || {
+                let _ = std::io::copy(&mut back, &mut to);
+                let _ = to.shutdown(Shutdown::Both);
+            });
+            let heard = Arc::clone(&shared);
+            std::thread::spawn(move || {
+                let mut piece = [0; 16 * 1024];
+                while let Ok(length @ 1..) = near.read(&mut piece) {
+                    heard.lock().unwrap().extend_from_slice(&piece[..length]);
+                    if far.write_all(&piece[..length]).is_err() {
+                        break;
+                    }
+                }
+                let _ = far.shutdown(Shutdown::Both);
+            });
+        }
+    });
+    (url, heard)
+}
+
+/// Whatever follows `before` on the wire, up to the end of a word.
+fn said(heard: &str, before: &str) -> BTreeSet<String> {
+    let ends = |c: char| c.is_whitespace() || c == '&' || c == '"';
+    let pieces = heard.split(before).skip(1);
+    let words = pieces.filter_map(|rest| rest.split(ends).next());
+    words
+        .filter(|word| word.len() > 8)
+        .map(str::to_owned)
+        .collect()
+}
+
+fn files(folder: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().path());
+    entries
+        .flat_map(|path| match path.is_dir() {
+            true => files(&path),
+            false => vec![path],
+        })
+        .collect()
+}
+
+fn holds(bytes: &[u8], canary: &str) -> bool {
+    bytes
+        .windows(canary.len())
+        .any(|piece| piece == canary.as_bytes())
+}
+
+#[test]
+fn no_canary_sings_outside_the_journal() {
+    let fails =
+        format!(r#"{{ end = {{ code = "unavailable", message = "busy with: {PROMPT} {KEY}" }} }}"#);
+    let pauses = format!(
+        r#"{{ exec = {{ requestContextArgs = {{}} }} }}, {{ exec = {{ readArgs = {{ path = "$WS/secret.txt", toolCallId = "c0" }} }}, expect = {{ readResult = {{ success = {{ content = {{ "$contains" = "{FILE}" }} }} }} }} }}, {{ text = "{ANSWER}" }}, {{ checkpoint = "auto" }}, {{ exec = {{ mcpArgs = {{ name = "pi__look", providerIdentifier = "pi", toolName = "pi__look", toolCallId = "c1", args = {{ q = "{ARGUMENT}" }} }} }} }}"#
+    );
+    let goes_on = format!(
+        r#"{{ text = "{ANSWER} again" }}, {{ usage = {{}} }}, {{ checkpoint = "auto" }}, {{ end = true }}"#
+    );
+    let refuses = format!(
+        r#"{{ end = {{ code = "invalid_argument", message = "cannot do {PROMPT} with {KEY}", retryable = false }} }}"#
+    );
+    let breaks = r#"{ text = "half" }, { garbage = "a5a5a5a5a5a5a5a5" }, { end = true }"#;
+    let runs = [&fails, &pauses, &goes_on, &refuses, breaks]
+        .map(|steps| format!("[[run]]\nsteps = [ {steps} ]\n"));
+    let place = tempfile::tempdir().unwrap();
+    let scenario = place.path().join("canary.toml");
+    let about = "name = \"canary\"\nattempts = \"all\"\n";
+    std::fs::write(&scenario, format!("{about}{}", runs.concat())).unwrap();
+    let simulator = Simulator::with(Transport::Http1, &scenario);
+    let (url, heard) = overheard(&simulator.url);
+
+    let workspace = tempfile::tempdir().unwrap();
+    std::fs::write(workspace.path().join("secret.txt"), FILE).unwrap();
+    let state = place.path().join("state");
+    let bridge = state.join("bridge.log");
+    let env = [
+        ("CURSOR_BACKEND_URL", url.as_str()),
+        ("CURSOR_API_KEY", KEY),
+        ("PI_CURSOR_STATE_DIR", state.to_str().unwrap()),
+        ("PI_CURSOR_PROVIDER_DEBUG", "1"),
+        ("PI_CURSOR_PI_TOOL_BRIDGE_DEBUG", "1"),
+        (
+            "PI_CURSOR_PI_TOOL_BRIDGE_DEBUG_FILE",
+            bridge.to_str().unwrap(),
+        ),
+    ];
+    let mut talk = Talk::new(&simulator, "s", &env);
+    talk.system = SYSTEM.into();
+    talk.tools = vec![tool("look")];
+    talk.workspace = workspace.path().display().to_string();
+
+    // A person signs in; a turn is retried, pauses, and its sidecar is killed.
+    let begun = talk.host.call("login/start", json!({}))["result"].clone();
+    let done = talk
+        .host
+        .call("login/wait", json!({"loginId": begun["loginId"]}));
+    assert!(done["result"]["email"].is_string(), "{done}");
+    let taken = talk.say(PROMPT);
+    assert_eq!(
+        (taken.stop.as_str(), taken.calls.len()),
+        ("toolUse", 1),
+        "{taken:?}"
+    );
+    talk.result(&taken.calls[0], json!([{"type": "text", "text": RESULT}]));
+    talk.host.kill();
+    let mut stderr = talk.host.stderr();
+
+    // Another one recovers it, then meets errors that are final.
+    let mut talk = talk.moved_to(&simulator, &env);
+    let taken = talk.turn();
+    assert_eq!((taken.stop.as_str(), taken.error.as_str()), ("stop", ""));
+    assert!(taken.text.contains(ANSWER), "{taken:?}");
+    for _ in 0..2 {
+        assert_eq!(talk.say(PROMPT).stop, "error");
+    }
+    talk.host.call("shutdown", json!({}));
+    talk.host.say(&json!({"jsonrpc": "2.0", "method": "exit"}));
+    talk.host.ended();
+    stderr += &talk.host.stderr();
+
+    let heard = String::from_utf8_lossy(&heard.lock().unwrap()).into_owned();
+    let mut verifiers = said(&heard, "verifier=");
+    verifiers.extend(said(&heard, "\"verifier\":\""));
+    let mut secrets = said(&heard, "authorization: Bearer ");
+    assert_eq!(verifiers.len(), 1);
+    assert!(
+        secrets.contains(KEY) && secrets.len() > 2,
+        "tokens were seen"
+    );
+    secrets.extend(verifiers);
+
+    let mut logs = String::new();
+    let mut kept = BTreeSet::new();
+    for path in files(&state) {
+        let bytes = std::fs::read(&path).unwrap();
+        let mode = std::fs::metadata(&path).unwrap().permissions().mode();
+        assert_eq!(mode & 0o077, 0, "{} is for everybody", path.display());
+        for secret in &secrets {
+            assert!(!holds(&bytes, secret), "{secret} in {}", path.display());
+        }
+        let found = WORDS.into_iter().filter(|word| holds(&bytes, word));
+        if path.starts_with(state.join("conversations")) {
+            kept.extend(found);
+        } else {
+            assert_eq!(found.collect::<Vec<_>>(), [""; 0], "in {}", path.display());
+            logs += &String::from_utf8_lossy(&bytes);
+        }
+    }
+    for canary in WORDS.into_iter().chain(secrets.iter().map(String::as_str)) {
+        assert!(!stderr.contains(canary), "{canary} on stderr: {stderr}");
+    }
+    assert!(!stderr.contains("panicked"), "{stderr}");
+    // What was looked through is what it was meant to be.
+    assert!(kept.contains(PROMPT) && kept.contains(ANSWER), "{kept:?}");
+    for event in [
+        "run.retry",
+        "bridge.recovered_via_checkpoint",
+        "turn.answered",
+        "request_queued",
+    ] {
+        assert!(logs.contains(event), "{event} is not logged");
+    }
+}
