@@ -12,6 +12,7 @@ mod blobs;
 mod driver;
 mod event;
 mod execs;
+pub mod newer;
 mod overlap;
 mod request;
 mod retry;

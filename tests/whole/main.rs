@@ -15,6 +15,7 @@ mod clock;
 mod commands;
 mod compare;
 mod debug;
+mod drift;
 mod endpoint;
 mod faults;
 mod host_tools;
