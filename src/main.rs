@@ -8,7 +8,9 @@ use clap::{CommandFactory as _, Parser, Subcommand};
 use cursor_sidecar::diag::logfile::{self, LogFile, Wanted};
 use cursor_sidecar::diag::record::{self, Guard, Recorder};
 use cursor_sidecar::diag::secrets;
-use cursor_sidecar::doors::cli::{Ask, AskError, Doctor, Login, Logout, Models};
+use cursor_sidecar::doors::cli::{
+    Ask, AskError, Doctor, Login, Logout, Models, Schema, SchemaError, Verdict,
+};
 use cursor_sidecar::doors::rpc;
 use cursor_sidecar::sim;
 use etcetera::BaseStrategy as _;
@@ -35,8 +37,7 @@ enum Command {
     Logout(Logout),
     Doctor(Doctor),
     Sim(sim::Args),
-    /// Print the JSON Schema of the JSON-RPC protocol.
-    Schema,
+    Schema(Schema),
 }
 
 fn main() -> ExitCode {
@@ -57,6 +58,8 @@ fn main() -> ExitCode {
         Err(error) => {
             let code = match error.downcast_ref::<AskError>() {
                 Some(AskError::Cancelled) => 130,
+                // As diff does it: 1 says that there are differences.
+                None if error.is::<SchemaError>() => 2,
                 _ => 1,
             };
             // Nothing to be done about a closed stderr.
@@ -78,7 +81,10 @@ fn run(command: Command, home: Option<std::path::PathBuf>) -> anyhow::Result<Exi
                 // As in LSP: an end nobody announced is told by the exit code.
                 rpc::Ended::Abrupt => return anyhow::Ok(ExitCode::FAILURE),
             },
-            Command::Schema => writeln!(std::io::stdout(), "{:#}", rpc::schema())?,
+            Command::Schema(schema) => match schema.run()? {
+                Verdict::Holds => {}
+                Verdict::Breaks => return Ok(ExitCode::FAILURE),
+            },
             Command::Ask(ask) => ask.run(home).await?,
             Command::Models(models) => models.run(home).await?,
             Command::Login(login) => login.run(home).await?,
@@ -110,7 +116,7 @@ fn start_logs(command: &Command, home: Option<&Path>) -> Option<Guard> {
         | Command::Logout(_)
         | Command::Models(_)
         | Command::Sim(_)
-        | Command::Schema => None,
+        | Command::Schema(_) => None,
     };
     let stderr = tracing_subscriber::registry().with(stderr.with_filter(filter));
     let Some((recorder, guard)) = told else {

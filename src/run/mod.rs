@@ -13,6 +13,7 @@ mod driver;
 mod event;
 mod execs;
 mod memo;
+pub mod newer;
 mod overlap;
 mod request;
 mod retry;

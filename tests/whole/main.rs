@@ -16,6 +16,7 @@ mod clock;
 mod commands;
 mod compare;
 mod debug;
+mod drift;
 mod endpoint;
 mod endpoint_sessions;
 mod faults;

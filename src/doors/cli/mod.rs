@@ -4,8 +4,10 @@ mod ask;
 mod doctor;
 mod login;
 mod models;
+mod schema;
 
 pub use ask::{Ask, AskError};
 pub use doctor::{Doctor, DoctorError};
 pub use login::{Login, LoginCommandError, Logout};
 pub use models::{Models, ModelsError};
+pub use schema::{Schema, SchemaError, Verdict};

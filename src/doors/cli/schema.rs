@@ -1,0 +1,143 @@
+//! `cursor-sidecar schema`: the protocol we speak with hosts, and what a newer schema of
+//! Cursor's would change for us.
+
+use std::io::Write as _;
+use std::path::PathBuf;
+
+use crate::doors::rpc;
+use crate::run::newer::{self, Comparison, Difference, ListingError, Rest};
+
+/// Print the JSON Schema of the JSON-RPC protocol, or compare our table of Cursor's messages.
+#[derive(Debug, clap::Args)]
+pub struct Schema {
+    /// Compare with a listing of newer messages; exits with 1 if something breaks.
+    ///
+    /// A message's full name at the beginning of a line, its fields behind a blank as
+    /// "number name type [label]".
+    #[arg(long, value_name = "FILE")]
+    compare: Option<PathBuf>,
+    /// Print the comparison as JSON.
+    #[arg(long, requires = "compare")]
+    json: bool,
+}
+
+/// What a comparison came to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verdict {
+    /// This version can talk to a server of that schema.
+    Holds,
+    /// It cannot, in some part.
+    Breaks,
+}
+
+/// Why there is nothing to show.
+#[derive(Debug, thiserror::Error)]
+pub enum SchemaError {
+    /// The file cannot be read.
+    #[error("cannot read {}: {source}", path.display())]
+    Unreadable {
+        /// Which one.
+        path: PathBuf,
+        /// Why not.
+        source: std::io::Error,
+    },
+    /// The file is something else.
+    #[error("{} is no listing of messages: {source}", path.display())]
+    Listing {
+        /// Which one.
+        path: PathBuf,
+        /// Why not.
+        source: ListingError,
+    },
+    /// Nobody reads.
+    #[error("{0}")]
+    Io(#[from] std::io::Error),
+}
+
+impl Schema {
+    /// Prints.
+    pub fn run(self) -> Result<Verdict, SchemaError> {
+        let mut out = std::io::stdout();
+        let Some(path) = self.compare else {
+            writeln!(out, "{:#}", rpc::schema())?;
+            return Ok(Verdict::Holds);
+        };
+        let text = match std::fs::read_to_string(&path) {
+            Ok(text) => text,
+            Err(source) => return Err(SchemaError::Unreadable { path, source }),
+        };
+        let comparison = match newer::compare_with(&text) {
+            Ok(comparison) => comparison,
+            Err(source) => return Err(SchemaError::Listing { path, source }),
+        };
+        match self.json {
+            true => {
+                let json = serde_json::to_value(&comparison).unwrap_or_default();
+                writeln!(out, "{json:#}")?;
+            }
+            false => write!(out, "{}", page(&comparison))?,
+        }
+        Ok(match comparison.breaks() {
+            true => Verdict::Breaks,
+            false => Verdict::Holds,
+        })
+    }
+}
+
+fn page(comparison: &Comparison) -> String {
+    let mut page = String::new();
+    let mut part = |title: &str, lines: Vec<String>| {
+        if !lines.is_empty() {
+            page.push_str(&format!("{title}: {}\n", lines.len()));
+            page.extend(lines.iter().map(|line| format!("  {line}\n")));
+        }
+    };
+    let told = |differences: &[Difference]| {
+        let line = |Difference { what, how }: &Difference| format!("{what} {how}");
+        differences.iter().map(line).collect::<Vec<_>>()
+    };
+    part("breaking", told(&comparison.breaking));
+    part("messages we use that are gone", comparison.gone.clone());
+    part("new requests we would refuse", told(&comparison.refused));
+    part(
+        "not declared by us, in messages we read",
+        told(&comparison.unread),
+    );
+    part(
+        "not in the listing, not compared",
+        comparison.not_compared.clone(),
+    );
+    page.push_str(&rest(comparison.rest));
+    let compared = comparison.compared;
+    let verdict = match comparison.breaks() {
+        true => "this version has to change",
+        false => "nothing breaks",
+    };
+    let (messages, fields) = (compared.messages, compared.fields);
+    page.push_str(&format!(
+        "{messages} messages with {fields} fields compared: {verdict}\n"
+    ));
+    page
+}
+
+/// The counts that are not zero, in one line.
+fn rest(rest: Rest) -> String {
+    let counts = [
+        (
+            rest.new_fields_in_what_we_send,
+            "new fields in messages we only send",
+        ),
+        (rest.fields_gone, "fields gone"),
+        (rest.fields_renamed, "fields renamed"),
+        (rest.new_enum_values, "new enum values"),
+        (rest.messages_we_do_not_use, "messages we do not use"),
+    ];
+    let counts = counts.into_iter().filter(|(count, _)| *count > 0);
+    let counts: Vec<String> = counts
+        .map(|(count, what)| format!("{count} {what}"))
+        .collect();
+    match counts.is_empty() {
+        true => String::new(),
+        false => format!("also: {}\n", counts.join(", ")),
+    }
+}

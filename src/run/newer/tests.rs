@@ -1,0 +1,199 @@
+//! Each kind of difference, and none.
+
+use super::*;
+
+fn listing() -> String {
+    Table::ours().to_string()
+}
+
+/// Our own table with one thing changed.
+fn changed(from: &str, to: &str) -> Comparison {
+    let (from, to) = (format!("\n{from}\n"), format!("\n{to}\n"));
+    let listing = format!("\n{}", listing());
+    assert_eq!(listing.matches(&from).count(), 1, "{from}");
+    compare_with(&listing.replace(&from, &to)).unwrap()
+}
+
+fn told(differences: &[Difference]) -> Vec<String> {
+    let told = differences.iter();
+    told.map(|difference| format!("{} {}", difference.what, difference.how))
+        .collect()
+}
+
+#[test]
+fn nothing_differs_from_ourselves() {
+    let same = compare_with(&listing()).unwrap();
+    assert!(
+        same.compared.messages > 300 && same.compared.fields > 1000,
+        "{same:?}"
+    );
+    let nothing = Comparison {
+        compared: same.compared,
+        ..Comparison::default()
+    };
+    assert_eq!(same, nothing);
+}
+
+#[test]
+fn another_number_type_or_cardinality_breaks() {
+    let cases = [
+        (
+            "agent.v1.TextDeltaUpdate\n 2 is_server_notice bool\n 1 text string",
+            "agent.v1.TextDeltaUpdate\n 2 is_server_notice bool\n 7 text string",
+            "agent.v1.TextDeltaUpdate.text is number 7 there, 1 here",
+        ),
+        (
+            "agent.v1.TextDeltaUpdate\n 2 is_server_notice bool\n 1 text string",
+            "agent.v1.TextDeltaUpdate\n 2 is_server_notice bool\n 1 text bytes",
+            "agent.v1.TextDeltaUpdate.text is bytes there, string here",
+        ),
+        (
+            "agent.v1.TextDeltaUpdate\n 2 is_server_notice bool\n 1 text string",
+            "agent.v1.TextDeltaUpdate\n 2 is_server_notice bool\n 1 text string [repeated]",
+            "agent.v1.TextDeltaUpdate.text is repeated there, single here",
+        ),
+        (
+            "agent.v1.TextDeltaUpdate\n 2 is_server_notice bool\n 1 text string",
+            "agent.v1.TextDeltaUpdate\n 2 is_server_notice bool\n 1 words int32",
+            "agent.v1.TextDeltaUpdate.text its number 1 is now words, int32",
+        ),
+        (
+            "agent.v1.McpArgs\n 2 args map<string,google.protobuf.Value>",
+            "agent.v1.McpArgs\n 2 args map<string,string>",
+            "agent.v1.McpArgs.args is map<string,string> there, map<string,google.protobuf.Value> here",
+        ),
+        (
+            " 3 AGENT_MODE_PLAN",
+            " 9 AGENT_MODE_PLAN",
+            "agent.v1.AgentMode.AGENT_MODE_PLAN is 9 there, 3 here",
+        ),
+    ];
+    for (from, to, wanted) in cases {
+        let found = changed(from, to);
+        assert_eq!(told(&found.breaking), [wanted]);
+        assert!(found.breaks() && found.refused.is_empty() && found.unread.is_empty());
+    }
+}
+
+#[test]
+fn a_message_we_use_that_is_gone_breaks() {
+    let found = changed(
+        "agent.v1.TextDeltaUpdate\n 2 is_server_notice bool\n 1 text string",
+        "",
+    );
+    assert_eq!(found.gone, ["agent.v1.TextDeltaUpdate"]);
+    assert!(found.breaks());
+}
+
+#[test]
+fn new_requests_come_in_the_order_of_their_weight() {
+    let mut listing = listing();
+    for message in [
+        "AgentServerMessage",
+        "KvServerMessage",
+        "InteractionQuery",
+        "ExecServerMessage",
+    ] {
+        let line = format!("\nagent.v1.{message}\n");
+        let more = format!("{line} 991 dream a.Dream [oneof message]\n");
+        listing = listing.replace(&line, &more);
+    }
+    let found = compare_with(&listing).unwrap();
+    assert_eq!(
+        told(&found.refused),
+        [
+            "agent.v1.ExecServerMessage.dream 991, a.Dream: would be thrown back",
+            "agent.v1.InteractionQuery.dream 991, a.Dream: would get an empty answer",
+            "agent.v1.KvServerMessage.dream 991, a.Dream: would get an error",
+            "agent.v1.AgentServerMessage.dream 991, a.Dream: would be passed over",
+        ]
+    );
+    assert!(!found.breaks() && found.unread.is_empty(), "{found:?}");
+}
+
+#[test]
+fn new_fields_matter_where_we_read() {
+    let found = changed(
+        "agent.v1.InteractionUpdate",
+        "agent.v1.InteractionUpdate\n 991 mood a.Mood [oneof message]",
+    );
+    assert_eq!(
+        told(&found.unread),
+        ["agent.v1.InteractionUpdate.mood 991, a.Mood, a new case"]
+    );
+    // A field beside the cases of a request is no request.
+    let found = changed(
+        "agent.v1.ExecServerMessage",
+        "agent.v1.ExecServerMessage\n 991 mood string",
+    );
+    assert_eq!(
+        told(&found.unread),
+        ["agent.v1.ExecServerMessage.mood 991, string"]
+    );
+    let found = changed(
+        "aiserver.v1.GetMeResponse",
+        "aiserver.v1.GetMeResponse\n 991 mood string",
+    );
+    assert_eq!(
+        told(&found.unread),
+        ["aiserver.v1.GetMeResponse.mood 991, string"]
+    );
+    for message in ["agent.v1.AgentRunRequest", "agent.v1.ReadResult", CARRIED] {
+        let found = changed(message, &format!("{message}\n 991 mood string"));
+        assert_eq!(told(&found.unread), [""; 0], "{message}");
+        assert_eq!(found.rest.new_fields_in_what_we_send, 1, "{message}");
+    }
+}
+
+#[test]
+fn what_means_the_same_on_the_wire_is_only_counted() {
+    let found = changed(
+        "agent.v1.TextDeltaUpdate\n 2 is_server_notice bool\n 1 text string",
+        "agent.v1.TextDeltaUpdate\n 2 is_server_notice bool\n 1 words string",
+    );
+    assert_eq!((found.rest.fields_renamed, found.breaks()), (1, false));
+    let found = changed(
+        "agent.v1.TextDeltaUpdate\n 2 is_server_notice bool\n 1 text string",
+        "agent.v1.TextDeltaUpdate\n 2 is_server_notice bool",
+    );
+    assert_eq!((found.rest.fields_gone, found.breaks()), (1, false));
+    let found = changed(
+        "enum agent.v1.AgentMode",
+        "agent.v1.Dream\nenum agent.v1.AgentMode\n 99 AGENT_MODE_DREAM",
+    );
+    let rest = Rest {
+        new_enum_values: 1,
+        messages_we_do_not_use: 1,
+        ..Rest::default()
+    };
+    assert_eq!((found.rest, found.breaks()), (rest, false));
+}
+
+#[test]
+fn what_the_listing_is_silent_about_is_not_gone() {
+    let found = compare_with("agent.v1.AgentServerMessage\n").unwrap();
+    assert_eq!(found.not_compared, ["aiserver.v1"]);
+    assert!(found.gone.len() > 200);
+    assert!(found.gone.iter().all(|name| name.starts_with("agent.v1.")));
+    // A field whose message has no name there: ours may have any.
+    let ours = Table::parse("agent.v1.M\n 1 of agent.v1.N\nagent.v1.N\n").unwrap();
+    let theirs = Table::parse("agent.v1.M\n 1 of (message)\n").unwrap();
+    let found = compare(&ours, &theirs);
+    assert_eq!(found.not_compared, ["agent.v1.N"]);
+    assert!(!found.breaks());
+}
+
+#[test]
+fn bytes_we_carry_may_be_any_message() {
+    assert!(is_same_kind("bytes", "agent.v1.M"));
+    assert!(is_same_kind("map<string,bytes>", "map<string,agent.v1.M>"));
+    for (ours, theirs) in [
+        ("bytes", "string"),
+        ("bytes", "enum agent.v1.E"),
+        ("agent.v1.M", "agent.v1.N"),
+        ("string", "(message)"),
+        ("map<string,bytes>", "map<int32,agent.v1.M>"),
+    ] {
+        assert!(!is_same_kind(ours, theirs), "{ours} {theirs}");
+    }
+}
