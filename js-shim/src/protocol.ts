@@ -296,6 +296,18 @@ parameters: unknown, };
  */
 export type HostTools = "between" | "inline";
 /**
+ * A picture.
+ */
+export type Image = { 
+/**
+ * Its bytes, in base64.
+ */
+data: string, 
+/**
+ * What it is said to be; its bytes decide.
+ */
+mimeType?: string, };
+/**
  * `initialize`: required first, once.
  */
 export type InitializeParams = { 
@@ -831,7 +843,11 @@ turnId: string,
 /**
  * The words.
  */
-text: string, };
+text: string, 
+/**
+ * Pictures with them.
+ */
+images?: Array<Image>, };
 /**
  * The answer to `turn/inject`.
  */

@@ -378,8 +378,9 @@ fn the_inspector_lists_and_calls() {
     let at = desk.at.clone();
     let outside = std::thread::spawn(move || {
         let bearer = format!("Authorization: Bearer {}", at.token);
+        let place = Sdk::new();
         let inspect = |more: &[&str]| -> Json {
-            let mut command = Sdk::new().command(INSPECTOR);
+            let mut command = place.command(INSPECTOR);
             command.args([&at.url, "--transport", "http", "--header", &bearer]);
             let output = command.args(more).output().unwrap();
             serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{output:?}"))
