@@ -7,8 +7,10 @@ NODE := $(NODE_DIR)/node_modules/.bin/node
 PI_087 := tests/pi/node_modules/.installed
 PI := $(PI_087) tests/pi/newest/node_modules/.installed
 SHIM := js-shim/node_modules/.installed
-FUZZ_SECONDS ?= 60
 SOAK_TURNS ?= 10000
+# Six targets share it.
+FUZZ_SECONDS ?= 600
+FUZZ_TARGETS := envelope message frames journal planner scenario
 
 .PHONY: demo test bench lint fmt faults soak fuzz schema docs audit
 
@@ -43,10 +45,17 @@ faults:
 soak:
 	SOAK_TURNS=$(SOAK_TURNS) $(CARGO) test --test whole soak -- --nocapture
 
+# Ten minutes by default: random input for everything that reads what others wrote.
 fuzz:
 	@command -v cargo-fuzz >/dev/null || $(CARGO) install cargo-fuzz --locked
-	@for target in envelope message; do \
-	  RUSTC_BOOTSTRAP=1 $(CARGO) fuzz run $$target -- -max_total_time=$(FUZZ_SECONDS) || exit 1; \
+	@for target in $(FUZZ_TARGETS); do \
+	  echo "make fuzz: $$target"; \
+	  mkdir -p fuzz/corpus/$$target; \
+	  seeds=$$(ls -d fuzz/seeds/$$target 2>/dev/null); \
+	  test $$target = scenario && seeds=tests/scenarios; \
+	  RUSTC_BOOTSTRAP=1 $(CARGO) fuzz run $$target fuzz/corpus/$$target $$seeds -- \
+	    -max_total_time=$$(( $(FUZZ_SECONDS) / $(words $(FUZZ_TARGETS)) )) \
+	    -timeout=10 -malloc_limit_mb=128 || exit 1; \
 	done
 
 # Generated files: protobuf code, the protocol's schema and TypeScript, the settings page.

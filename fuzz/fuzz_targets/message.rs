@@ -13,11 +13,17 @@ fuzz_target!(|data: &[u8]| {
     if let Ok(message) = AgentServerMessage::decode(bytes.clone()) {
         let again = AgentServerMessage::decode(ascending::server(&message));
         // NaN is not equal to itself; the printed form is.
-        assert_eq!(format!("{again:?}"), format!("{:?}", Ok::<_, prost::DecodeError>(message)));
+        assert_eq!(
+            format!("{again:?}"),
+            format!("{:?}", Ok::<_, prost::DecodeError>(message))
+        );
     }
     if let Ok(message) = AgentClientMessage::decode(bytes.clone()) {
         let again = AgentClientMessage::decode(ascending::client(&message));
-        assert_eq!(format!("{again:?}"), format!("{:?}", Ok::<_, prost::DecodeError>(message)));
+        assert_eq!(
+            format!("{again:?}"),
+            format!("{:?}", Ok::<_, prost::DecodeError>(message))
+        );
     }
     Drift::default().inspect("agent.v1.AgentServerMessage", data);
     if let Ok(stripped) = state::without_usage_tree(&bytes) {

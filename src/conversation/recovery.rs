@@ -254,7 +254,7 @@ fn is_stale(checkpoint: &Checkpoint<'_>, pause: Option<&Pause<'_>>, request: &Re
     let paused_here = pause.is_some_and(|pause| {
         (pause.turns, pause.history) == (Some(request.at.turns), Some(request.at.history))
     });
-    at != request.at && !(at.turns == request.at.turns + 1 && paused_here)
+    at != request.at && !(at.turns.checked_sub(1) == Some(request.at.turns) && paused_here)
 }
 
 /// The guards of a checkpoint that is not stale.

@@ -131,6 +131,13 @@ impl Default for Options {
     }
 }
 
+/// Reads scenarios and plays none: their names, or the first mistake. Public for fuzzing only.
+#[doc(hidden)]
+pub fn names_of(sources: &[ScenarioSource]) -> Result<Vec<String>, ScenarioError> {
+    let library = scenario::Library::load(sources)?;
+    Ok(library.names().map(str::to_owned).collect())
+}
+
 /// A running simulator; dropping it closes the port and every connection.
 #[derive(Debug)]
 pub struct Sim {

@@ -188,6 +188,10 @@ async fn mistakes_in_json_are_named_with_their_line() {
             "[]".to_owned(),
             "x.json:1: a scenario takes a table, not an array",
         ),
+        (
+            format!("{}{}", "[".repeat(100_000), "]".repeat(100_000)),
+            "x.json:1: values nest too deep",
+        ),
     ];
     for (text, wanted) in cases {
         assert_eq!(complaint("x.json", &text).await, wanted);

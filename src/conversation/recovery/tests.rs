@@ -337,6 +337,20 @@ fn any_row() -> impl Strategy<Value = Row<'static>> {
         })
 }
 
+#[test]
+fn a_count_of_turns_at_the_end_of_numbers_is_counted() {
+    let end = Point {
+        turns: usize::MAX,
+        ..HERE
+    };
+    let request = Request {
+        at: end,
+        ..brings(&["t"])
+    };
+    let decision = plan(Some(&saved(&["t"])), &request, NOW);
+    assert_eq!(decision.plan, Plan::Skip(Skip::StaleCheckpoint));
+}
+
 proptest! {
     /// The same input gives the same plan, and no plan goes on without a fresh pause that
     /// waits for what came.

@@ -5,13 +5,13 @@
 use std::io::{self, BufRead, Read as _, Write};
 
 /// The largest body we take.
-pub(super) const MAX_BODY: u64 = 64 * 1024 * 1024;
+pub const MAX_BODY: u64 = 64 * 1024 * 1024;
 /// The longest header line; anything longer is garbage.
 const MAX_LINE: u64 = 4096;
 
 /// What came in.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Inbound {
+pub enum Inbound {
     /// A body.
     Body(Vec<u8>),
     /// Bytes that were no frame, skipped; the reader is in step again.
@@ -19,7 +19,7 @@ pub(super) enum Inbound {
 }
 
 /// Reads the next frame; `None` at the end of the stream.
-pub(super) fn read(input: &mut impl BufRead) -> io::Result<Option<Inbound>> {
+pub fn read(input: &mut impl BufRead) -> io::Result<Option<Inbound>> {
     let mut length: Option<u64> = None;
     loop {
         let Some(line) = line(input)? else {
@@ -88,7 +88,7 @@ fn body(input: &mut impl BufRead, length: u64) -> io::Result<Inbound> {
 }
 
 /// Appends a frame to a buffer.
-pub(super) fn put(out: &mut Vec<u8>, body: &[u8]) {
+pub fn put(out: &mut Vec<u8>, body: &[u8]) {
     // Writing into memory does not fail.
     let _ = write!(out, "Content-Length: {}\r\n\r\n", body.len());
     out.extend_from_slice(body);

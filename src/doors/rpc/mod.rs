@@ -9,7 +9,9 @@ mod commands;
 mod controls;
 mod ending;
 mod error;
-mod frame;
+// Public for fuzzing only.
+#[doc(hidden)]
+pub mod frame;
 mod host;
 mod methods;
 mod models;

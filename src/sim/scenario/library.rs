@@ -20,6 +20,13 @@ pub enum Source {
         /// The scenario.
         text: String,
     },
+    /// The same as JSON.
+    Json {
+        /// Shown in place of a file name.
+        label: String,
+        /// The scenario.
+        text: String,
+    },
 }
 
 /// Scenarios by name.
@@ -42,6 +49,9 @@ impl Library {
                 Source::Path(path) => library.add(read_file(path)?)?,
                 Source::Toml { label, text } => {
                     library.add(scenario(label, &source::toml(label, text)?)?)?;
+                }
+                Source::Json { label, text } => {
+                    library.add(scenario(label, &source::json(label, text)?)?)?;
                 }
             }
         }

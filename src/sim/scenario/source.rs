@@ -157,9 +157,12 @@ pub(super) fn json(file: &str, text: &str) -> Result<Node, ScenarioError> {
         text,
         lines: Lines::new(text),
     }
-    .node(raw)
+    .node(raw, DEEPEST)
     .map_err(|error| ScenarioError::at(file, 1, json_reason(&error)))
 }
+
+/// How deep values may nest: as deep as serde_json goes where it reads values itself.
+const DEEPEST: usize = 128;
 
 /// serde_json's message without the position, which we give ourselves.
 fn json_reason(error: &serde_json::Error) -> String {
@@ -176,8 +179,11 @@ struct JsonFile<'t> {
 }
 
 impl JsonFile<'_> {
-    fn node(&self, raw: &RawValue) -> serde_json::Result<Node> {
+    fn node(&self, raw: &RawValue, depth: usize) -> serde_json::Result<Node> {
         let line = self.line(raw.get());
+        let depth = depth
+            .checked_sub(1)
+            .ok_or_else(|| serde::de::Error::custom("values nest too deep"))?;
         let content = match raw.get().as_bytes().first() {
             Some(b'{') => {
                 let members: Members<'_> = serde_json::from_str(raw.get())?;
@@ -185,7 +191,7 @@ impl JsonFile<'_> {
                     .0
                     .into_iter()
                     .map(|(name, value)| {
-                        let node = self.node(value)?;
+                        let node = self.node(value, depth)?;
                         Ok(Member {
                             name,
                             line: node.line,
@@ -199,7 +205,7 @@ impl JsonFile<'_> {
                 let items: Vec<&RawValue> = serde_json::from_str(raw.get())?;
                 let items = items
                     .into_iter()
-                    .map(|item| self.node(item))
+                    .map(|item| self.node(item, depth))
                     .collect::<serde_json::Result<_>>()?;
                 Content::Array(items)
             }

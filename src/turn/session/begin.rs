@@ -213,9 +213,9 @@ impl Task {
             SendPlan::Incremental { text } => (conversation, text),
             SendPlan::Bootstrap { history, text, .. } => {
                 // Words of the host's own history are in the text; others came by themselves.
-                let (before, text) = match text.contains(&words) {
+                let (before, text) = match text.contains(&words.text) {
                     true => (history, text),
-                    false => (messages, words),
+                    false => (messages, words.text),
                 };
                 // What this turn has answered is in no state, and would be said again.
                 let mut history = before.to_vec();

@@ -1,0 +1,329 @@
+//! Whatever was kept and whatever a host says: a lost turn comes back only by its own session,
+//! from a pause that was written down, with the results that pause waits for; and no words of
+//! a person are left out of what is sent.
+#![no_main]
+
+use std::collections::BTreeSet;
+
+use arbitrary::Arbitrary;
+use bytes::Bytes;
+use cursor_sidecar::conversation::fingerprint::Fingerprint;
+use cursor_sidecar::conversation::plan::{self as send, SendPlan};
+use cursor_sidecar::conversation::recovery::{
+    CLOCK_SKEW, Checkpoint, Decision, LARGEST_CHECKPOINT, Loss, Millis, OLDEST_PAUSE, Owner, Pause,
+    Plan, Point, Reason, Request, Row, plan,
+};
+use libfuzzer_sys::fuzz_target;
+use serde_json::{Value as Json, json};
+
+/// Few words, so that they meet.
+#[derive(Arbitrary, Debug, Clone, Copy)]
+enum Word {
+    Empty,
+    A,
+    B,
+    C,
+}
+
+impl Word {
+    fn text(self) -> &'static str {
+        match self {
+            Self::Empty => "",
+            Self::A => "a",
+            Self::B => "b",
+            Self::C => "c",
+        }
+    }
+}
+
+#[derive(Arbitrary, Debug, Clone, Copy)]
+enum Number {
+    Small(u8),
+    Any(usize),
+    Last,
+}
+
+impl Number {
+    fn value(self) -> usize {
+        match self {
+            Self::Small(number) => usize::from(number % 4),
+            Self::Any(number) => number,
+            Self::Last => usize::MAX,
+        }
+    }
+}
+
+#[derive(Arbitrary, Debug, Clone, Copy)]
+struct Place {
+    turns: Number,
+    history: Word,
+}
+
+impl Place {
+    fn point(self) -> Point<'static> {
+        Point {
+            turns: self.turns.value(),
+            history: self.history.text(),
+        }
+    }
+}
+
+#[derive(Arbitrary, Debug, Clone)]
+struct Waiting {
+    pending: Vec<Word>,
+    turns: Option<Number>,
+    history: Option<Word>,
+    recorded_at: Option<Stamp>,
+}
+
+/// A time around the one it is, at the edges of what is fresh, or anywhere.
+#[derive(Arbitrary, Debug, Clone, Copy)]
+enum Stamp {
+    Near(i8),
+    Oldest(i8),
+    Youngest(i8),
+    Any(i64),
+}
+
+impl Stamp {
+    fn from(self, now: i64) -> Millis {
+        let millis = |time: std::time::Duration| time.as_millis() as i64;
+        Millis(match self {
+            Self::Near(off) => now.saturating_add(i64::from(off)),
+            Self::Oldest(off) => now.saturating_sub(millis(OLDEST_PAUSE) + i64::from(off)),
+            Self::Youngest(off) => now.saturating_add(millis(CLOCK_SKEW) + i64::from(off)),
+            Self::Any(time) => time,
+        })
+    }
+}
+
+#[derive(Arbitrary, Debug)]
+struct Kept {
+    owner: Option<Option<Word>>,
+    checkpoint: Option<(Vec<u8>, Option<Place>)>,
+    pause: Option<Waiting>,
+}
+
+#[derive(Arbitrary, Debug)]
+struct Lost {
+    row: Option<Kept>,
+    session: Option<Word>,
+    at: Place,
+    in_flight: Option<Vec<Word>>,
+    received: Vec<Word>,
+    silent: bool,
+    now: i64,
+}
+
+fn texts(words: &[Word]) -> Vec<&'static str> {
+    words.iter().map(|word| word.text()).collect()
+}
+
+fn named<'a>(ids: &[&'a str]) -> BTreeSet<&'a str> {
+    ids.iter().copied().filter(|id| !id.is_empty()).collect()
+}
+
+fn comes_back(decision: &Decision) -> bool {
+    matches!(
+        decision.plan,
+        Plan::RecoverCheckpoint | Plan::RebuildHistory(_)
+    )
+}
+
+/// The plan without the ids it tells, whose order follows the request's.
+fn gist(decision: &Decision) -> String {
+    let plan = match &decision.plan {
+        Plan::RecoverCheckpoint => "recover",
+        Plan::RebuildHistory(reason) => reason.name(),
+        Plan::Skip(skip) => skip.name(),
+    };
+    let Decision {
+        had_checkpoint,
+        clears_pause,
+        clears_checkpoint,
+        ..
+    } = decision;
+    format!("{plan} {had_checkpoint} {clears_pause} {clears_checkpoint}")
+}
+
+fn recovery(lost: &Lost) {
+    let row = lost.row.as_ref().map(|kept| Row {
+        owner: match kept.owner {
+            None => Owner::Anyone,
+            Some(session) => Owner::Session(session.map(Word::text)),
+        },
+        checkpoint: kept.checkpoint.as_ref().map(|(state, at)| Checkpoint {
+            state: Bytes::copy_from_slice(state),
+            at: at.map(Place::point),
+        }),
+        pause: kept.pause.as_ref().map(|pause| Pause {
+            pending: texts(&pause.pending),
+            turns: pause.turns.map(Number::value),
+            history: pause.history.map(Word::text),
+            recorded_at: pause.recorded_at.map(|stamp| stamp.from(lost.now)),
+        }),
+    });
+    let request = Request {
+        session: lost.session.map(Word::text),
+        at: lost.at.point(),
+        in_flight: lost.in_flight.as_deref().map(texts),
+        received: texts(&lost.received),
+        loss: if lost.silent {
+            Loss::Silent
+        } else {
+            Loss::Gone
+        },
+    };
+    let now = Millis(lost.now);
+    let decision = plan(row.as_ref(), &request, now);
+    assert_eq!(
+        decision,
+        plan(row.as_ref(), &request, now),
+        "not of its arguments alone"
+    );
+
+    // The order of ids and their repetition say nothing.
+    let mut stuttered = request.clone();
+    stuttered.received.reverse();
+    stuttered.received.extend(request.received.iter().copied());
+    assert_eq!(gist(&decision), gist(&plan(row.as_ref(), &stuttered, now)));
+
+    let Some(row) = row else {
+        assert!(!comes_back(&decision), "{decision:?} from nothing");
+        return;
+    };
+    let foreign = Row {
+        owner: Owner::Session(Some("another's")),
+        ..row.clone()
+    };
+    assert!(
+        !comes_back(&plan(Some(&foreign), &request, now)),
+        "of a foreign session"
+    );
+    let unpaused = Row {
+        pause: None,
+        ..row.clone()
+    };
+    assert!(
+        !comes_back(&plan(Some(&unpaused), &request, now)),
+        "without a pause"
+    );
+
+    assert_eq!(decision.had_checkpoint, row.checkpoint.is_some());
+    assert!(decision.had_checkpoint || !decision.clears_checkpoint);
+    if !comes_back(&decision) {
+        return;
+    }
+    assert!(
+        !decision.clears_pause,
+        "{decision:?} loses what it comes back from"
+    );
+    if let Owner::Session(session) = row.owner {
+        assert_eq!(session, request.session);
+    }
+    let pause = row.pause.as_ref().expect("a pause");
+    let (pending, received) = (named(&pause.pending), named(&request.received));
+    assert!(
+        !pending.is_empty() && pending.is_subset(&received),
+        "{pending:?} of {received:?}"
+    );
+    let age = i128::from(now.0) - i128::from(pause.recorded_at.expect("a time").0);
+    assert!(
+        age <= OLDEST_PAUSE.as_millis() as i128 && age >= -(CLOCK_SKEW.as_millis() as i128),
+        "{age}"
+    );
+    match decision.plan {
+        Plan::RecoverCheckpoint => {
+            let checkpoint = row.checkpoint.as_ref().expect("a checkpoint");
+            assert!((1..=LARGEST_CHECKPOINT).contains(&checkpoint.state.len()));
+            let at = checkpoint.at.expect("a place");
+            let of_pause = (pause.turns, pause.history);
+            assert!(
+                at == request.at || of_pause == (Some(request.at.turns), Some(request.at.history))
+            );
+            assert!(!decision.clears_checkpoint);
+        }
+        Plan::RebuildHistory(reason) => {
+            assert_eq!(pause.turns, Some(request.at.turns));
+            assert_eq!(pause.history, Some(request.at.history));
+            assert_eq!(
+                named(request.in_flight.as_deref().unwrap_or_default()),
+                received
+            );
+            let without = matches!(reason, Reason::NoCheckpoint | Reason::SynthesizedAfterIdle);
+            assert_eq!(without, row.checkpoint.is_none());
+            assert_eq!(
+                decision.clears_checkpoint,
+                reason == Reason::StaleCheckpoint
+            );
+        }
+        Plan::Skip(_) => unreachable!(),
+    }
+}
+
+#[derive(Arbitrary, Debug)]
+struct Told {
+    assistant: bool,
+    words: Word,
+    at: u8,
+}
+
+#[derive(Arbitrary, Debug)]
+struct Said {
+    /// How much of the history was sent before, and whether under the same system prompt.
+    sent: Option<(u8, bool)>,
+    history: Vec<Told>,
+}
+
+fn sending(said: &Said) {
+    let messages: Vec<Json> = said
+        .history
+        .iter()
+        .map(|told| {
+            let role = if told.assistant { "assistant" } else { "user" };
+            json!({"role": role, "content": told.words.text(), "timestamp": told.at})
+        })
+        .collect();
+    let known = said
+        .sent
+        .map(|(known, _)| usize::from(known).min(messages.len()));
+    let sent = said.sent.zip(known).map(|((_, same), known)| {
+        Fingerprint::of(if same { "S" } else { "T" }, &messages[..known])
+    });
+    let planned = send::plan(sent.as_ref(), "S", &messages);
+    assert_eq!(
+        planned,
+        send::plan(sent.as_ref(), "S", &messages),
+        "not of its arguments alone"
+    );
+    let continues = matches!(said.sent, Some((_, true)));
+    let unseen = if continues { known.unwrap_or(0) } else { 0 };
+    let latest = messages
+        .iter()
+        .rposition(|message| message["role"] == "assistant")
+        .map_or(0, |index| index + 1);
+    let words: Vec<&str> = messages[latest.max(unseen)..]
+        .iter()
+        .filter_map(|message| message["content"].as_str())
+        .filter(|words| !words.is_empty())
+        .collect();
+    if words.is_empty() {
+        return;
+    }
+    match planned {
+        SendPlan::Incremental { text } => {
+            assert!(continues, "on a state that stands for another history");
+            assert!(text.ends_with(&words.join("\n\n")), "{words:?} in {text:?}");
+        }
+        SendPlan::Bootstrap { history, text, .. } => {
+            assert!(text.ends_with(&words.join("\n\n")), "{words:?} in {text:?}");
+            assert_eq!(history.len(), latest);
+        }
+        SendPlan::Resume | SendPlan::Nothing => panic!("{words:?} are left out"),
+    }
+}
+
+fuzz_target!(|input: (Lost, Said)| {
+    recovery(&input.0);
+    sending(&input.1);
+});
