@@ -20,6 +20,7 @@ mod protocol;
 mod schema;
 mod sessions;
 mod stdio;
+mod telling;
 mod turns;
 mod typescript;
 

@@ -17,6 +17,7 @@ use super::models::{Models, Resolved};
 use super::peer::Peer;
 use super::protocol::*;
 use super::sessions::Sessions;
+use super::telling::{ask, tell};
 use crate::account::{ApiKey, find_key};
 use crate::catalog::Speed;
 use crate::conversation::picture;
@@ -26,10 +27,9 @@ use crate::diag::place;
 use crate::diag::settings::Warning;
 use crate::diag::{Digest, prefix};
 use crate::run::{Backend, Mode, UserMessage};
-use crate::tools::bridge::content::Content;
-use crate::tools::bridge::{HostCall, HostResult, Verdict};
+use crate::tools::bridge::Verdict;
 use crate::tools::settings::Library;
-use crate::turn::{Follows, Hands, Policy, Session, Stop, Surface, TurnEvent, TurnRequest, words};
+use crate::turn::{Follows, Hands, Policy, Session, Stop, Surface, TurnRequest, words};
 
 /// What went to the host during a turn.
 #[derive(Default)]
@@ -79,6 +79,13 @@ pub(super) struct Origin<'a> {
     pub(super) cwd: PathBuf,
     pub(super) models: &'a Models,
     pub(super) tools: HostTools,
+}
+
+/// What a run is given that waits for the host.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Given {
+    Time,
+    Up,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -242,12 +249,13 @@ impl Turns {
             // The turn is over: nobody waits for what is still asked.
         };
         // The events end with the turn, so the answer comes after the last of them.
-        let (result, (), ()) = tokio::join!(session.turn(request), telling, calling);
+        let (mut result, (), ()) = tokio::join!(session.turn(request), telling, calling);
         if let (Stop::Finished, Some(row), Some(window)) = (&result.stop, row, result.window) {
             origin.models.learn(&row, window);
         }
-        if result.stop == Stop::ToolUse {
-            self.park(&turn.id, params.session_id).await;
+        if result.stop == Stop::ToolUse && self.park(&turn, params.session_id).await == Given::Up {
+            session.release().await;
+            result.stop = Stop::Aborted;
         }
         self.tidy(origin.home);
         Ok(ended(result.stop, result.tokens, params.model.cost))
@@ -310,11 +318,18 @@ impl Turns {
         self.store.get_or_init(made).clone()
     }
 
-    /// Remembers that a run waits for the host; of too many, the first goes.
-    async fn park(&self, turn: &str, session: String) {
+    /// Remembers that a run waits for the host, unless the host has given it up; of too many,
+    /// the first goes.
+    async fn park(&self, turn: &UnderWay<'_>, session: String) -> Given {
         let longest = {
+            // Whoever cancels finds the turn in one place or in the other.
+            let mut under_way = lock(&self.under_way);
+            if turn.cancel.is_cancelled() {
+                return Given::Up;
+            }
+            under_way.remove(&turn.id);
             let mut parked = lock(&self.parked);
-            parked.push_back((turn.to_owned(), session));
+            parked.push_back((turn.id.clone(), session));
             match parked.len() > MOST_PARKED {
                 true => parked.pop_front(),
                 false => None,
@@ -323,6 +338,7 @@ impl Turns {
         if let Some((_, session)) = longest {
             self.release(&session).await;
         }
+        Given::Time
     }
 
     /// A session there is.
@@ -357,17 +373,14 @@ impl Turns {
 
     /// Ends a turn, or the run a turn left waiting for the host.
     pub(super) async fn cancel(&self, params: &TurnCancelParams) -> TurnCancelResult {
-        let cancel = lock(&self.under_way)
-            .get(&params.turn_id)
-            .map(|way| way.cancel.clone());
-        tracing::debug!(
-            turn = params.turn_id,
-            found = cancel.is_some(),
-            "turn.cancel"
-        );
-        if let Some(cancel) = cancel {
-            cancel.cancel();
-            return TurnCancelResult { found: true };
+        let found = {
+            let under_way = lock(&self.under_way);
+            let way = under_way.get(&params.turn_id);
+            way.map(|way| way.cancel.cancel()).is_some()
+        };
+        tracing::debug!(turn = params.turn_id, found, "turn.cancel");
+        if found {
+            return TurnCancelResult { found };
         }
         let waiting = {
             let mut parked = lock(&self.parked);
@@ -478,64 +491,6 @@ impl Turns {
             Err(error) => (Err(error.to_string()), Vec::new()),
         }
     }
-}
-
-/// Tells the host what happened: events together, a person's lines by themselves.
-async fn tell(peer: &Peer, turn_id: &str, batch: &mut Vec<TurnEvent>) {
-    let mut events = Vec::with_capacity(batch.len());
-    for event in batch.drain(..) {
-        events.push(match event {
-            TurnEvent::Text(text) => HostEvent::Text { text },
-            TurnEvent::Thinking(text) => HostEvent::Thinking { text },
-            TurnEvent::ThinkingDone => HostEvent::ThinkingDone,
-            TurnEvent::Retrying(reason) => HostEvent::Retrying { reason },
-            TurnEvent::ToolCall {
-                id,
-                name,
-                arguments,
-            } => HostEvent::ToolCall {
-                id,
-                name,
-                arguments,
-            },
-            TurnEvent::Notice(message) => {
-                let level = LogLevel::Warning;
-                peer.notify("log/message", LogMessageParams { level, message })
-                    .await;
-                continue;
-            }
-        });
-    }
-    if !events.is_empty() {
-        let turn_id = turn_id.to_owned();
-        peer.notify("turn/event", TurnEventParams { turn_id, events })
-            .await;
-    }
-}
-
-/// Has the host execute a call.
-async fn ask(peer: Peer, turn_id: String, call: HostCall) {
-    let params = ToolCallParams {
-        turn_id,
-        id: call.id.clone(),
-        name: call.tool.clone(),
-        arguments: call.arguments.clone(),
-    };
-    let result = match peer.ask("tool/call", params).await {
-        Ok(result) => match serde_json::from_value::<ToolCallResult>(result) {
-            Ok(result) => HostResult {
-                content: Content::read(&result.content),
-                verdict: match result.is_error {
-                    true => Verdict::Failed,
-                    false => Verdict::Done,
-                },
-                details: result.details,
-            },
-            Err(error) => HostResult::failed(format!("the host's answer makes no sense: {error}")),
-        },
-        Err(error) => HostResult::failed(error.to_string()),
-    };
-    call.answer(result);
 }
 
 /// The mode of a turn: what it says, else what the person chose. A turn beside the session,

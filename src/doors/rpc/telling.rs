@@ -1,0 +1,65 @@
+//! What a turn tells the host, and what it has the host do.
+
+use super::peer::Peer;
+use super::protocol::*;
+use crate::tools::bridge::content::Content;
+use crate::tools::bridge::{HostCall, HostResult, Verdict};
+use crate::turn::TurnEvent;
+
+/// Tells the host what happened: events together, a person's lines by themselves.
+pub(super) async fn tell(peer: &Peer, turn_id: &str, batch: &mut Vec<TurnEvent>) {
+    let mut events = Vec::with_capacity(batch.len());
+    for event in batch.drain(..) {
+        events.push(match event {
+            TurnEvent::Text(text) => HostEvent::Text { text },
+            TurnEvent::Thinking(text) => HostEvent::Thinking { text },
+            TurnEvent::ThinkingDone => HostEvent::ThinkingDone,
+            TurnEvent::Retrying(reason) => HostEvent::Retrying { reason },
+            TurnEvent::ToolCall {
+                id,
+                name,
+                arguments,
+            } => HostEvent::ToolCall {
+                id,
+                name,
+                arguments,
+            },
+            TurnEvent::Notice(message) => {
+                let level = LogLevel::Warning;
+                peer.notify("log/message", LogMessageParams { level, message })
+                    .await;
+                continue;
+            }
+        });
+    }
+    if !events.is_empty() {
+        let turn_id = turn_id.to_owned();
+        peer.notify("turn/event", TurnEventParams { turn_id, events })
+            .await;
+    }
+}
+
+/// Has the host execute a call.
+pub(super) async fn ask(peer: Peer, turn_id: String, call: HostCall) {
+    let params = ToolCallParams {
+        turn_id,
+        id: call.id.clone(),
+        name: call.tool.clone(),
+        arguments: call.arguments.clone(),
+    };
+    let result = match peer.ask("tool/call", params).await {
+        Ok(result) => match serde_json::from_value::<ToolCallResult>(result) {
+            Ok(result) => HostResult {
+                content: Content::read(&result.content),
+                verdict: match result.is_error {
+                    true => Verdict::Failed,
+                    false => Verdict::Done,
+                },
+                details: result.details,
+            },
+            Err(error) => HostResult::failed(format!("the host's answer makes no sense: {error}")),
+        },
+        Err(error) => HostResult::failed(error.to_string()),
+    };
+    call.answer(result);
+}
