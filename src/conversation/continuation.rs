@@ -19,7 +19,7 @@ pub struct Continuation<'a> {
 
 /// Results a host brings for the calls that wait, found by id wherever they stand; the newest
 /// of each.
-pub fn results<'a>(messages: &'a [Json], waits: impl Fn(&str) -> bool) -> Vec<(&'a str, &'a Json)> {
+pub fn results(messages: &[Json], waits: impl Fn(&str) -> bool) -> Vec<(&str, &Json)> {
     let mut results: Vec<(&str, &Json)> = Vec::new();
     for message in messages {
         if message["role"] != "toolResult" {
