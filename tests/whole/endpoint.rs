@@ -18,9 +18,6 @@ use crate::rpc::Host;
 use crate::sdk::{Sdk, assert_finished, only_send};
 use crate::talk::{Talk, tool};
 
-/// What `inspector --cli` starts.
-const INSPECTOR: &str = "node_modules/@modelcontextprotocol/inspector-cli/build/cli.js";
-
 /// A run whose first call the host has not answered, so that it lives.
 pub struct Desk {
     simulator: Simulator,
@@ -369,31 +366,5 @@ fn ten_thousand_calls_are_all_answered() {
     if let Some(kib) = desk.talk.host.peak_kib() {
         assert!(kib < 400 * 1024, "{kib} KiB");
     }
-    desk.finish();
-}
-
-#[test]
-fn the_inspector_lists_and_calls() {
-    let mut desk = Desk::open();
-    let at = desk.at.clone();
-    let outside = std::thread::spawn(move || {
-        let bearer = format!("Authorization: Bearer {}", at.token);
-        let place = Sdk::new();
-        let inspect = |more: &[&str]| -> Json {
-            let mut command = place.command(INSPECTOR);
-            command.args([&at.url, "--transport", "http", "--header", &bearer]);
-            let output = command.args(more).output().unwrap();
-            serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{output:?}"))
-        };
-        let call = ["--tool-name", "pi__look", "--tool-arg", "q=last"];
-        (
-            inspect(&["--method", "tools/list"]),
-            inspect(&[&["--method", "tools/call"], &call[..]].concat()),
-        )
-    });
-    assert_eq!(desk.work(), 1);
-    let (list, result) = outside.join().unwrap();
-    assert_eq!(list["tools"][0]["name"], "pi__look", "{list}");
-    assert_eq!(result["content"][0]["text"], "saw last", "{result}");
     desk.finish();
 }
