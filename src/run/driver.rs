@@ -165,7 +165,7 @@ impl Run {
             "run.started"
         );
         let outcome = loop {
-            let (failure, progress) = match self.attempt(started).await {
+            let (failure, progress) = match self.attempt().await {
                 Step::Done(outcome) => break outcome,
                 Step::AgainAtOnce => continue,
                 Step::Failed(failure, progress) => (failure, progress),
@@ -222,7 +222,8 @@ impl Run {
         );
     }
 
-    async fn attempt(&mut self, started: tokio::time::Instant) -> Step {
+    async fn attempt(&mut self) -> Step {
+        let started = tokio::time::Instant::now();
         self.attempts += 1;
         self.overlap.restart();
         self.memo.restart();
@@ -293,9 +294,10 @@ impl Run {
         if let (Failure::Login(_), WireError::Remote(_)) = (&failure, &error) {
             self.backend.account.reject(&issued.token).await;
             tracing::debug!("run.token_refused");
-            // A token from before this run may just have grown old; a new one is worth a try.
+            // A token from before this attempt may just have grown old; a new one is worth a try.
             // Only a stream that brought nothing: anything else would be repeated.
-            let untouched = closed.progress == Progress::default();
+            let untouched =
+                closed.progress.checkpoint.is_none() && closed.progress.shown <= Shown::Remembered;
             if issued.at < started && !self.token_replaced && untouched {
                 self.token_replaced = true;
                 self.ids = self.ids.again();
