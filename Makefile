@@ -7,6 +7,7 @@ NODE := $(NODE_DIR)/node_modules/.bin/node
 PI_087 := tests/pi/node_modules/.installed
 PI := $(PI_087) tests/pi/newest/node_modules/.installed
 SHIM := js-shim/node_modules/.installed
+INSPECTOR := tests/inspector/node_modules/.installed
 SOAK_TURNS ?= 10000
 # Six targets share it.
 FUZZ_SECONDS ?= 600
@@ -19,7 +20,7 @@ demo: $(NODE) $(PI_087)
 	$(CARGO) build --quiet
 	./.ci/demo
 
-test: lint $(NODE) $(PI)
+test: lint $(NODE) $(PI) $(INSPECTOR)
 	@command -v tmux >/dev/null || { echo "make test: tmux is needed to look at pi's screen; install it" >&2; exit 1; }
 	./.ci/rust-tests
 

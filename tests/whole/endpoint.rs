@@ -11,7 +11,7 @@ use rmcp::transport::StreamableHttpClientTransport;
 use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig;
 use serde_json::{Value as Json, json};
 
-use crate::backend::{Simulator, Transport};
+use crate::backend::{Simulator, Transport, root};
 use crate::faults::playing;
 use crate::host_tools::{END, calls, text};
 use crate::rpc::Host;
@@ -178,6 +178,35 @@ pub fn beside<Given: Send + 'static>(
             .unwrap();
         runtime.block_on(work)
     })
+}
+
+/// The MCP inspector's command line, told to do one thing.
+fn inspector(at: &Place, arguments: &[&str]) -> Json {
+    let output = std::process::Command::new(root().join("tests/official/node_modules/.bin/node"))
+        .arg(root().join("tests/inspector/node_modules/.bin/mcp-inspector"))
+        .args(["--cli", &at.url, "--transport", "http"])
+        .args(["--header", &format!("Authorization: Bearer {}", at.token)])
+        .args(arguments)
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{output:?}");
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+#[test]
+fn the_inspector_lists_and_calls() {
+    let mut desk = Desk::open();
+    let listed = inspector(&desk.at, &["--method", "tools/list"]);
+    assert_eq!(listed["tools"][0]["name"], "pi__look");
+    let at = desk.at.clone();
+    let called = std::thread::spawn(move || {
+        let call = ["--tool-name", "pi__look", "--tool-arg", "q=last"];
+        inspector(&at, &[&["--method", "tools/call"][..], &call].concat())
+    });
+    assert_eq!(desk.work(), 1);
+    let content = json!([{"type": "text", "text": "saw last"}]);
+    assert_eq!(called.join().unwrap()["content"], content);
+    desk.finish();
 }
 
 #[test]
