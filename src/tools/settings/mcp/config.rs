@@ -209,7 +209,7 @@ mod tests {
     fn parsed(json: &Json) -> (Vec<ServerConfig>, Vec<String>) {
         let env = |name: &str| (name == "TOKEN").then(|| "t0ken".to_owned());
         let names = Names {
-            workspace: Path::new("/work/space"),
+            workspace: Path::new("/srv/space"),
             home: Some(Path::new("/home/me")),
             env: &env,
         };
@@ -235,10 +235,10 @@ mod tests {
             panic!("{servers:?}");
         };
         assert_eq!(program, "/home/me/bin/x");
-        assert_eq!(args, &["--in", "/work/space", "d", "${NONE}"]);
+        assert_eq!(args, &["--in", "/srv/space", "d", "${NONE}"]);
         assert_eq!(
             (env["T"].as_str(), folder.to_str()),
-            ("t0ken", Some("/work/space/sub"))
+            ("t0ken", Some("/srv/space/sub"))
         );
         let Way::Http { url, headers } = &servers[1].way else {
             panic!("{servers:?}");
