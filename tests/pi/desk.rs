@@ -218,9 +218,16 @@ fn shared_cache() -> String {
     folder.to_str().unwrap().to_owned()
 }
 
+/// Whether a process does anything still; one that ended may wait for ever to be reaped by a
+/// container's first process.
 pub fn lives(id: i32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{id}/stat"));
+    let ended = stat.is_ok_and(|stat| {
+        let rest = stat.rsplit(") ").next();
+        rest.is_some_and(|rest| rest.starts_with('Z'))
+    });
     let id = rustix::process::Pid::from_raw(id).unwrap();
-    rustix::process::test_kill_process(id).is_ok()
+    !ended && rustix::process::test_kill_process(id).is_ok()
 }
 
 /// Looks until something is there.

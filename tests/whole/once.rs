@@ -101,7 +101,7 @@ fn until<T>(mut look: impl FnMut() -> Option<T>) -> T {
 
 #[test]
 fn a_signal_ends_the_sidecar_and_its_commands() {
-    use rustix::process::{Pid, Signal, kill_process, test_kill_process};
+    use rustix::process::{Pid, Signal, kill_process};
     let command = r#"{ exec = { shellStreamArgs = { command = "echo $$$$ > pid.new; mv pid.new pid; exec sleep 600", workingDirectory = "$WS", toolCallId = "c", timeout = 600000 } } }"#;
     let mut file = tempfile::Builder::new().suffix(".toml").tempfile().unwrap();
     writeln!(
@@ -124,5 +124,17 @@ fn a_signal_ends_the_sidecar_and_its_commands() {
     let sidecar = Pid::from_raw(talk.host.id().try_into().unwrap()).unwrap();
     kill_process(sidecar, Signal::TERM).unwrap();
     assert_eq!(talk.host.exits(), Some(1));
-    until(|| test_kill_process(command).is_err().then_some(()));
+    until(|| (!lives(command)).then_some(()));
+}
+
+/// Whether a process does anything still; one that ended may wait for ever to be reaped by a
+/// container's first process.
+fn lives(id: rustix::process::Pid) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{}/stat", id.as_raw_nonzero()));
+    let ended = stat.is_ok_and(|stat| {
+        stat.rsplit(") ")
+            .next()
+            .is_some_and(|rest| rest.starts_with('Z'))
+    });
+    !ended && rustix::process::test_kill_process(id).is_ok()
 }
