@@ -367,9 +367,9 @@ impl Live {
                 }
                 Some(RunEvent::Ended(ended)) => {
                     if ended.outcome == Outcome::Finished
-                        && let Some(plan) = self.show.plan_unsaid()
+                        && let Some(rest) = self.show.unsaid()
                     {
-                        tell(TurnEvent::Text(plan), request, tally).await;
+                        tell(TurnEvent::Text(rest), request, tally).await;
                     }
                     return Pause::Over(Some(ended));
                 }

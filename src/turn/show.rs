@@ -11,6 +11,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde_json::Value as Json;
 
+use super::final_text::{self, Boundary, Candidates};
 use super::request::TurnEvent;
 use crate::replay::ledger::{self, Ledger};
 use crate::replay::{self, Activity, Workspace};
@@ -263,14 +264,26 @@ impl Show {
         }
     }
 
-    /// The plan to end with, unless it was said already.
-    pub(super) fn plan_unsaid(&mut self) -> Option<String> {
-        let plan = self.plan.take()?;
-        match self.said.contains(plan.as_str()) {
-            true => None,
-            false if self.said.trim().is_empty() => Some(plan),
-            false => Some(format!("\n\n{plan}")),
+    /// What the run ends with and nobody was shown: a plan, or the rest of it.
+    pub(super) fn unsaid(&mut self) -> Option<String> {
+        let plan = self.plan.take();
+        let candidates = Candidates {
+            // The wire names no result of its own.
+            result: None,
+            plan: plan.as_deref(),
+            streamed: &self.said,
+            emitted: &self.said,
+        };
+        let chosen = final_text::select(candidates, Boundary::Word);
+        let rest = final_text::trim(chosen, "", &self.said);
+        if rest.trim().is_empty() || self.said.contains(chosen) {
+            return None;
         }
+        let goes_on = self.said.trim().is_empty() || rest.len() < chosen.len();
+        Some(match goes_on {
+            true => rest.to_owned(),
+            false => format!("\n\n{rest}"),
+        })
     }
 }
 
@@ -351,5 +364,27 @@ mod tests {
             panic!("a card without a tool");
         };
         assert_eq!(lines[0], TurnEvent::Thinking("$ ls\n\na\n".into()));
+    }
+
+    #[test]
+    fn a_run_ends_with_what_of_its_plan_was_not_said() {
+        let ends = |said: &[&str], plan: Option<&str>| {
+            let mut show = Show::new(Recorded::default(), PathBuf::from("/w"), [], Vec::new());
+            said.iter().for_each(|text| show.said(text));
+            show.plan = plan.map(str::to_owned);
+            show.unsaid()
+        };
+        assert_eq!(ends(&["Done."], None), None);
+        assert_eq!(ends(&[], Some("1. go")).as_deref(), Some("1. go"));
+        assert_eq!(
+            ends(&["Done."], Some("1. go")).as_deref(),
+            Some("\n\n1. go")
+        );
+        assert_eq!(ends(&["So: ", "1. go", " Yes?"], Some("1. go")), None);
+        assert_eq!(
+            ends(&["1. ", "go"], Some("1. go\n2. go")).as_deref(),
+            Some("\n2. go")
+        );
+        assert_eq!(ends(&["Done."], Some(" \n")), None);
     }
 }
