@@ -13,7 +13,7 @@ use crate::screen::Screen;
 crate::on_every_pi!(what_a_session_chose_goes_with_its_branch);
 
 /// Every shape of a model: plain, fast alone, context with reasoning, reasoning alone,
-/// thinking with effort, thinking alone, context alone, an alias of one's own and a shared one.
+/// thinking with effort (in Max Mode with its larger context), thinking alone, context alone, an alias of one's own and a shared one.
 const SHAPES: &str = r#"[
   { id = "default", displayName = "Auto" },
   { id = "composer-2.5", displayName = "Composer 2.5", parameters = [ { id = "fast", values = [ { value = "false" }, { value = "true" } ] } ],
@@ -31,7 +31,7 @@ const SHAPES: &str = r#"[
       { id = "thinking", values = [ { value = "false" }, { value = "true" } ] },
       { id = "context", values = [ { value = "300k" }, { value = "1m" } ] },
       { id = "effort", values = [ { value = "low" }, { value = "medium" }, { value = "high" }, { value = "xhigh" }, { value = "max" } ] } ],
-    variants = [ { params = [ { id = "thinking", value = "true" }, { id = "context", value = "1m" }, { id = "effort", value = "xhigh" } ], displayName = "v", isDefault = true } ] },
+    variants = [ { params = [ { id = "thinking", value = "true" }, { id = "context", value = "1m" }, { id = "effort", value = "xhigh" } ], displayName = "v", isDefault = true, isMaxMode = true } ] },
   { id = "claude-haiku", displayName = "Haiku", parameters = [ { id = "thinking", values = [ { value = "false" }, { value = "true" } ] } ] },
   { id = "grok-4.3", displayName = "Grok 4.3", parameters = [ { id = "context", values = [ { value = "200k" }, { value = "1m" } ] } ] },
 ]"#;
@@ -57,7 +57,7 @@ steps = [
     Desk::playing(version, &scenario)
 }
 
-/// The models that were asked for, as `mode id name=value …`.
+/// The models that were asked for, as `mode id name=value … MAX`.
 fn sent(recording: &Recording) -> Vec<String> {
     let requests = recording.client("runRequest");
     let models = requests.iter().map(|request| {
@@ -74,9 +74,17 @@ fn sent(recording: &Recording) -> Vec<String> {
             let part = |name: &str| parameter[name].as_str().unwrap();
             text.push_str(&format!(" {}={}", part("id"), part("value")));
         }
+        if model["maxMode"] == true {
+            text.push_str(" MAX");
+        }
         text
     });
     models.collect()
+}
+
+/// Requests of any kind.
+fn calls(recording: &Recording) -> usize {
+    recording.0["requests"].as_array().unwrap().len()
 }
 
 fn asked_for_models(recording: &Recording) -> usize {
@@ -107,12 +115,8 @@ fn the_table_and_every_way_to_print() {
     ");
     let again = desk.pi(&["--list-models", "cursor"]);
     assert_eq!(again.stdout, listed.stdout);
-    let calls = &desk.simulator.recorded().0["requests"];
-    assert_eq!(
-        calls.as_array().unwrap().len(),
-        1,
-        "a warm cache asks nothing"
-    );
+    let asked = calls(&desk.simulator.recorded());
+    assert_eq!(asked, 1, "a warm cache asks nothing");
 
     let gpt = "cursor/gpt-5.5@1m";
     let prints: [&[&str]; 8] = [
@@ -145,7 +149,7 @@ fn the_table_and_every_way_to_print() {
     agent gpt-5.5 context=1m reasoning=medium fast=true
     agent composer-2.5 fast=false
     agent claude-opus-4-7 thinking=false context=300k
-    agent opus-latest thinking=true context=1m effort=max
+    agent opus-latest thinking=true context=1m effort=max MAX
     plan gpt-5.5 context=1m reasoning=medium fast=false
     ");
     assert_eq!(asked_for_models(&recording), 1, "the cache was warm");
@@ -270,8 +274,13 @@ fn a_persons_controls_on_the_screen_and_after_a_resume() {
     let both = json!({"gpt-5.5": true, "composer-2.5": false});
     assert_eq!(saved(&desk), both);
     save(&desk, &json!({"gpt-5.5": false, "composer-2.5": true}));
+    let before = calls(&desk.simulator.recorded());
     let pi = Screen::with(&desk, &[&other[..], &["--continue"]].concat());
     footer_shows(&pi, &["(cursor) composer-2.5", "cursor plan"]);
+    pi.say("/cursor-tools");
+    pi.shows("executed by cursor-sidecar");
+    let after = calls(&desk.simulator.recorded());
+    assert_eq!(after, before, "a start with a warm cache asks nothing");
     pi.say("four");
     pi.shows("Heard: four");
     pi.keys(&["C-l"]);
