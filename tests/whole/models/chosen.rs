@@ -1,0 +1,209 @@
+//! What was chosen, and what Cursor is then sent.
+
+use super::*;
+
+#[test]
+fn an_unknown_id_is_answered_with_the_nearest() {
+    let simulator = simulator(SHAPES, "");
+    let state = tempfile::tempdir().unwrap();
+    let setting = Setting {
+        url: &simulator.url,
+        state: state.path(),
+        more: &[],
+    };
+    let mut host = setting.host(WITH_MAX);
+    let result = turn(&mut host, json!({"id": "gpt-5.5@300k"}));
+    assert_eq!(result["stopReason"], "error");
+    insta::assert_snapshot!(result["errorMessage"].as_str().unwrap(), @r#"Cursor has no model "gpt-5.5@300k"; the nearest are gpt-5.5@272k, gpt-5.5@1m. If it is new, refresh the list of models"#);
+    assert_eq!(simulator.recorded().runs(), 0);
+}
+
+#[test]
+fn without_cursors_own_list_an_id_passes_unchanged() {
+    let failing = "[server.unary.\"/v1/models\"]\nstatus = 500\nbody = { message = \"no\" }";
+    let simulator = simulator(SHAPES, failing);
+    let state = tempfile::tempdir().unwrap();
+    let setting = Setting {
+        url: &simulator.url,
+        state: state.path(),
+        more: &[],
+    };
+    let mut host = setting.host(WITH_MAX);
+    for id in ["brand-new@9m", "gpt-5.5@272k"] {
+        let result = turn(&mut host, json!({"id": id, "thinking": "high"}));
+        assert_eq!(result["stopReason"], "stop", "{result}");
+    }
+    let recording = simulator.recorded();
+    assert_eq!(
+        sent(&recording),
+        [
+            "brand-new@9m",
+            "gpt-5.5 context=272k reasoning=high fast=false"
+        ]
+    );
+    assert_eq!(
+        recording.requests(CATALOGUE).len(),
+        1,
+        "not asked for every turn"
+    );
+}
+
+#[test]
+fn cursor_is_sent_what_was_chosen() {
+    let simulator = simulator(SHAPES, "");
+    let state = tempfile::tempdir().unwrap();
+    let setting = Setting {
+        url: &simulator.url,
+        state: state.path(),
+        more: &[],
+    };
+    let choices = [
+        json!({"id": "gpt-5.5@272k", "thinking": "medium"}),
+        json!({"id": "gpt-5.5@272k", "thinking": "xhigh", "fast": true}),
+        json!({"id": "gpt-5.5@1m"}),
+        json!({"id": "gpt-5.5", "thinking": "minimal"}),
+        json!({"id": "gpt-latest@1m", "thinking": "low"}),
+        json!({"id": "gpt-5.5@1m:fast", "thinking": "high"}),
+        json!({"id": "claude-opus-4-7@300k", "thinking": "high", "fast": true}),
+        json!({"id": "claude-opus-4-7@300k", "thinking": "off"}),
+        json!({"id": "haiku", "thinking": "high"}),
+        json!({"id": "haiku", "thinking": "low"}),
+        json!({"id": "composer-2.5", "thinking": "high"}),
+        json!({"id": "composer-2.5", "fast": false}),
+        json!({"id": "default", "thinking": "ultra"}),
+        json!({"id": "gpt-5.5@272k", "thinking": "high", "parameters": {"cyber": "false"}}),
+    ];
+    let mut host = setting.host(WITHOUT_MAX);
+    for choice in &choices {
+        assert_eq!(turn(&mut host, choice.clone())["stopReason"], "stop");
+    }
+    let mut host = setting.host(WITH_MAX);
+    for level in ["xhigh", "max"] {
+        turn(&mut host, json!({"id": "gpt-5.5@1m", "thinking": level}));
+    }
+    insta::assert_snapshot!(sent(&simulator.recorded()).join("\n"), @r"
+    gpt-5.5 context=272k reasoning=medium fast=false
+    gpt-5.5 context=272k reasoning=max fast=true
+    gpt-5.5 context=1m reasoning=none fast=false
+    gpt-5.5 context=1m reasoning=medium fast=false
+    gpt-latest context=1m reasoning=low fast=false
+    gpt-5.5 context=1m reasoning=high fast=true
+    claude-opus-4-7 thinking=true context=300k effort=high
+    claude-opus-4-7 thinking=false context=300k
+    haiku thinking=true
+    haiku
+    composer-2.5 fast=true
+    composer-2.5 fast=false
+    default
+    gpt-5.5@272k cyber=false
+    gpt-5.5 context=1m reasoning=extra-high fast=false
+    gpt-5.5 context=1m reasoning=max fast=false
+    ");
+}
+
+#[test]
+fn max_mode_is_asked_for_where_the_catalogue_says_so() {
+    let models = r#"[ { id = "m", parameters = [ { id = "context", values = [ { value = "200k" }, { value = "1m" } ] } ],
+      variants = [ { params = [ { id = "context", value = "200k" } ] }, { params = [ { id = "context", value = "1m" } ], isMaxMode = true } ] },
+      { id = "large", parameters = [ { id = "context", values = [ { value = "1m" } ] } ] } ]"#;
+    let simulator = simulator(models, "");
+    let state = tempfile::tempdir().unwrap();
+    let setting = Setting {
+        url: &simulator.url,
+        state: state.path(),
+        more: &[],
+    };
+    let mut host = setting.host(WITH_MAX);
+    for id in ["m@200k", "m@1m", "large@1m"] {
+        assert_eq!(turn(&mut host, json!({"id": id}))["stopReason"], "stop");
+    }
+    let recording = simulator.recorded();
+    let asked: Vec<bool> = recording
+        .client("runRequest")
+        .iter()
+        .map(|request| request["runRequest"]["requestedModel"]["maxMode"] == true)
+        .collect();
+    assert_eq!(asked, [false, true, false]);
+}
+
+#[test]
+fn preferences_outlive_the_process() {
+    let simulator = simulator(SHAPES, "");
+    let state = tempfile::tempdir().unwrap();
+    let setting = Setting {
+        url: &simulator.url,
+        state: state.path(),
+        more: &[],
+    };
+    let mut host = setting.host(WITH_MAX);
+    assert_eq!(
+        host.call("prefs/get", json!({}))["result"],
+        json!({"fast": {}})
+    );
+    host.call("prefs/set", json!({"base": "composer-2.5", "fast": false}));
+    let answer = host.call("prefs/set", json!({"base": "gpt-5.5", "fast": true}));
+    let both = json!({"fast": {"composer-2.5": false, "gpt-5.5": true}});
+    assert_eq!(answer["result"], both);
+
+    let mut host = setting.host(WITH_MAX);
+    assert_eq!(host.call("prefs/get", json!({}))["result"], both);
+    turn(&mut host, json!({"id": "composer-2.5"}));
+    turn(&mut host, json!({"id": "gpt-latest@1m", "thinking": "low"}));
+    turn(
+        &mut host,
+        json!({"id": "gpt-5.5@1m", "thinking": "low", "fast": false}),
+    );
+    host.call("prefs/set", json!({"base": "composer-2.5"}));
+    turn(&mut host, json!({"id": "composer-2.5", "thinking": "off"}));
+    assert_eq!(
+        sent(&simulator.recorded()),
+        [
+            "composer-2.5 fast=false",
+            "gpt-latest context=1m reasoning=low fast=true",
+            "gpt-5.5 context=1m reasoning=low fast=false",
+            "composer-2.5 fast=true",
+        ]
+    );
+    std::fs::write(state.path().join("prefs.json"), "{").unwrap();
+    let refused = host.call("prefs/set", json!({"base": "gpt-5.5", "fast": true}));
+    let message = refused["error"]["message"].as_str().unwrap();
+    assert!(message.contains("prefs.json is damaged"), "{message}");
+    assert_eq!(
+        turn(&mut host, json!({"id": "default"}))["stopReason"],
+        "stop"
+    );
+}
+
+#[test]
+fn rows_follow_the_catalogue() {
+    let first = r#"[server.unary."/v1/models"]
+times = 1
+body = { items = [ { id = "stays", aliases = ["s"] }, { id = "goes" } ] }"#;
+    let then = r#"[ { id = "stays", aliases = ["s"], parameters = [ { id = "context", values = [ { value = "1m" } ] } ] },
+      { id = "comes", aliases = ["s"] } ]"#;
+    let simulator = simulator(then, first);
+    let state = tempfile::tempdir().unwrap();
+    let setting = Setting {
+        url: &simulator.url,
+        state: state.path(),
+        more: &[],
+    };
+    let mut host = setting.host(WITH_MAX);
+    assert_eq!(ids(&list(&mut host, json!({}))), ["goes", "stays", "s"]);
+    assert_eq!(turn(&mut host, json!({"id": "goes"}))["stopReason"], "stop");
+    let refreshed = list(&mut host, json!({"refresh": true}));
+    assert_eq!(
+        ids(&refreshed),
+        ["comes", "stays@1m"],
+        "the alias became ambiguous"
+    );
+    let vanished = turn(&mut host, json!({"id": "goes"}));
+    assert_eq!(vanished["stopReason"], "error");
+    let text = vanished["errorMessage"].as_str().unwrap();
+    assert!(text.starts_with("Cursor has no model \"goes\""), "{text}");
+    // The next process sees the same, from the cache.
+    let mut host = setting.host(WITH_MAX);
+    assert_eq!(ids(&list(&mut host, json!({}))), ["comes", "stays@1m"]);
+    turn(&mut host, json!({"id": "stays"}));
+    assert_eq!(sent(&simulator.recorded()), ["goes", "stays context=1m"]);
+}

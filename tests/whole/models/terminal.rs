@@ -1,0 +1,85 @@
+//! The catalogue for a person at a terminal.
+
+use std::process::{Command, Output};
+
+use super::*;
+
+fn sidecar(arguments: &[&str], state: &Path, env: &[(&str, &str)]) -> Output {
+    Command::new(binary())
+        .args(arguments)
+        .env_clear()
+        .env("PI_CURSOR_STATE_DIR", state)
+        .envs(env.iter().copied())
+        .stdin(std::process::Stdio::null())
+        .output()
+        .unwrap()
+}
+
+#[test]
+fn the_table_in_a_terminal() {
+    let simulator = simulator(SHAPES, "");
+    let state = tempfile::tempdir().unwrap();
+    let env = [
+        ("CURSOR_BACKEND_URL", simulator.url.as_str()),
+        ("CURSOR_API_KEY", KEY),
+    ];
+    let run = |arguments: &[&str]| {
+        let output = sidecar(arguments, state.path(), &env);
+        let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+        assert!(output.status.success());
+        (text(output.stdout), text(output.stderr))
+    };
+    let (table, told) = run(&["models"]);
+    insta::assert_snapshot!(table, @r"
+    MODEL                 CONTEXT  THINKING                       FAST  NAME
+    claude-opus-4-7@300k     300k  off low high xhigh max         -     Opus 4.7 @ 300k
+    claude-opus-4-7@1m         1m  off low high xhigh max         -     Opus 4.7 @ 1m
+    composer-2.5             200k  -                              on    Composer 2.5
+    default                  200k  -                              -     Auto
+    gpt-5.5@272k             272k  off low medium high xhigh max  off   GPT-5.5 @ 272k
+    gpt-5.5@1m                 1m  off low medium high xhigh max  off   GPT-5.5 @ 1m
+    gpt-latest@272k          272k  off low medium high xhigh max  off   GPT-5.5 (gpt-latest) @ 272k
+    gpt-latest@1m              1m  off low medium high xhigh max  off   GPT-5.5 (gpt-latest) @ 1m
+    haiku                    200k  off high                       -     Haiku
+    ");
+    assert!(told.contains("9 rows of 5 models, from Cursor"), "{told}");
+    let (same, told) = run(&["models"]);
+    assert_eq!(same, table);
+    assert!(told.contains("from the cache"), "{told}");
+    let (json, _) = run(&["models", "--json", "--refresh"]);
+    let json: Json = serde_json::from_str(&json).unwrap();
+    assert_eq!(json["source"], "live");
+    assert_eq!(ids(&json).len(), 9);
+    assert_eq!(simulator.recorded().requests(CATALOGUE).len(), 2);
+}
+
+#[test]
+fn a_snapshot_is_of_cursors_own_list_only() {
+    let simulator = simulator(SHAPES, "");
+    let state = tempfile::tempdir().unwrap();
+    std::fs::write(
+        state.path().join("context-windows.json"),
+        r#"{"contextWindows": {"haiku": 123456}}"#,
+    )
+    .unwrap();
+    let file = state.path().join("snapshot.json");
+    let arguments = ["models", "--write-snapshot", file.to_str().unwrap()];
+    let without = sidecar(&arguments, state.path(), &[]);
+    assert_eq!(without.status.code(), Some(1));
+    assert!(!file.exists());
+    let env = [
+        ("CURSOR_BACKEND_URL", simulator.url.as_str()),
+        ("CURSOR_API_KEY", KEY),
+    ];
+    let output = sidecar(&arguments, state.path(), &env);
+    assert_eq!(
+        String::from_utf8(output.stdout).unwrap(),
+        "composer-2.5\ngpt-5.5\nclaude-opus-4-7\nhaiku\ndefault\n5 models, 1 learned context windows\n"
+    );
+    let text = std::fs::read_to_string(&file).unwrap();
+    assert!(!text.contains(KEY));
+    let snapshot: Json = serde_json::from_str(&text).unwrap();
+    assert_eq!(snapshot["items"].as_array().unwrap().len(), 5);
+    assert_eq!(snapshot["items"][0]["id"], "claude-opus-4-7");
+    assert_eq!(snapshot["contextWindows"]["haiku"], 123_456);
+}
