@@ -44,12 +44,16 @@ impl Plain {
         request.send().await.unwrap()
     }
 
-    /// Asks for a session: its id, or the status of the refusal.
-    async fn session(&self) -> Result<String, u16> {
+    async fn hello(&self) -> reqwest::Response {
         let params = json!({"protocolVersion": "2025-06-18", "capabilities": {},
                             "clientInfo": {"name": "test", "version": "1"}});
         let message = json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params});
-        let answer = self.post(None, message).await;
+        self.post(None, message).await
+    }
+
+    /// Asks for a session: its id, or the status of the refusal.
+    async fn session(&self) -> Result<String, u16> {
+        let answer = self.hello().await;
         if answer.status() != 200 {
             assert!(answer.headers().contains_key("retry-after"), "{answer:?}");
             return Err(answer.status().as_u16());
@@ -90,6 +94,41 @@ fn idle_sessions_make_place_and_used_ones_stay() {
             tokio::task::yield_now().await;
         }
         assert_eq!(plain.listen(&ids[11]).await.status(), 404);
+    });
+    outside.join().unwrap();
+    desk.finish();
+}
+
+/// Those that open at the same time count, too.
+#[test]
+fn sessions_that_open_at_once_are_not_too_many() {
+    let mut desk = Desk::open();
+    let plain = Plain::new(&desk.at);
+    let outside = beside(async move {
+        let clients: Vec<_> = (0..200)
+            .map(|_| {
+                let plain = plain.clone();
+                tokio::spawn(async move {
+                    let answer = plain.hello().await;
+                    let id = answer.headers().get("mcp-session-id");
+                    let id = id.map(|id| id.to_str().unwrap().to_owned());
+                    match id {
+                        Some(id) => plain.listen(&id).await,
+                        None => answer,
+                    }
+                })
+            })
+            .collect();
+        let mut open = Vec::new();
+        for client in clients {
+            let answer = client.await.unwrap();
+            match answer.status().as_u16() {
+                200 => open.push(answer),
+                404 | 503 => {}
+                other => panic!("{other}"),
+            }
+        }
+        assert!((1..=64).contains(&open.len()), "{}", open.len());
     });
     outside.join().unwrap();
     desk.finish();

@@ -32,6 +32,8 @@ pub(super) struct Route {
     manager: Arc<LocalSessionManager>,
     /// Oldest first. Whoever has a request under way holds a share of the mark.
     sessions: Mutex<Vec<(String, Arc<()>)>>,
+    /// Shared by those that open and are not among the sessions yet.
+    opening: Arc<()>,
     /// Answers on their way.
     answers: TaskTracker,
     end: CancellationToken,
@@ -66,6 +68,7 @@ impl Route {
             service: StreamableHttpService::new(tools, Arc::clone(&manager), config),
             manager,
             sessions: Mutex::default(),
+            opening: Arc::new(()),
             answers: TaskTracker::new(),
             end,
         }
@@ -94,13 +97,12 @@ impl Route {
         let known = known.and_then(|id| id.to_str().ok().map(str::to_owned));
         let call = (*request.method() == Method::POST).then(|| self.answers.token());
         let ends = *request.method() == Method::DELETE;
-        let mut mark = match &known {
-            Some(id) => self.mark(id),
-            None => {
-                self.make_place().await?;
-                None
-            }
-        };
+        let mut mark = None;
+        let mut seat = None;
+        match &known {
+            Some(id) => mark = self.mark(id),
+            None => seat = Some(self.make_place().await?),
+        }
         let answer = self.service.handle(request).await;
         match known {
             Some(id) if ends => self.sessions().retain(|(known, _)| *known != id),
@@ -109,11 +111,14 @@ impl Route {
                 let id = answer.headers().get(SESSION);
                 if let Some(id) = id.and_then(|id| id.to_str().ok()) {
                     let fresh = Arc::new(());
-                    self.sessions().push((id.to_owned(), Arc::clone(&fresh)));
+                    let mut sessions = self.sessions();
+                    sessions.push((id.to_owned(), Arc::clone(&fresh)));
+                    seat = None;
                     mark = Some(fresh);
                 }
             }
         }
+        drop(seat);
         early.disarm();
         Ok(answer.map(|body| Answer::new(body, left, (room, call, mark)).boxed()))
     }
@@ -124,21 +129,24 @@ impl Route {
         found.map(|(_, mark)| Arc::clone(mark))
     }
 
-    /// Ends the oldest session nobody uses, if there are too many.
-    async fn make_place(&self) -> Result<(), Refusal> {
-        let idle = {
+    /// A seat for a session that opens: ends the oldest one nobody uses, if there are too
+    /// many.
+    async fn make_place(&self) -> Result<Arc<()>, Refusal> {
+        let (seat, idle) = {
             let mut sessions = self.sessions();
-            if sessions.len() < MOST_SESSIONS {
-                return Ok(());
+            let opening = Arc::strong_count(&self.opening) - 1;
+            let seat = Arc::clone(&self.opening);
+            if sessions.len() + opening < MOST_SESSIONS {
+                return Ok(seat);
             }
             let idle = sessions
                 .iter()
                 .position(|(_, mark)| Arc::strong_count(mark) == 1);
             let (id, _) = sessions.remove(idle.ok_or(Refusal::Busy)?);
-            id
+            (seat, id)
         };
         let _ = self.manager.close_session(&idle.into()).await;
-        Ok(())
+        Ok(seat)
     }
 
     /// Lets the last answers out, then ends every session. A client whose call was cut off
