@@ -22,20 +22,18 @@ pub enum Boundary {
     Any,
 }
 
-/// The text to add: what the result has beyond what was shown, else the plan, else text that
-/// streamed and was not shown.
+/// The text to add: the first of result, plan and streamed text that says more than was shown.
 pub fn select(candidates: Candidates<'_>, boundary: Boundary) -> &str {
-    let shown = candidates.emitted;
-    if let Some(result) = candidates.result.filter(|text| !text.trim().is_empty()) {
-        let rest = remainder(result, shown, boundary);
-        if !rest.trim().is_empty() {
-            return rest;
-        }
-    }
-    match candidates.plan.filter(|text| !text.trim().is_empty()) {
-        Some(plan) => plan,
-        None => remainder(candidates.streamed, shown, Boundary::Any),
-    }
+    [
+        candidates.result,
+        candidates.plan,
+        Some(candidates.streamed),
+    ]
+    .into_iter()
+    .flatten()
+    .map(|text| remainder(text, candidates.emitted, boundary))
+    .find(|rest| !rest.trim().is_empty())
+    .unwrap_or_default()
 }
 
 /// `text` less what of it was shown already; all of it where they do not fit.
@@ -48,9 +46,10 @@ fn remainder<'a>(text: &'a str, shown: &str, boundary: Boundary) -> &'a str {
     {
         return rest;
     }
-    if let Some(before) = shown.strip_suffix(text)
-        && (boundary == Boundary::Any || breaks(before, text))
-    {
+    let ends_with_it = shown
+        .strip_suffix(text)
+        .is_some_and(|before| breaks(before, text));
+    if ends_with_it || shown.split_whitespace().eq(text.split_whitespace()) {
         return "";
     }
     text

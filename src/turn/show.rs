@@ -270,16 +270,15 @@ impl Show {
         let candidates = Candidates {
             // The wire names no result of its own.
             result: None,
-            plan: plan.as_deref(),
+            plan: plan.as_deref().filter(|plan| !self.said.contains(plan)),
             streamed: &self.said,
             emitted: &self.said,
         };
-        let chosen = final_text::select(candidates, Boundary::Word);
-        let rest = final_text::trim(chosen, "", &self.said);
-        if rest.trim().is_empty() || self.said.contains(chosen) {
+        let rest = final_text::select(candidates, Boundary::Word);
+        if rest.is_empty() {
             return None;
         }
-        let goes_on = self.said.trim().is_empty() || rest.len() < chosen.len();
+        let goes_on = plan.as_deref() != Some(rest) || self.said.trim().is_empty();
         Some(match goes_on {
             true => rest.to_owned(),
             false => format!("\n\n{rest}"),
