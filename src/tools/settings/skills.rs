@@ -18,7 +18,8 @@ pub(super) const FOLDERS: [(&str, &str); 5] = [
     (".agents", "skills"),
 ];
 
-/// What the server is told of a skill that does not say what it is for.
+/// What the server is told of a skill that does not say what it is for: the official client's
+/// value, which the server may know.
 const UNDESCRIBED: &str = "Description is required";
 
 /// One skill.
