@@ -7,6 +7,7 @@
     unreachable_pub
 )]
 
+mod answers;
 mod backend;
 mod bridge_debug;
 mod canary;
