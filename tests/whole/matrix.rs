@@ -3,14 +3,17 @@
 //! Every test run tries some places of each fault; `make faults` tries all of them and draws
 //! the table in `docs/`.
 
+mod host;
 mod picture;
-mod proxy;
+mod place;
+mod server;
+mod sidecar;
 mod trial;
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 
-use proxy::Place;
+use place::Place;
 use trial::{FAULTS, Fault, Outcome, Told, trial};
 
 /// Trials mostly wait for each other's pauses.
