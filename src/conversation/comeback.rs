@@ -136,12 +136,14 @@ impl<'a> Comeback<'a> {
             .iter()
             .any(|message| message["role"] == "user");
         let gap = gap(answer, new);
-        let (told, unshown) = match gap {
-            Gap::Unknown(words) => (Some(words.trim().to_owned()), String::new()),
-            Gap::Unshown(_) if spoke && is_answer(new.first()) => (about(&gap), String::new()),
-            Gap::Unshown(words) => (None, words),
-            Gap::None => (None, String::new()),
-        };
+        let (mut told, mut note, mut unshown) = (None, None, String::new());
+        match gap {
+            Gap::Unknown(words) => told = Some(words.trim().to_owned()),
+            // After an abort, the person does not want the rest.
+            Gap::Unshown(_) if spoke && is_answer(new.first()) => note = about(&gap),
+            Gap::Unshown(words) => unshown = words,
+            Gap::None => {}
+        }
         // Its own answer comes first and is part of the state; later ones are not.
         let later = self
             .messages
@@ -155,7 +157,15 @@ impl<'a> Comeback<'a> {
             .map(|spoken| spoken.text);
         let answers = told.into_iter().chain(later).collect();
         let news = self.news(answers, known.max(self.place.start), None);
-        News { unshown, ..news }
+        let text = match note {
+            Some(note) => format!("{note}\n\n{}", news.text),
+            None => news.text,
+        };
+        News {
+            text,
+            unshown,
+            ..news
+        }
     }
 
     /// What a rebuilt run is told: all results. The pictures of the turn's first words are
@@ -333,7 +343,8 @@ mod tests {
         );
         let news = come.since(3, Some("first of all"));
         assert!(
-            news.text.contains("from here on:]\n\nof all\n"),
+            news.text
+                .contains("from here on:]\n\nof all\n\n[What you did"),
             "{}",
             news.text
         );

@@ -102,6 +102,12 @@ fn nothing_is_lost_wherever_it_breaks() {
     }
     if wanted.is_some() {
         eprintln!("{}", picture::table(&told));
+        let killed = |fault| fault == Fault::KillSidecar;
+        for ((fault, place), told) in told.iter().filter(|((fault, _), _)| !killed(*fault)) {
+            if let Some(error) = &told.final_error {
+                eprintln!("{fault:?}@{place:?} needs the person: {error}");
+            }
+        }
     }
     nothing_wrong(&told);
     let touched = told

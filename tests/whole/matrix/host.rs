@@ -55,8 +55,8 @@ pub struct Host {
     pub errors: Vec<String>,
     /// How often it asked again by itself.
     pub retries: usize,
-    /// How often an error needed the person.
-    pub final_errors: usize,
+    /// Those that needed the person.
+    pub final_errors: Vec<String>,
     pub deaths: usize,
     /// How long a sidecar stayed whose host was killed; more than [`ORPHANED`] if `Err`.
     pub orphaned: Option<Result<Duration, ()>>,
@@ -75,7 +75,7 @@ impl Host {
             turns: 0,
             errors: Vec::new(),
             retries: 0,
-            final_errors: 0,
+            final_errors: Vec::new(),
             deaths: 0,
             orphaned: None,
         }
@@ -116,12 +116,12 @@ impl Host {
                     }
                     End::Error(text) => {
                         self.errors.push(text.clone());
-                        self.final_errors += 1;
+                        self.final_errors.push(text.clone());
                         self.keep(&taken);
                     }
                     End::Gone => {
                         self.errors.push("the sidecar was killed".into());
-                        self.final_errors += 1;
+                        self.final_errors.push("the sidecar was killed".into());
                         self.keep(&taken);
                         self.restart();
                     }

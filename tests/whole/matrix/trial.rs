@@ -67,6 +67,8 @@ pub struct Told {
     pub bytes: usize,
     /// Errors the host was given, final or not.
     pub errors: usize,
+    /// The last one that needed the person.
+    pub final_error: Option<String>,
     /// How often the host asked again by itself after one.
     pub retries: usize,
     /// How long the sidecar of a killed host stayed.
@@ -178,12 +180,14 @@ pub fn trial(fault: Option<(Fault, Place)>) -> Told {
         let (errors, deaths) = (&host.errors, host.deaths);
         wrongs.push(format!("errors: {errors:?}; deaths: {deaths}"));
     }
+    let outcome = judge(&host, fault.is_some() && weather.broke(), &log);
     Told {
-        outcome: judge(&host, fault.is_some() && weather.broke(), &log),
+        outcome,
         wrongs,
         frames,
         bytes,
         errors: host.errors.len(),
+        final_error: host.final_errors.pop(),
         retries: host.retries,
         orphaned: orphaned.unwrap_or_default(),
     }
@@ -193,7 +197,7 @@ fn judge(host: &Host, broke: bool, log: &str) -> Outcome {
     let said = |event: &str| log.contains(&format!("\"event\":\"{event}\""));
     if !broke {
         Outcome::Untouched
-    } else if host.final_errors > 0 {
+    } else if !host.final_errors.is_empty() {
         Outcome::TypedError
     } else if said("native.rebuild_full_history") {
         Outcome::Rebuilt
