@@ -70,6 +70,14 @@ pub fn plan<'a>(
     }
 }
 
+/// Words for a state, with what it is told of a gap. The person's words come first.
+pub fn with_note(text: String, gap: &Gap) -> String {
+    match about(gap) {
+        Some(note) => format!("{text}\n\n{note}"),
+        None => text,
+    }
+}
+
 /// What a state is told of a gap that nothing else closes.
 pub fn about(gap: &Gap) -> Option<String> {
     match gap {
@@ -123,19 +131,20 @@ fn news(messages: &[Json], gap: &Gap) -> String {
         })
         .collect();
     let now = said(&unseen[latest..]);
-    let mut parts: Vec<String> = match first {
-        Some(0) => Vec::new(),
-        _ => about(gap).into_iter().collect(),
-    };
-    if !elsewhere.is_empty() {
-        parts.push("[This happened in the conversation since your last answer:]".into());
-        parts.extend(elsewhere);
-    }
-    if parts.is_empty() || now.is_empty() {
+    if now.is_empty() {
         return now;
     }
-    parts.push(format!("[The user says now:]\n\n{now}"));
-    parts.join("\n\n")
+    let text = match elsewhere.is_empty() {
+        true => now,
+        false => format!(
+            "[This happened in the conversation since your last answer:]\n\n{}\n\n[The user says now:]\n\n{now}",
+            elsewhere.join("\n\n")
+        ),
+    };
+    match first {
+        Some(0) => text,
+        _ => with_note(text, gap),
+    }
 }
 
 /// Where the person's last words begin: after the model's last.
@@ -313,22 +322,18 @@ mod tests {
         };
         assert_eq!(told("one two "), "go on");
         insta::assert_snapshot!(told("one"), @r"
+        go on
+
         [Your last answer went on after its last saved state. The user has read this too:]
 
         two
-
-        [The user says now:]
-
-        go on
         ");
         insta::assert_snapshot!(told("one two three"), @r"
+        go on
+
         [Your last answer was stopped. The user has not read the end of it, from here on:]
 
         three
-
-        [The user says now:]
-
-        go on
         ");
     }
 

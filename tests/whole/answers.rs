@@ -68,13 +68,11 @@ async fn words_behind_the_last_state_are_told_in_the_next_turn() {
     assert_eq!(guest.say("next").await.text, "gamma");
     played(&sim.recording());
     insta::assert_snapshot!(said(&requests(&sim)[1]), @r"
+    next
+
     [Your last answer went on after its last saved state. The user has read this too:]
 
     beta
-
-    [The user says now:]
-
-    next
     ");
 }
 

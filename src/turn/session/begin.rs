@@ -3,7 +3,7 @@
 use super::Task;
 use crate::conversation::answer::{Gap, compare};
 use crate::conversation::picture;
-use crate::conversation::plan::{SendPlan, about, plan};
+use crate::conversation::plan::{SendPlan, plan, with_note};
 use crate::conversation::recovery::Loss;
 use crate::diag::Digest;
 use crate::run::{Action, Ended, Outcome, UserMessage};
@@ -242,11 +242,7 @@ impl Task {
         let (conversation, text) = match plan(sent, None, system, messages) {
             // The state has all but the words that were not heard, and what it was behind.
             SendPlan::Nothing | SendPlan::Resume { .. } => {
-                let text = match about(&gap) {
-                    Some(told) => format!("{told}\n\n[The user says now:]\n\n{}", words.text),
-                    None => words.text,
-                };
-                (conversation, text)
+                (conversation, with_note(words.text, &gap))
             }
             SendPlan::Incremental { text, .. } => (conversation, text),
             SendPlan::Bootstrap { history, text, .. } => {
