@@ -28,6 +28,7 @@ fn entry(turn: u8, conversation: &str) -> Entry {
         account: "a".into(),
         sent: Some(Fingerprint::of("S", &[message])),
         state: Some(Bytes::from(vec![turn; 3000])),
+        answer: None,
         pause: None,
     }
 }

@@ -6,9 +6,11 @@
 
 use serde_json::Value as Json;
 
+use super::answer::{Gap, gap, is_answer};
 use super::fingerprint::Fingerprint;
 use super::message::{self, Pictures, Speaker, read, read_with};
 use super::picture::{self, Picture};
+use super::plan::about;
 use super::recovery::{Loss, Point, Request};
 use super::wrap::{Recovered, Verdict, collapse, resembles_mark, wrap};
 
@@ -68,6 +70,8 @@ pub struct News {
     pub results: usize,
     /// Whether a result looks like the marks around it.
     pub lookalike: bool,
+    /// What the state has answered and the host does not have: shown first.
+    pub unshown: String,
 }
 
 impl<'a> Comeback<'a> {
@@ -124,10 +128,24 @@ impl<'a> Comeback<'a> {
             .collect()
     }
 
-    /// What a state has to be told that knows the first `known` messages.
-    pub fn since(&self, known: usize) -> News {
+    /// What a state has to be told that knows the first `known` messages and, if that was
+    /// counted, so much of the answer to them.
+    pub fn since(&self, known: usize, answer: Option<&str>) -> News {
+        let new = &self.messages[known.min(self.messages.len())..];
+        let spoke = self.messages[self.last..]
+            .iter()
+            .any(|message| message["role"] == "user");
+        let gap = gap(answer, new);
+        let (mut told, mut note, mut unshown) = (None, None, String::new());
+        match gap {
+            Gap::Unknown(words) => told = Some(words.trim().to_owned()),
+            // After an abort, the person does not want the rest.
+            Gap::Unshown(_) if spoke && is_answer(new.first()) => note = about(&gap),
+            Gap::Unshown(words) => unshown = words,
+            Gap::None => {}
+        }
         // Its own answer comes first and is part of the state; later ones are not.
-        let answers = self
+        let later = self
             .messages
             .iter()
             .enumerate()
@@ -136,9 +154,18 @@ impl<'a> Comeback<'a> {
             .filter(|(_, message)| message["role"] == "assistant")
             .skip(1)
             .filter_map(|(_, message)| read(message))
-            .map(|spoken| spoken.text)
-            .collect();
-        self.news(answers, known.max(self.place.start), None)
+            .map(|spoken| spoken.text);
+        let answers = told.into_iter().chain(later).collect();
+        let news = self.news(answers, known.max(self.place.start), None);
+        let text = match note {
+            Some(note) => format!("{note}\n\n{}", news.text),
+            None => news.text,
+        };
+        News {
+            text,
+            unshown,
+            ..news
+        }
     }
 
     /// What a rebuilt run is told: all results. The pictures of the turn's first words are
@@ -186,6 +213,7 @@ impl<'a> Comeback<'a> {
             pictures,
             lookalike: results.iter().any(|result| resembles_mark(&result.content)),
             results: results.len(),
+            unshown: String::new(),
         }
     }
 }
@@ -289,7 +317,7 @@ mod tests {
         messages.push(user("and hurry"));
         let come = Comeback::read(&messages).unwrap();
         // From before the first call: both rounds.
-        let news = come.since(3);
+        let news = come.since(3, None);
         assert_eq!(news.results, 2);
         assert!(news.text.contains("second\nTool call (look, call t2)"));
         assert!(
@@ -299,16 +327,36 @@ mod tests {
         );
         assert!(news.text.ends_with("]\n\nand hurry"));
         // From the second round: only its result.
-        let news = come.since(5);
+        let news = come.since(5, None);
         assert_eq!(news.results, 1);
         assert!(
             news.text.starts_with("[Recovered tool output"),
             "{}",
             news.text
         );
+        // What it does not know of its own answer; what the host does not have of it.
+        let news = come.since(3, Some("fir"));
+        assert!(
+            news.text.contains("turn:]\n\nst\n\nsecond"),
+            "{}",
+            news.text
+        );
+        let news = come.since(3, Some("first of all"));
+        assert!(
+            news.text
+                .contains("from here on:]\n\nof all\n\n[What you did"),
+            "{}",
+            news.text
+        );
+        assert_eq!(news.unshown, "", "the person speaks");
+        let silent = &messages[..7];
+        let news = Comeback::read(silent)
+            .unwrap()
+            .since(5, Some("second, well"));
+        assert_eq!(news.unshown, ", well");
         // From after the results: only the words; and then nothing.
-        assert_eq!(come.since(7).text, "and hurry");
-        assert_eq!(come.since(8).text, "");
+        assert_eq!(come.since(7, None).text, "and hurry");
+        assert_eq!(come.since(8, None).text, "");
     }
 
     #[test]
@@ -322,7 +370,7 @@ mod tests {
         messages.push(json!({"role": "user", "content": [{"type": "text", "text": "this"}, bad]}));
         let come = Comeback::read(&messages).unwrap();
         assert!(come.has_pictures());
-        let news = come.since(5);
+        let news = come.since(5, None);
         assert_eq!(news.pictures.len(), 1);
         assert!(
             news.text

@@ -28,6 +28,10 @@ pub struct Entry {
     /// The last checkpoint, byte for byte.
     #[serde(with = "base64_bytes")]
     pub state: Option<Bytes>,
+    /// What the state knows of the answer to that history; `None` if nobody counted. Earlier
+    /// sidecars neither wrote nor read it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub answer: Option<String>,
     /// The last pause of the turn under way. Earlier sidecars neither wrote nor read it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pause: Option<Paused>,
@@ -169,6 +173,7 @@ mod tests {
             account: "0123456789abcdef".into(),
             sent: Some(Fingerprint::of("S", &[])),
             state: state.map(Bytes::copy_from_slice),
+            answer: None,
             pause: None,
         }
     }
@@ -194,6 +199,7 @@ mod tests {
             session: Some("4567".into()),
         };
         let entry = Entry {
+            answer: Some("Looking.".into()),
             pause: Some(paused),
             ..entry(Some(b"state"))
         };

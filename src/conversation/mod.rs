@@ -1,10 +1,11 @@
 //! What must survive: the state of a conversation and what it was made of.
 //!
-//! Does a host's history continue the one we sent ([`fingerprint`]), what is to be sent
-//! ([`plan`]), how a history Cursor has not seen is told ([`history`]), how a turn comes back
+//! Does a host's history continue the one we sent ([`fingerprint`]) and its answer the one the
+//! state knows ([`answer`]), what is to be sent ([`plan`]), how a history Cursor has not seen is told ([`history`]), how a turn comes back
 //! whose run was lost ([`recovery`]), and how all of it is kept ([`journal`], [`store`]). This
 //! room plans; it opens no stream and knows no host's wire format.
 
+pub mod answer;
 pub mod comeback;
 pub mod continuation;
 pub mod fingerprint;

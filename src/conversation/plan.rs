@@ -2,8 +2,12 @@
 
 use serde_json::Value as Json;
 
+use super::answer::{Gap, gap, is_answer};
 use super::fingerprint::{Continuity, Divergence, Fingerprint};
 use super::message::{Pictures, Speaker, read, read_with};
+
+/// How much of an unread end is quoted.
+const QUOTED: usize = 200;
 
 /// Longer news are better told as a history, which has a budget.
 const LONGEST_NEWS: usize = 256 * 1024;
@@ -15,6 +19,8 @@ pub enum SendPlan<'a> {
     Incremental {
         /// The new words, all of them.
         text: String,
+        /// What the state has answered and the host does not have: shown first.
+        unshown: String,
     },
     /// A new conversation: the history is told anew, then the words.
     Bootstrap {
@@ -25,25 +31,67 @@ pub enum SendPlan<'a> {
         /// Why.
         because: Divergence,
     },
-    /// On the last checkpoint, which knows everything and has not answered.
-    Resume,
+    /// On the last checkpoint, which knows everything and has not answered to the end.
+    Resume {
+        /// What it has answered and the host does not have: shown first.
+        unshown: String,
+    },
     /// There is nothing to answer.
     Nothing,
 }
 
-/// Plans a send. `sent` is the fingerprint of the last history that was sent and answered.
-pub fn plan<'a>(sent: Option<&Fingerprint>, system: &str, messages: &'a [Json]) -> SendPlan<'a> {
+/// Plans a send. `sent` is the fingerprint of the last history that was sent and answered,
+/// `answer` what the state knows of that answer.
+pub fn plan<'a>(
+    sent: Option<&Fingerprint>,
+    answer: Option<&str>,
+    system: &str,
+    messages: &'a [Json],
+) -> SendPlan<'a> {
     let now = Fingerprint::of(system, messages);
-    match now.continuity(sent, messages) {
-        Continuity::Continues(known) => match news(&messages[known..]) {
-            text if text.is_empty() && is_unanswered(&messages[..known], &messages[known..]) => {
-                SendPlan::Resume
-            }
-            text if text.is_empty() => SendPlan::Nothing,
-            text if text.len() > LONGEST_NEWS => anew(messages, Divergence::Elsewhere),
-            text => SendPlan::Incremental { text },
-        },
-        Continuity::Diverges(because) => anew(messages, because),
+    let known = match now.continuity(sent, messages) {
+        Continuity::Continues(known) => known,
+        Continuity::Diverges(because) => return anew(messages, because),
+    };
+    let new = &messages[known..];
+    let gap = gap(answer, new);
+    // A host without any answer never had this one, or has dropped it to ask again.
+    let unshown = match &gap {
+        Gap::Unshown(words) if !is_answer(new.first()) => words.clone(),
+        _ => String::new(),
+    };
+    match news(new, &gap) {
+        text if text.is_empty() && is_unanswered(&messages[..known], new) => {
+            SendPlan::Resume { unshown }
+        }
+        text if text.is_empty() => SendPlan::Nothing,
+        text if text.len() > LONGEST_NEWS => anew(messages, Divergence::Elsewhere),
+        text => SendPlan::Incremental { text, unshown },
+    }
+}
+
+/// Words for a state, with what it is told of a gap. The person's words come first.
+pub fn with_note(text: String, gap: &Gap) -> String {
+    match about(gap) {
+        Some(note) => format!("{text}\n\n{note}"),
+        None => text,
+    }
+}
+
+/// What a state is told of a gap that nothing else closes.
+pub fn about(gap: &Gap) -> Option<String> {
+    match gap {
+        Gap::None => None,
+        Gap::Unknown(words) => Some(format!(
+            "[Your last answer went on after its last saved state. The user has read this too:]\n\n{}",
+            words.trim()
+        )),
+        Gap::Unshown(words) => {
+            let quoted: String = words.trim().chars().take(QUOTED).collect();
+            Some(format!(
+                "[Your last answer was stopped. The user has not read the end of it, from here on:]\n\n{quoted}"
+            ))
+        }
     }
 }
 
@@ -66,9 +114,9 @@ fn anew(messages: &[Json], because: Divergence) -> SendPlan<'_> {
     }
 }
 
-/// Everything Cursor has not seen. Its own answer comes first and is part of its state;
-/// a later answer was given elsewhere (by another model, or cut off) and has to be told.
-fn news(messages: &[Json]) -> String {
+/// Everything Cursor has not seen. Its own answer comes first and is part of its state, up to
+/// a gap; a later answer was given elsewhere (by another model, or cut off) and has to be told.
+fn news(messages: &[Json], gap: &Gap) -> String {
     let first = messages
         .iter()
         .position(|message| message["role"] != "assistant");
@@ -83,13 +131,20 @@ fn news(messages: &[Json]) -> String {
         })
         .collect();
     let now = said(&unseen[latest..]);
-    if elsewhere.is_empty() || now.is_empty() {
+    if now.is_empty() {
         return now;
     }
-    format!(
-        "[This happened in the conversation since your last answer:]\n\n{}\n\n[The user says now:]\n\n{now}",
-        elsewhere.join("\n\n")
-    )
+    let text = match elsewhere.is_empty() {
+        true => now,
+        false => format!(
+            "[This happened in the conversation since your last answer:]\n\n{}\n\n[The user says now:]\n\n{now}",
+            elsewhere.join("\n\n")
+        ),
+    };
+    match first {
+        Some(0) => text,
+        _ => with_note(text, gap),
+    }
 }
 
 /// Where the person's last words begin: after the model's last.
@@ -142,7 +197,7 @@ mod tests {
             history,
             text,
             because,
-        } = plan(None, "S", &messages)
+        } = plan(None, None, "S", &messages)
         else {
             panic!("not a bootstrap");
         };
@@ -164,9 +219,10 @@ mod tests {
             user("and that", 5),
         ];
         assert_eq!(
-            plan(Some(&sent), "S", &after),
+            plan(Some(&sent), None, "S", &after),
             SendPlan::Incremental {
-                text: "Ran `ls`\na\n\nand this\n\nand that".into()
+                text: "Ran `ls`\na\n\nand this\n\nand that".into(),
+                unshown: String::new(),
             }
         );
     }
@@ -183,7 +239,7 @@ mod tests {
             history,
             text,
             because,
-        } = plan(Some(&sent), "S", &after)
+        } = plan(Some(&sent), None, "S", &after)
         else {
             panic!("not a bootstrap");
         };
@@ -203,7 +259,7 @@ mod tests {
             assistant("the other says 7", 4),
             user("what did it say?", 5),
         ];
-        let SendPlan::Incremental { text } = plan(Some(&sent), "S", &after) else {
+        let SendPlan::Incremental { text, .. } = plan(Some(&sent), None, "S", &after) else {
             panic!("not incremental");
         };
         insta::assert_snapshot!(text, @r"
@@ -225,7 +281,7 @@ mod tests {
             user("go on", 5),
         ];
         assert!(matches!(
-            plan(Some(&sent), "S", &long),
+            plan(Some(&sent), None, "S", &long),
             SendPlan::Bootstrap {
                 because: Divergence::Elsewhere,
                 ..
@@ -238,14 +294,55 @@ mod tests {
         let messages = [user("hi", 1)];
         let sent = Fingerprint::of("S", &messages);
         let answered = [user("hi", 1), assistant("hello", 2)];
-        assert_eq!(plan(Some(&sent), "S", &answered), SendPlan::Nothing);
-        assert_eq!(plan(None, "S", &[]), SendPlan::Nothing);
+        assert_eq!(plan(Some(&sent), None, "S", &answered), SendPlan::Nothing);
+        assert_eq!(plan(None, None, "S", &[]), SendPlan::Nothing);
     }
 
     #[test]
     fn a_turn_that_failed_half_way_is_gone_on_with() {
         let messages = [user("hi", 1)];
         let sent = Fingerprint::of("S", &messages);
-        assert_eq!(plan(Some(&sent), "S", &messages), SendPlan::Resume);
+        let resumed = |answer, unshown: &str| {
+            let unshown = unshown.into();
+            let planned = plan(Some(&sent), answer, "S", &messages);
+            assert_eq!(planned, SendPlan::Resume { unshown });
+        };
+        resumed(None, "");
+        // A host that asks again has dropped what it was shown.
+        resumed(Some("one two"), "one two");
+    }
+
+    #[test]
+    fn what_was_shown_and_is_not_known_is_told() {
+        let sent = Fingerprint::of("S", &[user("hi", 1)]);
+        let after = [user("hi", 1), assistant("one two", 2), user("go on", 3)];
+        let told = |answer| match plan(Some(&sent), Some(answer), "S", &after) {
+            SendPlan::Incremental { text, unshown } if unshown.is_empty() => text,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(told("one two "), "go on");
+        insta::assert_snapshot!(told("one"), @r"
+        go on
+
+        [Your last answer went on after its last saved state. The user has read this too:]
+
+        two
+        ");
+        insta::assert_snapshot!(told("one two three"), @r"
+        go on
+
+        [Your last answer was stopped. The user has not read the end of it, from here on:]
+
+        three
+        ");
+    }
+
+    #[test]
+    fn what_a_host_lost_is_shown_before_the_next_answer() {
+        let sent = Fingerprint::of("S", &[user("hi", 1)]);
+        let after = [user("hi", 1), user("go on", 2)];
+        let planned = plan(Some(&sent), Some("one two"), "S", &after);
+        let (text, unshown) = ("go on".into(), "one two".into());
+        assert_eq!(planned, SendPlan::Incremental { text, unshown });
     }
 }

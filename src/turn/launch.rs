@@ -5,7 +5,7 @@ use std::sync::{Arc, Weak};
 use serde_json::Value as Json;
 use tokio::sync::watch;
 
-use super::live::Live;
+use super::live::{Covered, Live};
 use super::memory::Conversation;
 use super::policy::Bridging;
 use super::request::{Hands, TurnRequest};
@@ -44,6 +44,8 @@ pub(super) struct Before {
     pub(super) restarts: u32,
     /// Words that were told since the state it starts from.
     pub(super) shown: String,
+    /// All words that were told.
+    pub(super) told: String,
 }
 
 /// Starts a run that does `action`.
@@ -141,7 +143,11 @@ pub(super) fn launch(
     );
     let told = &request.transcript;
     let covers = Fingerprint::of(&told.system, &told.messages);
-    Live::new(handle, bridge, conversation, covers, show, inlet)
+    let history = Covered {
+        covers,
+        heard: before.told,
+    };
+    Live::new(handle, bridge, conversation, history, show, inlet)
 }
 
 /// The host's tools that can do what Cursor's own would.
@@ -196,6 +202,7 @@ pub(super) fn retell(
     }
     conversation.state = (!rebuilt.state.is_empty()).then_some(rebuilt.state);
     conversation.sent = None;
+    conversation.answer = None;
     Ok(())
 }
 

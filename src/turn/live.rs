@@ -2,6 +2,7 @@
 //! when their results come.
 
 mod offer;
+mod words;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -15,11 +16,12 @@ use super::request::{TurnEvent, TurnRequest};
 use super::show::{Show, ends_cards};
 use super::steer::{Steering, Then, words};
 use super::tally::{Shown, Tally, tell};
+use crate::conversation::answer::{Gap, compare};
 use crate::conversation::continuation::{continuation, results};
 use crate::conversation::fingerprint::{Continuity, Fingerprint};
 use crate::conversation::store::StoreError;
 use crate::diag::Digest;
-use crate::run::{Command, Ended, Handle, Outcome, RunEvent, UserMessage};
+use crate::run::{Command, Ended, Handle, Outcome, RunEvent};
 use crate::tools::bridge::content::Content;
 use crate::tools::bridge::gate::Inlet;
 use crate::tools::bridge::{Bridge, HostCall, HostResult, Verdict};
@@ -37,6 +39,8 @@ pub(super) struct Live {
     on_disk: OnDisk,
     /// The history the run has been told.
     covers: Fingerprint,
+    /// What it has answered to that, shown or not.
+    heard: String,
     /// Calls of the host's tools that do not come from Cursor.
     inlet: Inlet,
     /// Calls the host has been offered and has not answered, oldest first.
@@ -55,6 +59,12 @@ pub(super) struct Live {
     settling: usize,
 }
 
+/// What a run begins with: the history it is told, and what of the answer is there already.
+pub(super) struct Covered {
+    pub(super) covers: Fingerprint,
+    pub(super) heard: String,
+}
+
 /// Why driving a run stopped.
 pub(super) enum Pause {
     /// The host has calls to execute.
@@ -68,7 +78,7 @@ impl Live {
         handle: Handle,
         bridge: Arc<Bridge>,
         conversation: Conversation,
-        covers: Fingerprint,
+        Covered { covers, heard }: Covered,
         show: Show,
         inlet: Inlet,
     ) -> Self {
@@ -78,6 +88,7 @@ impl Live {
             conversation,
             on_disk: OnDisk::Current,
             covers,
+            heard,
             inlet,
             open: Vec::new(),
             offering: Vec::new(),
@@ -171,6 +182,13 @@ impl Live {
     /// this one too, if nothing in it is news to Cursor.
     fn cover(&mut self, system: &str, messages: &[Json], news: News) {
         let current = self.conversation.sent.as_ref() == Some(&self.covers);
+        let waiting = self.waiting.iter().filter_map(|event| match event {
+            RunEvent::Text(text) => Some(text.as_str()),
+            _ => None,
+        });
+        let waiting: String = waiting.collect();
+        let answered = std::mem::replace(&mut self.heard, waiting);
+        let shown = answered.strip_suffix(&self.heard).unwrap_or(&answered);
         let known = match news {
             News::None | News::Heard => messages.len(),
             News::Unheard => messages
@@ -180,6 +198,11 @@ impl Live {
         };
         self.covers = Fingerprint::of(system, &messages[..known]);
         if current && news != News::Heard {
+            let known = self.conversation.answer.as_deref().unwrap_or_default();
+            self.conversation.answer = match compare(known, shown) {
+                Gap::Unshown(words) => Some(words),
+                Gap::None | Gap::Unknown(_) => Some(String::new()),
+            };
             self.conversation.sent = Some(self.covers.clone());
         }
     }
@@ -188,16 +211,6 @@ impl Live {
     fn is_over(&self) -> bool {
         let end = |event: &RunEvent| matches!(event, RunEvent::Ended(_));
         self.waiting.iter().any(end)
-    }
-
-    async fn inject(&mut self, message: UserMessage) {
-        let injection = self.steering.say(message, Instant::now());
-        let _ = self.handle.commands.send(Command::Inject(injection)).await;
-    }
-
-    /// Words the model did not hear, to be said in a run of their own.
-    pub(super) fn unheard_words(&mut self) -> Option<UserMessage> {
-        self.steering.left()
     }
 
     /// The run is to be given up; its last checkpoint may still come.
@@ -215,11 +228,16 @@ impl Live {
     }
 
     /// Sees a run off that was given up: gives its end, when the last checkpoint has come or
-    /// the run has waited for it long enough.
+    /// the run has waited for it long enough. A state that knows words nobody was shown is
+    /// not taken: the next turn would go on behind them.
     pub(super) async fn see_off(&mut self) -> Option<Ended> {
+        let mut shown = Shown::Something;
         loop {
             match self.next().await {
-                Some(RunEvent::Checkpoint(state)) => self.checkpoint(state),
+                Some(RunEvent::Text(_)) => shown = Shown::Nothing,
+                Some(RunEvent::Checkpoint(state)) if shown == Shown::Something => {
+                    self.checkpoint(state);
+                }
                 Some(RunEvent::Ended(ended)) => return Some(ended),
                 Some(_) => {}
                 None => return None,
@@ -231,9 +249,17 @@ impl Live {
         if let Some(event) = self.waiting.pop_front() {
             return Some(event);
         }
-        tokio::select! {
+        let event = tokio::select! {
             event = self.handle.events.recv() => event,
             call = self.inlet.next() => Some(RunEvent::HostCall(Box::new(call))),
+        };
+        self.hear(event.as_ref());
+        event
+    }
+
+    fn hear(&mut self, event: Option<&RunEvent>) {
+        if let Some(RunEvent::Text(text)) = event {
+            self.heard.push_str(text);
         }
     }
 
@@ -251,6 +277,7 @@ impl Live {
                 RunEvent::HostCall(Box::new(call))
             }
         };
+        self.hear(Some(&event));
         match event {
             RunEvent::Checkpoint(state) => {
                 self.checkpoint(state);
@@ -288,6 +315,7 @@ impl Live {
         self.on_disk = OnDisk::Stale;
         self.conversation.state = Some(state);
         self.conversation.sent = Some(self.covers.clone());
+        self.conversation.answer = Some(self.heard.clone());
     }
 
     /// Shows what the run does until the host is needed or it is over. Safe to drop and call
@@ -369,6 +397,10 @@ impl Live {
                     if ended.outcome == Outcome::Finished
                         && let Some(rest) = self.show.unsaid()
                     {
+                        // The state knows it, though not as words.
+                        if let Some(answer) = &mut self.conversation.answer {
+                            answer.push_str(&rest);
+                        }
                         tell(TurnEvent::Text(rest), request, tally).await;
                     }
                     return Pause::Over(Some(ended));

@@ -21,6 +21,8 @@ pub(super) struct Conversation {
     pub(super) state: Option<Bytes>,
     /// The history the state stands for.
     pub(super) sent: Option<Fingerprint>,
+    /// What the state knows of the answer to it; `None` if nobody counted.
+    pub(super) answer: Option<String>,
     /// The last pause of the turn under way.
     pub(super) pause: Option<Paused>,
     blobs: Place,
@@ -57,6 +59,7 @@ impl Conversation {
             account,
             state: None,
             sent: None,
+            answer: None,
             pause: None,
         })
     }
@@ -70,6 +73,7 @@ impl Conversation {
             account: entry.account,
             state: entry.state,
             sent: entry.sent,
+            answer: entry.answer,
             pause: entry.pause,
         })
     }
@@ -105,6 +109,7 @@ impl Conversation {
             account: self.account.clone(),
             sent: self.sent.clone(),
             state: self.state.clone(),
+            answer: self.answer.clone(),
             pause: self.pause.clone(),
         };
         let bytes = entry.state.as_ref().map(Bytes::len);

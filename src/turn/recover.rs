@@ -75,6 +75,8 @@ pub(super) enum Tried {
 pub(super) struct Ready {
     pub(super) conversation: Conversation,
     pub(super) action: Action,
+    /// What its state has answered and the host does not have.
+    pub(super) unshown: String,
 }
 
 /// How far a new run may do over what the lost one has begun.
@@ -127,11 +129,15 @@ pub(super) fn recover(
     if decision.clears_checkpoint {
         conversation.state = None;
         conversation.sent = None;
+        conversation.answer = None;
     }
     let news = match &decision.plan {
         Plan::Skip(skip) => return skipped(skip, Some(conversation)),
         Plan::RecoverCheckpoint => {
-            let news = come.since(known.unwrap_or(come.place.start));
+            let news = match known {
+                Some(known) => come.since(known, conversation.answer.as_deref()),
+                None => come.since(come.place.start, None),
+            };
             if repeating == Repeating::Never && !news.text.is_empty() {
                 return Tried::Unneeded(Some(conversation));
             }
@@ -151,9 +157,11 @@ pub(super) fn recover(
             news
         }
     };
+    let unshown = news.unshown.clone();
     Tried::Ready(Box::new(Ready {
         conversation,
         action: action(news, request),
+        unshown,
     }))
 }
 

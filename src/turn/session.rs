@@ -194,6 +194,7 @@ impl Task {
             };
             let ended = match pause {
                 Pause::ToolUse => {
+                    live.last_words(&mut request).await;
                     let place = Place::of(&request.transcript.messages);
                     live.pause(place, self.memory.key(), recover::now());
                     self.note(&request, live.save().await.err()).await;
@@ -212,9 +213,14 @@ impl Task {
                 .bring_back(&live, ended.as_ref(), &request, &mut tally)
                 .await
             {
+                let untold = live.unheard_beside(&request.transcript.messages);
                 live = again;
+                for words in untold {
+                    live.inject(words).await;
+                }
                 continue;
             }
+            live.last_words(&mut request).await;
             let outcome = ended.as_ref().map(|ended| &ended.outcome);
             live.settle_accounts(outcome, tally.shown());
             let over = matches!(outcome, Some(Outcome::Finished | Outcome::Cancelled));

@@ -122,10 +122,14 @@ impl Steering {
         self.unheard.is_empty()
     }
 
+    /// The words nobody heard, one by one.
+    pub(super) fn take(&mut self) -> Vec<UserMessage> {
+        self.unheard.drain(..).map(|words| words.message).collect()
+    }
+
     /// The words nobody heard, to be said in a run of their own.
     pub(super) fn left(&mut self) -> Option<UserMessage> {
-        let unheard = self.unheard.drain(..).map(|words| words.message);
-        unheard.reduce(|mut all, next| {
+        self.take().into_iter().reduce(|mut all, next| {
             all.text = format!("{}\n\n{}", all.text, next.text);
             all.images.extend(next.images);
             all

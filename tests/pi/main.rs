@@ -15,6 +15,7 @@ mod cards;
 mod desk;
 mod extension;
 mod keys;
+mod losses;
 mod models;
 mod printing;
 mod processes;

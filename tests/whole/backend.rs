@@ -40,17 +40,25 @@ impl Simulator {
 
     /// Plays the scenarios at `path`.
     pub fn with(transport: Transport, path: &Path) -> Self {
-        Self::launch(transport, Some(path))
+        Self::launch(transport, Some(path), None)
+    }
+
+    /// The same, writing down what happens.
+    pub fn recording_at(transport: Transport, path: &Path, record: &Path) -> Self {
+        Self::launch(transport, Some(path), Some(record))
     }
 
     /// Answers with the built-in responder.
     pub fn responder(transport: Transport) -> Self {
-        Self::launch(transport, None)
+        Self::launch(transport, None, None)
     }
 
-    fn launch(transport: Transport, scenarios: Option<&Path>) -> Self {
+    fn launch(transport: Transport, scenarios: Option<&Path>, record: Option<&Path>) -> Self {
         let mut command = Command::new(binary());
         command.args(["sim", "--exit-with-stdin"]);
+        if let Some(folder) = record {
+            command.arg("--record").arg(folder);
+        }
         if let Some(path) = scenarios {
             command.arg("--scenario").arg(path);
         }

@@ -324,6 +324,31 @@ async fn a_cancelled_run_brings_its_last_checkpoint() {
     assert_eq!(checkpoints.count(), 1, "{:?}", told.events);
 }
 
+/// A checkpoint that was on its way when a run was given up must not keep the server from being
+/// told so: checkpoints come at every moment here.
+#[tokio::test]
+async fn the_server_hears_of_a_cancel_whatever_arrives_meanwhile() {
+    let flood = r#"{ checkpoint = { rootPromptMessagesJson = [] } }, "#.repeat(2_000);
+    let steps = format!(
+        r#"{{ text = "cancel me" }}, {flood} {{ expect_client = {{ conversationAction = {{ cancelAction = {{}} }} }} }}, {{ checkpoint = {{ rootPromptMessagesJson = ["bGFzdA=="] }} }}, {{ end = true }}"#
+    );
+    let simulator = playing(Transport::H2c, &steps);
+    for times in 1..=8 {
+        let mut ours = Ours::new(&simulator, Transport::H2c);
+        let told = ours.say_and("go", When::Cancel("cancel me")).await;
+        assert_eq!(told.ended.outcome, Outcome::Cancelled);
+        // The server is through with the run when it has judged it.
+        let recording = loop {
+            let recording = simulator.recording().await;
+            if recording.verdicts().len() == times {
+                break recording;
+            }
+        };
+        let heard = recording.client("conversationAction.cancelAction");
+        assert_eq!(heard.len(), times);
+    }
+}
+
 /// A request of a kind nobody has declared: field 99 of an exec message with id 5.
 #[tokio::test]
 async fn an_unknown_request_is_thrown_back_closed_and_counted() {

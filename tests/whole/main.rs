@@ -7,6 +7,7 @@
     unreachable_pub
 )]
 
+mod answers;
 mod backend;
 mod bridge_debug;
 mod canary;
@@ -24,6 +25,7 @@ mod host_tools;
 mod inside;
 mod interleavings;
 mod login;
+mod manners;
 mod matrix;
 mod models;
 mod native;
@@ -41,3 +43,4 @@ mod soak;
 mod talk;
 mod unary;
 mod watchdog;
+mod wire;

@@ -3,14 +3,17 @@
 //! Every test run tries some places of each fault; `make faults` tries all of them and draws
 //! the table in `docs/`.
 
+mod host;
 mod picture;
-mod proxy;
+mod place;
+mod server;
+mod sidecar;
 mod trial;
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 
-use proxy::Place;
+use place::Place;
 use trial::{FAULTS, Fault, Outcome, Told, trial};
 
 /// Trials mostly wait for each other's pauses.
@@ -99,6 +102,12 @@ fn nothing_is_lost_wherever_it_breaks() {
     }
     if wanted.is_some() {
         eprintln!("{}", picture::table(&told));
+        let killed = |fault| fault == Fault::KillSidecar;
+        for ((fault, place), told) in told.iter().filter(|((fault, _), _)| !killed(*fault)) {
+            if let Some(error) = &told.final_error {
+                eprintln!("{fault:?}@{place:?} needs the person: {error}");
+            }
+        }
     }
     nothing_wrong(&told);
     let touched = told

@@ -7,19 +7,23 @@
 mod chance;
 mod session;
 mod station;
-mod wire;
+mod weather;
 
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
+use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use chance::Chance;
 use session::{CHAPTERS, ROUNDS, Session, Tally, story};
 use station::{Measure, Station, Wrongs};
-use wire::{Odds, Wire};
+use weather::{Odds, Storm};
 
 use crate::backend::{Simulator, Transport};
+use crate::wire;
 
 /// How much of it.
 struct Size {
@@ -87,13 +91,15 @@ fn soak_nothing_twice_nothing_lost_nothing_left() {
     let folder = tempfile::tempdir().unwrap();
     let scenario = folder.path().join("soak.toml");
     std::fs::write(&scenario, story()).unwrap();
-    let simulator = Simulator::with(Transport::H2c, &scenario);
+    let record = folder.path().join("record");
+    let simulator = Simulator::recording_at(Transport::H2c, &scenario, &record);
     let address = simulator.url.trim_start_matches("http://").parse().unwrap();
-    let wire = Wire::new(address, size.odds, seed);
+    let storm = Arc::new(Storm::new(size.odds, seed));
+    let port = wire::open(address, Arc::clone(&storm));
     let wrongs = Wrongs::default();
     let stations: Vec<Arc<Station>> = (0..size.stations)
         .map(|n| {
-            let url = format!("http://127.0.0.1:{}", wire.port);
+            let url = format!("http://127.0.0.1:{port}");
             let state = folder.path().join(format!("station-{n}"));
             Arc::new(Station::new(url, &state, &wrongs))
         })
@@ -110,9 +116,9 @@ fn soak_nothing_twice_nothing_lost_nothing_left() {
     let begun = Instant::now();
     let mut measures: Vec<Vec<Measure>> = Vec::new();
     for phase in 0..size.phases {
-        wire.calm(false);
+        storm.calm(false);
         sessions = play(sessions, &size, seed + phase as u64, &done, &tally);
-        wire.calm(true);
+        storm.calm(true);
         measures.push(
             stations[1..]
                 .iter()
@@ -131,14 +137,28 @@ fn soak_nothing_twice_nothing_lost_nothing_left() {
             );
         }
     }
+    let heard: Vec<String> = sessions
+        .iter_mut()
+        .flat_map(|s| s.heard.drain(..))
+        .collect();
     drop(sessions);
     let kills = stations[0].kills.load(Ordering::Relaxed);
     for station in stations {
         Arc::into_inner(station).unwrap().leave();
     }
 
+    drop(simulator);
+    let lost = unheard(&heard, &record);
+    if !lost.is_empty() {
+        let lost = format!(
+            "{} of {} words never reached Cursor: {lost:?}",
+            lost.len(),
+            heard.len()
+        );
+        wrongs.lock().unwrap().push(lost);
+    }
     let tally = tally.into_inner().unwrap();
-    let told = summary(&size, &done, begun, kills, &wire, &tally, &measures);
+    let told = summary(&size, &done, begun, kills, &storm, &tally, &measures);
     if size.voice == Voice::Loud {
         eprintln!("{told}");
     }
@@ -148,8 +168,34 @@ fn soak_nothing_twice_nothing_lost_nothing_left() {
         flat(first, last, &size, &told);
     }
     let ended = tally.get("stop").copied().unwrap_or(0);
-    assert!(wire.seen().values().sum::<u64>() > 0, "nothing broke");
+    assert!(storm.seen().values().sum::<u64>() > 0, "nothing broke");
     assert!(ended > 0, "no chapter comes through\n{told}");
+}
+
+/// What a person has said and no request carries: as words, or in a history's blobs.
+fn unheard<'a>(said: &'a [String], record: &Path) -> Vec<&'a String> {
+    let mut recorded = String::new();
+    for entry in std::fs::read_dir(record).unwrap().flatten() {
+        if entry.path().extension().is_some_and(|end| end == "jsonl") {
+            recorded += &std::fs::read_to_string(entry.path()).unwrap();
+        }
+    }
+    let pieces: HashSet<&str> = recorded.split(['(', ')']).collect();
+    let plain = |words: &str| {
+        let mark = words.split(['(', ')']).nth(1).unwrap();
+        pieces.contains(mark)
+    };
+    let in_blob = |words: &str| {
+        (0..3).any(|shift| {
+            let bytes = format!("{}{words}", " ".repeat(shift));
+            let code = STANDARD.encode(bytes);
+            // The ends depend on what stands before and behind.
+            recorded.contains(&code[4..code.len() - 4])
+        })
+    };
+    said.iter()
+        .filter(|words| !plain(words) && !in_blob(words))
+        .collect()
 }
 
 /// Has every session tell its story from the beginning, a few turns at once: a session whose
@@ -234,7 +280,7 @@ fn summary(
     done: &AtomicU64,
     begun: Instant,
     kills: u64,
-    wire: &Wire,
+    storm: &Storm,
     tally: &Tally,
     measures: &[Vec<Measure>],
 ) -> String {
@@ -244,7 +290,7 @@ fn summary(
         size.sessions,
         size.stations,
         begun.elapsed().as_secs_f64(),
-        wire.seen(),
+        storm.seen(),
     );
     for (how, times) in tally {
         told += &format!("{times:>7}  {how}\n");

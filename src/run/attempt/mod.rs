@@ -139,6 +139,8 @@ struct Attempt<'a> {
     turn_ended: Option<Instant>,
     /// When to let go of a run that was given up.
     leaving: Option<Instant>,
+    /// Frames to be sent before the server knows that.
+    untold: usize,
     /// Whether there is room to read; what we do not read cannot be silent.
     reading: Reading,
     /// Requests under way whose results are another's business: the host's, a server's.
@@ -175,6 +177,7 @@ pub(super) async fn drive(stream: RunStream, around: Surroundings<'_>) -> Closed
         last_inbound: now,
         turn_ended: None,
         leaving: None,
+        untold: 0,
         reading: Reading::On,
         changing: BTreeSet::new(),
         hosted: BTreeSet::new(),
@@ -260,12 +263,14 @@ impl Attempt<'_> {
             Happened::Received(Err(error)) => Some(Closing::Failed(error)),
             Happened::Sent(Ok(bytes)) => {
                 self.outbox_bytes -= bytes;
+                self.untold = self.untold.saturating_sub(1);
                 None
             }
             // The stream's other half says why it takes no more.
             Happened::Sent(Err(Gone)) => {
                 self.outbox.clear();
                 self.outbox_bytes = 0;
+                self.untold = 0;
                 None
             }
             Happened::Told(Ok(())) => None,
@@ -340,6 +345,7 @@ impl Attempt<'_> {
         self.act(conversation_action::Action::CancelAction(
             CancelAction::default(),
         ));
+        self.untold = self.outbox.len();
     }
 
     fn receive(&mut self, received: Received) -> Option<Closing> {
@@ -376,7 +382,8 @@ impl Attempt<'_> {
                 self.around.memo.checkpoint();
                 self.tell(RunEvent::Checkpoint(state));
                 self.turn_ended = self.turn_ended.map(|_| self.last_inbound);
-                if self.leaving.is_some() {
+                // One from before the server knew is not its last.
+                if self.leaving.is_some() && self.untold == 0 {
                     return Some(Closing::Cancelled);
                 }
             }
@@ -465,9 +472,10 @@ impl Attempt<'_> {
     }
 
     /// Straight to the consumer if it keeps up, else into the queue. Of a run that was given
-    /// up, only its state is still of interest.
+    /// up, only its state is still of interest, and the words that state knows.
     fn tell(&mut self, event: RunEvent) {
-        if self.leaving.is_some() && !matches!(event, RunEvent::Checkpoint(_)) {
+        let of_interest = matches!(event, RunEvent::Checkpoint(_) | RunEvent::Text(_));
+        if self.leaving.is_some() && !of_interest {
             return;
         }
         // A newer state replaces one that nobody has taken yet.

@@ -1,8 +1,9 @@
 //! How a turn gets its run: the one that waits, one that brings a lost turn back, or a new one.
 
 use super::Task;
+use crate::conversation::answer::{Gap, compare};
 use crate::conversation::picture;
-use crate::conversation::plan::{SendPlan, plan};
+use crate::conversation::plan::{SendPlan, plan, with_note};
 use crate::conversation::recovery::Loss;
 use crate::diag::Digest;
 use crate::run::{Action, Ended, Outcome, UserMessage};
@@ -20,6 +21,7 @@ impl Task {
         request: &mut TurnRequest,
         tally: &mut Tally,
     ) -> Result<Live, TurnResult> {
+        let mut untold = Vec::new();
         if let Some((mut live, _)) = self.live.take() {
             let Transcripted { system, messages } = transcript(request);
             let same_account = live.conversation.account == request.account;
@@ -30,14 +32,28 @@ impl Task {
                 return Ok(live);
             }
             // The run is gone, or the history went another way: what waits is of no use any
-            // more. Of a run that broke, the last checkpoint is.
+            // more. Of a run that broke, the last checkpoint is, and what was said to it.
             live.cancel().await;
             if lost.is_some() {
+                untold = live.unheard_beside(messages);
                 live.lose();
                 let notice = self.memory.put(live.conversation).await;
                 self.notice(request, notice).await;
             }
         }
+        let mut live = self.begin_anew(request, tally).await?;
+        for words in untold {
+            live.inject(words).await;
+        }
+        Ok(live)
+    }
+
+    /// A run on what is kept of the conversation, or on a new one.
+    async fn begin_anew(
+        &mut self,
+        request: &mut TurnRequest,
+        tally: &mut Tally,
+    ) -> Result<Live, TurnResult> {
         let pictures = picture::latest(&request.transcript.messages)
             .map_err(|error| TurnResult::failed(error.to_string()))?;
         let taken = self.memory.take().await;
@@ -52,9 +68,12 @@ impl Task {
                 let Ready {
                     conversation,
                     action,
+                    unshown,
                 } = *ready;
                 tally.comebacks += 1;
-                return Ok(self.launch(conversation, action, request, tally).await);
+                let mut live = self.launch(conversation, action, request, tally).await;
+                live.owe(unshown);
+                return Ok(live);
             }
             Tried::Unneeded(mine) => (mine, None),
             Tried::Skipped(mine, lost) => (mine, Some(lost)),
@@ -62,8 +81,12 @@ impl Task {
         let sent = mine
             .as_ref()
             .and_then(|conversation| conversation.sent.as_ref());
+        let answer = mine
+            .as_ref()
+            .and_then(|conversation| conversation.answer.as_deref());
         let Transcripted { system, messages } = transcript(request);
-        let (conversation, text) = match plan(sent, system, messages) {
+        let mut owed = String::new();
+        let (conversation, text) = match plan(sent, answer, system, messages) {
             SendPlan::Nothing => {
                 // What was taken in hand is put back as it was.
                 if let Some(conversation) = mine {
@@ -75,12 +98,14 @@ impl Task {
                     None => "there is no new message to answer".into(),
                 }));
             }
-            SendPlan::Resume => {
+            SendPlan::Resume { unshown } => {
                 tracing::debug!(decision = "resume", "plan");
+                owed = unshown;
                 (mine, None)
             }
-            SendPlan::Incremental { text } => {
+            SendPlan::Incremental { text, unshown } => {
                 tracing::debug!(decision = "incremental", new = %Digest(&text), "plan");
+                owed = unshown;
                 (mine, Some(text))
             }
             SendPlan::Bootstrap {
@@ -116,7 +141,9 @@ impl Task {
                 mode: request.mode,
             }),
         };
-        Ok(self.launch(conversation, action, request, tally).await)
+        let mut live = self.launch(conversation, action, request, tally).await;
+        live.owe(owed);
+        Ok(live)
     }
 
     /// A run in place of one that failed after the host had brought its results.
@@ -134,9 +161,11 @@ impl Task {
         let Tried::Ready(ready) = recover::recover(request, kept, key, loss, repeating) else {
             return None;
         };
+        // What the state knows of this turn's answer, this turn has shown.
         let Ready {
             conversation,
             action,
+            unshown: _,
         } = *ready;
         tally.comebacks += 1;
         tally.idle_restarts = ended.idle_restarts;
@@ -187,6 +216,7 @@ impl Task {
         let before = launch::Before {
             restarts: tally.idle_restarts,
             shown,
+            told: tally.answer().to_owned(),
         };
         launch::launch(
             conversation,
@@ -207,10 +237,14 @@ impl Task {
         tally: &mut Tally,
     ) -> Result<Live, String> {
         let Transcripted { system, messages } = transcript(request);
-        let (conversation, text) = match plan(conversation.sent.as_ref(), system, messages) {
-            // The state has all but the words that were not heard.
-            SendPlan::Nothing | SendPlan::Resume => (conversation, words.text),
-            SendPlan::Incremental { text } => (conversation, text),
+        let (sent, known) = (conversation.sent.as_ref(), conversation.answer.as_deref());
+        let gap = known.map_or(Gap::None, |known| compare(known, tally.answer()));
+        let (conversation, text) = match plan(sent, None, system, messages) {
+            // The state has all but the words that were not heard, and what it was behind.
+            SendPlan::Nothing | SendPlan::Resume { .. } => {
+                (conversation, with_note(words.text, &gap))
+            }
+            SendPlan::Incremental { text, .. } => (conversation, text),
             SendPlan::Bootstrap { history, text, .. } => {
                 // Words of the host's own history are in the text; others came by themselves.
                 let (before, text) = match text.contains(&words.text) {

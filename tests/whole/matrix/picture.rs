@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use super::proxy::Place;
+use super::place::Place;
 use super::trial::{FAULTS, Fault, Outcome, Told};
 
 const OUTCOMES: [(Outcome, &str, &str); 7] = [
@@ -12,7 +12,7 @@ const OUTCOMES: [(Outcome, &str, &str); 7] = [
     (Outcome::Resumed, "resumed", "#4ade80"),
     (Outcome::Recovered, "recovered", "#22d3ee"),
     (Outcome::Rebuilt, "rebuilt", "#60a5fa"),
-    (Outcome::Again, "said again", "#fde047"),
+    (Outcome::Again, "asked again", "#fde047"),
     (Outcome::TypedError, "typed error", "#fb923c"),
 ];
 const WRONG: &str = "#dc2626";
@@ -94,13 +94,18 @@ pub fn draw(cells: &BTreeMap<(Fault, (usize, usize)), &Told>) -> String {
     svg + "</svg>\n"
 }
 
-/// How often each fault came to what.
+fn sum(row: &[&Told], of: impl Fn(&Told) -> usize) -> usize {
+    row.iter().map(|told| of(told)).sum()
+}
+
+/// How often each fault came to what; behind it, all errors hosts were given, final or not, and
+/// how often they asked again by themselves after one.
 pub fn table(told: &[((Fault, Place), Told)]) -> String {
     let mut table = format!("{:<16}", "");
     for (_, name, _) in OUTCOMES {
         let _ = write!(table, "{name:>12}");
     }
-    table.push_str("       wrong\n");
+    table.push_str("       wrong | errors given  again after one  sidecar left within\n");
     for fault in FAULTS {
         let _ = write!(table, "{:<16}", name(fault));
         let row: Vec<&Told> = told
@@ -113,7 +118,20 @@ pub fn table(told: &[((Fault, Place), Told)]) -> String {
             let _ = write!(table, "{count:>12}");
         }
         let wrong = row.iter().filter(|told| !told.wrongs.is_empty()).count();
-        let _ = writeln!(table, "{wrong:>12}");
+        let (errors, retries) = (
+            sum(&row, |told| told.errors),
+            sum(&row, |told| told.retries),
+        );
+        let _ = write!(table, "{wrong:>12} | {errors:>12}  {retries:>15}");
+        let slowest = row
+            .iter()
+            .map(|told| told.orphaned)
+            .max()
+            .unwrap_or_default();
+        let _ = match slowest.is_zero() {
+            true => writeln!(table),
+            false => writeln!(table, "  {:>16} ms", slowest.as_millis()),
+        };
     }
     table
 }

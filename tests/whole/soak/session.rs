@@ -1,6 +1,12 @@
 //! One session of a host: chapters with rounds of tools, aborts and words in between.
+//!
+//! The host is as pi: an error it may ask again after leaves no trace in its history, any other
+//! leaves the answer as far as it was shown, and the person says something. After an abort the
+//! answer stays as far as the host has listened. Some hosts differ: they ask again when the
+//! sidecar has died, or hear an aborted turn out. Whatever they are, every word of a chapter is
+//! in the history once, in order; all of them, unless the person has given the chapter up.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::mpsc::RecvTimeoutError;
 
@@ -8,6 +14,7 @@ use serde_json::{Value as Json, json};
 
 use super::chance::Chance;
 use super::station::{PATIENCE, Station, Wrongs};
+use crate::manners::{MOST_RETRIES, is_retryable};
 
 /// Chapters of the story.
 pub const CHAPTERS: usize = 2;
@@ -51,12 +58,20 @@ fn name(chapter: usize, round: usize, word: usize) -> String {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Mischief {
     None,
+    /// The host listens to the end.
     Abort,
+    /// The host ends the turn by itself, as pi does.
+    AbortDeaf,
     KillSidecar,
+    /// Words while the model works.
+    Inject,
 }
 
 /// How turns ended, by name.
 pub type Tally = BTreeMap<String, u64>;
+
+/// How often a person says something in a chapter that breaks.
+const MOST_WORDS: usize = 8;
 
 /// A session and the host's memory of it.
 pub struct Session {
@@ -73,10 +88,13 @@ pub struct Session {
     chapter: usize,
     under_way: bool,
     retries: usize,
-    /// Nothing of this chapter was given up.
-    whole: bool,
-    /// What a turn had said when its sidecar was killed: seen, though not kept.
-    seen: String,
+    spoken: usize,
+    /// What the person has said in this chapter, and what Cursor must have heard of it all.
+    said: Vec<String>,
+    pub heard: Vec<String>,
+    /// Words that no turn took.
+    unsaid: Vec<String>,
+    utterances: u64,
 }
 
 struct Taken {
@@ -84,6 +102,8 @@ struct Taken {
     calls: Vec<(String, Json)>,
     stop: String,
     error: String,
+    /// Words said meanwhile, and whether the turn took them.
+    injected: Option<(String, bool)>,
 }
 
 impl Session {
@@ -100,8 +120,11 @@ impl Session {
             chapter: 0,
             under_way: false,
             retries: 0,
-            whole: true,
-            seen: String::new(),
+            spoken: 0,
+            said: Vec::new(),
+            heard: Vec::new(),
+            unsaid: Vec::new(),
+            utterances: 0,
         }
     }
 
@@ -110,7 +133,7 @@ impl Session {
         self.phase += 1;
         self.messages.clear();
         self.executed.clear();
-        self.seen.clear();
+        self.unsaid.clear();
         self.chapter = 0;
     }
 
@@ -132,69 +155,98 @@ impl Session {
         self.messages.push(message);
     }
 
+    /// Words that are said nowhere else.
+    fn words(&mut self, what: &str) -> String {
+        self.utterances += 1;
+        format!("{what} ({}-{}-)", self.name, self.utterances)
+    }
+
+    fn person_says(&mut self, what: &str) {
+        let words = self.words(what);
+        self.push(json!({"role": "user", "content": words}));
+        self.said.push(words);
+    }
+
     /// Takes one turn, and says how it ended.
     pub fn step(&mut self, chance: &mut Chance) -> String {
         if !self.under_way {
-            (self.under_way, self.retries, self.whole) = (true, 0, true);
+            (self.under_way, self.retries, self.spoken) = (true, 0, 0);
             self.chapter += 1;
-            let words = format!("chapter-{}", self.chapter);
+            self.person_says(&format!("chapter-{}", self.chapter));
+        }
+        for words in std::mem::take(&mut self.unsaid) {
             self.push(json!({"role": "user", "content": words}));
         }
         let mischief = match () {
-            () if chance.once_in(40) => Mischief::Abort,
+            () if chance.once_in(60) => Mischief::Abort,
+            () if chance.once_in(60) => Mischief::AbortDeaf,
             () if self.mortal && chance.once_in(40) => Mischief::KillSidecar,
+            () if chance.once_in(20) => Mischief::Inject,
             () => Mischief::None,
         };
         let mut taken = self.turn(mischief);
-        // A person who changes their mind too late has changed it all the same: the calls that
-        // had been made are not executed.
-        if mischief == Mischief::Abort && taken.stop == "toolUse" {
-            taken.stop = "aborted".into();
+        let well = matches!(taken.stop.as_str(), "stop" | "toolUse");
+        if let Some((words, took)) = taken.injected.take() {
+            if !took || !well {
+                self.unsaid.push(words.clone());
+            }
+            self.said.push(words);
         }
-        match taken.stop.as_str() {
+        let stop = taken.stop.clone();
+        match stop.as_str() {
             "stop" => {
                 self.keep(&taken);
-                self.finish();
+                self.finish(Given::Whole);
+            }
+            // The person has changed their mind while the calls were on their way.
+            "toolUse" if mischief == Mischief::Abort => {
+                self.keep(&taken);
+                for (id, _) in &taken.calls {
+                    self.result(id, Err("Operation aborted"));
+                }
+                self.finish(Given::Up);
             }
             "toolUse" => {
                 self.keep(&taken);
                 self.execute(&taken.calls);
-                if taken
-                    .calls
-                    .iter()
-                    .any(|(_, q)| q == &json!(self.last_call()))
-                    && chance.once_in(8)
-                {
-                    self.push(json!({"role": "user", "content": "and hurry"}));
+                self.retries = 0;
+                let last = json!(self.last_call());
+                let calls_last = taken.calls.iter().any(|(_, q)| *q == last);
+                if calls_last && chance.once_in(8) {
+                    self.person_says("and hurry");
                 }
             }
-            "gone" => self.seen += &taken.text,
             "aborted" => {
-                self.whole = false;
-                if !taken.text.is_empty() {
-                    let stopped = Taken {
-                        calls: Vec::new(),
-                        ..taken
-                    };
-                    self.keep(&stopped);
-                    self.finish();
-                    return stopped.stop;
-                }
-                self.finish();
+                self.keep(&taken);
+                self.finish(Given::Up);
             }
+            // A host that asks again keeps nothing; pi keeps what it has shown.
+            "gone" if chance.once_in(2) => {}
+            "gone" => self.fail(&taken),
             _ => {
-                self.whole = false;
-                self.retries += 1;
                 if taken.error.contains("scenario ") {
                     self.wrong(&taken.error);
                 }
-                if self.retries > 3 {
-                    self.finish();
+                match is_retryable(&taken.error) && self.retries < MOST_RETRIES {
+                    true => self.retries += 1,
+                    false => self.fail(&taken),
                 }
                 return format!("error: {}", taken.error);
             }
         }
-        taken.stop
+        stop
+    }
+
+    /// An answer that failed stays as far as it was shown, and the person says something.
+    fn fail(&mut self, taken: &Taken) {
+        self.keep(taken);
+        self.retries = 0;
+        self.spoken += 1;
+        if self.spoken > MOST_WORDS {
+            self.wrong("it breaks again and again");
+            return self.finish(Given::Up);
+        }
+        self.person_says("go on");
     }
 
     fn last_call(&self) -> String {
@@ -215,16 +267,19 @@ impl Session {
             calls: Vec::new(),
             stop: "gone".into(),
             error: String::new(),
+            injected: None,
         };
-        let mut mischief = mischief;
+        let mut to_do = mischief;
+        let mut asked = None;
+        let mut deaf = false;
         loop {
             let message = match heard.recv_timeout(PATIENCE) {
                 Ok(message) => message,
-                Err(RecvTimeoutError::Disconnected) => return taken,
+                Err(RecvTimeoutError::Disconnected) => break,
                 Err(RecvTimeoutError::Timeout) => {
                     self.wrong("it hangs");
                     taken.stop = "hung".into();
-                    return taken;
+                    break;
                 }
             };
             if message["id"] == id.as_str() {
@@ -234,7 +289,10 @@ impl Session {
                 if let Some(error) = message.get("error") {
                     self.wrong(&format!("refused: {error}"));
                 }
-                return taken;
+                break;
+            }
+            if deaf {
+                continue;
             }
             for event in message["params"]["events"].as_array().into_iter().flatten() {
                 match event["type"].as_str().unwrap() {
@@ -246,20 +304,47 @@ impl Session {
                     _ => {}
                 }
             }
-            match std::mem::replace(&mut mischief, Mischief::None) {
+            match std::mem::replace(&mut to_do, Mischief::None) {
                 Mischief::None => {}
-                Mischief::Abort => self.station.aside("turn/cancel", &json!({"turnId": id})),
+                Mischief::Abort | Mischief::AbortDeaf => {
+                    deaf = mischief == Mischief::AbortDeaf;
+                    self.station.aside("turn/cancel", &json!({"turnId": id}));
+                }
                 Mischief::KillSidecar => self.station.kill(),
+                Mischief::Inject => {
+                    let words = self.words("by the way");
+                    let params = json!({"turnId": id, "text": words});
+                    let answer =
+                        self.station
+                            .begin(&format!("{id}-inject"), "turn/inject", &params);
+                    asked = Some((words, answer));
+                }
             }
         }
+        if deaf {
+            taken.stop = "aborted".into();
+            taken.calls.clear();
+        }
+        taken.injected = asked.map(|(words, answer)| {
+            let answer = answer.recv_timeout(PATIENCE).unwrap_or_default();
+            (words, answer["result"]["taken"] == true)
+        });
+        taken
     }
 
     fn keep(&mut self, taken: &Taken) {
-        let mut content = vec![json!({"type": "text", "text": taken.text})];
+        let mut content = Vec::new();
+        if !taken.text.is_empty() {
+            content.push(json!({"type": "text", "text": taken.text}));
+        }
         content.extend(taken.calls.iter().map(
             |(id, q)| json!({"type": "toolCall", "id": id, "name": "look", "arguments": {"q": q}}),
         ));
-        self.push(json!({"role": "assistant", "content": content, "stopReason": taken.stop}));
+        let stop = match taken.stop.as_str() {
+            stop @ ("stop" | "toolUse" | "aborted") => stop,
+            _ => "error",
+        };
+        self.push(json!({"role": "assistant", "content": content, "stopReason": stop}));
     }
 
     fn execute(&mut self, calls: &[(String, Json)]) {
@@ -270,21 +355,27 @@ impl Session {
             if *times > 1 {
                 self.wrong(&format!("{q} was executed twice"));
             }
-            self.push(
-                json!({"role": "toolResult", "toolCallId": id, "toolName": "look",
-                "content": [{"type": "text", "text": format!("found-{q}")}], "isError": false}),
-            );
+            self.result(id, Ok(&format!("found-{q}")));
         }
     }
 
-    /// The chapter is over: was every word said once, in order?
-    fn finish(&mut self) {
+    fn result(&mut self, id: &str, came: Result<&str, &str>) {
+        let (Ok(text) | Err(text)) = came;
+        self.push(
+            json!({"role": "toolResult", "toolCallId": id, "toolName": "look",
+            "content": [{"type": "text", "text": text}], "isError": came.is_err()}),
+        );
+    }
+
+    /// The chapter is over: was every word said once, in order, and all of them?
+    fn finish(&mut self, given: Given) {
         self.under_way = false;
         let said: Vec<String> = self
             .messages
             .iter()
             .filter(|message| message["role"] == "assistant")
-            .filter_map(|message| message["content"][0]["text"].as_str())
+            .flat_map(|message| message["content"].as_array().unwrap())
+            .filter_map(|block| block["text"].as_str())
             .flat_map(|text| text.split_whitespace().map(str::to_owned))
             .collect();
         let mut sorted = said.clone();
@@ -294,11 +385,23 @@ impl Session {
             self.wrong(&format!("text twice or out of order: {}", said.join(" ")));
         }
         let start = format!("c{}", self.chapter);
-        let seen = self.seen.split_whitespace().map(str::to_owned);
-        let all: BTreeSet<String> = said.iter().cloned().chain(seen).collect();
-        let here = all.iter().filter(|word| word.starts_with(&start)).count();
-        if self.whole && here != (ROUNDS + 1) * WORDS {
-            self.wrong(&format!("text is missing: {all:?}"));
+        let here = sorted.iter().filter(|word| word.starts_with(&start));
+        if given == Given::Whole && here.count() != (ROUNDS + 1) * WORDS {
+            self.wrong(&format!("text is missing: {}", said.join(" ")));
+        }
+        let heard = std::mem::take(&mut self.said);
+        if given == Given::Whole {
+            let unsaid = &self.unsaid;
+            self.heard
+                .extend(heard.into_iter().filter(|words| !unsaid.contains(words)));
         }
     }
+}
+
+/// What became of a chapter.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Given {
+    Whole,
+    /// The person has given it up.
+    Up,
 }

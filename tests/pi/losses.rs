@@ -1,0 +1,139 @@
+//! Faults in the middle of it, with real pi: nothing is told twice, done twice or forgotten.
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::{Value as Json, json};
+
+use crate::desk::{Desk, Version, conversation, lives, until, user_text, written};
+use crate::rpc::{Rpc, text};
+use crate::tools::TOOLS;
+
+const END: &str = r#"{ checkpoint = "auto" }, { usage = {} }, { end = true }"#;
+
+/// A run that says something, asks pi to wait, and goes on with the result.
+const WAITS: &str = r#"{ text = "Waiting. " }, { checkpoint = "auto" }, { exec = { mcpArgs = { name = "pi__wait", toolName = "pi__wait", providerIdentifier = "pi", toolCallId = "call-wait", args = {} } }, open = true, name = "wait" }, { expect_cancel = true, timeout_ms = 60000 }"#;
+
+fn desk(version: Version, runs: &[String]) -> Desk {
+    let context = "{ exec = { requestContextArgs = {} } }";
+    let runs = runs
+        .iter()
+        .map(|steps| format!("[[run]]\nsteps = [ {context}, {steps} ]\n"));
+    let runs: String = runs.collect();
+    let desk = Desk::playing(version, &format!("name = \"losses\"\n{runs}"));
+    std::fs::write(desk.home.path().join("tools.ts"), TOOLS).unwrap();
+    desk
+}
+
+/// pi with a tool that waits until a file is there, and says when it begins to.
+fn pi(desk: &Desk, more: &[&str]) -> Rpc {
+    let tools = desk.home.path().join("tools.ts");
+    let tools = tools.to_str().unwrap();
+    let arguments = ["--model", "cursor/composer-2", "-e", tools];
+    Rpc::with(desk, &[&arguments[..], more].concat())
+}
+
+fn waits(desk: &Desk) {
+    let sign = desk.home.path().join("waiting");
+    until("pi runs the tool", || sign.exists().then_some(()));
+}
+
+fn kill(id: i32) {
+    kill_process(Pid::from_raw(id).unwrap(), Signal::KILL).unwrap();
+}
+
+/// What stands in pi's session, by role, with the words.
+fn told(desk: &Desk) -> Vec<(String, String)> {
+    let entries = written(desk).into_iter();
+    let messages = entries.filter(|entry| entry["type"] == "message");
+    let messages = messages.map(|entry| entry["message"].clone());
+    let spoken = messages.filter(|message| message["role"] != "system");
+    let words = |message: &Json| match &message["content"] {
+        Json::String(text) => text.clone(),
+        _ => text(message).to_owned(),
+    };
+    spoken
+        .map(|message| (message["role"].as_str().unwrap().into(), words(&message)))
+        .collect()
+}
+
+/// The connection breaks behind words that were shown; pi tells one answer.
+#[test]
+fn a_cut_in_the_middle_of_the_text_is_not_to_be_seen() {
+    let first = r#"{ text = "one " }, { checkpoint = "auto" }, { text = "two " }, { kv_set = { text = "read this far" } }, { cut = true }"#;
+    let second = format!(
+        r#"{{ expect_state = "last checkpoint" }}, {{ text = "two " }}, {{ text = "three" }}, {END}"#
+    );
+    let desk = desk(Version::V150, &[first.into(), second]);
+    let mut pi = pi(&desk, &[]);
+    let answer = pi.prompt("count");
+    assert_eq!(
+        (text(&answer), &answer["stopReason"]),
+        ("one two three", &json!("stop"))
+    );
+    let one = |(role, words): &(String, String)| format!("{role}: {words}");
+    let told: Vec<String> = told(&desk).iter().map(one).collect();
+    assert_eq!(told, ["user: count", "assistant: one two three"]);
+    let recording = desk.simulator.recorded();
+    assert_eq!(recording.client("runRequest").len(), 2);
+}
+
+/// Another sidecar takes the result; the tool has run once.
+#[test]
+fn a_sidecar_killed_while_pi_runs_a_tool_costs_nothing() {
+    let last = format!(r#"{{ expect_state = "last checkpoint" }}, {{ text = "Done." }}, {END}"#);
+    let desk = desk(Version::V087, &[WAITS.into(), last]);
+    let mut pi = pi(&desk, &[]);
+    pi.say(&json!({"type": "prompt", "message": "wait for it"}));
+    assert_eq!(pi.answer()["stopReason"], "toolUse");
+    waits(&desk);
+    let sidecar = *desk.sidecars().last().unwrap();
+    kill(sidecar);
+    // pi has noticed when it has asked how it ended.
+    until("pi has noticed", || (!lives(sidecar)).then_some(()));
+    std::fs::write(desk.home.path().join("done"), "").unwrap();
+    let answer = pi.answer();
+    assert_eq!(
+        (text(&answer), &answer["stopReason"]),
+        ("Done.", &json!("stop")),
+        "{answer}"
+    );
+    pi.settle();
+    let told = told(&desk);
+    let results = told.iter().filter(|(role, _)| role == "toolResult");
+    assert_eq!(results.count(), 1, "{told:?}");
+    let recording = desk.simulator.recorded();
+    let requests = recording.client("runRequest");
+    assert_eq!(conversation(requests[0]), conversation(requests[1]));
+    assert!(user_text(requests[1]).contains("\nwaited\n"));
+    assert_eq!(desk.sidecars().len(), 2);
+}
+
+/// pi dies with its tool. What it had written down goes on in another pi, and nothing of the
+/// first one is left.
+#[test]
+fn a_pi_killed_while_it_runs_a_tool_goes_on_in_another() {
+    let last = format!(r#"{{ expect_state = "last checkpoint" }}, {{ text = "Went on." }}, {END}"#);
+    let desk = desk(Version::V150, &[WAITS.into(), last]);
+    let mut first = pi(&desk, &[]);
+    first.say(&json!({"type": "prompt", "message": "wait for it"}));
+    assert_eq!(first.answer()["stopReason"], "toolUse");
+    waits(&desk);
+    drop(first); // with SIGKILL
+    desk.no_sidecar_is_left();
+    let mut second = pi(&desk, &["--continue"]);
+    let answer = second.prompt("go on");
+    assert_eq!(text(&answer), "Went on.", "{answer}");
+    let recording = desk.simulator.recorded();
+    let requests = recording.client("runRequest");
+    assert_eq!(requests.len(), 2);
+    assert_eq!(conversation(requests[0]), conversation(requests[1]));
+    assert!(
+        user_text(requests[1]).starts_with("go on"),
+        "{}",
+        requests[1]
+    );
+    let words: Vec<String> = told(&desk).into_iter().map(|(_, words)| words).collect();
+    for word in ["wait for it", "Waiting. ", "go on", "Went on."] {
+        let times = words.iter().filter(|told| *told == word).count();
+        assert_eq!(times, 1, "{word}: {words:?}");
+    }
+}

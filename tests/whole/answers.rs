@@ -1,0 +1,100 @@
+//! What a state knows of an answer and what the host has of it are two things. Neither is taken
+//! for the other.
+
+use cursor_sidecar::conversation::store::Store;
+use cursor_sidecar::sim::Sim;
+use cursor_sidecar::turn::Stop;
+use serde_json::Value as Json;
+
+use crate::clock::played;
+use crate::inside::{END, Guest, Patience, opened, requests, said, simulating};
+
+/// The states a simulator has sent, by what they say.
+fn checkpoints(sim: &Sim) -> Vec<Json> {
+    let frames = sim.recording().frames().into_iter();
+    frames
+        .filter(|frame| frame.kind == "conversationCheckpointUpdate")
+        .map(|frame| frame.json["conversationCheckpointUpdate"]["rootPromptMessagesJson"].clone())
+        .collect()
+}
+
+fn brought(request: &Json) -> &Json {
+    &request["conversationState"]["rootPromptMessagesJson"]
+}
+
+/// A cancel that comes when the run waits for the host: what the run says then, nobody hears,
+/// and its last state, which knows it, is nothing to go on from.
+#[tokio::test]
+async fn words_of_a_run_given_up_in_a_pause_are_not_taken_for_shown() {
+    let first = format!(
+        r#"{{ text = "alpha " }}, {{ checkpoint = "auto" }}, {}, {{ expect_client = {{ conversationAction = {{ cancelAction = {{}} }} }}, timeout_ms = 60000 }}, {{ text = "unseen " }}, {{ checkpoint = "auto" }}, {{ end = true }}"#,
+        opened("look", "a")
+    );
+    let next = format!(r#"{{ text = "beta" }}, {END}"#);
+    let (sim, backend) = simulating(&[first, next]).await;
+    let mut guest = Guest::new(&backend, None);
+    guest.user("go");
+    let taken = guest.turn(Patience::Endless).await;
+    assert_eq!((taken.stop, taken.text.as_str()), (Stop::ToolUse, "alpha "));
+    guest.session.release().await;
+    assert_eq!(guest.say("next").await.text, "beta");
+    played(&sim.recording());
+    let (states, requests) = (checkpoints(&sim), requests(&sim));
+    assert_ne!(states[0], states[1], "the second state knows more");
+    assert_eq!(brought(&requests[1]), &states[0]);
+    assert_eq!(said(&requests[1]), "next", "there is nothing to explain");
+}
+
+/// The same while the host listens: what it was shown last is in no state, and is told.
+#[tokio::test]
+async fn words_behind_the_last_state_are_told_in_the_next_turn() {
+    let first = r#"{ text = "alpha " }, { checkpoint = "auto" }, { text = "beta " }, { expect_cancel = true }"#;
+    let next = format!(r#"{{ expect_state = "last checkpoint" }}, {{ text = "gamma" }}, {END}"#);
+    let (sim, backend) = simulating(&[first.into(), next]).await;
+    let folder = tempfile::tempdir().unwrap();
+    let store = || (Store::at(folder.path()), "s".to_owned());
+    let mut guest = Guest::new(&backend, Some(store()));
+    guest.user("go");
+    let taken = guest.turn(Patience::Events(2)).await;
+    assert_eq!(
+        (taken.stop, taken.text.as_str()),
+        (Stop::Aborted, "alpha beta ")
+    );
+    // Another sidecar knows it too, once this one has stopped waiting for a last state.
+    tokio::time::pause();
+    guest.session.release().await;
+    tokio::time::resume();
+    let mut guest = guest.moved(store());
+    assert_eq!(guest.say("next").await.text, "gamma");
+    played(&sim.recording());
+    insta::assert_snapshot!(said(&requests(&sim)[1]), @r"
+    next
+
+    [Your last answer went on after its last saved state. The user has read this too:]
+
+    beta
+    ");
+}
+
+/// A host that asks again after an error has dropped the answer: it gets all of it, from the
+/// state and from where the run goes on.
+#[tokio::test]
+async fn an_answer_asked_for_again_is_shown_from_its_beginning() {
+    let breaks = r#"{ text = "beta " }, { cut = true }"#;
+    let first = format!(r#"{{ text = "alpha " }}, {{ checkpoint = "auto" }}, {breaks}"#);
+    let last =
+        format!(r#"{{ expect_state = "last checkpoint" }}, {{ text = "beta gamma" }}, {END}"#);
+    let (sim, backend) = simulating(&[first, breaks.into(), breaks.into(), last]).await;
+    let mut guest = Guest::new(&backend, None);
+    tokio::time::pause();
+    let taken = guest.say("go").await;
+    assert!(matches!(taken.stop, Stop::Failed(_)), "{taken:?}");
+    assert_eq!(taken.text, "alpha beta ");
+    guest.messages.pop();
+    let taken = guest.turn(Patience::Endless).await;
+    assert_eq!(
+        (taken.stop, taken.text.as_str()),
+        (Stop::Finished, "alpha beta gamma")
+    );
+    played(&sim.recording());
+}

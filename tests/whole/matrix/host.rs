@@ -1,0 +1,251 @@
+//! A host such as pi, and the person before it.
+//!
+//! - Whole messages are written down at once, results too; what was not whole is lost with the
+//!   host's process.
+//! - An error in words that promise a better end next time is asked again by the host itself, up
+//!   to three times; the failed answer is not told again.
+//! - After any other error the failed answer stays in the history as far as it was shown, and
+//!   the person has to say something. The same after the end of the sidecar in a turn. An end
+//!   in a pause costs nothing: another sidecar is started for the next turn.
+//! - A host that was killed comes back with what was written down, and the person has to say
+//!   something.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::{Value as Json, json};
+
+use super::sidecar::{Seat, Sidecar};
+use crate::manners::{MOST_RETRIES, is_retryable};
+
+/// A killed host's sidecar must be gone so soon.
+const ORPHANED: Duration = Duration::from_secs(1);
+/// How often the person says something before giving up.
+const MOST_WORDS: usize = 4;
+
+/// What a turn gave.
+struct Taken {
+    text: String,
+    calls: Vec<(String, String)>,
+    end: End,
+}
+
+enum End {
+    Stop,
+    ToolUse,
+    Error(String),
+    /// The sidecar died.
+    Gone,
+}
+
+/// The host.
+pub struct Host {
+    sidecar: Sidecar,
+    port: u16,
+    state: PathBuf,
+    seat: Arc<Seat>,
+    pub messages: Vec<Json>,
+    pub executed: BTreeMap<String, usize>,
+    /// What the person has said.
+    pub said: Vec<String>,
+    turns: usize,
+    /// All errors it was given.
+    pub errors: Vec<String>,
+    /// How often it asked again by itself.
+    pub retries: usize,
+    /// Those that needed the person.
+    pub final_errors: Vec<String>,
+    pub deaths: usize,
+    /// How long a sidecar stayed whose host was killed; more than [`ORPHANED`] if `Err`.
+    pub orphaned: Option<Result<Duration, ()>>,
+}
+
+impl Host {
+    pub fn new(port: u16, state: PathBuf, seat: Arc<Seat>) -> Self {
+        Self {
+            sidecar: Sidecar::start(port, &state, &seat),
+            port,
+            state,
+            seat,
+            messages: Vec::new(),
+            executed: BTreeMap::new(),
+            said: Vec::new(),
+            turns: 0,
+            errors: Vec::new(),
+            retries: 0,
+            final_errors: Vec::new(),
+            deaths: 0,
+            orphaned: None,
+        }
+    }
+
+    /// The person speaks, and again until the answer is whole; whether that helps.
+    pub fn says(&mut self, words: &str) -> bool {
+        self.push_words(words);
+        let (mut retries, mut spoken) = (0, 0);
+        loop {
+            let taken = self.turn();
+            if self.seat.host_died() {
+                let whole = matches!(taken.end, End::Stop | End::ToolUse);
+                if whole {
+                    self.keep(&taken);
+                }
+                self.come_back();
+                if matches!(taken.end, End::Stop) {
+                    return true;
+                }
+            } else {
+                match &taken.end {
+                    End::Stop => {
+                        self.keep(&taken);
+                        return true;
+                    }
+                    End::ToolUse => {
+                        self.keep(&taken);
+                        self.execute(&taken.calls);
+                        retries = 0;
+                        continue;
+                    }
+                    End::Error(text) if is_retryable(text) && retries < MOST_RETRIES => {
+                        self.errors.push(text.clone());
+                        self.retries += 1;
+                        retries += 1;
+                        continue;
+                    }
+                    End::Error(text) => {
+                        self.errors.push(text.clone());
+                        self.final_errors.push(text.clone());
+                        self.keep(&taken);
+                    }
+                    End::Gone => {
+                        self.errors.push("the sidecar was killed".into());
+                        self.final_errors.push("the sidecar was killed".into());
+                        self.keep(&taken);
+                        self.restart();
+                    }
+                }
+            }
+            spoken += 1;
+            if spoken > MOST_WORDS {
+                return false;
+            }
+            retries = 0;
+            self.push_words(&format!("go-on-{}", self.said.len()));
+        }
+    }
+
+    fn turn(&mut self) -> Taken {
+        if self.sidecar.has_died() {
+            self.restart();
+        }
+        self.turns += 1;
+        let id = format!("turn-{}", self.turns);
+        let tool = |name: &str| {
+            json!({"name": name, "description": name,
+                   "parameters": {"type": "object", "properties": {"q": {"type": "string"}}}})
+        };
+        let params = json!({"turnId": id, "sessionId": "session", "workspace": self.state,
+            "systemPrompt": "Tell it.", "messages": self.messages,
+            "tools": [tool("first"), tool("second")],
+            "model": {"id": "composer-2", "contextWindow": 200_000, "maxTokens": 64_000}});
+        self.sidecar.say(&id, "turn/start", &params);
+        let mut taken = Taken {
+            text: String::new(),
+            calls: Vec::new(),
+            end: End::Gone,
+        };
+        while let Some(message) = self.sidecar.hear() {
+            for event in message["params"]["events"].as_array().into_iter().flatten() {
+                match event["type"].as_str().unwrap() {
+                    "text" => taken.text.push_str(event["text"].as_str().unwrap()),
+                    "toolCall" => taken.calls.push((
+                        event["id"].as_str().unwrap().into(),
+                        event["name"].as_str().unwrap().into(),
+                    )),
+                    _ => {}
+                }
+            }
+            if message["id"] == id.as_str() {
+                let result = &message["result"];
+                taken.end = match result["stopReason"].as_str() {
+                    Some("stop") => End::Stop,
+                    Some("toolUse") => End::ToolUse,
+                    _ => End::Error(format!("{}{}", result["errorMessage"], message["error"])),
+                };
+                break;
+            }
+        }
+        taken
+    }
+
+    fn restart(&mut self) {
+        self.deaths += 1;
+        self.sidecar = Sidecar::start(self.port, &self.state, &self.seat);
+    }
+
+    /// Another process of the host, once the sidecar of the first has left.
+    fn come_back(&mut self) {
+        // The cable is cut already; nothing else may be needed.
+        let gone = self.sidecar.leaves_within(ORPHANED);
+        self.orphaned = Some(gone.ok_or(()));
+        self.restart();
+    }
+
+    /// Ends the sidecar in good order; whether it goes.
+    pub fn leave(&mut self) -> bool {
+        self.sidecar.leaves_within(Duration::from_secs(5)).is_some()
+    }
+
+    fn push(&mut self, mut message: Json) {
+        message["timestamp"] = json!(self.messages.len() + 1);
+        self.messages.push(message);
+    }
+
+    fn push_words(&mut self, words: &str) {
+        self.said.push(words.into());
+        self.push(json!({"role": "user", "content": words}));
+    }
+
+    fn keep(&mut self, taken: &Taken) {
+        let mut content = Vec::new();
+        if !taken.text.is_empty() {
+            content.push(json!({"type": "text", "text": taken.text}));
+        }
+        content.extend(taken.calls.iter().map(|(id, name)| {
+            json!({"type": "toolCall", "id": id, "name": name, "arguments": {"q": name}})
+        }));
+        let stop = match taken.end {
+            End::Stop => "stop",
+            End::ToolUse => "toolUse",
+            End::Error(_) | End::Gone => "error",
+        };
+        self.push(json!({"role": "assistant", "content": content, "stopReason": stop}));
+    }
+
+    fn execute(&mut self, calls: &[(String, String)]) {
+        for (id, name) in calls {
+            *self.executed.entry(name.clone()).or_default() += 1;
+            self.push(
+                json!({"role": "toolResult", "toolCallId": id, "toolName": name,
+                "content": [{"type": "text", "text": format!("found-{name}")}], "isError": false}),
+            );
+        }
+    }
+
+    /// The words of the story, as the history tells them.
+    pub fn words(&self) -> Vec<String> {
+        let answers = self
+            .messages
+            .iter()
+            .filter(|message| message["role"] == "assistant");
+        let blocks = answers.flat_map(|message| message["content"].as_array().unwrap());
+        let texts = blocks.filter_map(|block| block["text"].as_str());
+        texts
+            .flat_map(str::split_whitespace)
+            .filter(|word| word.starts_with('w'))
+            .map(str::to_owned)
+            .collect()
+    }
+}

@@ -1,0 +1,72 @@
+//! Weather by chance: single streams break often, whole connections now and then.
+
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use super::chance::Chance;
+use crate::wire::{Break, Weather};
+
+/// One frame in so many breaks its stream, or its connection.
+#[derive(Debug, Clone, Copy)]
+pub struct Odds {
+    pub stream: u64,
+    pub connection: u64,
+}
+
+/// What all connections share.
+pub struct Storm {
+    odds: Odds,
+    calm: AtomicBool,
+    chance: Mutex<Chance>,
+    /// What has happened so far.
+    seen: Mutex<BTreeMap<Break, u64>>,
+}
+
+const OF_STREAMS: [Break; 4] = [
+    Break::StreamReset,
+    Break::HalfClose,
+    Break::StreamStall,
+    Break::ServerError,
+];
+const OF_CONNECTIONS: [Break; 4] = [Break::Reset, Break::GoAway, Break::Stall, Break::Garbage];
+
+impl Storm {
+    pub fn new(odds: Odds, seed: u64) -> Self {
+        Self {
+            odds,
+            calm: AtomicBool::new(false),
+            chance: Mutex::new(Chance::new(seed)),
+            seen: Mutex::default(),
+        }
+    }
+
+    /// Nothing breaks while it is calm.
+    pub fn calm(&self, calm: bool) {
+        self.calm.store(calm, Ordering::Relaxed);
+    }
+
+    /// What has broken so far.
+    pub fn seen(&self) -> BTreeMap<Break, u64> {
+        self.seen.lock().unwrap().clone()
+    }
+}
+
+impl Weather for Storm {
+    fn strikes(&self, _bytes: usize) -> Option<(usize, Break)> {
+        if self.calm.load(Ordering::Relaxed) {
+            return None;
+        }
+        let mut chance = self.chance.lock().unwrap();
+        let kinds = if chance.once_in(self.odds.connection) {
+            OF_CONNECTIONS
+        } else if chance.once_in(self.odds.stream) {
+            OF_STREAMS
+        } else {
+            return None;
+        };
+        let fault = kinds[chance.below(kinds.len() as u64) as usize];
+        *self.seen.lock().unwrap().entry(fault).or_default() += 1;
+        Some((0, fault))
+    }
+}

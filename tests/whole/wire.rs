@@ -1,0 +1,172 @@
+//! A wire to a server that breaks where its weather says: single streams or the connection.
+
+use std::collections::HashSet;
+use std::io::{Read as _, Write as _};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
+
+/// How it breaks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Break {
+    /// The connection is gone.
+    Reset,
+    /// The connection is closed in good order.
+    GoAway,
+    /// The connection stays, and nothing comes any more.
+    Stall,
+    /// Bytes that are no frames, and then nothing.
+    Garbage,
+    /// This stream ends well, though nothing has ended it.
+    HalfClose,
+    /// This stream ends badly.
+    StreamReset,
+    /// This stream stays, and nothing comes any more.
+    StreamStall,
+    /// This stream ends with an error that may pass.
+    ServerError,
+    /// Something happens elsewhere; the wire carries on.
+    Aside,
+}
+
+/// What happens to the frames of runs.
+pub trait Weather: Send + Sync + 'static {
+    /// Whether the wire breaks in a frame of so many bytes: behind which of them, and how.
+    fn strikes(&self, bytes: usize) -> Option<(usize, Break)>;
+    /// What happens elsewhere.
+    fn aside(&self) {}
+}
+
+const DATA: u8 = 0;
+const HEADERS: u8 = 1;
+const RST_STREAM: u8 = 3;
+const GOAWAY: u8 = 7;
+const END_STREAM: u8 = 1;
+const HEAD: usize = 9;
+
+/// Opens a wire to `server`; its port.
+pub fn open(server: SocketAddr, weather: Arc<impl Weather>) -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    std::thread::spawn(move || {
+        for client in listener.incoming().map_while(Result::ok) {
+            let weather = Arc::clone(&weather);
+            std::thread::spawn(move || carry(client, server, &*weather));
+        }
+    });
+    port
+}
+
+fn carry(mut client: TcpStream, server: SocketAddr, weather: &impl Weather) {
+    let Ok(mut server) = TcpStream::connect(server) else {
+        return reset(&client);
+    };
+    let _ = (client.set_nodelay(true), server.set_nodelay(true));
+    let mut start = [0; 3];
+    if client.read_exact(&mut start).is_err() || server.write_all(&start).is_err() {
+        return;
+    }
+    let (mut up, mut to) = (client.try_clone().unwrap(), server.try_clone().unwrap());
+    std::thread::spawn(move || {
+        let _ = std::io::copy(&mut up, &mut to);
+        let _ = to.shutdown(Shutdown::Write);
+    });
+    // Runs go over HTTP/2; the rest is left alone.
+    let ended = match &start == b"PRI" {
+        true => frames(&mut server, &mut client, weather),
+        false => std::io::copy(&mut server, &mut client).map(drop),
+    };
+    if ended.is_err() {
+        reset(&client);
+    }
+    let _ = client.shutdown(Shutdown::Both);
+    let _ = server.shutdown(Shutdown::Both);
+}
+
+fn frame(kind: u8, flags: u8, stream: [u8; 4], payload: &[u8]) -> Vec<u8> {
+    let length = (payload.len() as u32).to_be_bytes();
+    let mut frame = vec![length[1], length[2], length[3], kind, flags];
+    frame.extend(stream);
+    frame.extend(payload);
+    frame
+}
+
+/// An end of stream with an error that may pass.
+fn unavailable() -> Vec<u8> {
+    let body = br#"{"error":{"code":"unavailable","message":"the server is busy"}}"#;
+    let mut envelope = vec![2];
+    envelope.extend((body.len() as u32).to_be_bytes());
+    envelope.extend(body);
+    envelope
+}
+
+/// Carries frames until one end is gone or the wire breaks.
+fn frames(
+    server: &mut TcpStream,
+    client: &mut TcpStream,
+    weather: &impl Weather,
+) -> std::io::Result<()> {
+    // Streams of which the client hears nothing more.
+    let mut mute = HashSet::new();
+    loop {
+        let mut bytes = vec![0; HEAD];
+        server.read_exact(&mut bytes)?;
+        let length = u32::from_be_bytes([0, bytes[0], bytes[1], bytes[2]]) as usize;
+        bytes.resize(HEAD + length, 0);
+        server.read_exact(&mut bytes[HEAD..])?;
+        let (kind, stream) = (bytes[3], [bytes[5], bytes[6], bytes[7], bytes[8]]);
+        // Headers are packed with what went before: none may be missing.
+        if mute.contains(&stream) && kind != HEADERS {
+            continue;
+        }
+        let strike = match kind == DATA && length > 0 {
+            true => weather.strikes(bytes.len()),
+            false => None,
+        };
+        let Some((whole, how)) = strike else {
+            client.write_all(&bytes)?;
+            continue;
+        };
+        client.write_all(&bytes[..whole])?;
+        match how {
+            Break::Aside => {
+                weather.aside();
+                client.write_all(&bytes[whole..])?;
+                continue;
+            }
+            Break::Reset => return Err(std::io::Error::other("reset")),
+            Break::GoAway => {
+                // A frame must be whole before another can follow it.
+                if whole > 0 {
+                    client.write_all(&bytes[whole..])?;
+                }
+                client.write_all(&frame(GOAWAY, 0, [0; 4], &[0, 0, 0, 1, 0, 0, 0, 0]))?;
+                return Ok(());
+            }
+            Break::Stall => return hold(server),
+            Break::Garbage => {
+                client.write_all(&[0xa5; 64])?;
+                return hold(server);
+            }
+            // Within a frame, nothing less than the connection can end.
+            _ if whole > 0 => return Ok(()),
+            Break::HalfClose => client.write_all(&frame(DATA, END_STREAM, stream, &[]))?,
+            Break::StreamReset => client.write_all(&frame(RST_STREAM, 0, stream, &[0, 0, 0, 2]))?,
+            Break::ServerError => {
+                client.write_all(&frame(DATA, END_STREAM, stream, &unavailable()))?;
+            }
+            Break::StreamStall => {}
+        }
+        mute.insert(stream);
+    }
+}
+
+/// Hears the server out without passing anything on.
+fn hold(server: &mut TcpStream) -> std::io::Result<()> {
+    std::io::copy(server, &mut std::io::sink()).map(drop)
+}
+
+/// Drops a connection the hard way.
+fn reset(stream: &TcpStream) {
+    let _ = rustix::net::sockopt::set_socket_linger(stream, Some(std::time::Duration::ZERO));
+    let _ = stream.shutdown(Shutdown::Both);
+}
