@@ -13,8 +13,10 @@ mod error;
 #[doc(hidden)]
 pub mod frame;
 mod host;
+mod keeping;
 mod methods;
 mod models;
+mod parked;
 mod peer;
 mod protocol;
 mod schema;
