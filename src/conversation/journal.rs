@@ -31,6 +31,9 @@ pub struct Entry {
     /// The last pause of the turn under way. Earlier sidecars neither wrote nor read it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pause: Option<Paused>,
+    /// How many blobs lay beside it when it was written.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub blobs: Option<u64>,
 }
 
 /// A turn that waits for its host, written down before the host knows of it.
@@ -170,6 +173,7 @@ mod tests {
             sent: Some(Fingerprint::of("S", &[])),
             state: state.map(Bytes::copy_from_slice),
             pause: None,
+            blobs: None,
         }
     }
 
