@@ -7,6 +7,7 @@
     unreachable_pub
 )]
 
+mod aborting;
 mod backend;
 mod bridge_debug;
 mod canary;
@@ -15,6 +16,7 @@ mod client;
 mod clock;
 mod commands;
 mod compare;
+mod crowd;
 mod debug;
 mod drift;
 mod endpoint;
@@ -34,6 +36,7 @@ mod ours;
 mod recovery;
 mod replay;
 mod resume;
+mod retrying;
 mod rpc;
 mod sdk;
 mod settings;
