@@ -32,7 +32,7 @@ fn one_call(talk: &mut Talk) -> Call {
 }
 
 #[test]
-fn one_call_resumes_the_same_run() {
+fn s01_one_call_resumes_the_same_run() {
     for transport in TRANSPORTS {
         let steps = format!(
             r#"{{ exec = {{ requestContextArgs = {{}} }} }}, {{ text = "Let me look. " }}, {}, {{ text = "It says 42." }}, {END}"#,
@@ -174,7 +174,7 @@ fn small_talk_has_tools_too_and_an_error_is_nobodys_words() {
 }
 
 #[test]
-fn results_of_every_kind_arrive_as_they_are() {
+fn s44_results_of_every_kind_arrive_as_they_are() {
     const PNG: &str = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==";
     let steps = format!(
         r#"{}, {}, {}, {{ text = "seen" }}, {END}"#,
@@ -221,7 +221,7 @@ fn results_of_every_kind_arrive_as_they_are() {
 }
 
 #[test]
-fn results_that_are_missing_are_asked_for_again() {
+fn s28_results_that_are_missing_are_asked_for_again() {
     let steps = format!(
         r#"{}, {}, {{ await = ["a", "b"] }}, {{ text = "done" }}, {END}"#,
         calls("a", "{}", r#"open = true, name = "a","#, &text("A")),

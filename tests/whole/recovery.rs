@@ -110,7 +110,7 @@ async fn s23_s24_s31_a_second_loss_and_the_turn_after_it_keep_their_state() {
 
 /// What an earlier turn left does not pass for a pause; what the tool said comes along whole.
 #[tokio::test]
-async fn s19_s20_s29_s30_s33_an_older_checkpoint_is_not_this_pause() {
+async fn s19_s20_s22_s29_s30_s33_an_older_checkpoint_is_not_this_pause() {
     let first = format!(r#"{{ text = "Hello." }}, {END}"#);
     let last = format!(r#"{{ text = "Seen." }}, {END}"#);
     let (sim, backend) = simulating(&[first, asks("a", ""), last]).await;
