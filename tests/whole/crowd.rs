@@ -2,11 +2,12 @@
 //! becomes of those beyond.
 
 use std::collections::BTreeSet;
-use std::io::Write as _;
+use std::io::{Read as _, Write as _};
+use std::process::{Command, Stdio};
 
 use serde_json::{Value as Json, json};
 
-use crate::backend::{Simulator, Transport};
+use crate::backend::{Simulator, Transport, binary};
 use crate::host_tools::script;
 use crate::inside::{END, opened, said};
 use crate::recovery::logged;
@@ -189,4 +190,40 @@ fn s46_turns_of_a_session_are_taken_one_after_the_other() {
     recording.assert_played(&["completed", "completed"]);
     let requests = recording.client("runRequest");
     assert_eq!(said(&requests[1]["runRequest"]), "two");
+}
+
+/// Every waiting run takes files; a shell's limit is not ours.
+#[test]
+fn there_is_room_for_the_files_of_many_runs() {
+    let script = r#"ulimit -Sn 256; exec "$0""#;
+    let mut child = Command::new("/bin/sh")
+        .args(["-c", script, binary()])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let hello = r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":1,"host":{"name":"test"}}}"#;
+    let mut stdin = child.stdin.take().unwrap();
+    write!(stdin, "Content-Length: {}\r\n\r\n{hello}", hello.len()).unwrap();
+    let mut answer = [0; 1];
+    child
+        .stdout
+        .as_mut()
+        .unwrap()
+        .read_exact(&mut answer)
+        .unwrap();
+    let limits = std::fs::read_to_string(format!("/proc/{}/limits", child.id())).unwrap();
+    let files = limits
+        .lines()
+        .find(|line| line.starts_with("Max open files"))
+        .unwrap();
+    let numbers: Vec<u64> = files
+        .split_whitespace()
+        .filter_map(|word| word.parse().ok())
+        .collect();
+    let most = numbers.get(1).copied().unwrap_or(u64::MAX);
+    assert_eq!(numbers[0], most.min(16 * 1024), "{files}");
+    drop(stdin);
+    child.wait().unwrap();
 }
