@@ -216,7 +216,7 @@ impl Kept {
             Ok(mut entry) => {
                 let there = self.shelf(&entry.conversation_id).count();
                 let missing = entry.blobs.take().is_some_and(|blobs| there < blobs);
-                if !missing {
+                if !missing || entry.state.is_none() {
                     return Ok(Found::Entry(Box::new(entry)));
                 }
                 entry.state = None;
