@@ -30,6 +30,7 @@ fn entry(turn: u8, conversation: &str) -> Entry {
         state: Some(Bytes::from(vec![turn; 3000])),
         answer: None,
         pause: None,
+        blobs: None,
     }
 }
 
@@ -176,6 +177,34 @@ fn a_damaged_journal_is_set_aside() {
     assert!(matches!(kept.read().unwrap(), Found::Nothing));
     write(&kept, 2, "two");
     assert_eq!(read(&kept), entry(2, "two"));
+}
+
+#[test]
+fn s48_a_state_without_all_its_blobs_is_dropped_and_the_rest_kept() {
+    let folder = tempfile::tempdir().unwrap();
+    let kept = Store::at(folder.path()).take(SESSION).unwrap();
+    write(&kept, 1, "one");
+    write(&kept, 2, "one");
+    assert_eq!(read(&kept), entry(2, "one"));
+    let conversation = fs::read_dir(folder.path()).unwrap().next().unwrap();
+    let inside = fs::read_dir(conversation.unwrap().path())
+        .unwrap()
+        .flatten();
+    let blobs = inside.map(|entry| entry.path()).find(|path| path.is_dir());
+    let blob = fs::read_dir(blobs.unwrap()).unwrap().next().unwrap();
+    fs::remove_file(blob.unwrap().path()).unwrap();
+    let Found::Incomplete(found) = kept.read().unwrap() else {
+        panic!("not noticed");
+    };
+    let expected = Entry {
+        state: None,
+        sent: None,
+        ..entry(2, "one")
+    };
+    assert_eq!(*found, expected);
+    // What is written next counts what is there then.
+    write(&kept, 3, "one");
+    assert_eq!(read(&kept), entry(3, "one"));
 }
 
 #[test]

@@ -35,6 +35,9 @@ pub struct Entry {
     /// The last pause of the turn under way. Earlier sidecars neither wrote nor read it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pause: Option<Paused>,
+    /// How many blobs lay beside it when it was written.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub blobs: Option<u64>,
 }
 
 /// A turn that waits for its host, written down before the host knows of it.
@@ -175,6 +178,7 @@ mod tests {
             state: state.map(Bytes::copy_from_slice),
             answer: None,
             pause: None,
+            blobs: None,
         }
     }
 

@@ -175,6 +175,10 @@ mod tests {
         let hidden = json!({"role": "bashExecution", "command": "ls", "output": "a", "excludeFromContext": true});
         assert_eq!(read(&hidden), None);
         assert_eq!(read(&json!({"role": "system", "content": "x"})), None);
+        // How a turn failed is not what the model said.
+        let failed =
+            json!({"role": "assistant", "content": [], "stopReason": "error", "errorMessage": "x"});
+        assert_eq!(read(&failed), None);
         assert_eq!(read(&json!(7)), None);
     }
 }

@@ -47,6 +47,11 @@ impl Shelf {
             .insert(self.path(id), Bytes::copy_from_slice(data));
     }
 
+    /// How many blobs are on disk.
+    pub(super) fn count(&self) -> u64 {
+        fs::read_dir(&self.folder).map_or(0, |entries| entries.flatten().count() as u64)
+    }
+
     pub(super) fn folder(&self) -> &Path {
         &self.folder
     }

@@ -104,6 +104,8 @@ pub enum Found {
     Nothing,
     /// Its last entry.
     Entry(Box<Entry>),
+    /// Its last entry without the state, of whose blobs some are missing.
+    Incomplete(Box<Entry>),
     /// Something that cannot be used, and was set aside under this name.
     Damaged(Damage, PathBuf),
 }
@@ -211,7 +213,16 @@ impl Kept {
             bytes => bytes.map_err(failed("read", &path))?,
         };
         match journal::decode(&bytes) {
-            Ok(entry) => Ok(Found::Entry(Box::new(entry))),
+            Ok(mut entry) => {
+                let there = self.shelf(&entry.conversation_id).count();
+                let missing = entry.blobs.take().is_some_and(|blobs| there < blobs);
+                if !missing || entry.state.is_none() {
+                    return Ok(Found::Entry(Box::new(entry)));
+                }
+                entry.state = None;
+                entry.sent = None;
+                Ok(Found::Incomplete(Box::new(entry)))
+            }
             Err(damage) => {
                 // One is enough to look at; the next replaces it.
                 let aside = self.folder.join("journal.damaged");
@@ -235,7 +246,11 @@ impl Kept {
             shelf.written(&path);
         }
         let path = self.folder.join(JOURNAL);
-        let bytes = journal::encode(entry)
+        let entry = Entry {
+            blobs: Some(shelf.count()),
+            ..entry.clone()
+        };
+        let bytes = journal::encode(&entry)
             .map_err(|error| failed("encode", &path)(io::Error::other(error)))?;
         self.place(&path, &bytes)?;
         self.clear_but(shelf.folder());

@@ -2,7 +2,8 @@
 //!
 //! Older hosts give prompt and tools beside the messages. Newer ones put system messages
 //! among them, each adding text, patching named sections, adding and removing tools; the
-//! prompt in force is what is left when they have been read in order.
+//! prompt in force is what is left when they have been read in order. What others call a
+//! developer's message is one of the system.
 
 use serde_json::Value as Json;
 
@@ -36,7 +37,7 @@ impl Transcript {
         let mut tools = tools.unwrap_or_default();
         let mut rest = Vec::with_capacity(messages.len());
         for message in messages {
-            if message["role"] != "system" {
+            if !matches!(message["role"].as_str(), Some("system" | "developer")) {
                 rest.push(message);
                 continue;
             }
@@ -146,6 +147,14 @@ mod tests {
         assert_eq!(names(&read), ["a", "c"]);
         assert_eq!(read.tools[0].description, "second");
         assert_eq!(read.messages.len(), 1);
+    }
+
+    /// Others lose it: defect 15 of `docs/recovery.md`.
+    #[test]
+    fn a_developers_message_is_one_of_the_system() {
+        let developer = json!({"role": "developer", "content": [{"type": "text", "text": "D"}]});
+        let read = Transcript::read(Some("S".into()), None, vec![developer]);
+        assert_eq!((read.system.as_str(), read.messages.len()), ("S\n\nD", 0));
     }
 
     #[test]

@@ -112,6 +112,11 @@ pub fn retries(text: &str) -> Option<u32> {
     positive(Some(text)).map(|given| given.floor().min(10.0) as u32)
 }
 
+/// A number of runs, at least one.
+pub fn runs(text: &str) -> Option<usize> {
+    positive(Some(text)).map(|given| given.floor().clamp(1.0, 4096.0) as usize)
+}
+
 /// Which of Cursor's setting sources are loaded; `None` for none at all.
 pub fn setting_sources(text: Option<&str>) -> Option<Vec<String>> {
     let text = text.unwrap_or_default().trim();

@@ -198,6 +198,12 @@ pub const SETTINGS: &[Setting] = &[
         "How long a run waits for the host to bring the results of its tools.",
     ),
     setting(
+        "PI_CURSOR_MAX_PARKED_RUNS",
+        "512",
+        "1 to 4096",
+        "How many runs may wait for the host at once. Of more, the one that waited longest is let go; its results are brought to a new run.",
+    ),
+    setting(
         "PI_CURSOR_STREAM_IDLE_TIMEOUT_MS",
         "120000",
         "milliseconds, at least 1000; 0: no limit",

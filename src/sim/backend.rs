@@ -156,6 +156,11 @@ impl Backend {
         config
     }
 
+    /// Streams a client may have open on one connection, if not all it likes.
+    pub(super) fn max_streams(&self) -> Option<u32> {
+        self.settings.max_streams
+    }
+
     /// The account's privacy mode.
     pub(super) fn privacy_mode(&self) -> Value {
         self.settings

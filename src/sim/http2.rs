@@ -41,6 +41,9 @@ where
 {
     let mut builder = h2::server::Builder::new();
     builder.initial_connection_window_size(CONNECTION_WINDOW);
+    if let Some(streams) = backend.max_streams() {
+        builder.max_concurrent_streams(streams);
+    }
     let mut connection: Connection<T, Bytes> = match builder.handshake(io).await {
         Ok(connection) => connection,
         Err(error) => {

@@ -111,6 +111,7 @@ impl Conversation {
             state: self.state.clone(),
             answer: self.answer.clone(),
             pause: self.pause.clone(),
+            blobs: None,
         };
         let bytes = entry.state.as_ref().map(Bytes::len);
         let started = std::time::Instant::now();
@@ -207,6 +208,12 @@ impl Memory {
         let (conversation, notice) = match found {
             Found::Nothing => (None, None),
             Found::Entry(entry) => (Conversation::restore(*entry, kept.clone()), None),
+            Found::Incomplete(entry) => {
+                tracing::debug!("journal.incomplete");
+                let notice = "files of this session are missing on disk; what Cursor knew of it cannot be used and its history is told anew";
+                let conversation = Conversation::restore(*entry, kept.clone());
+                (conversation, Some(notice.to_owned()))
+            }
             Found::Damaged(damage, aside) => {
                 tracing::debug!(reason = %damage, "journal.set_aside");
                 let notice = format!(

@@ -27,6 +27,8 @@ pub struct Policy {
     pub call_deadline: Duration,
     /// How long a run waits for the host to come back.
     pub park: Duration,
+    /// How many runs may wait so at once.
+    pub most_parked: usize,
     /// How long a run may live without work.
     pub patience: Patience,
     /// How often it is started over for that.
@@ -53,6 +55,7 @@ impl Default for Policy {
             cursor: Choice::default(),
             call_deadline: Duration::from_secs(3600),
             park: PARK,
+            most_parked: MOST_PARKED,
             patience: Patience::default(),
             idle_retries: RETRIES,
             diagnostics: Diagnostics::Off,
@@ -134,6 +137,13 @@ impl Policy {
             cursor,
             call_deadline: parse::bridge_call_timeout(env),
             park,
+            most_parked: read(
+                env,
+                "PI_CURSOR_MAX_PARKED_RUNS",
+                parse::runs,
+                MOST_PARKED,
+                &mut warnings,
+            ),
             patience: Patience {
                 first: read(
                     env,
@@ -181,6 +191,8 @@ fn read<T>(
 }
 
 const PARK: Duration = Duration::from_secs(3600);
+/// A waiting run takes some tens of kilobytes and a stream.
+const MOST_PARKED: usize = 512;
 const SHORTEST_PARK_MS: f64 = 1_000.0;
 const LONGEST_PARK_MS: f64 = 2_147_483_647.0;
 /// As good as for ever.
@@ -211,6 +223,7 @@ mod tests {
             ("PI_CURSOR_EXPOSE_BUILTIN_TOOLS", "yes"),
             ("PI_CURSOR_MCP_TOOL_TIMEOUT_SECONDS", "120"),
             ("PI_CURSOR_ACTIVE_BRIDGE_TTL_MS", "5000"),
+            ("PI_CURSOR_MAX_PARKED_RUNS", "99999"),
             ("PI_CURSOR_STREAM_IDLE_TIMEOUT_MS", "0"),
             ("PI_CURSOR_RESUME_IDLE_TIMEOUT_MS", "5"),
             ("PI_CURSOR_STREAM_IDLE_MAX_RETRIES", "12"),
@@ -228,6 +241,7 @@ mod tests {
             },
             call_deadline: Duration::from_secs(120),
             park: Duration::from_secs(5),
+            most_parked: 4096,
             patience: Patience {
                 first: None,
                 resumed: Some(Duration::from_secs(1)),

@@ -111,7 +111,8 @@ impl Choice {
             self.update(base, |host| host.suspected = false);
             return false;
         }
-        if self.preference != Preference::Auto || host.http2_works {
+        // Who refuses a stream speaks HTTP/2.
+        if self.preference != Preference::Auto || host.http2_works || error.is_refusal() {
             return false;
         }
         match error {
@@ -213,6 +214,14 @@ mod tests {
         assert!(choice.falls_back(&host, HttpVersion::Http2, &lost));
         choice.accepted(&host, HttpVersion::Http1);
         assert_eq!(choice.version(&host), HttpVersion::Http1);
+    }
+
+    #[test]
+    fn a_full_connection_is_no_reason_to_leave_http2() {
+        let (choice, host) = (Choice::default(), base("https://h"));
+        let refused = TransportError::Reset(7).into();
+        assert!(!choice.falls_back(&host, HttpVersion::Http2, &refused));
+        assert_eq!(choice.version(&host), HttpVersion::Http2);
     }
 
     #[test]

@@ -113,6 +113,11 @@ impl TransportError {
     pub fn suggests_http1(&self) -> bool {
         matches!(self, Self::NoHttp2 { .. })
     }
+
+    /// Whether the connection takes no more streams; of this one nothing was looked at.
+    pub fn is_refusal(&self) -> bool {
+        *self == Self::Reset(h2::Reason::REFUSED_STREAM.into())
+    }
 }
 
 /// Names what reqwest reports, by the most telling cause in its chain.

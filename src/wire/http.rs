@@ -4,11 +4,11 @@
 //! call at hand instead of a process that does not start.
 
 use std::path::PathBuf;
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use super::endpoint::BaseUrl;
 use super::headers::HttpVersion;
+use super::lane::{Lanes, Seat};
 
 /// Pings keep middleboxes awake and find dead peers; without them a lost network hangs.
 const KEEP_ALIVE: Duration = Duration::from_secs(20);
@@ -19,17 +19,20 @@ const STREAM_WINDOW: u32 = 1024 * 1024;
 const CONNECTION_WINDOW: u32 = 32 * 1024 * 1024;
 
 /// The clients.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Http {
     trust: Trust,
-    tls1: Slot,
-    tls2: Slot,
-    plain1: Slot,
-    plain2: Slot,
+    tls1: Lanes,
+    tls2: Lanes,
+    plain1: Lanes,
+    plain2: Lanes,
 }
 
-/// A client, once somebody needed it. It keeps its connections for the next call.
-type Slot = Mutex<Option<reqwest::Client>>;
+impl Default for Http {
+    fn default() -> Self {
+        Self::new(Trust::default())
+    }
+}
 
 /// Whom we trust beyond the system's store.
 #[derive(Debug, Clone, Default)]
@@ -103,36 +106,32 @@ impl Http {
     pub fn new(trust: Trust) -> Self {
         Self {
             trust,
-            ..Self::default()
+            tls1: Lanes::single(),
+            tls2: Lanes::shared(),
+            plain1: Lanes::single(),
+            plain2: Lanes::shared(),
         }
     }
 
-    /// The client for a host and protocol version.
-    pub fn client(
-        &self,
-        base: &BaseUrl,
-        version: HttpVersion,
-    ) -> Result<reqwest::Client, SetupError> {
-        let slot = self.slot(base, version).lock();
-        let mut slot = slot.unwrap_or_else(PoisonError::into_inner);
-        match &*slot {
-            Some(client) => Ok(client.clone()),
-            None => {
-                let client = self.build(base.is_tls(), version)?;
-                Ok(slot.insert(client).clone())
-            }
-        }
+    /// A place on a connection to a host, by protocol version.
+    pub(super) fn seat(&self, base: &BaseUrl, version: HttpVersion) -> Result<Seat, SetupError> {
+        let build = || self.build(base.is_tls(), version);
+        self.lanes(base, version).seat(build)
+    }
+
+    /// The connection does not take the stream that has this place.
+    pub(super) fn full(&self, base: &BaseUrl, version: HttpVersion, seat: Seat) {
+        self.lanes(base, version).full(seat);
     }
 
     /// Lets go of the connections to hosts of this kind: the next call opens a new one. Streams
     /// that are open stay. For a connection that says nothing any more, and would swallow the
     /// next attempt too.
     pub fn reconnect(&self, base: &BaseUrl, version: HttpVersion) {
-        let slot = self.slot(base, version).lock();
-        slot.unwrap_or_else(PoisonError::into_inner).take();
+        self.lanes(base, version).clear();
     }
 
-    fn slot(&self, base: &BaseUrl, version: HttpVersion) -> &Slot {
+    fn lanes(&self, base: &BaseUrl, version: HttpVersion) -> &Lanes {
         match (base.is_tls(), version) {
             (true, HttpVersion::Http1) => &self.tls1,
             (true, HttpVersion::Http2) => &self.tls2,

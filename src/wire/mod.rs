@@ -18,6 +18,7 @@ pub mod failure;
 pub mod fields;
 pub mod headers;
 pub mod http;
+mod lane;
 pub mod listing;
 pub mod proto;
 pub mod readable;

@@ -3,34 +3,34 @@
 //! The stream has one owner, which holds both halves. Dropping it cancels the run: HTTP/2
 //! resets the stream, HTTP/1.1 closes the socket.
 
+mod head;
+
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use futures_util::StreamExt as _;
-use http::header::{CONTENT_TYPE, HeaderMap};
 use prost::Message as _;
 use secrecy::SecretString;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
-use tokio_stream::wrappers::ReceiverStream;
 use tokio_util::task::AbortOnDropHandle;
 use tracing::Instrument as _;
 
+use self::head::{Answer, RunCall};
 use super::append::Appender;
 use super::ascending;
-use super::code::Code;
 use super::drift::Drift;
 use super::endpoint::BaseUrl;
 use super::envelope::{self, Decoder, Encoding};
 use super::error::{TransportError, WireError, from_reqwest};
 use super::headers::{BlobKey, HttpVersion, Identity, RequestIds, ToolGates};
 use super::http::{Http, SetupError};
+use super::lane::Seat;
 use super::proto::agent::v1::{AgentClientMessage, AgentServerMessage};
 use super::proto::aiserver::v1::BidiRequestId;
-use super::remote::{EndStream, Metadata, RemoteError};
+use super::remote::{EndStream, Metadata};
 use super::unary::CallError;
 use crate::diag::Variant;
 
@@ -40,9 +40,6 @@ const RUN_SSE: &str = "/agent.v1.AgentService/RunSSE";
 /// Messages that may wait for the network before senders have to.
 const OUTGOING: usize = 32;
 
-/// How much of an HTTP error's body is read, and for how long.
-const ERROR_BODY: usize = 64 * 1024;
-const ERROR_BODY_WAIT: Duration = Duration::from_secs(5);
 /// How long a server that takes no more messages may still talk.
 const LAST_WORDS: Duration = Duration::from_secs(2);
 
@@ -98,12 +95,14 @@ pub struct Incoming {
     unsent: Option<(WireError, Instant)>,
 }
 
-type Head = Pin<Box<dyn Future<Output = Result<reqwest::Response, WireError>> + Send>>;
+type Head = Pin<Box<dyn Future<Output = Result<Answer, WireError>> + Send>>;
 
 enum State {
     Opening(Head),
     Reading {
         response: Box<reqwest::Response>,
+        /// Held until the stream ends.
+        _seat: Seat,
         decoder: Decoder,
         encoding: Encoding,
     },
@@ -135,7 +134,7 @@ impl RunStream {
         opening: Opening,
         first: &AgentClientMessage,
     ) -> Result<Self, SetupError> {
-        let client = http.client(&opening.base, opening.version)?;
+        let seat = http.seat(&opening.base, opening.version)?;
         let headers = opening.identity.run(
             &opening.token,
             &opening.ids,
@@ -145,24 +144,28 @@ impl RunStream {
         );
         let (queue, messages) = mpsc::channel(OUTGOING);
         let host = opening.base.authority();
-        let (path, framing, body, appender) = match opening.version {
-            HttpVersion::Http2 => {
-                let body = ReceiverStream::new(messages).map(Ok::<_, std::convert::Infallible>);
-                (
-                    RUN,
-                    Framing::Envelope,
-                    reqwest::Body::wrap_stream(body),
-                    None,
-                )
-            }
+        let path = match opening.version {
+            HttpVersion::Http2 => RUN,
+            HttpVersion::Http1 => RUN_SSE,
+        };
+        tracing::debug!(host, path, version = ?opening.version, "stream.opening");
+        let call = RunCall {
+            http: Arc::clone(http),
+            base: opening.base.clone(),
+            path,
+            version: opening.version,
+            headers,
+        };
+        let (framing, head, appender): (_, Head, _) = match opening.version {
+            HttpVersion::Http2 => (Framing::Envelope, Box::pin(call.talk(seat, messages)), None),
             HttpVersion::Http1 => {
                 let request_id = BidiRequestId {
                     request_id: opening.ids.request.to_string(),
                 };
-                let body = envelope::encode_message(&request_id).into();
+                let body = envelope::encode_message(&request_id);
                 let appender = Appender {
                     http: Arc::clone(http),
-                    base: opening.base.clone(),
+                    base: opening.base,
                     identity: opening.identity,
                     token: opening.token,
                     ids: opening.ids,
@@ -170,21 +173,16 @@ impl RunStream {
                 };
                 let appending = appender.run(messages).in_current_span();
                 let task = AbortOnDropHandle::new(tokio::spawn(appending));
-                (RUN_SSE, Framing::Bare, body, Some(task))
+                (Framing::Bare, Box::pin(call.listen(seat, body)), Some(task))
             }
         };
         let outgoing = Outgoing { queue, framing };
         // The queue is empty and its receiver alive: the first message always fits.
         let _ = outgoing.queue.try_send(outgoing.frame(first));
-        tracing::debug!(host, path, version = ?opening.version, "stream.opening");
-        let request = client
-            .post(opening.base.join(path))
-            .headers(headers)
-            .body(body);
         Ok(Self {
             outgoing,
             incoming: Incoming {
-                state: State::Opening(Box::pin(head(request, host.clone()))),
+                state: State::Opening(head),
                 host,
                 drift: Arc::clone(drift),
                 appender,
@@ -194,67 +192,6 @@ impl RunStream {
             },
         })
     }
-}
-
-/// Sends the request and judges the answer's head.
-async fn head(
-    request: reqwest::RequestBuilder,
-    host: String,
-) -> Result<reqwest::Response, WireError> {
-    let response = request
-        .send()
-        .await
-        .map_err(|error| from_reqwest(&error, &host))?;
-    let status = response.status().as_u16();
-    if status == 464 {
-        // A load balancer's word for "this target group does not take HTTP/2".
-        return Err(TransportError::NoHttp2 {
-            host,
-            cause: "HTTP status 464".into(),
-        }
-        .into());
-    }
-    if status != 200 {
-        let body = tokio::time::timeout(ERROR_BODY_WAIT, error_body(response))
-            .await
-            .unwrap_or_default();
-        return Err(RemoteError::from_response(status, &body).into());
-    }
-    if let Some(error) = trailers_only(response.headers()) {
-        return Err(error.into());
-    }
-    let kind = response.headers().get(CONTENT_TYPE);
-    let kind = kind
-        .and_then(|value| value.to_str().ok())
-        .unwrap_or_default();
-    if !kind.starts_with("application/connect+proto") {
-        return Err(TransportError::ContentType(kind.chars().take(80).collect()).into());
-    }
-    Ok(response)
-}
-
-async fn error_body(mut response: reqwest::Response) -> Vec<u8> {
-    let mut body = Vec::new();
-    while let Ok(Some(piece)) = response.chunk().await {
-        body.extend_from_slice(&piece);
-        if body.len() >= ERROR_BODY {
-            break;
-        }
-    }
-    body
-}
-
-/// gRPC gateways report an error in the headers of an answer without a body.
-fn trailers_only(headers: &HeaderMap) -> Option<RemoteError> {
-    let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
-    let code = Code::from_grpc(text("grpc-status")?.parse().ok()?)?;
-    Some(RemoteError {
-        code,
-        message: text("grpc-message").unwrap_or_default().to_owned(),
-        details: None,
-        metadata: Metadata::new(),
-        status: None,
-    })
 }
 
 impl Outgoing {
@@ -313,8 +250,8 @@ impl Incoming {
         loop {
             match &mut self.state {
                 State::Opening(head) => {
-                    let response = tokio::select! {
-                        response = head => response?,
+                    let Answer { response, seat } = tokio::select! {
+                        answer = head => answer?,
                         failure = append_failure(&mut self.appender) => return Err(failure),
                     };
                     let ms = self.opened.elapsed().as_millis() as u64;
@@ -326,6 +263,7 @@ impl Incoming {
                         Encoding::from_header(announced).map_err(TransportError::from)?;
                     self.state = State::Reading {
                         response: Box::new(response),
+                        _seat: seat,
                         decoder: Decoder::default(),
                         encoding,
                     };
@@ -335,6 +273,7 @@ impl Incoming {
                     response,
                     decoder,
                     encoding,
+                    ..
                 } => {
                     if let Some(envelope) = decoder.next_envelope().map_err(TransportError::from)? {
                         let kind = envelope.kind();

@@ -113,13 +113,14 @@ impl Http {
         mut call: Call<'_>,
         body: Bytes,
     ) -> Result<(u16, Bytes), CallError> {
-        let client = self.client(call.base, call.version)?;
+        let seat = self.seat(call.base, call.version)?;
         let host = call.base.authority();
         call.headers
             .entry(ACCEPT_ENCODING)
             .or_insert(HeaderValue::from_static("identity"));
         let answer = async {
-            let mut response = client
+            let mut response = seat
+                .client()
                 .request(method, call.base.join(call.path))
                 .headers(call.headers)
                 .body(body)

@@ -144,7 +144,7 @@ async fn a_run_does_not_wait_for_ever() {
 /// The tool goes on, the connection does not: its result is told on the last checkpoint, and
 /// nobody asks for it twice.
 #[tokio::test]
-async fn a_connection_lost_in_the_pause_costs_no_result() {
+async fn s02_s25_a_connection_lost_in_the_pause_costs_no_result() {
     let first = format!(
         r#"{}, {{ checkpoint = "auto" }}, {{ delay_ms = 1000 }}, {{ cut = true }}"#,
         opened("look", "a")

@@ -351,7 +351,7 @@ async fn the_server_hears_of_a_cancel_whatever_arrives_meanwhile() {
 
 /// A request of a kind nobody has declared: field 99 of an exec message with id 5.
 #[tokio::test]
-async fn an_unknown_request_is_thrown_back_closed_and_counted() {
+async fn s43_an_unknown_request_is_thrown_back_closed_and_counted() {
     let steps = r#"{ send_hex = "1205 0805 9a0600" }, { expect_client = { execClientControlMessage = { throw = { id = 5 } } } }, { expect_client = { execClientControlMessage = { streamClose = { id = 5 } } } }, { text = "on we go" }, { usage = {} }, { end = true }"#;
     let simulator = playing(Transport::H2c, steps);
     let mut ours = Ours::new(&simulator, Transport::H2c);

@@ -2,6 +2,8 @@
 
 use std::io::Write as _;
 
+use cursor_sidecar::wire::envelope;
+use cursor_sidecar::wire::proto::agent::v1::*;
 use serde_json::{Value as Json, json};
 
 use crate::backend::{Simulator, TRANSPORTS, Transport};
@@ -30,7 +32,7 @@ fn one_call(talk: &mut Talk) -> Call {
 }
 
 #[test]
-fn one_call_resumes_the_same_run() {
+fn s01_one_call_resumes_the_same_run() {
     for transport in TRANSPORTS {
         let steps = format!(
             r#"{{ exec = {{ requestContextArgs = {{}} }} }}, {{ text = "Let me look. " }}, {}, {{ text = "It says 42." }}, {END}"#,
@@ -100,8 +102,79 @@ fn parallel_calls_are_offered_together_and_answered_in_any_order() {
     simulator.recorded().assert_played(&["completed"]);
 }
 
+/// Calls that come in one piece of the wire are offered in one answer. Others show the first
+/// and keep the second back: defect 7 of `docs/recovery.md`.
 #[test]
-fn results_of_every_kind_arrive_as_they_are() {
+fn s34_calls_of_one_chunk_are_offered_in_one_answer() {
+    let call = |id: u32, name: &str| {
+        envelope::encode_message(&AgentServerMessage {
+            message: Some(agent_server_message::Message::ExecServerMessage(
+                ExecServerMessage {
+                    id,
+                    exec_id: format!("e{id}"),
+                    message: Some(exec_server_message::Message::McpArgs(McpArgs {
+                        name: format!("pi__{name}"),
+                        tool_call_id: format!("call-{name}"),
+                        provider_identifier: "pi".into(),
+                        tool_name: format!("pi__{name}"),
+                        ..McpArgs::default()
+                    })),
+                    ..ExecServerMessage::default()
+                },
+            )),
+            ..AgentServerMessage::default()
+        })
+    };
+    let chunk: String = [call(71, "a"), call(72, "b")]
+        .iter()
+        .flat_map(|envelope| envelope.iter())
+        .map(|byte| format!("{byte:02x}"))
+        .collect();
+    let simulator = playing(
+        Transport::H2c,
+        &format!(r#"{{ garbage = "{chunk}" }}, {{ stall = true }}"#),
+    );
+    let mut talk = Talk::new(&simulator, "s", &[]);
+    talk.tools = vec![tool("a"), tool("b")];
+    let taken = talk.say("go");
+    let names: Vec<&str> = taken.calls.iter().map(|call| call.name.as_str()).collect();
+    assert_eq!((taken.stop.as_str(), names), ("toolUse", vec!["a", "b"]));
+}
+
+/// Others leave the tools out when the words look like small talk, and keep errors as words of
+/// the model: defects 20 and 16 of `docs/recovery.md`.
+#[test]
+fn small_talk_has_tools_too_and_an_error_is_nobodys_words() {
+    let fails =
+        r#"{ text = "Half. " }, { end = { code = "permission_denied", message = "no more" } }"#;
+    let steps = format!(r#"{{ text = "Hi." }}, {END}"#);
+    let simulator = script(&[&steps, &steps, &steps, fails]);
+    let mut talk = Talk::new(&simulator, "s", &[]);
+    talk.tools = vec![tool("look")];
+    for words in ["hi", "thanks!", "ok"] {
+        assert_eq!(talk.say(words).text, "Hi.");
+    }
+    let taken = talk.say("bye");
+    assert_eq!(
+        (taken.stop.as_str(), taken.text.as_str()),
+        ("error", "Half. ")
+    );
+    assert!(taken.error.contains("no more"), "{taken:?}");
+    // A conversation the server refused is not held on to: it may be that which is wrong.
+    assert_eq!(talk.say("hello?").text, "Hi.");
+    let recording = simulator.recorded();
+    let requests = recording.client("runRequest");
+    for request in &requests {
+        let offered = &request["runRequest"]["mcpTools"]["mcpTools"];
+        assert_eq!(offered[0]["name"], "pi__look");
+    }
+    let id = |n: usize| &requests[n]["runRequest"]["conversationId"];
+    assert_eq!(requests.len(), 5);
+    assert!(id(0) == id(3) && id(3) != id(4));
+}
+
+#[test]
+fn s44_results_of_every_kind_arrive_as_they_are() {
     const PNG: &str = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==";
     let steps = format!(
         r#"{}, {}, {}, {{ text = "seen" }}, {END}"#,
@@ -148,7 +221,7 @@ fn results_of_every_kind_arrive_as_they_are() {
 }
 
 #[test]
-fn results_that_are_missing_are_asked_for_again() {
+fn s28_results_that_are_missing_are_asked_for_again() {
     let steps = format!(
         r#"{}, {}, {{ await = ["a", "b"] }}, {{ text = "done" }}, {END}"#,
         calls("a", "{}", r#"open = true, name = "a","#, &text("A")),

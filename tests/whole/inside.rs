@@ -48,6 +48,7 @@ pub struct Guest {
 pub struct Taken {
     pub text: String,
     pub calls: Vec<Call>,
+    pub notices: Vec<String>,
     pub stop: Stop,
 }
 
@@ -145,6 +146,7 @@ impl Guest {
         let mut taken = Taken {
             text: String::new(),
             calls: Vec::new(),
+            notices: Vec::new(),
             stop: result.stop,
         };
         let mut content = Vec::new();
@@ -165,6 +167,7 @@ impl Guest {
                         arguments,
                     });
                 }
+                TurnEvent::Notice(notice) => taken.notices.push(notice),
                 _ => {}
             }
         }

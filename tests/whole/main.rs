@@ -7,6 +7,7 @@
     unreachable_pub
 )]
 
+mod aborting;
 mod answers;
 mod backend;
 mod bridge_debug;
@@ -16,6 +17,7 @@ mod client;
 mod clock;
 mod commands;
 mod compare;
+mod crowd;
 mod debug;
 mod drift;
 mod endpoint;
@@ -36,6 +38,7 @@ mod ours;
 mod recovery;
 mod replay;
 mod resume;
+mod retrying;
 mod rpc;
 mod sdk;
 mod settings;

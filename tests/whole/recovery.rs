@@ -110,7 +110,7 @@ async fn s23_s24_s31_a_second_loss_and_the_turn_after_it_keep_their_state() {
 
 /// What an earlier turn left does not pass for a pause; what the tool said comes along whole.
 #[tokio::test]
-async fn s19_s20_s29_s30_s33_an_older_checkpoint_is_not_this_pause() {
+async fn s19_s20_s22_s29_s30_s33_an_older_checkpoint_is_not_this_pause() {
     let first = format!(r#"{{ text = "Hello." }}, {END}"#);
     let last = format!(r#"{{ text = "Seen." }}, {END}"#);
     let (sim, backend) = simulating(&[first, asks("a", ""), last]).await;
@@ -175,6 +175,51 @@ async fn s20_s21_a_checkpoint_in_the_pause_counts_and_its_stamp_stays() {
     assert!(said(&requests(&sim)[1]).contains("Result:\n42\n"));
 }
 
+/// Removes one blob of the only conversation below a folder.
+fn lose_a_blob(folder: &Path) {
+    let only = |folder: &Path| std::fs::read_dir(folder).unwrap().next().unwrap();
+    let session = only(folder).unwrap().path();
+    let inside = std::fs::read_dir(session).unwrap().flatten();
+    let mut folders = inside
+        .map(|entry| entry.path())
+        .filter(|path| path.is_dir());
+    std::fs::remove_file(only(&folders.next().unwrap()).unwrap().path()).unwrap();
+}
+
+/// A state is worth nothing without all its blobs: the turn is rebuilt from the pause, and a
+/// later turn tells its history. Both are told.
+#[tokio::test]
+async fn s48_a_state_without_its_blobs_is_not_gone_on_with() {
+    let last = format!(r#"{{ text = "Went on." }}, {END}"#);
+    let (sim, backend) = simulating(&[asks("a", CHECKPOINT), last.clone(), last]).await;
+    let folder = tempfile::tempdir().unwrap();
+    let store = || (Store::at(folder.path()), "s".to_owned());
+    let mut guest = Guest::new(&backend, Some(store()));
+    let a = call(&mut guest, Some("go")).await;
+    break_off(&sim).await;
+    guest.session.release().await;
+    assert!(journal(folder.path())["state"].is_string());
+    lose_a_blob(folder.path());
+    guest.result(&a, "42");
+    let mut guest = guest.moved(store());
+    let taken = guest.turn(Patience::Endless).await;
+    assert_eq!(taken.text, "Went on.");
+    let told = "files of this session are missing on disk";
+    assert!(taken.notices[0].starts_with(told), "{taken:?}");
+    let all = requests(&sim);
+    assert_eq!(all[0]["conversationId"], all[1]["conversationId"]);
+    assert_eq!(roots(&all[1]), 2, "what was said and what was asked for");
+    assert!(said(&all[1]).contains("Result:\n42\n"));
+    guest.session.release().await;
+    lose_a_blob(folder.path());
+    let mut guest = guest.moved(store());
+    let taken = guest.say("next").await;
+    assert!(taken.notices[0].starts_with(told), "{taken:?}");
+    let all = requests(&sim);
+    assert_eq!(said(&all[2]), "next");
+    assert_eq!(roots(&all[2]), 4, "go, the call, its result, the answer");
+}
+
 /// The connection breaks when the results are there already: the turn goes on by itself.
 #[tokio::test]
 async fn a_run_that_breaks_after_its_results_is_brought_back_within_the_turn() {
@@ -224,7 +269,7 @@ fn state(folder: &tempfile::TempDir) -> [(&str, &str); 2] {
 }
 
 /// Events of the debug logs below a state folder.
-fn logged(folder: &Path, event: &str) -> Vec<Json> {
+pub fn logged(folder: &Path, event: &str) -> Vec<Json> {
     let logs = std::fs::read_dir(folder.join("debug")).unwrap();
     let text = logs.map(|log| std::fs::read_to_string(log.unwrap().path()).unwrap());
     let lines: Vec<Json> = text
@@ -332,7 +377,11 @@ fn s03_a_fresh_process_never_rebuilds_and_what_is_lost_is_said() {
         ("stop", "I see.")
     );
     let one = request(&simulator, 0);
-    assert_eq!(said(&one), "Tool result (look, call c): 42");
+    let told = said(&one);
+    assert!(
+        told.contains("]\nTool call id: c\nResult:\n42\n[End"),
+        "{told}"
+    );
     assert_eq!(roots(&one), 2, "the history is told");
     talk.messages = history;
     talk.session = "t".into();

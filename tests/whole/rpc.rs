@@ -343,7 +343,7 @@ mod turns {
     }
 
     #[test]
-    fn sessions_share_nothing() {
+    fn s51_sessions_share_nothing() {
         let simulator = Simulator::start(Transport::Http1);
         let mut host = host(&simulator);
         host.turn(params("t1", "s1", &[user("@hello a", 1)]));

@@ -9,12 +9,15 @@ mod commands;
 mod controls;
 mod ending;
 mod error;
+mod files;
 // Public for fuzzing only.
 #[doc(hidden)]
 pub mod frame;
 mod host;
+mod keeping;
 mod methods;
 mod models;
+mod parked;
 mod peer;
 mod protocol;
 mod schema;
@@ -55,6 +58,7 @@ pub enum ServeError {
 
 /// Serves one host.
 pub async fn serve(home: Option<PathBuf>) -> Result<Ended, ServeError> {
+    files::make_room();
     let stdio::Stdio {
         inbound,
         out,

@@ -25,7 +25,7 @@ use super::error;
 use super::frame::Inbound;
 
 /// Requests under way at once; one more is told to come back later.
-const MAX_IN_FLIGHT: usize = 128;
+const MAX_IN_FLIGHT: usize = 1024;
 /// Answers have the same limit as frames.
 const MAX_RESPONSE: usize = super::frame::MAX_BODY as usize;
 

@@ -6,8 +6,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::turn::Session;
 
-/// Sessions in hand at most.
-const MOST: usize = 512;
+/// Sessions in hand at most, beside those whose runs may wait for the host.
+const MOST_BESIDE: usize = 512;
 
 /// Sessions by name.
 #[derive(Default)]
@@ -39,8 +39,13 @@ impl Sessions {
         self.lock().used(name)
     }
 
-    /// The session of that name, made if there is none.
-    pub(super) fn enter(&self, name: &str, make: impl FnOnce() -> Session) -> Session {
+    /// The session of that name, made if there is none. So many runs may wait for the host.
+    pub(super) fn enter(
+        &self,
+        name: &str,
+        waiting: usize,
+        make: impl FnOnce() -> Session,
+    ) -> Session {
         let mut known = self.lock();
         if let Some(session) = known.used(name) {
             return session;
@@ -50,7 +55,7 @@ impl Sessions {
         known
             .by_name
             .insert(name.to_owned(), (session.clone(), uses));
-        if known.by_name.len() > MOST {
+        if known.by_name.len() > MOST_BESIDE + waiting {
             let oldest = known.by_name.iter().min_by_key(|(_, (_, last))| *last);
             if let Some(name) = oldest.map(|(name, _)| name.clone()) {
                 known.by_name.remove(&name);
@@ -72,12 +77,13 @@ mod tests {
     #[tokio::test]
     async fn s47_the_longest_unused_sessions_go() {
         let sessions = Sessions::default();
-        for n in 0..MOST {
-            sessions.enter(&n.to_string(), || Session::start(None));
+        let most = MOST_BESIDE + 3;
+        for n in 0..most {
+            sessions.enter(&n.to_string(), 3, || Session::start(None));
         }
         assert!(sessions.find("0").is_some(), "used again");
-        sessions.enter("one more", || Session::start(None));
-        assert_eq!(sessions.lock().by_name.len(), MOST);
+        sessions.enter("one more", 3, || Session::start(None));
+        assert_eq!(sessions.lock().by_name.len(), most);
         let there = |name: &str| sessions.lock().by_name.contains_key(name);
         assert!(there("0") && !there("1") && there("2") && there("one more"));
     }

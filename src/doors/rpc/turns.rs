@@ -1,9 +1,9 @@
 //! `turn/*` and `session/*`: from the host's words to the turn room and back.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::Instant;
 
 use jsonrpsee::types::ErrorObjectOwned;
 use tokio::sync::mpsc;
@@ -13,7 +13,9 @@ use tracing::Instrument as _;
 use super::controls::{Controls, UnknownMode};
 use super::ending::{ended, unsent};
 use super::error::INVALID_PARAMS;
+use super::keeping::Keeping;
 use super::models::{Models, Resolved};
+use super::parked::Parked;
 use super::peer::Peer;
 use super::protocol::*;
 use super::sessions::Sessions;
@@ -21,9 +23,7 @@ use super::telling::{ask, tell};
 use crate::account::{ApiKey, find_key};
 use crate::catalog::Speed;
 use crate::conversation::picture;
-use crate::conversation::store::{Bounds, Store};
 use crate::conversation::transcript::{Tool, Transcript};
-use crate::diag::place;
 use crate::diag::settings::Warning;
 use crate::diag::{Digest, prefix};
 use crate::run::{Backend, Mode, UserMessage};
@@ -40,16 +40,6 @@ struct Flow {
 
 /// Events put into one notification at most.
 const BATCH: usize = 64;
-/// Runs that may wait for the host at once; the longest waiting goes first.
-const MOST_PARKED: usize = 64;
-/// What is kept on disk.
-const KEPT: Bounds = Bounds {
-    unused: Duration::from_secs(30 * 24 * 3600),
-    bytes: 1024 * 1024 * 1024,
-};
-
-/// How often what is kept is looked through.
-const TIDY_EVERY: Duration = Duration::from_secs(24 * 3600);
 
 /// Sessions, turns under way, and the backend they share.
 #[derive(Default)]
@@ -58,11 +48,9 @@ pub(super) struct Turns {
     library: Arc<Library>,
     sessions: Sessions,
     under_way: Mutex<HashMap<String, Way>>,
-    /// Turns whose run waits for the host, with their sessions; the oldest first.
-    parked: Mutex<VecDeque<(String, String)>>,
+    parked: Parked,
     backend: Mutex<Option<(ApiKey, Backend)>>,
-    store: OnceLock<Option<Store>>,
-    tidied: Mutex<Option<Instant>>,
+    keeping: Keeping,
     policy: OnceLock<(Policy, Vec<Warning>)>,
 }
 
@@ -257,7 +245,7 @@ impl Turns {
             session.release().await;
             result.stop = Stop::Aborted;
         }
-        self.tidy(origin.home);
+        self.keeping.tidy(origin.home);
         Ok(ended(result.stop, result.tokens, params.model.cost))
     }
 
@@ -294,9 +282,10 @@ impl Turns {
         if params.kind == TurnKind::Side {
             return Session::start(None);
         }
-        let store = self.store(home);
-        lock(&self.parked).retain(|(_, session)| *session != params.session_id);
-        self.sessions.enter(&params.session_id, || {
+        let store = self.keeping.store(home);
+        self.parked.forget(&params.session_id);
+        let waiting = self.policy().0.most_parked;
+        self.sessions.enter(&params.session_id, waiting, || {
             Session::start(store.map(|store| (store, params.session_id.clone())))
         })
     }
@@ -309,15 +298,6 @@ impl Turns {
         })
     }
 
-    fn store(&self, home: Option<&Path>) -> Option<Store> {
-        let made = || {
-            let env = |name: &str| std::env::var(name).ok();
-            let folder = place::state_dir(&env, home)?;
-            Some(Store::at(folder.join("conversations")))
-        };
-        self.store.get_or_init(made).clone()
-    }
-
     /// Remembers that a run waits for the host, unless the host has given it up; of too many,
     /// the first goes.
     async fn park(&self, turn: &UnderWay<'_>, session: String) -> Given {
@@ -328,14 +308,10 @@ impl Turns {
                 return Given::Up;
             }
             under_way.remove(&turn.id);
-            let mut parked = lock(&self.parked);
-            parked.push_back((turn.id.clone(), session));
-            match parked.len() > MOST_PARKED {
-                true => parked.pop_front(),
-                false => None,
-            }
+            let most = self.policy().0.most_parked;
+            self.parked.add(turn.id.clone(), session, most)
         };
-        if let Some((_, session)) = longest {
+        if let Some(session) = longest {
             self.release(&session).await;
         }
         Given::Time
@@ -352,25 +328,6 @@ impl Turns {
         }
     }
 
-    /// Once a day: removes what nobody used for long.
-    fn tidy(&self, home: Option<&Path>) {
-        let due = {
-            let mut last = lock(&self.tidied);
-            let due = last.is_none_or(|last| last.elapsed() > TIDY_EVERY);
-            if due {
-                *last = Some(Instant::now());
-            }
-            due
-        };
-        if let (Some(store), true) = (self.store(home), due) {
-            tokio::task::spawn_blocking(move || {
-                if let Err(error) = store.sweep(SystemTime::now(), KEPT) {
-                    tracing::debug!(%error, "old conversations stay");
-                }
-            });
-        }
-    }
-
     /// Ends a turn, or the run a turn left waiting for the host.
     pub(super) async fn cancel(&self, params: &TurnCancelParams) -> TurnCancelResult {
         let found = {
@@ -382,12 +339,8 @@ impl Turns {
         if found {
             return TurnCancelResult { found };
         }
-        let waiting = {
-            let mut parked = lock(&self.parked);
-            let at = parked.iter().position(|(turn, _)| *turn == params.turn_id);
-            at.and_then(|at| parked.remove(at))
-        };
-        if let Some((_, session)) = &waiting {
+        let waiting = self.parked.take(&params.turn_id);
+        if let Some(session) = &waiting {
             self.release(session).await;
         }
         TurnCancelResult {
@@ -439,11 +392,11 @@ impl Turns {
 
     /// The next turn of a session tells its history anew.
     pub(super) async fn invalidate(&self, params: &SessionParams, home: Option<&Path>) {
-        lock(&self.parked).retain(|(_, session)| *session != params.session_id);
+        self.parked.forget(&params.session_id);
         tracing::debug!(session = prefix(&params.session_id), "session.invalidate");
         let session = self.find(&params.session_id);
         let session = session.unwrap_or_else(|| {
-            let store = self.store(home);
+            let store = self.keeping.store(home);
             Session::start(store.map(|store| (store, params.session_id.clone())))
         });
         session.invalidate().await;
@@ -451,7 +404,7 @@ impl Turns {
 
     /// Lets go of a session; what is kept of it stays.
     pub(super) fn close(&self, params: &SessionParams) {
-        lock(&self.parked).retain(|(_, session)| *session != params.session_id);
+        self.parked.forget(&params.session_id);
         tracing::debug!(session = prefix(&params.session_id), "session.close");
         self.sessions.remove(&params.session_id);
     }

@@ -15,6 +15,8 @@ use super::source::Node;
 pub(in crate::sim) struct ServerSettings {
     /// `http2_config` of GetServerConfig.
     pub(in crate::sim) http2: Option<u8>,
+    /// Streams a client may have open on one HTTP/2 connection.
+    pub(in crate::sim) max_streams: Option<u32>,
     /// The agent URL of GetServerConfig.
     pub(in crate::sim) agent_url: Option<String>,
     /// The catalogue, as items of `GET /v1/models`.
@@ -118,8 +120,16 @@ impl ServerSettings {
                 })
                 .collect::<Result<_, _>>()?,
         };
+        let max_streams = match table.get("max_streams") {
+            None => None,
+            Some(node) => match u32::try_from(fields::number(file, node, "max_streams")?) {
+                Ok(streams @ 1..) => Some(streams),
+                _ => return Err(fields::wrong(file, node, "max_streams", "a number from 1")),
+            },
+        };
         let settings = Self {
             http2,
+            max_streams,
             agent_url: table.text("agent_url")?,
             models,
             privacy_mode: table.get("privacy_mode").map(Node::to_json),

@@ -244,6 +244,20 @@ mod tests {
         (home, guard)
     }
 
+    /// Others make text of them: defect 22 of `docs/recovery.md`.
+    #[test]
+    fn bytes_are_written_as_they_are() {
+        let (_home, guard) = scratch();
+        let bytes = [0xff, 0xfe, 0, b'\r', b'\n', 0x80];
+        let args = WriteArgs {
+            path: "f".into(),
+            file_bytes: bytes.to_vec().into(),
+            ..WriteArgs::default()
+        };
+        write(&guard, &args);
+        assert_eq!(fs::read(guard.workspace().join("f")).unwrap(), bytes);
+    }
+
     #[test]
     fn formats_are_kept() {
         let (_home, guard) = scratch();

@@ -1,0 +1,54 @@
+//! Where conversations are kept, and when old ones go.
+
+use std::path::Path;
+use std::sync::{Mutex, OnceLock, PoisonError};
+use std::time::{Duration, Instant, SystemTime};
+
+use crate::conversation::store::{Bounds, Store};
+use crate::diag::place;
+
+/// What is kept on disk.
+const BOUNDS: Bounds = Bounds {
+    unused: Duration::from_secs(30 * 24 * 3600),
+    bytes: 1024 * 1024 * 1024,
+};
+/// How often what is kept is looked through.
+const TIDY_EVERY: Duration = Duration::from_secs(24 * 3600);
+
+/// The place, found once.
+#[derive(Default)]
+pub(super) struct Keeping {
+    store: OnceLock<Option<Store>>,
+    tidied: Mutex<Option<Instant>>,
+}
+
+impl Keeping {
+    /// The place; there is none on a machine without a home.
+    pub(super) fn store(&self, home: Option<&Path>) -> Option<Store> {
+        let made = || {
+            let env = |name: &str| std::env::var(name).ok();
+            let folder = place::state_dir(&env, home)?;
+            Some(Store::at(folder.join("conversations")))
+        };
+        self.store.get_or_init(made).clone()
+    }
+
+    /// Once a day: removes what nobody used for long.
+    pub(super) fn tidy(&self, home: Option<&Path>) {
+        let due = {
+            let mut last = self.tidied.lock().unwrap_or_else(PoisonError::into_inner);
+            let due = last.is_none_or(|last| last.elapsed() > TIDY_EVERY);
+            if due {
+                *last = Some(Instant::now());
+            }
+            due
+        };
+        if let (Some(store), true) = (self.store(home), due) {
+            tokio::task::spawn_blocking(move || {
+                if let Err(error) = store.sweep(SystemTime::now(), BOUNDS) {
+                    tracing::debug!(%error, "old conversations stay");
+                }
+            });
+        }
+    }
+}

@@ -1,0 +1,137 @@
+//! Streams that break and are opened again: how often, under which names, over which
+//! connection.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use cursor_sidecar::run::{Outcome, RunEvent};
+use serde_json::Value as Json;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
+
+use crate::backend::{Recording, Transport};
+use crate::faults::playing;
+use crate::host_tools::script;
+use crate::inside::END;
+use crate::ours::Ours;
+
+/// Answered: the client has read all that came before it.
+const READ: &str = r#"{ kv_set = { text = "read this far" } }"#;
+const FROM_CHECKPOINT: &str = r#"{ expect_state = "last checkpoint" }, { expect_request = { action = { resumeAction = {} } } }"#;
+
+fn runs(recording: &Recording) -> Vec<&Json> {
+    recording.requests("/agent.v1.AgentService/Run")
+}
+
+/// How many different values a header of the runs has.
+fn different(recording: &Recording, header: &str) -> usize {
+    let values = runs(recording)
+        .into_iter()
+        .map(|run| run["headers"][header].as_str().unwrap());
+    values.collect::<BTreeSet<_>>().len()
+}
+
+fn connections(recording: &Recording) -> BTreeSet<u64> {
+    let connections = runs(recording)
+        .into_iter()
+        .map(|run| run["connection"].as_u64().unwrap());
+    connections.collect()
+}
+
+#[tokio::test]
+async fn a_transport_has_ten_retries_under_new_names() {
+    let simulator = playing(
+        Transport::H2c,
+        &format!(r#"{READ}, {{ reset = "internal_error" }}"#),
+    );
+    let mut ours = Ours::new(&simulator, Transport::H2c);
+    let told = ours.say("go").await;
+    assert!(told.failure().contains("HTTP/2 error 2"));
+    assert_eq!(told.ended.attempts, 11);
+    let recording = simulator.recording().await;
+    assert_eq!(different(&recording, "x-request-id"), 11);
+    assert_eq!(different(&recording, "x-original-request-id"), 1);
+}
+
+#[tokio::test]
+async fn after_a_goaway_a_run_goes_on_over_another_connection() {
+    for code in ["no_error", "enhance_your_calm"] {
+        let first = format!(
+            r#"{{ text = "Before. " }}, {{ checkpoint = "auto" }}, {READ}, {{ goaway = "{code}" }}"#
+        );
+        let second = format!(r#"{FROM_CHECKPOINT}, {{ text = "After." }}, {END}"#);
+        let simulator = script(&[&first, &second]);
+        let mut ours = Ours::new(&simulator, Transport::H2c);
+        ours.say("go").await.finished("Before. After.");
+        let recording = simulator.recording().await;
+        assert_eq!(connections(&recording).len(), 2, "{code}");
+        assert_eq!(recording.verdicts()[1]["failures"], serde_json::json!([]));
+    }
+}
+
+/// A way to the simulator whose connections so far can be made to carry nothing any more,
+/// without a word: what a machine finds that has slept.
+async fn relay(to: String, asleep: Arc<AtomicBool>) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    tokio::spawn(async move {
+        while let Ok((near, _)) = listener.accept().await {
+            let far = TcpStream::connect(&to).await.unwrap();
+            let slept = asleep.load(Ordering::SeqCst);
+            let (near_in, near_out) = near.into_split();
+            let (far_in, far_out) = far.into_split();
+            for (mut from, mut to) in [(near_in, far_out), (far_in, near_out)] {
+                let asleep = Arc::clone(&asleep);
+                tokio::spawn(async move {
+                    let mut buffer = vec![0; 64 * 1024];
+                    while let Ok(length @ 1..) = from.read(&mut buffer).await {
+                        // Opened before the sleep: nothing comes through again.
+                        let lost = !slept && asleep.load(Ordering::SeqCst);
+                        if !lost && to.write_all(&buffer[..length]).await.is_err() {
+                            return;
+                        }
+                    }
+                });
+            }
+        }
+    });
+    url
+}
+
+#[tokio::test]
+async fn after_a_sleep_a_run_goes_on_over_another_connection() {
+    let first = format!(
+        r#"{{ text = "Before. " }}, {{ checkpoint = "auto" }}, {READ}, {{ stall = true }}"#
+    );
+    let second = format!(r#"{FROM_CHECKPOINT}, {{ text = "After." }}, {END}"#);
+    let simulator = script(&[&first, &second]);
+    let asleep = Arc::new(AtomicBool::new(false));
+    let address = simulator.url.trim_start_matches("http://").to_owned();
+    let url = relay(address, Arc::clone(&asleep)).await;
+    let mut ours = Ours::with(&simulator, Transport::H2c, |name| match name {
+        "PI_CURSOR_AGENT_URL" => Some(url.clone()),
+        "PI_CURSOR_HTTP" => Some("2".into()),
+        _ => None,
+    });
+    ours.timing.stall = Duration::from_secs(1);
+    let mut handle = ours.begin("go");
+    let mut text = String::new();
+    let ended = loop {
+        match handle
+            .events
+            .recv()
+            .await
+            .expect("the last event is the end")
+        {
+            RunEvent::Text(more) => text.push_str(&more),
+            RunEvent::Checkpoint(_) => asleep.store(true, Ordering::SeqCst),
+            RunEvent::Ended(ended) => break ended,
+            _ => {}
+        }
+    };
+    assert_eq!((ended.outcome, ended.attempts), (Outcome::Finished, 2));
+    assert_eq!(text, "Before. After.");
+    assert_eq!(connections(&simulator.recording().await).len(), 2);
+}
