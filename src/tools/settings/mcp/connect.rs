@@ -16,33 +16,34 @@ use tokio::time::Instant;
 
 use super::config::{ServerConfig, Way};
 use super::{Ready, Server, State, Why};
-use crate::tools::native::{Group, scrub};
+use crate::tools::native::{scrub, spawn};
 
 type Connection = RunningService<RoleClient, Client>;
 
 /// Connects a server and tells how it fares until it ends or nobody needs it.
 pub(super) async fn keep(server: Weak<Server>, config: ServerConfig, limit: Duration) {
-    let tell = |state: State| {
+    let failed = |why: Why| {
         if let Some(server) = server.upgrade() {
-            server.tell(state);
+            // Before it may be started anew; its number may soon be another's.
+            server.end_group();
+            let at = Instant::now();
+            server.tell(State::Failed { why, at });
         }
-    };
-    let failed = |why: Why| State::Failed {
-        why,
-        at: Instant::now(),
     };
     let connected = tokio::time::timeout(limit, open(&server, &config)).await;
     let (connection, ready) = match connected.unwrap_or(Err(Why::Slow(limit))) {
         Ok(connected) => connected,
         Err(why) => {
             tracing::debug!(%why, "mcp.failed");
-            return tell(failed(why));
+            return failed(why);
         }
     };
     tracing::debug!(tools = ready.tools.len(), "mcp.connected");
-    tell(State::Ready(Arc::new(ready)));
+    if let Some(server) = server.upgrade() {
+        server.tell(State::Ready(Arc::new(ready)));
+    }
     let _ = connection.waiting().await;
-    tell(failed(Why::Ended));
+    failed(Why::Ended);
 }
 
 async fn open(server: &Weak<Server>, config: &ServerConfig) -> Result<(Connection, Ready), Why> {
@@ -60,14 +61,13 @@ async fn open(server: &Weak<Server>, config: &ServerConfig) -> Result<(Connectio
                 .args(args)
                 .envs(env)
                 .current_dir(folder)
-                .process_group(0)
                 .stdin(Stdio::piped())
                 .stdout(Stdio::piped())
                 // What it complains about is nothing for our own stderr.
                 .stderr(Stdio::null());
-            let mut child = command.spawn().map_err(|error| Why::Start(error.kind()))?;
+            let (mut child, group) =
+                spawn(&mut command).map_err(|error| Why::Start(error.kind()))?;
             let pipes = child.stdout.take().zip(child.stdin.take());
-            let group = Group::of(&child).map_err(|error| Why::Start(error.kind()))?;
             // Whoever lets go of the server ends its processes.
             server.upgrade().ok_or(Why::Ended)?.keep_group(group);
             let pipes = pipes.ok_or(Why::Ended)?;

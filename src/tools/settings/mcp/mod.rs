@@ -166,6 +166,11 @@ impl Server {
         self.hold().group = Some(group);
     }
 
+    /// Ends its processes.
+    fn end_group(&self) {
+        self.hold().group = None;
+    }
+
     /// Ends it, and its processes.
     pub(super) fn end(&self) {
         let mut hold = self.hold();
