@@ -7,6 +7,7 @@
     unreachable_pub
 )]
 
+mod audit;
 mod backend;
 mod bridge_debug;
 mod canary;
