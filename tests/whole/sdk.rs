@@ -114,6 +114,11 @@ pub fn mcp_stdio() -> Json {
     serde_json::json!({"command": node(), "args": [script("mcp-stdio.mjs")]})
 }
 
+/// One that can be told to die, and counts its lives in a file.
+pub fn mcp_mortal(lives: &std::path::Path) -> Json {
+    serde_json::json!({"command": node(), "args": [script("mcp-mortal.mjs"), lives]})
+}
+
 /// The HTTP MCP server, which lives as long as this does.
 pub struct McpHttp {
     child: std::process::Child,

@@ -11,7 +11,7 @@ use serde_json::{Map, Value as Json, json};
 use crate::backend::{Recording, Simulator, Transport};
 use crate::faults::playing;
 use crate::host_tools::{END, calls, text};
-use crate::sdk::{McpHttp, PNG, Sdk, mcp_stdio};
+use crate::sdk::{McpHttp, PNG, Sdk, mcp_mortal, mcp_stdio};
 use crate::talk::Talk;
 
 pub fn write(root: &Path, path: &str, text: &str) {
@@ -285,6 +285,72 @@ fn servers_are_called_and_the_dead_and_slow_hold_nobody_up() {
     let mut alive = fs::File::open(&pipe).unwrap();
     drop(talk);
     alive.read_to_end(&mut Vec::new()).unwrap();
+}
+
+#[test]
+fn a_server_that_dies_is_connected_anew_and_new_tools_are_told() {
+    let sdk = Sdk::new();
+    let home = sdk.home.path();
+    let mut once = mcp_mortal(&home.join("once"));
+    let words = once["args"].as_array().unwrap().iter();
+    let words: Vec<&str> = words.map(|word| word.as_str().unwrap()).collect();
+    // It has one life.
+    let script = format!(
+        "[ -e '{}' ] && exit 1; exec '{}' '{}'",
+        words[1],
+        once["command"].as_str().unwrap(),
+        words.join("' '")
+    );
+    once = json!({"command": "sh", "args": ["-c", script]});
+    let servers = json!({"mcpServers": {"mortal": mcp_mortal(&home.join("lives")), "once": once}});
+    write(home, ".cursor/mcp.json", &servers.to_string());
+    let dies = |server: &str| {
+        let expect =
+            r#"{ error = { error = "the MCP server \"NAME\" ended before it answered" } }"#;
+        call(server, "die", "{}", &expect.replace("NAME", server))
+    };
+    let lives = |count: u32| call("mortal", "lives", "{}", &said(&format!("life {count}")));
+    let first = [
+        lives(1),
+        dies("mortal"),
+        // By the next call.
+        lives(2),
+        call("mortal", "grow", "{}", &said("grown")),
+        CONTEXT.to_owned(),
+        call("mortal", "grown", "{}", &said("grown")),
+        dies("once"),
+        call(
+            "once",
+            "lives",
+            "{}",
+            r#"{ error = { error = "the MCP server \"once\": it could not be connected" } }"#,
+        ),
+        dies("mortal"),
+    ];
+    // By the next turn.
+    let second = [CONTEXT.to_owned(), lives(3)];
+    let simulator = runs(&[first.join(", "), second.join(", ")]);
+    let mut talk = talk(&simulator, &sdk, &[]);
+    for text in ["go", "on"] {
+        let taken = talk.say(text);
+        assert_eq!(taken.stop, "stop", "{taken:?}");
+    }
+    let recording = simulator.recorded();
+    recording.assert_played(&["completed", "completed"]);
+    let tools = |context: &Json| -> Vec<String> {
+        let tools = context["tools"].as_array().unwrap().iter();
+        let names = tools.map(|tool| tool["name"].as_str().unwrap().to_owned());
+        names.filter(|name| name.starts_with("mortal")).collect()
+    };
+    let contexts = contexts(&recording);
+    let own = ["mortal-lives", "mortal-die", "mortal-grow"];
+    assert_eq!(tools(&contexts[0]), [&own[..], &["mortal-grown"]].concat());
+    assert_eq!(tools(&contexts[1]), own, "its third life");
+    let states = contexts[1]["mcpMetaToolOptions"]["mcpDescriptors"].to_string();
+    assert!(
+        states.contains("not connected: it could not be"),
+        "{states}"
+    );
 }
 
 /// An exec of a native tool and what it gets.
