@@ -10,6 +10,7 @@
 mod audit;
 mod backend;
 mod bridge_debug;
+mod by_host;
 mod canary;
 mod cli;
 mod client;
