@@ -302,12 +302,23 @@ fn a_server_that_dies_is_connected_anew_and_new_tools_are_told() {
         words.join("' '")
     );
     once = json!({"command": "sh", "args": ["-c", script]});
-    let servers = json!({"mcpServers": {"mortal": mcp_mortal(&home.join("lives")), "once": once}});
+    let mut web = McpHttp::start(&sdk);
+    let mortal = mcp_mortal(&home.join("lives"));
+    let servers = json!({"mcpServers": {"mortal": mortal, "once": once, "web": {"url": web.url}}});
     write(home, ".cursor/mcp.json", &servers.to_string());
-    let dies = |server: &str| {
+    let ended = |server: &str, tool: &str| {
         let expect =
             r#"{ error = { error = "the MCP server \"NAME\" ended before it answered" } }"#;
-        call(server, "die", "{}", &expect.replace("NAME", server))
+        call(server, tool, "{}", &expect.replace("NAME", server))
+    };
+    let dies = |server: &str| ended(server, "die");
+    let echo = || {
+        call(
+            "web",
+            "echo",
+            r#"{ text = "hi" }"#,
+            &said(r#"echo:{"text":"hi"}"#),
+        )
     };
     let lives = |count: u32| call("mortal", "lives", "{}", &said(&format!("life {count}")));
     let first = [
@@ -326,17 +337,23 @@ fn a_server_that_dies_is_connected_anew_and_new_tools_are_told() {
             r#"{ error = { error = "the MCP server \"once\": it could not be connected" } }"#,
         ),
         dies("mortal"),
+        echo(),
     ];
     // By the next turn.
-    let second = [CONTEXT.to_owned(), lives(3)];
-    let simulator = runs(&[first.join(", "), second.join(", ")]);
+    let second = [CONTEXT.to_owned(), lives(3), ended("web", "echo")];
+    let simulator = runs(&[first.join(", "), second.join(", "), echo()]);
     let mut talk = talk(&simulator, &sdk, &[]);
-    for text in ["go", "on"] {
+    let mut say = |text: &str| {
         let taken = talk.say(text);
         assert_eq!(taken.stop, "stop", "{taken:?}");
-    }
+    };
+    say("go");
+    web.end();
+    say("on");
+    let _web = web.again(&sdk);
+    say("and on");
     let recording = simulator.recorded();
-    recording.assert_played(&["completed", "completed"]);
+    recording.assert_played(&["completed"; 3]);
     let tools = |context: &Json| -> Vec<String> {
         let tools = context["tools"].as_array().unwrap().iter();
         let names = tools.map(|tool| tool["name"].as_str().unwrap().to_owned());
