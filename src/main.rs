@@ -13,6 +13,7 @@ use cursor_sidecar::doors::cli::{
 };
 use cursor_sidecar::doors::rpc;
 use cursor_sidecar::sim;
+use cursor_sidecar::tools::leash;
 use etcetera::BaseStrategy as _;
 use tracing_subscriber::filter::Targets;
 use tracing_subscriber::layer::SubscriberExt as _;
@@ -38,6 +39,9 @@ enum Command {
     Doctor(Doctor),
     Sim(sim::Args),
     Schema(Schema),
+    /// Ends what a sidecar leaves behind; started by the sidecar itself.
+    #[command(hide = true, name = leash::ARGUMENT)]
+    Leash,
 }
 
 fn main() -> ExitCode {
@@ -46,6 +50,10 @@ fn main() -> ExitCode {
     if arguments.command.is_none() && std::io::stdin().is_terminal() {
         let _ = Arguments::command().print_help();
         return ExitCode::from(2);
+    }
+    if matches!(arguments.command, Some(Command::Leash)) {
+        leash::hold();
+        return ExitCode::SUCCESS;
     }
     let home = etcetera::choose_base_strategy()
         .ok()
@@ -74,8 +82,12 @@ fn run(command: Command, home: Option<std::path::PathBuf>) -> anyhow::Result<Exi
         .worker_threads(2)
         .enable_all()
         .build()?;
+    if matches!(command, Command::Stdio | Command::Ask(_)) {
+        leash::put_on();
+    }
     let code = runtime.block_on(async {
         match command {
+            Command::Leash => leash::hold(),
             Command::Stdio => match rpc::serve(home).await? {
                 rpc::Ended::Orderly => {}
                 // As in LSP: an end nobody announced is told by the exit code.
@@ -94,6 +106,7 @@ fn run(command: Command, home: Option<std::path::PathBuf>) -> anyhow::Result<Exi
         }
         Ok(ExitCode::SUCCESS)
     });
+    leash::end_all();
     // Nobody is left who could wait for what still runs.
     runtime.shutdown_background();
     code
@@ -116,6 +129,7 @@ fn start_logs(command: &Command, home: Option<&Path>) -> Option<Guard> {
         | Command::Logout(_)
         | Command::Models(_)
         | Command::Sim(_)
+        | Command::Leash
         | Command::Schema(_) => None,
     };
     let stderr = tracing_subscriber::registry().with(stderr.with_filter(filter));

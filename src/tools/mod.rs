@@ -11,6 +11,7 @@ pub mod by_host;
 pub mod context;
 mod git;
 pub mod hosted;
+pub mod leash;
 pub mod native;
 pub mod offer;
 pub mod refuse;

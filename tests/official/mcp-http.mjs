@@ -1,4 +1,4 @@
-// MCP over streamable HTTP on a free loopback port; prints {"url": ...} once it listens.
+// MCP over streamable HTTP on a loopback port, a free one unless it is named; prints {"url": ...} once it listens.
 
 import http from "node:http";
 
@@ -21,7 +21,7 @@ const listener = http.createServer(async (request, response) => {
   }
 });
 
-listener.listen(0, "127.0.0.1", () => {
+listener.listen(Number(process.argv[2] ?? 0), "127.0.0.1", () => {
   console.log(JSON.stringify({ url: `http://127.0.0.1:${listener.address().port}/mcp` }));
 });
 exitWithStdin();

@@ -141,6 +141,22 @@ fn other_activity() -> Vec<Json> {
     ]
 }
 
+/// A scenario that begins with a greeting.
+pub fn greeted(steps: &[Json]) -> String {
+    let mut play: Json = toml::from_str(&scenario(steps)).unwrap();
+    let runs = play["run"].as_array_mut().unwrap();
+    runs[0]["steps"].as_array_mut().unwrap().remove(0);
+    let greeting = [
+        json!({"exec": {"requestContextArgs": {}}}),
+        json!({"text": "Hi."}),
+        json!({"checkpoint": "auto"}),
+        json!({"usage": {}}),
+        json!({"end": true}),
+    ];
+    runs.insert(0, json!({ "steps": greeting }));
+    toml::to_string(&play).unwrap()
+}
+
 /// A scenario of one run that begins with these steps.
 pub fn scenario(steps: &[Json]) -> String {
     let mut all = vec![json!({"exec": {"requestContextArgs": {}}})];

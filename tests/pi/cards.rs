@@ -8,7 +8,8 @@ use std::time::SystemTime;
 
 use serde_json::{Value as Json, json};
 
-use crate::activity::{DOT, actions, as_cursor_did, furnish, scenario};
+use crate::activity::{DOT, actions, as_cursor_did, furnish, greeted, scenario};
+use crate::audit::{Watch, started};
 use crate::backend::root;
 use crate::desk::{Desk, Ran, Version, conversation, user_text, written};
 use crate::rpc::Rpc;
@@ -84,7 +85,10 @@ fn snapshot(folder: &Path) -> BTreeMap<PathBuf, (Vec<u8>, SystemTime)> {
 
 /// A desk where whoever did it again would find something else, or leave traces.
 fn desk_with_traps(version: Version) -> Desk {
-    let desk = Desk::playing(version, &scenario(&as_cursor_did()));
+    trapped(Desk::playing(version, &scenario(&as_cursor_did())))
+}
+
+fn trapped(desk: Desk) -> Desk {
     furnish(&desk.workspace);
     search_programs(&desk);
     let main = desk.workspace.join("src/main.rs");
@@ -296,13 +300,14 @@ fn shown(events: &[Json]) -> (Vec<String>, String) {
 
 #[test]
 fn only_recorded_calls_are_shown_and_only_pis_own_tools_are_wrapped() {
-    let desk = desk_with_traps(Version::V087);
+    let desk = trapped(Desk::playing(Version::V087, &greeted(&as_cursor_did())));
     let home = desk.home.path();
     std::fs::write(home.join("owner.mjs"), OWNER).unwrap();
     let settings = r#"{"shellCommandPrefix": "echo prefixed"}"#;
     std::fs::write(home.join("agent/settings.json"), settings).unwrap();
     let calls = json!([
         ["bash", {"command": "touch ../ran"}],
+        ["read", {"path": "README.md"}],
         ["write", {"path": "notes.md", "content": "x"}, "cursor-replay-1-1-tool-1"],
     ]);
     std::fs::write(home.join("calls.json"), calls.to_string()).unwrap();
@@ -319,8 +324,8 @@ fn only_recorded_calls_are_shown_and_only_pis_own_tools_are_wrapped() {
         owner.to_str().unwrap(),
     ];
     let mut pi = Rpc::with(&desk, &more);
-    let turn = |pi: &mut Rpc| {
-        pi.say(&json!({"type": "prompt", "message": "Show me."}));
+    let turn = |pi: &mut Rpc, message: &str| {
+        pi.say(&json!({"type": "prompt", "message": message}));
         let mut events = Vec::new();
         while events
             .last()
@@ -331,7 +336,16 @@ fn only_recorded_calls_are_shown_and_only_pis_own_tools_are_wrapped() {
         pi.settle();
         events
     };
-    let (calls, thinking) = shown(&turn(&mut pi));
+    // What a turn looks at anyway is looked at before.
+    turn(&mut pi, "Hello.");
+    let watch = Watch::below(&desk.workspace);
+    watch.seen();
+    let sidecar = u32::try_from(desk.sidecars()[0]).unwrap();
+    let all_started = |pi: &Rpc| [started(pi.id()), started(sidecar)];
+    let before = all_started(&pi);
+    let (calls, thinking) = shown(&turn(&mut pi, "Show me."));
+    assert_eq!(watch.seen(), [""; 0], "a card touched a file");
+    assert_eq!(all_started(&pi), before, "a card started a process");
     let all = [
         "read", "read", "bash", "bash", "find", "ls", "edit", "write",
     ];
@@ -341,7 +355,10 @@ fn only_recorded_calls_are_shown_and_only_pis_own_tools_are_wrapped() {
 
     // Another model calls pi's tools, and one call pretends to be recorded.
     pi.ask(json!({"type": "set_model", "provider": "own", "modelId": "own"}));
-    let events = turn(&mut pi);
+    let events = turn(&mut pi, "Show me.");
+    let seen = watch.seen();
+    assert!(seen.iter().any(|seen| seen.contains("README")), "{seen:?}");
+    assert_ne!(started(pi.id()), before[0], "the audit sees a real command");
     let results: Vec<&Json> = events
         .iter()
         .filter(|event| event["type"] == "tool_execution_end")
@@ -363,7 +380,7 @@ fn only_recorded_calls_are_shown_and_only_pis_own_tools_are_wrapped() {
     let given: Vec<&str> = serde_json::from_str(&given).unwrap();
     assert_eq!(given, ["read", "bash", "edit", "write", "grep"]);
     pi.ask(json!({"type": "set_model", "provider": "cursor", "modelId": "composer-2"}));
-    let (calls, _) = shown(&turn(&mut pi));
+    let (calls, _) = shown(&turn(&mut pi, "Show me."));
     assert_eq!(calls, ["cursor"; 5]);
 }
 

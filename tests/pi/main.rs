@@ -9,6 +9,8 @@
 )]
 
 mod activity;
+#[path = "../whole/audit.rs"]
+mod audit;
 #[path = "../whole/backend.rs"]
 mod backend;
 mod cards;

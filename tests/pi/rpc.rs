@@ -83,6 +83,10 @@ impl Rpc {
         answer["data"].clone()
     }
 
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     pub fn state(&mut self) -> Json {
         self.ask(json!({"type": "get_state"}))
     }

@@ -9,8 +9,10 @@
 
 mod aborting;
 mod answers;
+mod audit;
 mod backend;
 mod bridge_debug;
+mod by_host;
 mod canary;
 mod cli;
 mod client;

@@ -1,6 +1,6 @@
 //! Cursor's own tools: the same requests, answered by the official client and by ours in the
 //! same workspace, give the same replies. `tests/native/*.json` lists the requests; what is
-//! meant to differ names the line of `docs/protocol.md` that says why.
+//! meant to differ names the line of `docs/protocol.md` that says why, and what our reply is.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -8,16 +8,26 @@ use std::process::Command;
 
 use cursor_sidecar::tools::native::policy::Policy;
 use serde_json::{Map, Value as Json, json};
+use sha2::Digest as _;
 use tempfile::TempDir;
 
 use crate::backend::{Recording, Simulator, Transport, root};
 use crate::ours::Ours;
 use crate::sdk::Sdk;
 
-/// A step of a corpus and the line that explains its difference.
+/// A step of a corpus, and how our reply is meant to differ.
 struct Step {
     step: Json,
-    differs: Option<String>,
+    differs: Option<Difference>,
+}
+
+struct Difference {
+    /// The line that explains it.
+    line: String,
+    /// What our reply holds.
+    ours: Json,
+    /// Theirs is another every time, and may be ours by chance.
+    sometimes: bool,
 }
 
 fn corpus(name: &str) -> Vec<Step> {
@@ -25,15 +35,16 @@ fn corpus(name: &str) -> Vec<Step> {
     let steps: Vec<Json> = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
     let steps = steps.into_iter().map(|mut step| {
         let object = step.as_object_mut().unwrap();
-        let differs = object.remove("differs");
+        let differs = object.remove("differs").map(|line| Difference {
+            line: line.as_str().unwrap().to_owned(),
+            ours: object.remove("ours").unwrap_or_default(),
+            sometimes: object.remove("sometimes").is_some(),
+        });
         let plain = ["exec", "delay_ms", "await"];
         if !plain.iter().any(|action| object.contains_key(*action)) {
             step = json!({ "exec": step });
         }
-        Step {
-            step,
-            differs: differs.map(|line| line.as_str().unwrap().to_owned()),
-        }
+        Step { step, differs }
     });
     steps.collect()
 }
@@ -154,6 +165,36 @@ fn settle(json: &mut Json) {
     }
 }
 
+/// Whether a reply holds what a pattern says: objects name some fields or are empty, texts that
+/// begin with `~` are a part, with `#` the digest of something long.
+fn holds(reply: &Json, pattern: &Json) -> bool {
+    match (reply, pattern) {
+        (Json::Object(reply), Json::Object(pattern)) if pattern.is_empty() => reply.is_empty(),
+        (Json::Object(reply), Json::Object(pattern)) => pattern
+            .iter()
+            .all(|(name, pattern)| reply.get(name).is_some_and(|value| holds(value, pattern))),
+        (Json::Array(reply), Json::Array(pattern)) => {
+            let mut pairs = reply.iter().zip(pattern);
+            reply.len() == pattern.len() && pairs.all(|(value, pattern)| holds(value, pattern))
+        }
+        (value, Json::String(pattern)) => match (value, pattern.split_at_checked(1)) {
+            (Json::String(text), Some(("~", part))) => text.contains(part),
+            (value, Some(("~", part))) => value.to_string().contains(part),
+            (value, Some(("#", expected))) => digest(value) == expected,
+            (value, _) => value == pattern,
+        },
+        (value, pattern) => value == pattern,
+    }
+}
+
+fn digest(json: &Json) -> String {
+    let hash = sha2::Sha256::digest(json.to_string());
+    hash.iter()
+        .take(6)
+        .map(|byte| format!("{byte:02x}"))
+        .collect()
+}
+
 /// Plays a corpus with both clients and compares every reply.
 async fn compare(name: &str) {
     let steps = corpus(name);
@@ -185,12 +226,36 @@ async fn compare(name: &str) {
     assert_eq!((theirs.len(), ours.len()), (asked.len(), asked.len()));
     let mut wrong = Vec::new();
     let mut equal = 0;
+    let workspace = sdk.workspace.to_str().unwrap();
     for (step, (theirs, ours)) in asked.iter().zip(theirs.into_iter().zip(ours)) {
         let (their_reply, our_reply) = (settled(theirs.1), settled(ours.1));
         match (their_reply == our_reply, &step.differs) {
             (true, None) => equal += 1,
-            (false, Some(_)) => {}
-            (true, Some(line)) => wrong.push(format!("{}\n  is equal, though {line:?}", theirs.0)),
+            (
+                same,
+                Some(Difference {
+                    ours, sometimes, ..
+                }),
+            ) if !same || *sometimes => {
+                // The folder's name is another every time.
+                let text = our_reply.to_string().replace(workspace, "$WS");
+                let reply: Json = serde_json::from_str(&text).unwrap();
+                let reply = match reply.as_array() {
+                    Some(only) if only.len() == 1 => &only[0],
+                    _ => &reply,
+                };
+                if !holds(reply, ours) {
+                    let digest = digest(reply);
+                    let reply = shortened(reply);
+                    wrong.push(format!(
+                        "{}\n  ours   {reply}\n  is #{digest}, not {ours}",
+                        theirs.0
+                    ));
+                }
+            }
+            (_, Some(Difference { line, .. })) => {
+                wrong.push(format!("{}\n  is equal, though {line:?}", theirs.0));
+            }
             (false, None) => wrong.push(format!(
                 "{}\n  theirs {}\n  ours   {}",
                 theirs.0,
@@ -260,7 +325,7 @@ fn every_intended_difference_is_explained() {
         let name = path.file_stem().unwrap().to_str().unwrap();
         for step in corpus(name) {
             requests += usize::from(step.step.get("exec").is_some());
-            if let Some(line) = &step.differs {
+            if let Some(Difference { line, .. }) = &step.differs {
                 assert!(
                     page.contains(line),
                     "docs/protocol.md does not explain {line:?}"

@@ -2,9 +2,12 @@
 
 use std::io::Write as _;
 
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 
+use crate::audit::{children, exists, lives};
 use crate::backend::{Simulator, Transport};
+use crate::host_tools::END;
 use crate::talk::{Taken, Talk};
 
 /// A command that leaves a line each time it runs.
@@ -99,42 +102,123 @@ fn until<T>(mut look: impl FnMut() -> Option<T>) -> T {
     }
 }
 
-#[test]
-fn a_signal_ends_the_sidecar_and_its_commands() {
-    use rustix::process::{Pid, Signal, kill_process};
-    let command = r#"{ exec = { shellStreamArgs = { command = "echo $$$$ > pid.new; mv pid.new pid; exec sleep 600", workingDirectory = "$WS", toolCallId = "c", timeout = 600000 } } }"#;
-    let mut file = tempfile::Builder::new().suffix(".toml").tempfile().unwrap();
-    writeln!(
-        file,
-        "name = \"signal\"\n[[run]]\nsteps = [ {CONTEXT}, {command} ]"
-    )
-    .unwrap();
-    let simulator = Simulator::with(Transport::Http1, file.path());
-    let workspace = tempfile::tempdir().unwrap();
-    let mut talk = Talk::new(&simulator, "signal", &[("PATH", "/usr/bin:/bin")]);
-    talk.user("go");
-    let mut params = talk.params();
-    params["workspace"] = json!(workspace.path());
-    talk.host
-        .say(&json!({"jsonrpc": "2.0", "id": "turn", "method": "turn/start", "params": params}));
-    let command = until(|| {
-        let id = std::fs::read_to_string(workspace.path().join("pid")).ok()?;
-        Pid::from_raw(id.trim().parse().unwrap())
-    });
-    let sidecar = Pid::from_raw(talk.host.id().try_into().unwrap()).unwrap();
-    kill_process(sidecar, Signal::TERM).unwrap();
-    assert_eq!(talk.host.exits(), Some(1));
-    until(|| (!lives(command)).then_some(()));
+/// A sidecar with a command in front, one behind and an MCP server, none of which heeds a
+/// request to end; and their processes.
+struct Busy {
+    talk: Talk,
+    processes: Vec<i32>,
+    _simulator: Simulator,
+    _folder: tempfile::TempDir,
 }
 
-/// Whether a process does anything still; one that ended may wait for ever to be reaped by a
-/// container's first process.
-fn lives(id: rustix::process::Pid) -> bool {
-    let stat = std::fs::read_to_string(format!("/proc/{}/stat", id.as_raw_nonzero()));
-    let ended = stat.is_ok_and(|stat| {
-        stat.rsplit(") ")
-            .next()
-            .is_some_and(|rest| rest.starts_with('Z'))
+fn busy(between: impl FnOnce(i32)) -> Busy {
+    let folder = tempfile::tempdir().unwrap();
+    let script = |name: &str| {
+        format!(
+            "trap '' TERM; echo $$$$ > $WS/{name}.new; mv $WS/{name}.new $WS/{name}; exec sleep 600"
+        )
+    };
+    let behind = format!(
+        r#"{{ exec = {{ backgroundShellSpawnArgs = {{ command = "{}", workingDirectory = "$WS", toolCallId = "b", skipApproval = true }} }} }}"#,
+        script("behind")
+    );
+    let front = format!(
+        r#"{{ exec = {{ shellStreamArgs = {{ command = "{}", workingDirectory = "$WS", toolCallId = "f", timeout = 600000 }} }} }}"#,
+        script("front")
+    );
+    let scenario = folder.path().join("busy.toml");
+    let steps = format!(
+        "name = \"busy\"\n[[run]]\nsteps = [ {CONTEXT}, {behind}, {END} ]\n[[run]]\nsteps = [ {front} ]"
+    );
+    std::fs::write(&scenario, steps).unwrap();
+    let simulator = Simulator::with(Transport::Http1, &scenario);
+    let here = folder.path().to_str().unwrap();
+    let server = script("server").replace("$WS", here).replace("$$$$", "$$");
+    let servers = json!({"mcpServers": {"s": {"command": "sh", "args": ["-c", server]}}});
+    std::fs::create_dir(folder.path().join(".cursor")).unwrap();
+    std::fs::write(folder.path().join(".cursor/mcp.json"), servers.to_string()).unwrap();
+    let env = [("PATH", "/usr/bin:/bin"), ("HOME", here)];
+    let mut talk = Talk::new(&simulator, "busy", &env);
+    let id = i32::try_from(talk.host.id()).unwrap();
+    assert_eq!(
+        children(id),
+        [0; 0],
+        "nothing is started before it is needed"
+    );
+    talk.workspace = here.into();
+    let taken = talk.say("go");
+    assert_eq!(taken.stop, "stop", "{taken:?}");
+    between(id);
+    talk.user("on");
+    talk.begin();
+    let started = ["behind", "front", "server"].map(|name| {
+        until(|| {
+            let id = std::fs::read_to_string(folder.path().join(name)).ok()?;
+            id.trim().parse::<i32>().ok()
+        })
     });
-    !ended && rustix::process::test_kill_process(id).is_ok()
+    // git may still be asked.
+    let processes = until(|| Some(children(id)).filter(|all| all.len() == 4));
+    for process in started {
+        assert!(processes.contains(&process), "{started:?} of {processes:?}");
+    }
+    Busy {
+        talk,
+        processes,
+        _simulator: simulator,
+        _folder: folder,
+    }
+}
+
+fn signal(id: i32, signal: Signal) {
+    kill_process(Pid::from_raw(id).unwrap(), signal).unwrap();
+}
+
+/// The process that sees to it that the others end.
+fn leash(sidecar: i32) -> i32 {
+    let is_leash = |id: &i32| {
+        let line = std::fs::read_to_string(format!("/proc/{id}/cmdline"));
+        line.is_ok_and(|line| line.starts_with("cursor-leash\0"))
+    };
+    children(sidecar).into_iter().find(is_leash).unwrap()
+}
+
+#[test]
+fn what_a_killed_sidecar_ran_ends_with_it() {
+    let mut busy = busy(|sidecar| {
+        let environment = std::fs::read(format!("/proc/{}/environ", leash(sidecar)));
+        assert_eq!(environment.unwrap(), b"", "it needs no secrets");
+    });
+    busy.talk.host.kill();
+    for process in busy.processes {
+        until(|| (!lives(process)).then_some(()));
+    }
+}
+
+#[test]
+fn a_leash_that_was_lost_is_replaced_and_told_all() {
+    let mut busy = busy(|sidecar| {
+        let lost = leash(sidecar);
+        signal(lost, Signal::KILL);
+        until(|| (!lives(lost)).then_some(()));
+    });
+    busy.talk.host.kill();
+    for process in busy.processes {
+        until(|| (!lives(process)).then_some(()));
+    }
+}
+
+#[test]
+fn a_signal_ends_the_sidecar_and_all_it_started() {
+    // What it does not wait for itself would be ours to wait for, and stay.
+    rustix::process::set_child_subreaper(Some(rustix::process::getpid())).unwrap();
+    let busy = busy(|_| ());
+    signal(busy.talk.host.id().try_into().unwrap(), Signal::TERM);
+    assert_eq!(busy.talk.host.exits(), Some(1));
+    let left: Vec<i32> = busy
+        .processes
+        .into_iter()
+        .filter(|id| exists(*id))
+        .collect();
+    assert_eq!(left, [0; 0]);
 }

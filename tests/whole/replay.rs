@@ -3,8 +3,10 @@
 
 use serde_json::{Value as Json, json};
 
-use crate::backend::{Simulator, Transport};
+use crate::audit::{Watch, started};
+use crate::backend::{Simulator, Transport, root};
 use crate::faults::playing;
+use crate::host_tools::END;
 use crate::rpc::Host;
 
 const WRAPPERS: [&str; 8] = [
@@ -16,6 +18,7 @@ struct Pi {
     host: Host,
     messages: Vec<Json>,
     turns: u64,
+    workspace: String,
     surface: &'static str,
     wrappers: Vec<&'static str>,
 }
@@ -42,6 +45,7 @@ impl Pi {
             host,
             messages: Vec::new(),
             turns: 0,
+            workspace: "/workspace".into(),
             surface,
             wrappers: WRAPPERS.into(),
         }
@@ -57,7 +61,7 @@ impl Pi {
     fn turn(&mut self) -> Turn {
         self.turns += 1;
         let params = json!({"turnId": format!("t{}", self.turns), "sessionId": "s",
-            "workspace": "/workspace", "messages": self.messages, "surface": self.surface,
+            "workspace": self.workspace, "messages": self.messages, "surface": self.surface,
             "cardTools": self.wrappers,
             "tools": [{"name": "weather", "description": "w", "parameters": {"type": "object"}},
                       {"name": "cursor", "description": "shows", "parameters": {"type": "object"}}],
@@ -97,6 +101,19 @@ impl Pi {
         self.messages
             .push(json!({"role": "assistant", "content": content, "timestamp": at}));
         turn
+    }
+
+    /// A turn and, while it shows cards, those after it; how many cards there were.
+    fn shows(&mut self, text: &str) -> usize {
+        let mut turn = self.says(text);
+        let mut cards = 0;
+        while turn.stop == "toolUse" {
+            cards += turn.calls.len();
+            self.executes(&turn.calls);
+            turn = self.turn();
+        }
+        assert_eq!(turn.stop, "stop");
+        cards
     }
 
     fn recorded(&mut self, id: &Json) -> Json {
@@ -225,6 +242,48 @@ fn every_kind_of_activity_is_a_card_with_a_recorded_result() {
     let recording = simulator.recorded();
     assert_eq!(recording.runs(), 1);
     recording.assert_played(&["completed"]);
+}
+
+#[test]
+fn no_card_touches_a_file_or_starts_a_process() {
+    let folder = tempfile::tempdir().unwrap();
+    let workspace = folder.path().join("workspace");
+    std::fs::create_dir_all(workspace.join("src")).unwrap();
+    for name in ["src/a.rs", "README.md", "old", "new.md"] {
+        std::fs::write(workspace.join(name), "as it is\n").unwrap();
+    }
+    let here = workspace.to_str().unwrap();
+    let replay = std::fs::read_to_string(root().join("tests/scenarios/replay.toml")).unwrap();
+    let (_, cards) = replay.split_once("[[run]]").unwrap();
+    // What a turn looks at anyway is looked at before; what is really done, after.
+    let scenario = format!(
+        r#"name = "audit"
+[[run]]
+steps = [ {{ exec = {{ requestContextArgs = {{}} }} }}, {END} ]
+[[run]]{}
+[[run]]
+steps = [ {{ exec = {{ readArgs = {{ path = "$WS/src/a.rs", toolCallId = "r" }} }} }}, {{ exec = {{ shellStreamArgs = {{ command = "true", workingDirectory = "$WS", toolCallId = "s" }} }} }}, {END} ]
+"#,
+        cards.replace("/workspace", here)
+    );
+    let path = folder.path().join("audit.toml");
+    std::fs::write(&path, scenario).unwrap();
+    let simulator = Simulator::with(Transport::Http1, &path);
+    let mut pi = Pi::new(&simulator, "cards");
+    pi.workspace = here.into();
+    assert_eq!(pi.shows("hello"), 0);
+
+    let watch = Watch::below(&workspace);
+    watch.seen();
+    let before = started(pi.host.id());
+    assert_eq!(pi.shows("go"), 21);
+    assert_eq!(watch.seen(), [""; 0]);
+    assert_eq!(started(pi.host.id()), before);
+
+    pi.shows("now really");
+    let seen = watch.seen();
+    assert!(seen.iter().any(|seen| seen.contains("a.rs")), "{seen:?}");
+    assert_ne!(started(pi.host.id()), before);
 }
 
 #[test]

@@ -114,6 +114,11 @@ pub fn mcp_stdio() -> Json {
     serde_json::json!({"command": node(), "args": [script("mcp-stdio.mjs")]})
 }
 
+/// One that can be told to die, and counts its lives in a file.
+pub fn mcp_mortal(lives: &std::path::Path) -> Json {
+    serde_json::json!({"command": node(), "args": [script("mcp-mortal.mjs"), lives]})
+}
+
 /// The HTTP MCP server, which lives as long as this does.
 pub struct McpHttp {
     child: std::process::Child,
@@ -122,9 +127,21 @@ pub struct McpHttp {
 
 impl McpHttp {
     pub fn start(sdk: &Sdk) -> Self {
+        Self::listen(sdk, "0")
+    }
+
+    /// Another one at the same address, once this one is gone.
+    pub fn again(self, sdk: &Sdk) -> Self {
+        let port = self.url.rsplit([':', '/']).nth(1).unwrap().to_owned();
+        drop(self);
+        Self::listen(sdk, &port)
+    }
+
+    fn listen(sdk: &Sdk, port: &str) -> Self {
         use std::io::BufRead as _;
         let mut child = sdk
             .command("mcp-http.mjs")
+            .arg(port)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
@@ -141,10 +158,17 @@ impl McpHttp {
     }
 }
 
-impl Drop for McpHttp {
-    fn drop(&mut self) {
+impl McpHttp {
+    /// Ends it.
+    pub fn end(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
+    }
+}
+
+impl Drop for McpHttp {
+    fn drop(&mut self) {
+        self.end();
     }
 }
 

@@ -6,12 +6,12 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use serde_json::{Map, Value as Json, json};
+use serde_json::{Value as Json, json};
 
 use crate::backend::{Recording, Simulator, Transport};
 use crate::faults::playing;
 use crate::host_tools::{END, calls, text};
-use crate::sdk::{McpHttp, PNG, Sdk, mcp_stdio};
+use crate::sdk::{McpHttp, PNG, Sdk, mcp_mortal, mcp_stdio};
 use crate::talk::Talk;
 
 pub fn write(root: &Path, path: &str, text: &str) {
@@ -20,10 +20,10 @@ pub fn write(root: &Path, path: &str, text: &str) {
     fs::write(path, text).unwrap();
 }
 
-const CONTEXT: &str = "{ exec = { requestContextArgs = {} } }";
+pub const CONTEXT: &str = "{ exec = { requestContextArgs = {} } }";
 
 /// A host in the client's workspace, with the client's home.
-fn talk(simulator: &Simulator, sdk: &Sdk, env: &[(&str, &str)]) -> Talk {
+pub fn talk(simulator: &Simulator, sdk: &Sdk, env: &[(&str, &str)]) -> Talk {
     let mut all = vec![
         ("HOME", sdk.home.path().to_str().unwrap()),
         ("PATH", env!("PATH")),
@@ -151,7 +151,7 @@ async fn rules_and_skills_are_told_as_the_official_client_tells_them() {
 }
 
 /// A scenario of several runs.
-fn runs(steps: &[String]) -> Simulator {
+pub fn runs(steps: &[String]) -> Simulator {
     let mut file = tempfile::Builder::new().suffix(".toml").tempfile().unwrap();
     let mut text = String::from("name = \"settings\"\n");
     for steps in steps {
@@ -287,8 +287,91 @@ fn servers_are_called_and_the_dead_and_slow_hold_nobody_up() {
     alive.read_to_end(&mut Vec::new()).unwrap();
 }
 
+#[test]
+fn a_server_that_dies_is_connected_anew_and_new_tools_are_told() {
+    let sdk = Sdk::new();
+    let home = sdk.home.path();
+    let mut once = mcp_mortal(&home.join("once"));
+    let words = once["args"].as_array().unwrap().iter();
+    let words: Vec<&str> = words.map(|word| word.as_str().unwrap()).collect();
+    // It has one life.
+    let script = format!(
+        "[ -e '{}' ] && exit 1; exec '{}' '{}'",
+        words[1],
+        once["command"].as_str().unwrap(),
+        words.join("' '")
+    );
+    once = json!({"command": "sh", "args": ["-c", script]});
+    let mut web = McpHttp::start(&sdk);
+    let mortal = mcp_mortal(&home.join("lives"));
+    let servers = json!({"mcpServers": {"mortal": mortal, "once": once, "web": {"url": web.url}}});
+    write(home, ".cursor/mcp.json", &servers.to_string());
+    let ended = |server: &str, tool: &str| {
+        let expect =
+            r#"{ error = { error = "the MCP server \"NAME\" ended before it answered" } }"#;
+        call(server, tool, "{}", &expect.replace("NAME", server))
+    };
+    let dies = |server: &str| ended(server, "die");
+    let echo = || {
+        call(
+            "web",
+            "echo",
+            r#"{ text = "hi" }"#,
+            &said(r#"echo:{"text":"hi"}"#),
+        )
+    };
+    let lives = |count: u32| call("mortal", "lives", "{}", &said(&format!("life {count}")));
+    let first = [
+        lives(1),
+        dies("mortal"),
+        // By the next call.
+        lives(2),
+        call("mortal", "grow", "{}", &said("grown")),
+        CONTEXT.to_owned(),
+        call("mortal", "grown", "{}", &said("grown")),
+        dies("once"),
+        call(
+            "once",
+            "lives",
+            "{}",
+            r#"{ error = { error = "the MCP server \"once\": it could not be connected" } }"#,
+        ),
+        dies("mortal"),
+        echo(),
+    ];
+    // By the next turn.
+    let second = [CONTEXT.to_owned(), lives(3), ended("web", "echo")];
+    let simulator = runs(&[first.join(", "), second.join(", "), echo()]);
+    let mut talk = talk(&simulator, &sdk, &[]);
+    let mut say = |text: &str| {
+        let taken = talk.say(text);
+        assert_eq!(taken.stop, "stop", "{taken:?}");
+    };
+    say("go");
+    web.end();
+    say("on");
+    let _web = web.again(&sdk);
+    say("and on");
+    let recording = simulator.recorded();
+    recording.assert_played(&["completed"; 3]);
+    let tools = |context: &Json| -> Vec<String> {
+        let tools = context["tools"].as_array().unwrap().iter();
+        let names = tools.map(|tool| tool["name"].as_str().unwrap().to_owned());
+        names.filter(|name| name.starts_with("mortal")).collect()
+    };
+    let contexts = contexts(&recording);
+    let own = ["mortal-lives", "mortal-die", "mortal-grow"];
+    assert_eq!(tools(&contexts[0]), [&own[..], &["mortal-grown"]].concat());
+    assert_eq!(tools(&contexts[1]), own, "its third life");
+    let states = contexts[1]["mcpMetaToolOptions"]["mcpDescriptors"].to_string();
+    assert!(
+        states.contains("not connected: it could not be"),
+        "{states}"
+    );
+}
+
 /// An exec of a native tool and what it gets.
-fn exec(args: &str, expect: &str) -> String {
+pub fn exec(args: &str, expect: &str) -> String {
     format!("{{ exec = {args}, expect = {expect} }}")
 }
 
@@ -386,89 +469,5 @@ esac
     for gone in ["forbidden", "ran"] {
         assert!(!sdk.workspace.join(gone).exists(), "{gone}");
     }
-    assert!(sdk.workspace.join("a.txt").exists());
-}
-
-/// A host's tool with these arguments.
-fn hosts(name: &str, arguments: &[&str]) -> Json {
-    let arguments: Map<String, Json> = arguments
-        .iter()
-        .map(|name| ((*name).to_owned(), json!({"type": "string"})))
-        .collect();
-    json!({"name": name, "description": name, "parameters": {"type": "object", "properties": arguments}})
-}
-
-#[test]
-fn left_to_the_host_each_of_cursors_tools_is_the_hosts_own() {
-    let sdk = Sdk::new();
-    // Hooks are asked whoever executes.
-    let hooks = json!({"version": 1, "hooks": {"beforeShellExecution": [{"command": "exit 2", "matcher": "forbidden"}]}});
-    write(sdk.home.path(), ".cursor/hooks.json", &hooks.to_string());
-    let steps = [
-        CONTEXT.to_owned(),
-        exec(
-            r#"{ readArgs = { path = "$WS/a.txt", toolCallId = "a" } }"#,
-            r#"{ readResult = { success = { content = "one\ntwo\n", totalLines = 3 } } }"#,
-        ),
-        exec(
-            r#"{ writeArgs = { path = "$WS/a.txt", fileText = "one\nTWO\n", toolCallId = "b" } }"#,
-            r#"{ writeResult = { success = { linesCreated = 3, fileSize = 8 } } }"#,
-        ),
-        exec(
-            r#"{ shellStreamArgs = { command = "false", workingDirectory = "$WS", toolCallId = "c" } }"#,
-            r#"{ shellStream = { stdout = "oh", exit = { code = 3 } } }"#,
-        ),
-        exec(
-            r#"{ shellArgs = { command = "forbidden", toolCallId = "d" } }"#,
-            r#"{ shellResult = { rejected = { reason = { "$contains" = "blocked by a hook" } } } }"#,
-        ),
-        exec(
-            r#"{ lsArgs = { path = "$WS", toolCallId = "e" } }"#,
-            r#"{ lsResult = { rejected = { reason = { "$contains" = "leaves Cursor's built-in tools to the host" } } } }"#,
-        ),
-    ];
-    let simulator = runs(&[steps.join(", ")]);
-    let mut talk = talk(&simulator, &sdk, &[("PI_CURSOR_NATIVE_TOOLS", "host")]);
-    talk.tools = vec![
-        hosts("read", &["path", "offset", "limit"]),
-        hosts("edit", &["path", "edits"]),
-        hosts("write", &["path", "content"]),
-        hosts("bash", &["command", "timeout"]),
-    ];
-    let path = sdk.workspace.join("a.txt");
-    let path = path.to_str().unwrap();
-    let answers = [
-        ("read", json!({"path": path}), "one\ntwo\n", false),
-        (
-            "edit",
-            json!({"path": path, "edits": [{"oldText": "two\n", "newText": "TWO\n"}]}),
-            "Successfully replaced 1 block(s).",
-            false,
-        ),
-        (
-            "bash",
-            json!({"command": "false"}),
-            "oh\n\nCommand exited with code 3",
-            true,
-        ),
-    ];
-    let mut taken = talk.say("go");
-    for (tool, arguments, text, failed) in answers {
-        assert_eq!(taken.stop, "toolUse", "{taken:?}");
-        let [call] = &taken.calls[..] else {
-            panic!("{taken:?}");
-        };
-        assert_eq!((call.name.as_str(), &call.arguments), (tool, &arguments));
-        let call = call.clone();
-        talk.result(&call, json!([{"type": "text", "text": text}]));
-        talk.messages.last_mut().unwrap()["isError"] = failed.into();
-        taken = talk.turn();
-    }
-    assert_eq!(taken.stop, "stop", "{taken:?}");
-    let recording = simulator.recorded();
-    recording.assert_played(&["completed"]);
-    let headers = &recording.requests("/agent.v1.AgentService/Run")[0]["headers"];
-    let excluded = headers["x-cursor-agent-exclude-tools"].as_str().unwrap();
-    assert!(excluded.contains("grep_tool_call") && !excluded.contains("shell_tool_call"));
     assert!(sdk.workspace.join("a.txt").exists());
 }

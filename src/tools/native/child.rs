@@ -10,16 +10,28 @@ use std::sync::OnceLock;
 use rustix::process::{Pid, Signal};
 use tokio::process::{Child, Command};
 
+use crate::tools::leash;
+
+/// Starts a command as a group of its own that does not outlive us.
+pub(in crate::tools) fn spawn(command: &mut Command) -> io::Result<(Child, Group)> {
+    leash::ready();
+    let child = command.process_group(0).spawn()?;
+    let group = Group::of(&child)?;
+    Ok((child, group))
+}
+
 /// A process group. Dropping it ends every process in it.
 #[derive(Debug)]
 pub(in crate::tools) struct Group(Pid);
 
 impl Group {
     /// The group of a child that leads one.
-    pub(in crate::tools) fn of(child: &Child) -> io::Result<Self> {
+    fn of(child: &Child) -> io::Result<Self> {
         let number = child.id().and_then(|id| i32::try_from(id).ok());
         let pid = number.and_then(Pid::from_raw);
-        pid.map(Self).ok_or_else(|| io::ErrorKind::NotFound.into())
+        let group = Self(pid.ok_or(io::ErrorKind::NotFound)?);
+        leash::enter(group.0)?;
+        Ok(group)
     }
 
     /// Asks every process of the group to end, or makes it.
@@ -37,6 +49,7 @@ impl Group {
 impl Drop for Group {
     fn drop(&mut self) {
         self.signal(Signal::KILL);
+        leash::leave(self.0);
     }
 }
 
@@ -87,7 +100,6 @@ pub(super) fn start(
         .args(["--", command])
         .args([carry.before, carry.after])
         .current_dir(folder)
-        .process_group(0)
         .stdin(match input {
             Input::Nothing => Stdio::null(),
             Input::Pipe => Stdio::piped(),
@@ -95,9 +107,8 @@ pub(super) fn start(
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
     scrub(&mut shell);
-    let child = shell.spawn()?;
+    let (child, group) = spawn(&mut shell)?;
     let pid = child.id().unwrap_or_default();
-    let group = Group::of(&child)?;
     Ok(Running { child, group, pid })
 }
 

@@ -42,7 +42,7 @@ use super::context::Facts;
 use super::refuse::{Refuse, Why};
 use super::{Executor, Replies, Reply, Request, Thrown, Work, servers};
 use crate::wire::proto::agent::v1::*;
-pub(super) use child::{Group, scrub};
+pub(super) use child::{Group, scrub, spawn};
 use guard::Guard;
 pub(super) use ignored::is_ignored;
 use policy::{Mode, Policy, Tool};

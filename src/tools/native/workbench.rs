@@ -6,7 +6,7 @@ use std::io::{self, ErrorKind};
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use tokio::io::AsyncWriteExt as _;
 use tokio::process::ChildStdin;
@@ -19,6 +19,8 @@ use super::pipes::{Piece, Pipes};
 
 /// Output of a background command that is kept.
 const MAX_TERMINAL: usize = 16 * 1024 * 1024;
+/// How often we look whether what a command left running is still there.
+const LOOK: Duration = Duration::from_secs(1);
 
 /// The workbench of one session.
 #[derive(Debug, Default)]
@@ -35,8 +37,8 @@ struct Inner {
     last: u32,
     /// Commands in front, by the call that started them; a notice sends them behind.
     front: HashMap<String, Arc<Notify>>,
-    /// What finished commands left running.
-    leftover: Vec<Group>,
+    /// What finished commands left running, each kept by a task.
+    leftover: Vec<AbortHandle>,
 }
 
 #[derive(Debug)]
@@ -65,8 +67,9 @@ impl Drop for Scratch {
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        for shell in self.shells.values() {
-            shell.task.abort(); // its group goes with its task
+        let shells = self.shells.values().map(|shell| &shell.task);
+        for task in shells.chain(&self.leftover) {
+            task.abort(); // its group goes with its task
         }
     }
 }
@@ -135,9 +138,15 @@ impl Workbench {
     /// Takes over what a command left behind, if it left something.
     pub(super) async fn settle(&self, after: PathBuf, group: Group) {
         if group.is_alive() {
+            let task = tokio::spawn(async move {
+                // A number that is free again may soon be another's.
+                while group.is_alive() {
+                    tokio::time::sleep(LOOK).await;
+                }
+            });
             let mut inner = self.lock();
-            inner.leftover.retain(Group::is_alive);
-            inner.leftover.push(group);
+            inner.leftover.retain(|task| !task.is_finished());
+            inner.leftover.push(task.abort_handle());
         }
         let text = tokio::fs::read_to_string(&after).await.unwrap_or_default();
         let Some((cwd, exports)) = text.split_once('\n').filter(|(cwd, _)| !cwd.is_empty()) else {

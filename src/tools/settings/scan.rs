@@ -56,10 +56,36 @@ pub(super) struct Scanned {
     pub(super) looks: Looks,
 }
 
+/// How far to look.
+pub(super) enum Reach<'a> {
+    /// Not into the folders of the workspace.
+    Near,
+    /// As far as anything is found. Says so once if the workspace turns out to be large.
+    Far(Large, &'a dyn Fn()),
+}
+
+/// What a large workspace is: one with more entries than this that takes longer than this. A
+/// small one on a slow machine is not.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Large {
+    pub(super) entries: usize,
+    pub(super) time: Duration,
+}
+
+impl Default for Large {
+    fn default() -> Self {
+        Self {
+            entries: 5_000,
+            time: Duration::from_millis(200),
+        }
+    }
+}
+
 /// Reads the settings of a place. Takes its time: not for async threads.
-pub(super) fn scan(place: &Place) -> Scanned {
+pub(super) fn scan(place: &Place, reach: &Reach<'_>) -> Scanned {
     let mut scan = Scan {
         place,
+        reach,
         survey: Survey::default(),
         taken: BTreeSet::new(),
         rules: Vec::new(),
@@ -96,6 +122,7 @@ pub(super) fn scan(place: &Place) -> Scanned {
 
 struct Scan<'a> {
     place: &'a Place,
+    reach: &'a Reach<'a>,
     survey: Survey,
     /// Files that have been read, and skills by their place in whatever folder of skills.
     taken: BTreeSet<PathBuf>,
@@ -134,8 +161,10 @@ impl Scan<'_> {
         if Some(&workspace) != home.as_ref() {
             self.project_servers(&workspace);
             self.project_hooks(&workspace);
-            if workspace.parent().is_some() {
-                self.nested(&workspace);
+            if let Reach::Far(large, grown) = self.reach
+                && workspace.parent().is_some()
+            {
+                self.nested(&workspace, *large, *grown);
             }
         }
     }
@@ -231,7 +260,7 @@ impl Scan<'_> {
     }
 
     /// What lies further down in the workspace.
-    fn nested(&mut self, workspace: &Path) {
+    fn nested(&mut self, workspace: &Path, large: Large, grown: &dyn Fn()) {
         let started = Instant::now();
         let walk = WalkBuilder::new(workspace)
             .hidden(false)
@@ -249,7 +278,14 @@ impl Scan<'_> {
             .build();
         let mut folders = 0;
         let mut found = Vec::new();
-        for entry in walk.filter_map(Result::ok) {
+        let mut grown = Some(grown);
+        for (entries, entry) in walk.filter_map(Result::ok).enumerate() {
+            if entries >= large.entries
+                && started.elapsed() >= large.time
+                && let Some(grown) = grown.take()
+            {
+                grown();
+            }
             if entry.file_type().is_some_and(|kind| kind.is_dir()) {
                 folders += 1;
                 self.survey.note(entry.path());
@@ -331,160 +367,4 @@ fn is_ours(folder: &Path) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::tools::settings::hooks::config::Asked;
-    use crate::tools::settings::mcp::config::Way;
-    use crate::tools::settings::sources::Trust;
-    use std::fs;
-
-    fn write(root: &Path, path: &str, text: &str) {
-        let path = root.join(path);
-        fs::create_dir_all(path.parent().unwrap()).unwrap();
-        fs::write(path, text).unwrap();
-    }
-
-    fn found(place: &Place) -> (Vec<String>, Vec<String>) {
-        let root = place.workspace.parent().unwrap().to_owned();
-        let name = |path: &Path| path.strip_prefix(&root).unwrap().display().to_string();
-        let scanned = scan(place);
-        assert!(scanned.looks.hold());
-        (
-            scanned.rules.iter().map(|rule| name(&rule.path)).collect(),
-            scanned
-                .skills
-                .iter()
-                .map(|skill| name(&skill.path))
-                .collect(),
-        )
-    }
-
-    #[test]
-    fn everything_in_its_place_is_found_once() {
-        let folder = tempfile::tempdir().unwrap();
-        let root = folder.path().canonicalize().unwrap();
-        let rule = "---\nalwaysApply: true\n---\nx";
-        for (path, text) in [
-            ("AGENTS.md", "above"),
-            ("work/.git/HEAD", ""),
-            ("work/.gitignore", "/.cursor\n/made\n"),
-            ("work/.cursorignore", "kept\n"),
-            ("work/.cursorrules", "old"),
-            ("work/AGENTS.md", "here"),
-            ("work/CLAUDE.md", "here too"),
-            ("work/.cursor/rules/a/one.mdc", rule),
-            ("work/.cursor/rules/notes.txt", ""),
-            ("work/.cursor/rules/plain.mdc", "no head"),
-            (
-                "work/.cursor/skills/fly/SKILL.md",
-                "---\ndescription: d\n---\n",
-            ),
-            ("work/.claude/skills/fly/SKILL.md", "the same"),
-            (
-                "work/.agents/skills/swim/SKILL.md",
-                "---\ndescription: d\n---\n",
-            ),
-            ("work/deep/down/AGENTS.md", "nested"),
-            ("work/deep/.cursor/rules/two.mdc", rule),
-            ("work/deep/.cursor/AGENTS.md", "not a rule"),
-            ("work/made/AGENTS.md", "ignored by git"),
-            ("work/kept/AGENTS.md", "kept from the model"),
-            ("work/node_modules/x/AGENTS.md", "foreign"),
-            ("home/.cursor/rules/mine.mdc", rule),
-            (
-                "home/.cursor/skills-cursor/own/SKILL.md",
-                "---\ndescription: d\n---\n",
-            ),
-        ] {
-            write(&root, path, text);
-        }
-        let mut place = Place {
-            workspace: root.join("work"),
-            home: Some(root.join("home")),
-            choice: Choice::default(),
-        };
-        let (rules, skills) = found(&place);
-        assert_eq!(
-            rules,
-            [
-                "work/.cursorrules",
-                "work/.cursor/rules/a/one.mdc",
-                "work/AGENTS.md",
-                "work/CLAUDE.md",
-                "AGENTS.md",
-                "work/deep/.cursor/rules/two.mdc",
-                "work/deep/down/AGENTS.md",
-                "home/.cursor/rules/mine.mdc",
-            ]
-        );
-        assert_eq!(
-            skills,
-            [
-                "work/.cursor/skills/fly/SKILL.md",
-                "work/.agents/skills/swim/SKILL.md",
-                "home/.cursor/skills-cursor/own/SKILL.md",
-            ]
-        );
-        place.choice = Choice::nothing();
-        assert_eq!(found(&place), (Vec::new(), Vec::new()));
-    }
-
-    #[test]
-    fn a_nested_file_that_appears_shows() {
-        let folder = tempfile::tempdir().unwrap();
-        let root = folder.path().canonicalize().unwrap();
-        write(&root, "a/b/c.txt", "");
-        let place = Place {
-            workspace: root.clone(),
-            home: None,
-            choice: Choice::default(),
-        };
-        let before = scan(&place);
-        assert!(before.looks.hold());
-        write(&root, "a/b/AGENTS.md", "new");
-        assert!(!before.looks.hold());
-        assert_eq!(scan(&place).rules[0].content, "new");
-    }
-
-    #[test]
-    fn files_of_others_above_the_workspace_are_not_ours() {
-        let folder = tempfile::tempdir().unwrap();
-        let shared = folder.path().join("shared");
-        fs::create_dir(&shared).unwrap();
-        assert!(is_ours(&shared));
-        let open = std::os::unix::fs::PermissionsExt::from_mode(0o777);
-        fs::set_permissions(&shared, open).unwrap();
-        assert!(!is_ours(&shared));
-    }
-
-    #[test]
-    fn a_projects_commands_count_once_it_is_trusted() {
-        let folder = tempfile::tempdir().unwrap();
-        let root = folder.path().canonicalize().unwrap();
-        let server =
-            |program: &str| format!(r#"{{"mcpServers": {{"s": {{"command": "{program}"}}}}}}"#);
-        write(&root, "work/.cursor/mcp.json", &server("theirs"));
-        write(&root, "home/.cursor/mcp.json", &server("mine"));
-        let hooks = r#"{"version": 1, "hooks": {"preToolUse": [{"command": "x"}]}}"#;
-        write(&root, "work/.cursor/hooks.json", hooks);
-        let looked = |trust: Trust| {
-            let scanned = scan(&Place {
-                workspace: root.join("work"),
-                home: Some(root.join("home")),
-                choice: Choice {
-                    trust,
-                    ..Choice::default()
-                },
-            });
-            let own = |hook: &&Hook| matches!(hook.asked, Asked::Command { .. });
-            let run = scanned.hooks.iter().filter(own).count();
-            let Way::Command { program, .. } = &scanned.servers[0].way else {
-                panic!("{scanned:?}");
-            };
-            (program.clone(), run, scanned.notices.len())
-        };
-        assert_eq!(looked(Trust::Nobody), ("mine".into(), 0, 2));
-        let here = Trust::Folders(vec![root.join("work")]);
-        assert_eq!(looked(here), ("theirs".into(), 1, 0));
-    }
-}
+mod tests;

@@ -11,7 +11,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::process::Command;
 
 use super::config::Asked;
-use crate::tools::native::{Group, scrub};
+use crate::tools::native::{scrub, spawn};
 
 /// What a hook may say.
 const MOST_OUTPUT: u64 = 1024 * 1024;
@@ -63,19 +63,17 @@ async fn run(
 ) -> std::io::Result<Ended> {
     let mut shell = Command::new("sh");
     scrub(&mut shell);
-    let mut child = shell
+    shell
         .args(["-c", command])
         .current_dir(folder)
         .env("CURSOR_PROJECT_DIR", workspace)
         .env("CLAUDE_PROJECT_DIR", workspace)
         .env("CURSOR_VERSION", env!("CARGO_PKG_VERSION"))
-        .process_group(0)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()?;
+        .stderr(Stdio::piped());
     // Given up or not, nothing of it stays.
-    let _group = Group::of(&child)?;
+    let (mut child, _group) = spawn(&mut shell)?;
     let missing = || std::io::Error::from(std::io::ErrorKind::BrokenPipe);
     let mut input = child.stdin.take().ok_or_else(missing)?;
     let output = child.stdout.take().ok_or_else(missing)?;

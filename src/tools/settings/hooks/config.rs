@@ -72,6 +72,16 @@ pub enum Asked {
 }
 
 impl Hook {
+    /// Hooks that let nothing run, for this reason.
+    pub(in crate::tools::settings) fn against_all(why: &str) -> Vec<Self> {
+        let never = |event| Self {
+            event,
+            matcher: None,
+            asked: Asked::Not(why.to_owned()),
+        };
+        Event::ALL.map(never).into()
+    }
+
     /// Whether it is asked about this.
     pub fn matches(&self, event: Event, subject: &str) -> bool {
         self.event == event
@@ -100,13 +110,7 @@ pub(in crate::tools::settings) fn read(
 ) -> Vec<Hook> {
     let events = json.and_then(|json| json.get("hooks")?.as_object());
     let Some(events) = events else {
-        let why = format!("{} cannot be understood", file.display());
-        let never = |event| Hook {
-            event,
-            matcher: None,
-            asked: Asked::Not(why.clone()),
-        };
-        return Event::ALL.map(never).into();
+        return Hook::against_all(&format!("{} cannot be understood", file.display()));
     };
     let mut hooks = Vec::new();
     for event in Event::ALL {

@@ -1,5 +1,7 @@
 //! What the server asks about MCP servers, answered from them.
 
+use std::sync::Arc;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use rmcp::model::{
@@ -40,9 +42,10 @@ impl Server {
         }
     }
 
-    /// It, once it is connected; or why it is not.
-    async fn ready(&self) -> Result<std::sync::Arc<Ready>, String> {
+    /// It, once it is connected, which may be anew; or why it is not.
+    async fn ready(self: &Arc<Self>) -> Result<Arc<Ready>, String> {
         let name = &self.config.name;
+        self.wake();
         match self.settled().await {
             State::Ready(ready) => Ok(ready),
             State::Failed { why, .. } => Err(format!("the MCP server {name:?}: {why}")),
@@ -50,10 +53,28 @@ impl Server {
         }
     }
 
-    async fn call(&self, args: &McpArgs, abort: CancellationToken) -> McpResult {
-        let ready = match self.ready().await {
-            Ok(ready) => ready,
-            Err(problem) => return error(problem),
+    /// What went wrong: of a server's failure its own words, of our trouble with it only the
+    /// kind. A call is never made twice, it may have been heeded; the next one finds the
+    /// server connected anew.
+    fn words(&self, ready: &Arc<Ready>, problem: &ServiceError) -> String {
+        let name = &self.config.name;
+        match problem {
+            ServiceError::McpError(problem) => problem.message.to_string(),
+            ServiceError::TransportSend(_) | ServiceError::TransportClosed => {
+                self.lose(ready);
+                format!("the MCP server {name:?} ended before it answered")
+            }
+            _ => format!("the MCP server {name:?} did not answer properly"),
+        }
+    }
+
+    async fn call(self: &Arc<Self>, args: &McpArgs, abort: CancellationToken) -> McpResult {
+        let ready = tokio::select! {
+            ready = self.ready() => match ready {
+                Ok(ready) => ready,
+                Err(problem) => return error(problem),
+            },
+            () = abort.cancelled() => return error("the call was cancelled".into()),
         };
         let bare = self.tool(args);
         let Some(tool) = ready
@@ -86,7 +107,7 @@ impl Server {
         match answer {
             Ok(CallToolResponse::Complete(complete)) => success(complete),
             Ok(_) => error("the tool asks for input, which this client cannot give".into()),
-            Err(problem) => error(words(&problem)),
+            Err(problem) => error(self.words(&ready, &problem)),
         }
     }
 
@@ -105,28 +126,21 @@ impl Server {
 
 impl Servers {
     /// The server a call goes to.
-    pub(in crate::tools) fn of(&self, args: &McpArgs) -> Option<&Server> {
+    pub(in crate::tools) fn of(&self, args: &McpArgs) -> Option<&Arc<Server>> {
         let named = |name: &str| {
-            let found = self
-                .0
-                .iter()
-                .find(|server| server.config.identifier() == name);
-            found.map(|server| &**server)
+            let mut all = self.0.iter();
+            all.find(|server| server.config.identifier() == name)
         };
         [&args.provider_identifier, &args.server_identifier]
             .into_iter()
             .filter(|name| !name.is_empty())
             .find_map(|name| named(name))
             .or_else(|| {
-                let offered = |server: &&std::sync::Arc<Server>| {
+                let offered = |server: &&Arc<Server>| {
                     server.offers().iter().any(|offer| offer.name == args.name)
                 };
                 let unnamed = args.provider_identifier.is_empty();
-                self.0
-                    .iter()
-                    .filter(|_| unnamed)
-                    .find(offered)
-                    .map(|server| &**server)
+                self.0.iter().filter(|_| unnamed).find(offered)
             })
     }
 
@@ -141,7 +155,7 @@ impl Servers {
 
     /// How the wanted servers fare, with their tools.
     pub(in crate::tools) fn states(&self, wanted: &dyn Fn(&str) -> bool) -> Vec<McpStateServer> {
-        let state = |server: &std::sync::Arc<Server>| {
+        let state = |server: &Arc<Server>| {
             let (status, problem) = server.status();
             let identifier = server.config.identifier();
             McpStateServer {
@@ -166,7 +180,7 @@ impl Servers {
                 ..McpStateServer::default()
             }
         };
-        let wanted = |server: &&std::sync::Arc<Server>| wanted(&server.config.identifier());
+        let wanted = |server: &&Arc<Server>| wanted(&server.config.identifier());
         self.0.iter().filter(wanted).map(state).collect()
     }
 
@@ -234,7 +248,7 @@ impl Servers {
             .read_resource(ReadResourceRequestParams::new(args.uri.clone()));
         let read = match tokio::time::timeout(server.times.call, reading).await {
             Ok(Ok(read)) => read,
-            Ok(Err(problem)) => return Some(failed(words(&problem))),
+            Ok(Err(problem)) => return Some(failed(server.words(&ready, &problem))),
             Err(_) => return Some(failed("the server did not answer in time".into())),
         };
         let Some(first) = read.contents.into_iter().next() else {
@@ -330,15 +344,4 @@ fn error(error: String) -> McpResult {
         error,
         ..McpError::default()
     }))
-}
-
-/// What a server says of its failure; of our own trouble with it only the kind.
-fn words(error: &ServiceError) -> String {
-    match error {
-        ServiceError::McpError(error) => error.message.to_string(),
-        ServiceError::TransportSend(_) | ServiceError::TransportClosed => {
-            "the MCP server is gone".into()
-        }
-        _ => "the MCP server did not answer properly".into(),
-    }
 }

@@ -15,24 +15,29 @@ use tokio::process::Command;
 use tokio::time::Instant;
 
 use super::config::{ServerConfig, Way};
-use super::{Ready, Server, State, Why};
-use crate::tools::native::{Group, scrub};
+use super::{Connection, Ready, Server, State, Why};
+use crate::tools::native::{scrub, spawn};
 
-type Connection = RunningService<RoleClient, Client>;
+type Service = RunningService<RoleClient, Client>;
 
 /// Connects a server and tells how it fares until it ends or nobody needs it.
-pub(super) async fn keep(server: Weak<Server>, config: ServerConfig, limit: Duration) {
+pub(super) async fn keep(
+    server: Weak<Server>,
+    connection: Connection,
+    config: ServerConfig,
+    limit: Duration,
+) {
     let tell = |state: State| {
         if let Some(server) = server.upgrade() {
-            server.tell(state);
+            server.tell(connection, state);
         }
     };
     let failed = |why: Why| State::Failed {
         why,
         at: Instant::now(),
     };
-    let connected = tokio::time::timeout(limit, open(&server, &config)).await;
-    let (connection, ready) = match connected.unwrap_or(Err(Why::Slow(limit))) {
+    let connected = tokio::time::timeout(limit, open(&server, connection, &config)).await;
+    let (service, ready) = match connected.unwrap_or(Err(Why::Slow(limit))) {
         Ok(connected) => connected,
         Err(why) => {
             tracing::debug!(%why, "mcp.failed");
@@ -41,13 +46,18 @@ pub(super) async fn keep(server: Weak<Server>, config: ServerConfig, limit: Dura
     };
     tracing::debug!(tools = ready.tools.len(), "mcp.connected");
     tell(State::Ready(Arc::new(ready)));
-    let _ = connection.waiting().await;
+    let _ = service.waiting().await;
+    tracing::debug!("mcp.ended");
     tell(failed(Why::Ended));
 }
 
-async fn open(server: &Weak<Server>, config: &ServerConfig) -> Result<(Connection, Ready), Why> {
+async fn open(
+    server: &Weak<Server>,
+    connection: Connection,
+    config: &ServerConfig,
+) -> Result<(Service, Ready), Why> {
     let client = Client(server.clone());
-    let connection = match &config.way {
+    let service = match &config.way {
         Way::Command {
             program,
             args,
@@ -60,17 +70,18 @@ async fn open(server: &Weak<Server>, config: &ServerConfig) -> Result<(Connectio
                 .args(args)
                 .envs(env)
                 .current_dir(folder)
-                .process_group(0)
                 .stdin(Stdio::piped())
                 .stdout(Stdio::piped())
                 // What it complains about is nothing for our own stderr.
                 .stderr(Stdio::null());
-            let mut child = command.spawn().map_err(|error| Why::Start(error.kind()))?;
+            let (mut child, group) =
+                spawn(&mut command).map_err(|error| Why::Start(error.kind()))?;
             let pipes = child.stdout.take().zip(child.stdin.take());
-            let group = Group::of(&child).map_err(|error| Why::Start(error.kind()))?;
             // Whoever lets go of the server ends its processes.
-            server.upgrade().ok_or(Why::Ended)?.keep_group(group);
-            let pipes = pipes.ok_or(Why::Ended)?;
+            let server = server.upgrade().ok_or(Why::Refused)?;
+            server.keep_group(connection, group);
+            drop(server);
+            let pipes = pipes.ok_or(Why::Refused)?;
             client.serve(pipes).await.map_err(|_| Why::Refused)?
         }
         Way::Http { url, headers } => {
@@ -86,25 +97,22 @@ async fn open(server: &Weak<Server>, config: &ServerConfig) -> Result<(Connectio
             })?
         }
     };
-    let ready = ask(&connection).await?;
-    Ok((connection, ready))
+    let ready = ask(&service).await?;
+    Ok((service, ready))
 }
 
 /// What the server has.
-async fn ask(connection: &Connection) -> Result<Ready, Why> {
-    let info = connection.peer_info();
+async fn ask(service: &Service) -> Result<Ready, Why> {
+    let info = service.peer_info();
     let has_tools = info
         .as_ref()
         .is_some_and(|info| info.capabilities.tools.is_some());
     let tools = match has_tools {
-        true => connection
-            .list_all_tools()
-            .await
-            .map_err(|_| Why::Refused)?,
+        true => service.list_all_tools().await.map_err(|_| Why::Refused)?,
         false => Vec::new(),
     };
     Ok(Ready {
-        peer: connection.peer().clone(),
+        peer: service.peer().clone(),
         tools,
         instructions: info
             .and_then(|info| info.instructions.clone())
@@ -168,18 +176,15 @@ impl ClientHandler for Client {
         let server = self.0.clone();
         // Not here: the answer would wait for us, and we for it.
         tokio::spawn(async move {
-            let Ok(tools) = context.peer.list_all_tools().await else {
-                return;
-            };
             let Some(server) = server.upgrade() else {
                 return;
             };
-            if let State::Ready(old) = server.state() {
-                server.tell(State::Ready(Arc::new(Ready {
-                    peer: old.peer.clone(),
-                    tools,
-                    instructions: old.instructions.clone(),
-                })));
+            // What is told while it is being connected counts afterwards.
+            server.settled().await;
+            let listing = context.peer.list_all_tools();
+            if let Ok(Ok(tools)) = tokio::time::timeout(server.times.connect, listing).await {
+                tracing::debug!(tools = tools.len(), "mcp.tools_changed");
+                server.renew(tools);
             }
         });
     }

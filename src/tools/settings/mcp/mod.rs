@@ -1,6 +1,6 @@
 //! MCP servers of the user: connected when a turn first needs them, all at once, behind its
 //! back. A server that is slow or dead costs a turn nothing but its tools; they join when it
-//! is there.
+//! is there. One that was there and ended is connected anew by whoever needs it next.
 
 mod answer;
 pub mod config;
@@ -52,8 +52,26 @@ pub(super) struct Times {
 struct Hold {
     task: Option<AbortHandle>,
     group: Option<Group>,
-    /// When it was first needed.
+    /// When it was first needed since it was last there.
     first: Option<Instant>,
+    /// The connection that counts; what is told of others comes too late.
+    connection: Connection,
+    /// Nobody may start it any more.
+    over: bool,
+}
+
+/// One connection of a server after the other.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct Connection(u64);
+
+impl Hold {
+    /// Ends a connection and its processes.
+    fn leave(&mut self) {
+        if let Some(task) = self.task.take() {
+            task.abort();
+        }
+        self.group = None;
+    }
 }
 
 /// How a server fares.
@@ -124,23 +142,30 @@ impl Server {
         self.state.borrow().clone()
     }
 
-    /// Starts it, if it is not there and not just failed.
+    /// Starts it, if it is not there and has not just failed to be.
     pub(super) fn wake(self: &Arc<Self>) {
         let mut hold = self.hold();
-        let wanted = match &*self.state.borrow() {
-            State::Asleep => true,
-            State::Failed { at, .. } => at.elapsed() >= AGAIN,
-            State::Loading | State::Ready(_) => false,
+        let (wanted, was_there) = match &*self.state.borrow() {
+            State::Asleep => (true, false),
+            State::Failed {
+                why: Why::Ended, ..
+            } => (true, true),
+            State::Failed { at, .. } => (at.elapsed() >= AGAIN, false),
+            State::Loading | State::Ready(_) => (false, false),
         };
-        if !wanted {
+        if !wanted || hold.over {
             return;
         }
+        if was_there {
+            hold.first = None;
+        }
         self.state.send_replace(State::Loading);
+        hold.group = None;
+        hold.connection.0 += 1;
         let server = Arc::downgrade(self);
         let config = self.config.clone();
         let limit = self.times.connect;
-        let task = tokio::spawn(connect::keep(server, config, limit));
-        hold.group = None;
+        let task = tokio::spawn(connect::keep(server, hold.connection, config, limit));
         hold.task = Some(task.abort_handle());
     }
 
@@ -157,22 +182,61 @@ impl Server {
         }
     }
 
-    fn tell(&self, state: State) {
+    /// Tells how a connection fares. One that failed takes its processes along: their numbers
+    /// may soon be others'.
+    fn tell(&self, connection: Connection, state: State) {
+        let mut hold = self.hold();
+        if hold.connection != connection {
+            return;
+        }
+        if matches!(state, State::Failed { .. }) {
+            hold.group = None;
+        }
         self.state.send_replace(state);
     }
 
-    /// Keeps the processes of the server, so that they end with it.
-    fn keep_group(&self, group: Group) {
-        self.hold().group = Some(group);
+    /// Gives up a connection that turned out to be broken.
+    fn lose(&self, broken: &Arc<Ready>) {
+        let mut hold = self.hold();
+        let is_broken =
+            matches!(&*self.state.borrow(), State::Ready(ready) if Arc::ptr_eq(ready, broken));
+        if is_broken {
+            hold.leave();
+            hold.connection.0 += 1;
+            let (why, at) = (Why::Ended, Instant::now());
+            self.state.send_replace(State::Failed { why, at });
+        }
     }
 
-    /// Ends it, and its processes.
+    /// Keeps the processes of a connection, so that they end with it.
+    fn keep_group(&self, connection: Connection, group: Group) {
+        let mut hold = self.hold();
+        if hold.connection == connection {
+            hold.group = Some(group);
+        }
+    }
+
+    /// Takes over the tools a connection has now.
+    fn renew(&self, tools: Vec<Tool>) {
+        let _hold = self.hold();
+        self.state.send_if_modified(|state| {
+            let State::Ready(old) = state else {
+                return false;
+            };
+            *state = State::Ready(Arc::new(Ready {
+                peer: old.peer.clone(),
+                tools,
+                instructions: old.instructions.clone(),
+            }));
+            true
+        });
+    }
+
+    /// Ends it, and its processes, for good.
     pub(super) fn end(&self) {
         let mut hold = self.hold();
-        if let Some(task) = hold.task.take() {
-            task.abort();
-        }
-        hold.group = None;
+        hold.over = true;
+        hold.leave();
     }
 
     /// Waits until it is there or not; as long as connecting may take.

@@ -1,0 +1,159 @@
+use super::*;
+use crate::tools::settings::hooks::config::Asked;
+use crate::tools::settings::mcp::config::Way;
+use crate::tools::settings::sources::Trust;
+use std::fs;
+
+fn write(root: &Path, path: &str, text: &str) {
+    let path = root.join(path);
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    fs::write(path, text).unwrap();
+}
+
+fn look(place: &Place) -> Scanned {
+    scan(place, &Reach::Far(Large::default(), &|| ()))
+}
+
+fn found(place: &Place) -> (Vec<String>, Vec<String>) {
+    let root = place.workspace.parent().unwrap().to_owned();
+    let name = |path: &Path| path.strip_prefix(&root).unwrap().display().to_string();
+    let scanned = look(place);
+    assert!(scanned.looks.hold());
+    (
+        scanned.rules.iter().map(|rule| name(&rule.path)).collect(),
+        scanned
+            .skills
+            .iter()
+            .map(|skill| name(&skill.path))
+            .collect(),
+    )
+}
+
+#[test]
+fn everything_in_its_place_is_found_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let root = folder.path().canonicalize().unwrap();
+    let rule = "---\nalwaysApply: true\n---\nx";
+    for (path, text) in [
+        ("AGENTS.md", "above"),
+        ("work/.git/HEAD", ""),
+        ("work/.gitignore", "/.cursor\n/made\n"),
+        ("work/.cursorignore", "kept\n"),
+        ("work/.cursorrules", "old"),
+        ("work/AGENTS.md", "here"),
+        ("work/CLAUDE.md", "here too"),
+        ("work/.cursor/rules/a/one.mdc", rule),
+        ("work/.cursor/rules/notes.txt", ""),
+        ("work/.cursor/rules/plain.mdc", "no head"),
+        (
+            "work/.cursor/skills/fly/SKILL.md",
+            "---\ndescription: d\n---\n",
+        ),
+        ("work/.claude/skills/fly/SKILL.md", "the same"),
+        (
+            "work/.agents/skills/swim/SKILL.md",
+            "---\ndescription: d\n---\n",
+        ),
+        ("work/deep/down/AGENTS.md", "nested"),
+        ("work/deep/.cursor/rules/two.mdc", rule),
+        ("work/deep/.cursor/AGENTS.md", "not a rule"),
+        ("work/made/AGENTS.md", "ignored by git"),
+        ("work/kept/AGENTS.md", "kept from the model"),
+        ("work/node_modules/x/AGENTS.md", "foreign"),
+        ("home/.cursor/rules/mine.mdc", rule),
+        (
+            "home/.cursor/skills-cursor/own/SKILL.md",
+            "---\ndescription: d\n---\n",
+        ),
+    ] {
+        write(&root, path, text);
+    }
+    let mut place = Place {
+        workspace: root.join("work"),
+        home: Some(root.join("home")),
+        choice: Choice::default(),
+    };
+    let (rules, skills) = found(&place);
+    assert_eq!(
+        rules,
+        [
+            "work/.cursorrules",
+            "work/.cursor/rules/a/one.mdc",
+            "work/AGENTS.md",
+            "work/CLAUDE.md",
+            "AGENTS.md",
+            "work/deep/.cursor/rules/two.mdc",
+            "work/deep/down/AGENTS.md",
+            "home/.cursor/rules/mine.mdc",
+        ]
+    );
+    assert_eq!(
+        skills,
+        [
+            "work/.cursor/skills/fly/SKILL.md",
+            "work/.agents/skills/swim/SKILL.md",
+            "home/.cursor/skills-cursor/own/SKILL.md",
+        ]
+    );
+    place.choice = Choice::nothing();
+    assert_eq!(found(&place), (Vec::new(), Vec::new()));
+}
+
+#[test]
+fn a_nested_file_that_appears_shows() {
+    let folder = tempfile::tempdir().unwrap();
+    let root = folder.path().canonicalize().unwrap();
+    write(&root, "a/b/c.txt", "");
+    let place = Place {
+        workspace: root.clone(),
+        home: None,
+        choice: Choice::default(),
+    };
+    let before = look(&place);
+    assert!(before.looks.hold());
+    write(&root, "a/b/AGENTS.md", "new");
+    assert!(!before.looks.hold());
+    assert_eq!(look(&place).rules[0].content, "new");
+}
+
+#[test]
+fn files_of_others_above_the_workspace_are_not_ours() {
+    let folder = tempfile::tempdir().unwrap();
+    let shared = folder.path().join("shared");
+    fs::create_dir(&shared).unwrap();
+    assert!(is_ours(&shared));
+    let open = std::os::unix::fs::PermissionsExt::from_mode(0o777);
+    fs::set_permissions(&shared, open).unwrap();
+    assert!(!is_ours(&shared));
+}
+
+#[test]
+fn a_projects_commands_count_once_it_is_trusted() {
+    let folder = tempfile::tempdir().unwrap();
+    let root = folder.path().canonicalize().unwrap();
+    let server =
+        |program: &str| format!(r#"{{"mcpServers": {{"s": {{"command": "{program}"}}}}}}"#);
+    write(&root, "work/.cursor/mcp.json", &server("theirs"));
+    write(&root, "home/.cursor/mcp.json", &server("mine"));
+    let hooks = r#"{"version": 1, "hooks": {"preToolUse": [{"command": "x"}]}}"#;
+    write(&root, "work/.cursor/hooks.json", hooks);
+    let looked = |trust: Trust| {
+        let scanned = look(&Place {
+            workspace: root.join("work"),
+            home: Some(root.join("home")),
+            choice: Choice {
+                trust,
+                ..Choice::default()
+            },
+        });
+        let own = |hook: &&Hook| matches!(hook.asked, Asked::Command { .. });
+        let run = scanned.hooks.iter().filter(own).count();
+        let Way::Command { program, .. } = &scanned.servers[0].way else {
+            panic!("{scanned:?}");
+        };
+        (program.clone(), run, scanned.notices.len())
+    };
+    assert_eq!(looked(Trust::Nobody), ("mine".into(), 0, 2));
+    let here = Trust::Folders(vec![root.join("work")]);
+    assert_eq!(looked(here), ("theirs".into(), 1, 0));
+}

@@ -1,0 +1,256 @@
+//! Cursor's own tools, left to the host: which of its tools is called, and what becomes of what
+//! it says.
+
+use serde_json::{Map, Value as Json, json};
+
+use crate::sdk::{PNG, Sdk};
+use crate::settings::{CONTEXT, exec, runs, talk, write};
+
+/// A host's tool with these arguments.
+fn hosts(name: &str, arguments: &[&str]) -> Json {
+    let arguments: Map<String, Json> = arguments
+        .iter()
+        .map(|name| ((*name).to_owned(), json!({"type": "string"})))
+        .collect();
+    json!({"name": name, "description": name, "parameters": {"type": "object", "properties": arguments}})
+}
+
+#[test]
+fn left_to_the_host_each_of_cursors_tools_is_the_hosts_own() {
+    let sdk = Sdk::new();
+    // Hooks are asked whoever executes.
+    let hooks = json!({"version": 1, "hooks": {"beforeShellExecution": [{"command": "exit 2", "matcher": "forbidden"}]}});
+    write(sdk.home.path(), ".cursor/hooks.json", &hooks.to_string());
+    let steps = [
+        CONTEXT.to_owned(),
+        exec(
+            r#"{ readArgs = { path = "$WS/a.txt", toolCallId = "a" } }"#,
+            r#"{ readResult = { success = { content = "one\ntwo\n", totalLines = 3 } } }"#,
+        ),
+        exec(
+            r#"{ writeArgs = { path = "$WS/a.txt", fileText = "one\nTWO\n", toolCallId = "b" } }"#,
+            r#"{ writeResult = { success = { linesCreated = 3, fileSize = 8 } } }"#,
+        ),
+        exec(
+            r#"{ shellStreamArgs = { command = "false", workingDirectory = "$WS", toolCallId = "c" } }"#,
+            r#"{ shellStream = { stdout = "oh", exit = { code = 3 } } }"#,
+        ),
+        exec(
+            r#"{ shellArgs = { command = "forbidden", toolCallId = "d" } }"#,
+            r#"{ shellResult = { rejected = { reason = { "$contains" = "blocked by a hook" } } } }"#,
+        ),
+        exec(
+            r#"{ lsArgs = { path = "$WS", toolCallId = "e" } }"#,
+            r#"{ lsResult = { rejected = { reason = { "$contains" = "leaves Cursor's built-in tools to the host" } } } }"#,
+        ),
+    ];
+    let simulator = runs(&[steps.join(", ")]);
+    let mut talk = talk(&simulator, &sdk, &[("PI_CURSOR_NATIVE_TOOLS", "host")]);
+    talk.tools = vec![
+        hosts("read", &["path", "offset", "limit"]),
+        hosts("edit", &["path", "edits"]),
+        hosts("write", &["path", "content"]),
+        hosts("bash", &["command", "timeout"]),
+    ];
+    let path = sdk.workspace.join("a.txt");
+    let path = path.to_str().unwrap();
+    let answers = [
+        ("read", json!({"path": path}), "one\ntwo\n", false),
+        (
+            "edit",
+            json!({"path": path, "edits": [{"oldText": "two\n", "newText": "TWO\n"}]}),
+            "Successfully replaced 1 block(s).",
+            false,
+        ),
+        (
+            "bash",
+            json!({"command": "false"}),
+            "oh\n\nCommand exited with code 3",
+            true,
+        ),
+    ];
+    let mut taken = talk.say("go");
+    for (tool, arguments, text, failed) in answers {
+        assert_eq!(taken.stop, "toolUse", "{taken:?}");
+        let [call] = &taken.calls[..] else {
+            panic!("{taken:?}");
+        };
+        assert_eq!((call.name.as_str(), &call.arguments), (tool, &arguments));
+        let call = call.clone();
+        talk.result(&call, json!([{"type": "text", "text": text}]));
+        talk.messages.last_mut().unwrap()["isError"] = failed.into();
+        taken = talk.turn();
+    }
+    assert_eq!(taken.stop, "stop", "{taken:?}");
+    let recording = simulator.recorded();
+    recording.assert_played(&["completed"]);
+    let headers = &recording.requests("/agent.v1.AgentService/Run")[0]["headers"];
+    let excluded = headers["x-cursor-agent-exclude-tools"].as_str().unwrap();
+    assert!(excluded.contains("grep_tool_call") && !excluded.contains("shell_tool_call"));
+    assert!(sdk.workspace.join("a.txt").exists());
+}
+
+/// A request of Cursor's, the host's call for it, what the host says, and what that becomes.
+struct Asked {
+    exec: &'static str,
+    call: (&'static str, Json),
+    said: Json,
+    fails: bool,
+    reply: Json,
+}
+
+#[test]
+fn what_the_hosts_tools_say_comes_back_typed() {
+    let sdk = Sdk::new();
+    let here = sdk.workspace.to_str().unwrap();
+    let text = |text: &str| json!([{"type": "text", "text": text}]);
+    let missing = "ENOENT: no such file or directory, access 'gone'";
+    let asked = [
+        Asked {
+            exec: r#"{ grepArgs = { pattern = "needle", path = "src", glob = "*.rs", caseInsensitive = true, context = 1, toolCallId = "a" } }"#,
+            call: (
+                "grep",
+                json!({"pattern": "needle", "path": "src", "glob": "*.rs", "ignoreCase": true, "context": 1}),
+            ),
+            said: text(
+                "a.rs-1- hay\na.rs:2: a Needle\n\n[1 matches limit reached. Use limit=2 for more]",
+            ),
+            fails: false,
+            reply: json!({"grepResult": {"success": {"pattern": "needle", "path": "src", "outputMode": "content",
+                "workspaceResults": {here: {"content": {"totalLines": 2, "totalMatchedLines": 1, "matches": [{"file": "a.rs", "matches": [
+                    {"lineNumber": 1, "content": "hay", "isContextLine": true}, {"lineNumber": 2, "content": "a Needle"}]}]}}}}}}),
+        },
+        Asked {
+            exec: r#"{ grepArgs = { pattern = "(", toolCallId = "b" } }"#,
+            call: ("grep", json!({"pattern": "("})),
+            said: text("regex parse error: unclosed group"),
+            fails: true,
+            reply: json!({"grepResult": {"error": {"error": "regex parse error: unclosed group"}}}),
+        },
+        Asked {
+            exec: r#"{ grepArgs = { glob = "*.rs", path = "$WS", outputMode = "files_with_matches", toolCallId = "c" } }"#,
+            call: ("find", json!({"pattern": "*.rs", "path": here})),
+            said: text("src/a.rs\nsrc/b.rs"),
+            fails: false,
+            reply: json!({"grepResult": {"success": {"path": here, "outputMode": "files_with_matches",
+                "workspaceResults": {here: {"files": {"files": ["src/a.rs", "src/b.rs"], "totalFiles": 2}}}}}}),
+        },
+        Asked {
+            exec: r#"{ lsArgs = { path = "$WS", toolCallId = "d" } }"#,
+            call: ("ls", json!({"path": here})),
+            said: text("a.txt\nsrc/"),
+            fails: false,
+            reply: json!({"lsResult": {"success": {"directoryTreeRoot": {"absPath": here,
+                "childrenDirs": [{"absPath": format!("{here}/src")}], "childrenFiles": [{"name": "a.txt"}]}}}}),
+        },
+        Asked {
+            exec: r#"{ lsArgs = { path = "$WS/gone", toolCallId = "e" } }"#,
+            call: ("ls", json!({"path": format!("{here}/gone")})),
+            said: text(missing),
+            fails: true,
+            reply: json!({"lsResult": {"error": {"path": format!("{here}/gone"), "error": missing}}}),
+        },
+        Asked {
+            exec: r#"{ readArgs = { path = "dot.png", toolCallId = "f" } }"#,
+            call: ("read", json!({"path": "dot.png"})),
+            said: json!([{"type": "text", "text": "Read image file [image/png]"}, {"type": "image", "data": PNG, "mimeType": "image/png"}]),
+            fails: false,
+            reply: json!({"readResult": {"success": {"path": "dot.png", "data": PNG}}}),
+        },
+        Asked {
+            exec: r#"{ readArgs = { path = "gone", toolCallId = "g" } }"#,
+            call: ("read", json!({"path": "gone"})),
+            said: text(missing),
+            fails: true,
+            reply: json!({"readResult": {"fileNotFound": {"path": "gone"}}}),
+        },
+        Asked {
+            exec: r#"{ shellArgs = { command = "nosuch", workingDirectory = "$WS", timeout = 1500, toolCallId = "h" } }"#,
+            call: ("bash", json!({"command": "nosuch", "timeout": 2})),
+            said: text("nosuch: not found\n\nCommand exited with code 127"),
+            fails: true,
+            reply: json!({"shellResult": {"failure": {"command": "nosuch", "exitCode": 127, "stdout": "nosuch: not found"}}}),
+        },
+        Asked {
+            exec: r#"{ piFindArgs = { pattern = "*.rs" } }"#,
+            call: ("find", json!({"pattern": "*.rs"})),
+            said: text("src/a.rs"),
+            fails: false,
+            reply: json!({"piFindResult": {"success": {"output": "src/a.rs"}}}),
+        },
+    ];
+    let mut steps = vec![CONTEXT.to_owned()];
+    let execs = asked.iter().map(|asked| asked.exec);
+    steps.extend(execs.map(|exec| format!("{{ exec = {exec} }}")));
+    let simulator = runs(&[steps.join(", ")]);
+    let mut talk = talk(&simulator, &sdk, &[("PI_CURSOR_NATIVE_TOOLS", "host")]);
+    talk.tools = vec![
+        hosts("read", &["path", "offset", "limit"]),
+        hosts("bash", &["command", "timeout"]),
+        hosts(
+            "grep",
+            &[
+                "pattern",
+                "path",
+                "glob",
+                "ignoreCase",
+                "literal",
+                "context",
+                "limit",
+            ],
+        ),
+        hosts("find", &["pattern", "path", "limit"]),
+        hosts("ls", &["path", "limit"]),
+    ];
+    let mut taken = talk.say("go");
+    for Asked {
+        call: (tool, arguments),
+        said,
+        fails,
+        ..
+    } in &asked
+    {
+        let [call] = &taken.calls[..] else {
+            panic!("no {tool} but {taken:?}");
+        };
+        assert_eq!((call.name.as_str(), &call.arguments), (*tool, arguments));
+        let call = call.clone();
+        talk.result(&call, said.clone());
+        talk.messages.last_mut().unwrap()["isError"] = (*fails).into();
+        taken = talk.turn();
+    }
+    assert_eq!(taken.stop, "stop", "{taken:?}");
+    let recording = simulator.recorded();
+    recording.assert_played(&["completed"]);
+    let frames = recording.frames(1, "client");
+    let replies: Vec<&Json> = frames
+        .iter()
+        .filter_map(|frame| frame["json"].get("execClientMessage"))
+        .skip(1) // the context
+        .collect();
+    assert_eq!(replies.len(), asked.len());
+    for (
+        reply,
+        Asked {
+            exec,
+            reply: expected,
+            ..
+        },
+    ) in replies.into_iter().zip(&asked)
+    {
+        assert!(holds(reply, expected), "{exec}\n{reply:#}\n{expected:#}");
+    }
+}
+
+/// Whether all that is expected is there; more may be.
+fn holds(found: &Json, expected: &Json) -> bool {
+    match (found, expected) {
+        (Json::Object(found), Json::Object(expected)) => expected
+            .iter()
+            .all(|(name, value)| found.get(name).is_some_and(|found| holds(found, value))),
+        (Json::Array(found), Json::Array(expected)) => {
+            found.len() == expected.len() && found.iter().zip(expected).all(|(a, b)| holds(a, b))
+        }
+        (found, expected) => found == expected,
+    }
+}
