@@ -77,13 +77,13 @@ impl Rows {
     pub fn build(items: &[Item], profile: Profile, windows: &Windows) -> Self {
         let mut sorted: Vec<Arc<Item>> = items.iter().cloned().map(Arc::new).collect();
         sorted.sort_by_cached_key(|item| collate::key(&item.id));
-        let aliases = unambiguous(items);
+        let owners = owners(items);
         let mut rows: Vec<Row> = Vec::new();
         let mut taken = BTreeSet::new();
         for item in sorted {
             let levels = level_map(&item, profile);
-            let own = aliases.get(item.id.as_str()).into_iter().flatten();
-            for selection in std::iter::once(item.id.as_str()).chain(own.copied()) {
+            let own = unambiguous(&item, &owners);
+            for selection in std::iter::once(item.id.as_str()).chain(own) {
                 for context in contexts(&item) {
                     let row = row(&item, selection, context, levels.clone(), windows);
                     if taken.insert(row.id.clone()) {
@@ -134,34 +134,34 @@ impl Rows {
     }
 }
 
-/// Each model's aliases that mean it and nothing else. An alias that two models share, or
-/// that is a model's own id, may be resolved by Cursor to another model than the row shows.
-fn unambiguous(items: &[Item]) -> BTreeMap<&str, Vec<&str>> {
-    let bases: BTreeSet<&str> = items.iter().map(|item| item.id.as_str()).collect();
+/// Which models each id or alias may mean.
+fn owners(items: &[Item]) -> BTreeMap<&str, BTreeSet<&str>> {
     let mut owners: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
     for item in items {
-        for alias in item.aliases.iter().map(|alias| alias.trim()) {
-            owners.entry(alias).or_default().insert(&item.id);
+        let aliases = item.aliases.iter().map(|alias| alias.trim());
+        for name in aliases.chain([item.id.as_str()]) {
+            owners.entry(name).or_default().insert(&item.id);
         }
     }
-    let usable = |alias: &&str| {
-        !alias.is_empty()
-            && !bases.contains(alias)
-            && owners.get(alias).is_some_and(|owners| owners.len() == 1)
+    owners
+}
+
+/// A model's aliases that mean it and nothing else. An alias that two models share, or that is
+/// a model's own id, may be resolved by Cursor to another model than the row shows.
+fn unambiguous<'i>(item: &'i Item, owners: &BTreeMap<&str, BTreeSet<&str>>) -> Vec<&'i str> {
+    let mut own: Vec<&str> = Vec::new();
+    for alias in item.aliases.iter().map(|alias| alias.trim()) {
+        let means = owners.get(alias);
+        let usable = !alias.is_empty()
+            && means.is_some_and(|owners| owners.len() == 1 && !owners.contains(alias))
             // Behind an id these two mean a speed.
             && !alias.ends_with(":fast")
-            && !alias.ends_with(":slow")
-    };
-    let mut aliases: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
-    for item in items {
-        let own = aliases.entry(&item.id).or_default();
-        for alias in item.aliases.iter().map(|alias| alias.trim()).filter(usable) {
-            if !own.contains(&alias) {
-                own.push(alias);
-            }
+            && !alias.ends_with(":slow");
+        if usable && !own.contains(&alias) {
+            own.push(alias);
         }
     }
-    aliases
+    own
 }
 
 /// The context sizes of a model; one row without any if it has no choice.
@@ -170,7 +170,8 @@ fn contexts(item: &Item) -> Vec<Option<&str>> {
         Some(parameter) if !parameter.values.is_empty() => parameter
             .values
             .iter()
-            .map(|value| Some(value.value.as_str()))
+            // A context without a name is the usual one.
+            .map(|value| Some(value.value.as_str()).filter(|context| !context.is_empty()))
             .collect(),
         _ => vec![None],
     }
@@ -264,9 +265,9 @@ mod tests {
     fn a_model_told_twice_is_one_row() {
         let rows = rows(json!([
             {"id": "a", "displayName": "First", "aliases": ["x"]},
-            {"id": "a", "displayName": "Second", "aliases": ["x"]},
+            {"id": "a", "displayName": "Second", "aliases": ["x", "y"]},
         ]));
         let names: Vec<_> = rows.iter().map(|row| row.name.as_str()).collect();
-        assert_eq!(names, ["First", "First (x)"]);
+        assert_eq!(names, ["First", "First (x)", "Second (y)"]);
     }
 }

@@ -1,8 +1,8 @@
 //! Does this history continue the one we sent before?
 //!
-//! A fingerprint holds one short hash for the system prompt and one a message. What a
-//! message says counts, when it was said too (the timestamp is its identity); what the
-//! model thought does not, and pictures count by their hash.
+//! A fingerprint holds one short hash for the system prompt and one a message. Everything a
+//! message holds counts, when it was said too (the timestamp is its identity); pictures count
+//! by their hash. What the model thought counts for a send, not for the place of a pause.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
@@ -10,7 +10,7 @@ use sha2::{Digest as _, Sha256};
 
 /// The shape of a history.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[serde(rename_all = "camelCase")]
 pub struct Fingerprint {
     system_hash: String,
     message_hashes: Vec<String>,
@@ -45,12 +45,22 @@ pub enum Divergence {
 impl Fingerprint {
     /// The fingerprint of a history as the host tells it.
     pub fn of(system: &str, messages: &[Json]) -> Self {
+        Self::with(system, messages, Thoughts::Count)
+    }
+
+    /// One short text for what was said in a history, whatever the model thought meanwhile:
+    /// hosts may forget thoughts while a turn is paused.
+    pub fn of_words(messages: &[Json]) -> String {
+        let words = Self::with("", messages, Thoughts::Forgotten);
+        short(words.message_hashes.concat().as_bytes())
+    }
+
+    fn with(system: &str, messages: &[Json], thoughts: Thoughts) -> Self {
+        let messages = messages.iter().enumerate();
         Self {
             system_hash: short(system.as_bytes()),
             message_hashes: messages
-                .iter()
-                .enumerate()
-                .map(|(index, m)| message(index, m))
+                .map(|(index, told)| message(index, told, thoughts))
                 .collect(),
         }
     }
@@ -66,11 +76,6 @@ impl Fingerprint {
         let known = self.message_hashes.len();
         let beginning = Self::of("", messages.get(..known)?);
         (beginning.message_hashes == self.message_hashes).then_some(known)
-    }
-
-    /// The messages in one short text.
-    pub fn digest(&self) -> String {
-        short(self.message_hashes.concat().as_bytes())
     }
 
     /// Compares the history of `self` with what was sent before.
@@ -102,11 +107,18 @@ impl Fingerprint {
     }
 }
 
-fn message(index: usize, message: &Json) -> String {
+/// Whether thoughts make messages differ.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Thoughts {
+    Count,
+    Forgotten,
+}
+
+fn message(index: usize, message: &Json, thoughts: Thoughts) -> String {
     let role = message["role"].as_str().unwrap_or_default();
     let when = match &message["timestamp"] {
-        Json::Number(time) => time.to_string(),
-        _ => index.to_string(),
+        Json::Null => index.to_string(),
+        time => time.to_string(),
     };
     let mut hasher = Sha256::new();
     let mut add = |text: &str| {
@@ -118,35 +130,61 @@ fn message(index: usize, message: &Json) -> String {
     // What the user kept out of the context cannot change it.
     if message["excludeFromContext"] != Json::Bool(true) {
         for field in said(role) {
-            add(&content(&message[field]));
+            add(&match field {
+                Field::Content(name) => content(&message[name], thoughts),
+                Field::Value(name) => message[name].to_string(),
+                // Absent is the same as off.
+                Field::Flag(name) => (message[name] == Json::Bool(true)).to_string(),
+            });
         }
     }
     hex(&hasher.finalize())
 }
 
-/// The fields of a message that say something.
-fn said(role: &str) -> &'static [&'static str] {
+/// A field of a message that says something.
+#[derive(Debug, Clone, Copy)]
+enum Field {
+    Content(&'static str),
+    Value(&'static str),
+    Flag(&'static str),
+}
+
+fn said(role: &str) -> &'static [Field] {
+    use Field::{Content, Flag, Value};
     match role {
-        "toolResult" => &["content", "toolCallId", "toolName", "isError"],
-        "bashExecution" => &["command", "output", "exitCode", "cancelled", "truncated"],
-        "compactionSummary" | "branchSummary" => &["summary", "fromId"],
-        "custom" => &["customType", "content"],
-        _ => &["content"],
+        "toolResult" => &[
+            Content("content"),
+            Value("toolCallId"),
+            Value("toolName"),
+            Flag("isError"),
+        ],
+        "bashExecution" => &[
+            Value("command"),
+            Value("output"),
+            Value("exitCode"),
+            Flag("cancelled"),
+        ],
+        "compactionSummary" => &[Value("summary"), Value("tokensBefore")],
+        "branchSummary" => &[Value("summary"), Value("fromId")],
+        "custom" => &[Value("customType"), Content("content")],
+        _ => &[Content("content")],
     }
 }
 
-/// The JSON of a value, thoughts left out and pictures by their hash.
-fn content(value: &Json) -> String {
+/// The JSON of a value, its pictures by their hash.
+fn content(value: &Json, thoughts: Thoughts) -> String {
     let Json::Array(blocks) = value else {
         return value.to_string();
     };
     let blocks: Vec<Json> = blocks
         .iter()
-        .filter(|block| block["type"] != "thinking")
+        .filter(|block| thoughts == Thoughts::Count || block["type"] != "thinking")
         .map(
             |block| match (block["type"].as_str(), block["data"].as_str()) {
                 (Some("image"), Some(data)) => {
-                    serde_json::json!({"type": "image", "sha256": short(data.as_bytes())})
+                    let mut picture = block.clone();
+                    picture["data"] = short(data.as_bytes()).into();
+                    picture
                 }
                 _ => block.clone(),
             },
@@ -178,20 +216,72 @@ mod tests {
     }
 
     #[test]
-    fn thoughts_do_not_count_and_pictures_do() {
-        let with = |thought: &str, picture: &str| {
+    fn everything_a_message_holds_counts() {
+        let with = |thought: &str, picture: &str, kind: &str| {
             json!({"role": "assistant", "timestamp": 1, "content": [
                 {"type": "thinking", "thinking": thought},
-                {"type": "image", "data": picture, "mimeType": "image/png"},
+                {"type": "image", "data": picture, "mimeType": kind},
                 {"type": "text", "text": "a"}]})
         };
-        let base = [with("x", "AAAA")];
+        let summary = |tokens: u64| json!({"role": "compactionSummary", "summary": "s", "timestamp": 1, "tokensBefore": tokens});
+        let bash = |exit: Json| json!({"role": "bashExecution", "command": "c", "output": "o", "exitCode": exit, "timestamp": 1});
+        let user = |at: Json| json!({"role": "user", "content": "a", "timestamp": at});
+        let base = with("x", "AAAA", "image/png");
+        for (before, after) in [
+            (&base, with("y", "AAAA", "image/png")),
+            (&base, with("x", "BBBB", "image/png")),
+            (&base, with("x", "AAAA", "image/gif")),
+            (&summary(9), summary(10)),
+            (&bash(json!(0)), bash(json!(1))),
+            (&user(json!("a")), user(json!("b"))),
+        ] {
+            let rewritten = Continuity::Diverges(Divergence::Rewritten);
+            let got = continuity(std::slice::from_ref(before), std::slice::from_ref(&after));
+            assert_eq!(got, rewritten, "{before} {after}");
+        }
+    }
+
+    #[test]
+    fn absent_flags_are_off_and_what_is_not_told_does_not_count() {
+        let result = |more: Json| {
+            let mut told = json!({"role": "toolResult", "content": [], "toolCallId": "c", "toolName": "t", "timestamp": 1});
+            told.as_object_mut()
+                .unwrap()
+                .extend(more.as_object().unwrap().clone());
+            told
+        };
+        let bash = |more: Json| {
+            let mut told = result(more);
+            told["role"] = "bashExecution".into();
+            told
+        };
+        for (before, after) in [
+            (
+                result(json!({})),
+                result(json!({"isError": false, "details": {"x": 1}})),
+            ),
+            (
+                bash(json!({})),
+                bash(json!({"cancelled": false, "exitCode": null, "truncated": true})),
+            ),
+        ] {
+            let got = continuity(std::slice::from_ref(&before), std::slice::from_ref(&after));
+            assert_eq!(got, Continuity::Continues(1), "{before} {after}");
+        }
+    }
+
+    #[test]
+    fn a_pause_is_found_again_without_the_thoughts() {
+        let with = |blocks: Json| [json!({"role": "assistant", "timestamp": 1, "content": blocks})];
+        let thought =
+            with(json!([{"type": "thinking", "thinking": "x"}, {"type": "text", "text": "a"}]));
+        let bare = with(json!([{"type": "text", "text": "a"}]));
+        let other = with(json!([{"type": "text", "text": "b"}]));
         assert_eq!(
-            continuity(&base, &[with("y", "AAAA")]),
-            Continuity::Continues(1)
+            Fingerprint::of_words(&thought),
+            Fingerprint::of_words(&bare)
         );
-        let other = continuity(&base, &[with("x", "BBBB")]);
-        assert_eq!(other, Continuity::Diverges(Divergence::Rewritten));
+        assert_ne!(Fingerprint::of_words(&bare), Fingerprint::of_words(&other));
     }
 
     #[test]

@@ -23,6 +23,8 @@ pub fn positive(text: Option<&str>) -> Option<f64> {
             _ => None,
         });
     let number = match radix {
+        // Rust would also take a sign here.
+        Some(_) if text[2..].starts_with('+') => return None,
         Some(radix) => u64::from_str_radix(&text[2..], radix).ok()? as f64,
         // Rust also reads words such as `inf`; those are no numbers here.
         None if text.bytes().any(|byte| byte.is_ascii_digit()) => text.parse().ok()?,
@@ -35,20 +37,25 @@ pub fn positive(text: Option<&str>) -> Option<f64> {
 /// negative.
 pub fn leading_whole(text: &str) -> Option<u64> {
     let text = text.trim_start();
-    let text = text.strip_prefix('+').unwrap_or(text);
+    let (negative, text) = match text.strip_prefix('-') {
+        Some(text) => (true, text),
+        None => (false, text.strip_prefix('+').unwrap_or(text)),
+    };
     let digits = text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit()).len();
     if digits == 0 {
         return None;
     }
     // More digits than fit are still a number, if a strange one.
-    Some(text[..digits].parse().unwrap_or(u64::MAX))
+    let number = text[..digits].parse().unwrap_or(u64::MAX);
+    (!negative || number == 0).then_some(number)
 }
 
 /// The longest delay Node's timers know; hosts run on it.
 const LONGEST_MS: f64 = 2_147_483_647.0;
 
+/// Parts of a millisecond are dropped.
 fn clamped(milliseconds: f64, least: f64, most: f64) -> Duration {
-    Duration::from_millis(milliseconds.round().clamp(least, most) as u64)
+    Duration::from_millis(milliseconds.trunc().clamp(least, most) as u64)
 }
 
 /// Milliseconds win over seconds; what is no number is as if unset.
@@ -147,14 +154,9 @@ pub enum TaskPresentation {
 }
 
 impl TaskPresentation {
-    /// Reads the setting; anything unknown is the default.
+    /// Reads the setting, in small letters as it is written; anything unknown is the default.
     pub fn parse(text: Option<&str>) -> Self {
-        match text
-            .unwrap_or_default()
-            .trim()
-            .to_ascii_lowercase()
-            .as_str()
-        {
+        match text.unwrap_or_default().trim() {
             "task" => Self::Task,
             "subagent" => Self::Subagent,
             _ => Self::SubagentMeta,
@@ -218,6 +220,9 @@ mod tests {
             ("1e3", Some(1000.0)),
             (" 0x10 ", Some(16.0)),
             ("0b11", Some(3.0)),
+            ("0x+1", None),
+            ("0x", None),
+            ("+7.", Some(7.0)),
             (".5", Some(0.5)),
             ("Infinity", None),
             ("1e999", None),
@@ -248,6 +253,30 @@ mod tests {
         assert_eq!(leading_whole("12.9"), Some(12));
         assert_eq!(leading_whole("7 days"), Some(7));
         assert_eq!(leading_whole("-5"), None);
+        assert_eq!(leading_whole("-0"), Some(0));
         assert_eq!(leading_whole("99999999999999999999999"), Some(u64::MAX));
+    }
+    #[test]
+    fn parts_of_a_millisecond_are_dropped() {
+        let env = |name: &str| {
+            let text = match name {
+                "PI_CURSOR_MCP_TOOL_TIMEOUT_MS" => "70000.9",
+                "PI_CURSOR_MCP_CONNECT_TIMEOUT_SECONDS" => "1.2349",
+                "PI_CURSOR_PI_BRIDGE_CALL_TIMEOUT_MS" => "1500.5",
+                _ => return None,
+            };
+            Some(text.to_owned())
+        };
+        assert_eq!(tool_timeout(&env), Duration::from_millis(70_000));
+        assert_eq!(connect_timeout(&env), Duration::from_millis(1_234));
+        assert_eq!(bridge_call_timeout(&env), Duration::from_millis(1_500));
+    }
+
+    #[test]
+    fn presentations_are_words_as_they_are_written() {
+        let read = |text| TaskPresentation::parse(Some(text)).name();
+        assert_eq!(read(" subagent "), "subagent");
+        assert_eq!(read("TASK"), "subagent-meta");
+        assert_eq!(read("tasks"), "subagent-meta");
     }
 }

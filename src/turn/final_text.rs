@@ -36,7 +36,8 @@ pub fn select(candidates: Candidates<'_>, boundary: Boundary) -> &str {
     .unwrap_or_default()
 }
 
-/// `text` less what of it was shown already; all of it where they do not fit.
+/// `text` less what of it was shown already; all of it where they do not fit. Space around
+/// either does not make them differ.
 fn remainder<'a>(text: &'a str, shown: &str, boundary: Boundary) -> &'a str {
     if shown.is_empty() {
         return text;
@@ -46,10 +47,16 @@ fn remainder<'a>(text: &'a str, shown: &str, boundary: Boundary) -> &'a str {
     {
         return rest;
     }
-    let ends_with_it = shown
-        .strip_suffix(text)
-        .is_some_and(|before| breaks(before, text));
-    if ends_with_it || shown.split_whitespace().eq(text.split_whitespace()) {
+    let ends_with = |shown: &str, text: &str| {
+        shown
+            .strip_suffix(text)
+            .is_some_and(|before| breaks(before, text))
+    };
+    let said = text.trim();
+    if ends_with(shown, text)
+        || (!said.is_empty() && ends_with(shown.trim(), said))
+        || shown.split_whitespace().eq(text.split_whitespace())
+    {
         return "";
     }
     text
@@ -64,13 +71,21 @@ fn breaks(left: &str, right: &str) -> bool {
     }
 }
 
-/// `text` less what this turn, or the run so far, has shown of it.
+/// `text` less what this turn, or the run so far, has shown of it. What this turn shows may
+/// have stopped in the middle of a word; an earlier turn was over.
 pub fn trim<'a>(text: &'a str, turn_emitted: &str, run_emitted: &str) -> &'a str {
-    [turn_emitted, run_emitted]
-        .into_iter()
-        .filter(|shown| !shown.is_empty())
-        .find_map(|shown| text.strip_prefix(shown))
-        .unwrap_or(text)
+    if turn_emitted.is_empty() {
+        return remainder(text, run_emitted, Boundary::Word);
+    }
+    let rest = remainder(text, turn_emitted, Boundary::Any);
+    if rest.len() < text.len() {
+        return rest;
+    }
+    let boundary = match run_emitted.ends_with(turn_emitted) {
+        true => Boundary::Any,
+        false => Boundary::Word,
+    };
+    remainder(text, run_emitted, boundary)
 }
 
 /// The last text block that says something.
@@ -79,4 +94,40 @@ pub fn last<'a>(blocks: impl DoubleEndedIterator<Item = &'a str>) -> &'a str {
         .rev()
         .find(|text| !text.trim().is_empty())
         .unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_shown_is_found_at_either_end() {
+        let left = |text, shown| remainder(text, shown, Boundary::Word);
+        assert_eq!(left("Done.", "Done."), "");
+        assert_eq!(left("Done. More", "Done."), " More");
+        assert_eq!(left("Donext", "Don"), "Donext", "in a word");
+        assert_eq!(left("answer", "the answer"), "");
+        assert_eq!(left("answer", "the answer \n"), "", "space behind it");
+        assert_eq!(left(" answer\n", "the answer"), "", "space around it");
+        assert_eq!(left("wer ", "the answer"), "wer ", "in a word");
+        assert_eq!(left("  ", "the answer"), "  ");
+    }
+
+    #[test]
+    fn a_turn_takes_away_what_it_or_the_run_has_shown() {
+        for (text, turn, run, wanted) in [
+            ("Full answer", "Full", "earlier Full", " answer"),
+            ("Donext", "Don", "Don", "ext"),
+            ("two", "one two", "one two", ""),
+            ("one two three", "two", "one two", " three"),
+            ("one twofold", "two", "one two", "fold"),
+            ("one two", "", "one", " two"),
+            ("oneness", "", "one", "oneness"),
+            ("oneness", "two", "one", "oneness"),
+            ("abc", "", "", "abc"),
+            ("", "abc", "abc", ""),
+        ] {
+            assert_eq!(trim(text, turn, run), wanted, "{text:?} {turn:?} {run:?}");
+        }
+    }
 }

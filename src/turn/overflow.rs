@@ -5,37 +5,90 @@ const PREFIX: &str = "context_length_exceeded: ";
 
 /// The text a host takes for an overflow, if `text` tells of one; `None` leaves it alone.
 pub fn reword(text: &str) -> Option<String> {
+    let text = text.trim();
     is_overflow(text).then(|| format!("{PREFIX}{text}"))
 }
 
 fn is_overflow(text: &str) -> bool {
     let text = text.to_lowercase();
     let says = |cues: &[&str]| cues.iter().any(|cue| text.contains(cue));
-    // Already worded, or a limit on requests rather than on words.
+    // Already worded, or a limit on requests rather than on words: too many tokens a minute
+    // are no reason to compact.
     if says(&[
         "context_length_exceeded",
         "too many requests",
-        "rate limit",
-        "rate_limit",
         "throttl",
         "quota",
         "429",
-    ]) {
+    ]) || follows(&text, "rate", "limit", 1)
+        || follows(&text, "retry", "after", 1)
+    {
         return false;
     }
-    let words: Vec<&str> = text.split(|c: char| !c.is_alphanumeric()).collect();
-    let has = |word: &str| words.contains(&word);
-    let exceeds = words.iter().any(|word| word.starts_with("exceed"));
     says(&[
+        "contextlength",
         "context length",
+        "context_length",
+        "contextwindow",
         "context window",
+        "context_window",
         "maximum context",
         "prompt is too long",
-        "prompt too long",
-        "conversation is too long",
-        "conversation too long",
-        "input is too long",
-        "too many tokens",
-        "token limit",
-    ]) || (exceeds && (has("context") || has("tokens")))
+        "too large for model",
+    ]) || follows(&text, "exceeds", "context", FAR)
+        || follows(&text, "exceeded", "context", FAR)
+}
+
+/// Letters between two words of one thought.
+const FAR: usize = 30;
+
+/// Whether `second` comes after `first`, at most `far` letters later on the same line.
+fn follows(text: &str, first: &str, second: &str, far: usize) -> bool {
+    text.match_indices(first).any(|(at, _)| {
+        let rest = &text[at + first.len()..];
+        let between = rest.lines().next().and_then(|line| line.find(second));
+        between.is_some_and(|bytes| rest[..bytes].encode_utf16().count() <= far)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_of_an_overflow() {
+        for text in [
+            "Prompt is too long",
+            "context_window is full",
+            "ContextLength reached",
+            "request too large for model x",
+            "exceeds the limit of the context",
+            "Your input EXCEEDED this context",
+        ] {
+            let wanted = format!("context_length_exceeded: {text}");
+            assert_eq!(reword(text), Some(wanted), "{text}");
+        }
+        assert_eq!(
+            reword(" context window\n").as_deref(),
+            Some("context_length_exceeded: context window")
+        );
+    }
+
+    #[test]
+    fn texts_of_something_else() {
+        for text in [
+            "",
+            "  ",
+            "too many tokens",
+            "token limit reached",
+            "in this context nothing exceeded anything",
+            "exceeded by far more than anyone would have thought of in any context",
+            "rate-limited: context window",
+            "ratelimit on context length",
+            "context window; retry after 5 s",
+            "throttled: prompt is too long",
+        ] {
+            assert_eq!(reword(text), None, "{text}");
+        }
+    }
 }

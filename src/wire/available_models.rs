@@ -2,7 +2,7 @@
 //!
 //! Its schema is known from other clients only, so one odd name or one field of a new kind
 //! must not hide every model: names that are no UTF-8 are mended, models without a name
-//! are left out.
+//! are left out, and a field of another type than expected is passed over.
 
 use bytes::Bytes;
 
@@ -64,17 +64,17 @@ fn model(message: Bytes) -> Result<AvailableModel, FieldError> {
         let field = field?;
         let value = field.value;
         match field.number {
-            1 => model.name = value.text().unwrap_or_default(),
-            2 => model.default_on = value.flag(),
-            5 => model.supports_agent = value.flag(),
-            9 => model.supports_thinking = value.flag(),
-            10 => model.supports_images = value.flag(),
-            14 => model.supports_max_mode = value.flag(),
-            15 => model.context_token_limit = limit(&value),
-            16 => model.context_token_limit_for_max_mode = limit(&value),
-            17 => model.client_display_name = value.text(),
-            18 => model.server_model_name = value.text(),
-            19 => model.supports_non_max_mode = value.flag(),
+            1 => put(&mut model.name, value.text()),
+            2 => keep(&mut model.default_on, value.flag()),
+            5 => keep(&mut model.supports_agent, value.flag()),
+            9 => keep(&mut model.supports_thinking, value.flag()),
+            10 => keep(&mut model.supports_images, value.flag()),
+            14 => keep(&mut model.supports_max_mode, value.flag()),
+            15 => keep(&mut model.context_token_limit, limit(&value)),
+            16 => keep(&mut model.context_token_limit_for_max_mode, limit(&value)),
+            17 => keep(&mut model.client_display_name, value.text()),
+            18 => keep(&mut model.server_model_name, value.text()),
+            19 => keep(&mut model.supports_non_max_mode, value.flag()),
             29 => {
                 // Newer than the rest: one we cannot read is one we do not have.
                 if let Value::Bytes(inner) = value {
@@ -86,7 +86,7 @@ fn model(message: Bytes) -> Result<AvailableModel, FieldError> {
                     model.variants.push(variant(inner)?);
                 }
             }
-            35 => model.is_hidden = value.flag(),
+            35 => keep(&mut model.is_hidden, value.flag()),
             37 => model.id_aliases.extend(value.text()),
             _ => {}
         }
@@ -105,12 +105,12 @@ fn variant(message: Bytes) -> Result<Variant, FieldError> {
                     variant.parameters.push(parameter(inner)?);
                 }
             }
-            2 => variant.display_name = value.text(),
-            3 => variant.is_max_mode = value.flag().unwrap_or_default(),
-            4 => variant.is_default_max_config = value.flag(),
-            5 => variant.is_default_non_max_config = value.flag(),
-            8 => variant.display_name_outside_picker = value.text(),
-            9 => variant.variant_string_representation = value.text(),
+            2 => keep(&mut variant.display_name, value.text()),
+            3 => put(&mut variant.is_max_mode, value.flag()),
+            4 => keep(&mut variant.is_default_max_config, value.flag()),
+            5 => keep(&mut variant.is_default_non_max_config, value.flag()),
+            8 => keep(&mut variant.display_name_outside_picker, value.text()),
+            9 => keep(&mut variant.variant_string_representation, value.text()),
             _ => {}
         }
     }
@@ -122,7 +122,7 @@ fn definition(message: Bytes) -> Result<(String, Vec<String>), FieldError> {
     for field in fields(message) {
         let field = field?;
         match field.number {
-            1 => id = field.value.text().unwrap_or_default(),
+            1 => put(&mut id, field.value.text()),
             2 => values.extend(field.value.text()),
             _ => {}
         }
@@ -135,8 +135,8 @@ fn parameter(message: Bytes) -> Result<(String, String), FieldError> {
     for field in fields(message) {
         let field = field?;
         match field.number {
-            1 => id = field.value.text().unwrap_or_default(),
-            2 => value = field.value.text().unwrap_or_default(),
+            1 => put(&mut id, field.value.text()),
+            2 => put(&mut value, field.value.text()),
             _ => {}
         }
     }
@@ -145,4 +145,32 @@ fn parameter(message: Bytes) -> Result<(String, String), FieldError> {
 
 fn limit(value: &Value) -> Option<u32> {
     value.number().and_then(|number| u32::try_from(number).ok())
+}
+
+/// What is told later counts, unless it cannot be read.
+fn put<T>(place: &mut T, told: Option<T>) {
+    if let Some(told) = told {
+        *place = told;
+    }
+}
+
+fn keep<T>(place: &mut Option<T>, told: Option<T>) {
+    *place = told.or(place.take());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_field_of_another_type_is_passed_over() {
+        // Name, images and limit, each followed by one that is a number or a text instead.
+        let model = b"\x0a\x01x\x08\x05\x50\x01\x52\x01y\x78\x07\x7a\x01z";
+        let response = [&[0x12, model.len() as u8][..], model, b"\x10\x03"].concat();
+        let models = decode(response.into()).unwrap();
+        assert_eq!(models.len(), 1);
+        assert_eq!(models[0].name, "x");
+        assert_eq!(models[0].supports_images, Some(true));
+        assert_eq!(models[0].context_token_limit, Some(7));
+    }
 }

@@ -245,14 +245,20 @@ impl Decoder {
     }
 }
 
-/// Reads the body of a unary reply that a server may have put in an envelope by mistake:
-/// exactly one plain message envelope gives its payload, anything else nothing.
+/// Reads the body of a unary reply that a server may have put in envelopes by mistake: the
+/// first plain message among whole envelopes, whatever comes behind it. An end of stream
+/// before it is passed over; a packed envelope is not one we asked for.
 pub fn unwrap_unary(body: &[u8]) -> Option<Bytes> {
     let mut decoder = Decoder::default();
     decoder.push(body);
-    let envelope = decoder.next_envelope().ok()??;
-    let whole = envelope.flags == 0 && decoder.buffer.is_empty();
-    whole.then_some(envelope.payload)
+    loop {
+        let envelope = decoder.next_envelope().ok()??;
+        match envelope.flags {
+            0 => return Some(envelope.payload),
+            END_STREAM => {}
+            _ => return None,
+        }
+    }
 }
 
 #[cfg(test)]
@@ -271,6 +277,25 @@ mod tests {
         }
         decoder.finish()?;
         Ok(envelopes)
+    }
+
+    #[test]
+    fn a_unary_reply_is_found_among_envelopes() {
+        let message = encode(Kind::Message, b"hi");
+        let end = encode(Kind::EndStream, b"{}");
+        for body in [
+            message.to_vec(),
+            [&message[..], &end].concat(),
+            [&end[..], &message].concat(),
+            [&message[..], &message].concat(),
+            [&message[..], b"\0\0"].concat(),
+        ] {
+            assert_eq!(unwrap_unary(&body).as_deref(), Some(&b"hi"[..]), "{body:?}");
+        }
+        let packed = encode_gzip(Kind::Message, b"hi");
+        for body in [&b""[..], b"\0\0", &end, &packed, &message[..6]] {
+            assert_eq!(unwrap_unary(body), None, "{body:?}");
+        }
     }
 
     #[test]

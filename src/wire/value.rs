@@ -95,9 +95,15 @@ pub fn decode(bytes: &Bytes) -> Result<Json, ValueError> {
     get_value(bytes, 0)
 }
 
-/// Decodes a `google.protobuf.Value`; bytes that are none become text.
+/// Decodes a `google.protobuf.Value`; bytes that are none become text, and so do bytes in
+/// which no value stands.
 pub fn decode_or_text(bytes: &Bytes) -> Json {
-    decode(bytes).unwrap_or_else(|_| Json::String(String::from_utf8_lossy(bytes).into_owned()))
+    let holds_one = fields(bytes.clone())
+        .any(|field| field.is_ok_and(|field| (NULL..=LIST).contains(&field.number)));
+    match decode(bytes) {
+        Ok(json) if holds_one => json,
+        _ => Json::String(String::from_utf8_lossy(bytes).into_owned()),
+    }
 }
 
 /// Decodes a `google.protobuf.Struct`.
@@ -164,8 +170,8 @@ fn get_list(bytes: &Bytes, depth: usize) -> Result<Vec<Json>, ValueError> {
 
 /// Whole numbers come back as JSON integers: tools count on `7`, not `7.0`.
 fn number(value: f64) -> Json {
-    const EXACT: f64 = 9_007_199_254_740_992.0;
-    if value.fract() == 0.0 && value.abs() <= EXACT && !(value == 0.0 && value.is_sign_negative()) {
+    const MOST: f64 = 9_223_372_036_854_775_808.0;
+    if value.fract() == 0.0 && value.abs() < MOST && !(value == 0.0 && value.is_sign_negative()) {
         return Json::Number(Number::from(value as i64));
     }
     Number::from_f64(value).map_or(Json::Null, Json::Number)
@@ -182,6 +188,23 @@ mod tests {
         let schema = json!({"type": "object", "properties": {"z": {}, "a": {"b": [null, true]}}});
         let back = decode(&encode(&schema)).unwrap();
         assert_eq!(back.to_string(), schema.to_string());
+    }
+
+    #[test]
+    fn whole_numbers_stay_whole() {
+        for number in [json!(7), json!(-3), json!(1_000_000_000_000_000_000_i64)] {
+            assert_eq!(decode(&encode(&number)).unwrap(), number);
+        }
+        assert_eq!(decode(&encode(&json!(1e21))).unwrap(), json!(1e21));
+    }
+
+    #[test]
+    fn bytes_without_a_value_are_text() {
+        let text = |bytes: &'static [u8]| decode_or_text(&Bytes::from_static(bytes));
+        assert_eq!(text(b""), json!(""));
+        assert_eq!(text(b"x\x01"), json!("x\u{1}"), "only a field nobody knows");
+        assert_eq!(text(b"hello"), json!("hello"));
+        assert_eq!(text(b"\x08\0"), Json::Null);
     }
 
     #[test]
