@@ -1,8 +1,8 @@
 //! Does this history continue the one we sent before?
 //!
-//! A fingerprint holds one short hash for the system prompt and one a message. Everything a
-//! message holds counts, when it was said too (the timestamp is its identity); pictures count
-//! by their hash. What the model thought counts for a send, not for the place of a pause.
+//! A fingerprint holds one short hash for the system prompt and one a message. What a
+//! message says counts, when it was said too (the timestamp is its identity); what the
+//! model thought does not, and pictures count by their hash.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
@@ -45,23 +45,10 @@ pub enum Divergence {
 impl Fingerprint {
     /// The fingerprint of a history as the host tells it.
     pub fn of(system: &str, messages: &[Json]) -> Self {
-        Self::with(system, messages, Thoughts::Count)
-    }
-
-    /// One short text for what was said in a history, whatever the model thought meanwhile:
-    /// hosts may forget thoughts while a turn is paused.
-    pub fn of_words(messages: &[Json]) -> String {
-        let words = Self::with("", messages, Thoughts::Forgotten);
-        short(words.message_hashes.concat().as_bytes())
-    }
-
-    fn with(system: &str, messages: &[Json], thoughts: Thoughts) -> Self {
         let messages = messages.iter().enumerate();
         Self {
             system_hash: short(system.as_bytes()),
-            message_hashes: messages
-                .map(|(index, told)| message(index, told, thoughts))
-                .collect(),
+            message_hashes: messages.map(|(index, told)| message(index, told)).collect(),
         }
     }
 
@@ -76,6 +63,11 @@ impl Fingerprint {
         let known = self.message_hashes.len();
         let beginning = Self::of("", messages.get(..known)?);
         (beginning.message_hashes == self.message_hashes).then_some(known)
+    }
+
+    /// The messages in one short text.
+    pub fn digest(&self) -> String {
+        short(self.message_hashes.concat().as_bytes())
     }
 
     /// Compares the history of `self` with what was sent before.
@@ -107,14 +99,7 @@ impl Fingerprint {
     }
 }
 
-/// Whether thoughts make messages differ.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Thoughts {
-    Count,
-    Forgotten,
-}
-
-fn message(index: usize, message: &Json, thoughts: Thoughts) -> String {
+fn message(index: usize, message: &Json) -> String {
     let role = message["role"].as_str().unwrap_or_default();
     let when = match &message["timestamp"] {
         Json::Null => index.to_string(),
@@ -131,7 +116,7 @@ fn message(index: usize, message: &Json, thoughts: Thoughts) -> String {
     if message["excludeFromContext"] != Json::Bool(true) {
         for field in said(role) {
             add(&match field {
-                Field::Content(name) => content(&message[name], thoughts),
+                Field::Content(name) => content(&message[name]),
                 Field::Value(name) => message[name].to_string(),
                 // Absent is the same as off.
                 Field::Flag(name) => (message[name] == Json::Bool(true)).to_string(),
@@ -171,14 +156,14 @@ fn said(role: &str) -> &'static [Field] {
     }
 }
 
-/// The JSON of a value, its pictures by their hash.
-fn content(value: &Json, thoughts: Thoughts) -> String {
+/// The JSON of a value, thoughts left out and pictures by their hash.
+fn content(value: &Json) -> String {
     let Json::Array(blocks) = value else {
         return value.to_string();
     };
     let blocks: Vec<Json> = blocks
         .iter()
-        .filter(|block| thoughts == Thoughts::Count || block["type"] != "thinking")
+        .filter(|block| block["type"] != "thinking")
         .map(
             |block| match (block["type"].as_str(), block["data"].as_str()) {
                 (Some("image"), Some(data)) => {
@@ -216,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_a_message_holds_counts() {
+    fn what_a_message_says_counts() {
         let with = |thought: &str, picture: &str, kind: &str| {
             json!({"role": "assistant", "timestamp": 1, "content": [
                 {"type": "thinking", "thinking": thought},
@@ -228,7 +213,6 @@ mod tests {
         let user = |at: Json| json!({"role": "user", "content": "a", "timestamp": at});
         let base = with("x", "AAAA", "image/png");
         for (before, after) in [
-            (&base, with("y", "AAAA", "image/png")),
             (&base, with("x", "BBBB", "image/png")),
             (&base, with("x", "AAAA", "image/gif")),
             (&summary(9), summary(10)),
@@ -239,6 +223,15 @@ mod tests {
             let got = continuity(std::slice::from_ref(before), std::slice::from_ref(&after));
             assert_eq!(got, rewritten, "{before} {after}");
         }
+    }
+
+    #[test]
+    fn thoughts_do_not_count() {
+        let with = |blocks: Json| [json!({"role": "assistant", "timestamp": 1, "content": blocks})];
+        let thinking =
+            with(json!([{"type": "thinking", "thinking": "x"}, {"type": "text", "text": "a"}]));
+        let bare = with(json!([{"type": "text", "text": "a"}]));
+        assert_eq!(continuity(&thinking, &bare), Continuity::Continues(1));
     }
 
     #[test]
@@ -268,20 +261,6 @@ mod tests {
             let got = continuity(std::slice::from_ref(&before), std::slice::from_ref(&after));
             assert_eq!(got, Continuity::Continues(1), "{before} {after}");
         }
-    }
-
-    #[test]
-    fn a_pause_is_found_again_without_the_thoughts() {
-        let with = |blocks: Json| [json!({"role": "assistant", "timestamp": 1, "content": blocks})];
-        let thought =
-            with(json!([{"type": "thinking", "thinking": "x"}, {"type": "text", "text": "a"}]));
-        let bare = with(json!([{"type": "text", "text": "a"}]));
-        let other = with(json!([{"type": "text", "text": "b"}]));
-        assert_eq!(
-            Fingerprint::of_words(&thought),
-            Fingerprint::of_words(&bare)
-        );
-        assert_ne!(Fingerprint::of_words(&bare), Fingerprint::of_words(&other));
     }
 
     #[test]

@@ -143,16 +143,8 @@ fn news(messages: &[Json], gap: &Gap) -> String {
     let text = match elsewhere.is_empty() {
         true => now,
         false => format!(
-            "[This happened in the conversation since your last answer, up to the mark {mark}:]
-
-{}
-
-[{mark}: the user says now:]
-
-{now}",
-            elsewhere.join("
-
-")
+            "[This happened in the conversation since your last answer, up to the mark {mark}:]\n\n{}\n\n[{mark}: the user says now:]\n\n{now}",
+            elsewhere.join("\n\n")
         ),
     };
     match first {
@@ -351,8 +343,8 @@ mod tests {
         ];
         let now = [assistant("calls", 8), result, user("go on", 11)];
         for (sent, messages) in [(Some(&sent), &elsewhere[..]), (None, &now)] {
-            let text = match plan(sent, "S", messages) {
-                SendPlan::Incremental { text } | SendPlan::Bootstrap { text, .. } => text,
+            let text = match plan(sent, None, "S", messages) {
+                SendPlan::Incremental { text, .. } | SendPlan::Bootstrap { text, .. } => text,
                 other => panic!("{other:?}"),
             };
             let (before, rest) = text.split_once(forged).unwrap();
