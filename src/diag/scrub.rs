@@ -203,9 +203,13 @@ fn judge(text: &str, found: &Captures<'_>) -> Option<Hide> {
     let (user, password) = (found.name("user")?, found.name("password")?);
     let host = &text[password.end() + 1..];
     let host = &host[..host.find(|c: char| !is_host(c)).unwrap_or(host.len())];
-    let remote = host.contains('.') || host == "localhost";
+    let host = host.to_ascii_lowercase();
+    // `12:30@noon`, `image:tag@sha256`.
+    let dotted = host.contains('.');
+    let time = user.as_str().bytes().all(|byte| byte.is_ascii_digit());
+    let other = !dotted && (time || DIGESTS.contains(&host.as_str()));
     let known = NO_LOGIN.contains(&user.as_str().to_ascii_lowercase().as_str());
-    (remote && !known).then(|| hide(user.start(), password.end()))
+    (!other && !known).then(|| hide(user.start(), password.end()))
 }
 
 fn is_host(c: char) -> bool {
@@ -265,6 +269,9 @@ const NO_LOGIN: &[&str] = &[
     "workspace",
     "github",
 ];
+
+/// What stands where a host would, in `image:tag@sha256:…`.
+const DIGESTS: &[&str] = &["md5", "sha1", "sha256", "sha512"];
 
 /// Schemes of `Authorization` whose credentials are one word.
 const ONE_WORD: &[&str] = &[
@@ -354,7 +361,8 @@ fn scheme(text: &str) -> Option<usize> {
 fn cookie(text: &str, start: usize, end: usize, quoted_key: bool) -> Option<usize> {
     let rest = &text[end..];
     let before = text[..start].chars().next_back();
-    if rest.is_empty() {
+    // `mycookie: 1` is another word.
+    if rest.is_empty() || before.is_some_and(char::is_alphanumeric) {
         return None;
     }
     let around = before.filter(|c| matches!(c, '"' | '\''));

@@ -149,6 +149,7 @@ pub(super) fn ls_card(view: &View<'_>) -> Card {
 fn tree(value: Option<&Json>) -> String {
     let root = value
         .and_then(|value| value.get("directoryTreeRoot"))
+        .filter(|root| !root.is_null())
         .or(value);
     let mut lines = Vec::new();
     if let Some(root) = root {

@@ -234,11 +234,12 @@ impl Ledger {
         if identity.as_ref().is_some_and(|id| self.completed.has(id)) {
             return Completion::SameCall;
         }
-        // A call with an id, or one that was seen to start, is a call of its own.
-        let own = match source {
-            Source::Update => id.is_some(),
-            Source::Step => started.is_some(),
-        };
+        // The id under which a call started stands for it too, whatever a step calls it.
+        if let (Source::Step, Some(started)) = (source, started) {
+            self.completed.add(started);
+        }
+        // Only an update with an id tells of a call of its own: a step may be an echo.
+        let own = source == Source::Update && id.is_some();
         match own {
             true if self.nameless.has(&content) => return Completion::ToldWithoutId,
             false if self.nameless.has(&content) || self.named.has(&content) => {
@@ -372,6 +373,26 @@ mod tests {
         let read = call(json!({"name": "read", "args": {"path": "a"}, "result": {}}));
         let shown = ledger.completed(Source::Update, Some("1"), read);
         assert_eq!(shown, Completion::Hosted);
+    }
+
+    #[test]
+    fn a_step_under_another_id_is_the_call_it_matches() {
+        let read = || call(json!({"name": "read", "args": {"path": "a"}, "result": {}}));
+        let shown = |completion| matches!(completion, Completion::Show(_));
+        let mut ledger = Ledger::default();
+        ledger.started("1", read(), &at());
+        assert!(shown(ledger.completed(Source::Step, Some("s"), read())));
+        let update = ledger.completed(Source::Update, Some("1"), read());
+        assert_eq!(update, Completion::SameCall);
+        // Another step like it may be an echo, an update with an id of its own is not hidden
+        // by updates.
+        ledger.started("2", read(), &at());
+        let echo = ledger.completed(Source::Step, None, read());
+        assert_eq!(echo, Completion::SameContent);
+        let mut ledger = Ledger::default();
+        for id in ["1", "2"] {
+            assert!(shown(ledger.completed(Source::Update, Some(id), read())));
+        }
     }
 
     #[test]

@@ -320,6 +320,9 @@ mod tests {
             listed(&json!({"name": "w/", "children": []})),
             "(empty directory)"
         );
+        let rootless = json!({"directoryTreeRoot": null, "entries": [{"name": "a"}]});
+        let listed = shown(json!({"name": "ls", "args": {}, "result": rootless}));
+        assert_eq!(listed.content, "a");
         let took = json!({"stdout": "a", "executionTime": 1200});
         let bash = shown(json!({"name": "shell", "args": {"command": "c"}, "result": took}));
         assert_eq!(bash.details, json!({"executionTime": 1200}));

@@ -130,7 +130,7 @@ impl Tool {
 
 /// The tool a name stands for, whatever its arguments.
 pub fn normalise(name: &str) -> Tool {
-    let name = name.split_whitespace().collect::<Vec<_>>().join(" ");
+    let name = text::spaced(name);
     if name.is_empty() {
         return Tool::Other(UNNAMED.to_owned());
     }
@@ -160,14 +160,7 @@ pub fn resolve(name: &str, arguments: &Map<String, Json>) -> Tool {
 }
 
 fn web(name: &str) -> Option<Tool> {
-    let name = name.trim().to_lowercase();
-    let name = name.strip_prefix("cursor").map_or(name.as_str(), |rest| {
-        let rest = rest.strip_prefix(['-', '_', ' ']).unwrap_or(rest);
-        match rest.starts_with("web") {
-            true => rest,
-            false => &name,
-        }
-    });
+    let name = text::spaced(name).to_lowercase();
     let joined = |first: &str, second: &str| {
         let rest = name.strip_prefix(first)?;
         let rest = rest.strip_prefix(['-', '_', ' ']).unwrap_or(rest);
@@ -232,5 +225,20 @@ pub fn visibility(tool: &Tool) -> Visibility {
         running,
         worth_a_line: running.is_some() && !silent,
         quick: quick.is_some(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn web_tools_are_known_by_their_words() {
+        let at = |name: &str| resolve(name, &Map::new());
+        assert_eq!(at(" Web   Search "), Tool::WebSearch);
+        assert_eq!(at("browser_fetch"), Tool::WebFetch);
+        assert_eq!(at("fetchurl"), Tool::WebFetch);
+        let ours = "cursor_web_search";
+        assert_eq!(at(ours), Tool::Other(ours.into()));
     }
 }

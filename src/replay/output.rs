@@ -90,6 +90,9 @@ impl Shells {
 
     /// Output without a name. Gives a line to show.
     pub fn printed(&mut self, stream: Stream, data: &str) -> Option<String> {
+        if data.is_empty() {
+            return None;
+        }
         if self.running.len() > 1 {
             for printed in self
                 .running
@@ -156,5 +159,23 @@ impl Shells {
         value.insert("stderr".into(), printed.stderr.into());
         result.insert("value".into(), value.into());
         activity
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn nothing_printed_says_nothing_about_whose_it_is() {
+        let mut shells = Shells::default();
+        shells.started("1");
+        shells.printed(Stream::Stdout, "a");
+        shells.started("2");
+        shells.printed(Stream::Stdout, "");
+        let empty = json!({"name": "shell", "result": {"status": "success", "value": {}}});
+        let merged = shells.completed("1", Activity::read(&empty));
+        assert_eq!(merged.result.unwrap()["value"]["stdout"], "a");
     }
 }

@@ -2,17 +2,23 @@
 
 use std::path::{Component, Path, PathBuf};
 
-/// A path for a person: relative to the workspace where it is inside, else as it was told.
+/// A path for a person, with slashes: relative to the workspace where it is inside, else as it
+/// was told.
 pub fn display(path: &str, root: &Path) -> String {
     let trimmed = path.trim();
-    if !trimmed.starts_with('/') {
-        return trimmed.to_owned();
-    }
-    match relative(trimmed, root).as_deref() {
+    let inside = match trimmed.starts_with('/') {
+        true => relative(trimmed, root),
+        false => None,
+    };
+    match inside.as_deref() {
         Some("") => ".".to_owned(),
-        Some(inside) => inside.to_owned(),
-        None => trimmed.to_owned(),
+        Some(inside) => slashed(inside),
+        None => slashed(trimmed),
     }
+}
+
+fn slashed(path: &str) -> String {
+    path.replace('\\', "/")
 }
 
 /// The path from the root, empty for the root itself; `None` if it leads elsewhere.
@@ -77,22 +83,51 @@ pub fn sensitive(path: &str) -> bool {
 /// no home folder, no drive, no address.
 pub fn compact(path: &str, root: Option<&Path>) -> Option<String> {
     let trimmed = path.trim();
-    let slashed = trimmed.replace('\\', "/");
-    let scheme = slashed
-        .split_once(':')
-        .is_some_and(|(scheme, _)| is_scheme(scheme));
-    if slashed.is_empty() || slashed.starts_with('~') || scheme || trimmed.starts_with("\\\\") {
+    let shown = slashed(trimmed);
+    if shown.is_empty() || shown.starts_with('~') || shown.split('/').any(|part| part == "..") {
         return None;
     }
-    if slashed.split('/').any(|part| part == "..") {
+    if on_windows(trimmed) {
+        return within_windows(&shown, root?.to_str()?);
+    }
+    let scheme = shown
+        .split_once(':')
+        .is_some_and(|(scheme, _)| is_scheme(scheme));
+    if scheme {
         return None;
     }
     if trimmed.starts_with('/') {
         return relative(trimmed, root?)
             .filter(|inside| !inside.is_empty())
-            .map(|inside| inside.replace('\\', "/"));
+            .map(|inside| slashed(&inside));
     }
-    Some(slashed)
+    Some(shown)
+}
+
+/// Whether a path starts with a drive or a server of Windows.
+fn on_windows(path: &str) -> bool {
+    let mut letters = path.chars();
+    let drive = letters.next().is_some_and(|c| c.is_ascii_alphabetic())
+        && letters.next() == Some(':')
+        && letters.next().is_some_and(|c| "\\/".contains(c));
+    drive || path.starts_with("\\\\")
+}
+
+/// The path from a root of Windows, where letters' case does not count.
+fn within_windows(path: &str, root: &str) -> Option<String> {
+    if !on_windows(root) {
+        return None;
+    }
+    let root = slashed(root);
+    let named = |part: &&str| !part.is_empty() && *part != ".";
+    let mut parts = path.split('/').filter(named);
+    for folder in root.split('/').filter(named) {
+        parts
+            .next()
+            .filter(|part| part.to_lowercase() == folder.to_lowercase())?;
+    }
+    let inside: Vec<&str> = parts.collect();
+    (!inside.is_empty()).then(|| inside.join("/"))
 }
 
 fn is_scheme(text: &str) -> bool {
@@ -139,4 +174,35 @@ pub fn diff(diff: &str, root: &Path) -> String {
         .map(|line| diff_header(line, root))
         .collect();
     lines.join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_are_shown_with_slashes() {
+        let root = Path::new("/w");
+        for (told, shown) in [
+            ("src\\a.rs", "src/a.rs"),
+            ("/w/src\\a.rs", "src/a.rs"),
+            ("/etc\\hosts", "/etc/hosts"),
+            ("C:\\x\\y", "C:/x/y"),
+        ] {
+            assert_eq!(display(told, root), shown);
+        }
+        assert_eq!(diff_header("--- a/src\\a.rs", root), "--- a/src/a.rs");
+    }
+
+    #[test]
+    fn a_path_of_windows_is_short_inside_a_root_of_windows() {
+        let at = |path: &str, root: &str| compact(path, Some(Path::new(root)));
+        assert_eq!(at("c:\\W\\src\\a.rs", "C:\\w\\"), Some("src/a.rs".into()));
+        assert_eq!(at("C:/w/a.rs", "C:\\w"), Some("a.rs".into()));
+        assert_eq!(at("C:\\w2\\a.rs", "C:\\w"), None);
+        assert_eq!(at("C:\\w", "C:\\w"), None);
+        assert_eq!(at("D:\\w\\a.rs", "C:\\w"), None);
+        assert_eq!(at("C:\\w\\a.rs", "/w"), None);
+        assert_eq!(at("\\\\srv\\share\\a", "\\\\srv\\share"), Some("a".into()));
+    }
 }

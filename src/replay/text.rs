@@ -46,16 +46,18 @@ pub(super) fn short(text: &str, most: usize) -> String {
     }
 }
 
+/// Runs of white space become one blank.
+pub(super) fn spaced(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
 /// One line of at most `most` units: white space and control characters become spaces.
 pub fn line(text: &str, most: usize) -> String {
-    let spaced: String = text
+    let plain: String = text
         .chars()
         .map(|c| if c.is_control() { ' ' } else { c })
         .collect();
-    short(
-        &spaced.split_whitespace().collect::<Vec<_>>().join(" "),
-        most,
-    )
+    short(&spaced(&plain), most)
 }
 
 /// The first line that says something, trimmed.

@@ -13,11 +13,6 @@ const MOST: Bounds = Bounds {
     lines: 6,
 };
 
-/// Runs of white space become one blank.
-fn spaced(text: &str) -> String {
-    text.split_whitespace().collect::<Vec<_>>().join(" ")
-}
-
 fn argument(value: &Json) -> String {
     match value {
         Json::String(text) => text::short(text, ARGUMENT),
@@ -32,7 +27,7 @@ fn argument(value: &Json) -> String {
                 more => format!("[{}, +{more} more]", shown.join(", ")),
             }
         }
-        value => text::short(&spaced(&text::any(Some(value))), ARGUMENT),
+        value => text::short(&text::spaced(&text::any(Some(value))), ARGUMENT),
     }
 }
 
@@ -51,7 +46,7 @@ fn arguments(args: &Map<String, Json>) -> String {
 fn body(view: &View<'_>) -> String {
     let result = match view.outcome {
         Outcome::Failed(error) => text::bounded(&text::error(error), MOST, None),
-        Outcome::Done(value) => text::bounded(&spaced(&text::any(value)), MOST, None),
+        Outcome::Done(value) => text::bounded(&text::spaced(&text::any(value)), MOST, None),
     };
     let parts: Vec<String> = [arguments(view.args), result]
         .into_iter()

@@ -1,8 +1,9 @@
 //! Names, snapshots and contents of the host's tools.
 
 use cursor_sidecar::tools::bridge::content::{Content, arguments};
-use cursor_sidecar::tools::bridge::names;
 use cursor_sidecar::tools::bridge::snapshot::{Filter, HostTool, Overlapping, Snapshot};
+use cursor_sidecar::tools::bridge::{names, schema};
+use cursor_sidecar::turn::{Policy, Surface};
 use serde_json::{Value as Json, json};
 
 use super::same;
@@ -39,18 +40,18 @@ pub(super) fn snapshot_case(case: &Json) -> Result<(), String> {
     }
     let active = input["active"].as_array().unwrap();
     let replay = input["registeredReplayNames"].as_array();
-    let filter = Filter {
+    let replay = replay.into_iter().flatten();
+    let surface = Surface::Cards(replay.map(|n| n.as_str().unwrap().into()).collect());
+    let policy = Policy {
         overlapping: match &input["exposeOverlappingBuiltins"] {
             Json::Bool(true) => Overlapping::Offered,
             _ => Overlapping::Hidden,
         },
-        replay: replay.map_or(Vec::new(), |names| {
-            names.iter().map(|n| n.as_str().unwrap().into()).collect()
-        }),
+        ..Policy::default()
     };
-    let all = tools(&input["all"]);
-    let chosen = all.iter().filter(|tool| active.contains(&json!(tool.name)));
-    let snapshot = Snapshot::of(chosen, &filter);
+    let mut chosen = tools(&input["all"]);
+    chosen.retain(|tool| active.contains(&json!(tool.name)));
+    let snapshot = policy.offered(&chosen, &surface);
     let shown: Vec<Json> = snapshot
         .tools
         .iter()
@@ -73,12 +74,15 @@ pub(super) fn snapshot_case(case: &Json) -> Result<(), String> {
 
 pub(super) fn content_case(case: &Json) -> Result<(), String> {
     let input = &case["input"];
-    let found = match input["op"].as_str() {
-        Some("args") => arguments(input["args"].clone()),
-        _ => Content::read(&input["content"])
-            .iter()
-            .map(Content::json)
-            .collect(),
+    let found = match input["op"].as_str().unwrap() {
+        "args" => arguments(input["args"].clone()),
+        "schema" => schema::reduced(&input["schema"]).0,
+        "content" => {
+            // No content at all is an empty one.
+            let content = input.get("content").cloned().unwrap_or(json!([]));
+            Content::read(&content).iter().map(Content::json).collect()
+        }
+        other => return Err(format!("unknown operation {other}")),
     };
     same("result", &found, &case["expected"])
 }

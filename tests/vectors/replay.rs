@@ -96,7 +96,10 @@ pub(super) fn mapping_case(case: &Json) -> Result<(), String> {
     // The host's own renderer draws `diff`: the same lines, numbered.
     let mut wanted = result["details"].clone();
     if let (Some(numbered), Some(unified)) = (details["diff"].as_str(), wanted["diff"].as_str()) {
-        same("diff", &signed(numbered), &unnumbered(unified))?;
+        match unified.contains("@@") {
+            true => same("diff", &signed(numbered), &unnumbered(unified))?,
+            false => same("diff", &numbered, &unified)?,
+        }
         details["diff"] = Json::Null;
         wanted["diff"] = Json::Null;
         // Told only where Cursor told it; ours is read from the diff.
@@ -110,7 +113,7 @@ pub(super) fn mapping_case(case: &Json) -> Result<(), String> {
 /// Sign and text of each line of a numbered diff.
 fn signed(diff: &str) -> Vec<String> {
     diff.split('\n')
-        .filter(|line| !line.ends_with(" ..."))
+        .filter(|line| line.trim() != "...")
         .map(|line| {
             let (sign, rest) = line.split_at(1);
             let text = rest.trim_start().split_once(' ');
@@ -119,13 +122,11 @@ fn signed(diff: &str) -> Vec<String> {
         .collect()
 }
 
-/// The same of a unified one; text without hunks as it is.
+/// The same of a unified one.
 fn unnumbered(diff: &str) -> Vec<String> {
-    if !diff.contains("@@") {
-        return diff.split('\n').map(str::to_owned).collect();
-    }
-    diff.split('\n')
+    diff.lines()
         .skip_while(|line| !line.starts_with("@@"))
+        .map(|line| if line.is_empty() { " " } else { line })
         .filter(|line| line.starts_with(['+', '-', ' ']))
         .map(str::to_owned)
         .collect()
@@ -172,7 +173,7 @@ pub(super) fn shell_case(case: &Json) -> Result<(), String> {
         match event["ev"].as_str().unwrap() {
             "start" => shells.started(id),
             "delta" => {
-                let data = event["data"].as_str().unwrap();
+                let data = event["data"].as_str().unwrap_or_default();
                 let line = match event["stream"].as_str() {
                     Some("stdout") => shells.printed(Stream::Stdout, data),
                     Some("stderr") => shells.printed(Stream::Stderr, data),

@@ -24,6 +24,7 @@ fn every_known_leak_is_stopped() {
         r#"{"password":"cut off in the mid"#,
         "postgres://jo:p@ss@db.example.com/x",
         "jo:hunter2@db.example.com",
+        "jo:hunter2@db:5432/x",
         "openai sk-proj-abc123def456 cursor crsr_0123456789abcdef",
         "key_0123456789abcdef0123456789abcdef and ghp_0123456789abcdef01",
         &format!("jwt {jwt}, cut {}", &jwt[..30]),
@@ -45,6 +46,7 @@ fn every_known_leak_is_stopped() {
     {"password":"[redacted]
     postgres://[redacted]@db.example.com/x
     [redacted]@db.example.com
+    [redacted]@db:5432/x
     openai [redacted] cursor [redacted]
     [redacted] and [redacted]
     jwt [redacted], cut [redacted]
@@ -60,6 +62,7 @@ fn prose_stays_as_it_is() {
         "max_tokens=55, tokens: 7, token_count=3",
         "git@github.com:a/b.git and jo@example.com",
         "mailto:jo@example.com npm:react@18.0.0 at 12:30@noon",
+        "busybox:1.36@sha256:9ae97d36, mycookie: 1, xcookie=2",
         "sk-learn-pipeline is a task-based thing; key_live_abc123",
         "see https://example.com/a@b?c=d",
         "a.b.c eyes.wide.shut",

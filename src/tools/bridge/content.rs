@@ -24,8 +24,8 @@ pub enum Content {
 }
 
 impl Content {
-    /// The pieces of a result's `content`: text and pictures as they are, anything else as
-    /// its JSON; nothing at all as one empty text.
+    /// The pieces of a result's `content`: text, told as a block or bare, and pictures as
+    /// they are, anything else as its JSON; nothing at all as one empty text.
     pub fn read(content: &Json) -> Vec<Self> {
         let Json::Array(blocks) = content else {
             return vec![match content {
@@ -40,6 +40,9 @@ impl Content {
     }
 
     fn block(block: &Json) -> Self {
+        if let Json::String(text) = block {
+            return Self::Text(text.clone());
+        }
         let field = |name: &str| block[name].as_str();
         match (
             field("type"),
@@ -86,5 +89,17 @@ pub fn arguments(arguments: Json) -> Json {
     match arguments {
         Json::Object(_) => arguments,
         _ => json!({}),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bare_text_in_a_list_stays_text() {
+        let read = Content::read(&json!(["a", 1, null]));
+        let texts = ["a", "1", "null"].map(|text| Content::Text(text.into()));
+        assert_eq!(read, texts);
     }
 }
