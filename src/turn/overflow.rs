@@ -10,17 +10,17 @@ pub fn reword(text: &str) -> Option<String> {
 }
 
 fn is_overflow(text: &str) -> bool {
+    let worded = text.contains("context_length_exceeded");
     let text = text.to_lowercase();
     let says = |cues: &[&str]| cues.iter().any(|cue| text.contains(cue));
     // Already worded, or a limit on requests rather than on words: too many tokens a minute
     // are no reason to compact.
-    if says(&[
-        "context_length_exceeded",
-        "too many requests",
-        "throttl",
-        "quota",
-        "429",
-    ]) || follows(&text, "rate", "limit", 1)
+    if worded
+        || says(&["too many requests", "throttl", "quota"])
+        || text
+            .split(|c: char| !c.is_alphanumeric())
+            .any(|word| word == "429")
+        || follows(&text, "rate", "limit", 1)
         || follows(&text, "retry", "after", 1)
     {
         return false;
@@ -64,6 +64,7 @@ mod tests {
             "request too large for model x",
             "exceeds the limit of the context",
             "Your input EXCEEDED this context",
+            "context length over 429000",
         ] {
             let wanted = format!("context_length_exceeded: {text}");
             assert_eq!(reword(text), Some(wanted), "{text}");
@@ -87,6 +88,8 @@ mod tests {
             "ratelimit on context length",
             "context window; retry after 5 s",
             "throttled: prompt is too long",
+            "429: context window",
+            "context_length_exceeded: told",
         ] {
             assert_eq!(reword(text), None, "{text}");
         }
