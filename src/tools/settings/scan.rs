@@ -76,7 +76,7 @@ impl Default for Large {
     fn default() -> Self {
         Self {
             entries: 5_000,
-            time: Duration::from_millis(200),
+            time: Duration::from_millis(400),
         }
     }
 }
