@@ -52,6 +52,8 @@ enum Extent {
     Whole,
     /// Without what may lie further down.
     Near,
+    /// Anew what lies near, the rest as it was.
+    Renewed,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -152,17 +154,22 @@ impl Library {
         let reading = tokio::task::spawn_blocking(move || {
             let mut scanned = scan::scan(&place, &Reach::Near);
             let before = lock(&library.kept).get(&place.workspace).cloned();
-            match before.filter(|before| before.place == place) {
+            let known = |before: &Arc<Kept>| before.place == place && before.extent != Extent::Near;
+            let extent = match before.filter(known) {
                 Some(before) => {
                     scanned.rules.clone_from(&before.settings.rules);
                     scanned.skills.clone_from(&before.settings.skills);
+                    Extent::Renewed
                 }
-                None => scanned.notices.push(format!(
-                    "{} is large: rules and skills deep inside it count from a later turn",
-                    place.workspace.display()
-                )),
-            }
-            library.keep(place, scanned, Extent::Near)
+                None => {
+                    scanned.notices.push(format!(
+                        "{} is large: rules and skills deep inside it count from a later turn",
+                        place.workspace.display()
+                    ));
+                    Extent::Near
+                }
+            };
+            library.keep(place, scanned, extent)
         });
         let read = tokio::time::timeout(PATIENCE, reading).await;
         read.ok()?.ok()
@@ -290,6 +297,8 @@ mod tests {
         let first = library.open(&choice, &workspace).await;
         assert_eq!(told(&first), ["near"]);
         assert_eq!((first.hooks.0.len(), first.notices.len()), (1, 1));
+        let second = library.open(&choice, &workspace).await;
+        assert_eq!((told(&second).len(), second.notices.len()), (1, 1));
         lock(&library.busy).clear();
         let later = library.open(&choice, &workspace).await;
         assert_eq!(told(&later), ["near", "far"]);
