@@ -95,6 +95,9 @@ pub(super) fn leave(group: Pid) {
 /// whoever comes after us. Nothing can be started afterwards.
 pub fn end_all() {
     let mut leash = lock();
+    if leash.stage == Stage::Unused {
+        return;
+    }
     leash.stage = Stage::Over;
     for group in std::mem::take(&mut leash.groups) {
         if let Some(group) = Pid::from_raw(group) {

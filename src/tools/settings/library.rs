@@ -28,12 +28,13 @@ const MOST_KEPT: usize = 16;
 #[derive(Debug, Default)]
 pub struct Library {
     home: Option<PathBuf>,
-    large: Large,
     kept: Mutex<HashMap<PathBuf, Arc<Kept>>>,
     /// One a workspace, held while it is read: who comes meanwhile waits and finds it.
     doors: Mutex<HashMap<PathBuf, Arc<Mutex<()>>>>,
     /// Workspaces that are large and being looked through.
     busy: Mutex<BTreeSet<PathBuf>>,
+    /// Told when there is another such.
+    grown: Notify,
 }
 
 /// What was read of one place.
@@ -51,6 +52,8 @@ enum Extent {
     Whole,
     /// Without what may lie further down.
     Near,
+    /// Anew what lies near, the rest as it was.
+    Renewed,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -73,13 +76,9 @@ impl Library {
             home: self.home.clone(),
             choice: choice.clone(),
         };
-        let read = match lock(&self.busy).contains(&place.workspace) {
+        let read = match self.is_busy(&place.workspace) {
             true => None,
-            false => Some(self.read_all(place.clone())),
-        };
-        let read = match read {
-            Some(reading) => reading.await,
-            None => None,
+            false => self.read_all(place.clone()).await,
         };
         let kept = match read {
             Some(kept) => Some(kept),
@@ -93,29 +92,37 @@ impl Library {
         settings
     }
 
+    fn is_busy(&self, workspace: &Path) -> bool {
+        lock(&self.busy).contains(workspace)
+    }
+
+    /// Resolves when a workspace turns out to be large, whoever looks through it.
+    async fn large(&self, workspace: &Path) {
+        loop {
+            let told = self.grown.notified();
+            tokio::pin!(told);
+            // From now on nothing is missed.
+            told.as_mut().enable();
+            if self.is_busy(workspace) {
+                return;
+            }
+            told.await;
+        }
+    }
+
     /// Reads all, unless that takes longer than a turn can wait: then it goes on behind.
     async fn read_all(self: &Arc<Self>, place: Place) -> Option<Arc<Kept>> {
-        let large = Arc::new(Notify::new());
-        let (library, told) = (Arc::clone(self), Arc::clone(&large));
-        let reading = tokio::task::spawn_blocking(move || {
-            let workspace = place.workspace.clone();
-            let kept = library.read(place, &|| {
-                tracing::debug!("settings.large");
-                lock(&library.busy).insert(workspace.clone());
-                told.notify_one();
-            });
-            lock(&library.busy).remove(&workspace);
-            kept
-        });
+        let workspace = place.workspace.clone();
+        let library = Arc::clone(self);
+        let reading = tokio::task::spawn_blocking(move || library.read(place));
         tokio::select! {
-            biased;
-            () = large.notified() => None,
             kept = reading => kept.ok(),
+            () = self.large(&workspace) => None,
             () = tokio::time::sleep(PATIENCE) => None,
         }
     }
 
-    fn read(&self, place: Place, large: &dyn Fn()) -> Arc<Kept> {
+    fn read(&self, place: Place) -> Arc<Kept> {
         let door = Arc::clone(
             lock(&self.doors)
                 .entry(place.workspace.clone())
@@ -130,7 +137,13 @@ impl Library {
         {
             return old;
         }
-        let scanned = scan::scan(&place, &Reach::Far(self.large, large));
+        let grown = || {
+            tracing::debug!("settings.large");
+            lock(&self.busy).insert(place.workspace.clone());
+            self.grown.notify_waiters();
+        };
+        let scanned = scan::scan(&place, &Reach::Far(Large::default(), &grown));
+        lock(&self.busy).remove(&place.workspace);
         self.keep(place, scanned, Extent::Whole)
     }
 
@@ -141,17 +154,22 @@ impl Library {
         let reading = tokio::task::spawn_blocking(move || {
             let mut scanned = scan::scan(&place, &Reach::Near);
             let before = lock(&library.kept).get(&place.workspace).cloned();
-            match before.filter(|before| before.place == place) {
+            let known = |before: &Arc<Kept>| before.place == place && before.extent != Extent::Near;
+            let extent = match before.filter(known) {
                 Some(before) => {
                     scanned.rules.clone_from(&before.settings.rules);
                     scanned.skills.clone_from(&before.settings.skills);
+                    Extent::Renewed
                 }
-                None => scanned.notices.push(format!(
-                    "{} is large: rules and skills deep inside it count from a later turn",
-                    place.workspace.display()
-                )),
-            }
-            library.keep(place, scanned, Extent::Near)
+                None => {
+                    scanned.notices.push(format!(
+                        "{} is large: rules and skills deep inside it count from a later turn",
+                        place.workspace.display()
+                    ));
+                    Extent::Near
+                }
+            };
+            library.keep(place, scanned, extent)
         });
         let read = tokio::time::timeout(PATIENCE, reading).await;
         read.ok()?.ok()
@@ -268,36 +286,58 @@ mod tests {
         std::fs::write(home.join(".cursor/mcp.json"), servers).unwrap();
         std::fs::write(workspace.join("AGENTS.md"), "near").unwrap();
         std::fs::write(workspace.join("deep/AGENTS.md"), "far").unwrap();
-        let library = Arc::new(Library {
-            // Any workspace is large, at its first entry.
-            large: Large {
-                entries: 0,
-                time: Duration::ZERO,
-            },
-            ..Library::new(Some(home))
-        });
+        let library = Arc::new(Library::new(Some(home)));
         let choice = Choice::default();
-        let first = library.open(&choice, &workspace).await;
         let told = |settings: &Settings| -> Vec<String> {
             let rules = settings.rules.iter();
             rules.map(|rule| rule.content.clone()).collect()
         };
+        // Somebody looks through it.
+        lock(&library.busy).insert(workspace.clone());
+        let first = library.open(&choice, &workspace).await;
         assert_eq!(told(&first), ["near"]);
         assert_eq!((first.hooks.0.len(), first.notices.len()), (1, 1));
-        // It is looked through behind, once it is not read any more.
-        let place = first_place(&library);
-        let whole = tokio::task::spawn_blocking({
-            let library = Arc::clone(&library);
-            move || library.read(place, &|| ())
-        });
-        assert_eq!(told(&whole.await.unwrap().settings), ["near", "far"]);
+        let second = library.open(&choice, &workspace).await;
+        assert_eq!((told(&second).len(), second.notices.len()), (1, 1));
+        lock(&library.busy).clear();
         let later = library.open(&choice, &workspace).await;
         assert_eq!(told(&later), ["near", "far"]);
         assert!(Arc::ptr_eq(&first.servers.0[0], &later.servers.0[0]));
+        // What was known of the rest still counts.
+        lock(&library.busy).insert(workspace.clone());
+        let again = library.open(&choice, &workspace).await;
+        assert_eq!((told(&again).len(), again.notices.len()), (2, 0));
     }
 
-    fn first_place(library: &Library) -> Place {
-        lock(&library.kept).values().next().unwrap().place.clone()
+    #[tokio::test]
+    async fn whoever_waits_hears_that_it_is_large() {
+        let folder = tempfile::tempdir().unwrap();
+        let library = Arc::new(Library::new(None));
+        let door = Arc::clone(
+            lock(&library.doors)
+                .entry(folder.path().to_owned())
+                .or_default(),
+        );
+        // Another turn came first, and finds that it takes long.
+        let (held, is_held) = tokio::sync::oneshot::channel();
+        let (release, released) = std::sync::mpsc::channel::<()>();
+        let reading = std::thread::spawn(move || {
+            let _reading = lock(&door);
+            held.send(()).unwrap();
+            let _ = released.recv();
+        });
+        is_held.await.unwrap();
+        let turn = {
+            let (library, workspace) = (Arc::clone(&library), folder.path().to_owned());
+            tokio::spawn(async move { library.open(&Choice::default(), &workspace).await })
+        };
+        tokio::task::yield_now().await;
+        lock(&library.busy).insert(folder.path().to_owned());
+        library.grown.notify_waiters();
+        let settings = turn.await.unwrap();
+        drop(release);
+        reading.join().unwrap();
+        assert_eq!(settings.notices.len(), 1);
     }
 
     #[tokio::test]

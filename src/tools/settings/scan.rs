@@ -24,8 +24,8 @@ use crate::tools::native;
 const DEEPEST: usize = 10;
 /// Folders looked into for nested settings.
 const MOST_FOLDERS: usize = 50_000;
-/// The time for it.
-const LONGEST: Duration = Duration::from_secs(3);
+/// The time for it. No turn waits that long, see [`Large`].
+const LONGEST: Duration = Duration::from_secs(10);
 /// Rules and skills that are told.
 const MOST_FILES: usize = 500;
 /// Folders with nothing of the user's.
@@ -76,7 +76,7 @@ impl Default for Large {
     fn default() -> Self {
         Self {
             entries: 5_000,
-            time: Duration::from_millis(200),
+            time: Duration::from_millis(400),
         }
     }
 }

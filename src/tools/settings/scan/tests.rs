@@ -157,3 +157,26 @@ fn a_projects_commands_count_once_it_is_trusted() {
     let here = Trust::Folders(vec![root.join("work")]);
     assert_eq!(looked(here), ("theirs".into(), 1, 0));
 }
+
+#[test]
+fn a_large_workspace_says_so_once() {
+    let folder = tempfile::tempdir().unwrap();
+    for name in ["a/x", "b/x", "c/x"] {
+        write(folder.path(), name, "");
+    }
+    let place = Place {
+        workspace: folder.path().canonicalize().unwrap(),
+        home: None,
+        choice: Choice::default(),
+    };
+    let said = |large: Large| {
+        let times = std::cell::Cell::new(0);
+        scan(&place, &Reach::Far(large, &|| times.set(times.get() + 1)));
+        times.get()
+    };
+    let time = Duration::ZERO;
+    assert_eq!(said(Large { entries: 2, time }), 1);
+    assert_eq!(said(Large { entries: 99, time }), 0);
+    let time = Duration::from_secs(99);
+    assert_eq!(said(Large { entries: 2, time }), 0);
+}
