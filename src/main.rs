@@ -13,7 +13,7 @@ use cursor_sidecar::doors::cli::{
 };
 use cursor_sidecar::doors::rpc;
 use cursor_sidecar::sim;
-use cursor_sidecar::tools::leash;
+use cursor_sidecar::tools::leash::{self, Leash};
 use etcetera::BaseStrategy as _;
 use tracing_subscriber::filter::Targets;
 use tracing_subscriber::layer::SubscriberExt as _;
@@ -82,13 +82,11 @@ fn run(command: Command, home: Option<std::path::PathBuf>) -> anyhow::Result<Exi
         .worker_threads(2)
         .enable_all()
         .build()?;
-    if matches!(command, Command::Stdio | Command::Ask(_)) {
-        leash::put_on();
-    }
+    let leash = Leash::new();
     let code = runtime.block_on(async {
         match command {
             Command::Leash => leash::hold(),
-            Command::Stdio => match rpc::serve(home).await? {
+            Command::Stdio => match rpc::serve(home, leash.clone()).await? {
                 rpc::Ended::Orderly => {}
                 // As in LSP: an end nobody announced is told by the exit code.
                 rpc::Ended::Abrupt => return anyhow::Ok(ExitCode::FAILURE),
@@ -97,7 +95,7 @@ fn run(command: Command, home: Option<std::path::PathBuf>) -> anyhow::Result<Exi
                 Verdict::Holds => {}
                 Verdict::Breaks => return Ok(ExitCode::FAILURE),
             },
-            Command::Ask(ask) => ask.run(home).await?,
+            Command::Ask(ask) => ask.run(home, leash.clone()).await?,
             Command::Models(models) => models.run(home).await?,
             Command::Login(login) => login.run(home).await?,
             Command::Logout(logout) => logout.run(home)?,
@@ -106,7 +104,7 @@ fn run(command: Command, home: Option<std::path::PathBuf>) -> anyhow::Result<Exi
         }
         Ok(ExitCode::SUCCESS)
     });
-    leash::end_all();
+    leash.end_all();
     // Nobody is left who could wait for what still runs.
     runtime.shutdown_background();
     code

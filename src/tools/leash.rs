@@ -11,7 +11,7 @@ use std::io::{self, BufRead as _, Write as _};
 use std::os::unix::process::CommandExt as _;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use rustix::fs::{OFlags, fcntl_setfl};
@@ -29,107 +29,122 @@ const REAP: Duration = Duration::from_millis(300);
 /// How often we look.
 const LOOK: Duration = Duration::from_millis(2);
 
-static LEASH: Mutex<Leash> = Mutex::new(Leash {
-    stage: Stage::Unused,
-    groups: BTreeSet::new(),
-    holder: None,
-    complained: false,
-});
+/// Our end of it, shared by all who start commands. The default is none: commands end with
+/// their owners only.
+#[derive(Debug, Clone, Default)]
+pub struct Leash(Option<Arc<Mutex<Held>>>);
 
-/// Our end of it.
-struct Leash {
+#[derive(Debug)]
+struct Held {
     stage: Stage,
     groups: BTreeSet<i32>,
     holder: Option<Child>,
-    complained: bool,
+    complaint: Complaint,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stage {
-    /// This program is no sidecar (a test, say): commands end with their owners only.
-    Unused,
     /// Commands are leashed.
     Used,
     /// We are about to end: nothing may be started any more.
     Over,
 }
 
-fn lock() -> MutexGuard<'static, Leash> {
-    LEASH.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Has every command leashed that is started from now on. Costs nothing until the first one.
-pub fn put_on() {
-    lock().stage = Stage::Used;
-}
-
-/// Starts the leash, if it is not there.
-pub(super) fn ready() {
-    lock().ready();
-}
-
-/// Has a group ended when we are gone. Fails when we are about to go ourselves.
-pub(super) fn enter(group: Pid) -> io::Result<()> {
-    let mut leash = lock();
-    if leash.stage == Stage::Over {
-        return Err(io::Error::other("the sidecar is ending"));
-    }
-    leash.groups.insert(group.as_raw_nonzero().get());
-    if leash.tell("enter", group).is_err() {
-        // A new one is told all groups.
-        leash.drop_holder();
-        leash.ready();
-    }
-    Ok(())
-}
-
-/// Forgets a group that is gone: its number may soon be another's.
-pub(super) fn leave(group: Pid) {
-    let mut leash = lock();
-    if leash.groups.remove(&group.as_raw_nonzero().get()) && leash.tell("leave", group).is_err() {
-        leash.drop_holder();
-    }
-}
-
-/// Ends all commands and waits a moment for them, so that no dead process of ours is left to
-/// whoever comes after us. Nothing can be started afterwards.
-pub fn end_all() {
-    let mut leash = lock();
-    if leash.stage == Stage::Unused {
-        return;
-    }
-    leash.stage = Stage::Over;
-    for group in std::mem::take(&mut leash.groups) {
-        if let Some(group) = Pid::from_raw(group) {
-            let _ = kill_process_group(group, Signal::KILL);
-            let _ = leash.tell("leave", group);
-        }
-    }
-    // Its input ends: so does it.
-    drop(leash.holder.as_mut().and_then(|child| child.stdin.take()));
-    drop(leash);
-    let started = Instant::now();
-    loop {
-        match wait(WaitOptions::NOHANG) {
-            Ok(Some(_)) | Err(Errno::INTR) => {}
-            Ok(None) if started.elapsed() < REAP => std::thread::sleep(LOOK),
-            Ok(None) | Err(_) => return,
-        }
-    }
+/// Whether somebody was told that there is no second process: once is enough.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Complaint {
+    None,
+    Made,
 }
 
 impl Leash {
+    /// A leash for this program's commands. Costs nothing until the first one.
+    pub fn new() -> Self {
+        Self(Some(Arc::new(Mutex::new(Held {
+            stage: Stage::Used,
+            groups: BTreeSet::new(),
+            holder: None,
+            complaint: Complaint::None,
+        }))))
+    }
+
+    fn held(&self) -> Option<MutexGuard<'_, Held>> {
+        let held = self.0.as_ref()?;
+        Some(held.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Starts the second process, if it is not there.
+    pub(super) fn ready(&self) {
+        if let Some(mut held) = self.held() {
+            held.ready();
+        }
+    }
+
+    /// Has a group ended when we are gone. Fails when we are about to go ourselves.
+    pub(super) fn enter(&self, group: Pid) -> io::Result<()> {
+        let Some(mut held) = self.held() else {
+            return Ok(());
+        };
+        if held.stage == Stage::Over {
+            return Err(io::Error::other("the sidecar is ending"));
+        }
+        held.groups.insert(group.as_raw_nonzero().get());
+        if held.tell("enter", group).is_err() {
+            // A new one is told all groups.
+            held.drop_holder();
+            held.ready();
+        }
+        Ok(())
+    }
+
+    /// Forgets a group that is gone: its number may soon be another's.
+    pub(super) fn leave(&self, group: Pid) {
+        let Some(mut held) = self.held() else {
+            return;
+        };
+        if held.groups.remove(&group.as_raw_nonzero().get()) && held.tell("leave", group).is_err() {
+            held.drop_holder();
+        }
+    }
+
+    /// Ends all commands and waits a moment for them, so that no dead process of ours is left
+    /// to whoever comes after us. Nothing can be started afterwards.
+    pub fn end_all(&self) {
+        let Some(mut held) = self.held() else {
+            return;
+        };
+        held.stage = Stage::Over;
+        for group in std::mem::take(&mut held.groups) {
+            if let Some(group) = Pid::from_raw(group) {
+                let _ = kill_process_group(group, Signal::KILL);
+                let _ = held.tell("leave", group);
+            }
+        }
+        // Its input ends: so does it.
+        drop(held.holder.as_mut().and_then(|child| child.stdin.take()));
+        drop(held);
+        let started = Instant::now();
+        loop {
+            match wait(WaitOptions::NOHANG) {
+                Ok(Some(_)) | Err(Errno::INTR) => {}
+                Ok(None) if started.elapsed() < REAP => std::thread::sleep(LOOK),
+                Ok(None) | Err(_) => return,
+            }
+        }
+    }
+}
+
+impl Held {
     fn ready(&mut self) {
         let alive = |child: &mut Child| matches!(child.try_wait(), Ok(None));
-        if self.stage != Stage::Used || self.holder.as_mut().is_some_and(alive) {
+        if self.stage == Stage::Over || self.holder.as_mut().is_some_and(alive) {
             return;
         }
         match start(&self.groups) {
             Ok(holder) => self.holder = Some(holder),
             Err(error) => {
                 self.holder = None;
-                // Once is enough for a person.
-                if !std::mem::replace(&mut self.complained, true) {
+                if std::mem::replace(&mut self.complaint, Complaint::Made) == Complaint::None {
                     tracing::warn!(error = %error.kind(), "commands may outlive a killed sidecar");
                 }
             }

@@ -21,6 +21,7 @@ use crate::conversation::comeback::Place;
 use crate::conversation::store::Store;
 use crate::run::Outcome;
 use crate::tools::bridge::gate::Gate;
+use crate::tools::leash::Leash;
 use crate::tools::native::Workbench;
 
 /// A handle to a session's task.
@@ -40,7 +41,7 @@ enum Ask {
 impl Session {
     /// Starts the task; it ends with the last handle. A session with a store survives the
     /// process under its name.
-    pub fn start(store: Option<(Store, String)>) -> Self {
+    pub fn start(store: Option<(Store, String)>, leash: Leash) -> Self {
         let (asks, inbox) = mpsc::channel(16);
         let recorded = Recorded::default();
         let (tell_gate, gate) = watch::channel(Weak::new());
@@ -50,7 +51,7 @@ impl Session {
             told: BTreeSet::new(),
             live: None,
             recorded: recorded.clone(),
-            bench: Arc::default(),
+            bench: Arc::new(Workbench::new(leash)),
         };
         tokio::spawn(task.run(inbox));
         Self {

@@ -5,6 +5,7 @@ use cursor_sidecar::conversation::store::Store;
 use cursor_sidecar::conversation::transcript::{Tool, Transcript};
 use cursor_sidecar::run::{Backend, Model};
 use cursor_sidecar::sim::{Http2, Options, ScenarioSource, Sim};
+use cursor_sidecar::tools::leash::Leash;
 use cursor_sidecar::turn::usage::Limits;
 use cursor_sidecar::turn::{Hands, Policy, Session, Stop, TurnEvent, TurnRequest};
 use serde_json::{Value as Json, json};
@@ -63,7 +64,7 @@ pub enum Patience {
 impl Guest {
     pub fn new(backend: &Backend, store: Option<(Store, String)>) -> Self {
         Self {
-            session: Session::start(store),
+            session: Session::start(store, Leash::default()),
             backend: backend.clone(),
             policy: Policy::default(),
             messages: Vec::new(),
@@ -82,7 +83,7 @@ impl Guest {
     /// Another sidecar's session, with the same history.
     pub fn moved(self, store: (Store, String)) -> Self {
         Self {
-            session: Session::start(Some(store)),
+            session: Session::start(Some(store), Leash::default()),
             ..self
         }
     }

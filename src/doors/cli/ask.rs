@@ -16,7 +16,8 @@ use crate::run::{
 use crate::tools::Executor;
 use crate::tools::by_host::HostTools;
 use crate::tools::context::Facts;
-use crate::tools::native;
+use crate::tools::leash::Leash;
+use crate::tools::native::{self, Workbench};
 use crate::tools::refuse::Refuse;
 use crate::tools::settings::Library;
 use crate::tools::settings::hooks::{Guarded, Occasion};
@@ -90,7 +91,7 @@ fn parse_model(text: &str) -> Result<Model, String> {
 
 impl Ask {
     /// Asks and prints.
-    pub async fn run(self, home: Option<PathBuf>) -> Result<(), AskError> {
+    pub async fn run(self, home: Option<PathBuf>, leash: Leash) -> Result<(), AskError> {
         let env = |name: &str| std::env::var(name).ok();
         let (backend, mut warnings) = Backend::from_env(&env, home.as_deref())?;
         warnings.extend(settings::unknown(std::env::vars().map(|(name, _)| name)));
@@ -124,7 +125,7 @@ impl Ask {
             gates: ToolGates::default(),
             shown: String::new(),
         };
-        let library = Arc::new(Library::new(home.clone()));
+        let library = Arc::new(Library::new(home.clone(), leash));
         let facts = Facts {
             workspace,
             home,
@@ -225,7 +226,8 @@ async fn let_loose(
         model: spec.model.id.clone(),
     };
     facts.settings = Arc::clone(&settings);
-    let inner = native::executor(&policy, facts, &Arc::default(), None);
+    let bench = Arc::new(Workbench::new(library.leash().clone()));
+    let inner = native::executor(&policy, facts, &bench, None);
     Guarded::around(inner, &settings, occasion)
 }
 

@@ -34,6 +34,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 
 use crate::tools::bridge::endpoint::Server;
+use crate::tools::leash::Leash;
 use crate::tools::settings::Library;
 
 pub use peer::{AskError, Ended, Peer};
@@ -57,7 +58,7 @@ pub enum ServeError {
 }
 
 /// Serves one host.
-pub async fn serve(home: Option<PathBuf>) -> Result<Ended, ServeError> {
+pub async fn serve(home: Option<PathBuf>, leash: Leash) -> Result<Ended, ServeError> {
     files::make_room();
     let stdio::Stdio {
         inbound,
@@ -65,7 +66,7 @@ pub async fn serve(home: Option<PathBuf>) -> Result<Ended, ServeError> {
         written,
     } = stdio::start()?;
     let (host_process, host) = watch::channel(None);
-    let library = Arc::new(Library::new(home.clone()));
+    let library = Arc::new(Library::new(home.clone(), leash));
     let module = methods::register(methods::Context {
         models: models::Models::new(home.as_deref()),
         home,

@@ -73,16 +73,17 @@ impl Sessions {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tools::leash::Leash;
 
     #[tokio::test]
     async fn s47_the_longest_unused_sessions_go() {
         let sessions = Sessions::default();
         let most = MOST_BESIDE + 3;
         for n in 0..most {
-            sessions.enter(&n.to_string(), 3, || Session::start(None));
+            sessions.enter(&n.to_string(), 3, || Session::start(None, Leash::default()));
         }
         assert!(sessions.find("0").is_some(), "used again");
-        sessions.enter("one more", 3, || Session::start(None));
+        sessions.enter("one more", 3, || Session::start(None, Leash::default()));
         assert_eq!(sessions.lock().by_name.len(), most);
         let there = |name: &str| sessions.lock().by_name.contains_key(name);
         assert!(there("0") && !there("1") && there("2") && there("one more"));

@@ -280,13 +280,14 @@ impl Turns {
     /// The session of a turn. One beside the session is a session of its own, kept nowhere.
     fn session(&self, params: &TurnStartParams, home: Option<&Path>) -> Session {
         if params.kind == TurnKind::Side {
-            return Session::start(None);
+            return Session::start(None, self.library.leash().clone());
         }
         let store = self.keeping.store(home);
         self.parked.forget(&params.session_id);
         let waiting = self.policy().0.most_parked;
         self.sessions.enter(&params.session_id, waiting, || {
-            Session::start(store.map(|store| (store, params.session_id.clone())))
+            let store = store.map(|store| (store, params.session_id.clone()));
+            Session::start(store, self.library.leash().clone())
         })
     }
 
@@ -397,7 +398,8 @@ impl Turns {
         let session = self.find(&params.session_id);
         let session = session.unwrap_or_else(|| {
             let store = self.keeping.store(home);
-            Session::start(store.map(|store| (store, params.session_id.clone())))
+            let store = store.map(|store| (store, params.session_id.clone()));
+            Session::start(store, self.library.leash().clone())
         });
         session.invalidate().await;
     }

@@ -10,46 +10,52 @@ use std::sync::OnceLock;
 use rustix::process::{Pid, Signal};
 use tokio::process::{Child, Command};
 
-use crate::tools::leash;
+use crate::tools::leash::Leash;
 
 /// Starts a command as a group of its own that does not outlive us.
-pub(in crate::tools) fn spawn(command: &mut Command) -> io::Result<(Child, Group)> {
-    leash::ready();
+pub(in crate::tools) fn spawn(command: &mut Command, leash: &Leash) -> io::Result<(Child, Group)> {
+    leash.ready();
     let child = command.process_group(0).spawn()?;
-    let group = Group::of(&child)?;
+    let group = Group::of(&child, leash)?;
     Ok((child, group))
 }
 
 /// A process group. Dropping it ends every process in it.
 #[derive(Debug)]
-pub(in crate::tools) struct Group(Pid);
+pub(in crate::tools) struct Group {
+    id: Pid,
+    leash: Leash,
+}
 
 impl Group {
     /// The group of a child that leads one.
-    fn of(child: &Child) -> io::Result<Self> {
+    fn of(child: &Child, leash: &Leash) -> io::Result<Self> {
         let number = child.id().and_then(|id| i32::try_from(id).ok());
         let pid = number.and_then(Pid::from_raw);
-        let group = Self(pid.ok_or(io::ErrorKind::NotFound)?);
-        leash::enter(group.0)?;
+        let group = Self {
+            id: pid.ok_or(io::ErrorKind::NotFound)?,
+            leash: leash.clone(),
+        };
+        leash.enter(group.id)?;
         Ok(group)
     }
 
     /// Asks every process of the group to end, or makes it.
     pub(super) fn signal(&self, signal: Signal) {
         // A group that is gone needs no signal.
-        let _ = rustix::process::kill_process_group(self.0, signal);
+        let _ = rustix::process::kill_process_group(self.id, signal);
     }
 
     /// Whether a process of the group is left.
     pub(super) fn is_alive(&self) -> bool {
-        rustix::process::test_kill_process_group(self.0).is_ok()
+        rustix::process::test_kill_process_group(self.id).is_ok()
     }
 }
 
 impl Drop for Group {
     fn drop(&mut self) {
         self.signal(Signal::KILL);
-        leash::leave(self.0);
+        self.leash.leave(self.id);
     }
 }
 
@@ -92,6 +98,7 @@ pub(super) fn start(
     folder: &Path,
     carry: &Carry<'_>,
     input: Input,
+    leash: &Leash,
 ) -> io::Result<Running> {
     let mut shell = Command::new(shell());
     shell
@@ -107,7 +114,7 @@ pub(super) fn start(
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
     scrub(&mut shell);
-    let (child, group) = spawn(&mut shell)?;
+    let (child, group) = spawn(&mut shell, leash)?;
     let pid = child.id().unwrap_or_default();
     Ok(Running { child, group, pid })
 }
@@ -177,7 +184,14 @@ mod tests {
             after: &missing,
         };
         let command = "trap '' TERM; (trap '' TERM; exec sleep 600) & echo $!; wait";
-        let mut running = start(command, folder.path(), &carry, Input::Nothing).unwrap();
+        let mut running = start(
+            command,
+            folder.path(),
+            &carry,
+            Input::Nothing,
+            &Leash::default(),
+        )
+        .unwrap();
         let mut line = String::new();
         let mut output = tokio::io::BufReader::new(running.child.stdout.take().unwrap());
         tokio::io::AsyncBufReadExt::read_line(&mut output, &mut line)

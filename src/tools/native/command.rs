@@ -135,7 +135,13 @@ impl Foreground {
             before: &before,
             after: &after,
         };
-        let mut running = child::start(&order.command, &order.folder, &carry, Input::Nothing)?;
+        let mut running = child::start(
+            &order.command,
+            &order.folder,
+            &carry,
+            Input::Nothing,
+            bench.leash(),
+        )?;
         Ok(Self {
             pipes: Pipes::of(&mut running.child),
             front: bench.in_front(&order.call),

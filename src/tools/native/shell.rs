@@ -267,7 +267,8 @@ impl Shell {
                 before: &before,
                 after: &after,
             };
-            let mut running = child::start(&args.command, &folder, &carry, input)?;
+            let mut running =
+                child::start(&args.command, &folder, &carry, input, self.bench.leash())?;
             let (pipes, pid) = (Pipes::of(&mut running.child), running.pid);
             let title = Title {
                 command: args.command.clone(),

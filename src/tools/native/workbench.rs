@@ -16,6 +16,7 @@ use uuid::Uuid;
 
 use super::child::{Group, Running};
 use super::pipes::{Piece, Pipes};
+use crate::tools::leash::Leash;
 
 /// Output of a background command that is kept.
 const MAX_TERMINAL: usize = 16 * 1024 * 1024;
@@ -25,6 +26,7 @@ const LOOK: Duration = Duration::from_secs(1);
 /// The workbench of one session.
 #[derive(Debug, Default)]
 pub struct Workbench {
+    leash: Leash,
     inner: Mutex<Inner>,
 }
 
@@ -89,6 +91,19 @@ pub(super) enum StdinError {
 }
 
 impl Workbench {
+    /// One whose commands are leashed.
+    pub fn new(leash: Leash) -> Self {
+        Self {
+            leash,
+            ..Self::default()
+        }
+    }
+
+    /// What ends its commands when we cannot.
+    pub(super) fn leash(&self) -> &Leash {
+        &self.leash
+    }
+
     fn lock(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }

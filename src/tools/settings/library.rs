@@ -18,6 +18,7 @@ use super::mcp::config::ServerConfig;
 use super::mcp::{Server, Servers, Times};
 use super::scan::{self, Large, Place, Reach, Scanned};
 use super::sources::Choice;
+use crate::tools::leash::Leash;
 
 /// How long a turn waits for settings that cannot be read, as on a disk that does not answer.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -28,6 +29,7 @@ const MOST_KEPT: usize = 16;
 #[derive(Debug, Default)]
 pub struct Library {
     home: Option<PathBuf>,
+    leash: Leash,
     kept: Mutex<HashMap<PathBuf, Arc<Kept>>>,
     /// One a workspace, held while it is read: who comes meanwhile waits and finds it.
     doors: Mutex<HashMap<PathBuf, Arc<Mutex<()>>>>,
@@ -61,12 +63,18 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Library {
-    /// A library for a user with this home.
-    pub fn new(home: Option<PathBuf>) -> Self {
+    /// A library for a user with this home, whose servers and hooks are leashed.
+    pub fn new(home: Option<PathBuf>, leash: Leash) -> Self {
         Self {
             home,
+            leash,
             ..Self::default()
         }
+    }
+
+    /// What ends commands when we cannot.
+    pub fn leash(&self) -> &Leash {
+        &self.leash
     }
 
     /// The settings of a workspace: read now, or as they were if nothing looks different.
@@ -183,13 +191,18 @@ impl Library {
         before.map_or_else(
             || {
                 Arc::new(Settings {
-                    hooks: Hooks(Hook::against_all(why)),
+                    hooks: self.hooks(Hook::against_all(why)),
                     notices: vec![format!("{why}: no tool is run")],
                     ..Settings::default()
                 })
             },
             |kept| Arc::clone(&kept.settings),
         )
+    }
+
+    fn hooks(&self, all: Vec<Hook>) -> Hooks {
+        let leash = self.leash.clone();
+        Hooks { all, leash }
     }
 
     /// Keeps what was read. Servers that are there already stay.
@@ -206,14 +219,14 @@ impl Library {
                 let same = |server: &&Arc<Server>| server.is_like(&config, times);
                 before.iter().find(same)
             });
-            same.map_or_else(|| Server::new(config, times), Arc::clone)
+            same.map_or_else(|| Server::new(config, times, &self.leash), Arc::clone)
         };
         let servers = std::mem::take(&mut scanned.servers);
         let servers = Servers(servers.into_iter().map(server).collect());
         let settings = Arc::new(Settings {
             rules: std::mem::take(&mut scanned.rules),
             skills: std::mem::take(&mut scanned.skills),
-            hooks: Hooks(std::mem::take(&mut scanned.hooks)),
+            hooks: self.hooks(std::mem::take(&mut scanned.hooks)),
             servers,
             notices: std::mem::take(&mut scanned.notices),
         });
@@ -221,7 +234,7 @@ impl Library {
             rules = settings.rules.len(),
             skills = settings.skills.len(),
             servers = settings.servers.0.len(),
-            hooks = settings.hooks.0.len(),
+            hooks = settings.hooks.all.len(),
             "settings.read"
         );
         let workspace = place.workspace.clone();
@@ -258,7 +271,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("AGENTS.md");
         std::fs::write(&file, "one").unwrap();
-        let library = Arc::new(Library::new(None));
+        let library = Arc::new(Library::new(None, Leash::default()));
         let choice = Choice::default();
         let first = library.open(&choice, folder.path()).await;
         assert_eq!(first.rules[0].content, "one");
@@ -286,7 +299,7 @@ mod tests {
         std::fs::write(home.join(".cursor/mcp.json"), servers).unwrap();
         std::fs::write(workspace.join("AGENTS.md"), "near").unwrap();
         std::fs::write(workspace.join("deep/AGENTS.md"), "far").unwrap();
-        let library = Arc::new(Library::new(Some(home)));
+        let library = Arc::new(Library::new(Some(home), Leash::default()));
         let choice = Choice::default();
         let told = |settings: &Settings| -> Vec<String> {
             let rules = settings.rules.iter();
@@ -296,7 +309,7 @@ mod tests {
         lock(&library.busy).insert(workspace.clone());
         let first = library.open(&choice, &workspace).await;
         assert_eq!(told(&first), ["near"]);
-        assert_eq!((first.hooks.0.len(), first.notices.len()), (1, 1));
+        assert_eq!((first.hooks.all.len(), first.notices.len()), (1, 1));
         let second = library.open(&choice, &workspace).await;
         assert_eq!((told(&second).len(), second.notices.len()), (1, 1));
         lock(&library.busy).clear();
@@ -312,7 +325,7 @@ mod tests {
     #[tokio::test]
     async fn whoever_waits_hears_that_it_is_large() {
         let folder = tempfile::tempdir().unwrap();
-        let library = Arc::new(Library::new(None));
+        let library = Arc::new(Library::new(None, Leash::default()));
         let door = Arc::clone(
             lock(&library.doors)
                 .entry(folder.path().to_owned())
@@ -342,7 +355,7 @@ mod tests {
 
     #[tokio::test]
     async fn settings_nobody_could_read_let_nothing_run() {
-        let library = Library::new(None);
+        let library = Library::new(None, Leash::default());
         let place = Place {
             workspace: "/w".into(),
             home: None,

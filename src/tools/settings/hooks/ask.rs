@@ -11,6 +11,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::process::Command;
 
 use super::config::Asked;
+use crate::tools::leash::Leash;
 use crate::tools::native::{scrub, spawn};
 
 /// What a hook may say.
@@ -36,7 +37,7 @@ struct Ended {
 }
 
 /// Asks one hook.
-pub(super) async fn ask(asked: &Asked, payload: &Json, workspace: &Path) -> Verdict {
+pub(super) async fn ask(asked: &Asked, payload: &Json, workspace: &Path, leash: &Leash) -> Verdict {
     let (command, folder, patience) = match asked {
         Asked::Not(why) => return Verdict::Deny(why.clone()),
         Asked::Command {
@@ -45,7 +46,7 @@ pub(super) async fn ask(asked: &Asked, payload: &Json, workspace: &Path) -> Verd
             patience,
         } => (command, folder, *patience),
     };
-    match tokio::time::timeout(patience, run(command, folder, payload, workspace)).await {
+    match tokio::time::timeout(patience, run(command, folder, payload, workspace, leash)).await {
         Ok(Ok(ended)) => judge(&ended),
         Ok(Err(error)) => Verdict::Deny(format!("the hook could not be run: {}", error.kind())),
         Err(_) => Verdict::Deny(format!(
@@ -60,6 +61,7 @@ async fn run(
     folder: &Path,
     payload: &Json,
     workspace: &Path,
+    leash: &Leash,
 ) -> std::io::Result<Ended> {
     let mut shell = Command::new("sh");
     scrub(&mut shell);
@@ -73,7 +75,7 @@ async fn run(
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
     // Given up or not, nothing of it stays.
-    let (mut child, _group) = spawn(&mut shell)?;
+    let (mut child, _group) = spawn(&mut shell, leash)?;
     let missing = || std::io::Error::from(std::io::ErrorKind::BrokenPipe);
     let mut input = child.stdin.take().ok_or_else(missing)?;
     let output = child.stdout.take().ok_or_else(missing)?;
@@ -179,7 +181,8 @@ mod tests {
             folder: folder.clone(),
             patience: Duration::from_secs(30),
         };
-        ask(&asked, &json!({"command": "rm -rf /"}), &folder).await
+        let payload = json!({"command": "rm -rf /"});
+        ask(&asked, &payload, &folder, &Leash::default()).await
     }
 
     #[tokio::test]

@@ -14,9 +14,14 @@ pub use ask::Verdict;
 use config::{Event, Hook};
 pub use guarded::Guarded;
 
+use crate::tools::leash::Leash;
+
 /// The hooks of a workspace.
 #[derive(Debug, Clone, Default)]
-pub struct Hooks(pub(super) Vec<Hook>);
+pub struct Hooks {
+    pub(super) all: Vec<Hook>,
+    pub(super) leash: Leash,
+}
 
 /// For whom hooks are asked.
 #[derive(Debug, Clone, Default)]
@@ -32,17 +37,17 @@ pub struct Occasion {
 impl Hooks {
     /// Whether there is any.
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.all.is_empty()
     }
 
     /// The occasions there are hooks for.
     pub(in crate::tools) fn events(&self) -> Vec<Event> {
-        let has = |event: &Event| self.0.iter().any(|hook| hook.event == *event);
+        let has = |event: &Event| self.all.iter().any(|hook| hook.event == *event);
         Event::ALL.into_iter().filter(has).collect()
     }
 
     fn has(&self, event: Event, subject: &str) -> bool {
-        self.0.iter().any(|hook| hook.matches(event, subject))
+        self.all.iter().any(|hook| hook.matches(event, subject))
     }
 
     /// Asks every hook that wants to be asked, all at once. One no is a no.
@@ -54,7 +59,7 @@ impl Hooks {
         occasion: &Occasion,
     ) -> Verdict {
         let wanted: Vec<&Hook> = self
-            .0
+            .all
             .iter()
             .filter(|hook| hook.matches(event, subject))
             .collect();
@@ -64,7 +69,7 @@ impl Hooks {
         let payload = payload(event, about, occasion);
         let asking = wanted
             .iter()
-            .map(|hook| ask::ask(&hook.asked, &payload, &occasion.workspace));
+            .map(|hook| ask::ask(&hook.asked, &payload, &occasion.workspace, &self.leash));
         let said = futures_util::future::join_all(asking).await;
         let no: Vec<String> = said
             .into_iter()

@@ -74,11 +74,11 @@ async fn open(
                 .stdout(Stdio::piped())
                 // What it complains about is nothing for our own stderr.
                 .stderr(Stdio::null());
+            let server = server.upgrade().ok_or(Why::Refused)?;
             let (mut child, group) =
-                spawn(&mut command).map_err(|error| Why::Start(error.kind()))?;
+                spawn(&mut command, &server.leash).map_err(|error| Why::Start(error.kind()))?;
             let pipes = child.stdout.take().zip(child.stdin.take());
             // Whoever lets go of the server ends its processes.
-            let server = server.upgrade().ok_or(Why::Refused)?;
             server.keep_group(connection, group);
             drop(server);
             let pipes = pipes.ok_or(Why::Refused)?;
@@ -194,6 +194,7 @@ impl ClientHandler for Client {
 mod tests {
     use super::super::Times;
     use super::*;
+    use crate::tools::leash::Leash;
     use std::collections::BTreeMap;
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
@@ -206,7 +207,7 @@ mod tests {
             connect: Duration::from_secs(20),
             call: Duration::from_secs(20),
         };
-        let server = Server::new(config, times);
+        let server = Server::new(config, times, &Leash::default());
         server.wake();
         server.settled().await
     }

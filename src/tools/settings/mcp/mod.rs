@@ -16,6 +16,7 @@ use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
 use crate::tools::bridge::schema;
+use crate::tools::leash::Leash;
 use crate::tools::native::Group;
 use crate::tools::offer::Offer;
 use config::{ServerConfig, Way};
@@ -33,6 +34,7 @@ const AGAIN: Duration = Duration::from_secs(30);
 pub struct Server {
     /// As settings name it.
     pub config: ServerConfig,
+    leash: Leash,
     times: Times,
     state: watch::Sender<State>,
     hold: Mutex<Hold>,
@@ -120,9 +122,10 @@ pub(super) enum Why {
 }
 
 impl Server {
-    pub(super) fn new(config: ServerConfig, times: Times) -> Arc<Self> {
+    pub(super) fn new(config: ServerConfig, times: Times, leash: &Leash) -> Arc<Self> {
         Arc::new(Self {
             config,
+            leash: leash.clone(),
             times,
             state: watch::Sender::new(State::Asleep),
             hold: Mutex::default(),
