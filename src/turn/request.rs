@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use serde_json::Value as Json;
 use tokio::sync::mpsc;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::policy::Policy;
@@ -26,6 +27,8 @@ pub struct TurnRequest {
     pub workspace: PathBuf,
     /// What the host says.
     pub transcript: Transcript,
+    /// When it said so: what was answered later, the transcript cannot tell.
+    pub asked: Instant,
     /// Which model.
     pub model: Model,
     /// Its limits.

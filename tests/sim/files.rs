@@ -143,7 +143,7 @@ async fn mistakes_in_toml_are_named_with_their_line() {
         ),
         (
             "name = \"x\"\n[server]\nhttp3 = 1\n[[run]]\nsteps = []\n".to_owned(),
-            "x.toml:3: unknown key \"http3\" in server; expected one of http2, models, invalid_keys, unary, agent_url, privacy_mode, exchange, token_ttl_ms, login_pending",
+            "x.toml:3: unknown key \"http3\" in server; expected one of http2, models, invalid_keys, unary, max_streams, agent_url, privacy_mode, exchange, token_ttl_ms, login_pending",
         ),
         (
             "name = \"x\"\n[server.unary.v1]\nstatus = 1\n[[run]]\nsteps = []\n".to_owned(),

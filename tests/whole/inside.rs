@@ -111,6 +111,7 @@ impl Guest {
             backend: self.backend.clone(),
             account: "a".into(),
             workspace: "/workspace".into(),
+            asked: tokio::time::Instant::now(),
             transcript: Transcript::read(system, Some(tools.into()), self.messages.clone()),
             model: Model {
                 id: "composer-2".into(),

@@ -3,10 +3,10 @@
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::time::Instant;
 
 use jsonrpsee::types::ErrorObjectOwned;
 use tokio::sync::mpsc;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
 
@@ -160,6 +160,7 @@ impl Turns {
         origin: Origin<'_>,
         flow: &mut Flow,
     ) -> Result<TurnStartResult, ErrorObjectOwned> {
+        let asked = Instant::now();
         let (key, backend) = match self.backend(params.api_key.as_deref(), origin.home) {
             Ok(backend) => backend,
             // Not a mistake in the request: the turn is answered, with what to do.
@@ -200,6 +201,7 @@ impl Turns {
             account: key.fingerprint(),
             backend,
             workspace,
+            asked,
             transcript: Transcript::read(
                 params.system_prompt,
                 params

@@ -382,9 +382,10 @@ impl Attempt<'_> {
                 self.around.memo.checkpoint();
                 self.tell(RunEvent::Checkpoint(state));
                 self.turn_ended = self.turn_ended.map(|_| self.last_inbound);
-                // One from before the server knew is not its last.
-                if self.leaving.is_some() && self.untold == 0 {
-                    return Some(Closing::Cancelled);
+                // Perhaps its last. One that was on its way when the server was told is not.
+                if let (Some(until), 0) = (self.leaving, self.untold) {
+                    let soon = self.last_inbound + self.around.timing.farewell;
+                    self.leaving = Some(until.min(soon));
                 }
             }
             Some(Message::KvServerMessage(request)) => {
