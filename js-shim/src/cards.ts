@@ -1,5 +1,5 @@
 /** Cards: what Cursor's own tools did, as pi shows its own. Results are recorded, nothing runs. */
-import { readFileSync } from "node:fs";
+import { readFileSync, statSync } from "node:fs";
 import { resolve } from "node:path";
 import type { ExtensionAPI, ExtensionContext } from "@earendil-works/pi-coding-agent";
 import type { Sidecar } from "./sidecar.ts";
@@ -10,6 +10,7 @@ type Row = Parameters<NonNullable<Tool["renderResult"]>>[3];
 /** Ids of calls that Cursor made and pi only shows. */
 const RECORDED = "cursor-replay-";
 const NEUTRAL = "cursor";
+const MAX_IMAGE_BYTES = 25 << 20;
 /** Those pi does not turn on by itself. */
 const EXTRA = ["grep", "find", "ls", NEUTRAL];
 
@@ -117,7 +118,10 @@ async function neutral(): Promise<Tool> {
       if (shown) card.addChild(new Text(`\n${shown}`, 0, 0));
       if (!imagePath || !imageMimeType || !row.showImages) return card;
       try {
-        const data = readFileSync(resolve(row.cwd, imagePath), "base64");
+        const path = resolve(row.cwd, imagePath);
+        const file = statSync(path);
+        if (!file.isFile() || file.size > MAX_IMAGE_BYTES) return card;
+        const data = readFileSync(path, "base64");
         const size = { maxWidthCells: 40, maxHeightCells: 16 };
         card.addChild(new Image(data, imageMimeType, { fallbackColor: plain }, size));
       } catch {

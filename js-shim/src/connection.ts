@@ -8,7 +8,8 @@ const PASSED_ON = "[pi-cursor-sdk:bridge] ";
 
 type Body = { params?: unknown; result?: unknown; error?: { code: number; message: string } };
 type Message = Body & { id?: number; method?: string };
-type Waiting = { resolve(result: unknown): void; reject(error: Error): void };
+/** A call is `unsent` if the process was gone before it could read it. */
+type Waiting = { resolve(result: unknown): void; reject(error: Error): void; unsent?: boolean };
 type OnNotification = (params: Notifications[keyof Notifications]) => void;
 
 /** Cuts bytes into `Content-Length` frames. */
@@ -40,19 +41,22 @@ class Frames {
 export class Connection {
   private readonly child: ChildProcessWithoutNullStreams;
   private readonly waiting = new Map<number, Waiting>();
-  private readonly onNotification: OnNotification;
   private lastId = 0;
   private ended: string | undefined;
 
   constructor(program: string, onNotification: OnNotification, onEnd: (why: string) => void) {
-    this.onNotification = onNotification;
     this.child = spawn(program, [], { stdio: "pipe", windowsHide: true });
     const frames = new Frames();
     const { stdin, stdout, stderr } = this.child;
-    stdout.on("data", (piece: Buffer) => {
-      for (const message of frames.take(piece)) this.receive(message);
-    });
     let said = "";
+    stdout.on("data", (piece: Buffer) => {
+      try {
+        for (const message of frames.take(piece)) this.receive(message, onNotification);
+      } catch (error) {
+        said = String(error); // our trouble must not be pi's
+        this.child.kill("SIGKILL");
+      }
+    });
     createInterface(stderr).on("line", (line) => {
       if (line.startsWith(PASSED_ON)) process.stderr.write(`${line}\n`);
       else if (!line.startsWith("{")) said = line.trim() || said; // metrics are no reasons
@@ -62,28 +66,27 @@ export class Connection {
     const end = (why: string) => {
       this.ended ??= said ? `${why} (${said})` : why;
       onEnd(this.ended);
-      for (const { reject } of this.waiting.values()) reject(new Error(this.ended));
+      for (const { reject, unsent } of this.waiting.values())
+        reject(Object.assign(new Error(this.ended), { unsent }));
       this.waiting.clear();
     };
     this.child.on("error", ({ message }) => end(`cannot start ${program}: ${message}`));
     this.child.on("close", (code, signal) => {
       end(`cursor-sidecar ${signal ? `was killed by ${signal}` : `ended with code ${code}`}`);
     });
-    this.hold(false);
-  }
-
-  get idle(): boolean {
-    return this.waiting.size === 0;
+    this.hold();
   }
 
   call<M extends keyof Methods>(method: M, params: Methods[M]["params"]) {
     return new Promise<Methods[M]["result"]>((resolve, reject) => {
       if (this.ended !== undefined) return reject(new Error(this.ended));
-      if (this.idle) this.hold(true);
       const id = ++this.lastId;
-      this.waiting.set(id, { resolve: resolve as Waiting["resolve"], reject });
+      const waiting: Waiting = { resolve: resolve as Waiting["resolve"], reject };
+      this.waiting.set(id, waiting);
+      this.hold();
       const body = JSON.stringify({ jsonrpc: "2.0", id, method, params });
-      this.child.stdin.write(`Content-Length: ${Buffer.byteLength(body)}\r\n\r\n${body}`);
+      const frame = `Content-Length: ${Buffer.byteLength(body)}\r\n\r\n${body}`;
+      this.child.stdin.write(frame, (lost) => Object.assign(waiting, { unsent: !!lost }));
     });
   }
 
@@ -92,23 +95,23 @@ export class Connection {
     this.child.stdin.end();
   }
 
-  private receive({ id, method, params, result, error }: Message): void {
+  private receive({ id, method, params, result, error }: Message, tell: OnNotification): void {
     if (method !== undefined) {
-      this.onNotification(params as Parameters<OnNotification>[0]);
+      tell(params as Parameters<OnNotification>[0]);
     } else if (id !== undefined) {
       const waiting = this.waiting.get(id);
       this.waiting.delete(id);
-      if (this.idle) this.hold(false);
+      this.hold();
       if (error) waiting?.reject(Object.assign(new Error(error.message), error));
       else waiting?.resolve(result);
     }
   }
 
   /** pi must not exit while it is owed an answer, nor stay for an idle sidecar. */
-  private hold(on: boolean): void {
+  private hold(): void {
     for (const handle of [this.child, ...this.child.stdio]) {
       // Pipes of other runtimes may not be counted.
-      (handle as { ref?(): void; unref?(): void })[on ? "ref" : "unref"]?.();
+      (handle as { ref?(): void; unref?(): void })[this.waiting.size ? "ref" : "unref"]?.();
     }
   }
 }

@@ -1,10 +1,11 @@
 /** Commands, flags and the status line: the sidecar names them and does what they ask for. */
 import type { ExtensionAPI, ExtensionContext } from "@earendil-works/pi-coding-agent";
-import type { InitializeResult, Kept, ModelRow, SessionCommandResult } from "./protocol.ts";
+import type { Kept, ModelRow, SessionCommandResult } from "./protocol.ts";
 import type { Sidecar } from "./sidecar.ts";
 
 /** The name of our entries in pi's sessions. */
 const ENTRY = "cursor-sidecar";
+type Use = (rows: ModelRow[]) => void;
 
 /** What pi keeps for the sidecar: flags for the run, an entry for the branch of the session. */
 export function kept(pi: ExtensionAPI, sidecar: Sidecar, ctx: ExtensionContext): Kept {
@@ -16,14 +17,10 @@ export function kept(pi: ExtensionAPI, sidecar: Sidecar, ctx: ExtensionContext):
 }
 
 /** Registers what the sidecar offers, and shows how things are whenever that may change. */
-export function registerControls(
-  pi: ExtensionAPI,
-  sidecar: Sidecar,
-  about: InitializeResult,
-  useModels: (rows: ModelRow[]) => void,
-): void {
+export function registerControls(pi: ExtensionAPI, sidecar: Sidecar, useModels: Use): void {
   const run = async (ctx: ExtensionContext, command?: string, args?: string) => {
-    const model = ctx.model?.provider === "cursor" ? ctx.model.id : undefined;
+    const chosen = () => (ctx.model?.provider === "cursor" ? ctx.model.id : undefined);
+    const model = chosen();
     let told: SessionCommandResult = {};
     if (command || model) {
       const apiKey = await ctx.modelRegistry.getApiKeyForProvider("cursor");
@@ -34,12 +31,13 @@ export function registerControls(
     }
     if (told.models) useModels(told.models);
     if (told.entry) pi.appendEntry(ENTRY, told.entry);
-    ctx.ui.setStatus("cursor", told.status);
+    // Another model may have been chosen meanwhile; what is asked for that one shows it.
+    if (chosen() === model) ctx.ui.setStatus("cursor", told.status);
     if (told.message && ctx.hasUI) ctx.ui.notify(told.message, told.level);
     else if (told.message && command) console.error(told.message);
   };
-  for (const { name, ...flag } of about.flags) pi.registerFlag(name, flag);
-  for (const { name, description, arguments: words } of about.commands) {
+  for (const { name, ...flag } of sidecar.about?.flags ?? []) pi.registerFlag(name, flag);
+  for (const { name, description, arguments: words } of sidecar.about?.commands ?? []) {
     pi.registerCommand(name, {
       description,
       getArgumentCompletions: (prefix) =>

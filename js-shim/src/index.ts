@@ -20,14 +20,10 @@ const FALLBACK: ModelRow = {
 /** Outlives `/reload`, which evaluates this module anew. */
 type Handle = { sidecar: Sidecar; sessions: Sessions };
 
-function attach(): Handle {
+export default async function cursor(pi: ExtensionAPI): Promise<void> {
   const world = globalThis as { [HANDLE]?: Handle };
   world[HANDLE] ??= { sidecar: new Sidecar(), sessions: new Map() };
-  return world[HANDLE];
-}
-
-export default async function cursor(pi: ExtensionAPI): Promise<void> {
-  const { sidecar, sessions } = attach();
+  const { sidecar, sessions } = world[HANDLE];
   let models = [FALLBACK];
 
   const list = async (refresh: boolean, apiKey?: string) =>
@@ -52,9 +48,8 @@ export default async function cursor(pi: ExtensionAPI): Promise<void> {
   };
 
   register(await list(false).catch(() => models));
-  const { about } = sidecar;
-  if (about) registerControls(pi, sidecar, about, register);
-  if (about?.question) registerQuestion(pi, sidecar, about.question);
+  registerControls(pi, sidecar, register);
+  registerQuestion(pi, sidecar);
 
   const invalidate = async (_: unknown, ctx: ExtensionContext) => {
     const sessionId = ctx.sessionManager.getSessionId();

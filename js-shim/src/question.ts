@@ -1,11 +1,12 @@
 /** Lets Cursor's agent ask the person at this pi; the sidecar says what to ask. */
 import type { ExtensionAPI } from "@earendil-works/pi-coding-agent";
-import type { QuestionTool } from "./protocol.ts";
 import type { Sidecar } from "./sidecar.ts";
 
 type Execute = Parameters<ExtensionAPI["registerTool"]>[0]["execute"];
 
-export function registerQuestion(pi: ExtensionAPI, sidecar: Sidecar, tool: QuestionTool): void {
+export function registerQuestion(pi: ExtensionAPI, sidecar: Sidecar): void {
+  const tool = sidecar.about?.question;
+  if (!tool) return;
   const execute: Execute = async (_, params, signal, __, { hasUI, ui }) => {
     const answers: (string | null)[] = [];
     for (;;) {

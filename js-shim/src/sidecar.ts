@@ -25,8 +25,19 @@ export class Sidecar {
   }
 
   async call<M extends keyof Methods>(method: M, params: Methods[M]["params"]) {
-    this.ready ??= this.start();
-    return (await this.ready).call(method, params);
+    const connection = await this.started();
+    return connection.call(method, params).catch(async (error: { unsent?: boolean }) => {
+      if (!error.unsent) throw error;
+      return (await this.started()).call(method, params);
+    });
+  }
+
+  private started(): Promise<Connection> {
+    this.ready ??= this.start().catch((error) => {
+      this.forget();
+      throw error;
+    });
+    return this.ready;
   }
 
   /** Lets the process go. The next call starts another one, whatever happened before. */
@@ -42,43 +53,37 @@ export class Sidecar {
   }
 
   private async start(): Promise<Connection> {
-    try {
-      const now = Date.now();
-      this.starts = this.starts.filter((start) => now - start < RESTART_WINDOW_MS);
-      if (this.starts.length > MAX_RESTARTS) {
-        const left = `failed ${this.starts.length} times within three minutes and is left alone until /reload`;
-        throw new Error(`cursor-sidecar ${left}; the last time: ${this.lastEnd}`);
-      }
-      this.starts.push(now);
-      const connection = new Connection(
-        findBinary(),
-        (told) => {
-          if ("turnId" in told) this.turns.get(told.turnId)?.(told.events);
-          else this.onLog(told);
-        },
-        (why) => {
-          if (this.connection !== connection) return;
-          this.lastEnd = why;
-          this.forget();
-        },
-      );
-      this.connection = connection;
-      // Importing pi for its version would tie us to one; the sidecar finds it by its program.
-      const { argv, stdin, stdout } = process;
-      const asked = argv[argv.indexOf("--mode") + 1];
-      const print = ["-p", "--print"].some((flag) => argv.includes(flag)) || !stdin.isTTY;
-      const quiet = print || !stdout.isTTY;
-      const mode = asked === "rpc" || asked === "json" ? asked : quiet ? "print" : "interactive";
-      const facts = { program: argv[1], mode, cwd: process.cwd(), processId: process.pid } as const;
-      this.about = await connection.call("initialize", {
-        protocolVersion: PROTOCOL_VERSION,
-        host: { name: "pi", ...facts },
-        capabilities: { tools: "between" },
-      });
-      return connection;
-    } catch (error) {
-      this.forget();
-      throw error;
+    const now = Date.now();
+    this.starts = this.starts.filter((start) => now - start < RESTART_WINDOW_MS);
+    if (this.starts.length > MAX_RESTARTS) {
+      const left = "failed 5 times within three minutes and is left alone until /reload";
+      throw new Error(`cursor-sidecar ${left}; the last time: ${this.lastEnd}`);
     }
+    this.starts.push(now);
+    const connection = new Connection(
+      findBinary(),
+      (told) => {
+        if ("turnId" in told) this.turns.get(told.turnId)?.(told.events);
+        else this.onLog(told);
+      },
+      (why) => {
+        if (this.connection !== connection) return;
+        this.lastEnd = why;
+        this.forget();
+      },
+    );
+    this.connection = connection;
+    // Importing pi for its version would tie us to one; the sidecar finds it by its program.
+    const { argv, stdin, stdout } = process;
+    const asked = argv[argv.indexOf("--mode") + 1];
+    const print = ["-p", "--print"].some((flag) => argv.includes(flag));
+    const shown = !print && stdin.isTTY && stdout.isTTY;
+    const mode = asked === "rpc" || asked === "json" ? asked : shown ? "interactive" : "print";
+    this.about = await connection.call("initialize", {
+      protocolVersion: PROTOCOL_VERSION,
+      host: { name: "pi", program: argv[1], mode, cwd: process.cwd(), processId: process.pid },
+      capabilities: { tools: "between" },
+    });
+    return connection;
   }
 }

@@ -28,9 +28,8 @@ class Answer {
 
   constructor({ api, provider, id }: ai.Model<ai.Api>) {
     const usage = { ...NOTHING, totalTokens: 0, cost: { ...NOTHING, total: 0 } };
-    const timestamp = Date.now();
     const from = { role: "assistant" as const, api, provider, model: id };
-    this.message = { ...from, content: [], usage, stopReason: "pending", timestamp };
+    this.message = { ...from, content: [], usage, stopReason: "pending", timestamp: Date.now() };
     this.push({ type: "start" });
   }
 
@@ -162,12 +161,8 @@ export function streamTurn(
     if (result.stopReason === "toolUse" && session) session.release = release;
     else release();
   };
-  const failed = ({ message }: Error) => {
-    release();
-    answer.finish("error", message);
-  };
   void run()
-    .catch(failed)
+    .catch(({ message }: Error) => answer.finish("error", message))
     .finally(() => sidecar.turns.delete(turnId));
   return answer as unknown as ai.AssistantMessageEventStream;
 }
