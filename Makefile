@@ -21,7 +21,7 @@ demo: $(NODE) $(PI_087)
 	./.ci/demo
 
 test: lint $(NODE) $(PI) $(INSPECTOR)
-	@command -v tmux >/dev/null || { echo "make test: tmux is needed to look at pi's screen; install it" >&2; exit 1; }
+	@command -v tmux >/dev/null || ./.ci/install tmux # to look at pi's screen
 	./.ci/rust-tests
 
 # The extension is checked against the types of a real pi.

@@ -7,8 +7,7 @@ const NAME = process.platform === "win32" ? "cursor-sidecar.exe" : "cursor-sidec
 
 /** The user's choice, the package for this platform, or the newest build of this repository. */
 export function findBinary(): string {
-  const chosen = process.env.PI_CURSOR_SIDECAR;
-  if (chosen) return chosen;
+  if (process.env.PI_CURSOR_SIDECAR) return process.env.PI_CURSOR_SIDECAR;
   const platform = `${process.platform}-${process.arch}`;
   try {
     return createRequire(import.meta.url).resolve(`cursor-sidecar-${platform}/${NAME}`);

@@ -10,7 +10,6 @@ type Row = Parameters<NonNullable<Tool["renderResult"]>>[3];
 /** Ids of calls that Cursor made and pi only shows. */
 const RECORDED = "cursor-replay-";
 const NEUTRAL = "cursor";
-const MAX_IMAGE_BYTES = 25 << 20;
 /** Those pi does not turn on by itself. */
 const EXTRA = ["grep", "find", "ls", NEUTRAL];
 
@@ -120,7 +119,7 @@ async function neutral(): Promise<Tool> {
       try {
         const path = resolve(row.cwd, imagePath);
         const file = statSync(path);
-        if (!file.isFile() || file.size > MAX_IMAGE_BYTES) return card;
+        if (!file.isFile() || file.size > 25 << 20) return card;
         const data = readFileSync(path, "base64");
         const size = { maxWidthCells: 40, maxHeightCells: 16 };
         card.addChild(new Image(data, imageMimeType, { fallbackColor: plain }, size));

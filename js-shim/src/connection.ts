@@ -3,8 +3,8 @@ import { type ChildProcessWithoutNullStreams, spawn } from "node:child_process";
 import { createInterface } from "node:readline";
 import type { Methods, Notifications } from "./protocol.ts";
 
-/** Lines the user asked for (`PI_CURSOR_PI_TOOL_BRIDGE_DEBUG`) go on to pi's stderr. */
-const PASSED_ON = "[pi-cursor-sdk:bridge] ";
+/** Lines the user asked for (`PI_CURSOR_…_DEBUG`) go on to pi's stderr. */
+const PASSED_ON = /^\[pi-cursor-sdk:bridge\] |^debug log: /;
 
 type Body = { params?: unknown; result?: unknown; error?: { code: number; message: string } };
 type Message = Body & { id?: number; method?: string };
@@ -41,38 +41,35 @@ class Frames {
 export class Connection {
   private readonly child: ChildProcessWithoutNullStreams;
   private readonly waiting = new Map<number, Waiting>();
+  private readonly onEnd: (why: string) => void;
   private lastId = 0;
+  private said = "";
   private ended: string | undefined;
 
   constructor(program: string, onNotification: OnNotification, onEnd: (why: string) => void) {
+    this.onEnd = onEnd;
     this.child = spawn(program, [], { stdio: "pipe", windowsHide: true });
     const frames = new Frames();
     const { stdin, stdout, stderr } = this.child;
-    let said = "";
     stdout.on("data", (piece: Buffer) => {
       try {
         for (const message of frames.take(piece)) this.receive(message, onNotification);
       } catch (error) {
-        said = String(error); // our trouble must not be pi's
-        this.child.kill("SIGKILL");
+        this.end(`cursor-sidecar made no sense: ${error}`); // our trouble must not be pi's
       }
     });
     createInterface(stderr).on("line", (line) => {
-      if (line.startsWith(PASSED_ON)) process.stderr.write(`${line}\n`);
-      else if (!line.startsWith("{")) said = line.trim() || said; // metrics are no reasons
+      // Metrics would spoil a screen, and are no reasons for an end.
+      const metric = line.startsWith("{");
+      const wanted = metric ? !process.stdout.isTTY : PASSED_ON.test(line);
+      if (wanted) process.stderr.write(`${line}\n`);
+      else if (!metric) this.said = line.trim() || this.said;
     });
     // Writing to a process that is gone; its end says why.
     stdin.on("error", () => {});
-    const end = (why: string) => {
-      this.ended ??= said ? `${why} (${said})` : why;
-      onEnd(this.ended);
-      for (const { reject, unsent } of this.waiting.values())
-        reject(Object.assign(new Error(this.ended), { unsent }));
-      this.waiting.clear();
-    };
-    this.child.on("error", ({ message }) => end(`cannot start ${program}: ${message}`));
+    this.child.on("error", ({ message }) => this.end(`cannot start ${program}: ${message}`));
     this.child.on("close", (code, signal) => {
-      end(`cursor-sidecar ${signal ? `was killed by ${signal}` : `ended with code ${code}`}`);
+      this.end(`cursor-sidecar ${signal ? `was killed by ${signal}` : `ended with code ${code}`}`);
     });
     this.hold();
   }
@@ -93,6 +90,17 @@ export class Connection {
   /** The sidecar ends with its input. */
   close(): void {
     this.child.stdin.end();
+  }
+
+  /** The process is gone, or of no use any more. */
+  end(why: string): void {
+    this.child.kill("SIGKILL");
+    this.ended ??= this.said ? `${why} (${this.said})` : why;
+    this.onEnd(this.ended);
+    for (const { reject, unsent } of this.waiting.values())
+      reject(Object.assign(new Error(this.ended), { unsent }));
+    this.waiting.clear();
+    this.hold();
   }
 
   private receive({ id, method, params, result, error }: Message, tell: OnNotification): void {

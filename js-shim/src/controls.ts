@@ -47,7 +47,7 @@ export function registerControls(pi: ExtensionAPI, sidecar: Sidecar, useModels: 
   }
   const show = (_: unknown, ctx: ExtensionContext) => {
     // The session may be gone before the answer is there, and its screen with it.
-    if (ctx.hasUI && sidecar.running) void run(ctx).catch(() => {});
+    if (ctx.hasUI && sidecar.ready) void run(ctx).catch(() => {});
   };
   pi.on("session_start", show);
   pi.on("model_select", show);

@@ -8,7 +8,7 @@ import { Sidecar } from "./sidecar.ts";
 import { NOTHING, type Sessions, streamTurn } from "./stream.ts";
 
 /** Named after the shape of `Handle`, so that `/reload` after an update starts afresh. */
-const HANDLE = Symbol.for("cursor-sidecar/2");
+const HANDLE = Symbol.for("cursor-sidecar/3");
 /** Stands for a key so that pi shows the models before there is one, and `/login` with them. */
 const KEYLESS = "cursor-key-not-given-to-pi";
 /** One row where there is no sidecar to ask: the first turn with it tells what is wrong. */
@@ -62,7 +62,10 @@ export default async function cursor(pi: ExtensionAPI): Promise<void> {
     const id = ctx.sessionManager.getSessionId();
     const release = sessions.get(id)?.release; // pi may say twice that a session starts
     sessions.set(id, { id, cwd: ctx.cwd, kept: () => kept(pi, sidecar, ctx), release });
-    sidecar.onLog = ({ message, level }) => ctx.ui.notify(message, level);
+    sidecar.onLog = ({ message, level }) => {
+      if (ctx.hasUI) ctx.ui.notify(message, level);
+      else if (level !== "info") console.error(message);
+    };
   });
   const cards = registerCards(pi, sidecar);
   pi.on("agent_end", (_, ctx) => sessions.get(ctx.sessionManager.getSessionId())?.release?.());
@@ -70,9 +73,9 @@ export default async function cursor(pi: ExtensionAPI): Promise<void> {
     const sessionId = ctx.sessionManager.getSessionId();
     sidecar.onLog = () => {}; // the screen goes with the session
     // A sidecar that lives goes on; one that was given up gets another chance.
-    if (reason === "reload") return sidecar.running ? undefined : sidecar.stop();
+    if (reason === "reload") return sidecar.ready ? undefined : sidecar.stop();
     sessions.delete(sessionId);
     if (reason === "quit") sidecar.stop();
-    else if (sidecar.running) await sidecar.call("session/close", { sessionId }).catch(() => {});
+    else if (sidecar.ready) await sidecar.call("session/close", { sessionId }).catch(() => {});
   });
 }

@@ -2,24 +2,24 @@
 import type { ExtensionAPI } from "@earendil-works/pi-coding-agent";
 import type { Sidecar } from "./sidecar.ts";
 
-type Execute = Parameters<ExtensionAPI["registerTool"]>[0]["execute"];
-
 export function registerQuestion(pi: ExtensionAPI, sidecar: Sidecar): void {
   const tool = sidecar.about?.question;
   if (!tool) return;
-  const execute: Execute = async (_, params, signal, __, { hasUI, ui }) => {
-    const answers: (string | null)[] = [];
-    for (;;) {
-      const asked = { arguments: params, answers, hasUi: hasUI };
-      const { put, text, details } = await sidecar.call("question/next", asked);
-      if (!put) return { content: [{ type: "text", text }], details };
-      const answer = put.options
-        ? await ui.select(put.title, put.options, { signal })
-        : await ui.input(put.title, undefined, { signal });
-      answers.push(answer ?? null);
-    }
-  };
-  pi.registerTool({ ...tool, execute });
+  pi.registerTool({
+    ...tool,
+    async execute(_, params, signal, __, { hasUI, ui }) {
+      const answers: (string | null)[] = [];
+      for (;;) {
+        const asked = { arguments: params, answers, hasUi: hasUI };
+        const { put, text, details } = await sidecar.call("question/next", asked);
+        if (!put) return { content: [{ type: "text", text }], details };
+        const answer = put.options
+          ? await ui.select(put.title, put.options, { signal })
+          : await ui.input(put.title, undefined, { signal });
+        answers.push(answer ?? null);
+      }
+    },
+  });
   // Other models have no use for it; what the user turned off stays off.
   let hidden = false;
   const show = (cursor: boolean) => {

@@ -16,28 +16,24 @@ export class Sidecar {
   /** Who hears of a turn under way; its events come before its result. */
   readonly turns = new Map<string, (events: HostEvent[]) => void>();
   private connection: Connection | undefined;
-  private ready: Promise<Connection> | undefined;
+  /** Settled once it takes calls; nothing if none is running. */
+  ready: Promise<Connection> | undefined;
   private starts: number[] = [];
   private lastEnd = "";
 
-  get running(): boolean {
-    return this.ready !== undefined;
-  }
-
-  async call<M extends keyof Methods>(method: M, params: Methods[M]["params"]) {
-    const connection = await this.started();
-    return connection.call(method, params).catch(async (error: { unsent?: boolean }) => {
-      if (!error.unsent) throw error;
-      return (await this.started()).call(method, params);
-    });
-  }
-
-  private started(): Promise<Connection> {
+  async call<M extends keyof Methods>(
+    method: M,
+    params: Methods[M]["params"],
+  ): Promise<Methods[M]["result"]> {
     this.ready ??= this.start().catch((error) => {
       this.forget();
       throw error;
     });
-    return this.ready;
+    const connection = await this.ready;
+    return connection.call(method, params).catch((error: { unsent?: boolean }) => {
+      if (error.unsent) return this.call(method, params);
+      throw error;
+    });
   }
 
   /** Lets the process go. The next call starts another one, whatever happened before. */
@@ -79,11 +75,14 @@ export class Sidecar {
     const print = ["-p", "--print"].some((flag) => argv.includes(flag));
     const shown = !print && stdin.isTTY && stdout.isTTY;
     const mode = asked === "rpc" || asked === "json" ? asked : shown ? "interactive" : "print";
-    this.about = await connection.call("initialize", {
+    // A program that does not answer would hold up every start of pi.
+    const late = setTimeout(() => connection.end("cursor-sidecar did not answer"), 5_000);
+    const about = connection.call("initialize", {
       protocolVersion: PROTOCOL_VERSION,
       host: { name: "pi", program: argv[1], mode, cwd: process.cwd(), processId: process.pid },
       capabilities: { tools: "between" },
     });
+    this.about = await about.finally(() => clearTimeout(late));
     return connection;
   }
 }

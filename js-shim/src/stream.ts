@@ -11,6 +11,8 @@ export type Session = { id: string; cwd: string; kept: () => Kept; release?: () 
 export type Sessions = Map<string, Session>;
 /** Neither tokens nor money. */
 export const NOTHING = { input: 0, output: 0, cacheRead: 0, cacheWrite: 0 };
+type Ending = Pick<TurnStartResult, "stopReason" | "errorMessage"> & Partial<TurnStartResult>;
+const ABORTED: Ending = { stopReason: "aborted", errorMessage: "Request was aborted" };
 /** A block of text, under the name of its type. */
 type Block = { type: "text" | "thinking"; text: string; thinking: string };
 
@@ -54,15 +56,11 @@ class Answer {
     else if (event.type === "toolCall") this.call(event.id, event.name, event.arguments);
   }
 
-  end({ stopReason, errorMessage, usage }: TurnStartResult): void {
-    this.message.usage = usage;
-    this.finish(stopReason, errorMessage);
-  }
-
-  finish(stopReason: TurnStartResult["stopReason"], errorMessage?: string | null): void {
+  end({ stopReason, errorMessage, usage }: Ending): void {
     if (this.ended) return;
     this.close();
-    Object.assign(this.message, { stopReason, ...(errorMessage ? { errorMessage } : {}) });
+    const why = errorMessage && { errorMessage };
+    Object.assign(this.message, { stopReason }, usage && { usage }, why);
     const failed = stopReason === "error" || stopReason === "aborted";
     const whole = failed ? { error: this.message } : { message: this.message };
     this.push({ type: failed ? "error" : "done", reason: stopReason, ...whole });
@@ -114,14 +112,15 @@ export function streamTurn(
   options: ai.SimpleStreamOptions = {},
 ): ai.AssistantMessageEventStream {
   const answer = new Answer(model);
-  const { signal } = options;
+  const { signal, apiKey } = options;
+  let { onResponse: hear } = options;
   const session = sessions.get(options.sessionId ?? "");
   const turnId = randomUUID();
   session?.release?.();
 
   // pi waits for the stream, so it ends here and now; the sidecar learns of it meanwhile.
   const abort = () => {
-    answer.finish("aborted", "Request was aborted");
+    answer.end(ABORTED);
     void sidecar.call("turn/cancel", { turnId }).catch(() => {});
   };
   const release = () => signal?.removeEventListener("abort", abort);
@@ -142,27 +141,22 @@ export function streamTurn(
       kept: (session ?? [...sessions.values()].at(-1))?.kept(),
     };
     const replaced = (await options.onPayload?.(payload, model)) as TurnStartParams | undefined;
-    if (signal?.aborted) return answer.finish("aborted", "Request was aborted");
+    if (signal?.aborted) return answer.end(ABORTED);
     signal?.addEventListener("abort", abort, { once: true });
-    let hear = () => {
-      hear = () => {};
-      // Other extensions only watch this: their trouble is not the turn's.
-      Promise.resolve(options.onResponse?.({ status: 200, headers: {} }, model)).catch(() => {});
-    };
     sidecar.turns.set(turnId, (events) => {
-      hear();
+      // Other extensions only watch this: their trouble is not the turn's.
+      void (async () => hear?.({ status: 200, headers: {} }, model))().catch(() => {});
+      hear = undefined;
       for (const event of events) answer.take(event);
     });
-    const { apiKey } = options;
     const result = await sidecar.call("turn/start", { ...(replaced ?? payload), turnId, apiKey });
-    hear();
     answer.end(result);
     // pi runs the tools now, and only this signal says if they are given up.
     if (result.stopReason === "toolUse" && session) session.release = release;
     else release();
   };
   void run()
-    .catch(({ message }: Error) => answer.finish("error", message))
+    .catch(({ message }: Error) => answer.end({ stopReason: "error", errorMessage: message }))
     .finally(() => sidecar.turns.delete(turnId));
   return answer as unknown as ai.AssistantMessageEventStream;
 }

@@ -80,6 +80,8 @@ pub enum TurnEvent {
     },
     /// The connection failed and is tried again; the text says why.
     Retrying(String),
+    /// Something a person may want to know.
+    Remark(String),
     /// Something a person should know.
     Notice(String),
 }

@@ -87,7 +87,10 @@ pub(super) async fn tell(event: TurnEvent, request: &TurnRequest, tally: &mut Ta
             tally.output.push_str(name);
             tally.output.push_str(&arguments.to_string());
         }
-        TurnEvent::ThinkingDone | TurnEvent::Retrying(_) | TurnEvent::Notice(_) => {}
+        TurnEvent::ThinkingDone
+        | TurnEvent::Retrying(_)
+        | TurnEvent::Remark(_)
+        | TurnEvent::Notice(_) => {}
     }
     // A host that stopped listening has cancelled, or will.
     let _ = request.events.send(event).await;

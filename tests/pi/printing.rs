@@ -1,5 +1,7 @@
 //! `pi -p` and `--mode json`: one answer, then everything ends.
 
+use std::path::{Path, PathBuf};
+
 use serde_json::Value as Json;
 
 use crate::desk::{Desk, ECHO, Version, conversation, rules, user_text};
@@ -111,4 +113,35 @@ fn the_demo_answers_and_says_who_does() {
     assert!(ran.stderr.contains("built-in simulator at http"), "{ran:?}");
     assert!(ran.stdout.starts_with("> good day\n"), "{ran:?}");
     assert!(ran.stdout.contains("simulated assistant"), "{ran:?}");
+}
+
+/// What a person must know, and what they asked for, goes to stderr where there is no screen.
+#[test]
+fn notices_and_the_debug_log_are_told_on_stderr() {
+    let desk = Desk::playing(Version::V087, ECHO).with("PI_CURSOR_PROVIDER_DEBUG", "1");
+    let ran = desk.print("one");
+    assert_eq!(ran.stdout, "Heard: one\n", "{ran:?}");
+    let path = ran.stderr.trim().strip_prefix("debug log: ");
+    assert!(std::fs::exists(path.unwrap()).unwrap(), "{ran:?}");
+    let journals = journals(desk.home.path());
+    assert_eq!(journals.len(), 1);
+    for journal in journals {
+        std::fs::write(journal, "no journal").unwrap();
+    }
+    let more = ["--continue", "--model", "cursor/composer-2", "-p", "two"];
+    let ran = desk.pi(&more);
+    assert_eq!(ran.stdout, "Heard: two\n", "{ran:?}");
+    assert!(ran.stderr.contains("was set aside as"), "{ran:?}");
+}
+
+fn journals(folder: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+        match entry.file_type() {
+            Ok(kind) if kind.is_dir() => found.extend(journals(&entry.path())),
+            _ if entry.file_name() == "journal" => found.push(entry.path()),
+            _ => {}
+        }
+    }
+    found
 }

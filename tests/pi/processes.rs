@@ -79,6 +79,16 @@ fn a_missing_program_is_named() {
     assert!(ran.stderr.contains("cannot start /nowhere/x"), "{ran:?}");
 }
 
+/// `cat` gives back what it is sent, which answers nothing; every start of pi would wait.
+#[test]
+fn a_program_that_never_answers_is_given_up() {
+    let desk = Desk::playing(Version::V087, ECHO).with_sidecar("/bin/cat");
+    let ran = desk.pi(&["--list-models", "cursor"]);
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    assert!(ran.stdout.contains("Cursor Auto") || ran.stdout.contains("auto"));
+    desk.no_sidecar_is_left();
+}
+
 #[test]
 fn without_a_key_the_three_ways_are_named() {
     let desk = Desk::playing(Version::V087, ECHO).without_key();

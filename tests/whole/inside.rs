@@ -169,7 +169,7 @@ impl Guest {
                         arguments,
                     });
                 }
-                TurnEvent::Notice(notice) => taken.notices.push(notice),
+                TurnEvent::Remark(notice) | TurnEvent::Notice(notice) => taken.notices.push(notice),
                 _ => {}
             }
         }

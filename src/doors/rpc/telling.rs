@@ -24,10 +24,16 @@ pub(super) async fn tell(peer: &Peer, turn_id: &str, batch: &mut Vec<TurnEvent>)
                 name,
                 arguments,
             },
+            TurnEvent::Remark(message) => {
+                let level = LogLevel::Info;
+                let line = LogMessageParams { level, message };
+                peer.notify("log/message", line).await;
+                continue;
+            }
             TurnEvent::Notice(message) => {
                 let level = LogLevel::Warning;
-                peer.notify("log/message", LogMessageParams { level, message })
-                    .await;
+                let line = LogMessageParams { level, message };
+                peer.notify("log/message", line).await;
                 continue;
             }
         });

@@ -193,7 +193,9 @@ impl Task {
         let snapshot = launch::snapshot(request);
         for warning in &snapshot.warnings {
             if self.told.insert(warning.clone()) {
-                self.notice(request, Some(warning.clone())).await;
+                tracing::info!("{warning}");
+                let remark = TurnEvent::Remark(warning.clone());
+                let _ = request.events.send(remark).await;
             }
         }
         let settings = request
