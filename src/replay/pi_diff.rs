@@ -31,7 +31,7 @@ pub fn from_unified(diff: &str) -> String {
             Some(("-", text)) => ('-', text),
             Some((" ", text)) => (' ', text),
             // Some tools drop the blank of an empty context line.
-            None => (' ', ""),
+            None if line.is_empty() => (' ', ""),
             _ => continue, // "\ No newline at end of file" and the like
         };
         lines.push(Line::Text(

@@ -47,7 +47,14 @@ static USER_MESSAGE_ACTION: Order = through(&[(1, &USER_MESSAGE), (4, &USER_MESS
 /// `InjectContextAction.user_context.user_message`
 static INJECT_CONTEXT: Order = through(&[(3, &USER_CONTEXT)]);
 static USER_CONTEXT: Order = through(&[(1, &USER_MESSAGE)]);
-static ACTION: Order = sorted(&[(1, &USER_MESSAGE_ACTION), (19, &INJECT_CONTEXT)]);
+/// `StartPlanAction.user_message`, `SubscriptionNotificationAction.notifications`
+static SPOKEN: Order = through(&[(1, &USER_MESSAGE)]);
+static ACTION: Order = sorted(&[
+    (1, &USER_MESSAGE_ACTION),
+    (6, &SPOKEN),
+    (16, &SPOKEN),
+    (19, &INJECT_CONTEXT),
+]);
 static RUN_REQUEST: Order = through(&[(2, &ACTION)]);
 static CLIENT: Order = through(&[(1, &RUN_REQUEST), (2, &EXEC_CLIENT), (4, &ACTION)]);
 
@@ -55,8 +62,17 @@ static CLIENT: Order = through(&[(1, &RUN_REQUEST), (2, &EXEC_CLIENT), (4, &ACTI
 static TOOL_CALL: Order = sorted(&[(8, &READ_TOOL_CALL)]);
 static READ_TOOL_CALL: Order = through(&[(2, &READ_RESULT)]);
 static TOOL_UPDATE: Order = through(&[(2, &TOOL_CALL)]);
-static UPDATE: Order = sorted(&[(2, &TOOL_UPDATE), (3, &TOOL_UPDATE), (7, &TOOL_UPDATE)]);
-static SERVER: Order = through(&[(1, &UPDATE), (2, &LEAF)]);
+/// `UserMessageAppendedUpdate.user_message` is the sixth.
+static UPDATE: Order = sorted(&[
+    (2, &TOOL_UPDATE),
+    (3, &TOOL_UPDATE),
+    (6, &SPOKEN),
+    (7, &TOOL_UPDATE),
+]);
+/// `SubagentArgs.selected_context`
+static EXEC_SERVER: Order = sorted(&[(28, &SUBAGENT)]);
+static SUBAGENT: Order = through(&[(17, &SELECTED_CONTEXT)]);
+static SERVER: Order = through(&[(1, &UPDATE), (2, &EXEC_SERVER)]);
 
 /// A client message as it goes on the wire.
 pub fn client(message: &AgentClientMessage) -> Bytes {

@@ -149,8 +149,11 @@ pub(crate) fn selection(case: &Json, all: &[Json]) -> Result<(), String> {
     let Some(reference) = input["catalogRef"].as_str() else {
         return Ok(());
     };
-    let catalog = all.iter().find(|case| case["id"] == reference).unwrap();
-    let items = items(&catalog["input"][reference]);
+    let is_it = |case: &&Json| case["id"] == reference;
+    // A part of the cases may come without it.
+    let whole = super::cases(&super::shared().join("model-selection.json")).unwrap_or_default();
+    let catalog = all.iter().find(is_it).or(whole.iter().find(is_it));
+    let items = items(&catalog.ok_or("no such catalogue")?["input"][reference]);
     let id = input["piModelId"].as_str().unwrap();
     let level = Level::parse(input["thinkingLevel"].as_str().unwrap());
     let asked = input["fast"].as_bool().map(Speed::from_switch);

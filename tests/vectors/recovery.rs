@@ -102,7 +102,12 @@ fn row(stored: &Json) -> Row<'_> {
 
 /// What a statement asks for where it asks for more than the peer does; `None` where the
 /// peer's column counts.
-fn statement(stored: &Json, theirs: &Json, id: &str) -> Option<Result<(), &'static str>> {
+fn statement(
+    stored: &Json,
+    request: &Request<'_>,
+    theirs: &Json,
+    id: &str,
+) -> Option<Result<(), &'static str>> {
     let decision = &theirs["decision"]["ok"];
     let recovers = decision["kind"] == "recover";
     let age = stored["midPauseRecordedAtMs"].as_i64().map(|at| NOW.0 - at);
@@ -110,10 +115,16 @@ fn statement(stored: &Json, theirs: &Json, id: &str) -> Option<Result<(), &'stat
     if age.is_some_and(|age| age < -(CLOCK_SKEW.as_millis() as i64)) {
         return Some(Err("midpause_metadata_stale"));
     }
-    // 13: the peer's own discard took the snapshot with it (its issue 28).
+    // 13: the peer's own discard took the snapshot with it (its issue 28). One that is good by
+    // itself brings the turn back.
     if decision["reason"] == "stale_checkpoint" && theirs["stored_after"]["midPauseCleared"] == true
     {
-        return Some(Ok(()));
+        let alone = Row {
+            checkpoint: None,
+            ..row(stored)
+        };
+        let alone = plan(Some(&alone), request, NOW).plan;
+        return matches!(alone, Plan::RebuildHistory(_)).then_some(Ok(()));
     }
     match id {
         // 15: nothing waits, nothing is recovered.
@@ -163,7 +174,7 @@ pub(crate) fn plan_case(case: &Json) -> Result<(), String> {
         }
         Plan::Skip(skip) => json!({"kind": "skip", "reason": skip.name()}),
     };
-    if let Some(asked) = statement(stored.unwrap_or(&Json::Null), theirs, id) {
+    if let Some(asked) = statement(stored.unwrap_or(&Json::Null), &request, theirs, id) {
         let wanted = match asked {
             Ok(()) => json!({"kind": "rebuild_full_history", "rebuildReason": "stale_checkpoint"}),
             Err(reason) => json!({"kind": "skip", "reason": reason}),

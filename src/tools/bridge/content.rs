@@ -1,13 +1,21 @@
 //! Results of the host's tools, as Cursor and MCP clients take them.
 
 use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD as BASE64;
+use base64::alphabet::STANDARD;
+use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use bytes::Bytes;
 use serde_json::{Value as Json, json};
 
 use crate::wire::proto::agent::v1::{
     McpImageContent, McpTextContent, mcp_tool_result_content_item,
 };
+
+const LENIENT: GeneralPurpose = GeneralPurpose::new(
+    &STANDARD,
+    GeneralPurposeConfig::new()
+        .with_decode_padding_mode(DecodePaddingMode::Indifferent)
+        .with_decode_allow_trailing_bits(true),
+);
 
 /// One piece of a result.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -16,8 +24,8 @@ pub enum Content {
     Text(String),
     /// A picture.
     Image {
-        /// Its bytes.
-        data: Bytes,
+        /// Its bytes, in base64 as the tool told them.
+        data: String,
         /// Its type.
         mime_type: String,
     },
@@ -51,12 +59,9 @@ impl Content {
             field("mimeType"),
         ) {
             (Some("text"), Some(text), ..) => Self::Text(text.into()),
-            (Some("image"), _, Some(data), Some(mime_type)) => match BASE64.decode(data) {
-                Ok(data) => Self::Image {
-                    data: data.into(),
-                    mime_type: mime_type.into(),
-                },
-                Err(_) => Self::Text(block.to_string()),
+            (Some("image"), _, Some(data), Some(mime_type)) => Self::Image {
+                data: data.into(),
+                mime_type: mime_type.into(),
             },
             _ => Self::Text(block.to_string()),
         }
@@ -67,7 +72,7 @@ impl Content {
         match self {
             Self::Text(text) => json!({"type": "text", "text": text}),
             Self::Image { data, mime_type } => {
-                json!({"type": "image", "data": BASE64.encode(data), "mimeType": mime_type})
+                json!({"type": "image", "data": data, "mimeType": mime_type})
             }
         }
     }
@@ -79,9 +84,25 @@ impl Content {
                 text,
                 ..McpTextContent::default()
             }),
-            Self::Image { data, mime_type } => Item::Image(McpImageContent { data, mime_type }),
+            Self::Image {
+                ref data,
+                ref mime_type,
+            } => match bytes(data) {
+                Some(data) => Item::Image(McpImageContent {
+                    data,
+                    mime_type: mime_type.clone(),
+                }),
+                // Not a picture: told as it is, so that the model can see what is wrong.
+                None => Self::Text(self.json().to_string()).proto(),
+            },
         }
     }
+}
+
+/// The bytes of a picture; tools leave out padding and break lines.
+pub fn bytes(data: &str) -> Option<Bytes> {
+    let told: String = data.split_ascii_whitespace().collect();
+    LENIENT.decode(told).ok().map(Bytes::from)
 }
 
 /// Arguments a host can take: an object, or none.
@@ -95,6 +116,25 @@ pub fn arguments(arguments: Json) -> Json {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn pictures_pass_as_they_were_told() {
+        let told = json!([{"type": "image", "data": "QUI", "mimeType": "image/png"}]);
+        let [picture] = &Content::read(&told)[..] else {
+            panic!("one picture")
+        };
+        assert_eq!(picture.json(), told[0]);
+        let mcp_tool_result_content_item::Content::Image(sent) = picture.clone().proto() else {
+            panic!("{picture:?}")
+        };
+        assert_eq!(sent.data, "AB");
+        let no_picture = json!([{"type": "image", "data": "?!", "mimeType": "image/png"}]);
+        let sent = Content::read(&no_picture)[0].clone().proto();
+        assert!(matches!(
+            sent,
+            mcp_tool_result_content_item::Content::Text(_)
+        ));
+    }
 
     #[test]
     fn bare_text_in_a_list_stays_text() {

@@ -36,13 +36,14 @@ pub fn reduced(schema: &Json) -> (Json, Changed) {
         },
     );
     let changed = reducer.changed;
-    let is_object = plain["type"] == "object"
-        || plain["type"]
+    if plain["type"] != "object" {
+        // A tool's arguments are an object, whatever its schema forgot to say; MCP clients
+        // refuse the whole list for one tool that may also be null.
+        let may_be = plain["type"]
             .as_array()
             .is_some_and(|types| types.contains(&json!("object")));
-    if !is_object {
-        // A tool's arguments are an object, whatever its schema forgot to say.
-        if plain.get("properties").is_some() || root.is_empty() || changed == Changed::Reduced {
+        let says = plain.get("properties").is_some() || root.is_empty();
+        if may_be || says || changed == Changed::Reduced {
             if let Json::Object(map) = &mut plain {
                 map.insert("type".into(), json!("object"));
                 map.entry("properties").or_insert_with(|| json!({}));

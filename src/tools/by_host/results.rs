@@ -6,7 +6,7 @@ use std::time::Duration;
 use regex::Regex;
 
 use super::calls;
-use crate::tools::bridge::content::Content;
+use crate::tools::bridge::content::{self, Content};
 use crate::tools::bridge::{HostResult, Verdict};
 use crate::tools::refuse;
 use crate::tools::{Reply, Request, Thrown};
@@ -23,10 +23,10 @@ impl Given {
     fn of(result: HostResult) -> Self {
         let mut text = Vec::new();
         let mut picture = None;
-        for content in result.content {
-            match content {
+        for piece in result.content {
+            match piece {
                 Content::Text(words) => text.push(words),
-                Content::Image { data, .. } => picture = picture.or(Some(data)),
+                Content::Image { data, .. } => picture = picture.or(content::bytes(&data)),
             }
         }
         Self {

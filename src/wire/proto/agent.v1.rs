@@ -8041,7 +8041,7 @@ impl ThinkingStyle {
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct AgentClientMessage {
-    #[prost(oneof = "agent_client_message::Message", tags = "1, 2, 3, 4, 5, 6, 7")]
+    #[prost(oneof = "agent_client_message::Message", tags = "1, 2, 3, 4, 5, 6, 7, 8")]
     pub message: ::core::option::Option<agent_client_message::Message>,
 }
 /// Nested message and enum types in `AgentClientMessage`.
@@ -8062,6 +8062,8 @@ pub mod agent_client_message {
         InteractionResponse(super::InteractionResponse),
         #[prost(message, tag = "7")]
         ClientHeartbeat(super::ClientHeartbeat),
+        #[prost(message, tag = "8")]
+        PrewarmRequest(super::PrewarmRequest),
     }
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -8353,6 +8355,53 @@ pub struct ResumeAction {
 pub struct ShellCommand {
     #[prost(string, tag = "1")]
     pub command: ::prost::alloc::string::String,
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct PrewarmRequest {
+    #[prost(message, optional, tag = "1")]
+    pub model_details: ::core::option::Option<ModelDetails>,
+    #[prost(string, optional, tag = "2")]
+    pub conversation_id: ::core::option::Option<::prost::alloc::string::String>,
+    #[prost(bytes = "bytes", optional, tag = "3")]
+    pub conversation_state: ::core::option::Option<::prost::bytes::Bytes>,
+    #[prost(message, optional, tag = "4")]
+    pub mcp_tools: ::core::option::Option<McpTools>,
+    #[prost(message, optional, tag = "5")]
+    pub mcp_file_system_options: ::core::option::Option<McpFileSystemOptions>,
+    #[prost(string, optional, tag = "6")]
+    pub best_of_n_group_id: ::core::option::Option<::prost::alloc::string::String>,
+    #[prost(bool, optional, tag = "7")]
+    pub try_use_best_of_n_promotion: ::core::option::Option<bool>,
+    #[prost(string, optional, tag = "8")]
+    pub custom_system_prompt: ::core::option::Option<::prost::alloc::string::String>,
+    #[prost(message, optional, tag = "9")]
+    pub requested_model: ::core::option::Option<RequestedModel>,
+    #[prost(bool, optional, tag = "10")]
+    pub suggest_next_prompt: ::core::option::Option<bool>,
+    #[prost(string, optional, tag = "11")]
+    pub subagent_type_name: ::core::option::Option<::prost::alloc::string::String>,
+    #[prost(bool, optional, tag = "12")]
+    pub exclude_workspace_context: ::core::option::Option<bool>,
+    #[prost(string, optional, tag = "13")]
+    pub harness: ::core::option::Option<::prost::alloc::string::String>,
+    #[prost(message, repeated, tag = "14")]
+    pub selected_subagent_models: ::prost::alloc::vec::Vec<RequestedModel>,
+    #[prost(message, repeated, tag = "15")]
+    pub selected_subagent_model_details: ::prost::alloc::vec::Vec<ModelDetails>,
+    #[prost(string, optional, tag = "16")]
+    pub conversation_group_id: ::core::option::Option<::prost::alloc::string::String>,
+    #[prost(message, repeated, tag = "17")]
+    pub pre_fetched_blobs: ::prost::alloc::vec::Vec<PreFetchedBlob>,
+    #[prost(bool, optional, tag = "18")]
+    pub client_supports_inline_images: ::core::option::Option<bool>,
+    #[prost(message, repeated, tag = "19")]
+    pub subagent_model_overrides: ::prost::alloc::vec::Vec<SubagentModelOverride>,
+    #[prost(bool, optional, tag = "20")]
+    pub can_create_cloud_subagents: ::core::option::Option<bool>,
+    #[prost(bool, optional, tag = "21")]
+    pub suppress_subagent_progress_update_tool: ::core::option::Option<bool>,
+    #[prost(bool, optional, tag = "22")]
+    pub client_supports_send_to_user: ::core::option::Option<bool>,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct ShellCommandAction {

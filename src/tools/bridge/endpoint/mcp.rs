@@ -2,8 +2,6 @@
 
 use std::sync::Arc;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD as BASE64;
 use rmcp::ServerHandler;
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, ErrorCode, ErrorData,
@@ -101,9 +99,7 @@ fn told(result: HostResult) -> CallToolResult {
         .into_iter()
         .map(|content| match content {
             Content::Text(text) => ContentBlock::text(text),
-            Content::Image { data, mime_type } => {
-                ContentBlock::image(BASE64.encode(data), mime_type)
-            }
+            Content::Image { data, mime_type } => ContentBlock::image(data, mime_type),
         })
         .collect();
     match result.verdict {

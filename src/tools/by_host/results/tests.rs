@@ -45,7 +45,7 @@ fn reads_keep_text_pictures_and_the_kind_of_error() {
         content: vec![
             Content::Text("Read image file [image/png]".into()),
             Content::Image {
-                data: vec![1, 2, 3].into(),
+                data: "AQID".into(),
                 mime_type: "image/png".into(),
             },
         ],
