@@ -143,7 +143,7 @@ impl Task {
         };
         let mut live = self.launch(conversation, action, request, tally).await;
         // A turn asked for during another cannot tell that one's answer, which was shown.
-        if request.asked > self.answered {
+        if self.answered < Some(request.asked) {
             live.owe(owed);
         }
         Ok(live)
