@@ -46,7 +46,12 @@ pub struct Access {
 #[derive(Debug, Clone)]
 pub enum Credential {
     /// An API key.
-    Key(ApiKey),
+    Key {
+        /// The key.
+        key: ApiKey,
+        /// The account that hands out tokens for it.
+        account: Account,
+    },
     /// An account that hands out tokens.
     Login {
         /// The account.
@@ -71,26 +76,35 @@ pub enum DiscoverError {
     /// An answer without models.
     #[error("Cursor listed no models")]
     Empty,
-    /// No answer yet.
-    #[error("no answer within {} s", .0.as_secs())]
+    /// No answer within the time.
+    #[error("no answer within {} s", .0.as_secs_f32())]
     Slow(Duration),
+    /// No time was left to wait.
+    #[error("no answer yet")]
+    Pending,
 }
 
 impl Access {
     /// Whose list it is.
     pub fn fingerprint(&self) -> Fingerprint {
         match &self.credential {
-            Credential::Key(key) => Fingerprint::of_key(key, &self.endpoints.rest.to_string()),
-            Credential::Login { name, .. } => {
-                Fingerprint::of_login(name, &self.endpoints.backend.to_string())
-            }
+            Credential::Key { key, .. } => Fingerprint::of_key(key, &self.host()),
+            Credential::Login { name, .. } => Fingerprint::of_login(name, &self.host()),
+        }
+    }
+
+    /// Where it is asked for.
+    pub(super) fn host(&self) -> String {
+        match &self.credential {
+            Credential::Key { .. } => self.endpoints.rest.to_string(),
+            Credential::Login { .. } => self.endpoints.backend.to_string(),
         }
     }
 
     /// Cursor's models, now.
     pub async fn discover(&self) -> Result<Vec<Item>, DiscoverError> {
         let items = match &self.credential {
-            Credential::Key(key) => self.with_key(key).await?,
+            Credential::Key { key, .. } => self.with_key(key).await?,
             Credential::Login { account, .. } => self.with_login(account).await?,
         };
         if items.is_empty() {

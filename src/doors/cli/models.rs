@@ -6,10 +6,11 @@ use std::path::{Path, PathBuf};
 
 use crate::account::{KeyError, find_key};
 use crate::catalog::{
-    Access, Credential, Finder, Listing, Policy, Profile, Reason, Row, Rows, Source, Speed, Wanted,
-    Windows, render_snapshot,
+    BUDGET, Finder, Listing, Policy, Profile, Row, Rows, Source, Speed, Wanted, Windows,
+    render_snapshot,
 };
 use crate::diag::{place, settings};
+use crate::doors::catalogue::access;
 use crate::doors::rpc::ModelsListResult;
 use crate::run::{AssembleError, Backend};
 
@@ -83,30 +84,25 @@ impl Models {
         home: Option<&Path>,
         state: Option<&Path>,
     ) -> Result<Listing, ModelsError> {
+        let (policy, more) = Policy::from_env(env, state);
+        let finder = Finder::new(policy);
         let (backend, warnings) = match Backend::from_env(env, home) {
             // Without a key there is still something to show.
-            Err(AssembleError::Key(KeyError::Missing)) => {
-                let problem = KeyError::Missing.to_string();
-                return Ok(Finder::without_access(Reason::MissingApiKey, &problem));
+            Err(AssembleError::Key(missing @ KeyError::Missing)) => {
+                return Ok(finder.without_key(env, home, &missing.to_string()));
             }
             backend => backend?,
         };
-        let (policy, more) = Policy::from_env(env, state);
         for warning in warnings.iter().chain(&more) {
             tracing::warn!("{warning}");
         }
         let (key, _) = find_key(None, env, home).map_err(AssembleError::from)?;
-        let access = Access {
-            http: backend.http,
-            endpoints: backend.endpoints,
-            identity: backend.identity,
-            credential: Credential::Key(key),
-        };
         let wanted = match self.refresh || self.write_snapshot.is_some() {
             true => Wanted::Live,
-            false => Wanted::CacheFirst,
+            // We end with the answer: an old list would never be renewed behind it.
+            false => Wanted::Renewed(BUDGET),
         };
-        Ok(Finder::new(policy).list(&access, wanted).await)
+        Ok(finder.list(&access(&backend, key), wanted).await)
     }
 }
 

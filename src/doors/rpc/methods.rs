@@ -238,7 +238,7 @@ fn initialize(
     context.host_process.send_replace(host_process);
     context
         .models
-        .host_knows(&host::thinking_levels(&params.host));
+        .host_knows(&host::thinking_levels(&params.host), params.host.mode);
     let _ = context.host.set(params.host.name); // it says so once
     let cwd = params.host.cwd.map(PathBuf::from);
     *context.cwd.lock().unwrap_or_else(PoisonError::into_inner) = cwd;

@@ -4,7 +4,7 @@ use std::process::{Command, Output};
 
 use super::*;
 
-fn sidecar(arguments: &[&str], state: &Path, env: &[(&str, &str)]) -> Output {
+pub fn sidecar(arguments: &[&str], state: &Path, env: &[(&str, &str)]) -> Output {
     Command::new(binary())
         .args(arguments)
         .env_clear()
