@@ -84,6 +84,20 @@ pub enum DiscoverError {
     Pending,
 }
 
+impl DiscoverError {
+    /// Whether an account's token may open what the key did not: another host is asked with
+    /// it. Not for a key that is refused, nor after all the time was spent.
+    fn suggests_token(&self) -> bool {
+        match self {
+            Self::Call(CallError::Wire(WireError::Transport(error))) => {
+                !matches!(error, TransportError::Deadline { .. })
+            }
+            Self::Call(CallError::Wire(WireError::Remote(_))) => true,
+            _ => false,
+        }
+    }
+}
+
 impl Access {
     /// Whose list it is.
     pub fn fingerprint(&self) -> Fingerprint {
@@ -104,7 +118,13 @@ impl Access {
     /// Cursor's models, now.
     pub async fn discover(&self) -> Result<Vec<Item>, DiscoverError> {
         let items = match &self.credential {
-            Credential::Key { key, .. } => self.with_key(key).await?,
+            Credential::Key { key, account } => match self.with_key(key).await {
+                Err(error) if error.suggests_token() => {
+                    // Should both fail, the first failure is the one to tell.
+                    self.with_login(account).await.map_err(|_| error)?
+                }
+                items => items?,
+            },
             Credential::Login { account, .. } => self.with_login(account).await?,
         };
         if items.is_empty() {
@@ -225,6 +245,7 @@ fn item(model: AvailableModel) -> Item {
             .collect(),
         is_default: variant.is_default_non_max_config == Some(true),
         is_max_mode: variant.is_max_mode,
+        is_default_max: variant.is_default_max_config == Some(true),
     });
     Item {
         id: model.name,
@@ -233,6 +254,9 @@ fn item(model: AvailableModel) -> Item {
         variants: variants.collect(),
         parameters,
         context_window: model.context_token_limit.filter(|limit| *limit > 0),
+        max_context_window: model
+            .context_token_limit_for_max_mode
+            .filter(|limit| *limit > 0),
     }
 }
 

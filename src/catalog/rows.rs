@@ -186,7 +186,7 @@ fn row(
 ) -> Row {
     let mut id = selection.to_owned();
     let mut name = item.name().to_owned();
-    let mut defaults = item.defaults().to_vec();
+    let mut defaults = item.defaults_with(context).to_vec();
     if selection != item.id {
         name.push_str(&format!(" ({selection})"));
     }
@@ -195,8 +195,12 @@ fn row(
         name.push_str(&format!(" @ {context}"));
         super::selection::set(&mut defaults, "context", context);
     }
+    let own = match item.is_max_mode(context) {
+        true => item.max_context_window.or(item.context_window),
+        false => item.context_window,
+    };
     Row {
-        window: windows.of_row(&id, context, item.context_window, &item.id),
+        window: windows.of_row(&id, context, own, &item.id),
         id,
         name,
         selection: selection.to_owned(),
@@ -259,6 +263,25 @@ mod tests {
                 ("plain", 90_000),
             ]
         );
+    }
+
+    #[test]
+    fn max_mode_has_a_window_and_defaults_of_its_own() {
+        let variant = |context: &str, thinking: &str, max: bool| {
+            json!({"params": [{"id": "context", "value": context}, {"id": "thinking", "value": thinking}],
+                   "isMaxMode": max, "isDefault": !max, "isDefaultMax": max})
+        };
+        let rows = rows(json!([
+            {"id": "m", "parameters": [{"id": "context", "values": ["usual", "large"]}],
+             "variants": [variant("usual", "false", false), variant("large", "true", true)],
+             "contextWindow": 90_000, "maxContextWindow": 900_000},
+        ]));
+        let told: Vec<_> = rows
+            .iter()
+            .map(|row| (row.id.as_str(), row.window, row.defaults[1].value.as_str()))
+            .collect();
+        let wanted = [("m@usual", 90_000, "false"), ("m@large", 900_000, "true")];
+        assert_eq!(told, wanted);
     }
 
     #[test]

@@ -20,8 +20,15 @@ fn an_unknown_id_is_answered_with_the_nearest() {
 
 #[test]
 fn without_cursors_own_list_an_id_passes_unchanged() {
-    let failing = "[server.unary.\"/v1/models\"]\nstatus = 500\nbody = { message = \"no\" }";
-    let simulator = simulator(SHAPES, failing);
+    let failing = [
+        CATALOGUE,
+        "/agent.v1.AgentService/GetUsableModels",
+        "/aiserver.v1.AiService/AvailableModels",
+    ]
+    .map(|path| {
+        format!("[server.unary.\"{path}\"]\nstatus = 500\nbody = {{ message = \"no\" }}\n")
+    });
+    let simulator = simulator(SHAPES, &failing.concat());
     let state = tempfile::tempdir().unwrap();
     let setting = Setting {
         url: &simulator.url,

@@ -9,6 +9,7 @@ use cursor_sidecar::catalog::BUDGET;
 use super::terminal::sidecar;
 use super::*;
 
+const USABLE: &str = "/agent.v1.AgentService/GetUsableModels";
 /// Nothing here takes this long; a loaded machine gets it all the same.
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -230,6 +231,45 @@ fn without_the_cache_a_failed_refresh_keeps_the_list() {
     assert_eq!(kept["models"], live["models"]);
     let other = list(&mut host, json!({"refresh": true, "apiKey": "crsr_other"}));
     assert_eq!(other["source"], "bundled", "another account's is not shown");
+}
+
+#[test]
+fn an_accounts_token_opens_what_the_key_does_not() {
+    for (status, body) in [
+        (404, r#""Not found""#),
+        (500, "{ message = \"no\" }"),
+        (200, r#""<html>""#),
+    ] {
+        let failing = format!("[server.unary.\"/v1/models\"]\nstatus = {status}\nbody = {body}");
+        let simulator = simulator(SHAPES, &failing);
+        let state = tempfile::tempdir().unwrap();
+        let setting = Setting {
+            url: &simulator.url,
+            state: state.path(),
+            more: &[],
+        };
+        let mut host = setting.host(WITH_MAX);
+        let found = list(&mut host, json!({}));
+        assert_eq!(found["source"], "live", "{status}: {}", found["warnings"]);
+        assert_eq!(found["warnings"], json!([]));
+        assert_eq!(ids(&found).len(), 9);
+        assert_eq!(simulator.recorded().requests(USABLE).len(), 1);
+        let chosen = json!({"id": "gpt-5.5@1m", "thinking": "low"});
+        assert_eq!(turn(&mut host, chosen)["stopReason"], "stop");
+        let again = list(&mut setting.host(WITH_MAX), json!({}));
+        assert_eq!(again["source"], "cache", "it is kept like any other");
+    }
+    // Who is refused with the key need not try its token.
+    let simulator = simulator(SHAPES, "");
+    let state = tempfile::tempdir().unwrap();
+    let setting = Setting {
+        url: &simulator.url,
+        state: state.path(),
+        more: &[("CURSOR_API_KEY", "crsr_invalid")],
+    };
+    let refused = list(&mut setting.host(WITH_MAX), json!({}));
+    assert_eq!(refused["source"], "bundled");
+    assert_eq!(simulator.recorded().requests(USABLE).len(), 0);
 }
 
 /// Somebody takes every call and answers none.
