@@ -30,7 +30,7 @@ pub use item::{Choice, Item, Parameter, ParameterValue, Variant};
 pub use listing::{Listing, Reason, Source};
 pub use nearest::UnknownModel;
 pub use prefs::{Prefs, save_speed};
-pub use rows::{Found, MAX_OUTPUT, Row, Rows};
+pub use rows::{Found, MAX_OUTPUT, Row, Rows, base};
 pub use selection::{Selection, Speed, select};
 pub use snapshot::render as render_snapshot;
 pub use speed::{Decided, Whose, Wishes, decide};

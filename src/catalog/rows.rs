@@ -134,6 +134,14 @@ impl Rows {
     }
 }
 
+/// The model an id or an alias means: its own id. What nobody knows, or may mean two models,
+/// stays as it is.
+pub fn base<'i>(items: &'i [Item], name: &'i str) -> &'i str {
+    let owners = owners(items);
+    let means = |item: &&Item| item.id == name || unambiguous(item, &owners).contains(&name);
+    items.iter().find(means).map_or(name, |item| &item.id)
+}
+
 /// Which models each id or alias may mean.
 fn owners(items: &[Item]) -> BTreeMap<&str, BTreeSet<&str>> {
     let mut owners: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
@@ -282,6 +290,19 @@ mod tests {
             .collect();
         let wanted = [("m@usual", 90_000, "false"), ("m@large", 900_000, "true")];
         assert_eq!(told, wanted);
+    }
+
+    #[test]
+    fn an_alias_is_its_model_if_it_means_one() {
+        let items = json!({"items": [
+            {"id": "a", "aliases": ["x", "both", "b"]}, {"id": "b", "aliases": ["both"]},
+        ]});
+        let items = Item::read_list(&items).unwrap();
+        let of = |name| base(&items, name);
+        assert_eq!(
+            ["a", "x", "b", "both", "new"].map(of),
+            ["a", "a", "b", "both", "new"]
+        );
     }
 
     #[test]

@@ -149,7 +149,7 @@ fn the_table_and_every_way_to_print() {
     agent gpt-5.5 context=1m reasoning=medium fast=true
     agent composer-2.5 fast=false
     agent claude-opus-4-7 thinking=false context=300k
-    agent opus-latest thinking=true context=1m effort=max MAX
+    agent claude-opus-4-7 thinking=true context=1m effort=max MAX
     plan gpt-5.5 context=1m reasoning=medium fast=false
     ");
     assert_eq!(asked_for_models(&recording), 1, "the cache was warm");

@@ -185,7 +185,9 @@ impl Models {
         };
         let speed = self.decide(&found, wishes).and_then(Decided::asked);
         let level = Level::parse(choice.thinking.as_deref().unwrap_or(Level::Off.name()));
-        let model = model(select(found.row, level, speed));
+        let mut model = model(select(found.row, level, speed));
+        // Cursor's own client puts the model's id in the place of an alias.
+        model.id = found.row.base().to_owned();
         Ok(Resolved {
             row: Some(found.row.id.clone()),
             ..resolved(model, &choice, Some(found.row.window))

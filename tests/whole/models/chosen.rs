@@ -93,7 +93,7 @@ fn cursor_is_sent_what_was_chosen() {
     gpt-5.5 context=272k reasoning=max fast=true
     gpt-5.5 context=1m reasoning=none fast=false
     gpt-5.5 context=1m reasoning=medium fast=false
-    gpt-latest context=1m reasoning=low fast=false
+    gpt-5.5 context=1m reasoning=low fast=false
     gpt-5.5 context=1m reasoning=high fast=true
     claude-opus-4-7 thinking=true context=300k effort=high
     claude-opus-4-7 thinking=false context=300k
@@ -166,7 +166,7 @@ fn preferences_outlive_the_process() {
         sent(&simulator.recorded()),
         [
             "composer-2.5 fast=false",
-            "gpt-latest context=1m reasoning=low fast=true",
+            "gpt-5.5 context=1m reasoning=low fast=true",
             "gpt-5.5 context=1m reasoning=low fast=false",
             "composer-2.5 fast=true",
         ]
