@@ -14,6 +14,7 @@ use crate::rpc::Host;
 mod chosen;
 mod finding;
 mod terminal;
+mod windows;
 
 const CATALOGUE: &str = "/v1/models";
 const KEY: &str = "crsr_0123456789";

@@ -50,13 +50,16 @@ impl Models {
             tracing::warn!("{warning}");
         }
         let state = place::state_dir(&env, home.as_deref());
-        let windows = Windows::load(state.as_deref());
-        let listing = self
+        let (windows, problem) = Windows::load(state.as_deref());
+        let mut listing = self
             .listing(&env, home.as_deref(), state.as_deref())
             .await?;
         if let Some(file) = &self.write_snapshot {
             return write_snapshot(file, &listing, &windows);
         }
+        listing
+            .warnings
+            .extend(problem.map(|problem| problem.to_string()));
         // A terminal knows every level.
         let rows = Rows::build(&listing.items, Profile::UpToMax, &windows);
         let mut out = std::io::stdout();

@@ -87,11 +87,11 @@ pub(super) async fn run(context: &Context, params: SessionCommandParams) -> Sess
         Some(REFRESH) => Newness::Live,
         _ => Newness::Known,
     };
-    let listing = context.listing(params.api_key.as_deref(), newness).await;
+    let mut listing = context.listing(params.api_key.as_deref(), newness).await;
     let before = Controls::read(&params.kept);
     let mut seat = Seat {
         context,
-        rows: context.models.rows(&listing),
+        rows: context.models.rows(&mut listing),
         controls: before.clone(),
         params: &params,
     };

@@ -52,7 +52,7 @@ pub(super) enum Newness {
 pub(super) struct Resolved {
     pub(super) model: Model,
     pub(super) limits: Limits,
-    /// The row it was found in.
+    /// The row to learn the window of.
     pub(super) row: Option<String>,
 }
 
@@ -123,8 +123,8 @@ impl Models {
     }
 
     /// The rows of a list, for the host to register.
-    pub(super) fn told(&self, listing: Listing) -> ModelsListResult {
-        let rows = self.rows(&listing);
+    pub(super) fn told(&self, mut listing: Listing) -> ModelsListResult {
+        let rows = self.rows(&mut listing);
         let result = ModelsListResult::of(listing, &rows);
         lock(&self.given).clone_from(&result.models);
         result
@@ -140,9 +140,11 @@ impl Models {
         })
     }
 
-    /// The rows of a list.
-    pub(super) fn rows(&self, listing: &Listing) -> Rows {
-        let windows = Windows::load(self.state.as_deref());
+    /// The rows of a list, which is told what is wrong with them.
+    pub(super) fn rows(&self, listing: &mut Listing) -> Rows {
+        let (windows, problem) = Windows::load(self.state.as_deref());
+        let problem = problem.map(|problem| problem.to_string());
+        listing.warnings.extend(problem);
         Rows::build(&listing.items, *lock(&self.profile), &windows)
     }
 
@@ -174,8 +176,8 @@ impl Models {
             return Ok(resolved(model, &choice, None));
         }
         let key = self.key(given_key).map_err(|error| error.to_string())?;
-        let listing = self.finder.current(&access(backend, key)).await;
-        let rows = self.rows(&listing);
+        let mut listing = self.finder.current(&access(backend, key)).await;
+        let rows = self.rows(&mut listing);
         let found = match rows.find(&choice.id) {
             Ok(found) => found,
             Err(_) if listing.source == Source::Bundled => {
@@ -189,7 +191,9 @@ impl Models {
         // Cursor's own client puts the model's id in the place of an alias.
         model.id = found.row.base().to_owned();
         Ok(Resolved {
-            row: Some(found.row.id.clone()),
+            // A context the row names is not to be learned: checkpoints may tell of a budget
+            // below it.
+            row: found.row.context.is_none().then(|| found.row.id.clone()),
             ..resolved(model, &choice, Some(found.row.window))
         })
     }

@@ -58,7 +58,7 @@ fn a_snapshot_is_of_cursors_own_list_only() {
     let simulator = simulator(SHAPES, "");
     let state = tempfile::tempdir().unwrap();
     std::fs::write(
-        state.path().join("context-windows.json"),
+        state.path().join("learned-windows.json"),
         r#"{"contextWindows": {"haiku": 123456}}"#,
     )
     .unwrap();
