@@ -72,6 +72,10 @@ fn speed_is_kept_by_the_session_and_for_good() {
         json!({"fast": {"gpt-5.2": false}})
     );
 
+    let loud = json!({"command": "cursor-fast", "arguments": " ON ", "model": "gpt-5.2"});
+    let told = give(&mut host, loud);
+    assert_eq!(told["message"], "Fast mode on for gpt-5.2");
+
     for (params, message) in [
         (
             json!({"command": "cursor-fast", "model": "composer-2"}),
@@ -153,6 +157,22 @@ fn mode_tools_and_notices() {
         report.contains(&simulator.url) && report.contains("CURSOR_API_KEY = (set)"),
         "{report}"
     );
+}
+
+/// Why the models are not Cursor's own is told once, whatever is chosen meanwhile.
+#[test]
+fn a_fallback_is_told_once() {
+    let nobody = [("CURSOR_BACKEND_URL", "http://127.0.0.1:9")];
+    let simulator = Simulator::responder(Transport::Http1);
+    let (mut host, _) = host(&simulator, &nobody);
+    let told = give(&mut host, json!({"model": "composer-2.5"}));
+    let message = told["message"].as_str().unwrap();
+    assert!(message.ends_with("showing the bundled one"), "{message}");
+    assert_eq!(told["level"], "warning");
+    for model in ["composer-2.5", "gpt-5.5@1m", "composer-2.5"] {
+        let quiet = give(&mut host, json!({"model": model}));
+        assert!(quiet.get("message").is_none(), "{quiet}");
+    }
 }
 
 #[test]

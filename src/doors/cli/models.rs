@@ -26,6 +26,9 @@ pub struct Models {
     /// Ask Cursor and write its list to FILE, to be bundled with a release.
     #[arg(long, value_name = "FILE", conflicts_with = "json")]
     write_snapshot: Option<PathBuf>,
+    /// Write the context windows that were learned on this machine with it.
+    #[arg(long, requires = "write_snapshot")]
+    context_windows: bool,
 }
 
 /// Why there is no list.
@@ -40,6 +43,9 @@ pub enum ModelsError {
     /// A snapshot of anything but Cursor's answer would be of no use.
     #[error("no snapshot was written: {0}")]
     NotLive(String),
+    /// Cursor was to be asked and did not answer; an older list was printed.
+    #[error("the list was not refreshed: {0}")]
+    NotRefreshed(String),
 }
 
 impl Models {
@@ -55,8 +61,16 @@ impl Models {
             .listing(&env, home.as_deref(), state.as_deref())
             .await?;
         if let Some(file) = &self.write_snapshot {
-            return write_snapshot(file, &listing, &windows);
+            let learned = match self.context_windows {
+                true => windows,
+                false => Windows::default(),
+            };
+            return write_snapshot(file, &listing, &learned);
         }
+        let refused = (self.refresh && listing.source != Source::Live)
+            .then(|| ModelsError::NotRefreshed(listing.warnings.join("; ")));
+        // What the error says is not said twice.
+        let said = refused.as_ref().map_or(0, |_| listing.warnings.len());
         listing
             .warnings
             .extend(problem.map(|problem| problem.to_string()));
@@ -66,7 +80,8 @@ impl Models {
         if self.json {
             let result = serde_json::to_value(ModelsListResult::of(listing, &rows));
             let result = result.map_err(std::io::Error::other)?;
-            return Ok(writeln!(out, "{result:#}")?);
+            writeln!(out, "{result:#}")?;
+            return refused.map_or(Ok(()), Err);
         }
         let plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
         let paint = match out.is_terminal() && !plain {
@@ -74,11 +89,11 @@ impl Models {
             false => Paint::None,
         };
         out.write_all(table(&rows, paint).as_bytes())?;
-        for warning in &listing.warnings {
+        for warning in listing.warnings.iter().skip(said) {
             tracing::warn!("{warning}");
         }
         tracing::info!("{}", summary(&listing, &rows));
-        Ok(())
+        refused.map_or(Ok(()), Err)
     }
 
     async fn listing(

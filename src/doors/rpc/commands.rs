@@ -219,8 +219,8 @@ impl Seat<'_> {
         }
         let wanted = match self.params.arguments.trim() {
             "" => Speed::from_switch(!now.speed.is_fast()),
-            "on" => Speed::Fast,
-            "off" => Speed::Normal,
+            word if word.eq_ignore_ascii_case("on") => Speed::Fast,
+            word if word.eq_ignore_ascii_case("off") => Speed::Normal,
             other => return warning(format!("/{FAST} takes on, off or nothing, not {other:?}")),
         };
         let saved = self.context.models.set_pref(&PrefsSetParams {

@@ -185,7 +185,8 @@ impl Models {
             }
             Err(unknown) => return Err(unknown.to_string()),
         };
-        let speed = self.decide(&found, wishes).and_then(Decided::asked);
+        // Also Cursor's default is named: a variant need not say it.
+        let speed = self.decide(&found, wishes).map(|decided| decided.speed);
         let level = Level::parse(choice.thinking.as_deref().unwrap_or(Level::Off.name()));
         let mut model = model(select(found.row, level, speed));
         // Cursor's own client puts the model's id in the place of an alias.

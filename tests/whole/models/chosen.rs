@@ -133,6 +133,26 @@ fn max_mode_is_asked_for_where_the_catalogue_says_so() {
     assert_eq!(asked, [false, true, false]);
 }
 
+/// The default variant need not name a speed the model has.
+#[test]
+fn the_speed_in_force_is_sent() {
+    let models = r#"[ { id = "m", parameters = [ { id = "fast", values = [ { value = "False" }, { value = "True" } ] } ], variants = [ { params = [ { id = "cyber", value = "false" } ] } ] } ]"#;
+    let simulator = simulator(models, "");
+    let state = tempfile::tempdir().unwrap();
+    let setting = Setting {
+        url: &simulator.url,
+        state: state.path(),
+        more: &[],
+    };
+    let mut host = setting.host(WITH_MAX);
+    turn(&mut host, json!({"id": "m"}));
+    turn(&mut host, json!({"id": "m", "fast": true}));
+    assert_eq!(
+        sent(&simulator.recorded()),
+        ["m cyber=false fast=False", "m cyber=false fast=True"]
+    );
+}
+
 #[test]
 fn preferences_outlive_the_process() {
     let simulator = simulator(SHAPES, "");
