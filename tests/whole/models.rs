@@ -277,7 +277,7 @@ fn a_broken_cache_is_told_and_replaced() {
         more: &[],
     };
     let mut host = setting.host(WITH_MAX);
-    list(&mut host, json!({}));
+    list(&mut host, json!({"refresh": true}));
     std::fs::write(finding::cached(state.path()), "{oops").unwrap();
     let again = list(&mut host, json!({}));
     assert_eq!(again["source"], "live");
