@@ -741,6 +741,10 @@ model?: string,
  */
 tools?: Array<string>, 
 /**
+ * Where the session works; else where the host does.
+ */
+workspace?: string, 
+/**
  * What the host keeps for us.
  */
 kept: Kept, 

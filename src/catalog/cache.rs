@@ -1,6 +1,7 @@
 //! The catalogue on disk, one file a key: a start need not wait for Cursor.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use secrecy::ExposeSecret as _;
@@ -8,6 +9,7 @@ use serde_json::{Value as Json, json};
 use sha2::{Digest as _, Sha256};
 
 use super::item::Item;
+use super::listing::Answered;
 use crate::account::ApiKey;
 use crate::diag::parse;
 use crate::diag::private::{self as store, StoreError};
@@ -40,6 +42,15 @@ impl Policy {
     /// every list to be Cursor's answer.
     pub(super) fn shows_old(&self) -> bool {
         matches!(self, Self::On { fresh_for, .. } if !fresh_for.is_zero())
+    }
+
+    /// How long a list may be gone by before Cursor is asked again.
+    pub(super) fn good_for(&self) -> Duration {
+        match self {
+            // Who wants every list to be Cursor's answer does not want every turn to ask.
+            Self::On { fresh_for, .. } if !fresh_for.is_zero() => *fresh_for,
+            _ => DAY,
+        }
     }
 
     /// The policy settings give, in a state folder; and what of them was not understood.
@@ -78,8 +89,14 @@ pub fn time_to_live(text: Option<&str>) -> Duration {
 }
 
 /// Which account a list belongs to: nothing that could be turned back into a key.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Fingerprint(String);
+
+impl std::fmt::Display for Fingerprint {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
 
 impl Fingerprint {
     /// The fingerprint of a key at a host. Another host may have other models.
@@ -90,6 +107,17 @@ impl Fingerprint {
     /// The fingerprint of a login at a host.
     pub fn of_login(name: &str, host: &str) -> Self {
         Self::digest(&["login", host, name])
+    }
+
+    /// A short name for a host.
+    pub(super) fn of_host(host: &str) -> Self {
+        Self::digest(&["host", host])
+    }
+
+    /// One as it was written.
+    pub(super) fn parse(text: &str) -> Option<Self> {
+        let digit = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
+        (text.len() == 16 && text.bytes().all(digit)).then(|| Self(text.to_owned()))
     }
 
     fn digest(parts: &[&str]) -> Self {
@@ -110,10 +138,10 @@ impl Fingerprint {
 }
 
 /// A cached list.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub(super) struct Cached {
     /// The models.
-    pub(super) items: Vec<Item>,
+    pub(super) answered: Answered,
     /// Whether it is as good as asking.
     pub(super) age: Age,
 }
@@ -191,7 +219,11 @@ fn read(
         true => Age::Fresh,
         false => Age::Stale,
     };
-    Ok(Cached { items, age })
+    let answered = Answered {
+        items: Arc::new(items),
+        at: fetched,
+    };
+    Ok(Cached { answered, age })
 }
 
 /// Keeps a list Cursor just gave.
@@ -263,7 +295,7 @@ mod tests {
             broken[field] = value;
             assert_eq!(judge(&broken), Err(problem));
         }
-        assert_eq!(read("{", &me, DAY, now), Err("no JSON"));
+        assert_eq!(read("{", &me, DAY, now).unwrap_err(), "no JSON");
     }
 
     #[test]

@@ -1,8 +1,9 @@
 //! The order people expect: that of ICU's root collation, for the characters ids are made of.
 //!
 //! Three keys, compared one after the other: letters and signs, then accents, then case
-//! (small first). Exact for ASCII and for Latin-1 letters; anything else sorts behind them by
-//! code point. A whole collation library would add a megabyte to say the same about ids.
+//! (small first). Exact for ASCII; the accented letters of Latin-1 stand with their plain ones;
+//! anything else, such as ß or æ, sorts behind them by code point, which ICU does not do. A
+//! whole collation library would add a megabyte to say the same about the ids there are.
 
 /// Signs, digits and letters of ASCII, in ICU's order.
 const ORDER: &str =

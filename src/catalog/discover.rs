@@ -46,7 +46,12 @@ pub struct Access {
 #[derive(Debug, Clone)]
 pub enum Credential {
     /// An API key.
-    Key(ApiKey),
+    Key {
+        /// The key.
+        key: ApiKey,
+        /// The account that hands out tokens for it.
+        account: Account,
+    },
     /// An account that hands out tokens.
     Login {
         /// The account.
@@ -71,26 +76,55 @@ pub enum DiscoverError {
     /// An answer without models.
     #[error("Cursor listed no models")]
     Empty,
-    /// No answer yet.
-    #[error("no answer within {} s", .0.as_secs())]
+    /// No answer within the time.
+    #[error("no answer within {} s", .0.as_secs_f32())]
     Slow(Duration),
+    /// No time was left to wait.
+    #[error("no answer yet")]
+    Pending,
+}
+
+impl DiscoverError {
+    /// Whether an account's token may open what the key did not: another host is asked with
+    /// it. Not for a key that is refused, nor after all the time was spent.
+    fn suggests_token(&self) -> bool {
+        match self {
+            Self::Call(CallError::Wire(WireError::Transport(error))) => {
+                !matches!(error, TransportError::Deadline { .. })
+            }
+            Self::Call(CallError::Wire(WireError::Remote(_))) => true,
+            _ => false,
+        }
+    }
 }
 
 impl Access {
     /// Whose list it is.
     pub fn fingerprint(&self) -> Fingerprint {
         match &self.credential {
-            Credential::Key(key) => Fingerprint::of_key(key, &self.endpoints.rest.to_string()),
-            Credential::Login { name, .. } => {
-                Fingerprint::of_login(name, &self.endpoints.backend.to_string())
-            }
+            Credential::Key { key, .. } => Fingerprint::of_key(key, &self.host()),
+            Credential::Login { name, .. } => Fingerprint::of_login(name, &self.host()),
+        }
+    }
+
+    /// Where it is asked for.
+    pub(super) fn host(&self) -> String {
+        match &self.credential {
+            Credential::Key { .. } => self.endpoints.rest.to_string(),
+            Credential::Login { .. } => self.endpoints.backend.to_string(),
         }
     }
 
     /// Cursor's models, now.
     pub async fn discover(&self) -> Result<Vec<Item>, DiscoverError> {
         let items = match &self.credential {
-            Credential::Key(key) => self.with_key(key).await?,
+            Credential::Key { key, account } => match self.with_key(key).await {
+                Err(error) if error.suggests_token() => {
+                    // Should both fail, the first failure is the one to tell.
+                    self.with_login(account).await.map_err(|_| error)?
+                }
+                items => items?,
+            },
             Credential::Login { account, .. } => self.with_login(account).await?,
         };
         if items.is_empty() {
@@ -211,6 +245,7 @@ fn item(model: AvailableModel) -> Item {
             .collect(),
         is_default: variant.is_default_non_max_config == Some(true),
         is_max_mode: variant.is_max_mode,
+        is_default_max: variant.is_default_max_config == Some(true),
     });
     Item {
         id: model.name,
@@ -219,6 +254,9 @@ fn item(model: AvailableModel) -> Item {
         variants: variants.collect(),
         parameters,
         context_window: model.context_token_limit.filter(|limit| *limit > 0),
+        max_context_window: model
+            .context_token_limit_for_max_mode
+            .filter(|limit| *limit > 0),
     }
 }
 

@@ -24,6 +24,9 @@ pub struct Item {
     /// Tokens its context holds, where the catalogue says so.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub context_window: Option<u32>,
+    /// The same in Max Mode.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_context_window: Option<u32>,
 }
 
 /// A parameter and the values it takes.
@@ -54,6 +57,9 @@ pub struct Variant {
     /// Whether it is one of Max Mode.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub is_max_mode: bool,
+    /// Whether it is what Cursor uses in Max Mode unasked.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub is_default_max: bool,
 }
 
 /// A parameter with the value chosen for it.
@@ -89,6 +95,26 @@ impl Item {
             .map_or(&[], |variant| &variant.params)
     }
 
+    /// Whether a context is one of Max Mode: if every ready-made choice with it is. Only the
+    /// catalogue can say so, no context is large enough to be believed.
+    pub(super) fn is_max_mode(&self, context: Option<&str>) -> bool {
+        let fits = |variant: &&Variant| {
+            let choice = variant.params.iter().find(|choice| choice.id == "context");
+            choice.map(|choice| choice.value.as_str()) == context
+        };
+        let mut fitting = self.variants.iter().filter(fits).peekable();
+        fitting.peek().is_some() && fitting.all(|variant| variant.is_max_mode)
+    }
+
+    /// What Cursor uses unasked with a context: Max Mode may have a default of its own.
+    pub(super) fn defaults_with(&self, context: Option<&str>) -> &[Choice] {
+        let own = self.variants.iter().find(|variant| variant.is_default_max);
+        match own.filter(|_| self.is_max_mode(context)) {
+            Some(variant) => &variant.params,
+            None => self.defaults(),
+        }
+    }
+
     /// Its name for people.
     pub fn name(&self) -> &str {
         match self.display_name.as_str() {
@@ -122,6 +148,7 @@ impl Item {
                 .collect(),
             is_default: variant["isDefault"] == true,
             is_max_mode: variant["isMaxMode"] == true,
+            is_default_max: variant["isDefaultMax"] == true,
         });
         Some(Self {
             id: id.to_owned(),
@@ -132,6 +159,7 @@ impl Item {
             parameters: parameters.collect(),
             variants: variants.collect(),
             context_window: super::windows::positive(&json["contextWindow"]),
+            max_context_window: super::windows::positive(&json["maxContextWindow"]),
         })
     }
 
@@ -172,8 +200,8 @@ mod tests {
     fn what_is_written_can_be_read() {
         let model = json!({"id": "m", "displayName": "M", "aliases": ["n"],
             "parameters": [{"id": "context", "values": [{"value": "1m"}]}],
-            "variants": [{"params": [{"id": "context", "value": "1m"}], "isDefault": true, "isMaxMode": true}],
-            "contextWindow": 1000});
+            "variants": [{"params": [{"id": "context", "value": "1m"}], "isDefault": true, "isMaxMode": true, "isDefaultMax": true}],
+            "contextWindow": 1000, "maxContextWindow": 2000});
         let item = Item::read(&model).unwrap();
         assert_eq!(serde_json::to_value(&item).unwrap(), model);
     }

@@ -134,6 +134,14 @@ impl Rows {
     }
 }
 
+/// The model an id or an alias means: its own id. What nobody knows, or may mean two models,
+/// stays as it is.
+pub fn base<'i>(items: &'i [Item], name: &'i str) -> &'i str {
+    let owners = owners(items);
+    let means = |item: &&Item| item.id == name || unambiguous(item, &owners).contains(&name);
+    items.iter().find(means).map_or(name, |item| &item.id)
+}
+
 /// Which models each id or alias may mean.
 fn owners(items: &[Item]) -> BTreeMap<&str, BTreeSet<&str>> {
     let mut owners: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
@@ -186,7 +194,7 @@ fn row(
 ) -> Row {
     let mut id = selection.to_owned();
     let mut name = item.name().to_owned();
-    let mut defaults = item.defaults().to_vec();
+    let mut defaults = item.defaults_with(context).to_vec();
     if selection != item.id {
         name.push_str(&format!(" ({selection})"));
     }
@@ -195,8 +203,12 @@ fn row(
         name.push_str(&format!(" @ {context}"));
         super::selection::set(&mut defaults, "context", context);
     }
+    let own = match item.is_max_mode(context) {
+        true => item.max_context_window.or(item.context_window),
+        false => item.context_window,
+    };
     Row {
-        window: windows.of_row(&id, context, item.context_window, &item.id),
+        window: windows.of_row(&id, context, own, &item.id),
         id,
         name,
         selection: selection.to_owned(),
@@ -258,6 +270,38 @@ mod tests {
                 ("huge@200k", 200_000),
                 ("plain", 90_000),
             ]
+        );
+    }
+
+    #[test]
+    fn max_mode_has_a_window_and_defaults_of_its_own() {
+        let variant = |context: &str, thinking: &str, max: bool| {
+            json!({"params": [{"id": "context", "value": context}, {"id": "thinking", "value": thinking}],
+                   "isMaxMode": max, "isDefault": !max, "isDefaultMax": max})
+        };
+        let rows = rows(json!([
+            {"id": "m", "parameters": [{"id": "context", "values": ["usual", "large"]}],
+             "variants": [variant("usual", "false", false), variant("large", "true", true)],
+             "contextWindow": 90_000, "maxContextWindow": 900_000},
+        ]));
+        let told: Vec<_> = rows
+            .iter()
+            .map(|row| (row.id.as_str(), row.window, row.defaults[1].value.as_str()))
+            .collect();
+        let wanted = [("m@usual", 90_000, "false"), ("m@large", 900_000, "true")];
+        assert_eq!(told, wanted);
+    }
+
+    #[test]
+    fn an_alias_is_its_model_if_it_means_one() {
+        let items = json!({"items": [
+            {"id": "a", "aliases": ["x", "both", "b"]}, {"id": "b", "aliases": ["both"]},
+        ]});
+        let items = Item::read_list(&items).unwrap();
+        let of = |name| base(&items, name);
+        assert_eq!(
+            ["a", "x", "b", "both", "new"].map(of),
+            ["a", "a", "b", "both", "new"]
         );
     }
 

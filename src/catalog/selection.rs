@@ -1,6 +1,6 @@
 //! From a row, a thinking level and a speed to what Cursor is sent.
 
-use super::item::{Choice, Variant};
+use super::item::Choice;
 use super::rows::Row;
 use super::thinking::{Controls, Level};
 
@@ -61,19 +61,8 @@ pub fn select(row: &Row, level: Option<Level>, speed: Option<Speed>) -> Selectio
     Selection {
         id: row.selection.clone(),
         parameters,
-        max_mode: max_mode(row),
+        max_mode: row.item.is_max_mode(row.context.as_deref()),
     }
-}
-
-/// A row is in Max Mode if every ready-made choice with its context is: only the catalogue
-/// can say so, no context is large enough to be believed.
-fn max_mode(row: &Row) -> bool {
-    let context = |variant: &&Variant| {
-        let choice = variant.params.iter().find(|choice| choice.id == "context");
-        choice.map(|choice| choice.value.as_str()) == row.context.as_deref()
-    };
-    let mut fitting = row.item.variants.iter().filter(context).peekable();
-    fitting.peek().is_some() && fitting.all(|variant| variant.is_max_mode)
 }
 
 fn think(parameters: &mut Vec<Choice>, row: &Row, level: Level) {

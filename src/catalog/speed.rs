@@ -39,13 +39,6 @@ pub struct Decided {
     pub whose: Whose,
 }
 
-impl Decided {
-    /// What has to be asked for: Cursor's default needs no asking.
-    pub fn asked(self) -> Option<Speed> {
-        (self.whose != Whose::Cursor).then_some(self.speed)
-    }
-}
-
 /// The speed of a model; `None` if it has no choice.
 pub fn decide(found: &Found<'_>, wishes: &Wishes, prefs: &Prefs) -> Option<Decided> {
     let default = found.row.speed()?;

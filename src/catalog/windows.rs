@@ -1,12 +1,13 @@
-//! How many tokens a context holds: said by the row, learned from checkpoints, bundled, or
-//! assumed.
+//! How many tokens a context holds: said by the user or the row, learned from checkpoints,
+//! bundled, or assumed.
 //!
-//! Nothing here asks a model: windows are learned on the way, from runs that went well.
+//! Nothing here asks a model: windows are learned on the way, from runs that went well. What
+//! the user says stands in a file of its own, which is never written.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use serde_json::{Value as Json, json};
+use serde_json::{Map, Value as Json, json};
 
 use super::collate;
 use super::snapshot::bundled;
@@ -16,7 +17,10 @@ use crate::diag::private::{self as store, StoreError};
 const ASSUMED: u32 = 128_000;
 /// The bundled entry for models without one.
 const DEFAULT: &str = "default";
-const FILE: &str = "context-windows.json";
+/// What the user says.
+const SAID: &str = "context-windows.json";
+/// What we have learned.
+const LEARNED: &str = "learned-windows.json";
 const KEY: &str = "contextWindows";
 
 /// The tokens of a context value such as `272k` or `0.5m`.
@@ -48,30 +52,41 @@ pub fn positive(json: &Json) -> Option<u32> {
 /// What is known about windows besides the rows themselves.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Windows {
+    said: BTreeMap<String, u32>,
     learned: BTreeMap<String, u32>,
 }
 
 impl Windows {
-    /// What was learned so far; a file that cannot be read has taught nothing.
-    pub fn load(state: Option<&Path>) -> Self {
-        let text = state.and_then(|state| std::fs::read_to_string(state.join(FILE)).ok());
-        Self::parse(&text.unwrap_or_default())
+    /// What the user says and what was learned so far; and that the user's file cannot be
+    /// used, if that is so.
+    pub fn load(state: Option<&Path>) -> (Self, Option<StoreError>) {
+        let Some(state) = state else {
+            return (Self::default(), None);
+        };
+        let (said, problem) = match file(&state.join(SAID)) {
+            Ok(file) => (entries(&file), None),
+            Err(problem) => (BTreeMap::new(), Some(problem)),
+        };
+        let windows = Self {
+            said,
+            learned: entries(&taught(state)),
+        };
+        (windows, problem)
     }
 
-    /// Reads the file's text.
+    /// Reads the text of a file of ours; one that cannot be read has taught nothing.
     pub fn parse(text: &str) -> Self {
-        let json: Json = serde_json::from_str(text).unwrap_or_default();
-        let entries = json[KEY].as_object().into_iter().flatten();
-        let learned = entries.filter_map(|(id, window)| Some((id.clone(), positive(window)?)));
         Self {
-            learned: learned.collect(),
+            learned: entries(&serde_json::from_str(text).unwrap_or_default()),
+            said: BTreeMap::new(),
         }
     }
 
-    /// What is known of an id, learned before bundled.
+    /// What is known of an id: said before learned before bundled.
     fn known(&self, id: &str) -> Option<u32> {
-        self.learned
+        self.said
             .get(id)
+            .or_else(|| self.learned.get(id))
             .or_else(|| bundled().windows.get(id))
             .copied()
     }
@@ -150,18 +165,53 @@ pub enum Learned {
 /// Keeps the window a successful run reported for a row. For successful runs only: a run that
 /// failed may have failed on another model.
 pub fn learn(state: &Path, row: &str, tokens: u32) -> Result<Learned, StoreError> {
+    let known = || Windows {
+        learned: entries(&taught(state)),
+        ..Windows::default()
+    };
     // Most runs teach nothing; they should not wait for a lock either.
-    if Windows::load(Some(state)).learn(row, tokens) == Learned::Nothing {
+    if known().learn(row, tokens) == Learned::Nothing {
         return Ok(Learned::Nothing);
     }
-    let path = state.join(FILE);
+    let path = state.join(LEARNED);
     let _alone = store::lock(&path)?;
-    let mut windows = Windows::load(Some(state));
+    let mut windows = known();
     let learned = windows.learn(row, tokens);
     if learned == Learned::Something {
-        store::write(&path, format!("{:#}\n", windows.to_json()).as_bytes())?;
+        let mut file = taught(state);
+        file.insert(KEY.into(), windows.to_json()[KEY].take());
+        store::write(&path, format!("{:#}\n", Json::Object(file)).as_bytes())?;
     }
     Ok(learned)
+}
+
+/// What we wrote; a file that cannot be read is written anew.
+fn taught(state: &Path) -> Map<String, Json> {
+    file(&state.join(LEARNED)).unwrap_or_default()
+}
+
+fn file(path: &Path) -> Result<Map<String, Json>, StoreError> {
+    let damaged = |problem: String| StoreError::Damaged {
+        path: path.to_owned(),
+        problem,
+    };
+    let Some(text) = store::read(path)? else {
+        return Ok(Map::new());
+    };
+    let file: Map<String, Json> =
+        serde_json::from_str(&text).map_err(|error| damaged(error.to_string()))?;
+    match file.get(KEY) {
+        Some(windows) if !windows.is_object() => Err(damaged(format!("{KEY} is no object"))),
+        _ => Ok(file),
+    }
+}
+
+fn entries(file: &Map<String, Json>) -> BTreeMap<String, u32> {
+    let entries = file.get(KEY).and_then(Json::as_object);
+    let entries = entries.into_iter().flatten();
+    entries
+        .filter_map(|(id, window)| Some((id.clone(), positive(window)?)))
+        .collect()
 }
 
 #[cfg(test)]
@@ -181,7 +231,7 @@ mod tests {
     #[test]
     fn a_window_that_became_the_usual_one_is_forgotten() {
         let state = tempfile::tempdir().unwrap();
-        let known = || Windows::load(Some(state.path())).learned.len();
+        let known = || Windows::load(Some(state.path())).0.learned.len();
         assert_eq!(
             learn(state.path(), "nova", 300_000).unwrap(),
             Learned::Something
@@ -196,12 +246,41 @@ mod tests {
             Learned::Something
         );
         assert_eq!(known(), 0);
-        std::fs::write(state.path().join(FILE), "{oops").unwrap();
+        std::fs::write(state.path().join(LEARNED), "{oops").unwrap();
         assert_eq!(
             learn(state.path(), "nova", 400_000).unwrap(),
             Learned::Something
         );
         assert_eq!(known(), 1);
+    }
+
+    #[test]
+    fn what_a_person_wrote_wins_and_stays() {
+        let state = tempfile::tempdir().unwrap();
+        let (said, ours) = (state.path().join(SAID), state.path().join(LEARNED));
+        let text = r#"{"note": "mine", "contextWindows": {"nova": 150000, "odd": "?"}}"#;
+        std::fs::write(&said, text).unwrap();
+        std::fs::write(&ours, r#"{"later": 1, "contextWindows": {}}"#).unwrap();
+        learn(state.path(), "nova", 300_000).unwrap();
+        learn(state.path(), "other", 400_000).unwrap();
+        let (windows, problem) = Windows::load(Some(state.path()));
+        assert!(problem.is_none());
+        let of = |id| windows.of_row(id, None, None, id);
+        assert_eq!((of("nova"), of("other")), (150_000, 400_000));
+        assert_eq!(std::fs::read_to_string(&said).unwrap(), text);
+        let ours: Json = serde_json::from_str(&std::fs::read_to_string(&ours).unwrap()).unwrap();
+        let learned = json!({"nova": 300_000, "other": 400_000});
+        assert_eq!(ours, json!({"later": 1, "contextWindows": learned}));
+        for broken in ["{", "[]", r#"{"contextWindows": 1}"#] {
+            std::fs::write(&said, broken).unwrap();
+            let (windows, problem) = Windows::load(Some(state.path()));
+            assert_eq!(windows.of_row("nova", None, None, "nova"), 300_000);
+            let problem = problem.unwrap().to_string();
+            assert!(
+                problem.contains("context-windows.json is damaged"),
+                "{problem}"
+            );
+        }
     }
 
     #[test]
@@ -213,6 +292,6 @@ mod tests {
                 scope.spawn(move || learn(state, &format!("m{n}"), 1000 + n).unwrap());
             }
         });
-        assert_eq!(Windows::load(Some(state.path())).learned.len(), 8);
+        assert_eq!(Windows::load(Some(state.path())).0.learned.len(), 8);
     }
 }

@@ -141,7 +141,9 @@ pub fn setting_sources(text: Option<&str>) -> Option<Vec<String>> {
     (!sources.is_empty()).then_some(sources)
 }
 
-/// How a task Cursor gives to a helper of its own is shown.
+/// How a task Cursor gives to a helper of its own is shown, as other clients let one choose.
+/// We show it as a subagent with what is known and have no setting for it; only the shared
+/// vectors read these words.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum TaskPresentation {
     /// As a task.

@@ -2,17 +2,22 @@
 
 use crate::desk::{Desk, ECHO, Version};
 
-crate::on_every_pi!(the_nearest_key_wins);
+crate::on_every_pi!(
+    the_nearest_key_wins,
+    a_stored_key_brings_its_models_to_the_next_start
+);
 
 /// The simulator refuses this one.
 const REFUSED: &str = "crsr_invalid";
 
+fn store(desk: &Desk, key: &str) {
+    let stored = format!(r#"{{"cursor":{{"type":"api_key","key":"{key}"}}}}"#);
+    std::fs::write(desk.home.path().join("agent/auth.json"), stored).unwrap();
+}
+
 fn the_nearest_key_wins(version: Version) {
     let desk = Desk::playing(version, ECHO);
-    let store = |key: &str| {
-        let stored = format!(r#"{{"cursor":{{"type":"api_key","key":"{key}"}}}}"#);
-        std::fs::write(desk.home.path().join("agent/auth.json"), stored).unwrap();
-    };
+    let store = |key: &str| store(&desk, key);
     let model = ["--model", "cursor/composer-2"];
     let run = |env: &str, more: &[&str]| {
         let arguments = [&model[..], more, &["-p", "hi"]].concat();
@@ -25,4 +30,39 @@ fn the_nearest_key_wins(version: Version) {
     store(REFUSED);
     assert_eq!(run("crsr_environment", &[]), "");
     assert_eq!(run(REFUSED, &["--api-key", "crsr_given"]), "Heard: hi\n");
+}
+
+/// Models that are not the bundled ones, but for one.
+const MODELS: &str = r#"
+[server]
+models = [
+  { id = "composer-2.5" },
+  { id = "brand-new" },
+  { id = "ctx", parameters = [ { id = "context", values = [ { value = "1m" } ] } ] },
+]
+"#;
+
+/// pi gives a stored key only to turns and, in newer versions, after our rows are registered.
+fn a_stored_key_brings_its_models_to_the_next_start(version: Version) {
+    let scenario = ECHO.replacen("[[run]]", &format!("{MODELS}[[run]]"), 1);
+    let desk = Desk::playing(version, &scenario).without_key();
+    store(&desk, "crsr_stored");
+    let rows = || -> Vec<String> {
+        // pi 0.74 lists on stderr.
+        let listed = desk.pi(&["--list-models", "cursor"]);
+        let text = format!("{}{}", listed.stdout, listed.stderr);
+        let ours = text.lines().filter(|line| line.starts_with("cursor "));
+        ours.map(|line| line.split_whitespace().nth(1).unwrap().to_owned())
+            .collect()
+    };
+    let print = |model: &str| desk.pi(&["--model", model, "-p", "hi"]);
+    assert_eq!(print("cursor/composer-2.5").stdout, "Heard: hi\n");
+    assert_eq!(rows(), ["brand-new", "composer-2.5", "ctx@1m"]);
+    assert_eq!(print("cursor/ctx@1m").stdout, "Heard: hi\n");
+    let recording = desk.simulator.recorded();
+    assert_eq!(recording.requests("/v1/models").len(), 1);
+    let requests = recording.client("runRequest");
+    let model = &requests[1]["runRequest"]["requestedModel"];
+    assert_eq!(model["modelId"], "ctx", "{model}");
+    assert_eq!(model["parameters"][0]["value"], "1m", "{model}");
 }

@@ -10,7 +10,10 @@ use crate::desk::{Desk, Version, until, written};
 use crate::rpc::{Rpc, text};
 use crate::screen::Screen;
 
-crate::on_every_pi!(what_a_session_chose_goes_with_its_branch);
+crate::on_every_pi!(
+    what_a_session_chose_goes_with_its_branch,
+    cursors_highest_level_can_be_reached
+);
 
 /// Every shape of a model: plain, fast alone, context with reasoning, reasoning alone,
 /// thinking with effort (in Max Mode with its larger context), thinking alone, context alone, an alias of one's own and a shared one.
@@ -149,7 +152,7 @@ fn the_table_and_every_way_to_print() {
     agent gpt-5.5 context=1m reasoning=medium fast=true
     agent composer-2.5 fast=false
     agent claude-opus-4-7 thinking=false context=300k
-    agent opus-latest thinking=true context=1m effort=max MAX
+    agent claude-opus-4-7 thinking=true context=1m effort=max MAX
     plan gpt-5.5 context=1m reasoning=medium fast=false
     ");
     assert_eq!(asked_for_models(&recording), 1, "the cache was warm");
@@ -407,4 +410,25 @@ fn a_flag_that_does_nothing_is_told_of_once() {
     let shown = pi.event("the next notice", |event| event["method"] == "notify");
     assert_eq!(shown["message"], "--cursor-fast decides for this run");
     assert_eq!(saved(&desk), Json::Null);
+}
+
+/// A pi without a level `max` has Cursor's as its highest, which then stands before others.
+fn cursors_highest_level_can_be_reached(version: Version) {
+    let models = r#"[ { id = "m", parameters = [ { id = "reasoning", values = [ { value = "low" }, { value = "extra-high" }, { value = "max" } ] } ] } ]"#;
+    let desk = desk(version, models, "");
+    let knows_max = version >= Version::V087;
+    let levels: &[&str] = if knows_max {
+        &["xhigh", "max"]
+    } else {
+        &["xhigh"]
+    };
+    for level in levels {
+        let ran = desk.pi(&["--model", "cursor/m", "--thinking", level, "-p", "hi"]);
+        assert_eq!(ran.stdout, "Heard: hi\n", "{ran:?}");
+    }
+    let wanted: &[&str] = match knows_max {
+        true => &["agent m reasoning=extra-high", "agent m reasoning=max"],
+        false => &["agent m reasoning=max"],
+    };
+    assert_eq!(sent(&desk.simulator.recorded()), wanted);
 }

@@ -4,6 +4,8 @@ use serde_json::{Value as Json, json};
 
 use crate::backend::{Simulator, Transport};
 use crate::rpc::Host;
+use crate::sdk::{Sdk, mcp_stdio};
+use crate::settings::write;
 
 /// A host with the simulator's own models, and what it was told first.
 fn host(simulator: &Simulator, env: &[(&str, &str)]) -> (Host, Json) {
@@ -69,6 +71,10 @@ fn speed_is_kept_by_the_session_and_for_good() {
         give(&mut host, slow)["entry"],
         json!({"fast": {"gpt-5.2": false}})
     );
+
+    let loud = json!({"command": "cursor-fast", "arguments": " ON ", "model": "gpt-5.2"});
+    let told = give(&mut host, loud);
+    assert_eq!(told["message"], "Fast mode on for gpt-5.2");
 
     for (params, message) in [
         (
@@ -150,6 +156,70 @@ fn mode_tools_and_notices() {
     assert!(
         report.contains(&simulator.url) && report.contains("CURSOR_API_KEY = (set)"),
         "{report}"
+    );
+}
+
+/// Why the models are not Cursor's own is told once, whatever is chosen meanwhile.
+#[test]
+fn a_fallback_is_told_once() {
+    let nobody = [("CURSOR_BACKEND_URL", "http://127.0.0.1:9")];
+    let simulator = Simulator::responder(Transport::Http1);
+    let (mut host, _) = host(&simulator, &nobody);
+    let told = give(&mut host, json!({"model": "composer-2.5"}));
+    let message = told["message"].as_str().unwrap();
+    assert!(message.ends_with("showing the bundled one"), "{message}");
+    assert_eq!(told["level"], "warning");
+    for model in ["composer-2.5", "gpt-5.5@1m", "composer-2.5"] {
+        let quiet = give(&mut host, json!({"model": model}));
+        assert!(quiet.get("message").is_none(), "{quiet}");
+    }
+}
+
+#[test]
+fn tools_are_those_that_can_be_called_now() {
+    let sdk = Sdk::new();
+    let servers =
+        json!({"mcpServers": {"local": mcp_stdio(), "dead": {"command": "no-such-program"}}});
+    write(&sdk.workspace, ".cursor/mcp.json", &servers.to_string());
+    let simulator = Simulator::responder(Transport::Http1);
+    let env = [
+        ("PI_CURSOR_NATIVE_TOOLS", "host"),
+        ("PI_CURSOR_NATIVE_TOOLS_DENY", "grep"),
+        ("PI_CURSOR_TRUST_PROJECT", "1"),
+        ("HOME", sdk.home.path().to_str().unwrap()),
+        ("PATH", env!("PATH")),
+    ];
+    let (mut host, _) = host(&simulator, &env);
+    let workspace = sdk.workspace.to_str().unwrap();
+    let mut tools = |names: Json| {
+        let asked = json!({"command": "cursor-tools", "tools": names, "workspace": workspace});
+        give(&mut host, asked)["message"]
+            .as_str()
+            .unwrap()
+            .to_owned()
+    };
+    let started = std::time::Instant::now();
+    // A server that takes its time joins later.
+    let shown = loop {
+        let shown = tools(json!(["read", "bash", "grep", "note"]));
+        if ["local", "dead"].iter().all(|name| shown.contains(name)) {
+            break shown;
+        }
+        assert!(started.elapsed().as_secs() < 30, "{shown}");
+    };
+    insta::assert_snapshot!(shown, @r#"
+    Cursor's own tools, executed by pi: read, shell
+    Denied (PI_CURSOR_NATIVE_TOOLS_DENY): grep
+    Tools of pi, executed by it: pi__note
+    Not offered, since Cursor has its own: read, bash, grep
+    Tools of MCP server local: echo, fail, image
+    MCP server "dead": its command cannot be started: entity not found
+    "#);
+    let shown = tools(json!([]));
+    let first = shown.lines().next().unwrap();
+    assert_eq!(
+        first,
+        "Cursor's own tools: none, as pi has no tool for them active"
     );
 }
 

@@ -7,9 +7,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use cursor_sidecar::tools::native::policy::Policy;
 use serde_json::{Value as Json, json};
 
-use crate::backend::{Recording, Simulator, Transport, root};
+use crate::backend::{Recording, Simulator, Transport, binary, root};
 use crate::ours::{Ours, When};
 use crate::sdk::Sdk;
+use crate::talk::Talk;
 
 /// A difference we mean: messages of a kind, the fields below a path, and where
 /// `docs/protocol.md` says why.
@@ -196,6 +197,46 @@ async fn the_same_messages_as_the_official_client() {
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// An alias is put right before it goes out, through either door.
+#[test]
+fn an_alias_is_sent_as_the_models_id() {
+    let asked = |simulator: &Simulator| {
+        let recording = simulator.recorded();
+        let requests = recording.client("runRequest");
+        assert_eq!(requests.len(), 1);
+        requests[0]["runRequest"]["requestedModel"]["modelId"].clone()
+    };
+    let simulator = Simulator::start(Transport::H2c);
+    let agent = json!({"model": {"id": "composer-latest"}});
+    let spec = json!({"agent": agent, "sends": [{"text": "@hello there"}]});
+    Sdk::new().drive(&simulator, spec);
+    let theirs = asked(&simulator);
+    assert_eq!(theirs, "composer-2");
+
+    let simulator = Simulator::start(Transport::H2c);
+    let mut talk = Talk::new(&simulator, "s", &[]);
+    talk.user("@hello there");
+    let mut params = talk.params();
+    params["model"] = json!({"id": "composer-latest"});
+    let start = json!({"jsonrpc": "2.0", "id": "t", "method": "turn/start", "params": params});
+    talk.host.say(&start);
+    assert_eq!(talk.finish("t").text, "Hello, world!");
+    assert_eq!(asked(&simulator), theirs);
+
+    let simulator = Simulator::start(Transport::H2c);
+    let home = tempfile::tempdir().unwrap();
+    let output = std::process::Command::new(binary())
+        .args(["ask", "--model", "composer-latest", "@hello there"])
+        .env_clear()
+        .env("HOME", home.path())
+        .env("CURSOR_API_KEY", "crsr_test")
+        .env("CURSOR_BACKEND_URL", &simulator.url)
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{output:?}");
+    assert_eq!(asked(&simulator), theirs);
 }
 
 #[test]

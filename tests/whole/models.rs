@@ -12,7 +12,9 @@ use crate::ours::Ours;
 use crate::rpc::Host;
 
 mod chosen;
+mod finding;
 mod terminal;
+mod windows;
 
 const CATALOGUE: &str = "/v1/models";
 const KEY: &str = "crsr_0123456789";
@@ -275,14 +277,8 @@ fn a_broken_cache_is_told_and_replaced() {
         more: &[],
     };
     let mut host = setting.host(WITH_MAX);
-    list(&mut host, json!({}));
-    let file = std::fs::read_dir(state.path())
-        .unwrap()
-        .next()
-        .unwrap()
-        .unwrap()
-        .path();
-    std::fs::write(&file, "{oops").unwrap();
+    list(&mut host, json!({"refresh": true}));
+    std::fs::write(finding::cached(state.path()), "{oops").unwrap();
     let again = list(&mut host, json!({}));
     assert_eq!(again["source"], "live");
     let warning = again["warnings"][0].as_str().unwrap();
@@ -363,8 +359,11 @@ fn ours(simulator: &Simulator, credential: impl FnOnce(&Ours) -> Credential) -> 
     }
 }
 
-fn with_key(_: &Ours) -> Credential {
-    Credential::Key(cursor_sidecar::account::ApiKey::parse(KEY).unwrap())
+fn with_key(ours: &Ours) -> Credential {
+    Credential::Key {
+        key: cursor_sidecar::account::ApiKey::parse(KEY).unwrap(),
+        account: ours.backend.account.clone(),
+    }
 }
 
 #[tokio::test]

@@ -2,13 +2,16 @@
 //! connection to Cursor works.
 
 use std::io::{Read as _, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use serde_json::json;
 use uuid::Uuid;
 
-use crate::diag::settings;
+use crate::account::find_key;
+use crate::catalog::{self, Finder, Wanted};
+use crate::diag::{place, settings};
+use crate::doors::catalogue::access;
 use crate::run::{
     Action, AssembleError, Backend, BlobKey, Command, Ended, Handle, MemoryBlobs, Mode, Model,
     Outcome, RetryPolicy, RunEvent, RunSpec, Timing, ToolGates, UserMessage, start,
@@ -26,6 +29,8 @@ use crate::turn::Policy;
 
 /// How long a cancelled run may take to tell the server.
 const PARTING: std::time::Duration = std::time::Duration::from_millis(300);
+/// What Cursor calls its own choice of a model; no alias of another.
+const AUTO: &str = "default";
 
 /// Send one prompt to Cursor and print the answer.
 ///
@@ -35,7 +40,7 @@ pub struct Ask {
     /// The prompt; `-` reads it from standard input.
     prompt: String,
     /// The model's id, with parameters as in `gpt-5.5:reasoning=high,fast=true`.
-    #[arg(long, default_value = "default", value_parser = parse_model)]
+    #[arg(long, default_value = AUTO, value_parser = parse_model)]
     model: Model,
     /// Plan only, change nothing.
     #[arg(long)]
@@ -118,7 +123,10 @@ impl Ask {
                 images: Vec::new(),
                 mode: self.plan.then_some(Mode::Plan),
             }),
-            model: self.model.clone(),
+            model: Model {
+                id: model_id(&self.model.id, &backend, &env, home.as_deref()).await,
+                ..self.model.clone()
+            },
             offers: Vec::new(),
             custom_system_prompt: None,
             blob_key: BlobKey::random()?,
@@ -199,6 +207,24 @@ impl Ask {
             }
         }
     }
+}
+
+/// The model's own id, should an alias be given. A list that cannot be had changes nothing.
+async fn model_id(
+    name: &str,
+    backend: &Backend,
+    env: &impl Fn(&str) -> Option<String>,
+    home: Option<&Path>,
+) -> String {
+    let key = find_key(None, env, home);
+    let (Ok((key, _)), true) = (key, name != AUTO) else {
+        return name.to_owned();
+    };
+    // What was not understood is told by `models`.
+    let (policy, _) = catalog::Policy::from_env(env, place::state_dir(env, home).as_deref());
+    let access = access(backend, key);
+    let listing = Finder::new(policy).list(&access, Wanted::CacheFirst).await;
+    catalog::base(&listing.items, name).to_owned()
 }
 
 /// An executor that does what the settings allow.

@@ -6,10 +6,11 @@ use std::path::{Path, PathBuf};
 
 use crate::account::{KeyError, find_key};
 use crate::catalog::{
-    Access, Credential, Finder, Listing, Policy, Profile, Reason, Row, Rows, Source, Speed, Wanted,
-    Windows, render_snapshot,
+    BUDGET, Finder, Listing, Policy, Profile, Row, Rows, Source, Speed, Wanted, Windows,
+    render_snapshot,
 };
 use crate::diag::{place, settings};
+use crate::doors::catalogue::access;
 use crate::doors::rpc::ModelsListResult;
 use crate::run::{AssembleError, Backend};
 
@@ -25,6 +26,9 @@ pub struct Models {
     /// Ask Cursor and write its list to FILE, to be bundled with a release.
     #[arg(long, value_name = "FILE", conflicts_with = "json")]
     write_snapshot: Option<PathBuf>,
+    /// Write the context windows that were learned on this machine with it.
+    #[arg(long, requires = "write_snapshot")]
+    context_windows: bool,
 }
 
 /// Why there is no list.
@@ -39,6 +43,9 @@ pub enum ModelsError {
     /// A snapshot of anything but Cursor's answer would be of no use.
     #[error("no snapshot was written: {0}")]
     NotLive(String),
+    /// Cursor was to be asked and did not answer; an older list was printed.
+    #[error("the list was not refreshed: {0}")]
+    NotRefreshed(String),
 }
 
 impl Models {
@@ -49,20 +56,32 @@ impl Models {
             tracing::warn!("{warning}");
         }
         let state = place::state_dir(&env, home.as_deref());
-        let windows = Windows::load(state.as_deref());
-        let listing = self
+        let (windows, problem) = Windows::load(state.as_deref());
+        let mut listing = self
             .listing(&env, home.as_deref(), state.as_deref())
             .await?;
         if let Some(file) = &self.write_snapshot {
-            return write_snapshot(file, &listing, &windows);
+            let learned = match self.context_windows {
+                true => windows,
+                false => Windows::default(),
+            };
+            return write_snapshot(file, &listing, &learned);
         }
+        let refused = (self.refresh && listing.source != Source::Live)
+            .then(|| ModelsError::NotRefreshed(listing.warnings.join("; ")));
+        // What the error says is not said twice.
+        let said = refused.as_ref().map_or(0, |_| listing.warnings.len());
+        listing
+            .warnings
+            .extend(problem.map(|problem| problem.to_string()));
         // A terminal knows every level.
         let rows = Rows::build(&listing.items, Profile::UpToMax, &windows);
         let mut out = std::io::stdout();
         if self.json {
             let result = serde_json::to_value(ModelsListResult::of(listing, &rows));
             let result = result.map_err(std::io::Error::other)?;
-            return Ok(writeln!(out, "{result:#}")?);
+            writeln!(out, "{result:#}")?;
+            return refused.map_or(Ok(()), Err);
         }
         let plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
         let paint = match out.is_terminal() && !plain {
@@ -70,11 +89,11 @@ impl Models {
             false => Paint::None,
         };
         out.write_all(table(&rows, paint).as_bytes())?;
-        for warning in &listing.warnings {
+        for warning in listing.warnings.iter().skip(said) {
             tracing::warn!("{warning}");
         }
         tracing::info!("{}", summary(&listing, &rows));
-        Ok(())
+        refused.map_or(Ok(()), Err)
     }
 
     async fn listing(
@@ -83,30 +102,25 @@ impl Models {
         home: Option<&Path>,
         state: Option<&Path>,
     ) -> Result<Listing, ModelsError> {
+        let (policy, more) = Policy::from_env(env, state);
+        let finder = Finder::new(policy);
         let (backend, warnings) = match Backend::from_env(env, home) {
             // Without a key there is still something to show.
-            Err(AssembleError::Key(KeyError::Missing)) => {
-                let problem = KeyError::Missing.to_string();
-                return Ok(Finder::without_access(Reason::MissingApiKey, &problem));
+            Err(AssembleError::Key(missing @ KeyError::Missing)) => {
+                return Ok(finder.without_key(env, home, &missing.to_string()));
             }
             backend => backend?,
         };
-        let (policy, more) = Policy::from_env(env, state);
         for warning in warnings.iter().chain(&more) {
             tracing::warn!("{warning}");
         }
         let (key, _) = find_key(None, env, home).map_err(AssembleError::from)?;
-        let access = Access {
-            http: backend.http,
-            endpoints: backend.endpoints,
-            identity: backend.identity,
-            credential: Credential::Key(key),
-        };
         let wanted = match self.refresh || self.write_snapshot.is_some() {
             true => Wanted::Live,
-            false => Wanted::CacheFirst,
+            // We end with the answer: an old list would never be renewed behind it.
+            false => Wanted::Renewed(BUDGET),
         };
-        Ok(Finder::new(policy).list(&access, wanted).await)
+        Ok(finder.list(&access(&backend, key), wanted).await)
     }
 }
 

@@ -1,6 +1,7 @@
 //! `session/command`: what a person's commands do, and what is shown of it.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
 use super::controls::{self, Controls};
@@ -87,11 +88,11 @@ pub(super) async fn run(context: &Context, params: SessionCommandParams) -> Sess
         Some(REFRESH) => Newness::Live,
         _ => Newness::Known,
     };
-    let listing = context.listing(params.api_key.as_deref(), newness).await;
+    let mut listing = context.listing(params.api_key.as_deref(), newness).await;
     let before = Controls::read(&params.kept);
     let mut seat = Seat {
         context,
-        rows: context.models.rows(&listing),
+        rows: context.models.rows(&mut listing),
         controls: before.clone(),
         params: &params,
     };
@@ -101,7 +102,7 @@ pub(super) async fn run(context: &Context, params: SessionCommandParams) -> Sess
         Some(DOCTOR) => Some(info(described(&report(context)))),
         Some(FAST) => Some(seat.fast()),
         Some(MODE) => Some(seat.mode()),
-        Some(TOOLS) => Some(info(seat.tools())),
+        Some(TOOLS) => Some(info(seat.tools().await)),
         Some(unknown) => Some(error(format!(
             "cursor-sidecar has no command {unknown}; install matching versions"
         ))),
@@ -218,8 +219,8 @@ impl Seat<'_> {
         }
         let wanted = match self.params.arguments.trim() {
             "" => Speed::from_switch(!now.speed.is_fast()),
-            "on" => Speed::Fast,
-            "off" => Speed::Normal,
+            word if word.eq_ignore_ascii_case("on") => Speed::Fast,
+            word if word.eq_ignore_ascii_case("off") => Speed::Normal,
             other => return warning(format!("/{FAST} takes on, off or nothing, not {other:?}")),
         };
         let saved = self.context.models.set_pref(&PrefsSetParams {
@@ -259,40 +260,68 @@ impl Seat<'_> {
         ))
     }
 
-    /// What Cursor's agent can call: its own tools, and those of the host.
-    fn tools(&self) -> String {
-        let host = self.context.host.get().map_or("the host", String::as_str);
+    /// What Cursor's agent can call: its own tools, those of the host, those of MCP servers.
+    async fn tools(&self) -> String {
         let policy = &self.context.turns.policy().0;
-        let (denied, allowed): (Vec<_>, Vec<_>) = Tool::ALL
-            .iter()
-            .partition(|(_, tool)| policy.native.denied.contains(tool));
-        let names = |tools: Vec<&(&'static str, Tool)>| {
-            let names: Vec<&str> = tools.into_iter().map(|(name, _)| *name).collect();
+        let mut lines = self.own_tools(policy);
+        let mut count = 0;
+        match policy.bridge {
+            Bridging::On => lines.extend(self.host_tools(policy, &mut count)),
+            Bridging::Off => lines.push(format!(
+                "Tools of {} are off (PI_CURSOR_PI_TOOL_BRIDGE)",
+                self.host()
+            )),
+        }
+        let workspace = self.params.workspace.as_ref().map(PathBuf::from);
+        let workspace = workspace.unwrap_or_else(|| self.context.cwd());
+        let library = self.context.turns.library();
+        let settings = library.open(&policy.cursor, &workspace).await;
+        let mut by_server: BTreeMap<String, Vec<String>> = BTreeMap::new();
+        for offer in settings.servers.offers(count) {
+            by_server
+                .entry(offer.provider)
+                .or_default()
+                .push(offer.tool);
+        }
+        lines.extend(
+            by_server.into_iter().map(|(server, tools)| {
+                format!("Tools of MCP server {server}: {}", tools.join(", "))
+            }),
+        );
+        lines.extend(settings.servers.problems(count));
+        lines.join("\n")
+    }
+
+    fn host(&self) -> &str {
+        self.context.host.get().map_or("the host", String::as_str)
+    }
+
+    fn own_tools(&self, policy: &Policy) -> Vec<String> {
+        let by = match policy.native.mode {
+            Mode::Local => "cursor-sidecar",
+            Mode::Host => self.host(),
+            Mode::Off => return vec!["Cursor's own tools are off (PI_CURSOR_NATIVE_TOOLS)".into()],
+        };
+        let active = |name: &str, _: &[&str]| self.params.tools.iter().any(|tool| tool == name);
+        let names = |wanted: &dyn Fn(Tool) -> bool| {
+            let tools = Tool::ALL.iter().filter(|(_, tool)| wanted(*tool));
+            let names: Vec<&str> = tools.map(|(name, _)| *name).collect();
             names.join(", ")
         };
-        let by = match policy.native.mode {
-            Mode::Local => Some("cursor-sidecar"),
-            Mode::Host => Some(host),
-            Mode::Off => None,
-        };
-        let mut lines = Vec::new();
-        match by {
-            None => lines.push("Cursor's own tools are off (PI_CURSOR_NATIVE_TOOLS)".into()),
-            Some(by) => {
-                let allowed = names(allowed);
-                lines.push(format!("Cursor's own tools, executed by {by}: {allowed}"));
-                if !denied.is_empty() {
-                    let denied = names(denied);
-                    lines.push(format!("Denied (PI_CURSOR_NATIVE_TOOLS_DENY): {denied}"));
-                }
-            }
+        let executed = names(&|tool| policy.native.executes(tool, active));
+        let denied = names(&|tool| policy.native.denied.contains(&tool));
+        let mut lines = vec![match executed.as_str() {
+            "" => format!("Cursor's own tools: none, as {by} has no tool for them active"),
+            _ => format!("Cursor's own tools, executed by {by}: {executed}"),
+        }];
+        if !denied.is_empty() {
+            lines.push(format!("Denied (PI_CURSOR_NATIVE_TOOLS_DENY): {denied}"));
         }
-        if policy.bridge == Bridging::Off {
-            lines.push(format!(
-                "Tools of {host} are off (PI_CURSOR_PI_TOOL_BRIDGE)"
-            ));
-            return lines.join("\n");
-        }
+        lines
+    }
+
+    fn host_tools(&self, policy: &Policy, count: &mut usize) -> Vec<String> {
+        let host = self.host();
         let tool = |name: &String| HostTool {
             name: name.clone(),
             description: String::new(),
@@ -302,15 +331,16 @@ impl Seat<'_> {
         let tools: Vec<HostTool> = self.params.tools.iter().map(tool).collect();
         let surface = Surface::Cards(self.params.tools.clone());
         let offered = policy.offered(&tools, &surface);
+        *count = offered.tools.len();
         let (names, hosts): (Vec<&str>, Vec<&str>) = offered
             .tools
             .iter()
             .map(|tool| (tool.offered.as_str(), tool.host.as_str()))
             .unzip();
-        lines.push(match names.is_empty() {
+        let mut lines = vec![match names.is_empty() {
             true => format!("Tools of {host}: none"),
             false => format!("Tools of {host}, executed by it: {}", names.join(", ")),
-        });
+        }];
         let frank = Policy {
             overlapping: Overlapping::Offered,
             ..policy.clone()
@@ -324,7 +354,7 @@ impl Seat<'_> {
             let hidden = hidden.join(", ");
             lines.push(format!("Not offered, since Cursor has its own: {hidden}"));
         }
-        lines.join("\n")
+        lines
     }
 }
 

@@ -49,6 +49,14 @@ pub(super) struct Context {
 }
 
 impl Context {
+    /// Where the host works.
+    pub(super) fn cwd(&self) -> PathBuf {
+        let said = self.cwd.lock().unwrap_or_else(PoisonError::into_inner);
+        let said = said.clone();
+        said.or_else(|| std::env::current_dir().ok())
+            .unwrap_or_default()
+    }
+
     /// Cursor's models for a key.
     pub(super) async fn listing(&self, key: Option<&str>, newness: Newness) -> Listing {
         let backend = || {
@@ -137,18 +145,10 @@ pub(super) fn register(context: Context) -> Result<RpcModule<Context>, RegisterM
         let Some(peer) = extensions.get::<Peer>() else {
             return Err(error::internal("a turn without a connection"));
         };
-        let cwd = context
-            .cwd
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone();
-        let cwd = cwd
-            .or_else(|| std::env::current_dir().ok())
-            .unwrap_or_default();
         let origin = Origin {
             peer,
             home: context.home.as_deref(),
-            cwd,
+            cwd: context.cwd(),
             models: &context.models,
             tools: *context.tools.lock().unwrap_or_else(PoisonError::into_inner),
         };
@@ -238,7 +238,7 @@ fn initialize(
     context.host_process.send_replace(host_process);
     context
         .models
-        .host_knows(&host::thinking_levels(&params.host));
+        .host_knows(&host::thinking_levels(&params.host), params.host.mode);
     let _ = context.host.set(params.host.name); // it says so once
     let cwd = params.host.cwd.map(PathBuf::from);
     *context.cwd.lock().unwrap_or_else(PoisonError::into_inner) = cwd;

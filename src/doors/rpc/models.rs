@@ -4,24 +4,23 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tokio::time::Instant;
-
 use super::protocol::*;
 use crate::account::{ApiKey, KeyError, find_key};
 use crate::catalog::{
-    Access, Choice, Credential, Decided, Finder, Fingerprint, Found, Level, Listing, MAX_OUTPUT,
-    Policy, Prefs, Profile, Reason, Rows, Selection, Source, Speed, Wanted, Windows, Wishes,
-    decide, learn, save_speed, select,
+    Choice, Decided, Finder, Found, Level, Listing, MAX_OUTPUT, Policy, Prefs, Profile, Reason,
+    Rows, Selection, Source, Speed, Wanted, Windows, Wishes, decide, learn, save_speed, select,
 };
 use crate::diag::place;
 use crate::diag::settings::Warning;
+use crate::doors::catalogue::access;
 use crate::run::{Backend, Model};
 use crate::turn::usage::Limits;
 
 /// The window of a model nobody says anything about.
 const DEFAULT_WINDOW: u32 = 128_000;
-/// How soon a turn asks Cursor again after there was no answer.
-const AGAIN: Duration = Duration::from_secs(60);
+/// How long a host that prints waits for a list to be renewed: nobody would tell it later. One
+/// that a person looks at is shown the old list and told when there is a new one.
+const RENEWAL: Duration = Duration::from_millis(500);
 
 /// The models a host can choose from.
 pub(super) struct Models {
@@ -31,7 +30,8 @@ pub(super) struct Models {
     /// Settings that were not understood.
     pub(super) warnings: Vec<Warning>,
     profile: Mutex<Profile>,
-    known: Mutex<Option<Known>>,
+    /// What a list nobody asked to refresh may be.
+    unasked: Mutex<Wanted>,
     /// The rows the host has.
     given: Mutex<Vec<ModelRow>>,
 }
@@ -47,34 +47,17 @@ pub(super) enum Newness {
     Known,
 }
 
-/// The list turns go by.
-#[derive(Clone)]
-struct Known {
-    whose: Fingerprint,
-    listing: Listing,
-    since: Instant,
-}
-
 /// What a turn's choice comes to.
 #[derive(Debug)]
 pub(super) struct Resolved {
     pub(super) model: Model,
     pub(super) limits: Limits,
-    /// The row it was found in.
+    /// The row to learn the window of.
     pub(super) row: Option<String>,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-fn access(backend: &Backend, key: ApiKey) -> Access {
-    Access {
-        http: backend.http.clone(),
-        endpoints: backend.endpoints.clone(),
-        identity: backend.identity.clone(),
-        credential: Credential::Key(key),
-    }
 }
 
 impl Models {
@@ -89,14 +72,18 @@ impl Models {
             warnings,
             state,
             profile: Mutex::default(),
-            known: Mutex::default(),
+            unasked: Mutex::new(Wanted::CacheFirst),
             given: Mutex::default(),
         }
     }
 
-    /// The host said which thinking levels it knows.
-    pub(super) fn host_knows(&self, levels: &[String]) {
+    /// The host said which thinking levels it knows, and what it is for.
+    pub(super) fn host_knows(&self, levels: &[String], mode: HostMode) {
         *lock(&self.profile) = Profile::of(levels);
+        *lock(&self.unasked) = match mode {
+            HostMode::Print => Wanted::Renewed(RENEWAL),
+            HostMode::Interactive | HostMode::Json | HostMode::Rpc => Wanted::CacheFirst,
+        };
     }
 
     /// Cursor's models for a key. `backend` is asked for only if there is one.
@@ -106,21 +93,26 @@ impl Models {
         newness: Newness,
         backend: impl FnOnce() -> Result<Backend, String>,
     ) -> Listing {
-        let access = match self.key(given_key) {
-            Ok(key) => backend()
-                .map(|backend| access(&backend, key))
-                .map_err(|problem| (Reason::DiscoveryFailed, problem)),
-            Err(KeyError::Missing) => Err((Reason::MissingApiKey, KeyError::Missing.to_string())),
-            Err(error) => Err((Reason::DiscoveryFailed, error.to_string())),
-        };
-        match (access, newness) {
-            (Ok(access), Newness::Live) => self.ask(&access, Wanted::Live).await,
-            (Ok(access), Newness::Cached) if self.asked_in_vain(&access) => {
-                self.finder.list(&access, Wanted::CacheOnly).await
+        let key = match self.key(given_key) {
+            Ok(key) => key,
+            Err(error @ KeyError::Missing) => {
+                let env = |name: &str| std::env::var(name).ok();
+                let home = self.home.as_deref();
+                return self.finder.without_key(&env, home, &error.to_string());
             }
-            (Ok(access), Newness::Cached) => self.ask(&access, Wanted::CacheFirst).await,
-            (Ok(access), Newness::Known) => self.known(&access).await,
-            (Err((reason, problem)), _) => Finder::without_access(reason, &problem),
+            Err(error) => return Listing::bundled(Reason::DiscoveryFailed, &error.to_string()),
+        };
+        let access = match backend() {
+            Ok(backend) => access(&backend, key),
+            Err(problem) => return Listing::bundled(Reason::DiscoveryFailed, &problem),
+        };
+        match newness {
+            Newness::Live => self.finder.list(&access, Wanted::Live).await,
+            Newness::Cached => {
+                let unasked = *lock(&self.unasked);
+                self.finder.list(&access, unasked).await
+            }
+            Newness::Known => self.finder.current(&access).await,
         }
     }
 
@@ -131,8 +123,8 @@ impl Models {
     }
 
     /// The rows of a list, for the host to register.
-    pub(super) fn told(&self, listing: Listing) -> ModelsListResult {
-        let rows = self.rows(&listing);
+    pub(super) fn told(&self, mut listing: Listing) -> ModelsListResult {
+        let rows = self.rows(&mut listing);
         let result = ModelsListResult::of(listing, &rows);
         lock(&self.given).clone_from(&result.models);
         result
@@ -148,9 +140,11 @@ impl Models {
         })
     }
 
-    /// The rows of a list.
-    pub(super) fn rows(&self, listing: &Listing) -> Rows {
-        let windows = Windows::load(self.state.as_deref());
+    /// The rows of a list, which is told what is wrong with them.
+    pub(super) fn rows(&self, listing: &mut Listing) -> Rows {
+        let (windows, problem) = Windows::load(self.state.as_deref());
+        let problem = problem.map(|problem| problem.to_string());
+        listing.warnings.extend(problem);
         Rows::build(&listing.items, *lock(&self.profile), &windows)
     }
 
@@ -161,43 +155,6 @@ impl Models {
             Prefs::default()
         });
         decide(found, wishes, &prefs)
-    }
-
-    /// Whether Cursor was asked for an account just now and did not answer.
-    fn asked_in_vain(&self, access: &Access) -> bool {
-        lock(&self.known).as_ref().is_some_and(|known| {
-            known.whose == access.fingerprint()
-                && known.listing.source == Source::Bundled
-                && known.since.elapsed() < AGAIN
-        })
-    }
-
-    /// Asks, and lets turns go by the answer.
-    async fn ask(&self, access: &Access, wanted: Wanted) -> Listing {
-        let listing = self.finder.list(access, wanted).await;
-        *lock(&self.known) = Some(Known {
-            whose: access.fingerprint(),
-            listing: listing.clone(),
-            since: Instant::now(),
-        });
-        listing
-    }
-
-    /// The list turns go by. Cursor is asked at most once in a while for it.
-    async fn known(&self, access: &Access) -> Listing {
-        let known = lock(&self.known).clone();
-        let known = known.filter(|known| known.whose == access.fingerprint());
-        match known {
-            Some(known) if known.listing.source != Source::Bundled => known.listing,
-            Some(known) if known.since.elapsed() < AGAIN => {
-                // An answer may have come in late.
-                match self.finder.list(access, Wanted::CacheOnly).await {
-                    late if late.source != Source::Bundled => late,
-                    _ => known.listing,
-                }
-            }
-            _ => self.ask(access, Wanted::CacheFirst).await,
-        }
     }
 
     /// What to send to Cursor for a host's choice. An id nobody knows is an error if the list
@@ -219,8 +176,8 @@ impl Models {
             return Ok(resolved(model, &choice, None));
         }
         let key = self.key(given_key).map_err(|error| error.to_string())?;
-        let listing = self.known(&access(backend, key)).await;
-        let rows = self.rows(&listing);
+        let mut listing = self.finder.current(&access(backend, key)).await;
+        let rows = self.rows(&mut listing);
         let found = match rows.find(&choice.id) {
             Ok(found) => found,
             Err(_) if listing.source == Source::Bundled => {
@@ -228,13 +185,17 @@ impl Models {
             }
             Err(unknown) => return Err(unknown.to_string()),
         };
-        let speed = self.decide(&found, wishes).and_then(Decided::asked);
+        // Also Cursor's default is named: a variant need not say it.
+        let speed = self.decide(&found, wishes).map(|decided| decided.speed);
         let level = Level::parse(choice.thinking.as_deref().unwrap_or(Level::Off.name()));
-        let selection = select(found.row, level, speed);
-        let row = found.row.id.clone();
+        let mut model = model(select(found.row, level, speed));
+        // Cursor's own client puts the model's id in the place of an alias.
+        model.id = found.row.base().to_owned();
         Ok(Resolved {
-            row: Some(row),
-            ..resolved(model(selection), &choice, Some(found.row.window))
+            // A context the row names is not to be learned: checkpoints may tell of a budget
+            // below it.
+            row: found.row.context.is_none().then(|| found.row.id.clone()),
+            ..resolved(model, &choice, Some(found.row.window))
         })
     }
 

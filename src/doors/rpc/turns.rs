@@ -293,6 +293,11 @@ impl Turns {
         })
     }
 
+    /// The user's Cursor settings.
+    pub(super) fn library(&self) -> &Arc<Library> {
+        &self.library
+    }
+
     /// What the settings say, read once.
     pub(super) fn policy(&self) -> &(Policy, Vec<Warning>) {
         self.policy.get_or_init(|| {

@@ -152,21 +152,27 @@ const OUTSIDE: &str = "PI_CURSOR_ALLOW_OUTSIDE_WRITES";
 const PRIVATE: &str = "PI_CURSOR_ALLOW_PRIVATE_FETCH";
 
 impl Policy {
-    /// What the server is told not to offer to the model: it would only be refused.
-    pub fn gates(&self, host: &HostTools) -> ToolGates {
-        let by_host = |tool: Tool| match tool {
-            Tool::Read => host.take("read", &["path"]),
-            Tool::Ls => host.take("ls", &["path"]),
-            Tool::Grep => host.take("grep", &["pattern"]),
-            Tool::Write => host.take("write", &["path", "content"]),
-            Tool::Shell => host.take("bash", &["command"]),
+    /// Whether anybody executes a tool, of a host that has these tools with these arguments.
+    pub fn executes(&self, tool: Tool, host_has: impl Fn(&str, &[&str]) -> bool) -> bool {
+        let by_host = || match tool {
+            Tool::Read => host_has("read", &["path"]),
+            Tool::Ls => host_has("ls", &["path"]),
+            Tool::Grep => host_has("grep", &["pattern"]),
+            Tool::Write => host_has("write", &["path", "content"]),
+            Tool::Shell => host_has("bash", &["command"]),
             Tool::Delete | Tool::Fetch | Tool::GitDiff | Tool::Diagnostics => false,
         };
-        let refused = |tool: Tool| match self.mode {
-            Mode::Local => self.denied.contains(&tool),
-            Mode::Host => self.denied.contains(&tool) || !by_host(tool),
-            Mode::Off => true,
-        };
+        !self.denied.contains(&tool)
+            && match self.mode {
+                Mode::Local => true,
+                Mode::Host => by_host(),
+                Mode::Off => false,
+            }
+    }
+
+    /// What the server is told not to offer to the model: it would only be refused.
+    pub fn gates(&self, host: &HostTools) -> ToolGates {
+        let refused = |tool: Tool| !self.executes(tool, |name, needs| host.take(name, needs));
         let tools = Tool::ALL.iter().map(|(_, tool)| *tool);
         let names = tools.filter(|tool| refused(*tool)).flat_map(Tool::calls);
         ToolGates {

@@ -20,8 +20,15 @@ fn an_unknown_id_is_answered_with_the_nearest() {
 
 #[test]
 fn without_cursors_own_list_an_id_passes_unchanged() {
-    let failing = "[server.unary.\"/v1/models\"]\nstatus = 500\nbody = { message = \"no\" }";
-    let simulator = simulator(SHAPES, failing);
+    let failing = [
+        CATALOGUE,
+        "/agent.v1.AgentService/GetUsableModels",
+        "/aiserver.v1.AiService/AvailableModels",
+    ]
+    .map(|path| {
+        format!("[server.unary.\"{path}\"]\nstatus = 500\nbody = {{ message = \"no\" }}\n")
+    });
+    let simulator = simulator(SHAPES, &failing.concat());
     let state = tempfile::tempdir().unwrap();
     let setting = Setting {
         url: &simulator.url,
@@ -86,7 +93,7 @@ fn cursor_is_sent_what_was_chosen() {
     gpt-5.5 context=272k reasoning=max fast=true
     gpt-5.5 context=1m reasoning=none fast=false
     gpt-5.5 context=1m reasoning=medium fast=false
-    gpt-latest context=1m reasoning=low fast=false
+    gpt-5.5 context=1m reasoning=low fast=false
     gpt-5.5 context=1m reasoning=high fast=true
     claude-opus-4-7 thinking=true context=300k effort=high
     claude-opus-4-7 thinking=false context=300k
@@ -126,6 +133,26 @@ fn max_mode_is_asked_for_where_the_catalogue_says_so() {
     assert_eq!(asked, [false, true, false]);
 }
 
+/// The default variant need not name a speed the model has.
+#[test]
+fn the_speed_in_force_is_sent() {
+    let models = r#"[ { id = "m", parameters = [ { id = "fast", values = [ { value = "False" }, { value = "True" } ] } ], variants = [ { params = [ { id = "cyber", value = "false" } ] } ] } ]"#;
+    let simulator = simulator(models, "");
+    let state = tempfile::tempdir().unwrap();
+    let setting = Setting {
+        url: &simulator.url,
+        state: state.path(),
+        more: &[],
+    };
+    let mut host = setting.host(WITH_MAX);
+    turn(&mut host, json!({"id": "m"}));
+    turn(&mut host, json!({"id": "m", "fast": true}));
+    assert_eq!(
+        sent(&simulator.recorded()),
+        ["m cyber=false fast=False", "m cyber=false fast=True"]
+    );
+}
+
 #[test]
 fn preferences_outlive_the_process() {
     let simulator = simulator(SHAPES, "");
@@ -159,7 +186,7 @@ fn preferences_outlive_the_process() {
         sent(&simulator.recorded()),
         [
             "composer-2.5 fast=false",
-            "gpt-latest context=1m reasoning=low fast=true",
+            "gpt-5.5 context=1m reasoning=low fast=true",
             "gpt-5.5 context=1m reasoning=low fast=false",
             "composer-2.5 fast=true",
         ]

@@ -4,7 +4,7 @@ use std::process::{Command, Output};
 
 use super::*;
 
-fn sidecar(arguments: &[&str], state: &Path, env: &[(&str, &str)]) -> Output {
+pub fn sidecar(arguments: &[&str], state: &Path, env: &[(&str, &str)]) -> Output {
     Command::new(binary())
         .args(arguments)
         .env_clear()
@@ -54,11 +54,39 @@ fn the_table_in_a_terminal() {
 }
 
 #[test]
+fn a_refresh_that_failed_is_an_error() {
+    let simulator = simulator(SHAPES, "");
+    let state = tempfile::tempdir().unwrap();
+    let url = simulator.url.clone();
+    let env = [
+        ("CURSOR_BACKEND_URL", url.as_str()),
+        ("CURSOR_API_KEY", KEY),
+    ];
+    let run = |arguments: &[&str]| sidecar(arguments, state.path(), &env);
+    let table = run(&["models"]).stdout;
+    drop(simulator);
+    let failed = run(&["models", "--refresh"]);
+    assert_eq!(failed.status.code(), Some(1));
+    assert_eq!(failed.stdout, table, "the old one is shown all the same");
+    let told = String::from_utf8(failed.stderr).unwrap();
+    let last = told.lines().last().unwrap();
+    assert!(
+        last.starts_with("error: the list was not refreshed: ") && last.contains("cannot connect"),
+        "{told}"
+    );
+    assert_eq!(told.matches("cannot connect").count(), 1, "{told}");
+    let failed = run(&["models", "--refresh", "--json"]);
+    assert_eq!(failed.status.code(), Some(1));
+    let json: Json = serde_json::from_slice(&failed.stdout).unwrap();
+    assert_eq!(json["reason"], "cached-after-error");
+}
+
+#[test]
 fn a_snapshot_is_of_cursors_own_list_only() {
     let simulator = simulator(SHAPES, "");
     let state = tempfile::tempdir().unwrap();
     std::fs::write(
-        state.path().join("context-windows.json"),
+        state.path().join("learned-windows.json"),
         r#"{"contextWindows": {"haiku": 123456}}"#,
     )
     .unwrap();
@@ -71,6 +99,12 @@ fn a_snapshot_is_of_cursors_own_list_only() {
         ("CURSOR_BACKEND_URL", simulator.url.as_str()),
         ("CURSOR_API_KEY", KEY),
     ];
+    sidecar(&arguments, state.path(), &env);
+    let text = std::fs::read_to_string(&file).unwrap();
+    let snapshot: Json = serde_json::from_str(&text).unwrap();
+    let windows = &snapshot["contextWindows"];
+    assert_eq!(windows.get("haiku"), None, "only if it is asked for");
+    let arguments = [&arguments[..], &["--context-windows"]].concat();
     let output = sidecar(&arguments, state.path(), &env);
     assert_eq!(
         String::from_utf8(output.stdout).unwrap(),

@@ -99,6 +99,10 @@ pub struct SessionCommandParams {
     #[serde(default)]
     #[ts(as = "Option<_>", optional)]
     pub tools: Vec<String>,
+    /// Where the session works; else where the host does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[ts(optional)]
+    pub workspace: Option<String>,
     /// What the host keeps for us.
     #[serde(default)]
     pub kept: Kept,
