@@ -19,6 +19,5 @@ export function findBinary(): string {
     .filter((path) => existsSync(path))
     .sort((a, b) => statSync(b).mtimeMs - statSync(a).mtimeMs);
   if (newest) return newest;
-  const remedy = "reinstall the package or set PI_CURSOR_SIDECAR to its path";
-  throw new Error(`there is no cursor-sidecar program for ${platform}; ${remedy}`);
+  throw new Error(`no cursor-sidecar program for ${platform}: reinstall, or set PI_CURSOR_SIDECAR`);
 }

@@ -59,10 +59,8 @@ export class Connection {
       }
     });
     createInterface(stderr).on("line", (line) => {
-      // Metrics would spoil a screen, and are no reasons for an end.
-      const metric = line.startsWith("{");
-      const wanted = metric ? !process.stdout.isTTY : PASSED_ON.test(line);
-      if (wanted) process.stderr.write(`${line}\n`);
+      const metric = line.startsWith("{"); // would spoil a screen, and is no reason for an end
+      if (metric ? !process.stdout.isTTY : PASSED_ON.test(line)) process.stderr.write(`${line}\n`);
       else if (!metric) this.said = line.trim() || this.said;
     });
     // Writing to a process that is gone; its end says why.

@@ -24,7 +24,8 @@ export function registerControls(pi: ExtensionAPI, sidecar: Sidecar, useModels: 
     let told: SessionCommandResult = {};
     if (command || model) {
       const apiKey = await ctx.modelRegistry.getApiKeyForProvider("cursor");
-      const seat = { model, apiKey, tools: pi.getActiveTools(), kept: kept(pi, sidecar, ctx) };
+      const tools = pi.getActiveTools();
+      const seat = { model, apiKey, tools, workspace: ctx.cwd, kept: kept(pi, sidecar, ctx) };
       told = await sidecar
         .call("session/command", { command, arguments: args, ...seat })
         .catch(({ message }: Error) => ({ message, level: "error" as const }));

@@ -72,7 +72,7 @@ export class Sidecar {
     // Importing pi for its version would tie us to one; the sidecar finds it by its program.
     const { argv, stdin, stdout } = process;
     const asked = argv[argv.indexOf("--mode") + 1];
-    const print = ["-p", "--print"].some((flag) => argv.includes(flag));
+    const print = ["-p", "--print", "--list-models"].some((flag) => argv.includes(flag));
     const shown = !print && stdin.isTTY && stdout.isTTY;
     const mode = asked === "rpc" || asked === "json" ? asked : shown ? "interactive" : "print";
     // A program that does not answer would hold up every start of pi.

@@ -112,8 +112,7 @@ export function streamTurn(
   options: ai.SimpleStreamOptions = {},
 ): ai.AssistantMessageEventStream {
   const answer = new Answer(model);
-  const { signal, apiKey } = options;
-  let { onResponse: hear } = options;
+  let { signal, apiKey, onResponse: hear } = options;
   const session = sessions.get(options.sessionId ?? "");
   const turnId = randomUUID();
   session?.release?.();
