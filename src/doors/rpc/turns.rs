@@ -167,6 +167,12 @@ impl Turns {
             Err(problem) => return Ok(unsent(Stop::Failed(problem))),
         };
         let mut turn = self.begin(&params.turn_id)?;
+        // Before anything is waited for: turns of a session are taken in the order they came.
+        let session = self.session(&params, origin.home);
+        let place = tokio::select! {
+            place = session.place() => place,
+            () = turn.cancel.cancelled() => return Ok(unsent(Stop::Aborted)),
+        };
         let workspace = params.workspace.clone().map_or(origin.cwd, PathBuf::from);
         let policy = self.policy().0.clone();
         self.look_ahead(&policy, &workspace);
@@ -187,7 +193,9 @@ impl Turns {
             Ok(resolved) => resolved,
             Err(problem) => return Ok(unsent(Stop::Failed(problem))),
         };
-        let session = self.session(&params, origin.home);
+        if params.kind == TurnKind::Main {
+            self.parked.forget(&params.session_id);
+        }
         let (events, mut inbox) = mpsc::channel(256);
         let (calls, mut called) = mpsc::channel(64);
         let hands = match origin.tools {
@@ -239,7 +247,7 @@ impl Turns {
             // The turn is over: nobody waits for what is still asked.
         };
         // The events end with the turn, so the answer comes after the last of them.
-        let (mut result, (), ()) = tokio::join!(session.turn(request), telling, calling);
+        let (mut result, (), ()) = tokio::join!(place.turn(request), telling, calling);
         if let (Stop::Finished, Some(row), Some(window)) = (&result.stop, row, result.window) {
             origin.models.learn(&row, window);
         }
@@ -284,11 +292,15 @@ impl Turns {
         if params.kind == TurnKind::Side {
             return Session::start(None, self.library.leash().clone());
         }
+        self.enter(&params.session_id, home)
+    }
+
+    /// The session of that name.
+    fn enter(&self, name: &str, home: Option<&Path>) -> Session {
         let store = self.keeping.store(home);
-        self.parked.forget(&params.session_id);
         let waiting = self.policy().0.most_parked;
-        self.sessions.enter(&params.session_id, waiting, || {
-            let store = store.map(|store| (store, params.session_id.clone()));
+        self.sessions.enter(name, waiting, || {
+            let store = store.map(|store| (store, name.to_owned()));
             Session::start(store, self.library.leash().clone())
         })
     }
@@ -397,13 +409,8 @@ impl Turns {
     pub(super) async fn invalidate(&self, params: &SessionParams, home: Option<&Path>) {
         self.parked.forget(&params.session_id);
         tracing::debug!(session = prefix(&params.session_id), "session.invalidate");
-        let session = self.find(&params.session_id);
-        let session = session.unwrap_or_else(|| {
-            let store = self.keeping.store(home);
-            let store = store.map(|store| (store, params.session_id.clone()));
-            Session::start(store, self.library.leash().clone())
-        });
-        session.invalidate().await;
+        // In hand from now on, so that the next turn comes behind this.
+        self.enter(&params.session_id, home).invalidate().await;
     }
 
     /// Lets go of a session; what is kept of it stays.
