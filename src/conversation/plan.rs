@@ -190,18 +190,14 @@ fn latest(messages: &[Json]) -> usize {
         .map_or(0, |index| index + 1)
 }
 
-/// Everything said to the model, one message after the other. Only the latest message has
-/// its pictures with it.
+/// Everything said to the model since its last words, one message after the other. The
+/// person's have their pictures with them.
 fn said(messages: &[Json]) -> String {
-    let latest = messages
-        .iter()
-        .rposition(|message| message["role"] == "user");
     let mark = mark(messages);
     let texts: Vec<String> = messages
         .iter()
-        .enumerate()
-        .filter_map(|(index, message)| {
-            let pictures = match Some(index) == latest {
+        .filter_map(|message| {
+            let pictures = match message["role"] == "user" {
                 true => Pictures::Attached,
                 false => Pictures::Omitted,
             };

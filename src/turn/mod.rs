@@ -19,7 +19,7 @@ pub mod usage;
 mod wording;
 
 pub use policy::{Bridging, Policy};
-pub use request::{Hands, Stop, TurnEvent, TurnRequest, TurnResult};
+pub use request::{Hands, Keep, Stop, TurnEvent, TurnRequest, TurnResult};
 pub use session::{Session, TurnPlace};
 pub use show::{Follows, Record, Surface};
 pub use steer::words;

@@ -12,7 +12,7 @@ use tracing::{Instrument as _, Span};
 use super::live::{Idle, Live, Offered, Pause};
 use super::memory::Memory;
 use super::recover;
-use super::request::{Stop, TurnEvent, TurnRequest, TurnResult};
+use super::request::{Keep, Stop, TurnEvent, TurnRequest, TurnResult};
 use super::show::{Record, Recorded};
 use super::tally::{Shown, Tally};
 use super::usage;
@@ -213,6 +213,9 @@ impl Task {
                 tokens: usage::Tokens::default(),
                 window: None,
             };
+        }
+        if request.keep == Keep::Memory {
+            self.memory.leave_disk();
         }
         let mut tally = Tally::default();
         tally.seen.context = context_tokens(&request);

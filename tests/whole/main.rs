@@ -46,6 +46,7 @@ mod retrying;
 mod rpc;
 mod sdk;
 mod settings;
+mod sides;
 mod soak;
 mod talk;
 mod unary;

@@ -29,7 +29,7 @@ use crate::diag::{Digest, prefix};
 use crate::run::{Backend, Mode, UserMessage};
 use crate::tools::bridge::Verdict;
 use crate::tools::settings::Library;
-use crate::turn::{Follows, Hands, Policy, Session, Stop, Surface, TurnRequest, words};
+use crate::turn::{Follows, Hands, Keep, Policy, Session, Stop, Surface, TurnRequest, words};
 
 /// What went to the host during a turn.
 #[derive(Default)]
@@ -52,6 +52,8 @@ pub(super) struct Turns {
     backend: Mutex<Option<(ApiKey, Backend)>>,
     keeping: Keeping,
     policy: OnceLock<(Policy, Vec<Warning>)>,
+    /// Whether it was told that a request has fields nobody knows.
+    told_unknown: OnceLock<()>,
 }
 
 /// What can be done to a turn under way.
@@ -161,6 +163,7 @@ impl Turns {
         flow: &mut Flow,
     ) -> Result<TurnStartResult, ErrorObjectOwned> {
         let asked = Instant::now();
+        self.tell_unknown(&params);
         let (key, backend) = match self.backend(params.api_key.as_deref(), origin.home) {
             Ok(backend) => backend,
             // Not a mistake in the request: the turn is answered, with what to do.
@@ -174,8 +177,12 @@ impl Turns {
             () = turn.cancel.cancelled() => return Ok(unsent(Stop::Aborted)),
         };
         let workspace = params.workspace.clone().map_or(origin.cwd, PathBuf::from);
-        let policy = self.policy().0.clone();
-        self.look_ahead(&policy, &workspace);
+        let (policy, library) = match params.kind {
+            TurnKind::Main => (self.policy().0.clone(), Arc::clone(&self.library)),
+            // It borrows the model and nothing else.
+            TurnKind::Side => (self.policy().0.clone().words_only(), Arc::default()),
+        };
+        look_ahead(&library, &policy, &workspace);
         let controls = Controls::read(params.kept.as_ref().unwrap_or(&Kept::default()));
         let mode = match mode(&params, &controls) {
             Ok(mode) => mode,
@@ -221,7 +228,11 @@ impl Turns {
             limits,
             mode,
             policy,
-            library: Arc::clone(&self.library),
+            library,
+            keep: match params.keep {
+                TurnKeep::Disk => Keep::Disk,
+                TurnKeep::Memory => Keep::Memory,
+            },
             hands,
             surface: match params.surface {
                 TurnSurface::Text => Surface::Text,
@@ -259,11 +270,13 @@ impl Turns {
         Ok(ended(result.stop, result.tokens, params.model.cost))
     }
 
-    /// Has the workspace's Cursor settings read while others are asked for the model.
-    fn look_ahead(&self, policy: &Policy, workspace: &Path) {
-        let library = Arc::clone(&self.library);
-        let (choice, workspace) = (policy.cursor.clone(), workspace.to_owned());
-        tokio::spawn(async move { drop(library.open(&choice, &workspace).await) });
+    /// Once: another extension's fields come with every turn.
+    fn tell_unknown(&self, params: &TurnStartParams) {
+        if !params.unknown.is_empty() && self.told_unknown.set(()).is_ok() {
+            let names: Vec<&str> = params.unknown.keys().map(String::as_str).collect();
+            let names: String = names.join(", ").chars().take(100).collect();
+            tracing::warn!("turn/start has fields that are not ours and are not read: {names}");
+        }
     }
 
     fn begin(&self, id: &str) -> Result<UnderWay<'_>, ErrorObjectOwned> {
@@ -455,6 +468,13 @@ impl Turns {
             Err(error) => (Err(error.to_string()), Vec::new()),
         }
     }
+}
+
+/// Has the workspace's Cursor settings read while others are asked for the model.
+fn look_ahead(library: &Arc<Library>, policy: &Policy, workspace: &Path) {
+    let library = Arc::clone(library);
+    let (choice, workspace) = (policy.cursor.clone(), workspace.to_owned());
+    tokio::spawn(async move { drop(library.open(&choice, &workspace).await) });
 }
 
 /// The mode of a turn: what it says, else what the person chose. A turn beside the session,
