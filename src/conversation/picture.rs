@@ -79,6 +79,15 @@ pub fn latest(messages: &[Json]) -> Result<Vec<Picture>, PictureError> {
     of_all(turn.filter(|message| message["role"] == "user"))
 }
 
+/// How many pictures the person's latest turn has.
+pub fn count_latest(messages: &[Json]) -> usize {
+    let turn = messages[latest_turn(messages)].iter();
+    let blocks = turn
+        .filter(|message| message["role"] == "user")
+        .flat_map(pictures_of);
+    blocks.filter(|block| block["type"] == "image").count()
+}
+
 /// The pictures of those messages that can be sent, in order, as many as fit; and for each
 /// message whether all of its pictures are among them.
 pub fn that_fit<'a>(messages: impl Iterator<Item = &'a Json>) -> (Vec<Picture>, Vec<Pictures>) {

@@ -218,7 +218,8 @@ impl Task {
             self.memory.leave_disk();
         }
         let mut tally = Tally::default();
-        tally.seen.context = context_tokens(&request);
+        let told = &request.transcript;
+        tally.seen.context = usage::context(&told.system, &told.messages);
         let mut live = match self.begin(&mut request, &mut tally).await {
             Ok(live) => live,
             Err(result) => return result,
@@ -347,16 +348,4 @@ impl Answer {
             let _ = reply.send(result);
         }
     }
-}
-
-/// What the whole conversation takes, by our count.
-fn context_tokens(request: &TurnRequest) -> u64 {
-    let words: u64 = request
-        .transcript
-        .messages
-        .iter()
-        .filter_map(crate::conversation::message::read)
-        .map(|spoken| usage::estimate(&spoken.text))
-        .sum();
-    words + usage::estimate(&request.transcript.system)
 }
