@@ -138,7 +138,7 @@ impl Host {
         self.child.wait().unwrap();
     }
 
-    /// The exit code, which must come soon (a second is promised; a loaded machine gets more).
+    /// The exit code, which must come soon: a second is promised, a loaded machine gets three.
     pub fn exits(mut self) -> Option<i32> {
         let (sender, receiver) = mpsc::channel();
         let id = self.child.id();
@@ -146,7 +146,7 @@ impl Host {
         drop(self.stdin.take());
         std::thread::spawn(move || sender.send(child.wait()).unwrap());
         let status = receiver
-            .recv_timeout(Duration::from_secs(5))
+            .recv_timeout(Duration::from_secs(3))
             .unwrap_or_else(|_| panic!("process {id} does not end"));
         status.unwrap().code()
     }
