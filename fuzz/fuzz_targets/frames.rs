@@ -27,9 +27,9 @@ impl Read for Pieces<'_> {
 }
 
 fn all(mut input: impl BufRead) -> (Vec<Inbound>, Option<ErrorKind>) {
-    let mut frames = Vec::new();
+    let (mut frames, mut reader) = (Vec::new(), frame::Reader::default());
     loop {
-        match frame::read(&mut input) {
+        match reader.read(&mut input) {
             Ok(Some(frame)) => frames.push(frame),
             Ok(None) => return (frames, None),
             Err(error) => return (frames, Some(error.kind())),

@@ -861,6 +861,10 @@ export type TurnInjectResult = {
  */
 taken: boolean, };
 /**
+ * Where what Cursor knows of a session is kept.
+ */
+export type TurnKeep = "disk" | "memory";
+/**
  * Whether a turn belongs to its session.
  */
 export type TurnKind = "main" | "side";
@@ -922,6 +926,10 @@ cardTools?: Array<string>,
  * What the host keeps for us: speed and mode follow from it unless the turn says them.
  */
 kept?: Kept, 
+/**
+ * Where what Cursor knows of the session is kept.
+ */
+keep?: TurnKeep, 
 /**
  * The Cursor API key, if the host has one; else `CURSOR_API_KEY`.
  */

@@ -1,4 +1,4 @@
-//! Pictures of the latest message: found, checked, decoded.
+//! Pictures of the person's latest turn: found, checked, decoded.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
@@ -64,13 +64,28 @@ pub enum PictureError {
     },
 }
 
-/// The pictures of the latest user message.
+/// Where the person's latest turn is: the last user message and those before it since the
+/// model's last. What other programs add to it, such as pi's extensions, are user messages too.
+fn latest_turn(messages: &[Json]) -> std::ops::Range<usize> {
+    let is = |role: &'static str| move |message: &Json| message["role"] == role;
+    let end = messages.iter().rposition(is("user")).map_or(0, |at| at + 1);
+    let answer = messages[..end].iter().rposition(is("assistant"));
+    answer.map_or(0, |at| at + 1)..end
+}
+
+/// The pictures of the person's latest turn.
 pub fn latest(messages: &[Json]) -> Result<Vec<Picture>, PictureError> {
-    let latest = messages
-        .iter()
-        .rev()
-        .find(|message| message["role"] == "user");
-    latest.map_or(Ok(Vec::new()), of)
+    let turn = messages[latest_turn(messages)].iter();
+    of_all(turn.filter(|message| message["role"] == "user"))
+}
+
+/// How many pictures the person's latest turn has.
+pub fn count_latest(messages: &[Json]) -> usize {
+    let turn = messages[latest_turn(messages)].iter();
+    let blocks = turn
+        .filter(|message| message["role"] == "user")
+        .flat_map(pictures_of);
+    blocks.filter(|block| block["type"] == "image").count()
 }
 
 /// The pictures of those messages that can be sent, in order, as many as fit; and for each
@@ -78,7 +93,7 @@ pub fn latest(messages: &[Json]) -> Result<Vec<Picture>, PictureError> {
 pub fn that_fit<'a>(messages: impl Iterator<Item = &'a Json>) -> (Vec<Picture>, Vec<Pictures>) {
     let (mut all, mut room) = (Vec::new(), MOST);
     let sent = messages.map(|message| {
-        let pictures = of(message).unwrap_or_default();
+        let pictures = of_all(std::iter::once(message)).unwrap_or_default();
         let size: usize = pictures.iter().map(|picture| picture.data.len()).sum();
         if pictures.is_empty() || size > room {
             return Pictures::Omitted;
@@ -91,14 +106,14 @@ pub fn that_fit<'a>(messages: impl Iterator<Item = &'a Json>) -> (Vec<Picture>, 
     (all, sent)
 }
 
-/// The pictures of a message.
-fn of(message: &Json) -> Result<Vec<Picture>, PictureError> {
-    let blocks = pictures_of(message).iter();
+/// The pictures of messages that are sent as one.
+fn of_all<'a>(messages: impl Iterator<Item = &'a Json>) -> Result<Vec<Picture>, PictureError> {
+    let blocks = messages.flat_map(pictures_of);
     let images = blocks.filter(|block| block["type"] == "image");
     decode(images.map(|block| block["data"].as_str().unwrap_or_default()))
 }
 
-/// Pictures of one message, each in base64.
+/// Pictures that are sent as those of one message, each in base64.
 pub fn decode<'a>(images: impl Iterator<Item = &'a str>) -> Result<Vec<Picture>, PictureError> {
     let mut pictures = Vec::new();
     for (number, text) in (1..).zip(images) {
@@ -138,16 +153,17 @@ pub fn decode<'a>(images: impl Iterator<Item = &'a str>) -> Result<Vec<Picture>,
     Ok(pictures)
 }
 
-/// Whether a message before the latest of the user has a picture.
+/// Whether the person's latest turn, or what came before it, has a picture that is not sent.
 pub fn any_earlier(messages: &[Json]) -> bool {
-    let latest = messages
-        .iter()
-        .rposition(|message| message["role"] == "user");
-    let earlier = &messages[..latest.unwrap_or(messages.len())];
-    earlier.iter().any(|message| {
-        pictures_of(message)
-            .iter()
-            .any(|block| block["type"] == "image")
+    let turn = latest_turn(messages);
+    let until = match turn.is_empty() {
+        true => messages.len(),
+        false => turn.end,
+    };
+    let sent = |at: usize, message: &Json| turn.contains(&at) && message["role"] == "user";
+    messages[..until].iter().enumerate().any(|(at, message)| {
+        let mut blocks = pictures_of(message).iter();
+        !sent(at, message) && blocks.any(|block| block["type"] == "image")
     })
 }
 
@@ -175,19 +191,28 @@ mod tests {
     }
 
     #[test]
-    fn only_the_latest_message_counts_and_types_are_looked_at() {
-        let messages = [
-            user(&[PNG, PNG]),
-            user(&[PNG]),
-            json!({"role": "assistant", "content": []}),
-        ];
+    fn only_the_latest_turn_counts_and_types_are_looked_at() {
+        let answer = || json!({"role": "assistant", "content": []});
+        let messages = [user(&[PNG, PNG]), answer(), user(&[PNG]), answer()];
         let found = latest(&messages).unwrap();
         assert_eq!(found.len(), 1);
         assert_eq!((found[0].mime_type, &found[0].data[..]), ("image/png", PNG));
         assert!(any_earlier(&messages) && !any_earlier(&messages[..1]));
-        let after = [user(&[PNG]), json!({"role": "user", "content": "and?"})];
+        let after = [
+            user(&[PNG]),
+            answer(),
+            json!({"role": "user", "content": "and?"}),
+        ];
         assert_eq!(latest(&after), Ok(Vec::new()));
         assert!(any_earlier(&after));
+        // Somebody else adds words behind the person's.
+        let added = [
+            user(&[PNG]),
+            json!({"role": "user", "content": "by the way"}),
+        ];
+        assert_eq!(latest(&added).map(|found| found.len()), Ok(1));
+        assert!(!any_earlier(&added));
+        assert_eq!(latest(&[]), Ok(Vec::new()));
     }
 
     #[test]

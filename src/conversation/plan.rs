@@ -125,16 +125,10 @@ fn news(messages: &[Json], gap: &Gap) -> String {
         .position(|message| message["role"] != "assistant");
     let unseen = &messages[first.unwrap_or(messages.len())..];
     let latest = latest(unseen);
-    let mark = mark(unseen);
+    let mark = mark(unseen.iter());
     let elsewhere: Vec<String> = unseen[..latest]
         .iter()
-        .filter_map(|message| {
-            let (speaker, text) = told(message, Pictures::Omitted, mark)?;
-            Some(match speaker {
-                Speaker::User => format!("User: {text}"),
-                Speaker::Assistant => format!("Assistant: {text}"),
-            })
-        })
+        .filter_map(|message| line(message, Pictures::Omitted, mark))
         .collect();
     let now = said(&unseen[latest..]);
     if now.is_empty() {
@@ -154,7 +148,7 @@ fn news(messages: &[Json], gap: &Gap) -> String {
 }
 
 /// A mark that messages cannot contain: it is made of all they say.
-fn mark(messages: &[Json]) -> Uuid {
+pub(super) fn mark<'a>(messages: impl Iterator<Item = &'a Json>) -> Uuid {
     let mut hash = Sha256::new();
     for message in messages {
         hash.update(message.to_string());
@@ -162,6 +156,15 @@ fn mark(messages: &[Json]) -> Uuid {
     let mut bytes = [0; 16];
     bytes.copy_from_slice(&hash.finalize()[..16]);
     uuid::Builder::from_random_bytes(bytes).into_uuid()
+}
+
+/// One message within a text of many, with its speaker.
+pub(super) fn line(message: &Json, pictures: Pictures, mark: Uuid) -> Option<String> {
+    let (speaker, text) = told(message, pictures, mark)?;
+    Some(match speaker {
+        Speaker::User => format!("User: {text}"),
+        Speaker::Assistant => format!("Assistant: {text}"),
+    })
 }
 
 /// One message within a text of many. What a tool said is marked as data, lest it pass for
@@ -190,18 +193,14 @@ fn latest(messages: &[Json]) -> usize {
         .map_or(0, |index| index + 1)
 }
 
-/// Everything said to the model, one message after the other. Only the latest message has
-/// its pictures with it.
+/// Everything said to the model since its last words, one message after the other. The
+/// person's have their pictures with them.
 fn said(messages: &[Json]) -> String {
-    let latest = messages
-        .iter()
-        .rposition(|message| message["role"] == "user");
-    let mark = mark(messages);
+    let mark = mark(messages.iter());
     let texts: Vec<String> = messages
         .iter()
-        .enumerate()
-        .filter_map(|(index, message)| {
-            let pictures = match Some(index) == latest {
+        .filter_map(|message| {
+            let pictures = match message["role"] == "user" {
                 true => Pictures::Attached,
                 false => Pictures::Omitted,
             };
@@ -298,7 +297,7 @@ mod tests {
         let SendPlan::Incremental { text, .. } = plan(Some(&sent), None, "S", &after) else {
             panic!("not incremental");
         };
-        let mark = mark(&after[2..]).to_string();
+        let mark = mark(after[2..].iter()).to_string();
         insta::assert_snapshot!(text.replace(&mark, "MARK"), @r"
         [This happened in the conversation since your last answer, up to the mark MARK:]
 

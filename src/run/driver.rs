@@ -18,7 +18,7 @@ use super::event::{Ended, Outcome, RunEvent, Usage};
 use super::memo::Memo;
 use super::overlap::Overlap;
 use super::request::{Action, RunSpec, UserMessage};
-use super::retry::{Ledger, Next, Progress, Restarts, RetryPolicy, Shown, Timing};
+use super::retry::{Ledger, Next, Progress, Reached, Restarts, RetryPolicy, Shown, Timing};
 use super::watchdog::{Idle, Phase, Told};
 use crate::diag::Variant;
 use crate::tools::Executor;
@@ -96,6 +96,7 @@ pub fn start(
         commands: inbox,
         ids,
         ledger: Ledger::default(),
+        reached: Reached::Never,
         usage: None,
         attempts: 0,
         token_replaced: false,
@@ -138,6 +139,7 @@ struct Run {
     commands: mpsc::Receiver<Command>,
     ids: RequestIds,
     ledger: Ledger,
+    reached: Reached,
     usage: Option<Usage>,
     attempts: u32,
     token_replaced: bool,
@@ -171,7 +173,8 @@ impl Run {
                 Step::Failed(failure, progress) => (failure, progress),
             };
             let class = failure.class();
-            let (delay, from) = match self.ledger.next(&self.policy, &failure, progress, jitter()) {
+            let policy = self.policy.having(self.reached);
+            let (delay, from) = match self.ledger.next(&policy, &failure, progress, jitter()) {
                 Next::GiveUp => break Outcome::Failed(failure),
                 Next::Repeat(delay) => (delay, "start"),
                 Next::Resume(delay, checkpoint) => {
@@ -272,6 +275,9 @@ impl Run {
         .await;
         if let Some(usage) = closed.usage {
             self.usage = Some(self.usage.unwrap_or_default().plus(usage));
+        }
+        if closed.accepted {
+            self.reached = Reached::Once;
         }
         let agent = &self.backend.endpoints.agent;
         self.left = closed.progress.shown;

@@ -14,6 +14,9 @@ pub struct RetryPolicy {
     pub server: u32,
     /// Retries after broken connections.
     pub transport: u32,
+    /// The same while the server has not taken up a single stream of the run: it may not be
+    /// there at all, and the person should learn that soon.
+    pub unreached: u32,
     /// Retries after streams that lived and did nothing.
     pub idle: u32,
     /// Who starts over when a stream falls silent that was given results.
@@ -31,6 +34,7 @@ impl Default for RetryPolicy {
         Self {
             server: 3,
             transport: 10,
+            unreached: 3,
             idle: super::watchdog::RETRIES,
             after_results: Restarts::Here,
             barren_resumes: 2,
@@ -38,6 +42,26 @@ impl Default for RetryPolicy {
             max_delay: Duration::from_secs(60),
         }
     }
+}
+
+impl RetryPolicy {
+    /// The policy as it is for a run that has got so far.
+    pub fn having(self, reached: Reached) -> Self {
+        let transport = match reached {
+            Reached::Never => self.transport.min(self.unreached),
+            Reached::Once => self.transport,
+        };
+        Self { transport, ..self }
+    }
+}
+
+/// Whether the server has ever taken up a stream of a run.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum Reached {
+    #[default]
+    Never,
+    Once,
 }
 
 /// Who starts over.
@@ -226,6 +250,18 @@ mod tests {
             ledger.next(&policy, &transport(), nothing(), 0.0),
             Next::GiveUp
         );
+    }
+
+    #[test]
+    fn a_server_that_was_never_reached_is_given_up_soon() {
+        let policy = RetryPolicy::default().having(Reached::Never);
+        let mut ledger = Ledger::default();
+        let mut next = || ledger.next(&policy, &transport(), nothing(), 0.0);
+        let delays = [next(), next(), next(), next()];
+        let seconds = |s| Next::Repeat(Duration::from_secs(s));
+        assert_eq!(delays, [seconds(2), seconds(4), seconds(8), Next::GiveUp]);
+        let policy = RetryPolicy::default().having(Reached::Once);
+        assert_eq!(policy, RetryPolicy::default());
     }
 
     #[test]

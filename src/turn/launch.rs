@@ -10,6 +10,7 @@ use super::memory::Conversation;
 use super::policy::Bridging;
 use super::request::{Hands, TurnRequest};
 use super::show::{Recorded, Show};
+use super::usage;
 use crate::conversation::fingerprint::Fingerprint;
 use crate::conversation::history::{self, Budget};
 use crate::conversation::picture;
@@ -190,10 +191,16 @@ pub(super) fn retell(
 ) -> Result<(), String> {
     let window = u32::try_from(request.limits.window).unwrap_or(u32::MAX);
     let output = u32::try_from(request.limits.max_output).unwrap_or(u32::MAX);
-    let rebuilt = history::rebuild(history, Budget::for_window(window, output));
+    // What is told besides comes first: the system prompt, and what is said now.
+    let messages = &request.transcript.messages;
+    let now = messages.get(history.len()..).unwrap_or_default();
+    let besides = usage::context(&request.transcript.system, now);
+    let budget = Budget::for_window(window, output).less(besides);
+    let rebuilt = history::rebuild(history, budget);
     tracing::debug!(
         blobs = rebuilt.blobs.len(),
         left_out = rebuilt.omitted,
+        folded = rebuilt.folded,
         "history.rebuilt"
     );
     let blobs = conversation.blobs();

@@ -168,6 +168,11 @@ impl Memory {
         &self.key
     }
 
+    /// Nothing is written any more.
+    pub(super) fn leave_disk(&mut self) {
+        self.store = None;
+    }
+
     /// Takes the conversation in hand. Only another owner is a reason not to go on: whatever
     /// else is wrong with the disk, the turn is taken without it.
     pub(super) async fn take(&mut self) -> Result<Taken, StoreError> {

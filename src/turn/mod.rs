@@ -19,8 +19,8 @@ pub mod usage;
 mod wording;
 
 pub use policy::{Bridging, Policy};
-pub use request::{Hands, Stop, TurnEvent, TurnRequest, TurnResult};
-pub use session::Session;
+pub use request::{Hands, Keep, Stop, TurnEvent, TurnRequest, TurnResult};
+pub use session::{Session, TurnPlace};
 pub use show::{Follows, Record, Surface};
 pub use steer::words;
 pub use wording::{LOST, Lost, wording};

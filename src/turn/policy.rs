@@ -64,6 +64,19 @@ impl Default for Policy {
 }
 
 impl Policy {
+    /// The same for a turn of words alone: nothing is executed, by whomever.
+    pub fn words_only(self) -> Self {
+        Self {
+            bridge: Bridging::Off,
+            native: native::policy::Policy {
+                mode: native::policy::Mode::Off,
+                ..self.native
+            },
+            cursor: Choice::nothing(),
+            ..self
+        }
+    }
+
     /// The host's tools that a run is offered. Those that only show recorded results are not
     /// for Cursor.
     pub fn offered(&self, tools: &[HostTool], surface: &Surface) -> Snapshot {

@@ -39,6 +39,8 @@ pub struct TurnRequest {
     pub policy: Policy,
     /// The user's Cursor settings.
     pub library: Arc<Library>,
+    /// Where the conversation is kept.
+    pub keep: Keep,
     /// Who executes the host's tools, and when.
     pub hands: Hands,
     /// How the host shows what Cursor's own tools do.
@@ -49,6 +51,16 @@ pub struct TurnRequest {
     pub injections: mpsc::Receiver<UserMessage>,
     /// Where events go.
     pub events: mpsc::Sender<TurnEvent>,
+}
+
+/// Where a conversation is kept between turns.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Keep {
+    /// On disk, where the session is kept at all.
+    #[default]
+    Disk,
+    /// In memory only, from this turn on.
+    Memory,
 }
 
 /// When a host executes its tools.

@@ -12,7 +12,7 @@ use tracing::{Instrument as _, Span};
 use super::live::{Idle, Live, Offered, Pause};
 use super::memory::Memory;
 use super::recover;
-use super::request::{Stop, TurnEvent, TurnRequest, TurnResult};
+use super::request::{Keep, Stop, TurnEvent, TurnRequest, TurnResult};
 use super::show::{Record, Recorded};
 use super::tally::{Shown, Tally};
 use super::usage;
@@ -33,7 +33,11 @@ pub struct Session {
 }
 
 enum Ask {
-    Turn(Box<TurnRequest>, oneshot::Sender<TurnResult>, Span),
+    Turn(
+        oneshot::Receiver<Box<TurnRequest>>,
+        oneshot::Sender<TurnResult>,
+        Span,
+    ),
     Invalidate(oneshot::Sender<()>),
     Release(oneshot::Sender<()>),
 }
@@ -73,15 +77,22 @@ impl Session {
         gate.filter(|gate| !gate.over().is_cancelled())
     }
 
+    /// A turn's place behind all that was asked for before. It is taken at the first poll:
+    /// what a turn needs may take its time, and later turns must not overtake it.
+    pub async fn place(&self) -> TurnPlace {
+        let (request, inbox) = oneshot::channel();
+        let (reply, answer) = oneshot::channel();
+        // A task that is gone drops the answer.
+        let _ = self
+            .asks
+            .send(Ask::Turn(inbox, reply, Span::current()))
+            .await;
+        TurnPlace { request, answer }
+    }
+
     /// Takes a turn, after those asked for before.
     pub async fn turn(&self, request: TurnRequest) -> TurnResult {
-        let (reply, answer) = oneshot::channel();
-        let ask = Ask::Turn(Box::new(request), reply, Span::current());
-        let asked = self.asks.send(ask).await;
-        match (asked, answer.await) {
-            (Ok(()), Ok(result)) => result,
-            _ => TurnResult::failed("the session failed inside cursor-sidecar"),
-        }
+        self.place().await.turn(request).await
     }
 
     /// The host's history changed in a way the next turn must tell anew.
@@ -97,6 +108,24 @@ impl Session {
         let (reply, done) = oneshot::channel();
         if self.asks.send(Ask::Release(reply)).await.is_ok() {
             let _ = done.await;
+        }
+    }
+}
+
+/// A place in a session's queue; dropped, it is given up.
+#[derive(Debug)]
+pub struct TurnPlace {
+    request: oneshot::Sender<Box<TurnRequest>>,
+    answer: oneshot::Receiver<TurnResult>,
+}
+
+impl TurnPlace {
+    /// Takes the turn.
+    pub async fn turn(self, request: TurnRequest) -> TurnResult {
+        let given = self.request.send(Box::new(request));
+        match (given, self.answer.await) {
+            (Ok(()), Ok(result)) => result,
+            _ => TurnResult::failed("the session failed inside cursor-sidecar"),
         }
     }
 }
@@ -140,6 +169,9 @@ impl Task {
             };
             match ask {
                 Some(Ask::Turn(request, reply, span)) => {
+                    let Ok(request) = request.await else {
+                        continue; // given up before it was complete
+                    };
                     let mut answer = Answer(Some(reply));
                     let turn = self.turn(*request, &mut answer).instrument(span);
                     let result = turn.await;
@@ -182,8 +214,12 @@ impl Task {
                 window: None,
             };
         }
+        if request.keep == Keep::Memory {
+            self.memory.leave_disk();
+        }
         let mut tally = Tally::default();
-        tally.seen.context = context_tokens(&request);
+        let told = &request.transcript;
+        tally.seen.context = usage::context(&told.system, &told.messages);
         let mut live = match self.begin(&mut request, &mut tally).await {
             Ok(live) => live,
             Err(result) => return result,
@@ -312,16 +348,4 @@ impl Answer {
             let _ = reply.send(result);
         }
     }
-}
-
-/// What the whole conversation takes, by our count.
-fn context_tokens(request: &TurnRequest) -> u64 {
-    let words: u64 = request
-        .transcript
-        .messages
-        .iter()
-        .filter_map(crate::conversation::message::read)
-        .map(|spoken| usage::estimate(&spoken.text))
-        .sum();
-    words + usage::estimate(&request.transcript.system)
 }

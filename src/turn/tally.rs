@@ -19,6 +19,8 @@ pub(super) struct Tally {
     /// Whether the turn was brought back once, and what its idle streams have cost.
     pub(super) comebacks: u32,
     pub(super) idle_restarts: u32,
+    /// How often a connection failed and was tried again.
+    retries: u32,
 }
 
 #[derive(Default, Clone, Copy, PartialEq)]
@@ -32,6 +34,11 @@ impl Tally {
     /// Counts what was said to the model.
     pub(super) fn said(&mut self, text: &str) {
         self.seen.input += usage::estimate(text);
+    }
+
+    /// Counts what the model is told besides.
+    pub(super) fn said_before(&mut self, tokens: u64) {
+        self.seen.input += tokens;
     }
 
     /// All of it so far.
@@ -53,6 +60,16 @@ impl Tally {
             Answer::Untold => Shown::Nothing,
             Answer::Told => Shown::Something,
         }
+    }
+
+    /// What a person is told of a retry. One is over soon; from the second on the silence
+    /// would be a riddle.
+    fn notice(&mut self, event: &TurnEvent) -> Option<String> {
+        let TurnEvent::Retrying(reason) = event else {
+            return None;
+        };
+        self.retries += 1;
+        (self.retries > 1).then(|| format!("No answer from Cursor yet, trying again: {reason}"))
     }
 
     pub(super) fn shown(&self) -> Shown {
@@ -92,6 +109,10 @@ pub(super) async fn tell(event: TurnEvent, request: &TurnRequest, tally: &mut Ta
         | TurnEvent::Remark(_)
         | TurnEvent::Notice(_) => {}
     }
+    let notice = tally.notice(&event);
     // A host that stopped listening has cancelled, or will.
     let _ = request.events.send(event).await;
+    if let Some(notice) = notice {
+        let _ = request.events.send(TurnEvent::Notice(notice)).await;
+    }
 }

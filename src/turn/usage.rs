@@ -1,6 +1,9 @@
 //! Usage a host can trust: what Cursor reported where that is plausible, else an estimate
 //! that says it is one.
 
+use serde_json::Value as Json;
+
+use crate::conversation::{message, picture};
 use crate::run::Usage;
 
 /// Tokens of one turn.
@@ -42,6 +45,22 @@ pub struct Limits {
 /// Tokens of a text, by its length in UTF-16 units.
 pub fn estimate(text: &str) -> u64 {
     (text.encode_utf16().count() as u64).div_ceil(4)
+}
+
+/// Tokens of pictures.
+pub fn pictures(count: usize) -> u64 {
+    count as u64 * 1200
+}
+
+/// Tokens of messages without their pictures.
+pub fn words(messages: &[Json]) -> u64 {
+    let spoken = messages.iter().filter_map(message::read);
+    spoken.map(|spoken| estimate(&spoken.text)).sum()
+}
+
+/// Tokens of a system prompt and of messages with the pictures that are sent.
+pub fn context(system: &str, messages: &[Json]) -> u64 {
+    estimate(system) + words(messages) + pictures(picture::count_latest(messages))
 }
 
 /// What a turn went through, for an estimate where Cursor reports nothing.
@@ -168,6 +187,18 @@ mod tests {
         for impossible in [0, 1001] {
             assert_eq!(account(None, LIMITS, counted(impossible)).total, 5);
         }
+    }
+
+    #[test]
+    fn pictures_that_are_sent_count() {
+        let said = |text: &str| {
+            serde_json::json!({"role": "user", "content": [
+                {"type": "text", "text": text}, {"type": "image", "data": "AA", "mimeType": "image/png"}]})
+        };
+        let answer = serde_json::json!({"role": "assistant", "content": "ok"});
+        let messages = [said("one"), answer, said("two"), said("three")];
+        let sent = context("four", &messages) - words(&messages);
+        assert_eq!(sent, 2 * 1200 + 1, "those of the latest turn");
     }
 
     #[test]

@@ -2,6 +2,10 @@
 //!
 //! Hosts such as pi decide by the words of an error: these are the words.
 
+use std::sync::LazyLock;
+
+use regex::Regex;
+
 use super::overflow;
 use crate::wire::failure::{Failure, Retry};
 
@@ -14,13 +18,41 @@ pub fn wording(failure: &Failure) -> String {
     match failure {
         Failure::ContextTooLong(_) => format!("context_length_exceeded: {text}"),
         // "quota exceeded" keeps hosts from trying again what no retry will mend.
-        Failure::Upgrade(_) | Failure::Payment(_) => format!("{text} (quota exceeded)"),
+        Failure::Upgrade(_) | Failure::Payment(_) => format!("{} (quota exceeded)", firm(&text)),
         _ => match failure.retry() {
             Retry::Transport => format!("connection error: {text}"),
             Retry::Server => format!("server error: {text}"),
             Retry::Never | Retry::Idle => text,
         },
     }
+}
+
+/// What old hosts take for a reason to try again or to compact, whatever stands beside it, and
+/// how it is said instead.
+const FIRM: [(&str, &str); 8] = [
+    (r"\brate.?limited\b", "limited"),
+    (r"rate.?limit", "usage limit"),
+    (r"too many requests", "more requests than allowed"),
+    (r"too many tokens", "more tokens than allowed"),
+    (r"token limit", "limit of tokens"),
+    (r"\b429\b", "limit"),
+    (r"\b500\b", "five hundred"),
+    (r"exceeds the limit of", "is over the limit of"),
+];
+
+static FIRMER: LazyLock<Vec<(Regex, &str)>> = LazyLock::new(|| {
+    let made = FIRM.iter().filter_map(|(soft, firm)| {
+        let soft = Regex::new(&format!("(?i){soft}")).ok()?;
+        Some((soft, *firm))
+    });
+    made.collect()
+});
+
+/// The words of a limit that waiting a moment does not lift.
+fn firm(text: &str) -> String {
+    FIRMER.iter().fold(text.to_owned(), |text, (soft, firm)| {
+        soft.replace_all(&text, *firm).into_owned()
+    })
 }
 
 /// A turn that cannot come back: the run that asked for tools is gone, and with it the place
@@ -104,5 +136,47 @@ mod tests {
         for (failure, wanted) in cases {
             assert_eq!(wording(&failure), wanted);
         }
+    }
+
+    /// pi 0.74 knows no "quota exceeded": these words alone make it try again, or compact.
+    #[test]
+    fn no_host_asks_again_for_what_a_quota_refuses() {
+        let again = Regex::new(
+            r"(?i)overloaded|rate.?limit|too many requests|429|500|502|503|504|service.?unavailable|server.?error|timed? out|timeout|retry delay",
+        );
+        let compacts =
+            Regex::new(r"(?i)too many tokens|token limit exceeded|exceeds the limit of \d+");
+        let (again, compacts) = (again.unwrap(), compacts.unwrap());
+        let mut told = Vec::new();
+        for text in [
+            "You are rate limited.",
+            "Rate limit exceeded: 429 Too Many Requests",
+            "rate_limit: ratelimit and RATE-LIMIT",
+            "You have used all of your 500 fast requests",
+            "Rate limit: too many tokens, token limit exceeded, exceeds the limit of 100",
+        ] {
+            assert!(
+                again.is_match(text),
+                "the test knows what it is about: {text}"
+            );
+            for failure in [Failure::Upgrade(text.into()), Failure::Payment(text.into())] {
+                let text = wording(&failure);
+                assert!(
+                    !again.is_match(&text) && !compacts.is_match(&text),
+                    "{text}"
+                );
+                told.push(text);
+            }
+        }
+        told.dedup();
+        insta::assert_snapshot!(told.join("\n"), @r"
+        You are limited. (quota exceeded)
+        usage limit exceeded: limit more requests than allowed (quota exceeded)
+        usage limit: usage limit and usage limit (quota exceeded)
+        You have used all of your five hundred fast requests (quota exceeded)
+        usage limit: more tokens than allowed, limit of tokens exceeded, is over the limit of 100 (quota exceeded)
+        ");
+        let busy = Failure::Server("rate limit".into());
+        assert_eq!(wording(&busy), "server error: rate limit");
     }
 }

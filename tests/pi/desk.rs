@@ -191,14 +191,17 @@ impl Desk {
         text.lines().map(|line| line.parse().unwrap()).collect()
     }
 
-    /// Waits until none of them lives. A second is promised; a loaded machine gets more.
+    /// Waits until none of them lives: a second is promised, a loaded machine gets three.
     #[track_caller]
     pub fn no_sidecar_is_left(&self) {
         assert!(!self.sidecars().is_empty(), "none was started");
+        let started = Instant::now();
         until("all sidecars are gone", || {
             let alive = self.sidecars().into_iter().filter(|id| lives(*id)).count();
             (alive == 0).then_some(())
         });
+        let took = started.elapsed();
+        assert!(took < Duration::from_secs(3), "gone after {took:?}");
     }
 
     /// The recording, once it holds what is waited for.

@@ -10,6 +10,9 @@ crate::on_every_pi!(
     a_new_session_is_a_new_conversation,
     a_summary_is_made_beside_the_session,
     a_tool_of_pi_is_offered_called_and_answered_in_one_run,
+    a_resumed_session_goes_on_from_the_checkpoint,
+    another_model_and_another_thinking_level_keep_the_conversation,
+    a_picture_reaches_cursor_once,
 );
 
 /// A first turn, then turns that must go on from the last checkpoint.
@@ -101,9 +104,8 @@ fn a_summary_is_made_beside_the_session(version: Version) {
 }
 
 /// pi and the sidecar end; both come back to the same conversation.
-#[test]
-fn a_resumed_session_goes_on_from_the_checkpoint() {
-    let desk = Desk::playing(Version::V087, FOLLOWED);
+fn a_resumed_session_goes_on_from_the_checkpoint(version: Version) {
+    let desk = Desk::playing(version, FOLLOWED);
     let mut pi = Rpc::start(&desk);
     pi.prompt("one");
     pi.quit();
@@ -117,9 +119,29 @@ fn a_resumed_session_goes_on_from_the_checkpoint() {
     assert_eq!(conversation(requests[0]), conversation(requests[1]));
 }
 
-#[test]
-fn another_model_and_another_thinking_level_keep_the_conversation() {
-    let desk = Desk::playing(Version::V087, FOLLOWED);
+fn a_picture_reaches_cursor_once(version: Version) {
+    const DOT: &str = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==";
+    let desk = Desk::playing(version, FOLLOWED);
+    let mut pi = Rpc::start(&desk);
+    let image = json!({"type": "image", "data": DOT, "mimeType": "image/png"});
+    pi.say(&json!({"type": "prompt", "message": "look", "images": [image]}));
+    assert_eq!(text(&pi.answer()), "First answer.");
+    pi.settle();
+    pi.prompt("and now?");
+    let recording = desk.simulator.recorded();
+    let requests = recording.client("runRequest");
+    let message =
+        |n: usize| &requests[n]["runRequest"]["action"]["userMessageAction"]["userMessage"];
+    let images = |n: usize| {
+        let images = message(n)["selectedContext"]["selectedImages"].as_array();
+        images.map_or(0, Vec::len)
+    };
+    assert_eq!((images(0), images(1)), (1, 0), "{}", message(0));
+    assert_eq!(user_text(requests[0]), "look\n[image attached]");
+}
+
+fn another_model_and_another_thinking_level_keep_the_conversation(version: Version) {
+    let desk = Desk::playing(version, FOLLOWED);
     let mut pi = Rpc::start(&desk);
     pi.prompt("one");
     let available = pi.ask(json!({"type": "get_available_models"}));
@@ -131,6 +153,8 @@ fn another_model_and_another_thinking_level_keep_the_conversation() {
         .unwrap();
     let id = thinking["id"].as_str().unwrap();
     pi.ask(json!({"type": "set_model", "provider": "cursor", "modelId": id}));
+    // Versions differ in where they begin.
+    pi.ask(json!({"type": "set_thinking_level", "level": "off"}));
     pi.prompt("two");
     pi.ask(json!({"type": "set_thinking_level", "level": "high"}));
     pi.prompt("three");

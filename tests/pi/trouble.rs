@@ -10,6 +10,8 @@ crate::on_every_pi!(
     an_abort_ends_the_turn_at_once,
     an_overloaded_server_is_asked_again,
     an_overflow_makes_pi_compact_and_go_on,
+    after_an_abort_the_conversation_goes_on,
+    a_quota_is_not_asked_for_again,
 );
 
 fn an_abort_ends_the_turn_at_once(version: Version) {
@@ -26,9 +28,27 @@ fn an_abort_ends_the_turn_at_once(version: Version) {
     recording.assert_played(&["cancelled by client", "completed"]);
 }
 
-#[test]
-fn after_an_abort_the_conversation_goes_on() {
-    let desk = Desk::open(Version::V087);
+fn a_quota_is_not_asked_for_again(version: Version) {
+    let scenario = r#"
+name = "quota"
+[[run]]
+steps = [ { end = { code = "resource_exhausted", message = "Error", error = "ERROR_RATE_LIMITED", title = "Rate limit", detail = "429: too many requests. You are out of your 500 requests.", retryable = false } } ]
+"#;
+    let desk = Desk::playing(version, scenario);
+    let mut pi = Rpc::start(&desk);
+    let message = pi.prompt("hi");
+    let error = message["errorMessage"].as_str().unwrap();
+    assert!(error.ends_with("(quota exceeded)"), "{error}");
+    // Idle, and nothing more was asked: neither again nor for a summary.
+    pi.settle();
+    assert_eq!(desk.simulator.recorded().client("runRequest").len(), 1);
+    let message = pi.prompt("hi again");
+    assert_eq!(message["stopReason"], "error");
+    assert_eq!(desk.simulator.recorded().client("runRequest").len(), 2);
+}
+
+fn after_an_abort_the_conversation_goes_on(version: Version) {
+    let desk = Desk::open(version);
     let mut pi = Rpc::start(&desk);
     pi.say(&json!({"type": "prompt", "message": "@cancel one"}));
     pi.event("a delta", |event| event["type"] == "message_update");

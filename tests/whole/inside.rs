@@ -7,7 +7,7 @@ use cursor_sidecar::run::{Backend, Model};
 use cursor_sidecar::sim::{Http2, Options, ScenarioSource, Sim};
 use cursor_sidecar::tools::leash::Leash;
 use cursor_sidecar::turn::usage::Limits;
-use cursor_sidecar::turn::{Hands, Policy, Session, Stop, TurnEvent, TurnRequest};
+use cursor_sidecar::turn::{Hands, Keep, Policy, Session, Stop, TurnEvent, TurnRequest};
 use serde_json::{Value as Json, json};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
@@ -125,6 +125,7 @@ impl Guest {
             policy: self.policy.clone(),
             library: std::sync::Arc::default(),
             surface: cursor_sidecar::turn::Surface::Text,
+            keep: Keep::Disk,
             hands: Hands::Between,
             cancel: cancel.clone(),
             injections,

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use cursor_sidecar::run::{Outcome, RunEvent};
+use cursor_sidecar::run::{Backend, Outcome, RunEvent};
+use cursor_sidecar::turn::Stop;
 use serde_json::Value as Json;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
@@ -14,7 +15,7 @@ use tokio::net::{TcpListener, TcpStream};
 use crate::backend::{Recording, Transport};
 use crate::faults::playing;
 use crate::host_tools::script;
-use crate::inside::END;
+use crate::inside::{END, Guest};
 use crate::ours::Ours;
 
 /// Answered: the client has read all that came before it.
@@ -68,6 +69,35 @@ async fn after_a_goaway_a_run_goes_on_over_another_connection() {
         let recording = simulator.recording().await;
         assert_eq!(connections(&recording).len(), 2, "{code}");
         assert_eq!(recording.verdicts()[1]["failures"], serde_json::json!([]));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_is_not_there_is_given_up_soon_and_told_of() {
+    let unused = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", unused.local_addr().unwrap());
+    drop(unused);
+    let env = |name: &str| match name {
+        "CURSOR_BACKEND_URL" => Some(url.clone()),
+        "CURSOR_API_KEY" => Some("crsr_test".into()),
+        _ => None,
+    };
+    let (backend, _) = Backend::from_env(&env, None).unwrap();
+    let started = tokio::time::Instant::now();
+    let taken = Guest::new(&backend, None).say("go").await;
+    let seconds = started.elapsed().as_secs();
+    assert!((14..60).contains(&seconds), "{seconds} s");
+    let Stop::Failed(error) = taken.stop else {
+        panic!("{:?}", taken.stop);
+    };
+    assert!(error.starts_with("connection error: "), "{error}");
+    assert_eq!(taken.notices.len(), 2, "{:?}", taken.notices);
+    for notice in &taken.notices {
+        assert!(
+            notice.starts_with("No answer from Cursor yet, trying again: "),
+            "{notice}"
+        );
+        assert!(!notice.contains("crsr_test"));
     }
 }
 

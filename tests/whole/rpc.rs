@@ -1,5 +1,6 @@
 //! The JSON-RPC door through the real binary and real pipes.
 
+use std::collections::BTreeMap;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::mpsc;
@@ -40,7 +41,7 @@ impl Host {
         }
     }
 
-    fn write(&mut self, bytes: &[u8]) {
+    pub fn write(&mut self, bytes: &[u8]) {
         let stdin = self.stdin.as_mut().unwrap();
         stdin.write_all(bytes).unwrap();
         stdin.flush().unwrap();
@@ -49,6 +50,28 @@ impl Host {
     pub fn say(&mut self, message: &Json) {
         let body = message.to_string();
         self.write(format!("Content-Length: {}\r\n\r\n{body}", body.len()).as_bytes());
+    }
+
+    /// Says several things at once.
+    pub fn say_all(&mut self, messages: &[Json]) {
+        let mut bytes = Vec::new();
+        for message in messages {
+            let body = message.to_string();
+            write!(bytes, "Content-Length: {}\r\n\r\n{body}", body.len()).unwrap();
+        }
+        self.write(&bytes);
+    }
+
+    /// So many answers, by their ids; what else is told is passed over.
+    pub fn answers(&mut self, count: usize) -> BTreeMap<String, Json> {
+        let mut answers = BTreeMap::new();
+        while answers.len() < count {
+            let message = self.hear();
+            if let Some(id) = message["id"].as_str() {
+                answers.insert(id.to_owned(), message);
+            }
+        }
+        answers
     }
 
     pub fn hear(&mut self) -> Json {
@@ -76,7 +99,7 @@ impl Host {
         self.hear()
     }
 
-    fn initialize(&mut self) -> Json {
+    pub fn initialize(&mut self) -> Json {
         self.call(
             "initialize",
             json!({"protocolVersion": 1, "host": {"name": "test", "mode": "print"}}),
@@ -99,6 +122,11 @@ impl Host {
         line.split_whitespace().nth(1)?.parse().ok()
     }
 
+    /// Takes over the other end of its input.
+    pub fn keep_open(&mut self) -> Option<ChildStdin> {
+        self.stdin.take()
+    }
+
     /// No time for last words.
     pub fn kill(&mut self) {
         self.child.kill().unwrap();
@@ -110,7 +138,7 @@ impl Host {
         self.child.wait().unwrap();
     }
 
-    /// The exit code, which must come soon (a second is promised; a loaded machine gets more).
+    /// The exit code, which must come soon: a second is promised, a loaded machine gets three.
     pub fn exits(mut self) -> Option<i32> {
         let (sender, receiver) = mpsc::channel();
         let id = self.child.id();
@@ -118,7 +146,7 @@ impl Host {
         drop(self.stdin.take());
         std::thread::spawn(move || sender.send(child.wait()).unwrap());
         let status = receiver
-            .recv_timeout(Duration::from_secs(5))
+            .recv_timeout(Duration::from_secs(3))
             .unwrap_or_else(|_| panic!("process {id} does not end"));
         status.unwrap().code()
     }
@@ -210,7 +238,7 @@ fn it_ends_with_its_host() {
     assert!(answer.get("result").is_some(), "{answer}");
     pretended_host.kill().unwrap();
     pretended_host.wait().unwrap();
-    let kept_open = host.stdin.take();
+    let kept_open = host.keep_open();
     assert_eq!(host.exits(), Some(1));
     drop(kept_open);
 }

@@ -109,6 +109,10 @@ impl Talk {
     /// Starts a turn; [`Self::finish`] takes it to its end.
     pub fn begin(&mut self) -> String {
         let params = self.params();
+        self.begin_with(&params)
+    }
+
+    fn begin_with(&mut self, params: &Json) -> String {
         let id = params["turnId"].as_str().unwrap().to_owned();
         self.host
             .say(&json!({"jsonrpc": "2.0", "id": id, "method": "turn/start", "params": params}));
@@ -143,6 +147,12 @@ impl Talk {
 
     pub fn turn(&mut self) -> Taken {
         let id = self.begin();
+        self.finish(&id)
+    }
+
+    /// A turn with parameters of its own.
+    pub fn take(&mut self, params: Json) -> Taken {
+        let id = self.begin_with(&params);
         self.finish(&id)
     }
 

@@ -14,40 +14,68 @@ const MAX_LINE: u64 = 4096;
 pub enum Inbound {
     /// A body.
     Body(Vec<u8>),
-    /// Bytes that were no frame, skipped; the reader is in step again.
+    /// Bytes that were no frame: skipped, or about to be.
     Malformed(String),
 }
 
-/// Reads the next frame; `None` at the end of the stream.
-pub fn read(input: &mut impl BufRead) -> io::Result<Option<Inbound>> {
-    let mut length: Option<u64> = None;
-    loop {
-        let Some(line) = line(input)? else {
-            return Ok(None);
-        };
-        if line.is_empty() {
-            match length {
-                Some(length) => return body(input, length).map(Some),
-                None => continue, // blank lines between frames harm nobody
-            }
-        }
-        let header = String::from_utf8_lossy(&line);
-        match header.split_once(':') {
-            Some((name, value)) if name.trim().eq_ignore_ascii_case("content-length") => {
-                match value.trim().parse() {
-                    Ok(number) => length = Some(number),
-                    Err(_) => return malformed("Content-Length is not a number"),
-                }
-            }
-            // Other headers, such as Content-Type, say nothing we need.
-            Some((name, _)) if is_token(name) => {}
-            _ => return malformed("expected a Content-Length header"),
+impl Inbound {
+    /// Bytes it takes.
+    pub fn size(&self) -> usize {
+        match self {
+            Self::Body(body) => body.len(),
+            Self::Malformed(problem) => problem.len(),
         }
     }
 }
 
-fn malformed(problem: &str) -> io::Result<Option<Inbound>> {
-    Ok(Some(Inbound::Malformed(problem.to_owned())))
+/// Reads frames.
+#[derive(Debug, Default)]
+pub struct Reader {
+    /// What is left of a frame over the limit.
+    skip: u64,
+}
+
+impl Reader {
+    /// Reads the next frame; `None` at the end of the stream.
+    pub fn read(&mut self, input: &mut impl BufRead) -> io::Result<Option<Inbound>> {
+        // It was told before: its sender may never send the rest.
+        let skip = std::mem::take(&mut self.skip);
+        io::copy(&mut input.by_ref().take(skip), &mut io::sink())?;
+        let mut length: Option<u64> = None;
+        loop {
+            let Some(line) = line(input)? else {
+                return Ok(None);
+            };
+            if line.is_empty() {
+                match length {
+                    Some(length) if length > MAX_BODY => {
+                        self.skip = length;
+                        return malformed(format!(
+                            "frame of {length} bytes is over the limit of {MAX_BODY} bytes"
+                        ));
+                    }
+                    Some(length) => return body(input, length).map(Some),
+                    None => continue, // blank lines between frames harm nobody
+                }
+            }
+            let header = String::from_utf8_lossy(&line);
+            match header.split_once(':') {
+                Some((name, value)) if name.trim().eq_ignore_ascii_case("content-length") => {
+                    match value.trim().parse() {
+                        Ok(number) => length = Some(number),
+                        Err(_) => return malformed("Content-Length is not a number"),
+                    }
+                }
+                // Other headers, such as Content-Type, say nothing we need.
+                Some((name, _)) if is_token(name) => {}
+                _ => return malformed("expected a Content-Length header"),
+            }
+        }
+    }
+}
+
+fn malformed(problem: impl Into<String>) -> io::Result<Option<Inbound>> {
+    Ok(Some(Inbound::Malformed(problem.into())))
 }
 
 fn is_token(name: &str) -> bool {
@@ -71,16 +99,9 @@ fn line(input: &mut impl BufRead) -> io::Result<Option<Vec<u8>>> {
 }
 
 fn body(input: &mut impl BufRead, length: u64) -> io::Result<Inbound> {
-    let mut limited = input.by_ref().take(length);
-    if length > MAX_BODY {
-        // Read past it, so that the next frame is found.
-        io::copy(&mut limited, &mut io::sink())?;
-        let problem = format!("frame of {length} bytes is over the limit of {MAX_BODY} bytes");
-        return Ok(Inbound::Malformed(problem));
-    }
     // Grows with what arrives: a length alone reserves nothing.
     let mut body = Vec::new();
-    limited.read_to_end(&mut body)?;
+    input.by_ref().take(length).read_to_end(&mut body)?;
     if body.len() as u64 != length {
         return Err(io::ErrorKind::UnexpectedEof.into());
     }
@@ -101,8 +122,8 @@ mod tests {
 
     fn all(bytes: &[u8]) -> Vec<Inbound> {
         let mut input = io::BufReader::with_capacity(7, bytes);
-        let mut frames = Vec::new();
-        while let Ok(Some(frame)) = read(&mut input) {
+        let (mut frames, mut reader) = (Vec::new(), Reader::default());
+        while let Ok(Some(frame)) = reader.read(&mut input) {
             frames.push(frame);
         }
         frames
@@ -133,6 +154,23 @@ mod tests {
         let frames = all(&bytes);
         assert!(matches!(&frames[0], Inbound::Malformed(problem) if problem.contains("limit")));
         assert_eq!(frames[1], Inbound::Body(b"{}".to_vec()));
+    }
+
+    /// Reads some bytes and fails the test if it is asked for more.
+    struct Only<'a>(&'a [u8]);
+
+    impl io::Read for Only<'_> {
+        fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+            assert!(!self.0.is_empty(), "waits for what may never come");
+            self.0.read(into)
+        }
+    }
+
+    #[test]
+    fn a_frame_over_the_limit_is_told_before_it_has_come() {
+        let bytes = Only(b"Content-Length: 999999999999\r\n\r\n");
+        let told = Reader::default().read(&mut io::BufReader::new(bytes));
+        assert!(matches!(told, Ok(Some(Inbound::Malformed(_)))));
     }
 
     #[test]

@@ -90,6 +90,33 @@ where
     }
 }
 
+fn told<Params>(name: &'static str) -> Entry
+where
+    Params: JsonSchema + TS + 'static,
+{
+    Entry {
+        name,
+        schema: || json!({"params": schema_for!(Params)}),
+        typescript: |types| Method {
+            params: types.name::<Params>(),
+            result: String::new(),
+        },
+    }
+}
+
+/// What a host is told without asking.
+pub(super) fn notifications() -> Vec<Entry> {
+    vec![
+        told::<TurnEventParams>("turn/event"),
+        told::<LogMessageParams>("log/message"),
+    ]
+}
+
+/// What a host is asked, if it said that it can do it.
+pub(super) fn questions() -> Vec<Entry> {
+    vec![entry::<ToolCallParams, ToolCallResult>("tool/call")]
+}
+
 /// Every method.
 pub(super) fn table() -> Vec<Entry> {
     vec![

@@ -20,6 +20,8 @@ mod models;
 mod parked;
 mod peer;
 mod protocol;
+mod queue;
+mod replies;
 mod schema;
 mod sessions;
 mod stdio;
@@ -81,7 +83,7 @@ pub async fn serve(home: Option<PathBuf>, leash: Leash) -> Result<Ended, ServeEr
     })?;
     let peer = Peer::new(out);
     let ended = tokio::select! {
-        ended = peer::serve(module.into(), peer, inbound) => ended,
+        ended = peer::serve(module.into(), peer, inbound, stdio::has_hung_up) => ended,
         () = host_gone(host) => Ended::Abrupt,
         () = told_to_leave() => Ended::Abrupt,
     };

@@ -9,6 +9,7 @@ use std::collections::HashMap;
 use std::panic::AssertUnwindSafe;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::task::Poll;
 
 use futures_util::FutureExt as _;
 use jsonrpsee::core::server::{MethodCallback, Methods};
@@ -19,20 +20,30 @@ use serde_json::value::RawValue;
 use serde_json::{Value as Json, json};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
+use tokio::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 use super::error;
 use super::frame::Inbound;
+use super::queue::{Queued, Sender};
+use super::replies::{Replies, Unread};
 
-/// Requests under way at once; one more is told to come back later.
+/// Requests at once that are under way or whose answers nobody has read; one more is told to
+/// come back later.
 const MAX_IN_FLIGHT: usize = 1024;
+/// The same for the bytes of such answers.
+const MAX_WAITING: usize = 8 * 1024 * 1024;
 /// Answers have the same limit as frames.
 const MAX_RESPONSE: usize = super::frame::MAX_BODY as usize;
+/// How much of a name nobody knows is repeated.
+const LONGEST_NAME: usize = 100;
+/// How long replies may take to find room when the connection ends.
+const LAST_REPLIES: Duration = Duration::from_millis(100);
 
 /// A handle for talking to the other side. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Peer {
-    out: mpsc::Sender<Vec<u8>>,
+    out: Sender<Vec<u8>>,
     asked: Arc<Asked>,
 }
 
@@ -55,7 +66,7 @@ pub enum AskError {
 
 impl Peer {
     /// A peer whose frames go to `out`.
-    pub fn new(out: mpsc::Sender<Vec<u8>>) -> Self {
+    pub(super) fn new(out: Sender<Vec<u8>>) -> Self {
         Self {
             out,
             asked: Arc::default(),
@@ -79,13 +90,10 @@ impl Peer {
             answered: false,
         };
         let request = json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params});
-        if self
-            .out
-            .send(request.to_string().into_bytes())
-            .await
-            .is_err()
-        {
-            return Err(AskError::Gone);
+        let request = request.to_string().into_bytes();
+        match self.out.reserve(request.len()).await {
+            Some(room) => room.put(request),
+            None => return Err(AskError::Gone),
         }
         let answer = wait.await;
         guard.answered = true;
@@ -97,9 +105,11 @@ impl Peer {
     }
 
     async fn send(&self, message: &impl Serialize) {
-        if let Ok(body) = serde_json::to_vec(message) {
+        if let Ok(body) = serde_json::to_vec(message)
             // Nobody left to tell: the loop that owns the connection ends by itself.
-            let _ = self.out.send(body).await;
+            && let Some(room) = self.out.reserve(body.len()).await
+        {
+            room.put(body);
         }
     }
 }
@@ -127,7 +137,10 @@ impl Drop for Asking<'_> {
             self.peer.asked.lock().remove(&self.id);
             let cancel =
                 json!({"jsonrpc": "2.0", "method": "$/cancelRequest", "params": {"id": self.id}});
-            let _ = self.peer.out.try_send(cancel.to_string().into_bytes());
+            let cancel = cancel.to_string().into_bytes();
+            if let Some(room) = self.peer.out.try_reserve(cancel.len()) {
+                room.put(cancel);
+            }
         }
     }
 }
@@ -149,35 +162,39 @@ enum Phase {
 }
 
 /// Serves one connection until it ends. Requests still under way are dropped then.
+/// `hung_up` says whether the other side has gone, for when its input is not read.
 pub(super) async fn serve(
     methods: Methods,
     peer: Peer,
-    mut inbound: mpsc::Receiver<Inbound>,
+    mut inbound: mpsc::Receiver<Queued<Inbound>>,
+    hung_up: fn() -> bool,
 ) -> Ended {
     let mut connection = Connection {
         methods,
-        peer,
         phase: Phase::New,
         in_flight: Arc::default(),
         tasks: JoinSet::new(),
+        replies: Replies::new(peer.out.clone(), hung_up),
+        peer,
     };
-    loop {
-        tokio::select! {
+    let ended = loop {
+        let told = tokio::select! {
             frame = inbound.recv() => match frame {
-                Some(Inbound::Body(body)) => {
-                    if let Some(ended) = connection.receive(&body).await {
-                        return ended;
-                    }
-                }
-                Some(Inbound::Malformed(problem)) => {
-                    connection.refuse(None, error::PARSE, &problem).await;
-                }
-                None => return Ended::Abrupt,
+                Some(frame) => connection.receive(&frame.item).await,
+                None => break Ended::Abrupt,
             },
-            Some(_) = connection.tasks.join_next() => {}
-            () = connection.peer.out.closed() => return Ended::Abrupt,
+            Some(_) = connection.tasks.join_next() => Ok(None),
+            () = connection.peer.out.closed() => break Ended::Abrupt,
+        };
+        match told {
+            Ok(None) => {}
+            Ok(Some(ended)) => break ended,
+            Err(Unread) => break Ended::Abrupt,
         }
-    }
+    };
+    let last = connection.replies.finish();
+    let _ = tokio::time::timeout(LAST_REPLIES, last).await;
+    ended
 }
 
 impl Drop for Connection {
@@ -193,6 +210,7 @@ struct Connection {
     phase: Phase,
     in_flight: Arc<Mutex<HashMap<String, CancellationToken>>>,
     tasks: JoinSet<()>,
+    replies: Replies,
 }
 
 /// Any JSON-RPC message, parts not looked into.
@@ -210,36 +228,43 @@ struct Message<'a> {
 }
 
 impl Connection {
-    async fn receive(&mut self, body: &[u8]) -> Option<Ended> {
+    async fn receive(&mut self, frame: &Inbound) -> Result<Option<Ended>, Unread> {
+        let body = match frame {
+            Inbound::Body(body) => body,
+            Inbound::Malformed(problem) => {
+                self.refuse(None, error::PARSE, problem).await?;
+                return Ok(None);
+            }
+        };
         let message: Message<'_> = match serde_json::from_slice(body) {
             Ok(message) => message,
-            Err(problem) if problem.is_syntax() || problem.is_eof() => {
-                self.refuse(None, error::PARSE, "not JSON").await;
-                return None;
-            }
-            Err(_) => {
-                self.refuse(None, error::INVALID_REQUEST, "not a JSON-RPC 2.0 message")
-                    .await;
-                return None;
+            Err(problem) => {
+                let (code, problem) = match problem.is_syntax() || problem.is_eof() {
+                    true => (error::PARSE, "not JSON"),
+                    false => (error::INVALID_REQUEST, "not a JSON-RPC 2.0 message"),
+                };
+                self.refuse(None, code, problem).await?;
+                return Ok(None);
             }
         };
         match (message.method, message.id) {
-            (Some(method), Some(id)) => self.request(id.get(), method, message.params).await,
-            (Some(method), None) => return self.notification(&method, message.params),
+            (Some(method), Some(id)) => self.request(id.get(), &method, message.params).await?,
+            (Some(method), None) => return Ok(self.notification(&method, message.params)),
             (None, Some(id)) => self.answer(id.get(), message.result, message.error),
             (None, None) => {
-                self.refuse(
-                    None,
-                    error::INVALID_REQUEST,
-                    "a message needs a method or an id",
-                )
-                .await;
+                let problem = "a message needs a method or an id";
+                self.refuse(None, error::INVALID_REQUEST, problem).await?;
             }
         }
-        None
+        Ok(None)
     }
 
-    async fn request(&mut self, id: &str, method: String, params: Option<&RawValue>) {
+    async fn request(
+        &mut self,
+        id: &str,
+        method: &str,
+        params: Option<&RawValue>,
+    ) -> Result<(), Unread> {
         if !id.starts_with('"') && id.parse::<u64>().is_err() {
             let problem = "the id must be a string or a whole number from 0 up";
             return self.refuse(Some(id), error::INVALID_REQUEST, problem).await;
@@ -248,7 +273,7 @@ impl Connection {
             let in_flight = lock(&self.in_flight);
             (in_flight.contains_key(id), in_flight.len())
         };
-        let refusal = match (self.phase, method.as_str()) {
+        let refusal = match (self.phase, method) {
             (Phase::New, "initialize") => None,
             (Phase::New, _) => Some((error::NOT_INITIALIZED, "call initialize first")),
             (_, "initialize") => Some((error::INVALID_REQUEST, "initialize may be called once")),
@@ -257,51 +282,75 @@ impl Connection {
                 error::INVALID_REQUEST,
                 "this id is in use by another request",
             )),
-            (Phase::Ready, _) if under_way >= MAX_IN_FLIGHT => Some((
-                error::OVERLOADED,
-                "too many requests under way; try again later",
-            )),
+            (Phase::Ready, _)
+                if under_way >= MAX_IN_FLIGHT || self.peer.out.waiting() >= MAX_WAITING =>
+            {
+                Some((
+                    error::OVERLOADED,
+                    "too many requests under way; try again later",
+                ))
+            }
             (Phase::Ready, _) => None,
         };
         if let Some((code, problem)) = refusal {
             return self.refuse(Some(id), code, problem).await;
         }
-        let Some(callback) = self.methods.method(&method).cloned() else {
-            let problem = format!("there is no method {method:?}");
+        let Some(callback) = self.methods.method(method).cloned() else {
+            let named: String = method.chars().take(LONGEST_NAME).collect();
+            let problem = format!("there is no method {named:?}");
             return self
                 .refuse(Some(id), error::METHOD_NOT_FOUND, &problem)
                 .await;
         };
-        match method.as_str() {
+        let cancel = CancellationToken::new();
+        let mut call = Box::pin(self.call(callback, id, params, cancel.clone()));
+        match method {
             // A bad initialize may be tried again, so the phase follows its outcome.
             "initialize" => {
-                let (answer, good) = self
-                    .call(callback, id, params, CancellationToken::new())
-                    .await;
+                let (answer, good) = call.await;
                 if good {
                     self.phase = Phase::Ready;
                 }
-                let _ = self.peer.out.send(answer).await;
+                self.replies.send(answer).await
             }
             "shutdown" => {
-                let (answer, _) = self
-                    .call(callback, id, params, CancellationToken::new())
-                    .await;
+                let (answer, _) = call.await;
                 self.phase = Phase::ShutDown;
-                let _ = self.peer.out.send(answer).await;
+                self.replies.send(answer).await
             }
             _ => {
-                let cancel = CancellationToken::new();
-                lock(&self.in_flight).insert(id.to_owned(), cancel.clone());
-                let call = self.call(callback, id, params, cancel);
+                // Its first step is made here and now, so that what comes behind it finds the
+                // turn it started, or left, or cancelled.
+                let answer = match futures_util::poll!(&mut call) {
+                    Poll::Ready((answer, _)) => match self.peer.out.try_reserve(answer.len()) {
+                        Some(room) => {
+                            room.put(answer);
+                            return Ok(());
+                        }
+                        None => Some(answer),
+                    },
+                    Poll::Pending => None,
+                };
+                lock(&self.in_flight).insert(id.to_owned(), cancel);
                 let (out, id) = (self.peer.out.clone(), id.to_owned());
                 let in_flight = Arc::clone(&self.in_flight);
+                let waits = answer.map(|answer| (out.reserve(answer.len()), answer));
                 self.tasks.spawn(async move {
-                    let (answer, _) = call.await;
-                    // The host may use the id again as soon as it has its answer.
+                    let (room, answer) = match waits {
+                        Some((room, answer)) => (room.await, answer),
+                        None => {
+                            let (answer, _) = call.await;
+                            (out.reserve(answer.len()).await, answer)
+                        }
+                    };
+                    // The host may use the id again as soon as it has its answer; until it
+                    // reads, the answer counts.
                     lock(&in_flight).remove(&id);
-                    let _ = out.send(answer).await;
+                    if let Some(room) = room {
+                        room.put(answer);
+                    }
                 });
+                Ok(())
             }
         }
     }
@@ -398,8 +447,8 @@ impl Connection {
         });
     }
 
-    async fn refuse(&self, id: Option<&str>, code: i32, problem: &str) {
-        let _ = self.peer.out.send(error::answer(id, code, problem)).await;
+    async fn refuse(&self, id: Option<&str>, code: i32, problem: &str) -> Result<(), Unread> {
+        self.replies.send(error::answer(id, code, problem)).await
     }
 }
 

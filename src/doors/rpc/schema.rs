@@ -2,16 +2,24 @@
 
 use serde_json::{Value as Json, json};
 
-use super::methods::table;
+use super::methods::{Entry, notifications, questions, table};
 use super::protocol::PROTOCOL_VERSION;
 
-/// Every method with the schemas of its parameters and result.
+/// Every method with the schemas of its parameters and result: what a host may ask, what it is
+/// told unasked (`notifications`) and what it is asked in turn (`requests`).
 pub fn schema() -> Json {
-    let methods: serde_json::Map<String, Json> = table()
-        .into_iter()
-        .map(|entry| (entry.name.to_owned(), (entry.schema)()))
-        .collect();
-    json!({"protocolVersion": PROTOCOL_VERSION, "methods": methods})
+    let all = |entries: Vec<Entry>| -> serde_json::Map<String, Json> {
+        let entries = entries.into_iter();
+        entries
+            .map(|entry| (entry.name.to_owned(), (entry.schema)()))
+            .collect()
+    };
+    json!({
+        "protocolVersion": PROTOCOL_VERSION,
+        "methods": all(table()),
+        "notifications": all(notifications()),
+        "requests": all(questions()),
+    })
 }
 
 #[cfg(test)]

@@ -4,34 +4,46 @@
 //! that is queued into one write: a write a message is some fifty times slower.
 
 use std::io::{self, Write as _};
+use std::os::fd::AsFd;
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot};
 
 use super::frame::{self, Inbound};
+use super::queue::{Bounds, Queued, Sender, queue};
 
-/// Frames that may wait on either side; then the other one has to.
-const QUEUE: usize = 256;
+/// What may wait on either side; then the other one has to.
+const INBOUND: Bounds = Bounds {
+    items: 256,
+    bytes: frame::MAX_BODY as u32,
+};
+const OUTBOUND: Bounds = Bounds {
+    items: 256,
+    bytes: 8 * 1024 * 1024,
+};
 /// One write holds no more than this.
 const MAX_WRITE: usize = 256 * 1024;
 
 /// Both directions of standard input and output.
 pub(super) struct Stdio {
     /// What comes in; ends with the input.
-    pub(super) inbound: mpsc::Receiver<Inbound>,
+    pub(super) inbound: mpsc::Receiver<Queued<Inbound>>,
     /// Where what goes out is put.
-    pub(super) out: mpsc::Sender<Vec<u8>>,
+    pub(super) out: Sender<Vec<u8>>,
     /// Resolves when everything is written and nothing more can come.
     pub(super) written: oneshot::Receiver<()>,
 }
 
 /// Starts both threads.
 pub(super) fn start() -> io::Result<Stdio> {
-    let (inbound, receiver) = mpsc::channel(QUEUE);
-    let (sender, outbound) = mpsc::channel(QUEUE);
+    let (inbound, receiver) = queue(INBOUND);
+    let (sender, outbound) = queue(OUTBOUND);
     let (done, written) = oneshot::channel();
+    let runtime = Handle::current();
     std::thread::Builder::new()
         .name("stdin".into())
-        .spawn(move || read(&inbound))?;
+        .spawn(move || read(&inbound, &runtime))?;
     std::thread::Builder::new()
         .name("stdout".into())
         .spawn(move || {
@@ -46,24 +58,27 @@ pub(super) fn start() -> io::Result<Stdio> {
 }
 
 /// Until the input ends or nobody listens.
-fn read(inbound: &mpsc::Sender<Inbound>) {
+fn read(inbound: &Sender<Inbound>, runtime: &Handle) {
     let mut input = io::stdin().lock();
-    while let Ok(Some(frame)) = frame::read(&mut input) {
-        if inbound.blocking_send(frame).is_err() {
-            return;
+    let mut reader = frame::Reader::default();
+    while let Ok(Some(frame)) = reader.read(&mut input) {
+        match runtime.block_on(inbound.reserve(frame.size())) {
+            Some(room) => room.put(frame),
+            None => return,
         }
     }
 }
 
 /// Until nobody has anything to say or nobody reads.
-fn write(mut outbound: mpsc::Receiver<Vec<u8>>) {
+fn write(mut outbound: mpsc::Receiver<Queued<Vec<u8>>>) {
     let mut output = io::stdout().lock();
     let mut buffer = Vec::new();
     while let Some(body) = outbound.blocking_recv() {
-        frame::put(&mut buffer, &body);
+        frame::put(&mut buffer, &body.item);
+        drop(body);
         while buffer.len() < MAX_WRITE {
             match outbound.try_recv() {
-                Ok(body) => frame::put(&mut buffer, &body),
+                Ok(body) => frame::put(&mut buffer, &body.item),
                 Err(_) => break,
             }
         }
@@ -76,5 +91,45 @@ fn write(mut outbound: mpsc::Receiver<Vec<u8>>) {
         }
         buffer.clear();
         buffer.shrink_to(MAX_WRITE);
+    }
+}
+
+/// Whether whoever writes to our input has gone, even if not all of it is read.
+pub(super) fn has_hung_up() -> bool {
+    is_hung_up(io::stdin())
+}
+
+fn is_hung_up(input: impl AsFd) -> bool {
+    #[cfg(target_os = "linux")]
+    let gone = PollFlags::HUP | PollFlags::RDHUP;
+    #[cfg(not(target_os = "linux"))]
+    let gone = PollFlags::HUP;
+    let mut polled = [PollFd::new(&input, gone)];
+    let at_once = Timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    poll(&mut polled, Some(&at_once)).is_ok() && polled[0].revents().intersects(gone)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::UnixStream;
+
+    use super::*;
+
+    #[test]
+    fn an_end_is_seen_behind_what_is_not_read() {
+        let (input, mut writer) = io::pipe().unwrap();
+        writer.write_all(b"unread").unwrap();
+        assert!(!is_hung_up(&input));
+        drop(writer);
+        assert!(is_hung_up(&input));
+        // Node gives its children sockets.
+        let (input, mut writer) = UnixStream::pair().unwrap();
+        writer.write_all(b"unread").unwrap();
+        assert!(!is_hung_up(&input));
+        drop(writer);
+        assert!(is_hung_up(&input));
     }
 }

@@ -29,7 +29,7 @@ use crate::diag::{Digest, prefix};
 use crate::run::{Backend, Mode, UserMessage};
 use crate::tools::bridge::Verdict;
 use crate::tools::settings::Library;
-use crate::turn::{Follows, Hands, Policy, Session, Stop, Surface, TurnRequest, words};
+use crate::turn::{Follows, Hands, Keep, Policy, Session, Stop, Surface, TurnRequest, words};
 
 /// What went to the host during a turn.
 #[derive(Default)]
@@ -52,6 +52,8 @@ pub(super) struct Turns {
     backend: Mutex<Option<(ApiKey, Backend)>>,
     keeping: Keeping,
     policy: OnceLock<(Policy, Vec<Warning>)>,
+    /// Whether it was told that a request has fields nobody knows.
+    told_unknown: OnceLock<()>,
 }
 
 /// What can be done to a turn under way.
@@ -161,15 +163,26 @@ impl Turns {
         flow: &mut Flow,
     ) -> Result<TurnStartResult, ErrorObjectOwned> {
         let asked = Instant::now();
+        self.tell_unknown(&params);
         let (key, backend) = match self.backend(params.api_key.as_deref(), origin.home) {
             Ok(backend) => backend,
             // Not a mistake in the request: the turn is answered, with what to do.
             Err(problem) => return Ok(unsent(Stop::Failed(problem))),
         };
         let mut turn = self.begin(&params.turn_id)?;
+        // Before anything is waited for: turns of a session are taken in the order they came.
+        let session = self.session(&params, origin.home);
+        let place = tokio::select! {
+            place = session.place() => place,
+            () = turn.cancel.cancelled() => return Ok(unsent(Stop::Aborted)),
+        };
         let workspace = params.workspace.clone().map_or(origin.cwd, PathBuf::from);
-        let policy = self.policy().0.clone();
-        self.look_ahead(&policy, &workspace);
+        let (policy, library) = match params.kind {
+            TurnKind::Main => (self.policy().0.clone(), Arc::clone(&self.library)),
+            // It borrows the model and nothing else.
+            TurnKind::Side => (self.policy().0.clone().words_only(), Arc::default()),
+        };
+        look_ahead(&library, &policy, &workspace);
         let controls = Controls::read(params.kept.as_ref().unwrap_or(&Kept::default()));
         let mode = match mode(&params, &controls) {
             Ok(mode) => mode,
@@ -187,7 +200,9 @@ impl Turns {
             Ok(resolved) => resolved,
             Err(problem) => return Ok(unsent(Stop::Failed(problem))),
         };
-        let session = self.session(&params, origin.home);
+        if params.kind == TurnKind::Main {
+            self.parked.forget(&params.session_id);
+        }
         let (events, mut inbox) = mpsc::channel(256);
         let (calls, mut called) = mpsc::channel(64);
         let hands = match origin.tools {
@@ -213,7 +228,11 @@ impl Turns {
             limits,
             mode,
             policy,
-            library: Arc::clone(&self.library),
+            library,
+            keep: match params.keep {
+                TurnKeep::Disk => Keep::Disk,
+                TurnKeep::Memory => Keep::Memory,
+            },
             hands,
             surface: match params.surface {
                 TurnSurface::Text => Surface::Text,
@@ -239,7 +258,7 @@ impl Turns {
             // The turn is over: nobody waits for what is still asked.
         };
         // The events end with the turn, so the answer comes after the last of them.
-        let (mut result, (), ()) = tokio::join!(session.turn(request), telling, calling);
+        let (mut result, (), ()) = tokio::join!(place.turn(request), telling, calling);
         if let (Stop::Finished, Some(row), Some(window)) = (&result.stop, row, result.window) {
             origin.models.learn(&row, window);
         }
@@ -251,11 +270,13 @@ impl Turns {
         Ok(ended(result.stop, result.tokens, params.model.cost))
     }
 
-    /// Has the workspace's Cursor settings read while others are asked for the model.
-    fn look_ahead(&self, policy: &Policy, workspace: &Path) {
-        let library = Arc::clone(&self.library);
-        let (choice, workspace) = (policy.cursor.clone(), workspace.to_owned());
-        tokio::spawn(async move { drop(library.open(&choice, &workspace).await) });
+    /// Once: another extension's fields come with every turn.
+    fn tell_unknown(&self, params: &TurnStartParams) {
+        if !params.unknown.is_empty() && self.told_unknown.set(()).is_ok() {
+            let names: Vec<&str> = params.unknown.keys().map(String::as_str).collect();
+            let names: String = names.join(", ").chars().take(100).collect();
+            tracing::warn!("turn/start has fields that are not ours and are not read: {names}");
+        }
     }
 
     fn begin(&self, id: &str) -> Result<UnderWay<'_>, ErrorObjectOwned> {
@@ -284,11 +305,15 @@ impl Turns {
         if params.kind == TurnKind::Side {
             return Session::start(None, self.library.leash().clone());
         }
+        self.enter(&params.session_id, home)
+    }
+
+    /// The session of that name.
+    fn enter(&self, name: &str, home: Option<&Path>) -> Session {
         let store = self.keeping.store(home);
-        self.parked.forget(&params.session_id);
         let waiting = self.policy().0.most_parked;
-        self.sessions.enter(&params.session_id, waiting, || {
-            let store = store.map(|store| (store, params.session_id.clone()));
+        self.sessions.enter(name, waiting, || {
+            let store = store.map(|store| (store, name.to_owned()));
             Session::start(store, self.library.leash().clone())
         })
     }
@@ -402,13 +427,8 @@ impl Turns {
     pub(super) async fn invalidate(&self, params: &SessionParams, home: Option<&Path>) {
         self.parked.forget(&params.session_id);
         tracing::debug!(session = prefix(&params.session_id), "session.invalidate");
-        let session = self.find(&params.session_id);
-        let session = session.unwrap_or_else(|| {
-            let store = self.keeping.store(home);
-            let store = store.map(|store| (store, params.session_id.clone()));
-            Session::start(store, self.library.leash().clone())
-        });
-        session.invalidate().await;
+        // In hand from now on, so that the next turn comes behind this.
+        self.enter(&params.session_id, home).invalidate().await;
     }
 
     /// Lets go of a session; what is kept of it stays.
@@ -453,6 +473,13 @@ impl Turns {
             Err(error) => (Err(error.to_string()), Vec::new()),
         }
     }
+}
+
+/// Has the workspace's Cursor settings read while others are asked for the model.
+fn look_ahead(library: &Arc<Library>, policy: &Policy, workspace: &Path) {
+    let library = Arc::clone(library);
+    let (choice, workspace) = (policy.cursor.clone(), workspace.to_owned());
+    tokio::spawn(async move { drop(library.open(&choice, &workspace).await) });
 }
 
 /// The mode of a turn: what it says, else what the person chose. A turn beside the session,

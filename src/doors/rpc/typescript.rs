@@ -5,8 +5,8 @@ use std::fmt::Write as _;
 
 use ts_rs::{Config, TS, TypeVisitor};
 
-use super::methods::table;
-use super::protocol::{LogMessageParams, PROTOCOL_VERSION, TurnEventParams};
+use super::methods::{notifications, table};
+use super::protocol::PROTOCOL_VERSION;
 
 /// Named types, each declared once.
 pub(super) struct TypeScript {
@@ -58,8 +58,11 @@ pub(super) fn write() -> String {
             entry.name
         );
     }
-    let turn_event = types.name::<TurnEventParams>();
-    let log_message = types.name::<LogMessageParams>();
+    let mut told = String::new();
+    for entry in notifications() {
+        let Method { params, .. } = (entry.typescript)(&mut types);
+        let _ = writeln!(told, "  {:?}: {params};", entry.name);
+    }
     let declared: String = types.declared.into_values().collect();
     format!(
         "// Generated from src/doors/rpc/protocol by `make schema`. Do not edit.\n\n\
@@ -67,7 +70,7 @@ pub(super) fn write() -> String {
          /** What a host may ask, and what it is answered. */\n\
          export interface Methods {{\n{methods}}}\n\n\
          /** What the sidecar tells without being asked. */\n\
-         export interface Notifications {{\n  \"turn/event\": {turn_event};\n  \"log/message\": {log_message};\n}}\n\n\
+         export interface Notifications {{\n{told}}}\n\n\
          {declared}"
     )
 }

@@ -13,6 +13,7 @@ use crate::turn::memory::Conversation;
 use crate::turn::recover::{self, Ready, Repeating, Tried};
 use crate::turn::request::{TurnEvent, TurnRequest, TurnResult};
 use crate::turn::tally::Tally;
+use crate::turn::usage;
 
 impl Task {
     /// The run this turn drives: the one that waits, or a new one.
@@ -120,6 +121,8 @@ impl Task {
                     new = %Digest(&text),
                     "plan"
                 );
+                let told = usage::estimate(system) + usage::words(history);
+                tally.said_before(told.min(request.limits.window));
                 let fresh = launch::rebuilt(request, history, taken.kept);
                 let told = |problem| match &lost {
                     Some(lost) => {
@@ -189,6 +192,7 @@ impl Task {
     ) -> Live {
         if let Action::UserMessage(message) = &action {
             tally.said(&message.text);
+            tally.said_before(usage::pictures(message.images.len()));
         }
         let snapshot = launch::snapshot(request);
         for warning in &snapshot.warnings {

@@ -2,21 +2,30 @@ use jsonrpsee::RpcModule;
 use jsonrpsee::types::ErrorObjectOwned;
 use tokio::sync::Notify;
 
+use super::super::queue::{Bounds, queue};
 use super::*;
 
 /// A connection to methods made for the test.
 struct Host {
-    send: mpsc::Sender<Inbound>,
-    receive: mpsc::Receiver<Vec<u8>>,
+    send: Sender<Inbound>,
+    receive: mpsc::Receiver<Queued<Vec<u8>>>,
     served: tokio::task::JoinHandle<Ended>,
-    started: Arc<Notify>,
+    seen: Arc<Seen>,
 }
 
-fn connect(queue: usize) -> Host {
-    let (send, inbound) = mpsc::channel(16);
-    let (out, receive) = mpsc::channel(queue);
-    let started = Arc::new(Notify::new());
-    let mut module = RpcModule::new(Arc::clone(&started));
+#[derive(Default)]
+struct Seen {
+    started: Notify,
+    /// Messages of the flood that found room.
+    told: AtomicU64,
+}
+
+fn connect(items: usize, hung_up: fn() -> bool) -> Host {
+    let bytes = 1024 * 1024;
+    let (send, inbound) = queue(Bounds { items: 16, bytes });
+    let (out, receive) = queue(Bounds { items, bytes });
+    let seen = Arc::new(Seen::default());
+    let mut module = RpcModule::new(Arc::clone(&seen));
     type Answer = Result<Json, ErrorObjectOwned>;
     module
         .register_async_method("initialize", |_, _, _| async { Answer::Ok(json!(1)) })
@@ -25,8 +34,8 @@ fn connect(queue: usize) -> Host {
         .register_async_method("shutdown", |_, _, _| async { Answer::Ok(Json::Null) })
         .unwrap();
     module
-        .register_async_method("forever", |_, started, _| async move {
-            started.notify_one();
+        .register_async_method("forever", |_, seen, _| async move {
+            seen.started.notify_one();
             std::future::pending::<Answer>().await
         })
         .unwrap();
@@ -37,12 +46,18 @@ fn connect(queue: usize) -> Host {
         })
         .unwrap();
     module
-        .register_async_method("flood", |_, _, extensions| async move {
+        .register_async_method("flood", |_, seen, extensions| async move {
             let peer: Peer = extensions.get::<Peer>().unwrap().clone();
             for n in 0..1000 {
                 peer.notify("n", n).await;
+                seen.told.fetch_add(1, Ordering::Relaxed);
             }
             Answer::Ok(json!("done"))
+        })
+        .unwrap();
+    module
+        .register_async_method("quick", |_, _, _| async {
+            Answer::Ok(json!("x".repeat(100)))
         })
         .unwrap();
     module
@@ -51,19 +66,24 @@ fn connect(queue: usize) -> Host {
             Answer::Ok(json!(peer.ask("question", json!({"a": 1})).await.ok()))
         })
         .unwrap();
-    let served = tokio::spawn(serve(module.into(), Peer::new(out), inbound));
+    let served = tokio::spawn(serve(module.into(), Peer::new(out), inbound, hung_up));
     Host {
         send,
         receive,
         served,
-        started,
+        seen,
     }
 }
 
 impl Host {
     async fn say(&self, message: Json) {
-        let body = message.to_string().into_bytes();
-        self.send.send(Inbound::Body(body)).await.unwrap();
+        self.put(Inbound::Body(message.to_string().into_bytes()))
+            .await;
+    }
+
+    async fn put(&self, frame: Inbound) {
+        let room = self.send.reserve(frame.size()).await;
+        room.unwrap().put(frame);
     }
 
     async fn call(&self, id: u32, method: &str) {
@@ -72,11 +92,11 @@ impl Host {
     }
 
     async fn hear(&mut self) -> Json {
-        serde_json::from_slice(&self.receive.recv().await.unwrap()).unwrap()
+        serde_json::from_slice(&self.receive.recv().await.unwrap().item).unwrap()
     }
 
-    async fn ready(queue: usize) -> Self {
-        let mut host = connect(queue);
+    async fn ready(items: usize) -> Self {
+        let mut host = connect(items, || false);
         host.call(0, "initialize").await;
         assert_eq!(host.hear().await["result"], 1);
         host
@@ -94,7 +114,7 @@ impl Host {
 
 #[tokio::test]
 async fn initialize_comes_first_and_once() {
-    let mut host = connect(8);
+    let mut host = connect(8, || false);
     host.call(1, "forever").await;
     assert_eq!(host.code().await, (json!(1), -32002));
     host.call(2, "initialize").await;
@@ -112,12 +132,9 @@ async fn initialize_comes_first_and_once() {
 #[tokio::test]
 async fn what_is_no_request_is_told_and_the_connection_lives() {
     let mut host = Host::ready(8).await;
-    host.send
-        .send(Inbound::Malformed("odd".into()))
-        .await
-        .unwrap();
+    host.put(Inbound::Malformed("odd".into())).await;
     assert_eq!(host.code().await, (Json::Null, -32700));
-    host.send.send(Inbound::Body(b"{".to_vec())).await.unwrap();
+    host.put(Inbound::Body(b"{".to_vec())).await;
     assert_eq!(host.code().await, (Json::Null, -32700));
     host.say(json!([1])).await;
     assert_eq!(host.code().await, (Json::Null, -32600));
@@ -141,13 +158,13 @@ async fn what_is_no_request_is_told_and_the_connection_lives() {
 async fn cancelling_answers_at_once() {
     let mut host = Host::ready(8).await;
     host.call(1, "forever").await;
-    host.started.notified().await;
+    host.seen.started.notified().await;
     host.say(json!({"jsonrpc": "2.0", "method": "$/cancelRequest", "params": {"id": 1}}))
         .await;
     assert_eq!(host.code().await, (json!(1), -32800));
     // The id is free again.
     host.call(1, "forever").await;
-    host.started.notified().await;
+    host.seen.started.notified().await;
 }
 
 #[tokio::test]
@@ -166,6 +183,11 @@ async fn too_many_requests_are_told_to_come_back() {
 async fn order_is_kept_and_a_slow_reader_holds_the_method_back() {
     let mut host = Host::ready(4).await;
     host.call(1, "flood").await;
+    // More than enough turns of the only thread to tell everything.
+    for _ in 0..5000 {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(host.seen.told.load(Ordering::Relaxed), 4, "held back");
     for n in 0..1000 {
         assert_eq!(host.hear().await["params"], n);
     }
@@ -198,4 +220,61 @@ async fn the_end_of_the_input_is_the_end() {
     host.call(1, "forever").await;
     drop(host.send);
     assert_eq!(host.served.await.unwrap(), Ended::Abrupt);
+}
+
+/// Each of them is answered, and none may keep the connection from hearing the end.
+#[tokio::test]
+async fn refusals_nobody_reads_hold_nothing_up() {
+    for ends_with in ["exit", "the end of the input"] {
+        let host = Host::ready(4).await;
+        for id in 0..1300 {
+            host.call(id, "nothing").await;
+        }
+        if ends_with == "exit" {
+            host.say(json!({"jsonrpc": "2.0", "method": "exit"})).await;
+        } else {
+            drop(host.send);
+        }
+        assert_eq!(host.served.await.unwrap(), Ended::Abrupt, "{ends_with}");
+    }
+    let mut host = Host::ready(4).await;
+    for id in 0..1300 {
+        host.call(id, "nothing").await;
+    }
+    let mut ids = std::collections::BTreeSet::new();
+    while ids.len() < 1300 {
+        let (id, code) = host.code().await;
+        assert_eq!(code, -32601);
+        ids.insert(id.as_u64().unwrap());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_host_that_reads_nothing_and_leaves_is_noticed() {
+    let mut host = connect(4, || true);
+    let body = json!({"jsonrpc": "2.0", "id": 1, "method": "m".repeat(50)}).to_string();
+    let mut sent = 0;
+    while let Some(room) = host.send.reserve(body.len()).await {
+        room.put(Inbound::Body(body.clone().into_bytes()));
+        sent += 1;
+        assert!(sent < 50_000, "what is not read has no bound");
+    }
+    assert_eq!((&mut host.served).await.unwrap(), Ended::Abrupt);
+}
+
+#[tokio::test]
+async fn answers_nobody_reads_count_as_under_way() {
+    let mut host = Host::ready(4).await;
+    let all = MAX_IN_FLIGHT as u32 + 100;
+    for id in 0..all {
+        host.call(id, "quick").await;
+    }
+    let mut refused = 0;
+    for _ in 0..all {
+        let answer = host.hear().await;
+        refused += u32::from(answer["error"]["code"] == -32001);
+    }
+    assert!((90..=100).contains(&refused), "{refused} told to come back");
+    host.call(1, "quick").await;
+    assert!(host.hear().await["result"].is_string(), "room again");
 }

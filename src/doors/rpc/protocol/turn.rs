@@ -10,7 +10,7 @@ use super::Kept;
 
 /// `turn/start`: one turn. The answer is how it ended; before it come `turn/event`s.
 #[derive(Clone, PartialEq, Serialize, Deserialize, JsonSchema, TS)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[serde(rename_all = "camelCase")]
 pub struct TurnStartParams {
     /// The host's name for this turn.
     pub turn_id: String,
@@ -50,9 +50,18 @@ pub struct TurnStartParams {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[ts(optional)]
     pub kept: Option<Kept>,
+    /// Where what Cursor knows of the session is kept.
+    #[serde(default)]
+    #[ts(as = "Option<_>", optional)]
+    pub keep: TurnKeep,
     /// The Cursor API key, if the host has one; else `CURSOR_API_KEY`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub api_key: Option<String>,
+    /// What others put into a host's requests: not read.
+    #[serde(flatten, skip_serializing)]
+    #[schemars(skip)]
+    #[ts(skip)]
+    pub unknown: BTreeMap<String, serde::de::IgnoredAny>,
 }
 
 impl std::fmt::Debug for TurnStartParams {
@@ -74,6 +83,17 @@ pub enum TurnKind {
     Main,
     /// A request beside the session, such as a summary: it leaves no trace.
     Side,
+}
+
+/// Where what Cursor knows of a session is kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema, TS)]
+#[serde(rename_all = "lowercase")]
+pub enum TurnKeep {
+    /// On disk, to go on after a restart.
+    #[default]
+    Disk,
+    /// In memory: the host keeps no file of the session, so neither do we.
+    Memory,
 }
 
 /// A tool of the host.

@@ -1,0 +1,78 @@
+//! Replies of the connection itself, such as refusals. They wait for a host that does not read
+//! without holding up what it says: its `exit` and its end may come behind thousands of them.
+
+use tokio::sync::mpsc;
+use tokio::time::Duration;
+use tokio_util::task::AbortOnDropHandle;
+
+use super::queue::{Bounds, Queued, Sender, queue};
+
+/// What may wait. Then nothing more is read, lest it grow without end.
+const BOUNDS: Bounds = Bounds {
+    items: 16 * 1024,
+    bytes: 1024 * 1024,
+};
+/// While nothing is read, how often we look whether the host is there.
+const LOOK: Duration = Duration::from_millis(250);
+
+/// The host is gone and has left replies unread.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Unread;
+
+/// Where replies are put.
+pub(super) struct Replies {
+    out: Sender<Vec<u8>>,
+    waiting: Sender<Vec<u8>>,
+    task: AbortOnDropHandle<()>,
+    hung_up: fn() -> bool,
+}
+
+impl Replies {
+    /// Replies that go to `out`.
+    pub(super) fn new(out: Sender<Vec<u8>>, hung_up: fn() -> bool) -> Self {
+        let (waiting, inbox) = queue(BOUNDS);
+        Self {
+            task: AbortOnDropHandle::new(tokio::spawn(forward(inbox, out.clone()))),
+            out,
+            waiting,
+            hung_up,
+        }
+    }
+
+    /// Sends a reply, now or when there is room. Waits only when too many wait.
+    pub(super) async fn send(&self, reply: Vec<u8>) -> Result<(), Unread> {
+        if let Some(room) = self.out.try_reserve(reply.len()) {
+            room.put(reply);
+            return Ok(());
+        }
+        let room = tokio::select! {
+            biased; // a host that said all it had to may well be gone
+            room = self.waiting.reserve(reply.len()) => room,
+            () = self.gone() => None,
+        };
+        room.ok_or(Unread)?.put(reply);
+        Ok(())
+    }
+
+    async fn gone(&self) {
+        let mut look = tokio::time::interval(LOOK);
+        while !(self.hung_up)() {
+            look.tick().await;
+        }
+    }
+
+    /// Resolves when all are sent; nothing more can be.
+    pub(super) async fn finish(&mut self) {
+        self.waiting = queue(BOUNDS).0;
+        let _ = (&mut self.task).await;
+    }
+}
+
+async fn forward(mut inbox: mpsc::Receiver<Queued<Vec<u8>>>, out: Sender<Vec<u8>>) {
+    while let Some(reply) = inbox.recv().await {
+        let Some(room) = out.reserve(reply.item.len()).await else {
+            return;
+        };
+        room.put(reply.item);
+    }
+}

@@ -1,0 +1,149 @@
+//! What comes behind a request finds what the request did, however soon it comes.
+
+use serde_json::{Value as Json, json};
+
+use crate::backend::Transport;
+use crate::faults::playing;
+use crate::host_tools::script;
+use crate::inside::END;
+use crate::talk::Talk;
+
+const WORDS: usize = 2 * 1024 * 1024;
+
+fn request(id: &str, method: &str, params: &Json) -> Json {
+    json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params})
+}
+
+/// A session whose history takes its time to be read.
+fn long(talk: &mut Talk) {
+    talk.user(&"x".repeat(WORDS));
+    let at = talk.messages.len() + 1;
+    talk.messages
+        .push(json!({"role": "assistant", "content": "ok", "timestamp": at}));
+    talk.user("go");
+}
+
+/// A run that has started is listened to for six seconds more.
+#[test]
+fn a_cancel_finds_the_turn_it_comes_behind() {
+    let folder = tempfile::tempdir().unwrap();
+    let ghost = folder.path().join("ghost");
+    let steps = format!(
+        r#"{{ exec = {{ requestContextArgs = {{}} }} }}, {{ delay_ms = 7000 }}, {{ exec = {{ shellArgs = {{ command = "touch {}", workingDirectory = "{}", timeout = 5000, toolCallId = "c", skipApproval = true, parsingResult = {{}} }} }} }}, {{ text = "done" }}, {END}"#,
+        ghost.display(),
+        folder.path().display()
+    );
+    let simulator = playing(Transport::Http1, &steps);
+    let mut talk = Talk::new(&simulator, "s", &[]);
+    talk.workspace = folder.path().to_str().unwrap().into();
+    long(&mut talk);
+    for round in 0..5 {
+        talk.session = format!("s{round}");
+        let params = talk.params();
+        let cancel = json!({"turnId": params["turnId"]});
+        talk.host.say_all(&[
+            request("start", "turn/start", &params),
+            request("cancel", "turn/cancel", &cancel),
+        ]);
+        let answers = talk.host.answers(2);
+        assert_eq!(answers["cancel"]["result"]["found"], true, "{round}");
+        assert_eq!(answers["start"]["result"]["stopReason"], "aborted");
+    }
+    assert!(!ghost.exists(), "nothing ran");
+}
+
+#[test]
+fn words_reach_the_turn_they_come_behind() {
+    let steps = format!(r#"{{ text = "Heard." }}, {{ delay_ms = 300 }}, {END}"#);
+    let simulator = playing(Transport::Http1, &steps);
+    let mut talk = Talk::new(&simulator, "s", &[]);
+    long(&mut talk);
+    for round in 0..5 {
+        talk.session = format!("s{round}");
+        let params = talk.params();
+        let words = json!({"turnId": params["turnId"], "text": "hurry"});
+        talk.host.say_all(&[
+            request("start", "turn/start", &params),
+            request("words", "turn/inject", &words),
+        ]);
+        let answers = talk.host.answers(2);
+        assert_eq!(answers["words"]["result"]["taken"], true, "{round}");
+    }
+}
+
+/// A turn, a word that its state is of no use any more, and the next turn, all at once.
+#[test]
+fn what_is_forgotten_stays_between_two_turns() {
+    let steps = format!(r#"{{ text = "Heard." }}, {END}"#);
+    let simulator = script(&[&steps]);
+    let mut talk = Talk::new(&simulator, "s", &[]);
+    for round in 0..5 {
+        talk.session = format!("s{round}");
+        talk.messages.clear();
+        talk.user("one");
+        let one = talk.params();
+        let at = talk.messages.len() + 1;
+        talk.messages
+            .push(json!({"role": "assistant", "content": "Heard.", "timestamp": at}));
+        talk.user("two");
+        let two = talk.params();
+        let session = json!({"sessionId": talk.session});
+        talk.host.say_all(&[
+            request("one", "turn/start", &one),
+            request("forget", "session/invalidate", &session),
+            request("two", "turn/start", &two),
+        ]);
+        let answers = talk.host.answers(3);
+        for turn in ["one", "two"] {
+            assert_eq!(answers[turn]["result"]["stopReason"], "stop", "{answers:?}");
+        }
+        let recording = simulator.recorded();
+        let requests = recording.client("runRequest");
+        let [.., one, two] = requests.as_slice() else {
+            panic!("two runs")
+        };
+        let said = |request: &Json| {
+            request["runRequest"]["action"]["userMessageAction"]["userMessage"]["text"].clone()
+        };
+        assert_eq!((said(one), said(two)), (json!("one"), json!("two")));
+        let id = |request: &Json| request["runRequest"]["conversationId"].clone();
+        assert_ne!(id(one), id(two), "told anew");
+    }
+}
+
+/// The same for a session that this sidecar knows from the disk only.
+#[test]
+fn what_is_forgotten_on_disk_is_forgotten_before_the_next_turn() {
+    let steps = format!(r#"{{ text = "Heard." }}, {END}"#);
+    let simulator = script(&[&steps]);
+    let folder = tempfile::tempdir().unwrap();
+    let env = [("PI_CURSOR_STATE_DIR", folder.path().to_str().unwrap())];
+    for round in 0..3 {
+        let mut talk = Talk::new(&simulator, &format!("s{round}"), &env);
+        talk.say("one");
+        talk.user("two");
+        let mut talk = {
+            let moved = talk.moved_to(&simulator, &env);
+            talk.host.kill();
+            moved
+        };
+        let two = talk.params();
+        let session = json!({"sessionId": talk.session});
+        talk.host.say_all(&[
+            request("forget", "session/invalidate", &session),
+            request("two", "turn/start", &two),
+        ]);
+        let answers = talk.host.answers(2);
+        assert_eq!(
+            answers["two"]["result"]["stopReason"], "stop",
+            "{answers:?}"
+        );
+        let recording = simulator.recorded();
+        let requests = recording.client("runRequest");
+        let [.., one, two] = requests.as_slice() else {
+            panic!("two runs")
+        };
+        let id = |request: &Json| request["runRequest"]["conversationId"].clone();
+        assert_ne!(id(one), id(two), "told anew");
+    }
+}
