@@ -59,9 +59,11 @@ export default async function cursor(pi: ExtensionAPI): Promise<void> {
   pi.on("session_compact", invalidate);
 
   pi.on("session_start", (_, ctx) => {
-    const id = ctx.sessionManager.getSessionId();
-    const release = sessions.get(id)?.release; // pi may say twice that a session starts
-    sessions.set(id, { id, cwd: ctx.cwd, kept: () => kept(pi, sidecar, ctx), release });
+    const sessionId = ctx.sessionManager.getSessionId();
+    const keep = ctx.sessionManager.getSessionFile() ? "disk" : "memory";
+    const seat = { sessionId, workspace: ctx.cwd, keep } as const;
+    const release = sessions.get(sessionId)?.release; // pi may say twice that a session starts
+    sessions.set(sessionId, { seat, kept: () => kept(pi, sidecar, ctx), release });
     sidecar.onLog = ({ message, level }) => {
       if (ctx.hasUI) ctx.ui.notify(message, level);
       else if (level !== "info") console.error(message);

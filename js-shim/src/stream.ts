@@ -7,9 +7,9 @@ import type { Sidecar } from "./sidecar.ts";
 /** Since pi 0.86 prompt and tools are told by messages; before, they stood beside them. */
 type Context = { messages: unknown[]; systemPrompt?: string; tools?: HostTool[] };
 /** A session of pi that is open. `release` ends the wait for an abort while pi runs tools. */
-export type Session = { id: string; cwd: string; kept: () => Kept; release?: () => void };
+export type Session = { seat: Seat; kept: () => Kept; release?: () => void };
+type Seat = Pick<TurnStartParams, "sessionId" | "workspace" | "keep">;
 export type Sessions = Map<string, Session>;
-/** Neither tokens nor money. */
 export const NOTHING = { input: 0, output: 0, cacheRead: 0, cacheWrite: 0 };
 type Ending = Pick<TurnStartResult, "stopReason" | "errorMessage"> & Partial<TurnStartResult>;
 const ABORTED: Ending = { stopReason: "aborted", errorMessage: "Request was aborted" };
@@ -129,8 +129,7 @@ export function streamTurn(
       turnId,
       surface: "cards",
       cardTools: session ? cards() : [],
-      sessionId: session?.id ?? randomUUID(),
-      workspace: session?.cwd,
+      ...(session?.seat ?? { sessionId: randomUUID() }),
       kind: session ? "main" : "side",
       systemPrompt: context.systemPrompt,
       messages: context.messages,
