@@ -479,6 +479,7 @@ fn hooks_in_a_shape_nobody_knows_guard_what_they_are_for() {
     let hooks = r#"{"version": 1, "hooks": {"beforeShellExecution": {"command": "exit 2"}}}"#;
     write(sdk.home.path(), ".cursor/hooks.json", hooks);
     let steps = [
+        CONTEXT.to_owned(),
         exec(
             r#"{ shellArgs = { command = "touch ran", workingDirectory = "$WS", toolCallId = "a" } }"#,
             r#"{ shellResult = { rejected = { reason = { "$contains" = "beforeShellExecution is no list of hooks" } } } }"#,
