@@ -18,7 +18,7 @@ use crate::run::{Action, Restarts, RetryPolicy, RunSpec, Timing, start};
 use crate::tools::bridge::Bridge;
 use crate::tools::bridge::gate::{self, Gate};
 use crate::tools::bridge::snapshot::{HostTool, OVERLAPPING, PROVIDER, Snapshot};
-use crate::tools::by_host::HostTools;
+use crate::tools::by_host::{HostTools, Seen};
 use crate::tools::context::{Facts, Rule};
 use crate::tools::hosted::Hosted;
 use crate::tools::native::{self, Workbench};
@@ -31,6 +31,8 @@ pub(super) struct Surroundings<'a> {
     pub(super) recorded: &'a Recorded,
     /// Commands that outlive a run.
     pub(super) bench: &'a Arc<Workbench>,
+    /// What the host's tools have shown of files.
+    pub(super) seen: &'a Arc<Seen>,
     /// The user's Cursor settings.
     pub(super) settings: Arc<Settings>,
     /// Told of each run's side entrance.
@@ -95,6 +97,7 @@ pub(super) fn launch(
     let host = native::Host {
         bridge: Arc::clone(&bridge),
         tools: host_tools,
+        seen: Arc::clone(surroundings.seen),
     };
     let inlet = gate::open(Arc::clone(&bridge));
     surroundings.gate.send_replace(inlet.gate());

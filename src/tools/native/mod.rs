@@ -37,7 +37,7 @@ use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 
 use super::bridge::Bridge;
-use super::by_host::{ByHost, HostTools};
+use super::by_host::{ByHost, HostTools, Seen};
 use super::context::Facts;
 use super::refuse::{Refuse, Why};
 use super::{Executor, Replies, Reply, Request, Thrown, Work, servers};
@@ -55,6 +55,8 @@ pub struct Host {
     pub bridge: Arc<Bridge>,
     /// What it can do.
     pub tools: HostTools,
+    /// What it has shown in this session.
+    pub seen: Arc<Seen>,
 }
 
 /// The executor of a run: whoever the policy says. Without a host nobody does what is left
@@ -79,7 +81,13 @@ pub fn executor(
         (Mode::Local, _) => {}
         (Mode::Host, Some(host)) => {
             let denied = policy.denied.clone();
-            return Arc::new(ByHost::new(host.bridge, host.tools, denied, refuse));
+            return Arc::new(ByHost::new(
+                host.bridge,
+                host.tools,
+                denied,
+                host.seen,
+                refuse,
+            ));
         }
         (Mode::Host, None) | (Mode::Off, _) => return Arc::new(refuse),
     }
