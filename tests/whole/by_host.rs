@@ -328,3 +328,61 @@ fn a_file_that_was_shown_in_part_is_not_written_whole_later() {
     }
     simulator.recorded().assert_played(&["completed"; 2]);
 }
+
+#[test]
+fn each_tool_goes_to_whom_the_settings_say() {
+    let sdk = Sdk::new();
+    let steps = [
+        CONTEXT.to_owned(),
+        // Here, though the host has a tool for it.
+        exec(
+            r#"{ readArgs = { path = "$WS/a.txt", toolCallId = "a" } }"#,
+            r#"{ readResult = { success = { content = "alpha\nbeta\ngamma\n" } } }"#,
+        ),
+        exec(
+            r#"{ shellArgs = { command = "id", workingDirectory = "$WS", toolCallId = "b" } }"#,
+            r#"{ shellResult = { success = { stdout = "the host's" } } }"#,
+        ),
+        exec(
+            r#"{ deleteArgs = { path = "$WS/a.txt", toolCallId = "c" } }"#,
+            r#"{ deleteResult = { rejected = { reason = { "$contains" = "settings deny this client the tool delete" } } } }"#,
+        ),
+        exec(
+            r#"{ lsArgs = { path = "$WS", toolCallId = "d" } }"#,
+            r#"{ lsResult = { rejected = { reason = { "$contains" = "leaves Cursor's built-in tools to the host" } } } }"#,
+        ),
+    ];
+    let simulator = runs(&[steps.join(", ")]);
+    let setting = "local, shell=host, ls=host, delete=off";
+    let mut talk = talk(&simulator, &sdk, &[("PI_CURSOR_NATIVE_TOOLS", setting)]);
+    talk.tools = vec![
+        hosts("read", &["path", "offset", "limit"]),
+        hosts("bash", &["command", "timeout"]),
+    ];
+    let taken = talk.say("go");
+    let [call] = &taken.calls[..] else {
+        panic!("{taken:?}");
+    };
+    assert_eq!(
+        (call.name.as_str(), &call.arguments["command"]),
+        ("bash", &json!("id"))
+    );
+    let call = call.clone();
+    talk.result(&call, json!([{"type": "text", "text": "the host's"}]));
+    let taken = talk.turn();
+    assert_eq!(taken.stop, "stop", "{taken:?}");
+    let recording = simulator.recorded();
+    recording.assert_played(&["completed"]);
+    let headers = &recording.requests("/agent.v1.AgentService/Run")[0]["headers"];
+    let excluded = headers["x-cursor-agent-exclude-tools"].as_str().unwrap();
+    let mut excluded: Vec<&str> = excluded.split(',').map(str::trim).collect();
+    excluded.retain(|name| !name.starts_with("pi_"));
+    assert_eq!(
+        excluded,
+        ["ls_tool_call", "glob_tool_call", "delete_tool_call"]
+    );
+    assert!(sdk.workspace.join("a.txt").exists());
+    // The host's commands leave nothing in folders of ours.
+    let context = &recording.client("execClientMessage.requestContextResult")[0].to_string();
+    assert!(!context.contains("terminalsFolder"), "{context}");
+}

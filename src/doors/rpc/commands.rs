@@ -263,28 +263,33 @@ impl Seat<'_> {
     fn tools(&self) -> String {
         let host = self.context.host.get().map_or("the host", String::as_str);
         let policy = &self.context.turns.policy().0;
-        let (denied, allowed): (Vec<_>, Vec<_>) = Tool::ALL
-            .iter()
-            .partition(|(_, tool)| policy.native.denied.contains(tool));
-        let names = |tools: Vec<&(&'static str, Tool)>| {
-            let names: Vec<&str> = tools.into_iter().map(|(name, _)| *name).collect();
+        let native = &policy.native;
+        let names = |wanted: &dyn Fn(Tool) -> bool| {
+            let tools = Tool::ALL.iter().filter(|(_, tool)| wanted(*tool));
+            let names: Vec<&str> = tools.map(|(name, _)| *name).collect();
             names.join(", ")
         };
-        let by = match policy.native.mode {
-            Mode::Local => Some("cursor-sidecar"),
-            Mode::Host => Some(host),
-            Mode::Off => None,
-        };
         let mut lines = Vec::new();
-        match by {
-            None => lines.push("Cursor's own tools are off (PI_CURSOR_NATIVE_TOOLS)".into()),
-            Some(by) => {
-                let allowed = names(allowed);
-                lines.push(format!("Cursor's own tools, executed by {by}: {allowed}"));
-                if !denied.is_empty() {
-                    let denied = names(denied);
-                    lines.push(format!("Denied (PI_CURSOR_NATIVE_TOOLS_DENY): {denied}"));
-                }
+        let mut tell = |what: String, names: String| {
+            if !names.is_empty() {
+                lines.push(format!("{what}: {names}"));
+            }
+        };
+        for (mode, by) in [(Mode::Local, "cursor-sidecar"), (Mode::Host, host)] {
+            let names = names(&|tool| native.of(tool) == mode);
+            tell(format!("Cursor's own tools, executed by {by}"), names);
+        }
+        let denied = |tool| native.denied.contains(&tool);
+        let off = |tool| native.of(tool) == Mode::Off;
+        match Tool::ALL.iter().all(|(_, tool)| off(*tool)) {
+            true => lines.push("Cursor's own tools are off (PI_CURSOR_NATIVE_TOOLS)".into()),
+            false => {
+                let off = names(&|tool| off(tool) && !denied(tool));
+                tell("Off (PI_CURSOR_NATIVE_TOOLS)".into(), off);
+                tell(
+                    "Denied (PI_CURSOR_NATIVE_TOOLS_DENY)".into(),
+                    names(&denied),
+                );
             }
         }
         if policy.bridge == Bridging::Off {

@@ -12,14 +12,12 @@ mod places;
 mod results;
 mod seen;
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::bridge::Bridge;
-use super::native::policy::Tool;
 use super::refuse::{self, Refuse};
 use super::{Executor, Replies, Request, Work};
 use calls::Around;
@@ -32,7 +30,6 @@ pub use seen::Seen;
 pub struct ByHost {
     bridge: Arc<Bridge>,
     tools: HostTools,
-    denied: BTreeSet<Tool>,
     places: Places,
     refuse: Arc<Refuse>,
     seen: Arc<Seen>,
@@ -40,17 +37,10 @@ pub struct ByHost {
 
 impl ByHost {
     /// An executor that uses these tools of the host, and knows what they have shown before.
-    pub fn new(
-        bridge: Arc<Bridge>,
-        tools: HostTools,
-        denied: BTreeSet<Tool>,
-        seen: Arc<Seen>,
-        refuse: Refuse,
-    ) -> Self {
+    pub fn new(bridge: Arc<Bridge>, tools: HostTools, seen: Arc<Seen>, refuse: Refuse) -> Self {
         Self {
             bridge,
             tools,
-            denied,
             places: Places {
                 workspace: refuse.facts.workspace.clone(),
                 home: refuse.facts.home.clone(),
@@ -96,8 +86,7 @@ impl Executor for ByHost {
         replies: Replies,
         abort: CancellationToken,
     ) -> Work {
-        let denied = Tool::of(&request).is_some_and(|tool| self.denied.contains(&tool));
-        if !denied && self.loses(&request) {
+        if self.loses(&request) {
             return Work {
                 done: Box::pin(Self::refuse_loss(request, replies)),
                 call: None,
@@ -109,11 +98,7 @@ impl Executor for ByHost {
             workspace: &self.places.workspace,
             seen: &whole,
         };
-        let planned = match denied {
-            true => None,
-            false => calls::call(&request, &around),
-        };
-        let Some(planned) = planned else {
+        let Some(planned) = calls::call(&request, &around) else {
             return Arc::clone(&self.refuse).execute(request, replies, abort);
         };
         let (call, answer) = self.bridge.direct(planned.tool, planned.arguments, abort);
