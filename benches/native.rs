@@ -1,8 +1,9 @@
-//! Cursor's own tools beside the tools people know, on the same tree, in the same run.
+//! Cursor's own tools beside the tools people know and beside the official client, on the same
+//! tree, in the same run.
 //!
 //! `cargo bench --bench native` makes a tree and prints a table. `NATIVE_BENCH_FILES` sets
-//! the number of files (20,000; 200,000 for the long run). Only ratios are judged: absolute
-//! numbers belong to the machine.
+//! the number of files (200,000). Rows "on the wire" are the real binary and the official client
+//! answering the same simulator. Only ratios are judged: absolute numbers belong to the machine.
 
 #![allow(
     clippy::unwrap_used,
@@ -11,11 +12,15 @@
     missing_docs
 )]
 
+#[path = "host/clients.rs"]
+mod clients;
+
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::Instant;
 
+use clients::Client;
 use cursor_sidecar::tools::context::Facts;
 use cursor_sidecar::tools::native::policy::Policy;
 use cursor_sidecar::tools::native::{self, Workbench};
@@ -125,6 +130,36 @@ fn row(what: &str, ours: f64, unit: &str, others: &[(&str, Option<f64>)]) {
     println!("{what:<28} {ours:>9.1} {unit:<5} {}", others.join(", "));
 }
 
+/// The same requests for both clients, one after the other.
+fn on_the_wire(runtime: &tokio::runtime::Runtime, root: &Path, some: &[String]) {
+    let grep = |mode: &str| {
+        let step = format!(
+            r#"{{ exec = {{ grepArgs = {{ pattern = "needle7f3a", path = "$WS", outputMode = "{mode}", toolCallId = "g" }} }}, expect = {{ grepResult = {{ success = {{}} }} }} }}"#
+        );
+        vec![step; ROUNDS]
+    };
+    let read = |path: &String| {
+        format!(
+            r#"{{ exec = {{ readArgs = {{ path = "$WS/{path}", toolCallId = "r" }} }}, expect = {{ readResult = {{ success = {{}} }} }} }}"#
+        )
+    };
+    let reads: Vec<String> = some.iter().map(read).collect();
+    let rows = [
+        ("grep, lines, on the wire", grep("content"), ROUNDS),
+        ("grep, counts, on the wire", grep("count"), ROUNDS),
+        ("read of 1,000, on the wire", reads, 1),
+    ];
+    for (what, steps, rounds) in rows {
+        let took = |client| {
+            let took = clients::took(runtime, client, root, &steps)?;
+            Some(took / f64::from(u32::try_from(rounds).unwrap()))
+        };
+        let ours = took(Client::Ours).unwrap();
+        let theirs = took(Client::Official);
+        row(what, ours, "ms", &[("the official client", theirs)]);
+    }
+}
+
 /// ripgrep as the official client brings it, or as it is installed.
 fn ripgrep() -> PathBuf {
     let bundled = Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -139,7 +174,7 @@ fn main() {
     let files = std::env::var("NATIVE_BENCH_FILES")
         .ok()
         .and_then(|count| count.parse().ok())
-        .unwrap_or(20_000);
+        .unwrap_or(200_000);
     let home = tempfile::tempdir().unwrap();
     let root = home.path().canonicalize().unwrap();
     plant(&root, files);
@@ -237,6 +272,7 @@ fn main() {
         "ms",
         &[("one cat of all", beside(Path::new("cat"), &names, &root))],
     );
+    on_the_wire(&bench.runtime, &root, &some);
     let started = Instant::now();
     let megabytes = 200;
     let all = bench.ask(Request::ShellStreamArgs(ShellArgs {

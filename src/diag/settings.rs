@@ -236,8 +236,8 @@ pub const SETTINGS: &[Setting] = &[
     setting(
         "PI_CURSOR_NATIVE_TOOLS",
         "local",
-        "local, host, off",
-        "Who executes Cursor's own tools (read, shell, grep …): this process, the host's tools, or nobody.",
+        "local, host, off; of single tools tool=local, tool=host, tool=off; several with commas",
+        "Who executes Cursor's own tools: this process, the host's tools, or nobody. `local,shell=host,delete=off` leaves commands to the host and deletes nothing; the tools have the names of the next setting.",
     ),
     setting(
         "PI_CURSOR_NATIVE_TOOLS_DENY",

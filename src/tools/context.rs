@@ -79,7 +79,6 @@ fn request_context(facts: &Facts, repositories: Repositories) -> RequestContext 
         }),
         git_repos: repositories.found,
         git_repo_info_complete: Some(repositories.complete),
-        git_status_info_complete: Some(repositories.complete),
         mcp_meta_tool_options: (!descriptors.is_empty()).then_some(McpMetaToolOptions {
             enabled: false,
             mcp_descriptors: descriptors,
@@ -88,10 +87,8 @@ fn request_context(facts: &Facts, repositories: Repositories) -> RequestContext 
             .iter()
             .flat_map(|server| server.instructions.clone())
             .collect(),
-        mcp_info_complete: Some(true),
         tools: offers.iter().map(Offer::definition).collect(),
         supports_mcp_auth: Some(false),
-        env_info_complete: Some(true),
         hooks_config: (!facts.settings.hooks.is_empty()).then(|| HooksConfigInfo {
             configured_steps: facts
                 .settings
@@ -107,7 +104,6 @@ fn request_context(facts: &Facts, repositories: Repositories) -> RequestContext 
             .iter()
             .filter_map(Skill::proto)
             .collect(),
-        rules_info_complete: Some(true),
         ..RequestContext::default()
     }
 }

@@ -1,5 +1,6 @@
 //! What git says of the workspace.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
@@ -60,15 +61,57 @@ pub(super) async fn repositories(workspace: &Path) -> Repositories {
 }
 
 /// What git answers, up to a bound; `None` if it does not. Nothing a repository configures
-/// is run.
+/// is run: no filter, monitor, hook or fetch, of its own or of a repository inside it.
 pub(super) async fn git(folder: &Path, args: &[&str]) -> Option<String> {
+    let mut all: Vec<String> = Vec::new();
+    // These look at what files say.
+    let looks = matches!(args.first(), Some(&("status" | "diff")));
+    if looks {
+        all.extend(without_filters(folder).await?);
+    }
+    let (first, rest) = args.split_at(args.len().min(1));
+    let submodules = looks.then_some("--ignore-submodules=dirty");
+    let args = first.iter().copied().chain(submodules);
+    all.extend(args.chain(rest.iter().copied()).map(str::to_owned));
+    let (status, text) = ask(folder, &all).await?;
+    (status == Some(0)).then_some(text)
+}
+
+/// Settings that turn all filters off. Those of the user too: what they do is often for the
+/// repository to say.
+async fn without_filters(folder: &Path) -> Option<Vec<String>> {
+    let list = ["config", "-z", "--name-only", "--get-regexp", r"^filter\."];
+    let names = match ask(folder, &list.map(str::to_owned)).await? {
+        (Some(0), names) => names,
+        (Some(1), _) => return Some(Vec::new()), // there is none
+        _ => return None,
+    };
+    let driver = |name: &str| Some(name.strip_prefix("filter.")?.rsplit_once('.')?.0.to_owned());
+    let drivers: BTreeSet<String> = names.split('\0').filter_map(driver).collect();
+    let off = ["clean=", "smudge=", "process=", "required=false"];
+    // A name that cannot be given on a command line cannot be turned off.
+    let clear = |driver: &String| !driver.contains(['=', '\n', '\u{fffd}']);
+    drivers.iter().all(clear).then(|| {
+        let settings = |driver: &String| {
+            off.map(|setting| ["-c".into(), format!("filter.{driver}.{setting}")])
+        };
+        drivers.iter().flat_map(settings).flatten().collect()
+    })
+}
+
+/// Runs git: how it ended, and what it said.
+async fn ask(folder: &Path, args: &[String]) -> Option<(Option<i32>, String)> {
     let mut command = Command::new("git");
     native::scrub(&mut command);
     let mut child = command
         .args(["-c", "core.fsmonitor=false", "-c", "core.quotePath=true"])
+        .args(["-c", "core.hooksPath=/dev/null"])
         .args(args)
         .current_dir(folder)
         .env("GIT_OPTIONAL_LOCKS", "0")
+        // What is missing is not fetched.
+        .env("GIT_NO_LAZY_FETCH", "1")
+        .env("GIT_ALLOW_PROTOCOL", "none")
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
@@ -81,7 +124,7 @@ pub(super) async fn git(folder: &Path, args: &[&str]) -> Option<String> {
     drop(pipe); // who has more to say is told that nobody listens
     let status = child.wait().await.ok()?;
     let text = String::from_utf8_lossy(&output).into_owned();
-    status.success().then_some(text)
+    Some((status.code(), text))
 }
 
 /// The first lines of a status.
@@ -142,6 +185,47 @@ mod tests {
         assert_eq!(found.branch_name, "trunk");
         assert_eq!(found.status, "## No commits yet on trunk\n?? new.txt\n");
         assert_eq!(found.remote_url.unwrap(), "https://example.org/x.git");
+    }
+
+    #[tokio::test]
+    async fn nothing_a_repository_configures_is_run() {
+        let folder = tempfile::tempdir().unwrap();
+        let real = folder.path().canonicalize().unwrap();
+        let (work, ran) = (real.join("work"), real.join("ran"));
+        std::fs::create_dir_all(work.join("inner")).unwrap();
+        let evil = format!("touch '{}'; cat", ran.display());
+        let did = async |folder: &Path, args: &[&str]| {
+            let me = ["-c", "user.name=a", "-c", "user.email=a@example.org"];
+            git(folder, &[&me, args].concat()).await.unwrap();
+        };
+        for folder in [work.join("inner"), work.clone()] {
+            std::fs::write(folder.join("f"), "one\n").unwrap();
+            did(&folder, &["init", "--quiet"]).await;
+            did(&folder, &["add", "."]).await;
+            did(&folder, &["commit", "--quiet", "-m", "x"]).await;
+            for (name, value) in [
+                ("filter.evil.clean", evil.as_str()),
+                ("filter.evil.required", "true"),
+                ("filter.a.b.process", &evil),
+                ("core.fsmonitor", &evil),
+                ("submodule.inner.ignore", "none"),
+            ] {
+                did(&folder, &["config", name, value]).await;
+            }
+            let attributes = "f filter=evil\ng filter=a.b\n";
+            std::fs::write(folder.join(".git/info/attributes"), attributes).unwrap();
+            std::fs::write(folder.join("f"), "two\n").unwrap();
+        }
+        // One that is in the index already, and another inside as a part of it.
+        let status = repositories(&work).await.found.remove(0).status;
+        assert!(status.ends_with("\n M f\n"), "{status}");
+        let diff = git(&work, &["diff", "HEAD"]).await.unwrap();
+        assert!(diff.contains("-one\n+two\n"), "{diff}");
+        assert!(!ran.exists());
+        // Where a filter cannot be turned off, nothing is told.
+        did(&work, &["config", "filter.a=b.clean", &evil]).await;
+        assert_eq!(git(&work, &["status"]).await, None);
+        assert!(!ran.exists());
     }
 
     #[test]

@@ -9,6 +9,7 @@
 pub mod bridge;
 pub mod by_host;
 pub mod context;
+mod divided;
 mod git;
 pub mod hosted;
 pub mod leash;

@@ -18,10 +18,11 @@ use crate::conversation::store::Kept;
 use crate::run::{Action, Restarts, RetryPolicy, RunSpec, Timing, start};
 use crate::tools::bridge::Bridge;
 use crate::tools::bridge::gate::{self, Gate};
-use crate::tools::bridge::snapshot::{HostTool, OVERLAPPING, PROVIDER, Snapshot};
-use crate::tools::by_host::HostTools;
+use crate::tools::bridge::snapshot::{HostTool, PROVIDER, Snapshot};
+use crate::tools::by_host::{HostTools, Seen};
 use crate::tools::context::{Facts, Rule};
 use crate::tools::hosted::Hosted;
+use crate::tools::native::policy::{Mode, Tool};
 use crate::tools::native::{self, Workbench};
 use crate::tools::settings::Settings;
 use crate::tools::settings::hooks::{Guarded, Occasion};
@@ -32,6 +33,8 @@ pub(super) struct Surroundings<'a> {
     pub(super) recorded: &'a Recorded,
     /// Commands that outlive a run.
     pub(super) bench: &'a Arc<Workbench>,
+    /// What the host's tools have shown of files.
+    pub(super) seen: &'a Arc<Seen>,
     /// The user's Cursor settings.
     pub(super) settings: Arc<Settings>,
     /// Told of each run's side entrance.
@@ -96,6 +99,7 @@ pub(super) fn launch(
     let host = native::Host {
         bridge: Arc::clone(&bridge),
         tools: host_tools,
+        seen: Arc::clone(surroundings.seen),
     };
     let inlet = gate::open(Arc::clone(&bridge));
     surroundings.gate.send_replace(inlet.gate());
@@ -159,16 +163,17 @@ fn host_tools(request: &TurnRequest) -> HostTools {
 
 /// Names of tools whose work the host shows itself, since it does it.
 fn done_by_host(request: &TurnRequest) -> Vec<String> {
-    if request.policy.native.mode != native::policy::Mode::Host {
-        return Vec::new();
-    }
-    let overlaps = |name: &&str| OVERLAPPING.contains(name);
+    let native = &request.policy.native;
+    let by_host = |name: &&str| {
+        let does = |tool: Tool| native.of(tool) == Mode::Host && tool.done_by().contains(name);
+        Tool::ALL.iter().any(|(_, tool)| does(*tool))
+    };
     let names = request
         .transcript
         .tools
         .iter()
         .map(|tool| tool.name.as_str());
-    names.filter(overlaps).map(str::to_owned).collect()
+    names.filter(by_host).map(str::to_owned).collect()
 }
 
 /// A new conversation that starts from a history told anew.

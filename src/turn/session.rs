@@ -21,6 +21,7 @@ use crate::conversation::comeback::Place;
 use crate::conversation::store::Store;
 use crate::run::Outcome;
 use crate::tools::bridge::gate::Gate;
+use crate::tools::by_host::Seen;
 use crate::tools::leash::Leash;
 use crate::tools::native::Workbench;
 
@@ -57,6 +58,7 @@ impl Session {
             live: None,
             recorded: recorded.clone(),
             bench: Arc::new(Workbench::new(leash)),
+            seen: Arc::default(),
         };
         tokio::spawn(task.run(inbox));
         Self {
@@ -144,6 +146,8 @@ struct Task {
     recorded: Recorded,
     /// Commands that outlive a run; they end with the session.
     bench: Arc<Workbench>,
+    /// What the host's tools have shown of files.
+    seen: Arc<Seen>,
 }
 
 impl Task {

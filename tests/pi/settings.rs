@@ -4,8 +4,11 @@ use std::fs;
 
 use serde_json::{Value as Json, json};
 
+use crate::backend::root;
 use crate::desk::{Desk, Ran, Version};
 use crate::sdk::{McpHttp, PNG, Sdk, mcp_stdio};
+
+crate::on_every_pi!(what_pis_tools_say_is_taken_for_what_it_means);
 
 fn write(desk: &Desk, path: &str, text: &str) {
     let path = desk.home.path().join(path);
@@ -148,4 +151,43 @@ fn left_to_the_host_cursors_tools_are_pis() {
         (now("a.txt").as_str(), now("new.txt").as_str()),
         ("one\nTWO\nthree\n", "new")
     );
+}
+
+/// What pi's `grep`, `ls` and `read` really say, in every version of it.
+fn what_pis_tools_say_is_taken_for_what_it_means(version: Version) {
+    let steps = [
+        r#"{ exec = { requestContextArgs = {} } }"#,
+        r#"{ exec = { grepArgs = { pattern = "needle", path = "$WS/sub", context = 1, toolCallId = "a" } }, expect = { grepResult = { success = { workspaceResults = { "$WS" = { content = { totalMatchedLines = 1, matches = [ { file = "sub/2024-01-05-[id].md", matches = [ { lineNumber = 1, content = "hay", isContextLine = true }, { lineNumber = 2, content = "[needle]" }, { lineNumber = 3, content = "", isContextLine = true } ] } ] } } } } } } }"#,
+        r#"{ exec = { grepArgs = { pattern = "needle", path = "$WS/sub/2024-01-05-[id].md", outputMode = "files_with_matches", toolCallId = "b" } }, expect = { grepResult = { success = { workspaceResults = { "$WS" = { files = { files = [ "sub/2024-01-05-[id].md" ] } } } } } } }"#,
+        r#"{ exec = { lsArgs = { path = "$WS/sub", toolCallId = "c" } }, expect = { lsResult = { success = { directoryTreeRoot = { childrenFiles = [ { name = "[slug].tsx" }, { name = "2024-01-05-[id].md" } ] } } } } }"#,
+        r#"{ exec = { readArgs = { path = "$WS/long.txt", toolCallId = "d" } }, expect = { readResult = { error = { error = { "$contains" = "exceeds" } } } } }"#,
+        r#"{ exec = { shellArgs = { command = "true", workingDirectory = "$WS", toolCallId = "e" } }, expect = { shellResult = { success = { command = "true" } } } }"#,
+        r#"{ exec = { writeArgs = { path = "long.txt", fileText = "short", toolCallId = "f" } }, expect = { writeResult = { rejected = { reason = { "$contains" = "showed only a part" } } } } }"#,
+        r#"{ text = "All done." }"#,
+        r#"{ checkpoint = "auto" }, { usage = {} }, { end = true }"#,
+    ];
+    let scenario = format!(
+        "name = \"host\"\n[[run]]\nsteps = [ {} ]\n",
+        steps.join(", ")
+    );
+    let desk = Desk::playing(version, &scenario).with("PI_CURSOR_NATIVE_TOOLS", "host");
+    write(&desk, "workspace/sub/2024-01-05-[id].md", "hay\n[needle]\n");
+    write(&desk, "workspace/sub/[slug].tsx", "");
+    let long = "x".repeat(60_000);
+    write(&desk, "workspace/long.txt", &long);
+    // pi runs ripgrep, and may not load it: the official client brings one.
+    let bin = desk.home.path().join("agent/bin");
+    fs::create_dir(&bin).unwrap();
+    let packages = fs::read_dir(root().join("tests/official/node_modules/@cursor")).unwrap();
+    let mut ripgreps = packages.map(|package| package.unwrap().path().join("bin/rg"));
+    let ripgrep = ripgreps.find(|path| path.exists()).unwrap();
+    std::os::unix::fs::symlink(ripgrep, bin.join("rg")).unwrap();
+    let tools = ["--tools", "read,bash,grep,ls,edit,write"];
+    let mut command =
+        desk.command(&[&["--model", "cursor/composer-2"], &tools[..], &["-p", "go"]].concat());
+    let ran = Ran::from(command.output().unwrap());
+    desk.simulator.recorded().assert_played(&["completed"]);
+    assert_eq!(ran.stdout, "All done.\n", "{ran:?}");
+    let now = fs::read_to_string(desk.workspace.join("long.txt")).unwrap();
+    assert_eq!(now, long);
 }

@@ -102,6 +102,7 @@ struct Asked {
 #[test]
 fn what_the_hosts_tools_say_comes_back_typed() {
     let sdk = Sdk::new();
+    write(&sdk.workspace, "sub/b.txt", "alpha\n");
     let here = sdk.workspace.to_str().unwrap();
     let text = |text: &str| json!([{"type": "text", "text": text}]);
     let missing = "ENOENT: no such file or directory, access 'gone'";
@@ -113,12 +114,23 @@ fn what_the_hosts_tools_say_comes_back_typed() {
                 json!({"pattern": "needle", "path": "src", "glob": "*.rs", "ignoreCase": true, "context": 1}),
             ),
             said: text(
-                "a.rs-1- hay\na.rs:2: a Needle\n\n[1 matches limit reached. Use limit=2 for more]",
+                "2024-01-05-a.rs-1- hay\n2024-01-05-a.rs:2: a Needle\n\n[1 matches limit reached. Use limit=2 for more]",
             ),
             fails: false,
             reply: json!({"grepResult": {"success": {"pattern": "needle", "path": "src", "outputMode": "content",
-                "workspaceResults": {here: {"content": {"totalLines": 2, "totalMatchedLines": 1, "matches": [{"file": "a.rs", "matches": [
+                "workspaceResults": {here: {"content": {"totalLines": 2, "totalMatchedLines": 1, "clientTruncated": true, "matches": [{"file": "src/2024-01-05-a.rs", "matches": [
                     {"lineNumber": 1, "content": "hay", "isContextLine": true}, {"lineNumber": 2, "content": "a Needle"}]}]}}}}}}),
+        },
+        Asked {
+            exec: r#"{ grepArgs = { pattern = "alpha", path = "$WS/sub/b.txt", toolCallId = "b" } }"#,
+            call: (
+                "grep",
+                json!({"pattern": "alpha", "path": format!("{here}/sub/b.txt")}),
+            ),
+            said: text("b.txt:1: alpha"),
+            fails: false,
+            reply: json!({"grepResult": {"success": {"workspaceResults": {here: {"content": {"matches": [{"file": "sub/b.txt", "matches": [
+                {"lineNumber": 1, "content": "alpha"}]}]}}}}}}),
         },
         Asked {
             exec: r#"{ grepArgs = { pattern = "(", toolCallId = "b" } }"#,
@@ -138,10 +150,10 @@ fn what_the_hosts_tools_say_comes_back_typed() {
         Asked {
             exec: r#"{ lsArgs = { path = "$WS", toolCallId = "d" } }"#,
             call: ("ls", json!({"path": here})),
-            said: text("a.txt\nsrc/"),
+            said: text("[id].tsx\na.txt\nsrc/\n\n[3 entries limit reached. Use limit=6 for more]"),
             fails: false,
             reply: json!({"lsResult": {"success": {"directoryTreeRoot": {"absPath": here,
-                "childrenDirs": [{"absPath": format!("{here}/src")}], "childrenFiles": [{"name": "a.txt"}]}}}}),
+                "childrenDirs": [{"absPath": format!("{here}/src")}], "childrenFiles": [{"name": "[id].tsx"}, {"name": "a.txt"}]}}}}),
         },
         Asked {
             exec: r#"{ lsArgs = { path = "$WS/gone", toolCallId = "e" } }"#,
@@ -170,6 +182,13 @@ fn what_the_hosts_tools_say_comes_back_typed() {
             said: text("nosuch: not found\n\nCommand exited with code 127"),
             fails: true,
             reply: json!({"shellResult": {"failure": {"command": "nosuch", "exitCode": 127, "stdout": "nosuch: not found"}}}),
+        },
+        Asked {
+            exec: r#"{ shellArgs = { command = "serve", timeout = 1500, timeoutBehavior = "TIMEOUT_BEHAVIOR_BACKGROUND", toolCallId = "i" } }"#,
+            call: ("bash", json!({"command": "serve"})),
+            said: text("(no output)"),
+            fails: false,
+            reply: json!({"shellResult": {"success": {"command": "serve"}}}),
         },
         Asked {
             exec: r#"{ piFindArgs = { pattern = "*.rs" } }"#,
@@ -253,4 +272,117 @@ fn holds(found: &Json, expected: &Json) -> bool {
         }
         (found, expected) => found == expected,
     }
+}
+
+#[test]
+fn a_file_that_was_shown_in_part_is_not_written_whole_later() {
+    let sdk = Sdk::new();
+    let read = |path: &str| {
+        format!(r#"{{ exec = {{ readArgs = {{ path = "{path}", toolCallId = "r" }} }} }}"#)
+    };
+    let writes = |expect: &str| {
+        exec(
+            r#"{ writeArgs = { path = "$WS/a.txt", fileText = "one\nTWO\n", toolCallId = "w" } }"#,
+            &format!("{{ writeResult = {expect} }}"),
+        )
+    };
+    let refused = r#"{ rejected = { reason = { "$contains" = "showed only a part" } } }"#;
+    let shell = r#"{ exec = { shellArgs = { command = "true", toolCallId = "s" } } }"#;
+    // A command, another name and another run do not make it whole; a whole read does.
+    let first = [
+        CONTEXT.to_owned(),
+        read("a.txt"),
+        shell.to_owned(),
+        writes(refused),
+    ];
+    let second = [
+        CONTEXT.to_owned(),
+        writes(refused),
+        read("$WS/a.txt"),
+        writes("{ success = { } }"),
+    ];
+    let simulator = runs(&[first.join(", "), second.join(", ")]);
+    let mut talk = talk(&simulator, &sdk, &[("PI_CURSOR_NATIVE_TOOLS", "host")]);
+    talk.tools = vec![
+        hosts("read", &["path", "offset", "limit"]),
+        hosts("write", &["path", "content"]),
+        hosts("bash", &["command", "timeout"]),
+    ];
+    let part = "one\n\n[Showing lines 1-1 of 90. Use offset=2 to continue.]";
+    let turns = [
+        [("read", part), ("bash", "(no output)")],
+        [("read", "one\ntwo\n"), ("write", "written")],
+    ];
+    for calls in turns {
+        let mut taken = talk.say("go");
+        for (tool, text) in calls {
+            let [call] = &taken.calls[..] else {
+                panic!("no {tool} but {taken:?}");
+            };
+            assert_eq!(call.name, tool);
+            let call = call.clone();
+            talk.result(&call, json!([{"type": "text", "text": text}]));
+            taken = talk.turn();
+        }
+        assert_eq!(taken.stop, "stop", "{taken:?}");
+    }
+    simulator.recorded().assert_played(&["completed"; 2]);
+}
+
+#[test]
+fn each_tool_goes_to_whom_the_settings_say() {
+    let sdk = Sdk::new();
+    let steps = [
+        CONTEXT.to_owned(),
+        // Here, though the host has a tool for it.
+        exec(
+            r#"{ readArgs = { path = "$WS/a.txt", toolCallId = "a" } }"#,
+            r#"{ readResult = { success = { content = "alpha\nbeta\ngamma\n" } } }"#,
+        ),
+        exec(
+            r#"{ shellArgs = { command = "id", workingDirectory = "$WS", toolCallId = "b" } }"#,
+            r#"{ shellResult = { success = { stdout = "the host's" } } }"#,
+        ),
+        exec(
+            r#"{ deleteArgs = { path = "$WS/a.txt", toolCallId = "c" } }"#,
+            r#"{ deleteResult = { rejected = { reason = { "$contains" = "settings deny this client the tool delete" } } } }"#,
+        ),
+        exec(
+            r#"{ lsArgs = { path = "$WS", toolCallId = "d" } }"#,
+            r#"{ lsResult = { rejected = { reason = { "$contains" = "leaves Cursor's built-in tools to the host" } } } }"#,
+        ),
+    ];
+    let simulator = runs(&[steps.join(", ")]);
+    let setting = "local, shell=host, ls=host, delete=off";
+    let mut talk = talk(&simulator, &sdk, &[("PI_CURSOR_NATIVE_TOOLS", setting)]);
+    talk.tools = vec![
+        hosts("read", &["path", "offset", "limit"]),
+        hosts("bash", &["command", "timeout"]),
+    ];
+    let taken = talk.say("go");
+    let [call] = &taken.calls[..] else {
+        panic!("{taken:?}");
+    };
+    assert_eq!(
+        (call.name.as_str(), &call.arguments["command"]),
+        ("bash", &json!("id"))
+    );
+    let call = call.clone();
+    talk.result(&call, json!([{"type": "text", "text": "the host's"}]));
+    let taken = talk.turn();
+    assert_eq!(taken.stop, "stop", "{taken:?}");
+    let recording = simulator.recorded();
+    recording.assert_played(&["completed"]);
+    let headers = &recording.requests("/agent.v1.AgentService/Run")[0]["headers"];
+    let excluded = headers["x-cursor-agent-exclude-tools"].as_str().unwrap();
+    let mut excluded: Vec<&str> = excluded.split(',').map(str::trim).collect();
+    excluded.retain(|name| !name.starts_with("pi_"));
+    assert_eq!(
+        excluded,
+        ["ls_tool_call", "glob_tool_call", "delete_tool_call"]
+    );
+    assert!(sdk.workspace.join("a.txt").exists());
+    // The host's commands leave nothing in folders of ours.
+    let context = &recording.client("execClientMessage.requestContextResult")[0].to_string();
+    assert!(!context.contains("terminalsFolder"), "{context}");
 }

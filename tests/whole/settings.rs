@@ -471,3 +471,28 @@ esac
     }
     assert!(sdk.workspace.join("a.txt").exists());
 }
+
+#[test]
+fn hooks_in_a_shape_nobody_knows_guard_what_they_are_for() {
+    let sdk = Sdk::new();
+    // An object where a list belongs.
+    let hooks = r#"{"version": 1, "hooks": {"beforeShellExecution": {"command": "exit 2"}}}"#;
+    write(sdk.home.path(), ".cursor/hooks.json", hooks);
+    let steps = [
+        CONTEXT.to_owned(),
+        exec(
+            r#"{ shellArgs = { command = "touch ran", workingDirectory = "$WS", toolCallId = "a" } }"#,
+            r#"{ shellResult = { rejected = { reason = { "$contains" = "beforeShellExecution is no list of hooks" } } } }"#,
+        ),
+        exec(
+            r#"{ readArgs = { path = "$WS/a.txt", toolCallId = "b" } }"#,
+            r#"{ readResult = { success = { content = "alpha\nbeta\ngamma\n" } } }"#,
+        ),
+    ];
+    let simulator = runs(&[steps.join(", ")]);
+    let taken = talk(&simulator, &sdk, &[]).say("go");
+    assert_eq!(taken.stop, "stop", "{taken:?}");
+    assert_eq!(taken.notices.len(), 1, "{taken:?}");
+    simulator.recorded().assert_played(&["completed"]);
+    assert!(!sdk.workspace.join("ran").exists());
+}

@@ -296,26 +296,40 @@ impl Seat<'_> {
         self.context.host.get().map_or("the host", String::as_str)
     }
 
+    /// Who executes Cursor's own tools, as far as anybody does.
     fn own_tools(&self, policy: &Policy) -> Vec<String> {
-        let by = match policy.native.mode {
-            Mode::Local => "cursor-sidecar",
-            Mode::Host => self.host(),
-            Mode::Off => return vec!["Cursor's own tools are off (PI_CURSOR_NATIVE_TOOLS)".into()],
-        };
+        let native = &policy.native;
         let active = |name: &str, _: &[&str]| self.params.tools.iter().any(|tool| tool == name);
         let names = |wanted: &dyn Fn(Tool) -> bool| {
             let tools = Tool::ALL.iter().filter(|(_, tool)| wanted(*tool));
             let names: Vec<&str> = tools.map(|(name, _)| *name).collect();
             names.join(", ")
         };
-        let executed = names(&|tool| policy.native.executes(tool, active));
-        let denied = names(&|tool| policy.native.denied.contains(&tool));
-        let mut lines = vec![match executed.as_str() {
-            "" => format!("Cursor's own tools: none, as {by} has no tool for them active"),
-            _ => format!("Cursor's own tools, executed by {by}: {executed}"),
-        }];
-        if !denied.is_empty() {
-            lines.push(format!("Denied (PI_CURSOR_NATIVE_TOOLS_DENY): {denied}"));
+        let mut lines = Vec::new();
+        let mut tell = |what: String, names: String| {
+            if !names.is_empty() {
+                lines.push(format!("{what}: {names}"));
+            }
+        };
+        for (mode, by) in [(Mode::Local, "cursor-sidecar"), (Mode::Host, self.host())] {
+            let by_it = |tool| native.of(tool) == mode;
+            let done = names(&|tool| by_it(tool) && native.executes(tool, active));
+            tell(format!("Cursor's own tools, executed by {by}"), done);
+            let missing = names(&|tool| by_it(tool) && !native.executes(tool, active));
+            tell(format!("Not executed, as {by} has no tool for it"), missing);
+        }
+        let denied = |tool| native.denied.contains(&tool);
+        let off = |tool| native.of(tool) == Mode::Off;
+        match Tool::ALL.iter().all(|(_, tool)| off(*tool)) {
+            true => lines.push("Cursor's own tools are off (PI_CURSOR_NATIVE_TOOLS)".into()),
+            false => {
+                let off = names(&|tool| off(tool) && !denied(tool));
+                tell("Off (PI_CURSOR_NATIVE_TOOLS)".into(), off);
+                tell(
+                    "Denied (PI_CURSOR_NATIVE_TOOLS_DENY)".into(),
+                    names(&denied),
+                );
+            }
         }
         lines
     }

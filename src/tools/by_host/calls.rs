@@ -90,13 +90,12 @@ pub(super) fn call(request: &Request, around: &Around<'_>) -> Option<Call> {
         Request::ShellArgs(args)
         | Request::ShellStreamArgs(args)
         | Request::MiniSweAgentBashArgs(args) => {
-            let seconds = u32::try_from(args.timeout).ok().filter(|ms| *ms > 0);
             let command = inside(&args.command, &args.working_directory, around.workspace);
             made(
                 "bash",
                 set(&[
                     ("command", command.into()),
-                    ("timeout", seconds.map(|ms| ms.div_ceil(1000)).into()),
+                    ("timeout", timeout(args).map(|ms| ms.div_ceil(1000)).into()),
                 ]),
             )
         }
@@ -227,6 +226,16 @@ fn set(pairs: &[(&str, Json)]) -> Map<String, Json> {
         .collect()
 }
 
+/// When a command is to be ended, in milliseconds. One that would only go behind then is left
+/// alone: the host's shell cannot send it there, and would end it instead.
+fn timeout(args: &ShellArgs) -> Option<u32> {
+    let limit = match args.timeout_behavior() {
+        TimeoutBehavior::Background => args.hard_timeout?,
+        TimeoutBehavior::Unspecified | TimeoutBehavior::Cancel => args.timeout,
+    };
+    u32::try_from(limit).ok().filter(|ms| *ms > 0)
+}
+
 /// A command in a folder; the host's shell begins in the workspace.
 fn inside(command: &str, folder: &str, workspace: &Path) -> String {
     let folder = folder.trim_end_matches('/');
@@ -282,6 +291,21 @@ mod tests {
         let command = |folder, timeout| planned(&shell(folder, timeout), None).unwrap().1;
         assert_eq!(command("/w/", 1500), json!({"command": "ls", "timeout": 2}));
         assert_eq!(command("", 0), json!({"command": "ls"}));
+        let serving = |hard_timeout| {
+            let shell = Request::ShellStreamArgs(ShellArgs {
+                command: "serve".into(),
+                timeout: 1500,
+                timeout_behavior: TimeoutBehavior::Background as i32,
+                hard_timeout,
+                ..ShellArgs::default()
+            });
+            planned(&shell, None).unwrap().1
+        };
+        assert_eq!(serving(None), json!({"command": "serve"}));
+        assert_eq!(
+            serving(Some(60_000)),
+            json!({"command": "serve", "timeout": 60})
+        );
         assert_eq!(
             command("/w/it's", 0)["command"],
             "cd '/w/it'\\''s' && { ls\n}"

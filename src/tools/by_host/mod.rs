@@ -7,104 +7,46 @@
 
 mod calls;
 mod edits;
+mod listing;
+mod places;
 mod results;
+mod seen;
 
-use std::collections::{BTreeSet, HashMap};
-use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::bridge::content::Content;
-use super::bridge::{Bridge, HostResult, Verdict};
-use super::native::policy::Tool;
+use super::bridge::Bridge;
 use super::refuse::{self, Refuse};
 use super::{Executor, Replies, Request, Work};
 use calls::Around;
 pub use calls::HostTools;
-use results::Extent;
-
-/// Files whose text is remembered for edits.
-const MOST_FILES: usize = 64;
-/// Longer ones are not.
-const MOST_BYTES: usize = 1024 * 1024;
-
-/// What the host was last seen to have in a file.
-#[derive(Debug, Clone)]
-enum Seen {
-    Whole(String),
-    /// Only a part was shown: a write based on it would lose the rest.
-    Part,
-}
+use listing::Target;
+use places::Places;
+pub use seen::Seen;
 
 /// Has the host's tools do it.
 pub struct ByHost {
     bridge: Arc<Bridge>,
     tools: HostTools,
-    denied: BTreeSet<Tool>,
-    workspace: PathBuf,
+    places: Places,
     refuse: Arc<Refuse>,
-    seen: Mutex<HashMap<String, Seen>>,
+    seen: Arc<Seen>,
 }
 
 impl ByHost {
-    /// An executor that uses these tools of the host.
-    pub fn new(
-        bridge: Arc<Bridge>,
-        tools: HostTools,
-        denied: BTreeSet<Tool>,
-        refuse: Refuse,
-    ) -> Self {
+    /// An executor that uses these tools of the host, and knows what they have shown before.
+    pub fn new(bridge: Arc<Bridge>, tools: HostTools, seen: Arc<Seen>, refuse: Refuse) -> Self {
         Self {
             bridge,
             tools,
-            denied,
-            workspace: refuse.facts.workspace.clone(),
+            places: Places {
+                workspace: refuse.facts.workspace.clone(),
+                home: refuse.facts.home.clone(),
+            },
             refuse: Arc::new(refuse),
-            seen: Mutex::default(),
-        }
-    }
-
-    fn seen(&self) -> MutexGuard<'_, HashMap<String, Seen>> {
-        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Notes what a call showed or changed.
-    fn note(&self, request: &Request, result: &HostResult) {
-        let mut seen = self.seen();
-        match request {
-            Request::ReadArgs(args) if result.verdict == Verdict::Done => {
-                let [Content::Text(text)] = &result.content[..] else {
-                    return;
-                };
-                let file = results::file_text(text);
-                let whole = file.extent == Extent::Whole
-                    && args.offset.is_none()
-                    && args.limit.is_none()
-                    && text.len() <= MOST_BYTES;
-                if seen.len() >= MOST_FILES {
-                    seen.clear();
-                }
-                let shown = match whole {
-                    true => Seen::Whole(text.clone()),
-                    false if file.extent == Extent::Part => Seen::Part,
-                    false => return,
-                };
-                seen.insert(args.path.clone(), shown);
-            }
-            Request::WriteArgs(args) => {
-                seen.remove(&args.path);
-            }
-            Request::ReadArgs(_)
-            | Request::LsArgs(_)
-            | Request::GrepArgs(_)
-            | Request::PiReadArgs(_)
-            | Request::PiLsArgs(_)
-            | Request::PiGrepArgs(_)
-            | Request::PiFindArgs(_) => {}
-            // A command may have changed anything.
-            _ => seen.clear(),
+            seen,
         }
     }
 
@@ -113,7 +55,20 @@ impl ByHost {
         let Request::WriteArgs(args) = request else {
             return false;
         };
-        matches!(self.seen().get(&args.path), Some(Seen::Part))
+        self.seen.is_part(&self.places.of(&args.path))
+    }
+
+    /// What a search looks through: the host names files by it.
+    async fn target(&self, request: &Request) -> Target {
+        let Request::GrepArgs(args) = request else {
+            return Target::Folder;
+        };
+        let place = self.places.of(args.path.as_deref().unwrap_or_default());
+        let metadata = tokio::fs::metadata(place).await;
+        match metadata.is_ok_and(|metadata| metadata.is_file()) {
+            true => Target::File,
+            false => Target::Folder,
+        }
     }
 
     async fn refuse_loss(request: Request, replies: Replies) -> Result<(), super::Thrown> {
@@ -131,36 +86,28 @@ impl Executor for ByHost {
         replies: Replies,
         abort: CancellationToken,
     ) -> Work {
-        let denied = Tool::of(&request).is_some_and(|tool| self.denied.contains(&tool));
-        if !denied && self.loses(&request) {
+        if self.loses(&request) {
             return Work {
                 done: Box::pin(Self::refuse_loss(request, replies)),
                 call: None,
             };
         }
-        let whole = |path: &str| match self.seen().get(path) {
-            Some(Seen::Whole(text)) => Some(text.clone()),
-            _ => None,
-        };
+        let whole = |path: &str| self.seen.text(&self.places.of(path));
         let around = Around {
             tools: &self.tools,
-            workspace: &self.workspace,
+            workspace: &self.places.workspace,
             seen: &whole,
         };
-        let planned = match denied {
-            true => None,
-            false => calls::call(&request, &around),
-        };
-        let Some(planned) = planned else {
+        let Some(planned) = calls::call(&request, &around) else {
             return Arc::clone(&self.refuse).execute(request, replies, abort);
         };
         let (call, answer) = self.bridge.direct(planned.tool, planned.arguments, abort);
         let started = Instant::now();
         let done = async move {
             let result = answer.await;
-            self.note(&request, &result);
-            let workspace = self.workspace.to_string_lossy();
-            for reply in results::replies(request, result, &workspace, started.elapsed())? {
+            self.seen.note(&request, &result, &self.places);
+            let (target, took) = (self.target(&request).await, started.elapsed());
+            for reply in results::replies(request, result, &self.places, target, took)? {
                 replies.send(reply).await;
             }
             Ok(())

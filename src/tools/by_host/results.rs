@@ -1,11 +1,14 @@
 //! What a call of the host's tools gave, as the typed result Cursor waits for. Pure.
 
+use std::path::Path;
 use std::sync::LazyLock;
 use std::time::Duration;
 
 use regex::Regex;
 
 use super::calls;
+use super::listing::{self, Target};
+use super::places::Places;
 use crate::tools::bridge::content::{self, Content};
 use crate::tools::bridge::{HostResult, Verdict};
 use crate::tools::refuse;
@@ -49,7 +52,8 @@ impl Given {
 pub(super) fn replies(
     request: Request,
     result: HostResult,
-    workspace: &str,
+    places: &Places,
+    target: Target,
     took: Duration,
 ) -> Result<Vec<Reply>, Thrown> {
     let given = Given::of(result);
@@ -58,11 +62,19 @@ pub(super) fn replies(
             result: Some(read(&args, given)),
         })],
         Request::LsArgs(args) => vec![Reply::LsResult(LsResult {
-            result: Some(ls(args, given)),
+            result: Some(match given.split() {
+                Ok(text) => ls_result::Result::Success(listing::folder(&args, &text)),
+                Err(error) => ls_result::Result::Error(LsError {
+                    path: args.path,
+                    error,
+                }),
+            }),
         })],
         Request::GrepArgs(args) => vec![Reply::GrepResult(GrepResult {
             result: Some(match given.split() {
-                Ok(text) => grep_result::Result::Success(grep(args, &text, workspace)),
+                Ok(text) => {
+                    grep_result::Result::Success(listing::search(args, &text, places, target))
+                }
                 Err(error) => grep_result::Result::Error(GrepError { error }),
             }),
         })],
@@ -73,7 +85,7 @@ pub(super) fn replies(
         Request::MiniSweAgentBashArgs(args) => {
             vec![Reply::MiniSweAgentBashResult(shell(args, given, took))]
         }
-        Request::ShellStreamArgs(args) => stream(args, given, workspace, took),
+        Request::ShellStreamArgs(args) => stream(args, given, &places.workspace, took),
         Request::PiReadArgs(_) => vec![Reply::PiReadResult(PiReadExecResult {
             result: Some(match given.split() {
                 Ok(output) => pi_read_exec_result::Result::Success(PiReadExecSuccess {
@@ -162,6 +174,13 @@ pub(super) fn file_text(text: &str) -> FileText<'_> {
         let note = r"\n\n\[(?:Showing lines \d+-\d+ of (\d+)|(\d+) more lines in file)[^\]\n]*\]$";
         Regex::new(note).ok()
     });
+    if line_too_long(text) {
+        return FileText {
+            text: "",
+            extent: Extent::Part,
+            lines: None,
+        };
+    }
     let found = NOTE.as_ref().and_then(|note| note.captures(text));
     match found {
         Some(found) => FileText {
@@ -175,6 +194,14 @@ pub(super) fn file_text(text: &str) -> FileText<'_> {
             lines: None,
         },
     }
+}
+
+/// Whether a text says that nothing is shown, since a line alone is more than the host shows.
+fn line_too_long(text: &str) -> bool {
+    static NOTE: LazyLock<Option<Regex>> = LazyLock::new(|| {
+        Regex::new(r"^\[Line \d+ is [\d.]+[KM]?B, exceeds [\d.]+[KM]?B limit\.[^\n]*\]$").ok()
+    });
+    NOTE.as_ref().is_some_and(|note| note.is_match(text))
 }
 
 fn lines(text: &str) -> i32 {
@@ -212,6 +239,11 @@ fn read(args: &ReadArgs, given: Given) -> read_result::Result {
             ..ReadSuccess::default()
         });
     }
+    if line_too_long(&given.text) {
+        // The note is not what the file says.
+        let error = given.text.trim_matches(['[', ']']).to_owned();
+        return read_result::Result::Error(ReadError { path, error });
+    }
     let ranged = args.offset.is_some() || args.limit.is_some();
     let file = file_text(&given.text);
     read_result::Result::Success(ReadSuccess {
@@ -222,44 +254,6 @@ fn read(args: &ReadArgs, given: Given) -> read_result::Result {
         output: Some(read_success::Output::Content(file.text.to_owned())),
         range_applied: ranged,
         ..ReadSuccess::default()
-    })
-}
-
-fn ls(args: LsArgs, given: Given) -> ls_result::Result {
-    let text = match given.split() {
-        Ok(text) => text,
-        Err(error) => {
-            return ls_result::Result::Error(LsError {
-                path: args.path,
-                error,
-            });
-        }
-    };
-    let root = args.path.trim_end_matches('/');
-    let mut node = LsDirectoryTreeNode {
-        abs_path: args.path.clone(),
-        children_were_processed: true,
-        ..LsDirectoryTreeNode::default()
-    };
-    let names = text.lines().filter(|line| {
-        let note = line.starts_with('[') || *line == "(empty directory)";
-        !line.is_empty() && !note
-    });
-    for name in names {
-        match name.strip_suffix('/') {
-            Some(folder) => node.children_dirs.push(LsDirectoryTreeNode {
-                abs_path: format!("{root}/{folder}"),
-                ..LsDirectoryTreeNode::default()
-            }),
-            None => node.children_files.push(ls_directory_tree_node::File {
-                name: name.to_owned(),
-                ..Default::default()
-            }),
-        }
-    }
-    node.num_files = i32::try_from(node.children_files.len()).unwrap_or(i32::MAX);
-    ls_result::Result::Success(LsSuccess {
-        directory_tree_root: Some(node),
     })
 }
 
@@ -276,94 +270,6 @@ fn write(args: WriteArgs, given: Given) -> write_result::Result {
             path: args.path,
             error,
         }),
-    }
-}
-
-/// A line the host's search found: file, number, text, and whether it is only near a match.
-fn found(line: &str) -> Option<(&str, i32, &str, bool)> {
-    static LINE: LazyLock<Option<Regex>> =
-        LazyLock::new(|| Regex::new(r"^(.+?)(?::(\d+): ?|-(\d+)- ?)(.*)$").ok());
-    let parts = LINE.as_ref()?.captures(line)?;
-    let number = parts.get(2).or(parts.get(3))?.as_str().parse().ok()?;
-    let near = parts.get(3).is_some();
-    Some((parts.get(1)?.as_str(), number, parts.get(4)?.as_str(), near))
-}
-
-fn grep(args: GrepArgs, text: &str, workspace: &str) -> GrepSuccess {
-    use grep_union_result::Result as Union;
-    let count = |number: usize| i32::try_from(number).unwrap_or(i32::MAX);
-    let mode = args.output_mode.clone().unwrap_or_else(|| "content".into());
-    let notes = ["No matches found", "No files found"];
-    let lines = text.lines().filter(|line| {
-        let note = line.starts_with('[') || notes.iter().any(|note| line.starts_with(note));
-        !line.is_empty() && *line != "--" && !note
-    });
-    let mut files: Vec<GrepFileMatch> = Vec::new();
-    for line in lines {
-        // A find brings names alone.
-        let (file, matched) = match found(line).filter(|_| !args.pattern.is_empty()) {
-            None => (line, None),
-            Some((file, line_number, content, is_context_line)) => {
-                let matched = GrepContentMatch {
-                    line_number,
-                    content: content.to_owned(),
-                    is_context_line,
-                    ..GrepContentMatch::default()
-                };
-                (file, Some(matched))
-            }
-        };
-        let known = files.iter().position(|known| known.file == file);
-        let at = known.unwrap_or_else(|| {
-            files.push(GrepFileMatch {
-                file: file.to_owned(),
-                ..GrepFileMatch::default()
-            });
-            files.len() - 1
-        });
-        files[at].matches.extend(matched);
-    }
-    let hits = |file: &GrepFileMatch| {
-        let hits = file.matches.iter().filter(|line| !line.is_context_line);
-        hits.count()
-    };
-    let all: usize = files.iter().map(hits).sum();
-    let result = match mode.as_str() {
-        "files_with_matches" => Union::Files(GrepFilesResult {
-            total_files: count(files.len()),
-            files: files.into_iter().map(|file| file.file).collect(),
-            ..GrepFilesResult::default()
-        }),
-        "count" => Union::Count(GrepCountResult {
-            total_files: count(files.len()),
-            total_matches: count(all),
-            counts: files
-                .iter()
-                .map(|file| GrepFileCount {
-                    file: file.file.clone(),
-                    count: count(hits(file)),
-                })
-                .collect(),
-            ..GrepCountResult::default()
-        }),
-        _ => Union::Content(GrepContentResult {
-            total_lines: count(files.iter().map(|file| file.matches.len()).sum()),
-            total_matched_lines: count(all),
-            matches: files,
-            ..GrepContentResult::default()
-        }),
-    };
-    GrepSuccess {
-        pattern: args.pattern,
-        path: args.path.unwrap_or_default(),
-        output_mode: mode,
-        workspace_results: vec![grep_success::WorkspaceResultsEntry {
-            key: workspace.to_owned(),
-            value: Some(GrepUnionResult {
-                result: Some(result),
-            }),
-        }],
-        active_editor_result: None,
     }
 }
 
@@ -451,7 +357,7 @@ fn shell(args: ShellArgs, given: Given, took: Duration) -> ShellResult {
     }
 }
 
-fn stream(args: ShellArgs, given: Given, workspace: &str, took: Duration) -> Vec<Reply> {
+fn stream(args: ShellArgs, given: Given, workspace: &Path, took: Duration) -> Vec<Reply> {
     use shell_stream::Event;
     let event = |event: Event| Reply::ShellStream(ShellStream { event: Some(event) });
     let (data, ending) = ended(given);
@@ -474,7 +380,7 @@ fn stream(args: ShellArgs, given: Given, workspace: &str, took: Duration) -> Vec
     events.push(event(Event::Exit(ShellStreamExit {
         code,
         cwd: match args.working_directory.is_empty() {
-            true => workspace.to_owned(),
+            true => workspace.to_string_lossy().into_owned(),
             false => args.working_directory,
         },
         aborted: reason.is_some(),

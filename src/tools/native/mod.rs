@@ -37,8 +37,9 @@ use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 
 use super::bridge::Bridge;
-use super::by_host::{ByHost, HostTools};
+use super::by_host::{ByHost, HostTools, Seen};
 use super::context::Facts;
+use super::divided::Divided;
 use super::refuse::{Refuse, Why};
 use super::{Executor, Replies, Reply, Request, Thrown, Work, servers};
 use crate::wire::proto::agent::v1::*;
@@ -55,6 +56,8 @@ pub struct Host {
     pub bridge: Arc<Bridge>,
     /// What it can do.
     pub tools: HostTools,
+    /// What it has shown in this session.
+    pub seen: Arc<Seen>,
 }
 
 /// The executor of a run: whoever the policy says. Without a host nobody does what is left
@@ -65,33 +68,32 @@ pub fn executor(
     bench: &Arc<Workbench>,
     host: Option<Host>,
 ) -> Arc<dyn Executor> {
-    if policy.mode == Mode::Local {
+    if policy.of(Tool::Shell) == Mode::Local {
         facts.terminals = bench.terminals().ok();
     }
-    let why = match policy.mode {
-        Mode::Local => Why::Denied,
-        Mode::Host => Why::Host,
-        Mode::Off => Why::Off,
-    };
     let guard = Guard::new(&facts.workspace, facts.home.clone(), policy.outside_writes);
-    let refuse = Refuse { facts, why };
-    match (policy.mode, host) {
-        (Mode::Local, _) => {}
-        (Mode::Host, Some(host)) => {
-            let denied = policy.denied.clone();
-            return Arc::new(ByHost::new(host.bridge, host.tools, denied, refuse));
-        }
-        (Mode::Host, None) | (Mode::Off, _) => return Arc::new(refuse),
-    }
-    let refuse = Arc::new(refuse);
-    Arc::new(Native {
+    let refuse = |why| Refuse {
+        facts: facts.clone(),
+        why,
+    };
+    let by_host = host.map(|host| -> Arc<dyn Executor> {
+        let refuse = refuse(Why::Host);
+        Arc::new(ByHost::new(host.bridge, host.tools, host.seen, refuse))
+    });
+    let denied = Arc::new(refuse(Why::Denied));
+    Arc::new(Divided {
         policy: policy.clone(),
-        shell: Shell {
-            bench: Arc::clone(bench),
-            workspace: guard.workspace().to_owned(),
-        },
-        guard: Arc::new(guard),
-        refuse,
+        local: Arc::new(Native {
+            policy: policy.clone(),
+            shell: Shell {
+                bench: Arc::clone(bench),
+                workspace: guard.workspace().to_owned(),
+            },
+            guard: Arc::new(guard),
+            refuse: Arc::clone(&denied),
+        }),
+        host: by_host,
+        refuse: denied,
     })
 }
 

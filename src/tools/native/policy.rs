@@ -1,6 +1,6 @@
 //! Whose hands do what Cursor's own tools ask for, as the user's settings say it.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::diag::settings::{self, Warning};
 use crate::tools::Request;
@@ -19,7 +19,7 @@ pub enum Mode {
     Off,
 }
 
-/// A tool that can be denied by name.
+/// A tool that settings know by name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Tool {
     /// Reading files.
@@ -110,6 +110,18 @@ impl Tool {
         }
     }
 
+    /// The host's tools that do it where it is left to the host.
+    pub fn done_by(self) -> &'static [&'static str] {
+        match self {
+            Tool::Read => &["read"],
+            Tool::Ls => &["ls", "find"],
+            Tool::Grep => &["grep", "find"],
+            Tool::Write => &["edit", "write"],
+            Tool::Shell => &["bash"],
+            Tool::Delete | Tool::Fetch | Tool::GitDiff | Tool::Diagnostics => &[],
+        }
+    }
+
     /// The usual names of host tools that do the same, best first.
     pub fn counterparts(self) -> &'static [&'static str] {
         match self {
@@ -136,8 +148,10 @@ pub enum Leave {
 /// What the user's settings say about native tools.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Policy {
-    /// Who executes.
+    /// Who executes, unless something else is said of a tool.
     pub mode: Mode,
+    /// Who executes these instead.
+    pub overrides: BTreeMap<Tool, Mode>,
     /// Tools nobody executes, whatever the mode.
     pub denied: BTreeSet<Tool>,
     /// Writes and deletes outside the workspace.
@@ -151,7 +165,21 @@ const DENY: &str = "PI_CURSOR_NATIVE_TOOLS_DENY";
 const OUTSIDE: &str = "PI_CURSOR_ALLOW_OUTSIDE_WRITES";
 const PRIVATE: &str = "PI_CURSOR_ALLOW_PRIVATE_FETCH";
 
+const MODES: [(&str, Mode); 3] = [
+    ("local", Mode::Local),
+    ("host", Mode::Host),
+    ("off", Mode::Off),
+];
+
 impl Policy {
+    /// Who executes a tool.
+    pub fn of(&self, tool: Tool) -> Mode {
+        match self.denied.contains(&tool) {
+            true => Mode::Off,
+            false => *self.overrides.get(&tool).unwrap_or(&self.mode),
+        }
+    }
+
     /// Whether anybody executes a tool, of a host that has these tools with these arguments.
     pub fn executes(&self, tool: Tool, host_has: impl Fn(&str, &[&str]) -> bool) -> bool {
         let by_host = || match tool {
@@ -162,12 +190,11 @@ impl Policy {
             Tool::Shell => host_has("bash", &["command"]),
             Tool::Delete | Tool::Fetch | Tool::GitDiff | Tool::Diagnostics => false,
         };
-        !self.denied.contains(&tool)
-            && match self.mode {
-                Mode::Local => true,
-                Mode::Host => by_host(),
-                Mode::Off => false,
-            }
+        match self.of(tool) {
+            Mode::Local => true,
+            Mode::Host => by_host(),
+            Mode::Off => false,
+        }
     }
 
     /// What the server is told not to offer to the model: it would only be refused.
@@ -184,28 +211,23 @@ impl Policy {
     /// Reads the settings. What is not understood becomes a warning and changes nothing.
     pub fn from_env(env: &impl Fn(&str) -> Option<String>) -> (Self, Vec<Warning>) {
         let mut warnings = Vec::new();
-        let mode = settings::choose(
-            env,
-            MODE,
-            &[
-                ("local", Mode::Local),
-                ("host", Mode::Host),
-                ("off", Mode::Off),
-            ],
-            Mode::Local,
-            &mut warnings,
-        );
+        let (mut mode, mut overrides) = (Mode::Local, BTreeMap::new());
+        for text in listed(&env(MODE)) {
+            let said = match text.split_once('=') {
+                None => mode_of(text).map(|said| mode = said),
+                Some((tool, said)) => tool_of(tool).zip(mode_of(said)).map(|(tool, said)| {
+                    overrides.insert(tool, said);
+                }),
+            };
+            if said.is_none() {
+                warnings.extend(settings::not_understood(MODE, Some(text)));
+            }
+        }
         let mut denied = BTreeSet::new();
-        let list = env(DENY).unwrap_or_default();
-        for name in list
-            .split(',')
-            .map(str::trim)
-            .filter(|name| !name.is_empty())
-        {
-            let wanted = name.to_ascii_lowercase();
-            match Tool::ALL.iter().find(|(known, _)| *known == wanted) {
-                Some((_, tool)) => {
-                    denied.insert(*tool);
+        for name in listed(&env(DENY)) {
+            match tool_of(name) {
+                Some(tool) => {
+                    denied.insert(tool);
                 }
                 None => warnings.extend(settings::not_understood(DENY, Some(name))),
             }
@@ -222,12 +244,32 @@ impl Policy {
         let (outside_writes, private_fetch) = (leave(OUTSIDE), leave(PRIVATE));
         let policy = Self {
             mode,
+            overrides,
             denied,
             outside_writes,
             private_fetch,
         };
         (policy, warnings)
     }
+}
+
+/// What stands between commas.
+fn listed(text: &Option<String>) -> impl Iterator<Item = &str> {
+    let parts = text.as_deref().unwrap_or_default().split(',');
+    parts.map(str::trim).filter(|part| !part.is_empty())
+}
+
+fn named<T: Copy>(known: &[(&str, T)], name: &str) -> Option<T> {
+    let same = |(known, _): &&(&str, T)| known.eq_ignore_ascii_case(name.trim());
+    known.iter().find(same).map(|(_, value)| *value)
+}
+
+fn mode_of(name: &str) -> Option<Mode> {
+    named(&MODES, name)
+}
+
+fn tool_of(name: &str) -> Option<Tool> {
+    named(&Tool::ALL, name)
 }
 
 #[cfg(test)]
@@ -261,6 +303,29 @@ mod tests {
         assert_eq!(policy.denied, BTreeSet::from([Tool::Write, Tool::Shell]));
         assert_eq!(policy.outside_writes, Leave::Allowed);
         assert_eq!(policy.private_fetch, Leave::Allowed);
+    }
+
+    #[test]
+    fn single_tools_can_be_somebody_elses() {
+        let (policy, warnings) = read(&[(MODE, "host, Shell = Local,read=off,"), (DENY, "write")]);
+        assert_eq!(warnings, []);
+        let of = |tool| policy.of(tool);
+        assert_eq!(
+            [Tool::Grep, Tool::Shell, Tool::Read, Tool::Write].map(of),
+            [Mode::Host, Mode::Local, Mode::Off, Mode::Off]
+        );
+        // Nothing is said of the others.
+        let (policy, warnings) = read(&[(MODE, "shell=off")]);
+        assert_eq!((policy.mode, warnings.len()), (Mode::Local, 0));
+        assert_eq!(policy.of(Tool::Shell), Mode::Off);
+        let (policy, warnings) = read(&[(MODE, "off,shel=local,read=here,local")]);
+        assert_eq!((policy.mode, warnings.len()), (Mode::Local, 2));
+        assert!(policy.overrides.is_empty());
+        let excluded = read(&[(MODE, "off,read=local")])
+            .0
+            .gates(&HostTools::default());
+        assert!(!excluded.excluded.contains(&"read_tool_call".into()));
+        assert!(excluded.excluded.contains(&"shell_tool_call".into()));
     }
 
     #[test]

@@ -215,6 +215,7 @@ impl Task {
         let surroundings = launch::Surroundings {
             recorded: &self.recorded,
             bench: &self.bench,
+            seen: &self.seen,
             gate: &self.gate,
             settings,
         };

@@ -9,8 +9,17 @@ fn result(text: &str, verdict: Verdict) -> HostResult {
     }
 }
 
-fn one(request: Request, given: HostResult) -> Reply {
-    let mut all = replies(request, given, "/w", Duration::from_millis(7)).unwrap();
+fn given(request: Request, given: HostResult) -> Vec<Reply> {
+    let places = Places {
+        workspace: "/w".into(),
+        home: None,
+    };
+    let took = Duration::from_millis(7);
+    replies(request, given, &places, Target::Folder, took).unwrap()
+}
+
+fn one(request: Request, result: HostResult) -> Reply {
+    let mut all = given(request, result);
     assert_eq!(all.len(), 1);
     all.remove(0)
 }
@@ -41,6 +50,12 @@ fn reads_keep_text_pictures_and_the_kind_of_error() {
         panic!();
     };
     assert_eq!((part.total_lines, part.truncated), (90, true));
+    let nothing =
+        "[Line 1 is 60.0KB, exceeds 50.0KB limit. Use bash: sed -n '1p' a | head -c 51200]";
+    let Read::Error(nothing) = read_of(result(nothing, Verdict::Done)) else {
+        panic!("a note is not what the file says");
+    };
+    assert!(nothing.error.starts_with("Line 1 is 60.0KB"));
     let picture = HostResult {
         content: vec![
             Content::Text("Read image file [image/png]".into()),
@@ -111,8 +126,10 @@ fn commands_keep_their_exit_codes() {
 #[test]
 fn a_streamed_command_starts_and_exits() {
     let request = Request::ShellStreamArgs(ShellArgs::default());
-    let given = result("x\n\nCommand exited with code 2", Verdict::Failed);
-    let all = replies(request, given, "/w", Duration::ZERO).unwrap();
+    let all = given(
+        request,
+        result("x\n\nCommand exited with code 2", Verdict::Failed),
+    );
     assert_eq!(all.len(), 3);
     let Reply::ShellStream(ShellStream {
         event: Some(shell_stream::Event::Exit(exit)),
@@ -124,62 +141,4 @@ fn a_streamed_command_starts_and_exits() {
         (exit.code, exit.cwd.as_str(), exit.aborted),
         (2, "/w", false)
     );
-}
-
-#[test]
-fn a_search_is_told_by_file() {
-    let text = "src/a.rs-1- before\nsrc/a.rs:2: hit: one\n--\nb-c.txt:10: two\n\n[2 matches limit reached]";
-    let search = |mode: &str| {
-        let args = GrepArgs {
-            pattern: "x".into(),
-            output_mode: Some(mode.into()),
-            ..GrepArgs::default()
-        };
-        let mut success = grep(args, text, "/w");
-        let entry = success.workspace_results.remove(0);
-        assert_eq!(entry.key, "/w");
-        entry.value.unwrap().result.unwrap()
-    };
-    let grep_union_result::Result::Content(content) = search("content") else {
-        panic!();
-    };
-    assert_eq!((content.total_lines, content.total_matched_lines), (3, 2));
-    assert_eq!(content.matches[0].file, "src/a.rs");
-    assert!(content.matches[0].matches[0].is_context_line);
-    assert_eq!(content.matches[0].matches[1].content, "hit: one");
-    assert_eq!(content.matches[1].matches[0].line_number, 10);
-    let grep_union_result::Result::Count(counts) = search("count") else {
-        panic!();
-    };
-    assert_eq!((counts.total_files, counts.total_matches), (2, 2));
-    let grep_union_result::Result::Files(files) = search("files_with_matches") else {
-        panic!();
-    };
-    assert_eq!(files.files, ["src/a.rs", "b-c.txt"]);
-    let none = grep(
-        GrepArgs {
-            pattern: "x".into(),
-            ..GrepArgs::default()
-        },
-        "No matches found",
-        "/w",
-    );
-    assert!(format!("{none:?}").contains("total_lines: 0"));
-}
-
-#[test]
-fn a_folder_is_told_by_names() {
-    let request = Request::LsArgs(LsArgs {
-        path: "/w/".into(),
-        ..LsArgs::default()
-    });
-    let Reply::LsResult(ls) = one(request, result("a.txt\nsub/\n", Verdict::Done)) else {
-        panic!();
-    };
-    let Some(ls_result::Result::Success(success)) = ls.result else {
-        panic!();
-    };
-    let root = success.directory_tree_root.unwrap();
-    assert_eq!(root.children_files[0].name, "a.txt");
-    assert_eq!(root.children_dirs[0].abs_path, "/w/sub");
 }

@@ -74,12 +74,15 @@ pub enum Asked {
 impl Hook {
     /// Hooks that let nothing run, for this reason.
     pub(in crate::tools::settings) fn against_all(why: &str) -> Vec<Self> {
-        let never = |event| Self {
+        Event::ALL.map(|event| Self::against(event, why)).into()
+    }
+
+    fn against(event: Event, why: &str) -> Self {
+        Self {
             event,
             matcher: None,
             asked: Asked::Not(why.to_owned()),
-        };
-        Event::ALL.map(never).into()
+        }
     }
 
     /// Whether it is asked about this.
@@ -101,7 +104,30 @@ pub(in crate::tools::settings) enum Standing {
     Untrusted(String),
 }
 
-/// Reads the hooks of a file. A file that cannot be understood guards everything.
+fn misshapen(file: &Path, event: Event) -> String {
+    format!("{}: {} is no list of hooks", file.display(), event.name())
+}
+
+/// What a person should know of a file of hooks.
+pub(in crate::tools::settings) fn problems(file: &Path, json: Option<&Json>) -> Vec<String> {
+    let Some(events) = json.and_then(|json| json.get("hooks")?.as_object()) else {
+        return vec![format!(
+            "{} cannot be understood: no tool runs before it can",
+            file.display()
+        )];
+    };
+    let wrong = |event: &Event| {
+        let listed = events.get(event.name());
+        listed.is_some_and(|listed| !listed.is_array())
+    };
+    let wrong = Event::ALL.into_iter().filter(wrong);
+    wrong
+        .map(|event| format!("{}: what it guards does not run", misshapen(file, event)))
+        .collect()
+}
+
+/// Reads the hooks of a file. A file that cannot be understood guards everything, a part of it
+/// what it is for.
 pub(in crate::tools::settings) fn read(
     file: &Path,
     json: Option<&Json>,
@@ -114,8 +140,15 @@ pub(in crate::tools::settings) fn read(
     };
     let mut hooks = Vec::new();
     for event in Event::ALL {
-        let listed = events.get(event.name()).and_then(Json::as_array);
-        for hook in listed.into_iter().flatten() {
+        let listed = match events.get(event.name()) {
+            None => continue,
+            Some(Json::Array(listed)) => listed,
+            Some(_) => {
+                hooks.push(Hook::against(event, &misshapen(file, event)));
+                continue;
+            }
+        };
+        for hook in listed {
             let pattern = hook["matcher"].as_str().unwrap_or_default();
             hooks.push(Hook {
                 event,
@@ -190,5 +223,31 @@ mod tests {
         let json = json!({"hooks": {"beforeReadFile": [{"command": "a"}]}});
         let theirs = hooks(Some(&json), &Standing::Untrusted("no".into()));
         assert_eq!(theirs[0].asked, Asked::Not("no".into()));
+    }
+
+    #[test]
+    fn an_event_without_a_list_guards_what_it_is_for() {
+        for wrong in [
+            json!({"command": "exit 2"}),
+            json!("exit 2"),
+            json!(null),
+            json!(true),
+        ] {
+            let json = json!({"hooks": {"beforeShellExecution": wrong,
+                                        "preToolUse": [{"command": "a"}]}});
+            let hooks = hooks(Some(&json), &Standing::Trusted);
+            assert_eq!(hooks.len(), 2, "{wrong}");
+            assert!(matches!(hooks[0].asked, Asked::Command { .. }));
+            assert!(hooks[1].matches(Event::BeforeShellExecution, "ls"));
+            let why = "/h/hooks.json: beforeShellExecution is no list of hooks";
+            assert_eq!(hooks[1].asked, Asked::Not(why.into()));
+            let told = problems(Path::new("/h/hooks.json"), Some(&json));
+            assert_eq!(told, [format!("{why}: what it guards does not run")]);
+        }
+        // An entry that is no hook at all.
+        let json = json!({"hooks": {"beforeReadFile": ["exit 2", 7]}});
+        let hooks = hooks(Some(&json), &Standing::Trusted);
+        assert_eq!(hooks.len(), 2);
+        assert!(hooks.iter().all(|hook| matches!(hook.asked, Asked::Not(_))));
     }
 }

@@ -309,10 +309,13 @@ impl Servers {
         for server in &self.0 {
             server.wake();
         }
-        for server in &self.0 {
-            let first = *server.hold().first.get_or_insert_with(Instant::now);
-            let _ = tokio::time::timeout_at(first + FIRST_WAIT, server.settled()).await;
-        }
+        let now = Instant::now();
+        // All at once: many that are slow cost no more than one.
+        let waiting = self.0.iter().map(|server| {
+            let first = *server.hold().first.get_or_insert(now);
+            tokio::time::timeout_at(first + FIRST_WAIT, server.settled())
+        });
+        futures_util::future::join_all(waiting).await;
     }
 
     /// All tools that are there now and fit beside so many of the host.
@@ -338,5 +341,44 @@ impl Servers {
             ));
         }
         problems
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeMap;
+
+    /// Servers that say nothing.
+    fn silent(count: usize) -> Servers {
+        let server = |number: usize| {
+            let config = ServerConfig {
+                name: format!("s{number}"),
+                way: Way::Command {
+                    program: "sleep".into(),
+                    args: vec!["600".into()],
+                    env: BTreeMap::new(),
+                    folder: std::env::temp_dir(),
+                },
+            };
+            let times = Times {
+                connect: Duration::from_secs(60),
+                call: Duration::from_secs(60),
+            };
+            Server::new(config, times, &Leash::default())
+        };
+        Servers((0..count).map(server).collect())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn many_slow_servers_cost_a_first_turn_no_more_than_one() {
+        let servers = silent(5);
+        let started = Instant::now();
+        servers.wake().await;
+        assert_eq!(started.elapsed(), FIRST_WAIT);
+        servers.wake().await;
+        assert_eq!(started.elapsed(), FIRST_WAIT, "and a later one nothing");
+        let loading = |server: &Arc<Server>| matches!(server.state(), State::Loading);
+        assert!(servers.0.iter().all(loading));
     }
 }

@@ -65,12 +65,8 @@ impl Scan<'_> {
         let text = self.survey.text(file, within);
         let json = text.and_then(|text| jsonc::parse(&text).ok());
         let hooks = hooks::read(file, json.as_ref(), folder, standing);
-        if json.is_none() {
-            self.survey.notices.push(format!(
-                "{} cannot be understood: no tool runs before it can",
-                file.display()
-            ));
-        }
+        let problems = hooks::problems(file, json.as_ref());
+        self.survey.notices.extend(problems);
         let count = hooks.len();
         self.hooks.extend(hooks);
         count
