@@ -20,7 +20,7 @@ mod wording;
 
 pub use policy::{Bridging, Policy};
 pub use request::{Hands, Stop, TurnEvent, TurnRequest, TurnResult};
-pub use session::Session;
+pub use session::{Gone, Session};
 pub use show::{Follows, Record, Surface};
 pub use steer::words;
 pub use wording::{LOST, Lost, wording};

@@ -4,6 +4,7 @@ mod begin;
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
@@ -32,6 +33,26 @@ pub struct Session {
     gate: watch::Receiver<Weak<Gate>>,
 }
 
+/// How long a session that was let go may take to see its run off and write it down.
+const LAST_WORDS: Duration = Duration::from_secs(10);
+
+/// The end of a session's task.
+#[derive(Debug, Clone)]
+pub struct Gone(watch::Receiver<Weak<Gate>>);
+
+impl Gone {
+    /// Whether the task is gone.
+    pub fn is_past(&self) -> bool {
+        self.0.has_changed().is_err()
+    }
+
+    /// Resolves when the task is gone and holds nothing any more.
+    pub async fn wait(mut self) {
+        // The task has the other end.
+        while self.0.changed().await.is_ok() {}
+    }
+}
+
 enum Ask {
     Turn(Box<TurnRequest>, oneshot::Sender<TurnResult>, Span),
     Invalidate(oneshot::Sender<()>),
@@ -42,6 +63,11 @@ impl Session {
     /// Starts the task; it ends with the last handle. A session with a store survives the
     /// process under its name.
     pub fn start(store: Option<(Store, String)>, leash: Leash) -> Self {
+        Self::start_after(None, store, leash)
+    }
+
+    /// Starts the task of a session whose last one may still be at work on the same store.
+    pub fn start_after(last: Option<Gone>, store: Option<(Store, String)>, leash: Leash) -> Self {
         let (asks, inbox) = mpsc::channel(16);
         let recorded = Recorded::default();
         let (tell_gate, gate) = watch::channel(Weak::new());
@@ -54,12 +80,23 @@ impl Session {
             recorded: recorded.clone(),
             bench: Arc::new(Workbench::new(leash)),
         };
-        tokio::spawn(task.run(inbox));
+        tokio::spawn(async move {
+            if let Some(last) = last {
+                // A task that stays for longer holds its lock, and that is told.
+                let _ = tokio::time::timeout(LAST_WORDS, last.wait()).await;
+            }
+            task.run(inbox).await;
+        });
         Self {
             asks,
             recorded,
             gate,
         }
+    }
+
+    /// When the task is gone, which is some time after the last handle.
+    pub fn gone(&self) -> Gone {
+        Gone(self.gate.clone())
     }
 
     /// The recorded result behind a card, while its run lives.

@@ -287,9 +287,9 @@ impl Turns {
         let store = self.keeping.store(home);
         self.parked.forget(&params.session_id);
         let waiting = self.policy().0.most_parked;
-        self.sessions.enter(&params.session_id, waiting, || {
+        self.sessions.enter(&params.session_id, waiting, |last| {
             let store = store.map(|store| (store, params.session_id.clone()));
-            Session::start(store, self.library.leash().clone())
+            Session::start_after(last, store, self.library.leash().clone())
         })
     }
 
@@ -401,7 +401,8 @@ impl Turns {
         let session = session.unwrap_or_else(|| {
             let store = self.keeping.store(home);
             let store = store.map(|store| (store, params.session_id.clone()));
-            Session::start(store, self.library.leash().clone())
+            let last = self.sessions.leaving(&params.session_id);
+            Session::start_after(last, store, self.library.leash().clone())
         });
         session.invalidate().await;
     }
