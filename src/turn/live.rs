@@ -36,6 +36,8 @@ pub(super) struct Live {
     handle: Handle,
     bridge: Arc<Bridge>,
     pub(super) conversation: Conversation,
+    /// The state the run began with.
+    began: Option<bytes::Bytes>,
     on_disk: OnDisk,
     /// The history the run has been told.
     covers: Fingerprint,
@@ -85,6 +87,7 @@ impl Live {
         Self {
             handle,
             bridge,
+            began: conversation.state.clone(),
             conversation,
             on_disk: OnDisk::Current,
             covers,
@@ -428,7 +431,12 @@ impl Live {
             Some(Outcome::Finished) => current,
             // What was shown and is in no checkpoint would be forgotten.
             Some(Outcome::Cancelled) => current || shown == Shown::Nothing,
-            Some(Outcome::Failed(failure)) => current && failure.retry() == Retry::Transport,
+            Some(Outcome::Failed(failure)) => match failure.retry() {
+                Retry::Transport => true,
+                // One the run began with may be what the server chokes on.
+                Retry::Server | Retry::Idle => self.conversation.state != self.began,
+                Retry::Never => false,
+            },
             None => false,
         };
         if !sound {

@@ -174,7 +174,7 @@ pub(super) fn within_turn(ended: &Ended, tally: &Tally) -> Option<(Loss, Repeati
     let loss = match failure.retry() {
         Retry::Idle => Loss::Silent,
         // The run has tried again as often as it may, unless it could not for the host's calls.
-        Retry::Transport if ended.left == run::Shown::Called => Loss::Gone,
+        Retry::Transport | Retry::Server if ended.left == run::Shown::Called => Loss::Gone,
         _ => return None,
     };
     if tally.comebacks > 0 || ended.left == run::Shown::Executed {

@@ -240,6 +240,73 @@ async fn a_run_that_breaks_after_its_results_is_brought_back_within_the_turn() {
     assert!(said(&requests(&sim)[1]).contains("Result:\n42\n"));
 }
 
+/// So does one whose server is busy just then, after a while, as often as other requests.
+#[tokio::test]
+async fn a_server_that_is_busy_after_the_results_is_asked_again() {
+    const BUSY: &str = r#"{ end = { code = "unavailable", message = "busy" } }"#;
+    let asks = |before: &str| {
+        format!(
+            r#"{before} {}, {{ await = ["a"] }}, {BUSY}"#,
+            opened("look", "a")
+        )
+    };
+    for (before, state) in [("", "none"), (CHECKPOINT, "last checkpoint")] {
+        let expect = match before {
+            "" => String::new(),
+            _ => format!(r#"{{ expect_state = "{state}" }},"#),
+        };
+        let last = format!(r#"{expect} {{ text = "Went on." }}, {END}"#);
+        let busy = BUSY.to_owned();
+        let (sim, backend) = simulating(&[asks(before), busy.clone(), busy, last]).await;
+        let mut guest = Guest::new(&backend, None);
+        let a = call(&mut guest, Some("go")).await;
+        guest.result(&a, "42");
+        tokio::time::pause();
+        let begun = tokio::time::Instant::now();
+        let taken = guest.turn(Patience::Endless).await;
+        let took = begun.elapsed();
+        tokio::time::resume();
+        assert_eq!(
+            (taken.stop, taken.text.as_str()),
+            (Stop::Finished, "Went on.")
+        );
+        played(&sim.recording());
+        let requests = requests(&sim);
+        assert_eq!(requests.len(), 4);
+        assert!(said(&requests[1]).contains("Result:\n42\n"));
+        // 2, 4 and 8 s, and a fifth at most.
+        assert!((14..=17).contains(&took.as_secs()), "{took:?}");
+    }
+}
+
+/// What was shown cannot be asked for again, but the state from before it is not forgotten.
+#[tokio::test]
+async fn a_checkpoint_from_before_the_results_outlives_the_run() {
+    for breaks in [
+        r#"{ end = { code = "unavailable", message = "busy" } }"#,
+        "{ cut = true }",
+    ] {
+        let first = format!(
+            r#"{CHECKPOINT} {}, {{ await = ["a"] }}, {{ text = "It says " }}, {breaks}"#,
+            opened("look", "a")
+        );
+        let last =
+            format!(r#"{{ expect_state = "last checkpoint" }}, {{ text = "It says 42." }}, {END}"#);
+        let (sim, backend) = simulating(&[first, last]).await;
+        let mut guest = Guest::new(&backend, None);
+        let a = call(&mut guest, Some("go")).await;
+        guest.result(&a, "42");
+        let taken = guest.turn(Patience::Endless).await;
+        assert!(matches!(taken.stop, Stop::Failed(_)), "{taken:?}");
+        // A host that asks again drops the failed answer.
+        guest.messages.pop();
+        let taken = guest.turn(Patience::Endless).await;
+        assert_eq!(taken.text, "It says 42.");
+        played(&sim.recording());
+        assert!(said(&requests(&sim)[1]).contains("Result:\n42\n"));
+    }
+}
+
 /// A person is asked once, whatever becomes of the connection meanwhile.
 #[tokio::test]
 async fn s25_a_question_is_a_pause_too() {

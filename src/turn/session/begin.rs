@@ -171,7 +171,7 @@ impl Task {
             unshown: _,
         } = *ready;
         tally.comebacks += 1;
-        tally.idle_restarts = ended.idle_restarts;
+        (tally.spent, tally.rest) = (ended.spent, ended.rest);
         if let Outcome::Failed(failure) = &ended.outcome {
             let event = TurnEvent::Retrying(failure.to_string());
             let _ = request.events.send(event).await;
@@ -217,7 +217,8 @@ impl Task {
             _ => String::new(),
         };
         let before = launch::Before {
-            restarts: tally.idle_restarts,
+            spent: tally.spent,
+            rest: std::mem::take(&mut tally.rest),
             shown,
             told: tally.answer().to_owned(),
         };
