@@ -38,7 +38,14 @@ pub struct Entry {
     /// How many blobs lay beside it when it was written.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub blobs: Option<u64>,
+    /// Checksums of those that are not named by theirs. Earlier sidecars neither wrote nor read
+    /// them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sums: Option<Sums>,
 }
+
+/// SHA-256 in hex, by the name of a file.
+pub type Sums = std::collections::BTreeMap<String, String>;
 
 /// A turn that waits for its host, written down before the host knows of it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -129,7 +136,7 @@ pub fn decode(bytes: &[u8]) -> Result<Entry, Damage> {
     serde_json::from_slice(body).map_err(|_| Damage::Shape)
 }
 
-fn checksum(bytes: &[u8]) -> String {
+pub(super) fn checksum(bytes: &[u8]) -> String {
     let digest = Sha256::digest(bytes);
     digest.iter().map(|byte| format!("{byte:02x}")).collect()
 }
@@ -179,6 +186,7 @@ mod tests {
             answer: None,
             pause: None,
             blobs: None,
+            sums: None,
         }
     }
 
