@@ -53,6 +53,9 @@ pub type Sums = std::collections::BTreeMap<String, String>;
 pub struct Paused {
     /// The calls that wait.
     pub calls: Vec<PausedCall>,
+    /// Those of earlier pauses of the same turn. Earlier sidecars neither wrote nor read them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub earlier: Vec<PausedCall>,
     /// Complete turns before this one.
     pub turns: usize,
     /// Their fingerprint, of the host's own messages.
@@ -72,6 +75,9 @@ pub struct PausedCall {
     pub id: String,
     /// The host's name of the tool.
     pub tool: String,
+    /// Cursor's own id of it. Earlier sidecars neither wrote nor read it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cursor: Option<String>,
 }
 
 impl std::fmt::Debug for Entry {
@@ -202,9 +208,11 @@ mod tests {
         let call = PausedCall {
             id: "c1".into(),
             tool: "look".into(),
+            cursor: Some("toolu_1".into()),
         };
         let paused = Paused {
-            calls: vec![call],
+            calls: vec![call.clone()],
+            earlier: vec![call],
             turns: 3,
             history: "0123".into(),
             recorded_at: 1_800_000_000_000,

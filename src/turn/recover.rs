@@ -11,6 +11,7 @@ use super::request::TurnRequest;
 use super::tally::{Shown, Tally};
 use super::wording::Lost;
 use crate::conversation::comeback::{Comeback, News};
+use crate::conversation::journal::PausedCall;
 use crate::conversation::picture::Picture;
 use crate::conversation::recovery::{
     Checkpoint, Decision, Loss, Millis, Owner, Pause, Plan, Reason, Row, Skip, plan,
@@ -134,9 +135,13 @@ pub(super) fn recover(
     let news = match &decision.plan {
         Plan::Skip(skip) => return skipped(skip, Some(conversation)),
         Plan::RecoverCheckpoint => {
+            let asked: Vec<PausedCall> = match &conversation.pause {
+                Some(pause) => [pause.earlier.as_slice(), &pause.calls].concat(),
+                None => Vec::new(),
+            };
             let news = match known {
-                Some(known) => come.since(known, conversation.answer.as_deref()),
-                None => come.since(come.place.start, None),
+                Some(known) => come.since(known, conversation.answer.as_deref(), &asked),
+                None => come.since(come.place.start, None, &asked),
             };
             if repeating == Repeating::Never && !news.text.is_empty() {
                 return Tried::Unneeded(Some(conversation));

@@ -121,7 +121,8 @@ async fn s19_s20_s22_s29_s30_s33_an_older_checkpoint_is_not_this_pause() {
     assert_eq!(journal(folder.path())["pause"], Json::Null, "s22");
     let a = call(&mut guest, Some("go")).await;
     let paused = journal(folder.path())["pause"].clone();
-    assert_eq!(paused["calls"], json!([{"id": a.id, "tool": "look"}]));
+    let waits = json!([{"id": a.id, "tool": "look", "cursor": "a"}]);
+    assert_eq!(paused["calls"], waits);
     break_off(&sim).await;
     guest.result(&a, "");
     let result = guest.messages.last_mut().unwrap();
@@ -144,6 +145,31 @@ async fn s19_s20_s22_s29_s30_s33_an_older_checkpoint_is_not_this_pause() {
     let counted =
         r#"cursor_provider.rebuild_full_history{reason="no_checkpoint",model="composer-2"}"#;
     assert!(metrics::counters().counts()[counted] > 0);
+}
+
+/// Results of calls that were made side by side go by the ids Cursor gave them.
+#[tokio::test]
+async fn results_on_a_checkpoint_are_named_as_cursor_named_the_calls() {
+    let first = format!(
+        r#"{CHECKPOINT} {}, {}, {{ delay_ms = 1000 }}, {{ cut = true }}"#,
+        opened("look", "toolu_A"),
+        opened("slow", "toolu_B")
+    );
+    let last = format!(r#"{{ expect_state = "last checkpoint" }}, {{ text = "Seen." }}, {END}"#);
+    let (sim, backend) = simulating(&[first, last]).await;
+    let mut guest = Guest::new(&backend, None);
+    let taken = guest.say("go").await;
+    assert_eq!(taken.calls.len(), 2);
+    break_off(&sim).await;
+    for call in &taken.calls {
+        guest.result(call, &format!("of {}", call.name));
+    }
+    assert_eq!(guest.turn(Patience::Endless).await.text, "Seen.");
+    let told = said(&requests(&sim)[1]);
+    for (id, tool) in [("toolu_A", "look"), ("toolu_B", "slow")] {
+        let wanted = format!("Tool call id: {id}\nTool name: {tool}\nResult:\nof {tool}\n");
+        assert!(told.contains(&wanted), "{told}");
+    }
 }
 
 /// Death does not make a pause younger.
