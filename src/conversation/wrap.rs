@@ -30,14 +30,23 @@ pub enum Verdict {
     Failed,
 }
 
-/// Every call once: the last result of each counts, at the place of the first.
+/// Every call once: the last result of each counts, at the place of the first. That there were
+/// more is told.
 pub fn collapse(results: Vec<Recovered>) -> Vec<Recovered> {
+    let came = results.len();
     let mut once: Vec<Recovered> = Vec::with_capacity(results.len());
     for result in results {
         match once.iter_mut().find(|known| known.call == result.call) {
             Some(known) => *known = result,
             None => once.push(result),
         }
+    }
+    if once.len() < came {
+        tracing::debug!(
+            came,
+            kept = once.len(),
+            "bridge.duplicate_results_collapsed"
+        );
     }
     once
 }

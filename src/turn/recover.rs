@@ -1,5 +1,8 @@
 //! A turn whose run is gone, brought back: the plan of [`crate::conversation::recovery`]
 //! carried out and told.
+//!
+//! What is told of a recovery is read by programs too: it has the fields that were agreed on,
+//! whatever turn or run it happens in.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -234,6 +237,7 @@ fn tell_checkpoint(kept: &Conversation, news: &News, key: &BridgeKey, model: &st
     let calls = kept.pause.iter().flat_map(|pause| &pause.calls);
     let calls: Vec<&str> = calls.map(|call| call.id.as_str()).collect();
     tracing::debug!(
+        parent: None,
         bridgeKeyPrefix = key.prefix(),
         modelId = model,
         recoveryPath = "stored_checkpoint",
@@ -247,6 +251,7 @@ fn tell_checkpoint(kept: &Conversation, news: &News, key: &BridgeKey, model: &st
 
 fn tell_rebuild(reason: Reason, come: &Comeback<'_>, news: &News, key: &BridgeKey, model: &str) {
     tracing::debug!(
+        parent: None,
         bridgeKeyPrefix = key.prefix(),
         modelId = model,
         rebuildReason = reason.name(),
@@ -267,6 +272,7 @@ fn tell_skip(skip: &Skip, decision: &Decision, key: &BridgeKey) {
         _ => (None, None),
     };
     tracing::debug!(
+        parent: None,
         bridgeKeyPrefix = key.prefix(),
         skipReason = skip.name(),
         hadStoredCheckpoint = decision.had_checkpoint,
@@ -280,6 +286,7 @@ fn tell_skip(skip: &Skip, decision: &Decision, key: &BridgeKey) {
 /// The text for a turn nothing could bring back.
 pub(super) fn lost(lost: &Lost) -> String {
     tracing::debug!(
+        parent: None,
         bridgeKeyPrefix = lost.prefix(),
         skipReason = lost.skip,
         hadStoredCheckpoint = lost.had_checkpoint,

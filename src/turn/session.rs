@@ -171,6 +171,8 @@ impl Task {
                     continue;
                 }
                 () = tokio::time::sleep_until(until.unwrap_or_else(Instant::now)), if until.is_some() => {
+                    let key = self.memory.key().prefix();
+                    tracing::debug!(bridgeKeyPrefix = key, "bridge.active_ttl_expired");
                     self.release().await;
                     continue;
                 }
@@ -310,6 +312,8 @@ impl Task {
         self.answered = Instant::now();
         answer.give(result.clone());
         drop(request); // ends the host's events
+        let key = self.memory.key().prefix();
+        tracing::debug!(bridgeKeyPrefix = key, "native.stream.abort");
         live.cancel().await;
         let ended = live.see_off().await;
         live.settle_accounts(ended.as_ref().map(|ended| &ended.outcome), tally.shown());

@@ -76,6 +76,7 @@ impl Live {
             }
             _ => Vec::new(),
         };
+        self.key = key.prefix().to_owned();
         tracing::debug!(
             bridgeKeyPrefix = key.prefix(),
             calls = calls.len(),

@@ -222,14 +222,19 @@ impl Task {
             shown,
             told: tally.answer().to_owned(),
         };
-        launch::launch(
-            conversation,
-            action,
-            request,
-            snapshot,
-            before,
-            &surroundings,
-        )
+        // On everything the run tells, so that it can be found by what recoveries tell.
+        let key = self.memory.key().prefix();
+        let span = tracing::debug_span!("bridge", bridgeKeyPrefix = key);
+        span.in_scope(|| {
+            launch::launch(
+                conversation,
+                action,
+                request,
+                snapshot,
+                before,
+                &surroundings,
+            )
+        })
     }
 
     /// Says words in a run of their own, on the state the last one left.
