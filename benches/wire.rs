@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use cursor_sidecar::run::{
-    Action, Backend, BlobKey, MemoryBlobs, Model, RetryPolicy, RunEvent, RunSpec, Timing,
+    Action, Backend, BlobKey, MemoryBlobs, Model, RetryPolicy, RunEvent, RunSpec, Spent, Timing,
     ToolGates, UserMessage, start,
 };
 use cursor_sidecar::sim::{Options, ScenarioSource, Sim};
@@ -234,6 +234,8 @@ async fn stream(backend: &Backend) -> f64 {
         blob_key: BlobKey::random().unwrap(),
         gates: ToolGates::default(),
         shown: String::new(),
+        spent: Spent::default(),
+        rest: Duration::ZERO,
     };
     let mut handle = start(
         backend.clone(),

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use clap::{CommandFactory as _, Parser, Subcommand};
 use cursor_sidecar::diag::logfile::{self, LogFile, Wanted};
 use cursor_sidecar::diag::record::{self, Guard, Recorder};
-use cursor_sidecar::diag::secrets;
+use cursor_sidecar::diag::{panics, secrets};
 use cursor_sidecar::doors::cli::{
     Ask, AskError, Doctor, Login, Logout, Models, Schema, SchemaError, Verdict,
 };
@@ -45,6 +45,7 @@ enum Command {
 }
 
 fn main() -> ExitCode {
+    panics::install();
     let arguments = Arguments::parse();
     // A person who just typed the name would wait for frames that never come.
     if arguments.command.is_none() && std::io::stdin().is_terminal() {

@@ -13,8 +13,9 @@ use std::time::{Duration, SystemTime};
 use bytes::Bytes;
 use cursor_sidecar::conversation::fingerprint::Fingerprint;
 use cursor_sidecar::conversation::journal::Entry;
-use cursor_sidecar::conversation::store::{Bounds, Found, Kept, Store, StoreError};
+use cursor_sidecar::conversation::store::{Bounds, Found, Kept, Look, Store, StoreError};
 use serde_json::json;
+use sha2::Digest as _;
 
 const SESSION: &str = "session-1";
 
@@ -31,6 +32,7 @@ fn entry(turn: u8, conversation: &str) -> Entry {
         answer: None,
         pause: None,
         blobs: None,
+        sums: None,
     }
 }
 
@@ -41,7 +43,7 @@ fn write(kept: &Kept, turn: u8, conversation: &str) {
 }
 
 fn read(kept: &Kept) -> Entry {
-    match kept.read().unwrap() {
+    match kept.read(Look::Content).unwrap() {
         Found::Entry(entry) => *entry,
         other => panic!("{other:?}"),
     }
@@ -67,6 +69,7 @@ fn a_child_that_dies_while_writing() {
         }
     });
     let kept = store.take(SESSION).unwrap();
+    read(&kept);
     write(&kept, 2, &std::env::var(CONVERSATION).unwrap());
 }
 
@@ -170,11 +173,11 @@ fn a_damaged_journal_is_set_aside() {
     let journal = conversation.path().join("journal");
     let half = fs::read(&journal).unwrap();
     fs::write(&journal, &half[..half.len() / 2]).unwrap();
-    let Found::Damaged(_, aside) = kept.read().unwrap() else {
+    let Found::Damaged(_, aside) = kept.read(Look::Content).unwrap() else {
         panic!("not noticed");
     };
     assert_eq!(fs::read(aside).unwrap(), half[..half.len() / 2]);
-    assert!(matches!(kept.read().unwrap(), Found::Nothing));
+    assert!(matches!(kept.read(Look::Content).unwrap(), Found::Nothing));
     write(&kept, 2, "two");
     assert_eq!(read(&kept), entry(2, "two"));
 }
@@ -193,7 +196,7 @@ fn s48_a_state_without_all_its_blobs_is_dropped_and_the_rest_kept() {
     let blobs = inside.map(|entry| entry.path()).find(|path| path.is_dir());
     let blob = fs::read_dir(blobs.unwrap()).unwrap().next().unwrap();
     fs::remove_file(blob.unwrap().path()).unwrap();
-    let Found::Incomplete(found) = kept.read().unwrap() else {
+    let Found::Incomplete(found) = kept.read(Look::Content).unwrap() else {
         panic!("not noticed");
     };
     let expected = Entry {
@@ -207,6 +210,60 @@ fn s48_a_state_without_all_its_blobs_is_dropped_and_the_rest_kept() {
     assert_eq!(read(&kept), entry(3, "one"));
 }
 
+/// The files below the only conversation in a folder, of which there is one with blobs.
+fn blobs(folder: &Path) -> Vec<std::path::PathBuf> {
+    let conversation = fs::read_dir(folder).unwrap().next().unwrap();
+    let inside = fs::read_dir(conversation.unwrap().path())
+        .unwrap()
+        .flatten();
+    let shelf = inside.map(|entry| entry.path()).find(|path| path.is_dir());
+    let blobs = fs::read_dir(shelf.unwrap()).unwrap().flatten();
+    blobs.map(|entry| entry.path()).collect()
+}
+
+#[test]
+fn s48_a_state_whose_blobs_are_not_what_they_were_is_dropped() {
+    let named_by_content = sha2::Sha256::digest(b"some words").to_vec();
+    for id in [named_by_content, vec![7; 32], vec![7; 100]] {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::at(folder.path());
+        let kept = store.take(SESSION).unwrap();
+        let shelf = kept.shelf("one");
+        shelf.set(&id, b"some words");
+        kept.write(&entry(1, "one"), &shelf).unwrap();
+        drop(kept);
+        let kept = store.take(SESSION).unwrap();
+        assert_eq!(read(&kept), entry(1, "one"));
+        fs::write(&blobs(folder.path())[0], b"some wards").unwrap();
+        let Found::Incomplete(_) = kept.read(Look::Content).unwrap() else {
+            panic!("not noticed");
+        };
+        assert!(blobs(folder.path()).is_empty(), "it helps nobody");
+        // Another state goes on without it.
+        write(&kept, 2, "one");
+        assert_eq!(read(&kept), entry(2, "one"));
+    }
+}
+
+/// A journal that cannot be read to its end is no journal; whoever waits for it waits for ever.
+#[test]
+fn a_pipe_in_place_of_the_journal_is_set_aside() {
+    let folder = tempfile::tempdir().unwrap();
+    let kept = Store::at(folder.path()).take(SESSION).unwrap();
+    write(&kept, 1, "one");
+    let conversation = fs::read_dir(folder.path()).unwrap().next().unwrap();
+    let journal = conversation.unwrap().path().join("journal");
+    fs::remove_file(&journal).unwrap();
+    let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
+    rustix::fs::mkfifoat(rustix::fs::CWD, &journal, mode).unwrap();
+    assert!(matches!(
+        kept.read(Look::Content).unwrap(),
+        Found::Damaged(..)
+    ));
+    write(&kept, 2, "one");
+    assert_eq!(read(&kept), entry(2, "one"));
+}
+
 #[test]
 fn forgetting_leaves_nothing_to_read() {
     let folder = tempfile::tempdir().unwrap();
@@ -214,7 +271,7 @@ fn forgetting_leaves_nothing_to_read() {
     write(&kept, 1, "one");
     kept.forget().unwrap();
     kept.forget().unwrap();
-    assert!(matches!(kept.read().unwrap(), Found::Nothing));
+    assert!(matches!(kept.read(Look::Content).unwrap(), Found::Nothing));
     assert_eq!(kept.shelf("one").get(&[1; 32]).unwrap(), None);
 }
 
@@ -247,7 +304,7 @@ fn sweeping_keeps_the_newest_and_those_in_hand() {
     assert_eq!(read(&kept), entry(1, "one"));
     assert_eq!(read(&store.take("c").unwrap()), entry(1, "one"));
     assert!(matches!(
-        store.take("b").unwrap().read().unwrap(),
+        store.take("b").unwrap().read(Look::Content).unwrap(),
         Found::Nothing
     ));
     drop(kept);

@@ -261,10 +261,21 @@ fn recovery(lost: &Lost) {
     }
 }
 
+#[derive(Arbitrary, Debug, Clone, Copy, PartialEq)]
+enum Who {
+    Person,
+    Model,
+    /// The model asks for a tool.
+    Call,
+    /// A tool answers, by whatever name.
+    Tool,
+}
+
 #[derive(Arbitrary, Debug)]
 struct Told {
-    assistant: bool,
+    who: Who,
     words: Word,
+    call: Word,
     at: u8,
 }
 
@@ -280,8 +291,18 @@ fn sending(said: &Said) {
         .history
         .iter()
         .map(|told| {
-            let role = if told.assistant { "assistant" } else { "user" };
-            json!({"role": role, "content": told.words.text(), "timestamp": told.at})
+            let (words, call) = (told.words.text(), told.call.text());
+            let mut message = match told.who {
+                Who::Person => json!({"role": "user", "content": words}),
+                Who::Model => json!({"role": "assistant", "content": words}),
+                Who::Call => json!({"role": "assistant", "content": [
+                    {"type": "text", "text": words},
+                    {"type": "toolCall", "id": call, "name": "look", "arguments": {}}]}),
+                Who::Tool => json!({"role": "toolResult", "toolCallId": call, "toolName": "look",
+                    "content": [{"type": "text", "text": words}], "isError": false}),
+            };
+            message["timestamp"] = json!(told.at);
+            message
         })
         .collect();
     let known = said
@@ -290,7 +311,7 @@ fn sending(said: &Said) {
     let sent = said.sent.zip(known).map(|((_, same), known)| {
         Fingerprint::of(if same { "S" } else { "T" }, &messages[..known])
     });
-    let answer = messages.last().and_then(|message| message["content"].as_str());
+    let answer = said.history.last().map(|told| told.words.text());
     let planned = send::plan(sent.as_ref(), answer, "S", &messages);
     assert_eq!(
         planned,
@@ -303,21 +324,49 @@ fn sending(said: &Said) {
         .iter()
         .rposition(|message| message["role"] == "assistant")
         .map_or(0, |index| index + 1);
-    let words: Vec<&str> = messages[latest.max(unseen)..]
+    // What a person says as it is, what a tool says as data.
+    let words: Vec<String> = said.history[latest.max(unseen)..]
         .iter()
-        .filter_map(|message| message["content"].as_str())
-        .filter(|words| !words.is_empty())
+        .filter(|told| !told.words.text().is_empty())
+        .map(|told| match told.who {
+            Who::Tool => format!(
+                "\nResult:\n{}\n[End recovered tool output",
+                told.words.text()
+            ),
+            _ => told.words.text().to_owned(),
+        })
         .collect();
     if words.is_empty() {
         return;
     }
+    // No tool among them.
+    let alone = !said.history[latest.max(unseen)..]
+        .iter()
+        .any(|told| told.who == Who::Tool);
+    let told_in_order = |mut text: &str| {
+        words.iter().all(|words| match text.split_once(words) {
+            Some((_, rest)) => {
+                text = rest;
+                true
+            }
+            None => false,
+        })
+    };
     match planned {
         SendPlan::Incremental { text, .. } => {
             assert!(continues, "on a state that stands for another history");
-            assert!(text.contains(&words.join("\n\n")), "{words:?} in {text:?}");
+            assert!(told_in_order(&text), "{words:?} in {text:?}");
+            assert!(
+                !alone || text.contains(&words.join("\n\n")),
+                "{words:?} in {text:?}"
+            );
         }
         SendPlan::Bootstrap { history, text, .. } => {
-            assert!(text.ends_with(&words.join("\n\n")), "{words:?} in {text:?}");
+            assert!(told_in_order(&text), "{words:?} in {text:?}");
+            assert!(
+                !alone || text.ends_with(&words.join("\n\n")),
+                "{words:?} in {text:?}"
+            );
             assert_eq!(history.len(), latest);
         }
         SendPlan::Resume { .. } | SendPlan::Nothing => panic!("{words:?} are left out"),

@@ -8,6 +8,7 @@ use serde_json::Value as Json;
 
 use super::answer::{Gap, gap, is_answer};
 use super::fingerprint::Fingerprint;
+use super::journal::PausedCall;
 use super::message::{self, Pictures, Speaker, read, read_with};
 use super::picture::{self, Picture};
 use super::plan::about;
@@ -129,8 +130,10 @@ impl<'a> Comeback<'a> {
     }
 
     /// What a state has to be told that knows the first `known` messages and, if that was
-    /// counted, so much of the answer to them.
-    pub fn since(&self, known: usize, answer: Option<&str>) -> News {
+    /// counted, so much of the answer to them. Calls of that answer are Cursor's own: their
+    /// results go by the names in `asked`, those of later answers by the names these are told
+    /// with.
+    pub fn since(&self, known: usize, answer: Option<&str>, asked: &[PausedCall]) -> News {
         let new = &self.messages[known.min(self.messages.len())..];
         let spoke = self.messages[self.last..]
             .iter()
@@ -156,7 +159,15 @@ impl<'a> Comeback<'a> {
             .filter_map(|(_, message)| read(message))
             .map(|spoken| spoken.text);
         let answers = told.into_iter().chain(later).collect();
-        let news = self.news(answers, known.max(self.place.start), None);
+        let own = self.messages[known.min(self.messages.len())..]
+            .iter()
+            .find(|message| is_answer(Some(message)));
+        let own: Vec<&str> = own.into_iter().flat_map(calls).collect();
+        let named = |id: &str| {
+            let call = asked.iter().find(|call| call.id == id);
+            call.filter(|_| own.contains(&id))
+        };
+        let news = self.news(answers, known.max(self.place.start), None, named);
         let text = match note {
             Some(note) => format!("{note}\n\n{}", news.text),
             None => news.text,
@@ -172,10 +183,16 @@ impl<'a> Comeback<'a> {
     /// told again, for a history has none.
     pub fn anew(&self) -> News {
         let first = self.messages.get(self.place.start);
-        self.news(Vec::new(), self.place.start, first)
+        self.news(Vec::new(), self.place.start, first, |_| None)
     }
 
-    fn news(&self, answers: Vec<String>, from: usize, shown_again: Option<&Json>) -> News {
+    fn news<'b>(
+        &self,
+        answers: Vec<String>,
+        from: usize,
+        shown_again: Option<&Json>,
+        named: impl Fn(&str) -> Option<&'b PausedCall>,
+    ) -> News {
         let results: Vec<&Json> = self.messages[from.min(self.messages.len())..]
             .iter()
             .filter(|message| is_result(message))
@@ -186,13 +203,21 @@ impl<'a> Comeback<'a> {
         let (pictures, sent) = picture::that_fit(with_pictures.chain(words.iter().copied()));
         let mut sent = sent.into_iter().skip(usize::from(shown_again.is_some()));
         let mut sent = || sent.next().unwrap_or(Pictures::Omitted);
-        let results = results.into_iter().map(|message| Recovered {
-            call: message["toolCallId"].as_str().unwrap_or_default().into(),
-            content: message::text(&message["content"], sent()),
-            verdict: match message["isError"] {
-                Json::Bool(true) => Verdict::Failed,
-                _ => Verdict::Done,
-            },
+        let results = results.into_iter().map(|message| {
+            let id = message["toolCallId"].as_str().unwrap_or_default();
+            let call = named(id);
+            let cursor = call.and_then(|call| call.cursor.as_deref());
+            Recovered {
+                // Cursor's may have several lines, which would pass for others of the block.
+                call: cursor
+                    .map_or_else(|| id.into(), |id| id.lines().collect::<Vec<_>>().join(" ")),
+                tool: call.map(|call| call.tool.clone()),
+                content: message::text(&message["content"], sent()),
+                verdict: match message["isError"] {
+                    Json::Bool(true) => Verdict::Failed,
+                    _ => Verdict::Done,
+                },
+            }
         });
         let results = collapse(results.collect());
         let mut parts = Vec::new();
@@ -317,7 +342,7 @@ mod tests {
         messages.push(user("and hurry"));
         let come = Comeback::read(&messages).unwrap();
         // From before the first call: both rounds.
-        let news = come.since(3, None);
+        let news = come.since(3, None, &[]);
         assert_eq!(news.results, 2);
         assert!(news.text.contains("second\nTool call (look, call t2)"));
         assert!(
@@ -327,7 +352,7 @@ mod tests {
         );
         assert!(news.text.ends_with("]\n\nand hurry"));
         // From the second round: only its result.
-        let news = come.since(5, None);
+        let news = come.since(5, None, &[]);
         assert_eq!(news.results, 1);
         assert!(
             news.text.starts_with("[Recovered tool output"),
@@ -335,13 +360,13 @@ mod tests {
             news.text
         );
         // What it does not know of its own answer; what the host does not have of it.
-        let news = come.since(3, Some("fir"));
+        let news = come.since(3, Some("fir"), &[]);
         assert!(
             news.text.contains("turn:]\n\nst\n\nsecond"),
             "{}",
             news.text
         );
-        let news = come.since(3, Some("first of all"));
+        let news = come.since(3, Some("first of all"), &[]);
         assert!(
             news.text
                 .contains("from here on:]\n\nof all\n\n[What you did"),
@@ -352,11 +377,38 @@ mod tests {
         let silent = &messages[..7];
         let news = Comeback::read(silent)
             .unwrap()
-            .since(5, Some("second, well"));
+            .since(5, Some("second, well"), &[]);
         assert_eq!(news.unshown, ", well");
         // From after the results: only the words; and then nothing.
-        assert_eq!(come.since(7, None).text, "and hurry");
-        assert_eq!(come.since(8, None).text, "");
+        assert_eq!(come.since(7, None, &[]).text, "and hurry");
+        assert_eq!(come.since(8, None, &[]).text, "");
+    }
+
+    #[test]
+    fn results_go_by_the_names_the_model_knows() {
+        let messages = rounds();
+        let come = Comeback::read(&messages).unwrap();
+        let paused = |id: &str, cursor: &str| PausedCall {
+            id: id.into(),
+            tool: "look".into(),
+            cursor: Some(cursor.into()),
+        };
+        let asked = [paused("t1", "call_1\nfc_1"), paused("t2", "call_2")];
+        // From before the first call: Cursor's own, then one that is told of by our name.
+        let told = come.since(3, None, &asked).text;
+        assert!(
+            told.contains("Tool call id: call_1 fc_1\nTool name: look\nResult:\none\n"),
+            "{told}"
+        );
+        assert!(told.contains("(look, call t2)"), "{told}");
+        assert!(told.contains("Tool call id: t2\nResult:\ntwo\n"), "{told}");
+        let told = come.since(5, None, &asked).text;
+        assert!(
+            told.contains("Tool call id: call_2\nTool name: look\n"),
+            "{told}"
+        );
+        // A rebuilt history has our names only.
+        assert!(!come.anew().text.contains("call_"));
     }
 
     #[test]
@@ -370,7 +422,7 @@ mod tests {
         messages.push(json!({"role": "user", "content": [{"type": "text", "text": "this"}, bad]}));
         let come = Comeback::read(&messages).unwrap();
         assert!(come.has_pictures());
-        let news = come.since(5, None);
+        let news = come.since(5, None, &[]);
         assert_eq!(news.pictures.len(), 1);
         assert!(
             news.text

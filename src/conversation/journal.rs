@@ -38,7 +38,14 @@ pub struct Entry {
     /// How many blobs lay beside it when it was written.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub blobs: Option<u64>,
+    /// Checksums of those that are not named by theirs. Earlier sidecars neither wrote nor read
+    /// them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sums: Option<Sums>,
 }
+
+/// SHA-256 in hex, by the name of a file.
+pub type Sums = std::collections::BTreeMap<String, String>;
 
 /// A turn that waits for its host, written down before the host knows of it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -46,6 +53,9 @@ pub struct Entry {
 pub struct Paused {
     /// The calls that wait.
     pub calls: Vec<PausedCall>,
+    /// Those of earlier pauses of the same turn. Earlier sidecars neither wrote nor read them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub earlier: Vec<PausedCall>,
     /// Complete turns before this one.
     pub turns: usize,
     /// Their fingerprint, of the host's own messages.
@@ -65,6 +75,9 @@ pub struct PausedCall {
     pub id: String,
     /// The host's name of the tool.
     pub tool: String,
+    /// Cursor's own id of it. Earlier sidecars neither wrote nor read it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cursor: Option<String>,
 }
 
 impl std::fmt::Debug for Entry {
@@ -129,7 +142,7 @@ pub fn decode(bytes: &[u8]) -> Result<Entry, Damage> {
     serde_json::from_slice(body).map_err(|_| Damage::Shape)
 }
 
-fn checksum(bytes: &[u8]) -> String {
+pub(super) fn checksum(bytes: &[u8]) -> String {
     let digest = Sha256::digest(bytes);
     digest.iter().map(|byte| format!("{byte:02x}")).collect()
 }
@@ -179,6 +192,7 @@ mod tests {
             answer: None,
             pause: None,
             blobs: None,
+            sums: None,
         }
     }
 
@@ -194,9 +208,11 @@ mod tests {
         let call = PausedCall {
             id: "c1".into(),
             tool: "look".into(),
+            cursor: Some("toolu_1".into()),
         };
         let paused = Paused {
-            calls: vec![call],
+            calls: vec![call.clone()],
+            earlier: vec![call],
             turns: 3,
             history: "0123".into(),
             recorded_at: 1_800_000_000_000,

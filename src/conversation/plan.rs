@@ -176,6 +176,7 @@ fn told(message: &Json, pictures: Pictures, mark: Uuid) -> Option<(Speaker, Stri
     }
     let result = Recovered {
         call: message["toolCallId"].as_str().unwrap_or_default().into(),
+        tool: None,
         content: message::text(&message["content"], pictures),
         verdict: match message["isError"] {
             Json::Bool(true) => Verdict::Failed,

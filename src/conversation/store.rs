@@ -14,14 +14,14 @@ use std::fs::{self, DirBuilder, File};
 use std::io::{self, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use atomic_write_file::AtomicWriteFile;
 use atomic_write_file::unix::OpenOptionsExt as _;
 use sha2::{Digest as _, Sha256};
 
-use super::journal::{self, Damage, Entry};
+use super::journal::{self, Damage, Entry, Sums};
 use super::shelf::Shelf;
 
 const LOCK: &str = "lock";
@@ -93,8 +93,19 @@ fn failed(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> StoreE
 pub struct Kept {
     folder: PathBuf,
     steps: Steps,
+    /// Checksums of blobs, and of which conversation, as the journal has them.
+    sums: Mutex<(String, Sums)>,
     /// Its lock goes when this is dropped, or with the process.
     _lock: File,
+}
+
+/// How closely the blobs of a conversation are looked at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Look {
+    /// They are all there.
+    Count,
+    /// And what they were.
+    Content,
 }
 
 /// What was found of a conversation.
@@ -104,7 +115,7 @@ pub enum Found {
     Nothing,
     /// Its last entry.
     Entry(Box<Entry>),
-    /// Its last entry without the state, of whose blobs some are missing.
+    /// Its last entry without the state, of whose blobs some are missing or damaged.
     Incomplete(Box<Entry>),
     /// Something that cannot be used, and was set aside under this name.
     Damaged(Damage, PathBuf),
@@ -156,6 +167,7 @@ impl Store {
                 return Ok(Kept {
                     folder,
                     steps: self.steps.clone(),
+                    sums: Mutex::default(),
                     _lock: lock,
                 });
             }
@@ -206,17 +218,25 @@ pub struct Bounds {
 
 impl Kept {
     /// Reads the last entry. A damaged journal is set aside, not deleted.
-    pub fn read(&self) -> Result<Found, StoreError> {
+    pub fn read(&self, look: Look) -> Result<Found, StoreError> {
         let path = self.folder.join(JOURNAL);
-        let bytes = match fs::read(&path) {
+        let decoded = match fs::metadata(&path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Found::Nothing),
-            bytes => bytes.map_err(failed("read", &path))?,
+            Err(error) => return Err(failed("look at", &path)(error)),
+            // Reading a pipe would wait for whoever writes to it.
+            Ok(data) if !data.is_file() => Err(Damage::Shape),
+            Ok(_) => journal::decode(&fs::read(&path).map_err(failed("read", &path))?),
         };
-        match journal::decode(&bytes) {
+        match decoded {
             Ok(mut entry) => {
-                let there = self.shelf(&entry.conversation_id).count();
-                let missing = entry.blobs.take().is_some_and(|blobs| there < blobs);
-                if !missing || entry.state.is_none() {
+                let (blobs, sums) = (entry.blobs.take().unwrap_or(0), entry.sums.take());
+                let look = sums.as_ref().map_or(Look::Count, |_| look);
+                self.remember(&entry.conversation_id, sums.unwrap_or_default());
+                let shelf = self.shelf(&entry.conversation_id);
+                let complete = shelf.count() >= blobs;
+                let sound = complete && (look == Look::Count || !shelf.weed(blobs));
+                self.remember(&entry.conversation_id, shelf.sums());
+                if sound || entry.state.is_none() {
                     return Ok(Found::Entry(Box::new(entry)));
                 }
                 entry.state = None;
@@ -232,9 +252,20 @@ impl Kept {
         }
     }
 
-    /// The blobs of a conversation.
+    fn remember(&self, conversation_id: &str, sums: Sums) {
+        let known = (conversation_id.to_owned(), sums);
+        *self.sums.lock().unwrap_or_else(PoisonError::into_inner) = known;
+    }
+
+    /// The blobs of a conversation, as the journal that was read or written last knows them.
     pub fn shelf(&self, conversation_id: &str) -> Shelf {
-        Shelf::at(self.folder.join(format!("blobs-{}", name(conversation_id))))
+        let sums = self.sums.lock().unwrap_or_else(PoisonError::into_inner);
+        let sums = match sums.0 == conversation_id {
+            true => sums.1.clone(),
+            false => Sums::default(),
+        };
+        let folder = format!("blobs-{}", name(conversation_id));
+        Shelf::at(self.folder.join(folder), sums)
     }
 
     /// Writes blobs that are not on disk yet, then the entry that needs them, then removes
@@ -243,16 +274,18 @@ impl Kept {
         make_private(shelf.folder())?;
         for (path, data) in shelf.unwritten() {
             self.place(&path, &data)?;
-            shelf.written(&path);
+            shelf.written(&path, &data);
         }
         let path = self.folder.join(JOURNAL);
         let entry = Entry {
             blobs: Some(shelf.count()),
+            sums: Some(shelf.sums()),
             ..entry.clone()
         };
         let bytes = journal::encode(&entry)
             .map_err(|error| failed("encode", &path)(io::Error::other(error)))?;
         self.place(&path, &bytes)?;
+        self.remember(&entry.conversation_id, entry.sums.unwrap_or_default());
         self.clear_but(shelf.folder());
         Ok(())
     }

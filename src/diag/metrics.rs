@@ -60,7 +60,8 @@ pub fn tell(metric: &str, reason: &str, model: &str) {
         model,
         count: 1,
     };
-    tracing::debug!(event = line.event, metric, reason, model, count = 1_u64);
+    // As on stderr: without the turn it happens in.
+    tracing::debug!(parent: None, event = line.event, metric, reason, model, count = 1_u64);
     if let Ok(mut json) = serde_json::to_string(&line) {
         json.push('\n');
         // One write a line: others write to stderr too.

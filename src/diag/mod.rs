@@ -8,6 +8,7 @@
 mod digest;
 pub mod logfile;
 pub mod metrics;
+pub mod panics;
 pub mod parse;
 pub mod place;
 pub mod private;

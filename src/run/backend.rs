@@ -7,7 +7,7 @@ use crate::account::{Account, ExchangeError, Issued};
 use crate::wire::choice::Choice;
 use crate::wire::drift::Drift;
 use crate::wire::endpoint::Endpoints;
-use crate::wire::error::WireError;
+use crate::wire::error::{TransportError, WireError};
 use crate::wire::failure::Failure;
 use crate::wire::fields::FieldError;
 use crate::wire::headers::{HttpVersion, Identity, RequestIds, anonymous};
@@ -67,6 +67,18 @@ impl OpenError {
             Self::Exchange(error) if error.is_passing() => Failure::Server(text),
             Self::Exchange(ExchangeError::Refused(_)) => Failure::Key(text),
             Self::Exchange(_) | Self::Setup(_) | Self::State(_) => Failure::Refused(text),
+        }
+    }
+}
+
+impl OpenError {
+    /// How long was waited for an answer that did not come.
+    pub(super) fn waited(&self) -> Option<Duration> {
+        match self {
+            Self::Exchange(ExchangeError::Passing(CallError::Wire(WireError::Transport(
+                TransportError::Deadline { seconds, .. },
+            )))) => Some(Duration::from_secs(*seconds)),
+            _ => None,
         }
     }
 }

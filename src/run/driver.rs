@@ -18,12 +18,14 @@ use super::event::{Ended, Outcome, RunEvent, Usage};
 use super::memo::Memo;
 use super::overlap::Overlap;
 use super::request::{Action, RunSpec, UserMessage};
-use super::retry::{Ledger, Next, Progress, Reached, Restarts, RetryPolicy, Shown, Timing};
-use super::watchdog::{Idle, Phase, Told};
+use super::retry::{
+    self, Ledger, Next, Progress, Reached, Restarts, RetryPolicy, Shown, Timing,
+};
+use super::watchdog::{Bark, Idle, Phase};
 use crate::diag::Variant;
 use crate::tools::Executor;
 use crate::wire::error::WireError;
-use crate::wire::failure::{Evidence, Failure, Presence};
+use crate::wire::failure::{Evidence, Failure, Presence, Retry};
 use crate::wire::headers::RequestIds;
 
 /// Events that may wait for the consumer.
@@ -84,7 +86,7 @@ pub fn start(
     crate::diag::secrets().learn(&spec.blob_key.expose_hex().into());
     let span =
         tracing::debug_span!("run", run = %ids.original, conversation = spec.conversation_id);
-    let shown = spec.shown.clone();
+    let (shown, spent) = (spec.shown.clone(), spec.spent);
     let run = Run {
         backend,
         spec,
@@ -95,7 +97,7 @@ pub fn start(
         events,
         commands: inbox,
         ids,
-        ledger: Ledger::default(),
+        ledger: Ledger::after(spent),
         reached: Reached::Never,
         usage: None,
         attempts: 0,
@@ -114,7 +116,8 @@ pub fn start(
                 outcome: Outcome::Failed(failure),
                 usage: None,
                 attempts: 0,
-                idle_restarts: 0,
+                spent,
+                rest: Duration::ZERO,
                 left: Shown::Executed,
             };
             let _ = last_word.send(RunEvent::Ended(ended)).await;
@@ -167,6 +170,9 @@ impl Run {
             "run.started"
         );
         let outcome = loop {
+            if self.attempts == 0 && self.cancelled_within(self.spec.rest).await {
+                break Outcome::Cancelled;
+            }
             let (failure, progress) = match self.attempt().await {
                 Step::Done(outcome) => break outcome,
                 Step::AgainAtOnce => continue,
@@ -194,11 +200,18 @@ impl Run {
             }
         };
         self.tell_end(&outcome, started);
+        let rest = match &outcome {
+            Outcome::Failed(failure) if failure.retry() == Retry::Server => {
+                retry::delay(&self.policy, self.ledger.spent().server, jitter())
+            }
+            _ => Duration::ZERO,
+        };
         let ended = Ended {
             outcome,
             usage: self.usage,
             attempts: self.attempts,
-            idle_restarts: self.ledger.idle_restarts(),
+            spent: self.ledger.spent(),
+            rest,
             left: self.left,
         };
         let _ = self.events.send(RunEvent::Ended(ended)).await;
@@ -233,6 +246,7 @@ impl Run {
         tracing::debug!(n = self.attempts, request = %self.ids.request, "attempt.started");
         let opened = match self.spec.request(self.ids.original) {
             Ok(first) => tokio::select! {
+                after = overdue(&self.timing) => return self.idle(Bark::unopened(after), Progress::default()),
                 opened = self.backend.open(&self.spec, self.ids, &first) => opened,
                 () = given_up(&mut self.commands, &self.events, &mut self.held) => {
                     return Step::Done(Outcome::Cancelled);
@@ -249,6 +263,10 @@ impl Run {
             Err(error) => {
                 let failure = error.failure();
                 tracing::debug!(class = failure.class(), kind = %Variant(&error), "attempt.unopened");
+                // A deadline of our own: silence like any other.
+                if let (Some(after), Some(_)) = (error.waited(), self.timing.patience.first) {
+                    return self.idle(Bark::unopened(after), Progress::default());
+                }
                 return Step::Failed(failure, Progress::default());
             }
         };
@@ -287,7 +305,7 @@ impl Run {
         let error = match closed.closing {
             Closing::Finished => return Step::Done(Outcome::Finished),
             Closing::Cancelled => return Step::Done(Outcome::Cancelled),
-            Closing::Idle(after, phase) => return self.idle(after, phase, closed.progress),
+            Closing::Idle(bark) => return self.idle(bark, closed.progress),
             Closing::Failed(error) => error,
         };
         if !closed.accepted && self.backend.choice.falls_back(agent, version, &error) {
@@ -315,11 +333,7 @@ impl Run {
 
     /// A stream that lived and did nothing. After results, starting over may be the owner's
     /// business.
-    fn idle(&self, after: Duration, phase: Phase, progress: Progress) -> Step {
-        let told = match progress.shown {
-            Shown::Something => Told::Something,
-            _ => Told::Nothing,
-        };
+    fn idle(&self, Bark { after, phase, told }: Bark, progress: Progress) -> Step {
         let idle = Idle {
             after,
             attempts: self.attempts,
@@ -375,6 +389,17 @@ impl Run {
             () = given_up(&mut self.commands, &self.events, &mut self.held) => true,
         }
     }
+}
+
+/// Resolves when a stream should have been opened, with how long that took; never, for those
+/// who want no watchdog.
+async fn overdue(timing: &Timing) -> Duration {
+    let Some(limit) = timing.patience.first else {
+        return std::future::pending().await;
+    };
+    let limit = limit.min(timing.stall);
+    tokio::time::sleep(limit).await;
+    limit
 }
 
 /// Resolves when the owner cancels or goes away. Messages that arrive while there is no

@@ -1,8 +1,10 @@
 //! What a run tells its owner.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 
-use super::retry::Shown;
+use super::retry::{Shown, Spent};
 use crate::tools::bridge::HostCall;
 use crate::wire::failure::Failure;
 use crate::wire::proto::agent::v1::{
@@ -65,8 +67,10 @@ pub struct Ended {
     pub usage: Option<Usage>,
     /// Streams it took.
     pub attempts: u32,
-    /// Those that were started because the one before did nothing.
-    pub idle_restarts: u32,
+    /// What of its retries is spent.
+    pub spent: Spent,
+    /// How long to wait before another run takes its place.
+    pub rest: Duration,
     /// What it did that no checkpoint knows.
     pub left: Shown,
 }

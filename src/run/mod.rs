@@ -26,7 +26,7 @@ pub use blobs::{BlobError, Blobs, MemoryBlobs};
 pub use driver::{Command, Handle, Injection, start};
 pub use event::{Ended, Outcome, RunEvent, Usage};
 pub use request::{Action, Image, Mode, Model, RunSpec, UserMessage};
-pub use retry::{Ledger, Next, Progress, Restarts, RetryPolicy, Shown, Timing};
+pub use retry::{Ledger, Next, Progress, Restarts, RetryPolicy, Shown, Spent, Timing};
 pub use watchdog::{Idle, Patience, RETRIES, Told};
 
 pub use crate::wire::headers::{BlobKey, ToolGates};

@@ -1,8 +1,11 @@
 //! The first message of a run.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use uuid::Uuid;
 
+use super::retry::Spent;
 use crate::tools::offer::Offer;
 use crate::wire::fields::FieldError;
 use crate::wire::headers::{BlobKey, ToolGates};
@@ -34,6 +37,10 @@ pub struct RunSpec {
     pub gates: ToolGates,
     /// Words a person has read since that checkpoint: said again, they are not told again.
     pub shown: String,
+    /// Retries that a run before it in the same turn has spent.
+    pub spent: Spent,
+    /// How long to wait before the first stream.
+    pub rest: Duration,
 }
 
 /// What a run does.
@@ -208,6 +215,8 @@ mod tests {
             blob_key: BlobKey::random().unwrap(),
             gates: ToolGates::default(),
             shown: String::new(),
+            spent: Spent::default(),
+            rest: Duration::ZERO,
         };
         let run_id = "a575b966-86bb-4ae9-872d-9ed464e06033".parse().unwrap();
         let bytes = ascending::client(&spec.request(run_id).unwrap());

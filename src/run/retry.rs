@@ -80,7 +80,7 @@ pub struct Timing {
     pub heartbeat: Duration,
     /// Between two heartbeats of an open exec.
     pub exec_heartbeat: Duration,
-    /// Silence after which a stream counts as lost.
+    /// Silence after which a stream counts as lost, if anybody watches it.
     pub stall: Duration,
     /// How long a stream may live without work.
     pub patience: Patience,
@@ -142,20 +142,35 @@ pub enum Next {
     GiveUp,
 }
 
+/// Retries that were spent, of each budget.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub struct Spent {
+    pub server: u32,
+    pub transport: u32,
+    pub idle: u32,
+}
+
 /// The budgets of one run.
 #[derive(Debug, Clone, Default)]
 pub struct Ledger {
-    server: u32,
-    transport: u32,
-    idle: u32,
+    spent: Spent,
     barren: u32,
     checkpoint: Option<Bytes>,
 }
 
 impl Ledger {
-    /// Restarts that idle streams have cost.
-    pub fn idle_restarts(&self) -> u32 {
-        self.idle
+    /// The books of a run that takes the place of another: what that one spent is spent.
+    pub fn after(spent: Spent) -> Self {
+        Self {
+            spent,
+            ..Self::default()
+        }
+    }
+
+    /// What retries have cost so far.
+    pub fn spent(&self) -> Spent {
+        self.spent
     }
 
     /// Books a failed attempt and says how to go on. `jitter` is between 0 and 1.
@@ -176,9 +191,9 @@ impl Ledger {
         }
         let (used, budget) = match failure.retry() {
             Retry::Never => return Next::GiveUp,
-            Retry::Server => (&mut self.server, policy.server),
-            Retry::Transport => (&mut self.transport, policy.transport),
-            Retry::Idle => (&mut self.idle, policy.idle),
+            Retry::Server => (&mut self.spent.server, policy.server),
+            Retry::Transport => (&mut self.spent.transport, policy.transport),
+            Retry::Idle => (&mut self.spent.idle, policy.idle),
         };
         if *used >= budget || self.barren >= policy.barren_resumes {
             return Next::GiveUp;
@@ -197,7 +212,7 @@ impl Ledger {
 }
 
 /// Twice as long each time, plus up to a fifth.
-fn delay(policy: &RetryPolicy, attempt: u32, jitter: f64) -> Duration {
+pub(super) fn delay(policy: &RetryPolicy, attempt: u32, jitter: f64) -> Duration {
     let doubled = policy
         .base_delay
         .saturating_mul(2_u32.saturating_pow(attempt))
@@ -330,10 +345,24 @@ mod tests {
         assert!(matches!(next(), Next::Repeat(_)));
         assert!(matches!(next(), Next::Repeat(_)));
         assert_eq!(next(), Next::GiveUp);
-        assert_eq!(ledger.idle_restarts(), 2);
+        assert_eq!(ledger.spent().idle, 2);
         let none = RetryPolicy { idle: 0, ..policy };
         let next = Ledger::default().next(&none, &idle, nothing(), 0.0);
         assert_eq!(next, Next::GiveUp);
+    }
+
+    #[test]
+    fn s39_what_an_earlier_run_spent_is_spent() {
+        let policy = RetryPolicy::default();
+        let mut first = Ledger::default();
+        for _ in 0..2 {
+            first.next(&policy, &server(), nothing(), 0.0);
+        }
+        let mut second = Ledger::after(first.spent());
+        let mut next = |failure: &Failure| second.next(&policy, failure, nothing(), 0.0);
+        assert_eq!(next(&server()), Next::Repeat(Duration::from_secs(8)));
+        assert_eq!(next(&server()), Next::GiveUp);
+        assert!(matches!(next(&transport()), Next::Repeat(_)), "its own");
     }
 
     #[test]

@@ -1,9 +1,10 @@
 //! How long a stream may live without bringing anything of use.
 //!
-//! Two clocks watch a stream. Silence of any kind is a lost connection (the official client's
+//! Two clocks watch a stream. Silence of any kind is a lost stream (the official client's
 //! rule, in [`super::Timing::stall`]). This one asks for *work*: a server that only says that
-//! it lives, or says nothing in many words, is not working. While tools are at work here, or a
-//! person is asked, the server has nothing to do and is not watched.
+//! it lives, or says nothing in many words, is not working. Both cost the same restarts, and
+//! who switches this one off has neither. While tools are at work here, or a person is asked,
+//! the server has nothing to do and is not watched.
 
 use std::fmt;
 use std::time::Duration;
@@ -75,11 +76,33 @@ pub(super) enum Phase {
     Resumed,
 }
 
+/// A stream that was given up on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Bark {
+    /// How long it did nothing.
+    pub(super) after: Duration,
+    pub(super) phase: Phase,
+    pub(super) told: Told,
+}
+
+impl Bark {
+    /// A stream that was never opened.
+    pub(super) fn unopened(after: Duration) -> Self {
+        Self {
+            after,
+            phase: Phase::First,
+            told: Told::Nothing,
+        }
+    }
+}
+
 /// Watches one stream.
 #[derive(Debug)]
 pub(super) struct Watchdog {
     patience: Patience,
     phase: Phase,
+    /// Whether there were words since the host answered last.
+    told: Told,
     last_work: Instant,
 }
 
@@ -88,7 +111,30 @@ impl Watchdog {
         Self {
             patience,
             phase: Phase::First,
+            told: Told::Nothing,
             last_work: now,
+        }
+    }
+
+    /// A message came.
+    pub(super) fn hear(&mut self, message: Option<&Message>, now: Instant) {
+        if pulse(message) != Pulse::Work {
+            return;
+        }
+        self.worked(now);
+        if let Some(Message::InteractionUpdate(update)) = message
+            && let Some(interaction_update::Message::TextDelta(_)) = &update.message
+        {
+            self.told = Told::Something;
+        }
+    }
+
+    /// What there is to say of a stream that did nothing for so long.
+    pub(super) fn bark(&self, after: Duration) -> Bark {
+        Bark {
+            after,
+            phase: self.phase,
+            told: self.told,
         }
     }
 
@@ -100,7 +146,12 @@ impl Watchdog {
     /// The host has answered.
     pub(super) fn resumed(&mut self, now: Instant) {
         self.phase = Phase::Resumed;
+        self.told = Told::Nothing;
         self.last_work = now;
+    }
+
+    pub(super) fn last_work(&self) -> Instant {
+        self.last_work
     }
 
     pub(super) fn phase(&self) -> Phase {

@@ -1,6 +1,7 @@
 //! A run put together: its conversation, its words, its tools, its rules.
 
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use serde_json::Value as Json;
 use tokio::sync::watch;
@@ -15,7 +16,7 @@ use crate::conversation::fingerprint::Fingerprint;
 use crate::conversation::history::{self, Budget};
 use crate::conversation::picture;
 use crate::conversation::store::Kept;
-use crate::run::{Action, Restarts, RetryPolicy, RunSpec, Timing, start};
+use crate::run::{Action, Restarts, RetryPolicy, RunSpec, Spent, Timing, start};
 use crate::tools::bridge::Bridge;
 use crate::tools::bridge::gate::{self, Gate};
 use crate::tools::bridge::snapshot::{HostTool, PROVIDER, Snapshot};
@@ -44,8 +45,10 @@ pub(super) struct Surroundings<'a> {
 /// What went before in the turn a run is started for.
 #[derive(Debug, Default)]
 pub(super) struct Before {
-    /// Restarts that idle streams have cost.
-    pub(super) restarts: u32,
+    /// What retries have cost.
+    pub(super) spent: Spent,
+    /// How long to wait first.
+    pub(super) rest: Duration,
     /// Words that were told since the state it starts from.
     pub(super) shown: String,
     /// All words that were told.
@@ -127,6 +130,8 @@ pub(super) fn launch(
         blob_key: conversation.blob_key.clone(),
         gates,
         shown: before.shown,
+        spent: before.spent,
+        rest: before.rest,
     };
     let handle = start(
         request.backend.clone(),
@@ -134,7 +139,7 @@ pub(super) fn launch(
         executor,
         conversation.blobs(),
         RetryPolicy {
-            idle: request.policy.idle_retries.saturating_sub(before.restarts),
+            idle: request.policy.idle_retries,
             after_results: match request.hands {
                 Hands::Between => Restarts::Above,
                 Hands::Inline(_) => Restarts::Here,

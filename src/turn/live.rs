@@ -36,6 +36,10 @@ pub(super) struct Live {
     handle: Handle,
     bridge: Arc<Bridge>,
     pub(super) conversation: Conversation,
+    /// The beginning of the session's key, once there was a pause.
+    key: String,
+    /// The state the run began with.
+    began: Option<bytes::Bytes>,
     on_disk: OnDisk,
     /// The history the run has been told.
     covers: Fingerprint,
@@ -85,6 +89,8 @@ impl Live {
         Self {
             handle,
             bridge,
+            key: String::new(),
+            began: conversation.state.clone(),
             conversation,
             on_disk: OnDisk::Current,
             covers,
@@ -139,6 +145,12 @@ impl Live {
     /// are offered again, unless the person spoke instead.
     pub(super) async fn resume(&mut self, system: &str, messages: &[Json], tally: &mut Tally) {
         let brought = continuation(messages, |id| self.waits(id));
+        let (key, came) = (self.key.clone(), brought.results.len());
+        tracing::debug!(
+            bridgeKeyPrefix = key,
+            toolResultCount = came,
+            "native.tool_resume.start"
+        );
         let news = match brought.results.iter().all(|(id, _)| self.show.waits(id)) {
             // Cursor knows what its own tools gave: cards are only for the host.
             true if brought.words.is_empty() => News::None,
@@ -150,6 +162,11 @@ impl Live {
             let Some(at) = self.open.iter().position(|call| call.id == id) else {
                 continue;
             };
+            tracing::debug!(
+                bridgeKeyPrefix = key,
+                toolCallId = id,
+                "native.tool_resume.sent_result"
+            );
             self.open.remove(at).answer(HostResult {
                 content: Content::read(&message["content"]),
                 verdict: match message["isError"] {
@@ -164,6 +181,14 @@ impl Live {
         self.cover(system, messages, news);
         let left = std::mem::take(&mut self.open);
         if brought.words.is_empty() {
+            if !left.is_empty() {
+                let left = left.len();
+                tracing::debug!(
+                    bridgeKeyPrefix = key,
+                    left,
+                    "native.tool_resume.partial_wait"
+                );
+            }
             for call in left.into_iter().rev() {
                 self.waiting.push_front(RunEvent::HostCall(Box::new(call)));
             }
@@ -293,7 +318,8 @@ impl Live {
                         true => "bridge.died_mid_pause_checkpoint_saved",
                         false => "bridge.died_mid_pause_no_checkpoint",
                     };
-                    tracing::debug!(event, class = failure.class());
+                    let key = self.key.as_str();
+                    tracing::debug!(event, bridgeKeyPrefix = key, class = failure.class());
                 }
                 self.waiting.push_back(event);
                 Idle::Same
@@ -428,7 +454,12 @@ impl Live {
             Some(Outcome::Finished) => current,
             // What was shown and is in no checkpoint would be forgotten.
             Some(Outcome::Cancelled) => current || shown == Shown::Nothing,
-            Some(Outcome::Failed(failure)) => current && failure.retry() == Retry::Transport,
+            Some(Outcome::Failed(failure)) => match failure.retry() {
+                Retry::Transport => true,
+                // One the run began with may be what the server chokes on.
+                Retry::Server | Retry::Idle => self.conversation.state != self.began,
+                Retry::Never => false,
+            },
             None => false,
         };
         if !sound {

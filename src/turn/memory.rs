@@ -9,7 +9,7 @@ use super::recover::BridgeKey;
 use crate::conversation::fingerprint::Fingerprint;
 use crate::conversation::journal::{Entry, Paused};
 use crate::conversation::shelf::Shelf;
-use crate::conversation::store::{Found, Kept, Store, StoreError};
+use crate::conversation::store::{Found, Kept, Look, Store, StoreError};
 use crate::run::{BlobError, BlobKey, Blobs, MemoryBlobs};
 
 /// A conversation in hand.
@@ -112,6 +112,7 @@ impl Conversation {
             answer: self.answer.clone(),
             pause: self.pause.clone(),
             blobs: None,
+            sums: None,
         };
         let bytes = entry.state.as_ref().map(Bytes::len);
         let started = std::time::Instant::now();
@@ -141,6 +142,8 @@ pub(super) struct Memory {
     store: Option<(Store, String)>,
     /// What could not be put on disk.
     unsaved: Option<Conversation>,
+    /// How closely what is on disk is looked at: once is enough, for after that we wrote it.
+    look: Look,
 }
 
 /// What a turn begins with.
@@ -160,6 +163,7 @@ impl Memory {
             key: BridgeKey::of(store.as_ref().map(|(_, session)| session.as_str())),
             store,
             unsaved: None,
+            look: Look::Content,
         }
     }
 
@@ -191,15 +195,17 @@ impl Memory {
         let Some((store, session)) = self.store.clone() else {
             return Ok(nothing(None));
         };
+        let look = std::mem::replace(&mut self.look, Look::Count);
         let found = blocking(move || {
             let kept = store.take(&session)?;
-            let found = kept.read()?;
+            let found = kept.read(look)?;
             Ok((Arc::new(kept), found))
         });
         let (kept, found) = match found.await {
             Ok(found) => found,
             Err(StoreError::Busy) => {
                 tracing::debug!("lock.busy");
+                self.look = Look::Content;
                 return Err(StoreError::Busy);
             }
             Err(error) => {
@@ -215,7 +221,7 @@ impl Memory {
             Found::Entry(entry) => (Conversation::restore(*entry, kept.clone()), None),
             Found::Incomplete(entry) => {
                 tracing::debug!("journal.incomplete");
-                let notice = "files of this session are missing on disk; what Cursor knew of it cannot be used and its history is told anew";
+                let notice = "files of this session are missing on disk or damaged; what Cursor knew of it cannot be used and its history is told anew";
                 let conversation = Conversation::restore(*entry, kept.clone());
                 (conversation, Some(notice.to_owned()))
             }

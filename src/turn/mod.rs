@@ -20,7 +20,7 @@ mod wording;
 
 pub use policy::{Bridging, Policy};
 pub use request::{Hands, Keep, Stop, TurnEvent, TurnRequest, TurnResult};
-pub use session::{Session, TurnPlace};
+pub use session::{Gone, Session, TurnPlace};
 pub use show::{Follows, Record, Surface};
 pub use steer::words;
 pub use wording::{LOST, Lost, wording};

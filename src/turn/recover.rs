@@ -1,5 +1,8 @@
 //! A turn whose run is gone, brought back: the plan of [`crate::conversation::recovery`]
 //! carried out and told.
+//!
+//! What is told of a recovery is read by programs too: it has the fields that were agreed on,
+//! whatever turn or run it happens in.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -11,6 +14,7 @@ use super::request::TurnRequest;
 use super::tally::{Shown, Tally};
 use super::wording::Lost;
 use crate::conversation::comeback::{Comeback, News};
+use crate::conversation::journal::PausedCall;
 use crate::conversation::picture::Picture;
 use crate::conversation::recovery::{
     Checkpoint, Decision, Loss, Millis, Owner, Pause, Plan, Reason, Row, Skip, plan,
@@ -134,9 +138,13 @@ pub(super) fn recover(
     let news = match &decision.plan {
         Plan::Skip(skip) => return skipped(skip, Some(conversation)),
         Plan::RecoverCheckpoint => {
+            let asked: Vec<PausedCall> = match &conversation.pause {
+                Some(pause) => [pause.earlier.as_slice(), &pause.calls].concat(),
+                None => Vec::new(),
+            };
             let news = match known {
-                Some(known) => come.since(known, conversation.answer.as_deref()),
-                None => come.since(come.place.start, None),
+                Some(known) => come.since(known, conversation.answer.as_deref(), &asked),
+                None => come.since(come.place.start, None, &asked),
             };
             if repeating == Repeating::Never && !news.text.is_empty() {
                 return Tried::Unneeded(Some(conversation));
@@ -174,7 +182,7 @@ pub(super) fn within_turn(ended: &Ended, tally: &Tally) -> Option<(Loss, Repeati
     let loss = match failure.retry() {
         Retry::Idle => Loss::Silent,
         // The run has tried again as often as it may, unless it could not for the host's calls.
-        Retry::Transport if ended.left == run::Shown::Called => Loss::Gone,
+        Retry::Transport | Retry::Server if ended.left == run::Shown::Called => Loss::Gone,
         _ => return None,
     };
     if tally.comebacks > 0 || ended.left == run::Shown::Executed {
@@ -229,6 +237,7 @@ fn tell_checkpoint(kept: &Conversation, news: &News, key: &BridgeKey, model: &st
     let calls = kept.pause.iter().flat_map(|pause| &pause.calls);
     let calls: Vec<&str> = calls.map(|call| call.id.as_str()).collect();
     tracing::debug!(
+        parent: None,
         bridgeKeyPrefix = key.prefix(),
         modelId = model,
         recoveryPath = "stored_checkpoint",
@@ -242,6 +251,7 @@ fn tell_checkpoint(kept: &Conversation, news: &News, key: &BridgeKey, model: &st
 
 fn tell_rebuild(reason: Reason, come: &Comeback<'_>, news: &News, key: &BridgeKey, model: &str) {
     tracing::debug!(
+        parent: None,
         bridgeKeyPrefix = key.prefix(),
         modelId = model,
         rebuildReason = reason.name(),
@@ -262,6 +272,7 @@ fn tell_skip(skip: &Skip, decision: &Decision, key: &BridgeKey) {
         _ => (None, None),
     };
     tracing::debug!(
+        parent: None,
         bridgeKeyPrefix = key.prefix(),
         skipReason = skip.name(),
         hadStoredCheckpoint = decision.had_checkpoint,
@@ -275,6 +286,7 @@ fn tell_skip(skip: &Skip, decision: &Decision, key: &BridgeKey) {
 /// The text for a turn nothing could bring back.
 pub(super) fn lost(lost: &Lost) -> String {
     tracing::debug!(
+        parent: None,
         bridgeKeyPrefix = lost.prefix(),
         skipReason = lost.skip,
         hadStoredCheckpoint = lost.had_checkpoint,

@@ -4,6 +4,7 @@ mod begin;
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
@@ -33,6 +34,26 @@ pub struct Session {
     gate: watch::Receiver<Weak<Gate>>,
 }
 
+/// How long a session that was let go may take to see its run off and write it down.
+const LAST_WORDS: Duration = Duration::from_secs(10);
+
+/// The end of a session's task.
+#[derive(Debug, Clone)]
+pub struct Gone(watch::Receiver<Weak<Gate>>);
+
+impl Gone {
+    /// Whether the task is gone.
+    pub fn is_past(&self) -> bool {
+        self.0.has_changed().is_err()
+    }
+
+    /// Resolves when the task is gone and holds nothing any more.
+    pub async fn wait(mut self) {
+        // The task has the other end.
+        while self.0.changed().await.is_ok() {}
+    }
+}
+
 enum Ask {
     Turn(
         oneshot::Receiver<Box<TurnRequest>>,
@@ -47,6 +68,11 @@ impl Session {
     /// Starts the task; it ends with the last handle. A session with a store survives the
     /// process under its name.
     pub fn start(store: Option<(Store, String)>, leash: Leash) -> Self {
+        Self::start_after(None, store, leash)
+    }
+
+    /// Starts the task of a session whose last one may still be at work on the same store.
+    pub fn start_after(last: Option<Gone>, store: Option<(Store, String)>, leash: Leash) -> Self {
         let (asks, inbox) = mpsc::channel(16);
         let recorded = Recorded::default();
         let (tell_gate, gate) = watch::channel(Weak::new());
@@ -60,12 +86,23 @@ impl Session {
             bench: Arc::new(Workbench::new(leash)),
             seen: Arc::default(),
         };
-        tokio::spawn(task.run(inbox));
+        tokio::spawn(async move {
+            if let Some(last) = last {
+                // A task that stays for longer holds its lock, and that is told.
+                let _ = tokio::time::timeout(LAST_WORDS, last.wait()).await;
+            }
+            task.run(inbox).await;
+        });
         Self {
             asks,
             recorded,
             gate,
         }
+    }
+
+    /// When the task is gone, which is some time after the last handle.
+    pub fn gone(&self) -> Gone {
+        Gone(self.gate.clone())
     }
 
     /// The recorded result behind a card, while its run lives.
@@ -167,6 +204,8 @@ impl Task {
                     continue;
                 }
                 () = tokio::time::sleep_until(until.unwrap_or_else(Instant::now)), if until.is_some() => {
+                    let key = self.memory.key().prefix();
+                    tracing::debug!(bridgeKeyPrefix = key, "bridge.active_ttl_expired");
                     self.release().await;
                     continue;
                 }
@@ -313,6 +352,8 @@ impl Task {
         self.answered = Some(Instant::now());
         answer.give(result.clone());
         drop(request); // ends the host's events
+        let key = self.memory.key().prefix();
+        tracing::debug!(bridgeKeyPrefix = key, "native.stream.abort");
         live.cancel().await;
         let ended = live.see_off().await;
         live.settle_accounts(ended.as_ref().map(|ended| &ended.outcome), tally.shown());

@@ -1,7 +1,10 @@
 //! What a turn has seen of a run, counted as it is told.
 
+use std::time::Duration;
+
 use super::request::{TurnEvent, TurnRequest};
 use super::usage::{self, Seen};
+use crate::run::Spent;
 
 /// What a turn has seen of a run.
 #[derive(Default)]
@@ -16,9 +19,11 @@ pub(super) struct Tally {
     words: String,
     /// Whether any of it was an answer, not only thinking.
     answer: Answer,
-    /// Whether the turn was brought back once, and what its idle streams have cost.
+    /// Whether the turn was brought back once, what retries have cost by then, and how long
+    /// the next run waits first.
     pub(super) comebacks: u32,
-    pub(super) idle_restarts: u32,
+    pub(super) spent: Spent,
+    pub(super) rest: Duration,
     /// How often a connection failed and was tried again.
     retries: u32,
 }

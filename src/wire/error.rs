@@ -99,9 +99,6 @@ pub enum TransportError {
         /// How long we waited.
         seconds: u64,
     },
-    /// Nothing arrived for longer than a live stream is ever silent.
-    #[error("the server has been silent for {0} s")]
-    Silent(u64),
     /// The keep-alive ping went unanswered.
     #[error("connection timed out: the server does not answer pings")]
     KeepAlive,

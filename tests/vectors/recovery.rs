@@ -218,6 +218,7 @@ pub(crate) fn plan_case(case: &Json) -> Result<(), String> {
 
 fn recovered(results: &Json) -> Vec<Recovered> {
     let one = |result: &Json| Recovered {
+        tool: None,
         call: result["toolCallId"].as_str().unwrap().into(),
         content: result["content"].as_str().unwrap().into(),
         // The column says nothing of errors; ours do (statement 29).

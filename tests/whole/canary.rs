@@ -110,7 +110,14 @@ fn no_canary_sings_outside_the_journal() {
     std::fs::write(workspace.path().join("secret.txt"), FILE).unwrap();
     let state = place.path().join("state");
     let bridge = state.join("bridge.log");
+    // Nothing belongs there, but somebody might put something.
+    let (home, temporary) = (place.path().join("home"), place.path().join("tmp"));
+    for folder in [&home, &temporary] {
+        std::fs::create_dir(folder).unwrap();
+    }
     let env = [
+        ("HOME", home.to_str().unwrap()),
+        ("TMPDIR", temporary.to_str().unwrap()),
         ("CURSOR_BACKEND_URL", url.as_str()),
         ("CURSOR_API_KEY", KEY),
         ("PI_CURSOR_STATE_DIR", state.to_str().unwrap()),
@@ -168,7 +175,8 @@ fn no_canary_sings_outside_the_journal() {
 
     let mut logs = String::new();
     let mut kept = BTreeSet::new();
-    for path in files(&state) {
+    let everywhere = [&state, &home, &temporary];
+    for path in everywhere.into_iter().flat_map(|folder| files(folder)) {
         let bytes = std::fs::read(&path).unwrap();
         let mode = std::fs::metadata(&path).unwrap().permissions().mode();
         assert_eq!(mode & 0o077, 0, "{} is for everybody", path.display());

@@ -209,6 +209,7 @@ fn tools_are_those_that_can_be_called_now() {
     };
     insta::assert_snapshot!(shown, @r#"
     Cursor's own tools, executed by pi: read, shell
+    Not executed, as pi has no tool for it: ls, write, delete, fetch, git_diff, diagnostics
     Denied (PI_CURSOR_NATIVE_TOOLS_DENY): grep
     Tools of pi, executed by it: pi__note
     Not offered, since Cursor has its own: read, bash, grep
@@ -219,7 +220,7 @@ fn tools_are_those_that_can_be_called_now() {
     let first = shown.lines().next().unwrap();
     assert_eq!(
         first,
-        "Cursor's own tools: none, as pi has no tool for them active"
+        "Not executed, as pi has no tool for it: read, ls, write, delete, shell, fetch, git_diff, diagnostics"
     );
 }
 

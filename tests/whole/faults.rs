@@ -23,6 +23,7 @@ async fn once(transport: Transport, steps: &str) -> Told {
     ours.policy = RetryPolicy {
         server: 0,
         transport: 0,
+        idle: 0,
         ..RetryPolicy::default()
     };
     ours.timing.stall = Duration::from_secs(1);
@@ -83,10 +84,6 @@ async fn broken_streams() {
             "malformed stream: envelope of 67108865 bytes is over the limit",
         ),
         (
-            r#"{ text = "a" }, { stall = true }"#,
-            "the server has been silent for 1 s",
-        ),
-        (
             r#"{ text = "a" }, { end = true }"#,
             "stream ended without an end-of-stream message",
         ),
@@ -109,10 +106,19 @@ async fn broken_streams_over_http1() {
         r#"{ text = "a" }, { truncate = 7 }"#,
         r#"{ text = "a" }, { reset = "cancel" }"#,
         r#"{ garbage = "48656c6c6f" }"#,
-        r#"{ text = "a" }, { stall = true }"#,
     ] {
         let failure = failure(Transport::Http1, steps).await;
         assert_eq!(failure.retry(), Retry::Transport, "{steps}: {failure}");
+    }
+}
+
+#[tokio::test]
+async fn silence_is_a_failure_of_its_own() {
+    for transport in [Transport::H2c, Transport::Http1] {
+        let failure = failure(transport, r#"{ text = "a" }, { stall = true }"#).await;
+        assert_eq!(failure.retry(), Retry::Idle, "{failure}");
+        let wanted = "Cursor stream idle timeout after 1000ms";
+        assert!(failure.to_string().starts_with(wanted), "{failure}");
     }
 }
 

@@ -17,6 +17,7 @@ mod canary;
 mod cli;
 mod client;
 mod clock;
+mod closing;
 mod commands;
 mod compare;
 mod crowd;

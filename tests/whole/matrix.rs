@@ -14,13 +14,15 @@ use std::collections::BTreeMap;
 use std::sync::Mutex;
 
 use place::Place;
-use trial::{FAULTS, Fault, Outcome, Told, trial};
+use server::Story;
+use sidecar::Http;
+use trial::{Fault, KINDS, Kind, Outcome, Places, Told, trial};
 
 /// Trials mostly wait for each other's pauses.
 const AT_ONCE: usize = 8;
 
 /// Tries all of `plan`.
-fn all(plan: &[(Fault, Place)]) -> Vec<((Fault, Place), Told)> {
+fn all(plan: &[(Kind, Place)]) -> Vec<((Kind, Place), Told)> {
     let (next, told) = (Mutex::new(0), Mutex::new(Vec::new()));
     std::thread::scope(|scope| {
         for _ in 0..AT_ONCE {
@@ -32,7 +34,7 @@ fn all(plan: &[(Fault, Place)]) -> Vec<((Fault, Place), Told)> {
                         *next - 1
                     };
                     let Some(one) = plan.get(at) else { return };
-                    let result = trial(Some(*one));
+                    let result = trial(one.0, Some(one.1));
                     told.lock().unwrap().push((*one, result));
                 }
             });
@@ -42,11 +44,14 @@ fn all(plan: &[(Fault, Place)]) -> Vec<((Fault, Place), Told)> {
 }
 
 #[track_caller]
-fn nothing_wrong(told: &[((Fault, Place), Told)]) {
+fn nothing_wrong(told: &[((Kind, Place), Told)]) {
     let wrongs: Vec<String> = told
         .iter()
         .filter(|(_, told)| !told.wrongs.is_empty())
-        .map(|(at, told)| format!("{at:?} ({:?}): {}", told.outcome, told.wrongs.join("; ")))
+        .map(|(at, told)| {
+            let ((kind, place), wrongs) = (at, told.wrongs.join("; "));
+            format!("{}@{place:?} ({:?}): {wrongs}", kind.word(), told.outcome)
+        })
         .collect();
     assert!(
         wrongs.is_empty(),
@@ -70,25 +75,40 @@ fn scattered(count: usize, below: usize) -> impl Iterator<Item = usize> {
 
 #[test]
 fn nothing_is_lost_wherever_it_breaks() {
-    let smooth = trial(None);
-    assert_eq!(smooth.wrongs, [""; 0]);
-    assert!(smooth.frames >= 60, "{} frames", smooth.frames);
     let wanted = std::env::var("FAULT_MATRIX").ok();
-    let (frames, bytes, some) = match &wanted {
-        Some(_) => ((0..smooth.frames).collect(), 20, "all"),
-        None => (scattered(3, smooth.frames).collect::<Vec<_>>(), 1, ""),
-    };
     let mut plan = Vec::new();
-    for fault in FAULTS {
-        let frames = frames.iter().map(|frame| Place::Frame(*frame));
-        let places = frames.chain(scattered(bytes, smooth.bytes).map(Place::Byte));
-        plan.extend(places.map(|place| (fault, place)));
+    let mut smooth = BTreeMap::new();
+    for (index, kind) in KINDS.into_iter().enumerate() {
+        if kind.places == Places::Pauses {
+            plan.extend([0, 1].map(|round| (kind, Place::Pause(round))));
+            continue;
+        }
+        let told = smooth.entry((kind.story, kind.http)).or_insert_with(|| {
+            let told = trial(kind, None);
+            assert_eq!(told.wrongs, [""; 0]);
+            told
+        });
+        // HTTP/1.1 may carry several messages at once.
+        let least = match (kind.story, kind.http) {
+            (Story::Prompt, Http::Two) => 60,
+            _ => 40,
+        };
+        assert!(told.frames >= least, "{} frames", told.frames);
+        let (frames, bytes) = match (&wanted, index) {
+            (Some(_), _) => ((0..told.frames).collect(), 20),
+            // The first eight in more places than their variations.
+            (None, 0..8) => (scattered(3, told.frames).collect::<Vec<_>>(), 1),
+            (None, _) => (scattered(2, told.frames).skip(1).collect(), 0),
+        };
+        let frames = frames.into_iter().map(Place::Frame);
+        let places = frames.chain(scattered(bytes, told.bytes).map(Place::Byte));
+        plan.extend(places.map(|place| (kind, place)));
     }
-    // One fault, or one place of it, for whoever looks for a mistake.
-    if let Some(wanted) = wanted.as_deref().filter(|wanted| *wanted != some) {
-        plan.retain(|(fault, place)| {
-            let name = format!("{fault:?}");
-            wanted == name || wanted == format!("{name}@{place:?}")
+    // One kind, or one place of it, for whoever looks for a mistake.
+    if let Some(wanted) = wanted.as_deref().filter(|wanted| *wanted != "all") {
+        plan.retain(|(kind, place)| {
+            let word = kind.word();
+            wanted == word || wanted == format!("{word}@{place:?}")
         });
     }
     let told = all(&plan);
@@ -96,16 +116,16 @@ fn nothing_is_lost_wherever_it_breaks() {
         let root = crate::backend::root().join("docs");
         let cells: BTreeMap<_, _> = told
             .iter()
-            .map(|((fault, place), told)| ((*fault, column(*place)), told))
+            .map(|((kind, place), told)| ((*kind, column(*place)), told))
             .collect();
         std::fs::write(root.join("fault-matrix.svg"), picture::draw(&cells)).unwrap();
     }
     if wanted.is_some() {
         eprintln!("{}", picture::table(&told));
-        let killed = |fault| fault == Fault::KillSidecar;
-        for ((fault, place), told) in told.iter().filter(|((fault, _), _)| !killed(*fault)) {
+        let killed = |kind: Kind| kind.fault == Fault::KillSidecar;
+        for ((kind, place), told) in told.iter().filter(|((kind, _), _)| !killed(*kind)) {
             if let Some(error) = &told.final_error {
-                eprintln!("{fault:?}@{place:?} needs the person: {error}");
+                eprintln!("{}@{place:?} needs the person: {error}", kind.word());
             }
         }
     }
@@ -117,12 +137,22 @@ fn nothing_is_lost_wherever_it_breaks() {
         touched.count() * 10 >= told.len() * 9,
         "most faults must happen"
     );
+    // A turn killed in a pause costs nobody anything, with a state or without.
+    for ((kind, place), told) in &told {
+        let wanted = match (kind.places, kind.story) {
+            (Places::Wire, _) => continue,
+            (Places::Pauses, Story::Prompt) => Outcome::Recovered,
+            (Places::Pauses, Story::Bare) => Outcome::Rebuilt,
+        };
+        assert_eq!(told.outcome, wanted, "{}@{place:?}", kind.word());
+    }
 }
 
-/// Frames first, then bytes, both in order.
+/// Frames first, then bytes, then pauses, all in order.
 fn column(place: Place) -> (usize, usize) {
     match place {
         Place::Frame(frame) => (0, frame),
         Place::Byte(byte) => (1, byte),
+        Place::Pause(round) => (2, round),
     }
 }

@@ -91,7 +91,7 @@ fn another_command_is_run_and_so_is_the_same_after_it() {
 }
 
 /// Waits until something is there.
-fn until<T>(mut look: impl FnMut() -> Option<T>) -> T {
+pub fn until<T>(mut look: impl FnMut() -> Option<T>) -> T {
     let start = std::time::Instant::now();
     loop {
         if let Some(found) = look() {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use cursor_sidecar::run::{
     Action, Backend, BlobKey, Command, Ended, Handle, Injection, MemoryBlobs, Model, Outcome,
-    RetryPolicy, RunEvent, RunSpec, Timing, ToolGates, UserMessage, start,
+    RetryPolicy, RunEvent, RunSpec, Spent, Timing, ToolGates, UserMessage, start,
 };
 use cursor_sidecar::tools::context::Facts;
 use cursor_sidecar::tools::native::policy::{Mode, Policy};
@@ -86,6 +86,8 @@ impl Ours {
                 blob_key: BlobKey::random().unwrap(),
                 gates: ToolGates::default(),
                 shown: String::new(),
+                spent: Spent::default(),
+                rest: Duration::ZERO,
             },
             workspace: std::env::temp_dir(),
             home: None,
@@ -141,7 +143,8 @@ impl Ours {
                 outcome: Outcome::Cancelled,
                 usage: None,
                 attempts: 0,
-                idle_restarts: 0,
+                spent: Spent::default(),
+                rest: Duration::ZERO,
                 left: cursor_sidecar::run::Shown::Nothing,
             },
         };

@@ -121,7 +121,8 @@ async fn s19_s20_s22_s29_s30_s33_an_older_checkpoint_is_not_this_pause() {
     assert_eq!(journal(folder.path())["pause"], Json::Null, "s22");
     let a = call(&mut guest, Some("go")).await;
     let paused = journal(folder.path())["pause"].clone();
-    assert_eq!(paused["calls"], json!([{"id": a.id, "tool": "look"}]));
+    let waits = json!([{"id": a.id, "tool": "look", "cursor": "a"}]);
+    assert_eq!(paused["calls"], waits);
     break_off(&sim).await;
     guest.result(&a, "");
     let result = guest.messages.last_mut().unwrap();
@@ -144,6 +145,37 @@ async fn s19_s20_s22_s29_s30_s33_an_older_checkpoint_is_not_this_pause() {
     let counted =
         r#"cursor_provider.rebuild_full_history{reason="no_checkpoint",model="composer-2"}"#;
     assert!(metrics::counters().counts()[counted] > 0);
+}
+
+/// Results of calls that were made side by side go by the ids Cursor gave them.
+#[tokio::test]
+async fn results_on_a_checkpoint_are_named_as_cursor_named_the_calls() {
+    let first = format!(
+        r#"{CHECKPOINT} {}, {}, {{ delay_ms = 1000 }}, {{ cut = true }}"#,
+        opened("look", "toolu_A"),
+        opened("slow", "toolu_B")
+    );
+    let last = format!(r#"{{ expect_state = "last checkpoint" }}, {{ text = "Seen." }}, {END}"#);
+    let runs = [first, last];
+    let (sim, mut guest, calls) = loop {
+        let (sim, backend) = simulating(&runs).await;
+        let mut guest = Guest::new(&backend, None);
+        let calls = guest.say("go").await.calls;
+        // They may arrive one by one, which is another story.
+        if calls.len() == 2 {
+            break (sim, guest, calls);
+        }
+    };
+    break_off(&sim).await;
+    for call in &calls {
+        guest.result(call, &format!("of {}", call.name));
+    }
+    assert_eq!(guest.turn(Patience::Endless).await.text, "Seen.");
+    let told = said(&requests(&sim)[1]);
+    for (id, tool) in [("toolu_A", "look"), ("toolu_B", "slow")] {
+        let wanted = format!("Tool call id: {id}\nTool name: {tool}\nResult:\nof {tool}\n");
+        assert!(told.contains(&wanted), "{told}");
+    }
 }
 
 /// Death does not make a pause younger.
@@ -240,6 +272,73 @@ async fn a_run_that_breaks_after_its_results_is_brought_back_within_the_turn() {
     assert!(said(&requests(&sim)[1]).contains("Result:\n42\n"));
 }
 
+/// So does one whose server is busy just then, after a while, as often as other requests.
+#[tokio::test]
+async fn a_server_that_is_busy_after_the_results_is_asked_again() {
+    const BUSY: &str = r#"{ end = { code = "unavailable", message = "busy" } }"#;
+    let asks = |before: &str| {
+        format!(
+            r#"{before} {}, {{ await = ["a"] }}, {BUSY}"#,
+            opened("look", "a")
+        )
+    };
+    for (before, state) in [("", "none"), (CHECKPOINT, "last checkpoint")] {
+        let expect = match before {
+            "" => String::new(),
+            _ => format!(r#"{{ expect_state = "{state}" }},"#),
+        };
+        let last = format!(r#"{expect} {{ text = "Went on." }}, {END}"#);
+        let busy = BUSY.to_owned();
+        let (sim, backend) = simulating(&[asks(before), busy.clone(), busy, last]).await;
+        let mut guest = Guest::new(&backend, None);
+        let a = call(&mut guest, Some("go")).await;
+        guest.result(&a, "42");
+        tokio::time::pause();
+        let begun = tokio::time::Instant::now();
+        let taken = guest.turn(Patience::Endless).await;
+        let took = begun.elapsed();
+        tokio::time::resume();
+        assert_eq!(
+            (taken.stop, taken.text.as_str()),
+            (Stop::Finished, "Went on.")
+        );
+        played(&sim.recording());
+        let requests = requests(&sim);
+        assert_eq!(requests.len(), 4);
+        assert!(said(&requests[1]).contains("Result:\n42\n"));
+        // 2, 4 and 8 s, and a fifth at most.
+        assert!((14..=17).contains(&took.as_secs()), "{took:?}");
+    }
+}
+
+/// What was shown cannot be asked for again, but the state from before it is not forgotten.
+#[tokio::test]
+async fn a_checkpoint_from_before_the_results_outlives_the_run() {
+    for breaks in [
+        r#"{ end = { code = "unavailable", message = "busy" } }"#,
+        "{ cut = true }",
+    ] {
+        let first = format!(
+            r#"{CHECKPOINT} {}, {{ await = ["a"] }}, {{ text = "It says " }}, {breaks}"#,
+            opened("look", "a")
+        );
+        let last =
+            format!(r#"{{ expect_state = "last checkpoint" }}, {{ text = "It says 42." }}, {END}"#);
+        let (sim, backend) = simulating(&[first, last]).await;
+        let mut guest = Guest::new(&backend, None);
+        let a = call(&mut guest, Some("go")).await;
+        guest.result(&a, "42");
+        let taken = guest.turn(Patience::Endless).await;
+        assert!(matches!(taken.stop, Stop::Failed(_)), "{taken:?}");
+        // A host that asks again drops the failed answer.
+        guest.messages.pop();
+        let taken = guest.turn(Patience::Endless).await;
+        assert_eq!(taken.text, "It says 42.");
+        played(&sim.recording());
+        assert!(said(&requests(&sim)[1]).contains("Result:\n42\n"));
+    }
+}
+
 /// A person is asked once, whatever becomes of the connection meanwhile.
 #[tokio::test]
 async fn s25_a_question_is_a_pause_too() {
@@ -280,6 +379,16 @@ pub fn logged(folder: &Path, event: &str) -> Vec<Json> {
         .into_iter()
         .filter(|line| line["event"] == event)
         .collect()
+}
+
+/// What an event tells, without what every line of the log has.
+fn fields(line: &Json) -> Json {
+    let mut fields = line.clone();
+    for envelope in ["ts", "us", "level", "target", "event"] {
+        let there = fields.as_object_mut().unwrap().shift_remove(envelope);
+        assert!(there.is_some(), "{envelope} of {line}");
+    }
+    fields
 }
 
 fn request(simulator: &Simulator, n: usize) -> Json {
@@ -339,13 +448,12 @@ fn s18_s49_a_sidecar_killed_in_a_pause_without_a_checkpoint() {
     let wanted = json!({"bridgeKeyPrefix": "a00a4c0d", "modelId": "composer-2", "rebuildReason": "no_checkpoint",
         "completedTurnCount": 0, "inFlightTurnHasImages": false, "toolResultCount": 1,
         "sentinelInjectionDetected": false});
-    for (name, value) in wanted.as_object().unwrap() {
-        assert_eq!(&told[name], value, "{name} of {told}");
-    }
-    assert_eq!(
-        logged(folder.path(), "metric.cursor_provider.rebuild_full_history").len(),
-        1
-    );
+    assert_eq!(fields(told), wanted);
+    let metrics = logged(folder.path(), "metric.cursor_provider.rebuild_full_history");
+    assert_eq!(metrics.len(), 1);
+    let wanted = json!({"metric": "cursor_provider.rebuild_full_history",
+        "reason": "no_checkpoint", "model": "composer-2", "count": 1});
+    assert_eq!(fields(&metrics[0]), wanted);
     assert_eq!(
         logged(folder.path(), "native.stream.tool_call_snapshot_saved").len(),
         1

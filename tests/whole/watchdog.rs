@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use cursor_sidecar::diag::metrics;
-use cursor_sidecar::run::Patience as Waits;
+use cursor_sidecar::run::{Backend, Patience as Waits};
 use cursor_sidecar::turn::Stop;
 
 use crate::clock::played;
@@ -16,6 +16,14 @@ fn lives(seconds: u32) -> String {
 }
 
 const FOREVER: u32 = 100_000;
+
+/// Not even heartbeats.
+const MUTE: &str = "{ stall = true }";
+
+/// So long not even heartbeats.
+fn mute(seconds: u32) -> String {
+    format!("{{ silence_ms = {} }},", seconds * 1000)
+}
 
 /// A turn on a clock that runs as fast as it can.
 async fn fast(guest: &mut Guest) -> Taken {
@@ -132,6 +140,7 @@ async fn s40_no_text_is_shown_twice() {
     guest.result(&taken.calls[0], "42");
     let taken = fast(&mut guest).await;
     idles(&taken, "idle timeout after 240000ms");
+    idles(&taken, "Partial assistant output was already streamed");
     assert_eq!((taken.text.as_str(), requests(&sim).len()), ("Half. ", 1));
     // With one, the run goes on from it, and says so from the first restart on.
     let saved = half.replace("\"Half. \" },", "\"Half. \" }, { checkpoint = \"auto\" },");
@@ -161,4 +170,96 @@ async fn s41_zero_switches_the_watchdogs_off() {
     guest.user("go");
     assert_eq!(fast(&mut guest).await.text, "At last.");
     assert_eq!(requests(&sim).len(), 1);
+}
+
+/// Whoever is wholly silent is given up on sooner, at the expense of the same restarts.
+#[tokio::test]
+async fn s39_a_mute_server_costs_the_restarts_of_an_idle_one() {
+    for retries in [0, 2] {
+        let (sim, backend) = simulating(&[MUTE.to_owned()]).await;
+        let mut guest = Guest::new(&backend, None);
+        guest.policy.idle_retries = retries;
+        guest.user("go");
+        let taken = fast(&mut guest).await;
+        idles(&taken, "Cursor stream idle timeout after 30000ms");
+        assert_eq!(requests(&sim).len(), 1 + retries as usize);
+    }
+}
+
+/// After results, too: brought back once, and then the restarts.
+#[tokio::test]
+async fn s38_s39_a_mute_resume_is_brought_back_once() {
+    let first = format!(r#"{}, {{ await = ["a"] }}, {MUTE}"#, opened("look", "a"));
+    let (sim, backend) = simulating(&[first, MUTE.to_owned()]).await;
+    let mut guest = Guest::new(&backend, None);
+    guest.policy.idle_retries = 1;
+    let taken = guest.say("go").await;
+    guest.result(&taken.calls[0], "42");
+    let taken = fast(&mut guest).await;
+    idles(&taken, "Cursor stream idle timeout after 30000ms");
+    let requests = requests(&sim);
+    assert_eq!(requests.len(), 3);
+    assert!(said(&requests[1]).contains("Result:\n42\n"));
+}
+
+#[tokio::test]
+async fn s41_without_watchdogs_a_mute_server_has_all_the_time() {
+    let steps = format!(
+        r#"{} {}, {{ await = ["a"] }}, {} {{ text = "At last." }}, {END}"#,
+        mute(600),
+        opened("look", "a"),
+        mute(600)
+    );
+    let (sim, backend) = simulating(&[steps]).await;
+    let mut guest = Guest::new(&backend, None);
+    guest.policy.patience = Waits {
+        first: None,
+        resumed: None,
+    };
+    guest.user("go");
+    let taken = fast(&mut guest).await;
+    guest.result(&taken.calls[0], "42");
+    assert_eq!(fast(&mut guest).await.text, "At last.");
+    assert_eq!(requests(&sim).len(), 1);
+}
+
+/// While the host works, the server has nothing to say.
+#[tokio::test]
+async fn s37_a_mute_server_is_not_watched_in_a_pause() {
+    let steps = format!(
+        r#"{}, {} {{ await = ["a"] }}, {{ text = "It says 42." }}, {END}"#,
+        opened("look", "a"),
+        mute(500)
+    );
+    let (sim, backend) = simulating(&[steps]).await;
+    let mut guest = Guest::new(&backend, None);
+    let taken = guest.say("go").await;
+    tokio::time::pause();
+    tokio::time::sleep(Duration::from_secs(490)).await;
+    tokio::time::resume();
+    guest.result(&taken.calls[0], "42");
+    assert_eq!(fast(&mut guest).await.text, "It says 42.");
+    assert_eq!(requests(&sim).len(), 1, "the same run");
+}
+
+/// What comes before a stream is watched as well.
+#[tokio::test]
+async fn s39_an_exchange_that_hangs_is_given_up_on() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let env = |name: &str| match name {
+        "CURSOR_BACKEND_URL" => Some(url.clone()),
+        "CURSOR_API_KEY" => Some("crsr_test".into()),
+        _ => None,
+    };
+    let (backend, _) = Backend::from_env(&env, None).unwrap();
+    for (seconds, waited) in [(5, "5000ms"), (120, "30000ms")] {
+        let mut guest = Guest::new(&backend, None);
+        guest.policy.idle_retries = 1;
+        guest.policy.patience.first = Some(Duration::from_secs(seconds));
+        guest.user("go");
+        let taken = fast(&mut guest).await;
+        idles(&taken, &format!("idle timeout after {waited} "));
+        idles(&taken, "over 2 attempts (1 retry)");
+    }
 }

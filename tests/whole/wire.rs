@@ -1,7 +1,7 @@
 //! A wire to a server that breaks where its weather says: single streams or the connection.
 
 use std::collections::HashSet;
-use std::io::{Read as _, Write as _};
+use std::io::{BufRead, BufReader, Read, Write as _};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 
@@ -70,10 +70,9 @@ fn carry(mut client: TcpStream, server: SocketAddr, weather: &impl Weather) {
         let _ = std::io::copy(&mut up, &mut to);
         let _ = to.shutdown(Shutdown::Write);
     });
-    // Runs go over HTTP/2; the rest is left alone.
     let ended = match &start == b"PRI" {
         true => frames(&mut server, &mut client, weather),
-        false => std::io::copy(&mut server, &mut client).map(drop),
+        false => answers(&server, &mut client, weather),
     };
     if ended.is_err() {
         reset(&client);
@@ -160,8 +159,87 @@ fn frames(
     }
 }
 
+/// Carries HTTP/1.1 answers; those of runs may break before or within a chunk.
+fn answers(
+    server: &TcpStream,
+    client: &mut TcpStream,
+    weather: &impl Weather,
+) -> std::io::Result<()> {
+    let mut server = BufReader::new(server);
+    loop {
+        let mut head = String::new();
+        while !head.ends_with("\r\n\r\n") {
+            if server.read_line(&mut head)? == 0 {
+                return client.write_all(head.as_bytes());
+            }
+        }
+        client.write_all(head.as_bytes())?;
+        let head = head.to_ascii_lowercase();
+        if !head.contains("transfer-encoding: chunked") {
+            let length = head.split("content-length: ").nth(1);
+            let length = length.and_then(|rest| rest.lines().next()?.trim().parse().ok());
+            std::io::copy(&mut (&mut server).take(length.unwrap_or(0)), client)?;
+            continue;
+        }
+        let run = head.contains("content-type: application/connect+proto");
+        loop {
+            let bytes = chunk(&mut server)?;
+            let last = bytes.starts_with(b"0\r\n");
+            let strike = match run && !last {
+                true => weather.strikes(bytes.len()),
+                false => None,
+            };
+            let Some((whole, how)) = strike else {
+                client.write_all(&bytes)?;
+                match last {
+                    true => break,
+                    false => continue,
+                }
+            };
+            client.write_all(&bytes[..whole])?;
+            let error = unavailable();
+            match how {
+                Break::Aside => {
+                    weather.aside();
+                    client.write_all(&bytes[whole..])?;
+                    continue;
+                }
+                Break::Reset | Break::StreamReset => return Err(std::io::Error::other("reset")),
+                Break::Stall | Break::StreamStall => return hold(&mut server),
+                Break::Garbage => {
+                    client.write_all(&[0xa5; 64])?;
+                    return hold(&mut server);
+                }
+                // Within a chunk, nothing less than the connection can end.
+                Break::GoAway => {}
+                _ if whole > 0 => {}
+                Break::HalfClose => client.write_all(b"0\r\n\r\n")?,
+                Break::ServerError => {
+                    write!(client, "{:x}\r\n", error.len())?;
+                    client.write_all(&[&error[..], b"\r\n0\r\n\r\n"].concat())?;
+                }
+            }
+            return Ok(());
+        }
+    }
+}
+
+/// One chunk as it came.
+fn chunk(server: &mut impl BufRead) -> std::io::Result<Vec<u8>> {
+    let mut size = String::new();
+    server.read_line(&mut size)?;
+    let Ok(length) = usize::from_str_radix(size.trim(), 16) else {
+        return Err(std::io::Error::other("no chunk"));
+    };
+    let head = size.len();
+    let mut bytes = size.into_bytes();
+    bytes.resize(head + length + 2, 0);
+    server.read_exact(&mut bytes[head..])?;
+    Ok(bytes)
+}
+
 /// Hears the server out without passing anything on.
-fn hold(server: &mut TcpStream) -> std::io::Result<()> {
+fn hold(server: &mut impl Read) -> std::io::Result<()> {
     std::io::copy(server, &mut std::io::sink()).map(drop)
 }
 

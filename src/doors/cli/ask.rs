@@ -14,7 +14,7 @@ use crate::diag::{place, settings};
 use crate::doors::catalogue::access;
 use crate::run::{
     Action, AssembleError, Backend, BlobKey, Command, Ended, Handle, MemoryBlobs, Mode, Model,
-    Outcome, RetryPolicy, RunEvent, RunSpec, Timing, ToolGates, UserMessage, start,
+    Outcome, RetryPolicy, RunEvent, RunSpec, Spent, Timing, ToolGates, UserMessage, start,
 };
 use crate::tools::Executor;
 use crate::tools::by_host::HostTools;
@@ -132,6 +132,8 @@ impl Ask {
             blob_key: BlobKey::random()?,
             gates: ToolGates::default(),
             shown: String::new(),
+            spent: Spent::default(),
+            rest: std::time::Duration::ZERO,
         };
         let library = Arc::new(Library::new(home.clone(), leash));
         let facts = Facts {

@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::turn::Session;
+use crate::turn::{Gone, Session};
 
 /// Sessions in hand at most, beside those whose runs may wait for the host.
 const MOST_BESIDE: usize = 512;
@@ -16,6 +16,8 @@ pub(super) struct Sessions(Mutex<Known>);
 #[derive(Default)]
 struct Known {
     by_name: HashMap<String, (Session, u64)>,
+    /// Those that were let go and may still be at work.
+    leaving: HashMap<String, Gone>,
     /// Counts every use.
     uses: u64,
 }
@@ -26,6 +28,13 @@ impl Known {
         let (session, last) = self.by_name.get_mut(name)?;
         *last = self.uses;
         Some(session.clone())
+    }
+
+    fn let_go(&mut self, name: &str) {
+        self.leaving.retain(|_, gone| !gone.is_past());
+        if let Some((session, _)) = self.by_name.remove(name) {
+            self.leaving.insert(name.to_owned(), session.gone());
+        }
     }
 }
 
@@ -39,18 +48,19 @@ impl Sessions {
         self.lock().used(name)
     }
 
-    /// The session of that name, made if there is none. So many runs may wait for the host.
+    /// The session of that name, made if there is none: after the last one of that name, if
+    /// that is still at work. So many runs may wait for the host.
     pub(super) fn enter(
         &self,
         name: &str,
         waiting: usize,
-        make: impl FnOnce() -> Session,
+        make: impl FnOnce(Option<Gone>) -> Session,
     ) -> Session {
         let mut known = self.lock();
         if let Some(session) = known.used(name) {
             return session;
         }
-        let session = make();
+        let session = make(known.leaving.remove(name));
         let uses = known.uses;
         known
             .by_name
@@ -58,15 +68,15 @@ impl Sessions {
         if known.by_name.len() > MOST_BESIDE + waiting {
             let oldest = known.by_name.iter().min_by_key(|(_, (_, last))| *last);
             if let Some(name) = oldest.map(|(name, _)| name.clone()) {
-                known.by_name.remove(&name);
+                known.let_go(&name);
             }
         }
         session
     }
 
-    /// Lets go of a session.
+    /// Lets go of a session. Its task sees its run off and goes.
     pub(super) fn remove(&self, name: &str) {
-        self.lock().by_name.remove(name);
+        self.lock().let_go(name);
     }
 }
 
@@ -80,10 +90,12 @@ mod tests {
         let sessions = Sessions::default();
         let most = MOST_BESIDE + 3;
         for n in 0..most {
-            sessions.enter(&n.to_string(), 3, || Session::start(None, Leash::default()));
+            sessions.enter(&n.to_string(), 3, |_| {
+                Session::start(None, Leash::default())
+            });
         }
         assert!(sessions.find("0").is_some(), "used again");
-        sessions.enter("one more", 3, || Session::start(None, Leash::default()));
+        sessions.enter("one more", 3, |_| Session::start(None, Leash::default()));
         assert_eq!(sessions.lock().by_name.len(), most);
         let there = |name: &str| sessions.lock().by_name.contains_key(name);
         assert!(there("0") && !there("1") && there("2") && there("one more"));

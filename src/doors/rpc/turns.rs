@@ -312,9 +312,9 @@ impl Turns {
     fn enter(&self, name: &str, home: Option<&Path>) -> Session {
         let store = self.keeping.store(home);
         let waiting = self.policy().0.most_parked;
-        self.sessions.enter(name, waiting, || {
+        self.sessions.enter(name, waiting, |last| {
             let store = store.map(|store| (store, name.to_owned()));
-            Session::start(store, self.library.leash().clone())
+            Session::start_after(last, store, self.library.leash().clone())
         })
     }
 

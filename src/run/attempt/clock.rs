@@ -3,7 +3,6 @@
 use tokio::time::Instant;
 
 use super::{Attempt, Closing, Reading};
-use crate::wire::error::TransportError;
 use crate::wire::proto::agent::v1::*;
 
 impl Attempt<'_> {
@@ -38,19 +37,23 @@ impl Attempt<'_> {
         next
     }
 
-    /// When silence is a stall: never while a person is thinking.
-    fn stalls_at(&self) -> Option<Instant> {
-        let waits = self.questions.is_empty();
-        waits.then(|| self.last_inbound + self.around.timing.stall)
+    /// Whether it is the server's turn: not while tools are at work here or a person is
+    /// thinking.
+    fn owed(&self) -> bool {
+        self.execs.is_empty() && self.questions.is_empty()
     }
 
-    /// When a stream that lives has done nothing for too long: never while tools are at work
-    /// here, for then the server waits for us.
+    /// When silence is a stall: never for those who want no watchdog. That a connection is dead
+    /// shows without it.
+    fn stalls_at(&self) -> Option<Instant> {
+        self.watchdog.limit().filter(|_| self.owed())?;
+        let since = self.last_inbound.max(self.watchdog.last_work());
+        Some(since + self.around.timing.stall)
+    }
+
+    /// When a stream that lives has done nothing for too long.
     fn idles_at(&self) -> Option<Instant> {
-        let owed = self.execs.is_empty()
-            && self.questions.is_empty()
-            && self.turn_ended.is_none()
-            && self.leaving.is_none();
+        let owed = self.owed() && self.turn_ended.is_none() && self.leaving.is_none();
         self.watchdog.deadline().filter(|_| owed)
     }
 
@@ -67,16 +70,16 @@ impl Attempt<'_> {
                 return Some(Closing::Finished);
             }
             if self.stalls_at().is_some_and(|at| now >= at) {
-                let silence = self.around.timing.stall.as_secs();
-                tracing::debug!(silence_s = silence, "stream.stalled");
-                return Some(Closing::Failed(TransportError::Silent(silence).into()));
+                let stall = self.around.timing.stall;
+                tracing::debug!(silence_s = stall.as_secs(), "stream.stalled");
+                return Some(Closing::Idle(self.watchdog.bark(stall)));
             }
             if self.idles_at().is_some_and(|at| now >= at) {
                 let after = self.watchdog.limit().unwrap_or_default();
                 let phase = self.watchdog.phase();
                 let ms = after.as_millis() as u64;
                 tracing::debug!(ms, ?phase, "native.stream.idle_timeout");
-                return Some(Closing::Idle(after, phase));
+                return Some(Closing::Idle(self.watchdog.bark(after)));
             }
         }
         if now >= self.next_heartbeat {

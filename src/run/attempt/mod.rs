@@ -7,7 +7,6 @@ mod speak;
 use std::collections::{BTreeSet, VecDeque};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::FutureExt as _;
@@ -25,7 +24,7 @@ use super::memo::Memo;
 use super::overlap::Overlap;
 use super::retry::{Progress, Shown, Timing};
 use super::tally::Tally;
-use super::watchdog::{Phase, Pulse, Watchdog, pulse};
+use super::watchdog::{Bark, Watchdog};
 use crate::tools::Executor;
 use crate::wire::drift::Drift;
 use crate::wire::error::{TransportError, WireError};
@@ -64,17 +63,14 @@ pub(super) enum Closing {
     Cancelled,
     /// The stream failed.
     Failed(WireError),
-    /// The stream lived and did nothing for so long.
-    Idle(Duration, Phase),
+    /// The stream did nothing for so long, whether it lived or not.
+    Idle(Bark),
 }
 
 impl Closing {
     /// Whether nothing came any more, so that the connection itself may be dead.
     pub(super) fn is_silence(&self) -> bool {
-        matches!(
-            self,
-            Self::Idle(..) | Self::Failed(WireError::Transport(TransportError::Silent(_)))
-        )
+        matches!(self, Self::Idle(..))
     }
 }
 
@@ -361,9 +357,8 @@ impl Attempt<'_> {
             return None;
         };
         self.tally.message();
-        if pulse(message.message.as_ref()) == Pulse::Work {
-            self.watchdog.worked(self.last_inbound);
-        }
+        self.watchdog
+            .hear(message.message.as_ref(), self.last_inbound);
         use agent_server_message::Message;
         match message.message {
             Some(Message::InteractionUpdate(update)) => self.update(update),

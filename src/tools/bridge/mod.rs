@@ -43,6 +43,8 @@ pub struct HostCall {
     pub tool: String,
     /// Its arguments, an object.
     pub arguments: Json,
+    /// Cursor's own id of it, if Cursor called.
+    pub cursor: Option<String>,
     reply: oneshot::Sender<HostResult>,
 }
 
@@ -54,6 +56,7 @@ impl HostCall {
             id,
             tool,
             arguments,
+            cursor: None,
             reply,
         };
         (call, result)
@@ -169,12 +172,13 @@ impl Bridge {
         let id = format!("{}-tool-{count}", self.run);
         let entry = self.book.enter(Waiting {
             count,
-            cursor,
+            cursor: cursor.clone(),
             host: id.clone(),
             offered: offered.to_owned(),
             tool: host.to_owned(),
         });
-        let (call, result) = HostCall::new(id, host.to_owned(), content::arguments(arguments));
+        let (mut call, result) = HostCall::new(id, host.to_owned(), content::arguments(arguments));
+        call.cursor = cursor.filter(|id| !id.is_empty());
         Queued {
             call,
             result,

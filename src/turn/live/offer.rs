@@ -65,10 +65,18 @@ impl Live {
                 TurnEvent::ToolCall { id, name, .. } => Some(PausedCall {
                     id: id.clone(),
                     tool: name.clone(),
+                    cursor: self.cursors_name(id),
                 }),
                 _ => None,
             })
             .collect();
+        let earlier = match self.conversation.pause.take() {
+            Some(last) if (last.turns, &last.history) == (place.turns, &place.history) => {
+                [last.earlier, last.calls].concat()
+            }
+            _ => Vec::new(),
+        };
+        self.key = key.prefix().to_owned();
         tracing::debug!(
             bridgeKeyPrefix = key.prefix(),
             calls = calls.len(),
@@ -77,12 +85,18 @@ impl Live {
         );
         self.conversation.pause = Some(Paused {
             calls,
+            earlier,
             turns: place.turns,
             history: place.history,
             recorded_at: now.0,
             session: key.name().map(str::to_owned),
         });
         self.on_disk = OnDisk::Stale;
+    }
+
+    fn cursors_name(&self, id: &str) -> Option<String> {
+        let call = self.open.iter().find(|call| call.id == id)?;
+        call.cursor.clone()
     }
 
     /// Tells the host what it has to do.

@@ -174,7 +174,7 @@ impl Task {
             unshown: _,
         } = *ready;
         tally.comebacks += 1;
-        tally.idle_restarts = ended.idle_restarts;
+        (tally.spent, tally.rest) = (ended.spent, ended.rest);
         if let Outcome::Failed(failure) = &ended.outcome {
             let event = TurnEvent::Retrying(failure.to_string());
             let _ = request.events.send(event).await;
@@ -224,18 +224,24 @@ impl Task {
             _ => String::new(),
         };
         let before = launch::Before {
-            restarts: tally.idle_restarts,
+            spent: tally.spent,
+            rest: std::mem::take(&mut tally.rest),
             shown,
             told: tally.answer().to_owned(),
         };
-        launch::launch(
-            conversation,
-            action,
-            request,
-            snapshot,
-            before,
-            &surroundings,
-        )
+        // On everything the run tells, so that it can be found by what recoveries tell.
+        let key = self.memory.key().prefix();
+        let span = tracing::debug_span!("bridge", bridgeKeyPrefix = key);
+        span.in_scope(|| {
+            launch::launch(
+                conversation,
+                action,
+                request,
+                snapshot,
+                before,
+                &surroundings,
+            )
+        })
     }
 
     /// Says words in a run of their own, on the state the last one left.

@@ -17,7 +17,8 @@ use std::time::Duration;
 
 use serde_json::{Value as Json, json};
 
-use super::sidecar::{Seat, Sidecar};
+use super::place::Once;
+use super::sidecar::{Http, Seat, Sidecar};
 use crate::manners::{MOST_RETRIES, is_retryable};
 
 /// A killed host's sidecar must be gone so soon.
@@ -40,12 +41,20 @@ enum End {
     Gone,
 }
 
+/// Where the server is, and how it is spoken to.
+#[derive(Debug, Clone, Copy)]
+pub struct Reach {
+    pub port: u16,
+    pub http: Http,
+}
+
 /// The host.
 pub struct Host {
     sidecar: Sidecar,
-    port: u16,
+    reach: Reach,
     state: PathBuf,
     seat: Arc<Seat>,
+    weather: Arc<Once>,
     pub messages: Vec<Json>,
     pub executed: BTreeMap<String, usize>,
     /// What the person has said.
@@ -63,12 +72,13 @@ pub struct Host {
 }
 
 impl Host {
-    pub fn new(port: u16, state: PathBuf, seat: Arc<Seat>) -> Self {
+    pub fn new(reach: Reach, state: PathBuf, seat: Arc<Seat>, weather: Arc<Once>) -> Self {
         Self {
-            sidecar: Sidecar::start(port, &state, &seat),
-            port,
+            sidecar: Sidecar::start(reach.port, reach.http, &state, &seat),
+            reach,
             state,
             seat,
+            weather,
             messages: Vec::new(),
             executed: BTreeMap::new(),
             said: Vec::new(),
@@ -182,7 +192,8 @@ impl Host {
 
     fn restart(&mut self) {
         self.deaths += 1;
-        self.sidecar = Sidecar::start(self.port, &self.state, &self.seat);
+        let Reach { port, http } = self.reach;
+        self.sidecar = Sidecar::start(port, http, &self.state, &self.seat);
     }
 
     /// Another process of the host, once the sidecar of the first has left.
@@ -225,6 +236,9 @@ impl Host {
     }
 
     fn execute(&mut self, calls: &[(String, String)]) {
+        if self.weather.strikes_pause() {
+            self.sidecar.dies();
+        }
         for (id, name) in calls {
             *self.executed.entry(name.clone()).or_default() += 1;
             self.push(

@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use super::place::Place;
-use super::trial::{FAULTS, Fault, Outcome, Told};
+use super::server::Story;
+use super::sidecar::Http;
+use super::trial::{Fault, KINDS, Kind, Outcome, Places, Told};
 
 const OUTCOMES: [(Outcome, &str, &str); 7] = [
     (Outcome::Untouched, "not reached", "#e5e7eb"),
@@ -17,10 +19,10 @@ const OUTCOMES: [(Outcome, &str, &str); 7] = [
 ];
 const WRONG: &str = "#dc2626";
 const CELL: usize = 9;
-const LEFT: usize = 110;
+const LEFT: usize = 220;
 
-fn name(fault: Fault) -> &'static str {
-    match fault {
+fn name(kind: Kind) -> String {
+    let fault = match kind.fault {
         Fault::Reset => "reset",
         Fault::GoAway => "GOAWAY",
         Fault::HalfClose => "half-close",
@@ -29,7 +31,22 @@ fn name(fault: Fault) -> &'static str {
         Fault::KillSidecar => "kill -9 sidecar",
         Fault::KillHost => "kill -9 host",
         Fault::RestartServer => "server restart",
-    }
+        Fault::Unavailable => "unavailable",
+    };
+    let mut name = fault.to_owned();
+    name += match kind.story {
+        Story::Prompt => "",
+        Story::Bare => ", no checkpoint",
+    };
+    name += match kind.http {
+        Http::Two => "",
+        Http::One => ", HTTP/1.1",
+    };
+    name += match kind.places {
+        Places::Wire => "",
+        Places::Pauses => ", in a pause",
+    };
+    name
 }
 
 fn colour(told: &Told) -> &'static str {
@@ -42,8 +59,8 @@ fn colour(told: &Told) -> &'static str {
     found.map_or(WRONG, |(.., colour)| colour)
 }
 
-/// One row a fault, one column a place: frames, a gap, bytes.
-pub fn draw(cells: &BTreeMap<(Fault, (usize, usize)), &Told>) -> String {
+/// One row a kind, one column a place: frames, a gap, bytes, pauses.
+pub fn draw(cells: &BTreeMap<(Kind, (usize, usize)), &Told>) -> String {
     let columns: Vec<(usize, usize)> = {
         let mut all: Vec<_> = cells.keys().map(|(_, column)| *column).collect();
         all.sort_unstable();
@@ -52,21 +69,16 @@ pub fn draw(cells: &BTreeMap<(Fault, (usize, usize)), &Told>) -> String {
     };
     let frames = columns.iter().filter(|(kind, _)| *kind == 0).count();
     let x = |index: usize| LEFT + index * CELL + if index >= frames { CELL } else { 0 };
-    let (width, height) = (x(columns.len()) + 10, 40 + FAULTS.len() * CELL * 2 + 40);
+    let (width, height) = (x(columns.len()) + 10, 40 + KINDS.len() * CELL * 2 + 40);
     let mut svg = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width}\" height=\"{height}\" font-family=\"sans-serif\" font-size=\"11\">\n<rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n<text x=\"{LEFT}\" y=\"16\">before each frame</text><text x=\"{}\" y=\"16\">within bytes</text>\n",
         x(frames)
     );
-    for (row, fault) in FAULTS.iter().enumerate() {
+    for (row, kind) in KINDS.iter().enumerate() {
         let y = 26 + row * CELL * 2;
-        let _ = writeln!(
-            svg,
-            "<text x=\"4\" y=\"{}\">{}</text>",
-            y + 12,
-            name(*fault)
-        );
+        let _ = writeln!(svg, "<text x=\"4\" y=\"{}\">{}</text>", y + 12, name(*kind));
         for (index, column) in columns.iter().enumerate() {
-            let Some(told) = cells.get(&(*fault, *column)) else {
+            let Some(told) = cells.get(&(*kind, *column)) else {
                 continue;
             };
             let _ = writeln!(
@@ -79,7 +91,7 @@ pub fn draw(cells: &BTreeMap<(Fault, (usize, usize)), &Told>) -> String {
             );
         }
     }
-    let y = 26 + FAULTS.len() * CELL * 2 + 14;
+    let y = 26 + KINDS.len() * CELL * 2 + 14;
     let wrong = [(WRONG, "wrong")];
     let legend = OUTCOMES.iter().map(|(_, name, colour)| (*colour, *name));
     for (index, (colour, name)) in legend.chain(wrong).enumerate() {
@@ -100,17 +112,17 @@ fn sum(row: &[&Told], of: impl Fn(&Told) -> usize) -> usize {
 
 /// How often each fault came to what; behind it, all errors hosts were given, final or not, and
 /// how often they asked again by themselves after one.
-pub fn table(told: &[((Fault, Place), Told)]) -> String {
-    let mut table = format!("{:<16}", "");
+pub fn table(told: &[((Kind, Place), Told)]) -> String {
+    let mut table = format!("{:<45}", "");
     for (_, name, _) in OUTCOMES {
         let _ = write!(table, "{name:>12}");
     }
     table.push_str("       wrong | errors given  again after one  sidecar left within\n");
-    for fault in FAULTS {
-        let _ = write!(table, "{:<16}", name(fault));
+    for kind in KINDS {
+        let _ = write!(table, "{:<45}", name(kind));
         let row: Vec<&Told> = told
             .iter()
-            .filter(|((of, _), _)| *of == fault)
+            .filter(|((of, _), _)| *of == kind)
             .map(|(_, told)| told)
             .collect();
         for (outcome, ..) in OUTCOMES {

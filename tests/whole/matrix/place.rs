@@ -11,6 +11,8 @@ pub enum Place {
     Frame(usize),
     /// Behind this many bytes.
     Byte(usize),
+    /// While the host executes the tools of this round.
+    Pause(usize),
 }
 
 /// Breaks once.
@@ -22,17 +24,18 @@ pub struct Once {
 struct Carried {
     frames: usize,
     bytes: usize,
+    pauses: usize,
     fault: Option<(Place, Break)>,
 }
 
 impl Once {
     /// `aside` is called where a [`Break::Aside`] happens.
     pub fn new(fault: Option<(Place, Break)>, aside: impl Fn() + Send + Sync + 'static) -> Self {
-        let (frames, bytes) = (0, 0);
         Self {
             wire: Mutex::new(Carried {
-                frames,
-                bytes,
+                frames: 0,
+                bytes: 0,
+                pauses: 0,
                 fault,
             }),
             aside: Box::new(aside),
@@ -43,6 +46,20 @@ impl Once {
     pub fn carried(&self) -> (usize, usize) {
         let wire = self.wire.lock().unwrap();
         (wire.frames, wire.bytes)
+    }
+
+    /// The host has tools to execute; whether something happens before it has.
+    pub fn strikes_pause(&self) -> bool {
+        let struck = {
+            let mut wire = self.wire.lock().unwrap();
+            wire.pauses += 1;
+            let now = Place::Pause(wire.pauses - 1);
+            wire.fault.take_if(|(place, _)| *place == now).is_some()
+        };
+        if struck {
+            (self.aside)();
+        }
+        struck
     }
 
     /// Whether what was to happen has happened.

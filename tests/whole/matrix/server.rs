@@ -12,28 +12,51 @@ use crate::backend::{Recording, binary};
 /// Words of the story.
 pub const WORDS: usize = 36;
 
-/// The story: sixty-odd frames, two rounds of the host's tools.
-fn story() -> String {
-    let words = |from: usize, to: usize| -> String {
-        (from..=to)
-            .map(|n| format!("{{ text = \"w{n:02} \" }},\n"))
-            .collect()
-    };
-    let call = |name: &str| {
-        format!(
-            r#"{{ exec = {{ mcpArgs = {{ name = "pi__{name}", providerIdentifier = "pi", toolName = "pi__{name}", toolCallId = "call-{name}", args = {{ q = "{name}" }} }} }}, told = "found-{name}" }},
+/// When the story's checkpoints come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Story {
+    /// Before each call, knowing all that was said and done.
+    Prompt,
+    /// Only when all is told.
+    Bare,
+}
+
+impl Story {
+    /// Sixty-odd frames, two rounds of the host's tools.
+    fn steps(self) -> String {
+        let words = |from: usize, to: usize| -> String {
+            (from..=to)
+                .map(|n| format!("{{ text = \"w{n:02} \" }},\n"))
+                .collect()
+        };
+        let call = |name: &str| {
+            format!(
+                r#"{{ exec = {{ mcpArgs = {{ name = "pi__{name}", providerIdentifier = "pi", toolName = "pi__{name}", toolCallId = "call-{name}", args = {{ q = "{name}" }} }} }}, told = "found-{name}" }},
 "#
-        )
-    };
-    format!(
-        "name = \"story\"\n[[run]]\nstory = true\nsteps = [\n{{ exec = {{ requestContextArgs = {{}} }} }},\n{{ thinking = \"hm\" }}, {{ thinking_done = true }},\n{}{{ checkpoint = \"auto\" }},\n{}{}{{ checkpoint = \"auto\" }},\n{}{}{{ checkpoint = \"auto\" }},\n{}{{ usage = {{ inputTokens = 1, outputTokens = 1 }} }},\n{{ checkpoint = \"auto\" }},\n{{ end = true }},\n]\n",
-        words(1, 6),
-        words(7, 12),
-        call("first"),
-        words(13, 20),
-        call("second"),
-        words(21, WORDS),
-    )
+            )
+        };
+        const SAVED: &str = "{ checkpoint = \"auto\" },\n";
+        let before = match self {
+            Self::Prompt => SAVED,
+            Self::Bare => "",
+        };
+        [
+            "{ exec = { requestContextArgs = {} } },\n{ thinking = \"hm\" }, { thinking_done = true },\n",
+            &words(1, 6),
+            before,
+            &words(7, 12),
+            &call("first"),
+            before,
+            &words(13, 20),
+            &call("second"),
+            before,
+            &words(21, WORDS),
+            "{ usage = { inputTokens = 1, outputTokens = 1 } },\n",
+            SAVED,
+            "{ end = true },\n",
+        ]
+        .concat()
+    }
 }
 
 /// The simulator.
@@ -44,9 +67,11 @@ pub struct Server {
 }
 
 impl Server {
-    pub fn new(folder: &Path) -> Self {
+    pub fn new(folder: &Path, story: Story) -> Self {
         let scenario = folder.join("story.toml");
-        std::fs::write(&scenario, story()).unwrap();
+        let steps = story.steps();
+        let text = format!("name = \"story\"\n[[run]]\nstory = true\nsteps = [\n{steps}]\n");
+        std::fs::write(&scenario, text).unwrap();
         Self::start(&scenario, "127.0.0.1:0")
     }
 

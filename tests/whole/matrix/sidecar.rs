@@ -50,6 +50,22 @@ impl Seat {
     }
 }
 
+/// How a sidecar reaches the server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Http {
+    Two,
+    One,
+}
+
+impl Http {
+    fn setting(self) -> &'static str {
+        match self {
+            Self::Two => "2",
+            Self::One => "1",
+        }
+    }
+}
+
 /// A sidecar and the cable to it.
 pub struct Sidecar {
     child: Option<Child>,
@@ -58,7 +74,7 @@ pub struct Sidecar {
 }
 
 impl Sidecar {
-    pub fn start(port: u16, state: &Path, seat: &Seat) -> Self {
+    pub fn start(port: u16, http: Http, state: &Path, seat: &Seat) -> Self {
         let (cable, end) = UnixStream::pair().unwrap();
         let end = || Stdio::from(OwnedFd::from(end.try_clone().unwrap()));
         let child = Command::new(binary())
@@ -66,7 +82,7 @@ impl Sidecar {
             .env("PI_CURSOR_STATE_DIR", state)
             .env("CURSOR_BACKEND_URL", format!("http://127.0.0.1:{port}"))
             .env("CURSOR_API_KEY", "crsr_matrix")
-            .env("PI_CURSOR_HTTP", "2")
+            .env("PI_CURSOR_HTTP", http.setting())
             .env("PI_CURSOR_STREAM_IDLE_TIMEOUT_MS", "1000")
             .env("PI_CURSOR_RESUME_IDLE_TIMEOUT_MS", "1000")
             .env("PI_CURSOR_PROVIDER_DEBUG", "1")
@@ -120,6 +136,13 @@ impl Sidecar {
     pub fn has_died(&mut self) -> bool {
         let child = self.child.as_mut();
         child.is_none_or(|child| child.try_wait().unwrap().is_some())
+    }
+
+    /// Waits for the end of one that was killed.
+    pub fn dies(&mut self) {
+        if let Some(child) = &mut self.child {
+            child.wait().unwrap();
+        }
     }
 
     /// Cuts the cable and waits for it to leave by itself: how long that took, if it did.

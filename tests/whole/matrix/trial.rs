@@ -4,10 +4,10 @@
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 
-use super::host::Host;
+use super::host::{Host, Reach};
 use super::place::{Once, Place};
-use super::server::{Server, WORDS};
-use super::sidecar::{Seat, left_behind};
+use super::server::{Server, Story, WORDS};
+use super::sidecar::{Http, Seat, left_behind};
 use crate::wire::{self, Break};
 
 /// What goes wrong.
@@ -21,18 +21,90 @@ pub enum Fault {
     KillSidecar,
     KillHost,
     RestartServer,
+    Unavailable,
 }
 
-pub const FAULTS: [Fault; 8] = [
-    Fault::Reset,
-    Fault::GoAway,
-    Fault::HalfClose,
-    Fault::Stall,
-    Fault::Garbage,
-    Fault::KillSidecar,
-    Fault::KillHost,
-    Fault::RestartServer,
+/// A kind of trial: what goes wrong, in which story, over which transport.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Kind {
+    pub fault: Fault,
+    pub story: Story,
+    pub http: Http,
+    pub places: Places,
+}
+
+/// Where it is tried.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Places {
+    /// Wherever the server sends something.
+    Wire,
+    /// While the host works.
+    Pauses,
+}
+
+const fn kind(fault: Fault) -> Kind {
+    Kind {
+        fault,
+        story: Story::Prompt,
+        http: Http::Two,
+        places: Places::Wire,
+    }
+}
+
+const fn bare(fault: Fault) -> Kind {
+    Kind {
+        story: Story::Bare,
+        ..kind(fault)
+    }
+}
+
+const fn http1(fault: Fault) -> Kind {
+    Kind {
+        http: Http::One,
+        ..kind(fault)
+    }
+}
+
+const fn in_pauses(kind: Kind) -> Kind {
+    Kind {
+        places: Places::Pauses,
+        ..kind
+    }
+}
+
+pub const KINDS: [Kind; 17] = [
+    kind(Fault::Reset),
+    kind(Fault::GoAway),
+    kind(Fault::HalfClose),
+    kind(Fault::Stall),
+    kind(Fault::Garbage),
+    kind(Fault::KillSidecar),
+    kind(Fault::KillHost),
+    kind(Fault::RestartServer),
+    kind(Fault::Unavailable),
+    http1(Fault::Reset),
+    http1(Fault::Stall),
+    http1(Fault::Unavailable),
+    bare(Fault::Reset),
+    bare(Fault::Unavailable),
+    bare(Fault::KillSidecar),
+    in_pauses(kind(Fault::KillSidecar)),
+    in_pauses(bare(Fault::KillSidecar)),
 ];
+
+impl Kind {
+    /// Its name in one word, for whoever looks for a mistake.
+    pub fn word(self) -> String {
+        let fault = format!("{:?}", self.fault);
+        let story = format!("-{:?}", self.story);
+        let http = format!("-Http{:?}", self.http);
+        let pauses = match self.places {
+            Places::Wire => "",
+            Places::Pauses => "-Pauses",
+        };
+        fault + &story.replace("-Prompt", "") + &http.replace("-HttpTwo", "") + pauses
+    }
+}
 
 /// How a turn came back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -83,28 +155,33 @@ impl Fault {
             Self::HalfClose => Break::HalfClose,
             Self::Stall => Break::Stall,
             Self::Garbage => Break::Garbage,
+            Self::Unavailable => Break::ServerError,
             Self::KillSidecar | Self::KillHost | Self::RestartServer => Break::Aside,
         }
     }
 }
 
-/// Tries it: one fault at one place, or none.
-pub fn trial(fault: Option<(Fault, Place)>) -> Told {
+/// Tries it at one place, or nowhere.
+pub fn trial(kind: Kind, place: Option<Place>) -> Told {
     let folder = tempfile::tempdir().unwrap();
-    let server = Arc::new(Mutex::new(Server::new(folder.path())));
+    let server = Arc::new(Mutex::new(Server::new(folder.path(), kind.story)));
     let address = server.lock().unwrap().address;
     let seat = Arc::new(Seat::default());
-    let kind = fault.map(|(fault, _)| fault);
     let (victim, restarted) = (Arc::clone(&seat), Arc::clone(&server));
-    let aside = move || match kind {
-        Some(Fault::RestartServer) => restarted.lock().unwrap().restart(),
-        Some(Fault::KillHost) => victim.kill_host(),
+    let aside = move || match kind.fault {
+        Fault::RestartServer => restarted.lock().unwrap().restart(),
+        Fault::KillHost => victim.kill_host(),
         _ => victim.kill_sidecar(),
     };
-    let on_wire = fault.map(|(fault, place)| (place, fault.on_wire()));
+    let on_wire = place.map(|place| (place, kind.fault.on_wire()));
     let weather = Arc::new(Once::new(on_wire, aside));
     let port = wire::open(address, Arc::clone(&weather));
-    let mut host = Host::new(port, folder.path().to_owned(), Arc::clone(&seat));
+    let reach = Reach {
+        port,
+        http: kind.http,
+    };
+    let state = folder.path().to_owned();
+    let mut host = Host::new(reach, state, Arc::clone(&seat), Arc::clone(&weather));
 
     // A trial that hangs is ended by taking the sidecar away.
     let (over, wait) = mpsc::channel::<()>();
@@ -163,7 +240,7 @@ pub fn trial(fault: Option<(Fault, Place)>) -> Told {
         .map(|request| request.to_string())
         .collect();
     // A server that was restarted remembers what came after.
-    let remembered = usize::from(kind == Some(Fault::RestartServer));
+    let remembered = usize::from(place.is_some() && kind.fault == Fault::RestartServer);
     for words in &host.said[remembered..] {
         check(!requests.contains(words.as_str()), &|| {
             format!("{words:?} never reached Cursor")
@@ -180,7 +257,7 @@ pub fn trial(fault: Option<(Fault, Place)>) -> Told {
         let (errors, deaths) = (&host.errors, host.deaths);
         wrongs.push(format!("errors: {errors:?}; deaths: {deaths}"));
     }
-    let outcome = judge(&host, fault.is_some() && weather.broke(), &log);
+    let outcome = judge(&host, place.is_some() && weather.broke(), &log);
     Told {
         outcome,
         wrongs,

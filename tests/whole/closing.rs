@@ -1,0 +1,123 @@
+//! Sessions that are closed while something of them is under way.
+
+use serde_json::json;
+
+use crate::host_tools::script;
+use crate::inside::{END, opened};
+use crate::once::until;
+use crate::recovery::logged;
+use crate::talk::{Call, Talk, tool};
+
+/// A server that takes its time to let go of a run.
+const LETS_GO: &str = r#"{ expect_client = { conversationAction = { cancelAction = {} } } }, { delay_ms = 300 }, { checkpoint = "auto" }, { expect_cancel = true }"#;
+
+fn closed_and_opened(talk: &mut Talk) -> crate::talk::Taken {
+    talk.host
+        .call("session/close", json!({"sessionId": talk.session}));
+    talk.turn()
+}
+
+/// A session is one at a time: the next turn waits for the last one to let go.
+#[test]
+fn a_session_closed_in_a_pause_is_opened_again() {
+    let first = format!("{}, {LETS_GO}", opened("look", "a"));
+    let last = format!(r#"{{ text = "Went on." }}, {END}"#);
+    let simulator = script(&[&first, &last]);
+    let folder = tempfile::tempdir().unwrap();
+    let state = [("PI_CURSOR_STATE_DIR", folder.path().to_str().unwrap())];
+    let mut talk = Talk::new(&simulator, "s", &state);
+    talk.tools = vec![tool("look")];
+    let call: Call = talk.say("go").calls[0].clone();
+    talk.result(&call, json!("42"));
+    let taken = closed_and_opened(&mut talk);
+    assert_eq!(
+        (taken.stop.as_str(), taken.text.as_str()),
+        ("stop", "Went on."),
+        "{taken:?}"
+    );
+    let recording = simulator.recorded();
+    let requests = recording.client("runRequest");
+    let id = |n: usize| &requests[n]["runRequest"]["conversationId"];
+    assert_eq!(id(0), id(1), "with what was kept of it");
+}
+
+#[test]
+fn a_session_closed_after_an_abort_is_opened_again() {
+    let first = format!(r#"{{ text = "Half" }}, {LETS_GO}"#);
+    let last = format!(r#"{{ text = "Went on." }}, {END}"#);
+    let simulator = script(&[&first, &last]);
+    let folder = tempfile::tempdir().unwrap();
+    let state = [
+        ("PI_CURSOR_STATE_DIR", folder.path().to_str().unwrap()),
+        ("PI_CURSOR_PROVIDER_DEBUG", "1"),
+    ];
+    let mut talk = Talk::new(&simulator, "s", &state);
+    talk.user("go");
+    let turn = talk.begin();
+    let mut taken = crate::talk::Taken::default();
+    while taken.text.is_empty() {
+        let message = talk.host.hear();
+        taken.hear(&message);
+    }
+    let cancel = json!({"jsonrpc": "2.0", "id": "cancel", "method": "turn/cancel", "params": {"turnId": turn}});
+    talk.host.say(&cancel);
+    assert_eq!(talk.finish(&turn).stop, "aborted");
+    talk.user("next");
+    let taken = closed_and_opened(&mut talk);
+    assert_eq!(
+        (taken.stop.as_str(), taken.text.as_str()),
+        ("stop", "Went on."),
+        "{taken:?}"
+    );
+    talk.host.exits();
+    let told = logged(folder.path(), "native.stream.abort");
+    assert_eq!(told[0]["bridgeKeyPrefix"], "a00a4c0d");
+}
+
+/// What a session's runs tell the log can be found by the beginning of its key.
+#[test]
+fn what_becomes_of_a_run_is_logged_by_its_key() {
+    let first = format!(
+        r#"{}, {}, {{ await = ["a"] }}, {{ delay_ms = 300 }}, {{ cut = true }}"#,
+        opened("look", "a"),
+        opened("look", "b")
+    );
+    let last = format!(r#"{{ text = "Went on." }}, {END}"#);
+    let simulator = script(&[&first, &last]);
+    let folder = tempfile::tempdir().unwrap();
+    let state = [
+        ("PI_CURSOR_STATE_DIR", folder.path().to_str().unwrap()),
+        ("PI_CURSOR_PROVIDER_DEBUG", "1"),
+    ];
+    let mut talk = Talk::new(&simulator, "s", &state);
+    talk.tools = vec![tool("look")];
+    let calls = talk.say("go").calls;
+    // One result of two: the other is asked for again, and then the connection breaks.
+    talk.result(&calls[0], json!("42"));
+    assert_eq!(talk.turn().calls, calls[1..]);
+    until(|| {
+        let told = logged(folder.path(), "bridge.died_mid_pause_no_checkpoint");
+        told.first().cloned()
+    });
+    talk.result(&calls[1], json!("43"));
+    assert_eq!(talk.turn().text, "Went on.");
+    talk.host.exits();
+    for event in [
+        "native.tool_resume.start",
+        "native.tool_resume.sent_result",
+        "native.tool_resume.partial_wait",
+        "native.stream.tool_call_snapshot_saved",
+        "bridge.died_mid_pause_no_checkpoint",
+        "native.rebuild_full_history",
+        "run.started",
+    ] {
+        let told = logged(folder.path(), event);
+        assert!(!told.is_empty(), "{event} is not told");
+        // sha256("bridge:s"), its first eight digits.
+        assert!(
+            told.iter()
+                .all(|line| line["bridgeKeyPrefix"] == "a00a4c0d"),
+            "{told:?}"
+        );
+    }
+}
