@@ -39,6 +39,8 @@ pub enum Command {
     Settle,
     /// Ends the run.
     Cancel,
+    /// Somebody waits for a cancelled run to be gone.
+    Hurry,
 }
 
 /// A message of the user for a run that is under way.
@@ -384,6 +386,7 @@ async fn given_up(
             command = commands.recv() => match command {
                 Some(Command::Cancel) | None => return,
                 Some(Command::Inject(injection)) => held.push(injection),
+                Some(Command::Hurry) => {}
                 Some(Command::Settle) => {
                     let _ = events.send(RunEvent::Settled).await;
                 }

@@ -30,6 +30,8 @@ pub struct Session {
     asks: mpsc::Sender<Ask>,
     recorded: Recorded,
     gate: watch::Receiver<Weak<Gate>>,
+    /// How many turns were asked for so far.
+    asked: Arc<watch::Sender<u64>>,
 }
 
 enum Ask {
@@ -45,7 +47,10 @@ impl Session {
         let (asks, inbox) = mpsc::channel(16);
         let recorded = Recorded::default();
         let (tell_gate, gate) = watch::channel(Weak::new());
+        let (count, asked) = watch::channel(0);
         let task = Task {
+            asked,
+            begun: 0,
             gate: tell_gate,
             memory: Memory::new(store),
             told: BTreeSet::new(),
@@ -59,6 +64,7 @@ impl Session {
             asks,
             recorded,
             gate,
+            asked: Arc::new(count),
         }
     }
 
@@ -77,6 +83,7 @@ impl Session {
     pub async fn turn(&self, request: TurnRequest) -> TurnResult {
         let (reply, answer) = oneshot::channel();
         let ask = Ask::Turn(Box::new(request), reply, Span::current());
+        self.asked.send_modify(|turns| *turns += 1);
         let asked = self.asks.send(ask).await;
         match (asked, answer.await) {
             (Ok(()), Ok(result)) => result,
@@ -103,6 +110,9 @@ impl Session {
 
 struct Task {
     memory: Memory,
+    /// How many turns were asked for, and how many of them begun.
+    asked: watch::Receiver<u64>,
+    begun: u64,
     /// Where the live run's side entrance is made known.
     gate: watch::Sender<Weak<Gate>>,
     /// What a person has been told; once is enough.
@@ -140,6 +150,7 @@ impl Task {
             };
             match ask {
                 Some(Ask::Turn(request, reply, span)) => {
+                    self.begun += 1;
                     let mut answer = Answer(Some(reply));
                     let turn = self.turn(*request, &mut answer).instrument(span);
                     let result = turn.await;
@@ -166,7 +177,7 @@ impl Task {
     async fn release(&mut self) {
         if let Some((mut live, _)) = self.live.take() {
             live.cancel().await;
-            let ended = live.see_off().await;
+            let ended = live.see_off(self.next_turn()).await;
             live.settle_accounts(ended.as_ref().map(|ended| &ended.outcome), Shown::Something);
             if let Some(notice) = self.memory.put(live.conversation).await {
                 tracing::warn!("{notice}");
@@ -274,12 +285,23 @@ impl Task {
         answer.give(result.clone());
         drop(request); // ends the host's events
         live.cancel().await;
-        let ended = live.see_off().await;
+        let ended = live.see_off(self.next_turn()).await;
         live.settle_accounts(ended.as_ref().map(|ended| &ended.outcome), tally.shown());
         if let Some(notice) = self.memory.put(live.conversation).await {
             tracing::warn!("{notice}");
         }
         result
+    }
+
+    /// Resolves when a turn waits for this one to be over.
+    fn next_turn(&self) -> impl Future<Output = ()> + use<> {
+        let (mut asked, begun) = (self.asked.clone(), self.begun);
+        async move {
+            let waits = asked.wait_for(|asked| *asked > begun).await.is_ok();
+            if !waits {
+                std::future::pending::<()>().await;
+            }
+        }
     }
 
     async fn notice(&self, request: &TurnRequest, notice: Option<String>) {

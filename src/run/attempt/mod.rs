@@ -2,6 +2,7 @@
 
 mod clock;
 mod exec;
+mod leaving;
 mod speak;
 
 use std::collections::{BTreeSet, VecDeque};
@@ -139,6 +140,8 @@ struct Attempt<'a> {
     turn_ended: Option<Instant>,
     /// When to let go of a run that was given up.
     leaving: Option<Instant>,
+    /// When the server should have heard of that.
+    heeds_by: Option<Instant>,
     /// Frames to be sent before the server knows that.
     untold: usize,
     /// Whether there is room to read; what we do not read cannot be silent.
@@ -177,6 +180,7 @@ pub(super) async fn drive(stream: RunStream, around: Surroundings<'_>) -> Closed
         last_inbound: now,
         turn_ended: None,
         leaving: None,
+        heeds_by: None,
         untold: 0,
         reading: Reading::On,
         changing: BTreeSet::new(),
@@ -314,6 +318,10 @@ impl Attempt<'_> {
                 None
             }
             Happened::Command(Some(Command::Cancel) | None) => Some(Closing::Cancelled),
+            Happened::Command(Some(Command::Hurry)) => {
+                self.hurry();
+                None
+            }
             Happened::Tick => self.tick(Instant::now()),
         }
     }
@@ -331,21 +339,6 @@ impl Attempt<'_> {
         }
         self.tell(RunEvent::Settled);
         None
-    }
-
-    /// Tells the server that the run is given up. It gets its answers, and a while to send
-    /// the last checkpoint.
-    fn leave(&mut self) {
-        if self.leaving.is_some() {
-            return;
-        }
-        tracing::debug!("run.leaving");
-        self.leaving = Some(Instant::now() + self.around.timing.linger);
-        self.execs.abort_all();
-        self.act(conversation_action::Action::CancelAction(
-            CancelAction::default(),
-        ));
-        self.untold = self.outbox.len();
     }
 
     fn receive(&mut self, received: Received) -> Option<Closing> {
@@ -427,6 +420,9 @@ impl Attempt<'_> {
             RunEvent::Text(text) => self.tally.text(text.len(), self.last_inbound),
             RunEvent::Thinking(text) => self.tally.thinking(text.len(), self.last_inbound),
             _ => {}
+        }
+        if let RunEvent::Text(_) | RunEvent::Thinking(_) = &event {
+            self.works_on();
         }
         match &event {
             RunEvent::Text(_) if self.progress.shown == Shown::Nothing => {
