@@ -25,6 +25,11 @@ impl From<RemoteError> for WireError {
 }
 
 impl WireError {
+    /// Whether the connection takes no more streams; of this one nothing was looked at.
+    pub fn is_refusal(&self) -> bool {
+        matches!(self, Self::Transport(error) if error.is_refusal())
+    }
+
     /// What a log may say: our own words for the transport, the bare code for what the server
     /// said, since its words may repeat what it was told.
     pub fn cause(&self) -> String {

@@ -24,6 +24,7 @@ mod debug;
 mod drift;
 mod endpoint;
 mod endpoint_sessions;
+mod fallback;
 mod faults;
 mod host_tools;
 mod inside;
