@@ -9,6 +9,7 @@ use crate::ours::{Ours, Told};
 
 const RUN: &str = "/agent.v1.AgentService/Run";
 const RUN_SSE: &str = "/agent.v1.AgentService/RunSSE";
+const APPEND: &str = "/aiserver.v1.BidiService/BidiAppend";
 const SERVER_CONFIG: &str = "/aiserver.v1.ServerConfigService/GetServerConfig";
 const HELLO: &str =
     r#"{ text = "Hello." }, { checkpoint = "auto" }, { usage = {} }, { end = true }"#;
@@ -96,4 +97,44 @@ async fn a_refused_stream_moves_on_at_once() {
     let told = ours.say("go").await;
     told.finished("Hello.");
     assert_eq!((told.ended.attempts, retries(&told)), (3, 0));
+}
+
+/// Appends have numbers: one that may be lost is sent again, and the run goes on.
+#[tokio::test]
+async fn a_lost_append_is_sent_again() {
+    let steps = format!(r#"{{ exec = {{ requestContextArgs = {{}} }} }}, {HELLO}"#);
+    for fate in ["status = 503", "cut = true"] {
+        for after in [0, 1] {
+            let fate = format!("{fate}\nafter = {after}\ntimes = 2");
+            let simulator = serving(Transport::Http1, &[(APPEND, &fate)], &steps);
+            let told = Ours::new(&simulator, Transport::Http1).say("go").await;
+            told.finished("Hello.");
+            assert_eq!(told.ended.attempts, 1, "{fate}");
+            simulator.recording().await.assert_played(&["completed"]);
+        }
+    }
+}
+
+/// What a server says for good is not said again.
+#[tokio::test]
+async fn a_refused_append_is_not_sent_again() {
+    let fate = r#"status = 400
+body = { code = "invalid_argument", message = "no" }"#;
+    let simulator = serving(Transport::Http1, &[(APPEND, fate)], HELLO);
+    let mut ours = Ours::new(&simulator, Transport::Http1);
+    ours.policy.server = 0;
+    assert_eq!(ours.say("go").await.failure(), "[invalid_argument] no");
+    assert_eq!(simulator.recording().await.requests(APPEND).len(), 1);
+}
+
+/// The numbers put appends in order: none waits for the answer to another.
+#[tokio::test]
+async fn answers_do_not_wait_for_the_first_append() {
+    let steps =
+        format!(r#"{{ exec = {{ requestContextArgs = {{}} }}, timeout_ms = 10000 }}, {HELLO}"#);
+    let fate = "late_ms = 25000\ntimes = 1";
+    let simulator = serving(Transport::Http1, &[(APPEND, fate)], &steps);
+    let told = Ours::new(&simulator, Transport::Http1).say("go").await;
+    told.finished("Hello.");
+    simulator.recording().await.assert_played(&["completed"]);
 }
