@@ -25,5 +25,6 @@ pub mod readable;
 pub mod remote;
 pub mod state;
 pub mod stream;
+mod trust;
 pub mod unary;
 pub mod value;

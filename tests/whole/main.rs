@@ -34,6 +34,7 @@ mod manners;
 mod matrix;
 mod models;
 mod native;
+mod network;
 mod official;
 mod official_errors;
 mod once;
