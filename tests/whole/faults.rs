@@ -382,3 +382,31 @@ async fn s42_what_breaks_after_the_turn_broke_nothing() {
         once(Transport::H2c, &steps).await.finished("all of it");
     }
 }
+
+/// A server that beats after the turn may still be at its last checkpoint.
+#[tokio::test]
+async fn heartbeats_after_the_turn_keep_the_stream_for_the_last_checkpoint() {
+    let steps = r#"{ text = "all of it" }, { usage = {} }, { delay_ms = 1200 }, { heartbeat = true }, { delay_ms = 1200 }, { checkpoint = "auto" }, { expect_cancel = true }"#;
+    let simulator = playing(Transport::H2c, steps);
+    let mut ours = Ours::new(&simulator, Transport::H2c);
+    ours.timing.after_turn = Duration::from_secs(2);
+    let told = ours.say("go").await;
+    told.finished("all of it");
+    let checkpoint = |event: &RunEvent| matches!(event, RunEvent::Checkpoint(_));
+    assert!(told.events.iter().any(checkpoint), "{:?}", told.events);
+}
+
+/// They do not keep it for ever.
+#[tokio::test]
+async fn heartbeats_after_the_turn_do_not_keep_it_open() {
+    let beats = r#"{ heartbeat = true }, { delay_ms = 100 }, "#.repeat(100);
+    let steps = format!(
+        r#"{{ text = "all of it" }}, {{ usage = {{}} }}, {beats} {{ expect_cancel = true }}"#
+    );
+    let simulator = playing(Transport::H2c, &steps);
+    let mut ours = Ours::new(&simulator, Transport::H2c);
+    ours.timing.after_turn = Duration::from_millis(500);
+    let started = std::time::Instant::now();
+    ours.say("go").await.finished("all of it");
+    assert!(started.elapsed() < Duration::from_secs(8));
+}

@@ -38,6 +38,16 @@ impl Attempt<'_> {
         next
     }
 
+    /// A server that beats after the turn's end may still be at its last checkpoint.
+    pub(super) fn lives_on(&mut self) {
+        if self
+            .beats_until
+            .is_some_and(|until| self.last_inbound < until)
+        {
+            self.turn_ended = self.turn_ended.map(|_| self.last_inbound);
+        }
+    }
+
     /// When silence is a stall: never while a person is thinking.
     fn stalls_at(&self) -> Option<Instant> {
         let waits = self.questions.is_empty();

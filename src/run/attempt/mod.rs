@@ -138,6 +138,8 @@ struct Attempt<'a> {
     next_heartbeat: Instant,
     /// When the turn ended, or the last thing that came after its end.
     turn_ended: Option<Instant>,
+    /// How long heartbeats count as such a thing: until the last checkpoint has come.
+    beats_until: Option<Instant>,
     /// When to let go of a run that was given up.
     leaving: Option<Instant>,
     /// When the server should have heard of that.
@@ -179,6 +181,7 @@ pub(super) async fn drive(stream: RunStream, around: Surroundings<'_>) -> Closed
         accepted: false,
         last_inbound: now,
         turn_ended: None,
+        beats_until: None,
         leaving: None,
         heeds_by: None,
         untold: 0,
@@ -354,8 +357,10 @@ impl Attempt<'_> {
             return None;
         };
         self.tally.message();
-        if pulse(message.message.as_ref()) == Pulse::Work {
-            self.watchdog.worked(self.last_inbound);
+        match pulse(message.message.as_ref()) {
+            Pulse::Work => self.watchdog.worked(self.last_inbound),
+            Pulse::Liveness => self.lives_on(),
+            Pulse::Nothing => {}
         }
         use agent_server_message::Message;
         match message.message {
@@ -375,6 +380,7 @@ impl Attempt<'_> {
                 self.around.memo.checkpoint();
                 self.tell(RunEvent::Checkpoint(state));
                 self.turn_ended = self.turn_ended.map(|_| self.last_inbound);
+                self.beats_until = None;
                 // Perhaps its last. One that was on its way when the server was told is not.
                 if let (Some(until), 0) = (self.leaving, self.untold) {
                     let soon = self.last_inbound + self.around.timing.farewell;
@@ -430,6 +436,7 @@ impl Attempt<'_> {
             }
             RunEvent::TurnEnded(usage) => {
                 self.turn_ended = Some(self.last_inbound);
+                self.beats_until = Some(self.last_inbound + self.around.timing.after_turn);
                 if *usage != Usage::default() {
                     self.usage = Some(self.usage.unwrap_or_default().plus(*usage));
                 }
