@@ -84,6 +84,9 @@ pub enum TransportError {
     /// The stream ended without its end-of-stream envelope.
     #[error("stream ended without an end-of-stream message")]
     EndedEarly,
+    /// The stream ended in good order, and the turn on it had not.
+    #[error("the server ended the stream before the turn was over")]
+    TurnUnfinished,
     /// Bytes that are no envelopes, or an envelope we refuse.
     #[error("malformed stream: {0}")]
     Envelope(#[from] EnvelopeError),

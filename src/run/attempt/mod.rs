@@ -264,7 +264,7 @@ impl Attempt<'_> {
             }
             // A good end that ends no turn is a connection that somebody closed for us.
             Happened::Received(Ok(Received::End(_))) => {
-                Some(Closing::Failed(TransportError::EndedEarly.into()))
+                Some(Closing::Failed(TransportError::TurnUnfinished.into()))
             }
             Happened::Received(Ok(received)) => self.receive(received),
             Happened::Received(Err(error)) => Some(Closing::Failed(error)),
