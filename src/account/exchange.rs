@@ -39,6 +39,9 @@ pub enum ExchangeError {
     /// An answer without a token.
     #[error("Cursor answered the key exchange without a token")]
     NoToken,
+    /// A token that cannot be sent.
+    #[error("Cursor answered the key exchange with a token that no header can carry")]
+    BadToken,
     /// May work a little later.
     #[error("cannot exchange the API key: {0}")]
     Passing(CallError),
@@ -98,6 +101,8 @@ async fn exchange(
         Err(error) => return Err(judge(error, base)),
     };
     match answer.get("accessToken").and_then(Json::as_str) {
+        // Sent without it, a run would be refused for a reason that is none.
+        Some(token) if HeaderValue::from_str(token).is_err() => Err(ExchangeError::BadToken),
         Some(token) if !token.is_empty() => Ok(token.into()),
         _ => Err(ExchangeError::NoToken),
     }

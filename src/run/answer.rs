@@ -141,3 +141,43 @@ pub(super) fn question(query: InteractionQuery, drift: &Drift) -> InteractionRes
         result,
     }
 }
+
+/// Why a run that was given up does nothing more.
+pub(super) const GIVEN_UP: &str = "the run was given up";
+
+/// The answers of a run that was given up: nothing is allowed any more.
+pub(super) fn declined(query: InteractionQuery, drift: &Drift) -> InteractionResponse {
+    use interaction_response::Result as Answer;
+    let reason = || GIVEN_UP.to_owned();
+    let mut response = question(query, drift);
+    match &mut response.result {
+        Some(Answer::WebSearchRequestResponse(answer)) => {
+            use web_search_request_response::{Rejected, Result};
+            answer.result = Some(Result::Rejected(Rejected { reason: reason() }));
+        }
+        Some(Answer::WebFetchRequestResponse(answer)) => {
+            use web_fetch_request_response::{Rejected, Result};
+            answer.result = Some(Result::Rejected(Rejected { reason: reason() }));
+        }
+        Some(Answer::SwitchModeRequestResponse(answer)) => {
+            use switch_mode_request_response::{Rejected, Result};
+            answer.result = Some(Result::Rejected(Rejected { reason: reason() }));
+        }
+        Some(Answer::GenerateImageRequestResponse(answer)) => {
+            use generate_image_request_response::{Rejected, Result};
+            answer.result = Some(Result::Rejected(Rejected { reason: reason() }));
+        }
+        Some(Answer::CreatePlanRequestResponse(answer)) => {
+            let error = CreatePlanError { error: reason() };
+            answer.result = Some(CreatePlanResult {
+                result: Some(create_plan_result::Result::Error(error)),
+                plan_uri: String::new(),
+            });
+        }
+        // There is no word for no here.
+        Some(Answer::SetupVmEnvironmentResult(answer)) => answer.result = None,
+        // The others say no anyway.
+        _ => {}
+    }
+    response
+}

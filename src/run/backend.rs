@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::time::Instant;
+
 use crate::account::{Account, ExchangeError, Issued};
 use crate::wire::choice::Choice;
 use crate::wire::drift::Drift;
@@ -100,7 +102,7 @@ impl Backend {
     ) -> Result<Opened, OpenError> {
         let issued = self.account.token().await?;
         self.ask_for_advice(&issued).await;
-        let version = self.choice.version(&self.endpoints.agent);
+        let version = self.choice.version(&self.endpoints.agent, Instant::now());
         let opening = Opening {
             base: self.endpoints.agent.clone(),
             identity: self.identity.clone(),

@@ -26,10 +26,12 @@ use crate::diag::Variant;
 use crate::tools::Executor;
 use crate::wire::error::WireError;
 use crate::wire::failure::{Evidence, Failure, Presence, Retry};
-use crate::wire::headers::RequestIds;
+use crate::wire::headers::{HttpVersion, RequestIds};
 
 /// Events that may wait for the consumer.
 const EVENTS: usize = 256;
+/// Streams in a row that connections did not take before that counts as a failure.
+const MOST_REFUSED: u32 = 4;
 
 /// A message for a running run.
 #[derive(Debug, Clone, PartialEq)]
@@ -41,6 +43,8 @@ pub enum Command {
     Settle,
     /// Ends the run.
     Cancel,
+    /// Somebody waits for a cancelled run to be gone.
+    Hurry,
 }
 
 /// A message of the user for a run that is under way.
@@ -102,6 +106,7 @@ pub fn start(
         usage: None,
         attempts: 0,
         token_replaced: false,
+        refused: 0,
         held: Vec::new(),
         left: Shown::Nothing,
         overlap: Overlap::after(shown),
@@ -146,6 +151,7 @@ struct Run {
     usage: Option<Usage>,
     attempts: u32,
     token_replaced: bool,
+    refused: u32,
     held: Vec<Injection>,
     left: Shown,
     overlap: Overlap,
@@ -284,9 +290,11 @@ impl Run {
                 overlap: &mut self.overlap,
                 memo: &mut self.memo,
                 on_accepted: &|| {
-                    self.backend
-                        .choice
-                        .accepted(&self.backend.endpoints.agent, version)
+                    self.backend.choice.accepted(
+                        &self.backend.endpoints.agent,
+                        version,
+                        tokio::time::Instant::now(),
+                    )
                 },
             },
         )
@@ -308,8 +316,26 @@ impl Run {
             Closing::Idle(bark) => return self.idle(bark, closed.progress),
             Closing::Failed(error) => error,
         };
-        if !closed.accepted && self.backend.choice.falls_back(agent, version, &error) {
-            tracing::info!(%error, "HTTP/2 does not work here, using HTTP/1.1");
+        if !closed.accepted && self.backend.choice.switches(agent, version, &error) {
+            match version {
+                HttpVersion::Http2 => {
+                    tracing::info!(%error, "HTTP/2 does not work here, using HTTP/1.1");
+                }
+                HttpVersion::Http1 => {
+                    tracing::info!(
+                        cause = error.cause(),
+                        "no runs over HTTP/1.1 here, using HTTP/2"
+                    );
+                }
+            }
+            self.ids = self.ids.again();
+            return Step::AgainAtOnce;
+        }
+        // A connection that is full has looked at nothing of the stream, and the next one is
+        // made for it.
+        if !closed.accepted && error.is_refusal() && self.refused < MOST_REFUSED {
+            tracing::debug!("stream.refused");
+            self.refused += 1;
             self.ids = self.ids.again();
             return Step::AgainAtOnce;
         }
@@ -415,6 +441,7 @@ async fn given_up(
             command = commands.recv() => match command {
                 Some(Command::Cancel) | None => return,
                 Some(Command::Inject(injection)) => held.push(injection),
+                Some(Command::Hurry) => {}
                 Some(Command::Settle) => {
                     let _ = events.send(RunEvent::Settled).await;
                 }

@@ -1,6 +1,6 @@
 //! The open requests of one stream: who works on them, when they last beat.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -24,16 +24,17 @@ const REPLIES: usize = 64;
 /// Requests being worked on. Dropping this ends all of them.
 pub(super) struct Execs {
     executor: Arc<dyn Executor>,
-    open: BTreeMap<u32, Open>,
-    ids: HashMap<Id, u32>,
+    /// By the task that works on them: a server may use an id twice.
+    open: HashMap<Id, Open>,
     tasks: JoinSet<Result<(), Thrown>>,
     sender: mpsc::Sender<(u32, Said)>,
     replies: mpsc::Receiver<(u32, Said)>,
     interval: Duration,
-    done: VecDeque<(u32, Result<(), Thrown>)>,
+    done: VecDeque<(Open, Result<(), Thrown>)>,
 }
 
 struct Open {
+    id: u32,
     /// For the log; empty when there is none.
     kind: String,
     started: Instant,
@@ -42,14 +43,20 @@ struct Open {
 }
 
 impl Open {
-    fn tell_end(&self, id: u32, result: &Result<(), Thrown>, now: Instant) {
+    fn tell_end(&self, result: &Result<(), Thrown>, now: Instant) {
         let outcome = match result {
             Ok(()) if self.abort.is_cancelled() => "aborted",
             Ok(()) => "done",
             Err(_) => "thrown",
         };
         let ms = now.duration_since(self.started).as_millis() as u64;
-        tracing::debug!(exec = id, kind = self.kind, outcome, ms, "exec.answered");
+        tracing::debug!(
+            exec = self.id,
+            kind = self.kind,
+            outcome,
+            ms,
+            "exec.answered"
+        );
     }
 }
 
@@ -83,8 +90,7 @@ impl Execs {
         let (sender, replies) = mpsc::channel(REPLIES);
         Self {
             executor,
-            open: BTreeMap::new(),
-            ids: HashMap::new(),
+            open: HashMap::new(),
             tasks: JoinSet::new(),
             sender,
             replies,
@@ -104,10 +110,10 @@ impl Execs {
         let replies = Replies::new(id, self.sender.clone());
         let work = Arc::clone(&self.executor).execute(request, replies, abort.clone());
         let task = self.tasks.spawn(work.done);
-        self.ids.insert(task.id(), id);
         self.open.insert(
-            id,
+            task.id(),
             Open {
+                id,
                 kind,
                 started: now,
                 beat: now + self.interval,
@@ -119,7 +125,7 @@ impl Execs {
 
     /// Whether nothing is being worked on.
     pub(super) fn is_empty(&self) -> bool {
-        self.open.is_empty()
+        self.open.is_empty() && self.done.is_empty()
     }
 
     /// Nobody wants any result any more.
@@ -131,7 +137,7 @@ impl Execs {
 
     /// The server wants no result any more.
     pub(super) fn abort(&self, id: u32) {
-        if let Some(open) = self.open.get(&id) {
+        for open in self.open.values().filter(|open| open.id == id) {
             open.abort.cancel();
         }
     }
@@ -143,8 +149,9 @@ impl Execs {
             if let Ok((id, said)) = self.replies.try_recv() {
                 return Progress::of(id, said);
             }
-            if let Some((id, result)) = self.done.pop_front() {
-                return Progress::Done(id, result);
+            if let Some((open, result)) = self.done.pop_front() {
+                open.tell_end(&result, Instant::now());
+                return Progress::Done(open.id, result);
             }
             tokio::select! {
                 Some((id, said)) = self.replies.recv() => return Progress::of(id, said),
@@ -153,8 +160,8 @@ impl Execs {
                         Ok((task, result)) => (task, result),
                         Err(error) => (error.id(), Err(Thrown("the tool crashed".into()))),
                     };
-                    if let Some(id) = self.ids.remove(&task) {
-                        self.done.push_back((id, result));
+                    if let Some(open) = self.open.remove(&task) {
+                        self.done.push_back((open, result));
                     }
                 }
                 else => std::future::pending::<()>().await,
@@ -163,10 +170,13 @@ impl Execs {
     }
 
     /// The frames that tell the server of `progress`.
-    pub(super) fn frames(&mut self, progress: Progress, now: Instant) -> Vec<AgentClientMessage> {
+    pub(super) fn frames(&self, progress: Progress, now: Instant) -> Vec<AgentClientMessage> {
         match progress {
             Progress::Reply(id, reply) => {
-                let started = self.open.get(&id).map_or(now, |open| open.started);
+                let done = self.done.iter().map(|(open, _)| open);
+                let mut known = self.open.values().chain(done);
+                let open = known.find(|open| open.id == id);
+                let started = open.map_or(now, |open| open.started);
                 let elapsed = now.duration_since(started).as_millis();
                 vec![AgentClientMessage {
                     message: Some(agent_client_message::Message::ExecClientMessage(
@@ -183,9 +193,6 @@ impl Execs {
             }
             Progress::Call(_) => Vec::new(),
             Progress::Done(id, result) => {
-                if let Some(open) = self.open.remove(&id) {
-                    open.tell_end(id, &result, now);
-                }
                 let mut frames = Vec::with_capacity(2);
                 if let Err(Thrown(error)) = result {
                     frames.push(throw(id, error));
@@ -204,13 +211,11 @@ impl Execs {
     /// Heartbeats of every exec that is due one.
     pub(super) fn beat(&mut self, now: Instant) -> Vec<AgentClientMessage> {
         let mut frames = Vec::new();
-        for (&id, open) in &mut self.open {
-            if open.beat <= now {
-                open.beat = now + self.interval;
-                frames.push(control(exec_client_control_message::Message::Heartbeat(
-                    ExecClientHeartbeat { id },
-                )));
-            }
+        for open in self.open.values_mut().filter(|open| open.beat <= now) {
+            open.beat = now + self.interval;
+            frames.push(control(exec_client_control_message::Message::Heartbeat(
+                ExecClientHeartbeat { id: open.id },
+            )));
         }
         frames
     }
@@ -261,8 +266,42 @@ fn control(message: exec_client_control_message::Message) -> AgentClientMessage 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tools::Work;
     use crate::tools::refuse::Refuse;
     use crate::wire::proto::agent::v1::McpStateExecArgs;
+
+    /// Works until it is told to stop.
+    struct Endless;
+
+    impl Executor for Endless {
+        fn execute(self: Arc<Self>, _: Request, _: Replies, abort: CancellationToken) -> Work {
+            Work {
+                done: Box::pin(async move {
+                    abort.cancelled().await;
+                    Ok(())
+                }),
+                call: None,
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn two_requests_under_one_id_each_beat_and_end() {
+        let beat = Duration::from_secs(3);
+        let mut execs = Execs::new(Arc::new(Endless), beat);
+        let now = Instant::now();
+        for _ in 0..2 {
+            let request = Request::McpStateExecArgs(McpStateExecArgs::default());
+            execs.start(7, request, now);
+        }
+        assert_eq!(execs.beat(now + beat).len(), 2);
+        execs.abort(7);
+        for _ in 0..2 {
+            let done = execs.next().await;
+            assert!(matches!(done, Progress::Done(7, Ok(()))));
+        }
+        assert!(execs.is_empty());
+    }
 
     /// On two workers an executor may finish between two looks at its results.
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

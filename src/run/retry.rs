@@ -88,6 +88,8 @@ pub struct Timing {
     pub after_turn: Duration,
     /// How long a cancelled run waits for its last checkpoint.
     pub linger: Duration,
+    /// How long a server may go on working after that; then nothing of it is waited for.
+    pub heed: Duration,
     /// How long it waits behind a checkpoint for a later one, or for the end.
     pub farewell: Duration,
 }
@@ -101,6 +103,7 @@ impl Default for Timing {
             patience: Patience::default(),
             after_turn: Duration::from_secs(5),
             linger: Duration::from_secs(6),
+            heed: Duration::from_secs(1),
             farewell: Duration::from_millis(500),
         }
     }

@@ -15,9 +15,9 @@ use super::append::Appends;
 use super::catalogue::Catalogue;
 use super::connect::{Code, ConnectError};
 use super::conversation::{self, Conversations};
-use super::exchange::{Answer, Exchange, ReplyTo, RequestHead, read_body};
+use super::exchange::{Answer, Exchange, Reply, ReplyTo, RequestHead, read_body};
 use super::recording::{Recording, Ticket};
-use super::scenario::{Canned, Library, ServerSettings};
+use super::scenario::{Fate, Library, ServerSettings};
 use super::{Http2, rest, run, unary};
 
 const EXCHANGE: &str = "/auth/exchange_user_api_key";
@@ -182,8 +182,17 @@ impl Backend {
         let credential = self.accounts.identify(&head.headers);
         let ticket = self.recording.request(&head, credential.bearer());
         let mut reply = ReplyTo::new(exchange.reply.clone(), ticket);
+        let fate = self.fate(&head.path);
+        if let Some(fault) = fate.as_ref().and_then(fault) {
+            let _ = reply.send(fault).await;
+            return;
+        }
         if matches!(head.path.as_str(), RUN | RUN_SSE) {
-            if let Err(refusal) = authenticate(&credential) {
+            if let Some(Fate::Answer { status, body }) = &fate {
+                let _ = reply
+                    .answer(fixed_answer(*status, body.as_ref(), &head))
+                    .await;
+            } else if let Err(refusal) = authenticate(&credential) {
                 let _ = reply.answer(unary::error(&refusal)).await;
             } else if head.path == RUN {
                 run::bidirectional(self, exchange, reply).await;
@@ -196,7 +205,10 @@ impl Backend {
         let Ok(body) = read_body(&mut exchange.body).await else {
             return;
         };
-        let answer = self.unary(&head, &credential, &body, reply.ticket());
+        let answer = self.unary(&head, &credential, &body, &fate, reply.ticket());
+        if let Some(Fate::Late(time)) = fate {
+            tokio::time::sleep(time).await;
+        }
         let _ = reply.answer(answer).await;
     }
 
@@ -205,6 +217,7 @@ impl Backend {
         head: &RequestHead,
         credential: &Credential,
         body: &[u8],
+        fate: &Option<Fate>,
         ticket: &mut Ticket,
     ) -> Answer {
         let method = unary::method(&head.path);
@@ -219,8 +232,8 @@ impl Backend {
             }
             _ => {}
         }
-        if let Some(canned) = self.canned(&head.path) {
-            return canned_answer(&canned, head);
+        if let Some(Fate::Answer { status, body }) = fate {
+            return fixed_answer(*status, body.as_ref(), head);
         }
         if let Some(answer) = rest::answer(self, head, credential, body) {
             return answer;
@@ -241,8 +254,8 @@ impl Backend {
         }
     }
 
-    /// The fixed answer for this path, as often as it is to be given.
-    fn canned(&self, path: &str) -> Option<Canned> {
+    /// What was fixed for this path, as often as it is to happen.
+    fn fate(&self, path: &str) -> Option<Fate> {
         let canned = match path {
             EXCHANGE => self.settings.exchange.as_ref(),
             _ => None,
@@ -251,19 +264,30 @@ impl Backend {
         let mut uses = conversation::lock(&self.canned_uses);
         let used = uses.entry(path.to_owned()).or_default();
         *used += 1;
+        let nth = used.checked_sub(canned.after).filter(|nth| *nth > 0)?;
         match canned.times {
-            Some(times) if *used > times => None,
-            _ => Some(canned.clone()),
+            Some(times) if nth > times => None,
+            _ => Some(canned.fate.clone()),
         }
     }
 }
 
-fn canned_answer(canned: &Canned, head: &RequestHead) -> Answer {
-    match (&canned.body, unary::method(&head.path)) {
-        (None, _) => Answer::new(canned.status, "application/json", ""),
-        (Some(Value::String(text)), _) => Answer::new(canned.status, "text/plain", text.clone()),
-        (Some(body), Some(method)) if canned.status == 200 => method.write(head, 200, body),
-        (Some(body), _) => Answer::json(canned.status, body),
+/// The reply of a call that gets no answer.
+fn fault(fate: &Fate) -> Option<Reply> {
+    match fate {
+        Fate::Reset(code) => Some(Reply::Reset(*code)),
+        Fate::GoAway(code) => Some(Reply::GoAway(*code)),
+        Fate::Cut => Some(Reply::Cut),
+        Fate::Answer { .. } | Fate::Late(_) => None,
+    }
+}
+
+fn fixed_answer(status: u16, body: Option<&Value>, head: &RequestHead) -> Answer {
+    match (body, unary::method(&head.path)) {
+        (None, _) => Answer::new(status, "application/json", ""),
+        (Some(Value::String(text)), _) => Answer::new(status, "text/plain", text.clone()),
+        (Some(body), Some(method)) if status == 200 => method.write(head, 200, body),
+        (Some(body), _) => Answer::json(status, body),
     }
 }
 

@@ -7,6 +7,7 @@ mod words;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use futures_util::FutureExt as _;
 use serde_json::Value as Json;
 use tokio::time::Instant;
 
@@ -254,11 +255,20 @@ impl Live {
 
     /// Sees a run off that was given up: gives its end, when the last checkpoint has come or
     /// the run has waited for it long enough. A state that knows words nobody was shown is
-    /// not taken: the next turn would go on behind them.
-    pub(super) async fn see_off(&mut self) -> Option<Ended> {
+    /// not taken: the next turn would go on behind them. From when it is `wanted` gone, the
+    /// run has little time.
+    pub(super) async fn see_off(&mut self, wanted: impl Future<Output = ()>) -> Option<Ended> {
         let mut shown = Shown::Something;
+        let mut wanted = std::pin::pin!(wanted.fuse());
         loop {
-            match self.next().await {
+            let event = tokio::select! {
+                event = self.next() => event,
+                () = &mut wanted => {
+                    let _ = self.handle.commands.send(Command::Hurry).await;
+                    continue;
+                }
+            };
+            match event {
                 Some(RunEvent::Text(_)) => shown = Shown::Nothing,
                 Some(RunEvent::Checkpoint(state)) if shown == Shown::Something => {
                     self.checkpoint(state);

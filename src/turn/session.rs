@@ -32,6 +32,8 @@ pub struct Session {
     asks: mpsc::Sender<Ask>,
     recorded: Recorded,
     gate: watch::Receiver<Weak<Gate>>,
+    /// How many turns were asked for so far.
+    asked: Arc<watch::Sender<u64>>,
 }
 
 /// How long a session that was let go may take to see its run off and write it down.
@@ -76,7 +78,10 @@ impl Session {
         let (asks, inbox) = mpsc::channel(16);
         let recorded = Recorded::default();
         let (tell_gate, gate) = watch::channel(Weak::new());
+        let (count, asked) = watch::channel(0);
         let task = Task {
+            asked,
+            begun: 0,
             gate: tell_gate,
             memory: Memory::new(store),
             told: BTreeSet::new(),
@@ -97,6 +102,7 @@ impl Session {
             asks,
             recorded,
             gate,
+            asked: Arc::new(count),
         }
     }
 
@@ -121,6 +127,7 @@ impl Session {
     pub async fn place(&self) -> TurnPlace {
         let (request, inbox) = oneshot::channel();
         let (reply, answer) = oneshot::channel();
+        self.asked.send_modify(|turns| *turns += 1);
         // A task that is gone drops the answer.
         let _ = self
             .asks
@@ -171,6 +178,9 @@ impl TurnPlace {
 
 struct Task {
     memory: Memory,
+    /// How many turns were asked for, and how many of them begun.
+    asked: watch::Receiver<u64>,
+    begun: u64,
     /// Where the live run's side entrance is made known.
     gate: watch::Sender<Weak<Gate>>,
     /// What a person has been told; once is enough.
@@ -212,6 +222,7 @@ impl Task {
             };
             match ask {
                 Some(Ask::Turn(request, reply, span)) => {
+                    self.begun += 1;
                     let Ok(request) = request.await else {
                         continue; // given up before it was complete
                     };
@@ -241,7 +252,7 @@ impl Task {
     async fn release(&mut self) {
         if let Some((mut live, _)) = self.live.take() {
             live.cancel().await;
-            let ended = live.see_off().await;
+            let ended = live.see_off(self.next_turn()).await;
             live.settle_accounts(ended.as_ref().map(|ended| &ended.outcome), Shown::Something);
             if let Some(notice) = self.memory.put(live.conversation).await {
                 tracing::warn!("{notice}");
@@ -355,12 +366,23 @@ impl Task {
         let key = self.memory.key().prefix();
         tracing::debug!(bridgeKeyPrefix = key, "native.stream.abort");
         live.cancel().await;
-        let ended = live.see_off().await;
+        let ended = live.see_off(self.next_turn()).await;
         live.settle_accounts(ended.as_ref().map(|ended| &ended.outcome), tally.shown());
         if let Some(notice) = self.memory.put(live.conversation).await {
             tracing::warn!("{notice}");
         }
         result
+    }
+
+    /// Resolves when a turn waits for this one to be over.
+    fn next_turn(&self) -> impl Future<Output = ()> + use<> {
+        let (mut asked, begun) = (self.asked.clone(), self.begun);
+        async move {
+            let waits = asked.wait_for(|asked| *asked > begun).await.is_ok();
+            if !waits {
+                std::future::pending::<()>().await;
+            }
+        }
     }
 
     async fn notice(&self, request: &TurnRequest, notice: Option<String>) {

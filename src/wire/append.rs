@@ -11,6 +11,7 @@ use secrecy::SecretString;
 use tokio::sync::mpsc;
 
 use super::endpoint::BaseUrl;
+use super::error::{TransportError, WireError};
 use super::headers::{BlobKey, HttpVersion, Identity, RequestIds};
 use super::http::Http;
 use super::proto::aiserver::v1::{BidiAppendRequest, BidiAppendResponse, BidiRequestId};
@@ -20,6 +21,13 @@ const PATH: &str = "/aiserver.v1.BidiService/BidiAppend";
 
 /// As many as the official client keeps under way.
 const IN_FLIGHT: usize = 16;
+
+/// Before an append is sent again.
+const PAUSES: [Duration; 3] = [
+    Duration::from_millis(100),
+    Duration::from_millis(400),
+    Duration::from_millis(1600),
+];
 
 /// Sends what it is given, until one append fails or nothing more comes.
 pub(super) struct Appender {
@@ -36,16 +44,11 @@ impl Appender {
     pub(super) async fn run(self, mut messages: mpsc::Receiver<Bytes>) -> Result<(), CallError> {
         let mut under_way = FuturesUnordered::new();
         let mut next = 0;
-        // The server must know the run before its other messages overtake the request.
-        if let Some(first) = messages.recv().await {
-            self.append(first, next).await?;
-            next += 1;
-        }
         loop {
             tokio::select! {
                 message = messages.recv(), if under_way.len() < IN_FLIGHT => match message {
                     Some(message) => {
-                        under_way.push(self.append(message, next));
+                        under_way.push(self.deliver(message, next));
                         next += 1;
                     }
                     None => break,
@@ -57,6 +60,21 @@ impl Appender {
             sent?;
         }
         Ok(())
+    }
+
+    /// Appends a message. One that may not have arrived is sent again: by its number the
+    /// server knows it.
+    async fn deliver(&self, message: Bytes, seqno: i64) -> Result<(), CallError> {
+        for pause in PAUSES {
+            match self.append(message.clone(), seqno).await {
+                Err(error) if is_passing(&error) => {
+                    tracing::debug!(seqno, "append.again");
+                    tokio::time::sleep(pause).await;
+                }
+                appended => return appended,
+            }
+        }
+        self.append(message, seqno).await
     }
 
     async fn append(&self, message: Bytes, seqno: i64) -> Result<(), CallError> {
@@ -84,6 +102,21 @@ impl Appender {
         };
         let BidiAppendResponse {} = self.http.call(call, &request).await?;
         Ok(())
+    }
+}
+
+/// Whether the same append may work a little later. One that ran into its deadline has had
+/// its time.
+fn is_passing(error: &CallError) -> bool {
+    match error {
+        CallError::Setup(_)
+        | CallError::Wire(WireError::Transport(
+            TransportError::Deadline { .. } | TransportError::Tls { .. },
+        )) => false,
+        CallError::Wire(WireError::Transport(_)) => true,
+        CallError::Wire(WireError::Remote(remote)) => remote
+            .status
+            .is_some_and(|status| status >= 500 && status != 501 && status != 505),
     }
 }
 

@@ -2,11 +2,19 @@
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
+use tokio::time::Instant;
+
+use super::code::Code;
 use super::endpoint::BaseUrl;
 use super::error::{TransportError, WireError};
 use super::headers::HttpVersion;
 use super::proto::aiserver::v1::Http2Config;
+
+/// How long HTTP/1.1 is kept to because HTTP/2 failed once and it did not. That may have been
+/// chance, and looking again costs little.
+const BELIEVED: Duration = Duration::from_secs(300);
 
 /// The user's setting (`PI_CURSOR_HTTP`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -29,6 +37,10 @@ struct Experience {
     http2_failed: bool,
     /// HTTP/2 failed in a way that may have been chance; HTTP/1.1 is being tried.
     suspected: bool,
+    /// HTTP/1.1 worked where HTTP/2 failed that way: how long that counts.
+    avoided_until: Option<Instant>,
+    /// The server has no runs over HTTP/1.1.
+    http1_missing: bool,
     /// The server was asked for advice.
     asked: bool,
 }
@@ -76,12 +88,16 @@ impl Choice {
     }
 
     /// The version to open the next run with.
-    pub fn version(&self, base: &BaseUrl) -> HttpVersion {
+    pub fn version(&self, base: &BaseUrl, now: Instant) -> HttpVersion {
         let host = self.experience(base);
+        let avoided = host.avoided_until.is_some_and(|until| now < until);
         match self.preference {
             Preference::Always(version) => version,
-            Preference::Auto if host.http2_works && host.told.is_none() => HttpVersion::Http2,
-            Preference::Auto if host.http2_failed || host.suspected => HttpVersion::Http1,
+            Preference::Auto if host.told == Some(HttpVersion::Http1) => HttpVersion::Http1,
+            Preference::Auto if host.http2_works => HttpVersion::Http2,
+            Preference::Auto if host.http2_failed => HttpVersion::Http1,
+            Preference::Auto if host.http1_missing => HttpVersion::Http2,
+            Preference::Auto if host.suspected || avoided => HttpVersion::Http1,
             Preference::Auto => host.told.unwrap_or(if base.is_tls() {
                 HttpVersion::Http2
             } else {
@@ -91,39 +107,65 @@ impl Choice {
     }
 
     /// Notes that the server accepted a stream.
-    pub fn accepted(&self, base: &BaseUrl, version: HttpVersion) {
+    pub fn accepted(&self, base: &BaseUrl, version: HttpVersion, now: Instant) {
         self.update(base, |host| match version {
-            HttpVersion::Http2 => host.http2_works = true,
-            // Where the one fails and the other works, that settles it.
-            HttpVersion::Http1 => host.http2_failed |= host.suspected,
+            HttpVersion::Http2 => {
+                host.http2_works = true;
+                host.suspected = false;
+            }
+            // Where the one fails and the other works, that settles it for a while.
+            HttpVersion::Http1 if host.suspected => {
+                host.suspected = false;
+                host.avoided_until = Some(now + BELIEVED);
+            }
+            HttpVersion::Http1 => {}
         });
     }
 
-    /// Whether a stream that failed before it was accepted should be tried over HTTP/1.1,
-    /// and from then on every other one to this host.
-    pub fn falls_back(&self, base: &BaseUrl, version: HttpVersion, error: &WireError) -> bool {
+    /// Whether a stream that failed before it was accepted should be tried over the other
+    /// version at once.
+    pub fn switches(&self, base: &BaseUrl, version: HttpVersion, error: &WireError) -> bool {
+        self.preference == Preference::Auto
+            && match version {
+                HttpVersion::Http1 => self.leaves_http1(base, error),
+                HttpVersion::Http2 => self.leaves_http2(base, error),
+            }
+    }
+
+    fn leaves_http1(&self, base: &BaseUrl, error: &WireError) -> bool {
+        let host = self.experience(base);
+        let missing = is_missing(error)
+            && host.told != Some(HttpVersion::Http1)
+            && !host.http2_failed
+            && !host.http1_missing;
+        self.update(base, |host| {
+            // Neither gets through: it was not HTTP/2 that failed.
+            host.suspected = false;
+            host.avoided_until = None;
+            host.http1_missing |= missing;
+        });
+        missing
+    }
+
+    fn leaves_http2(&self, base: &BaseUrl, error: &WireError) -> bool {
+        let host = self.experience(base);
         let WireError::Transport(error) = error else {
             return false;
         };
-        let host = self.experience(base);
-        if version == HttpVersion::Http1 {
-            // Neither gets through: it was not HTTP/2 that failed.
-            self.update(base, |host| host.suspected = false);
-            return false;
-        }
-        // Who refuses a stream speaks HTTP/2.
-        if self.preference != Preference::Auto || host.http2_works || error.is_refusal() {
+        if host.http2_works {
             return false;
         }
         match error {
             TransportError::NoHttp2 { .. } => self.update(base, |host| host.http2_failed = true),
-            // Some middleboxes just hang up on the HTTP/2 preface.
-            TransportError::Lost(_) | TransportError::GoAway(_) | TransportError::Reset(_) => {
-                self.update(base, |host| host.suspected = true);
-            }
+            // Some middleboxes just hang up on the HTTP/2 preface. Who resets a stream or says
+            // goodbye speaks HTTP/2.
+            TransportError::Lost(_) => self.update(base, |host| {
+                host.suspected = !host.http1_missing;
+                host.http1_missing = false;
+            }),
             _ => return false,
         }
-        true
+        !host.http1_missing
     }
 
     fn experience(&self, base: &BaseUrl) -> Experience {
@@ -137,12 +179,25 @@ impl Choice {
     }
 }
 
+/// Whether the server says that it has no such call.
+fn is_missing(error: &WireError) -> bool {
+    let WireError::Remote(remote) = error else {
+        return false;
+    };
+    remote.code == Code::Unimplemented || matches!(remote.status, Some(405 | 415 | 501 | 505))
+}
+
 #[cfg(test)]
 mod tests {
+    use super::super::remote::RemoteError;
     use super::*;
 
     fn base(text: &str) -> BaseUrl {
         BaseUrl::parse("test", text).unwrap()
+    }
+
+    fn now() -> Instant {
+        Instant::now()
     }
 
     fn no_http2() -> WireError {
@@ -153,14 +208,20 @@ mod tests {
         .into()
     }
 
+    fn lost() -> WireError {
+        TransportError::Lost("x".into()).into()
+    }
+
+    fn status(status: u16) -> WireError {
+        RemoteError::from_status(status).into()
+    }
+
     #[test]
     fn the_scheme_decides_where_nothing_else_does() {
         let choice = Choice::default();
-        assert_eq!(choice.version(&base("https://h")), HttpVersion::Http2);
-        assert_eq!(
-            choice.version(&base("http://localhost:1")),
-            HttpVersion::Http1
-        );
+        let version = |host| choice.version(&base(host), now());
+        assert_eq!(version("https://h"), HttpVersion::Http2);
+        assert_eq!(version("http://localhost:1"), HttpVersion::Http1);
     }
 
     #[test]
@@ -175,7 +236,7 @@ mod tests {
             let host = base("http://localhost:1");
             assert!(choice.wants_advice(&host));
             choice.advised(&host, config);
-            assert_eq!(choice.version(&host), version);
+            assert_eq!(choice.version(&host, now()), version);
             assert!(!choice.wants_advice(&host));
         }
     }
@@ -184,44 +245,95 @@ mod tests {
     fn a_failure_is_remembered_for_that_host_only() {
         let choice = Choice::default();
         let (bad, good) = (base("https://bad"), base("https://good"));
-        assert!(choice.falls_back(&bad, HttpVersion::Http2, &no_http2()));
-        assert_eq!(choice.version(&bad), HttpVersion::Http1);
-        assert_eq!(choice.version(&good), HttpVersion::Http2);
-        // HTTP/1.1 has nothing to fall back to.
-        assert!(!choice.falls_back(&bad, HttpVersion::Http1, &no_http2()));
+        assert!(choice.switches(&bad, HttpVersion::Http2, &no_http2()));
+        assert_eq!(choice.version(&bad, now()), HttpVersion::Http1);
+        assert_eq!(choice.version(&good, now()), HttpVersion::Http2);
+        // HTTP/1.1 has nothing to fall back to, even where it is not there.
+        for error in [no_http2(), status(404)] {
+            assert!(!choice.switches(&bad, HttpVersion::Http1, &error));
+            assert_eq!(choice.version(&bad, now()), HttpVersion::Http1);
+        }
     }
 
     #[test]
     fn where_http2_worked_a_failure_is_just_a_failure() {
         let choice = Choice::default();
         let host = base("https://h");
-        choice.accepted(&host, HttpVersion::Http2);
-        assert!(!choice.falls_back(&host, HttpVersion::Http2, &no_http2()));
-        assert_eq!(choice.version(&host), HttpVersion::Http2);
+        choice.accepted(&host, HttpVersion::Http2, now());
+        for error in [no_http2(), lost()] {
+            assert!(!choice.switches(&host, HttpVersion::Http2, &error));
+            assert_eq!(choice.version(&host, now()), HttpVersion::Http2);
+        }
     }
 
     #[test]
     fn a_chance_failure_settles_nothing() {
         let choice = Choice::default();
         let host = base("https://h");
-        let lost = TransportError::Lost("x".into()).into();
-        assert!(choice.falls_back(&host, HttpVersion::Http2, &lost));
-        assert_eq!(choice.version(&host), HttpVersion::Http1);
-        // HTTP/1.1 fails as well: back to where we were.
-        assert!(!choice.falls_back(&host, HttpVersion::Http1, &lost));
-        assert_eq!(choice.version(&host), HttpVersion::Http2);
-        // HTTP/1.1 works where HTTP/2 failed: that is how it is here.
-        assert!(choice.falls_back(&host, HttpVersion::Http2, &lost));
-        choice.accepted(&host, HttpVersion::Http1);
-        assert_eq!(choice.version(&host), HttpVersion::Http1);
+        // HTTP/1.1 fails as well, in whatever way: back to where we were.
+        for error in [lost(), status(503), status(401)] {
+            assert!(choice.switches(&host, HttpVersion::Http2, &lost()));
+            assert_eq!(choice.version(&host, now()), HttpVersion::Http1);
+            assert!(!choice.switches(&host, HttpVersion::Http1, &error));
+            assert_eq!(choice.version(&host, now()), HttpVersion::Http2);
+        }
+        // HTTP/1.1 works where HTTP/2 failed: that is how it is here, for now.
+        let then = now();
+        assert!(choice.switches(&host, HttpVersion::Http2, &lost()));
+        choice.accepted(&host, HttpVersion::Http1, then);
+        assert_eq!(choice.version(&host, then), HttpVersion::Http1);
+        assert_eq!(choice.version(&host, then + BELIEVED), HttpVersion::Http2);
     }
 
     #[test]
-    fn a_full_connection_is_no_reason_to_leave_http2() {
+    fn who_resets_a_stream_or_says_goodbye_speaks_http2() {
         let (choice, host) = (Choice::default(), base("https://h"));
-        let refused = TransportError::Reset(7).into();
-        assert!(!choice.falls_back(&host, HttpVersion::Http2, &refused));
-        assert_eq!(choice.version(&host), HttpVersion::Http2);
+        for error in [
+            TransportError::Reset(7),
+            TransportError::Reset(2),
+            TransportError::GoAway(11),
+        ] {
+            assert!(!choice.switches(&host, HttpVersion::Http2, &error.into()));
+            assert_eq!(choice.version(&host, now()), HttpVersion::Http2);
+        }
+    }
+
+    #[test]
+    fn a_server_without_runs_over_http1_is_asked_over_http2() {
+        for code in [404, 405, 415, 501, 505] {
+            let (choice, host) = (Choice::default(), base("http://localhost:1"));
+            assert_eq!(choice.version(&host, now()), HttpVersion::Http1);
+            assert!(choice.switches(&host, HttpVersion::Http1, &status(code)));
+            assert_eq!(choice.version(&host, now()), HttpVersion::Http2);
+        }
+        // What else a server says of a run, it says over the other one too.
+        let (choice, host) = (Choice::default(), base("http://localhost:1"));
+        for code in [400, 401, 403, 429, 500, 503] {
+            assert!(!choice.switches(&host, HttpVersion::Http1, &status(code)));
+        }
+        choice.advised(&host, Http2Config::ForceBidiDisabled);
+        assert!(!choice.switches(&host, HttpVersion::Http1, &status(404)));
+    }
+
+    /// Every change of version at once is followed by one that takes its time.
+    #[test]
+    fn neither_version_gets_tried_for_ever() {
+        for address in ["https://h", "http://localhost:1"] {
+            for broken in [lost(), no_http2()] {
+                let (choice, host) = (Choice::default(), base(address));
+                for _ in 0..10 {
+                    let at_once = (0..10).take_while(|_| {
+                        let version = choice.version(&host, now());
+                        let error = match version {
+                            HttpVersion::Http1 => status(404),
+                            HttpVersion::Http2 => broken.clone(),
+                        };
+                        choice.switches(&host, version, &error)
+                    });
+                    assert!(at_once.count() <= 2, "{address}: {broken}");
+                }
+            }
+        }
     }
 
     #[test]
@@ -229,7 +341,7 @@ mod tests {
         let choice = Choice::new(Preference::Always(HttpVersion::Http2));
         let host = base("http://localhost:1");
         assert!(!choice.wants_advice(&host));
-        assert!(!choice.falls_back(&host, HttpVersion::Http2, &no_http2()));
-        assert_eq!(choice.version(&host), HttpVersion::Http2);
+        assert!(!choice.switches(&host, HttpVersion::Http2, &no_http2()));
+        assert_eq!(choice.version(&host, now()), HttpVersion::Http2);
     }
 }

@@ -103,7 +103,8 @@ impl Envelope {
 
     /// The payload, unpacked if it was compressed.
     pub fn into_payload(self, encoding: Encoding) -> Result<Bytes, EnvelopeError> {
-        if self.flags & COMPRESSED == 0 {
+        // Of nothing, some servers say that it is compressed.
+        if self.flags & COMPRESSED == 0 || self.payload.is_empty() {
             return Ok(self.payload);
         }
         match encoding {
@@ -277,6 +278,15 @@ mod tests {
         }
         decoder.finish()?;
         Ok(envelopes)
+    }
+
+    #[test]
+    fn nothing_unpacks_to_nothing() {
+        let envelopes = decode(&[&[COMPRESSED, 0, 0, 0, 0]]).unwrap();
+        for encoding in [Encoding::Gzip, Encoding::Identity] {
+            let payload = envelopes[0].clone().into_payload(encoding);
+            assert_eq!(payload, Ok(Bytes::new()));
+        }
     }
 
     #[test]

@@ -25,6 +25,11 @@ impl From<RemoteError> for WireError {
 }
 
 impl WireError {
+    /// Whether the connection takes no more streams; of this one nothing was looked at.
+    pub fn is_refusal(&self) -> bool {
+        matches!(self, Self::Transport(error) if error.is_refusal())
+    }
+
     /// What a log may say: our own words for the transport, the bare code for what the server
     /// said, since its words may repeat what it was told.
     pub fn cause(&self) -> String {
@@ -79,6 +84,9 @@ pub enum TransportError {
     /// The stream ended without its end-of-stream envelope.
     #[error("stream ended without an end-of-stream message")]
     EndedEarly,
+    /// The stream ended in good order, and the turn on it had not.
+    #[error("the server ended the stream before the turn was over")]
+    TurnUnfinished,
     /// Bytes that are no envelopes, or an envelope we refuse.
     #[error("malformed stream: {0}")]
     Envelope(#[from] EnvelopeError),

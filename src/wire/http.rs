@@ -9,11 +9,15 @@ use std::time::Duration;
 use super::endpoint::BaseUrl;
 use super::headers::HttpVersion;
 use super::lane::{Lanes, Seat};
+pub use super::trust::Trust;
 
 /// Pings keep middleboxes awake and find dead peers; without them a lost network hangs.
 const KEEP_ALIVE: Duration = Duration::from_secs(20);
 const KEEP_ALIVE_TIMEOUT: Duration = Duration::from_secs(10);
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(20);
+/// Many servers close an HTTP/1.1 connection after 5 s without a call; a call that meets that
+/// is lost.
+const IDLE_CONNECTION: Duration = Duration::from_secs(4);
 /// One stalled stream may hold 1 MiB; the connection has room for many such.
 const STREAM_WINDOW: u32 = 1024 * 1024;
 const CONNECTION_WINDOW: u32 = 32 * 1024 * 1024;
@@ -22,25 +26,39 @@ const CONNECTION_WINDOW: u32 = 32 * 1024 * 1024;
 #[derive(Debug)]
 pub struct Http {
     trust: Trust,
-    tls1: Lanes,
-    tls2: Lanes,
+    far1: Lanes,
+    far2: Lanes,
+    near1: Lanes,
+    near2: Lanes,
     plain1: Lanes,
     plain2: Lanes,
+}
+
+/// How a host is reached.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Road {
+    /// In clear text, which is for this machine only.
+    Plain,
+    /// On this machine: no proxy has any business there.
+    Near,
+    /// Over the network, through a proxy if the user has one.
+    Far,
+}
+
+impl Road {
+    fn to(base: &BaseUrl) -> Self {
+        match (base.is_tls(), base.is_here()) {
+            (false, _) => Self::Plain,
+            (true, true) => Self::Near,
+            (true, false) => Self::Far,
+        }
+    }
 }
 
 impl Default for Http {
     fn default() -> Self {
         Self::new(Trust::default())
     }
-}
-
-/// Whom we trust beyond the system's store.
-#[derive(Debug, Clone, Default)]
-pub struct Trust {
-    /// `SSL_CERT_FILE`: replaces the system's store. Read by the TLS library; checked here.
-    pub bundle: Option<PathBuf>,
-    /// `NODE_EXTRA_CA_CERTS`: added to it, so that one setting serves pi and us.
-    pub extra: Option<PathBuf>,
 }
 
 /// Why no HTTP client can be built.
@@ -61,53 +79,15 @@ pub enum SetupError {
     Tls(String),
 }
 
-impl Trust {
-    /// Reads the two variables.
-    pub fn from_env(env: impl Fn(&str) -> Option<String>) -> Self {
-        let path = |name: &str| env(name).filter(|v| !v.is_empty()).map(PathBuf::from);
-        Self {
-            bundle: path("SSL_CERT_FILE"),
-            extra: path("NODE_EXTRA_CA_CERTS"),
-        }
-    }
-
-    /// The extra certificates; also says now, not at the first handshake, that a file is bad.
-    fn certificates(&self) -> Result<Vec<reqwest::Certificate>, SetupError> {
-        if let Some(path) = &self.bundle {
-            read_pem("SSL_CERT_FILE", path)?;
-        }
-        match &self.extra {
-            Some(path) => read_pem("NODE_EXTRA_CA_CERTS", path),
-            None => Ok(Vec::new()),
-        }
-    }
-}
-
-fn read_pem(
-    setting: &'static str,
-    path: &std::path::Path,
-) -> Result<Vec<reqwest::Certificate>, SetupError> {
-    let fail = |problem: String| SetupError::CaFile {
-        setting,
-        path: path.to_owned(),
-        problem,
-    };
-    let pem = std::fs::read(path).map_err(|error| fail(error.to_string()))?;
-    let certificates =
-        reqwest::Certificate::from_pem_bundle(&pem).map_err(|_| fail("not PEM".into()))?;
-    if certificates.is_empty() {
-        return Err(fail("no certificate in it".into()));
-    }
-    Ok(certificates)
-}
-
 impl Http {
     /// Clients that trust the system and `trust`.
     pub fn new(trust: Trust) -> Self {
         Self {
             trust,
-            tls1: Lanes::single(),
-            tls2: Lanes::shared(),
+            far1: Lanes::single(),
+            far2: Lanes::shared(),
+            near1: Lanes::single(),
+            near2: Lanes::shared(),
             plain1: Lanes::single(),
             plain2: Lanes::shared(),
         }
@@ -115,7 +95,7 @@ impl Http {
 
     /// A place on a connection to a host, by protocol version.
     pub(super) fn seat(&self, base: &BaseUrl, version: HttpVersion) -> Result<Seat, SetupError> {
-        let build = || self.build(base.is_tls(), version);
+        let build = || self.build(Road::to(base), version);
         self.lanes(base, version).seat(build)
     }
 
@@ -132,28 +112,36 @@ impl Http {
     }
 
     fn lanes(&self, base: &BaseUrl, version: HttpVersion) -> &Lanes {
-        match (base.is_tls(), version) {
-            (true, HttpVersion::Http1) => &self.tls1,
-            (true, HttpVersion::Http2) => &self.tls2,
-            (false, HttpVersion::Http1) => &self.plain1,
-            (false, HttpVersion::Http2) => &self.plain2,
+        match (Road::to(base), version) {
+            (Road::Far, HttpVersion::Http1) => &self.far1,
+            (Road::Far, HttpVersion::Http2) => &self.far2,
+            (Road::Near, HttpVersion::Http1) => &self.near1,
+            (Road::Near, HttpVersion::Http2) => &self.near2,
+            (Road::Plain, HttpVersion::Http1) => &self.plain1,
+            (Road::Plain, HttpVersion::Http2) => &self.plain2,
         }
     }
 
-    fn build(&self, tls: bool, version: HttpVersion) -> Result<reqwest::Client, SetupError> {
-        let builder = reqwest::Client::builder()
+    fn build(&self, road: Road, version: HttpVersion) -> Result<reqwest::Client, SetupError> {
+        let mut builder = reqwest::Client::builder()
             .connect_timeout(CONNECT_TIMEOUT)
             .tcp_nodelay(true)
             .redirect(reqwest::redirect::Policy::none())
             .referer(false);
-        // Plain HTTP goes to this machine only: no trust store to read, no time lost.
-        let builder = if tls {
-            builder.tls_certs_merge(self.trust.certificates()?)
-        } else {
-            builder.tls_certs_only(std::iter::empty())
+        // A proxy would be shown the credentials of a plain call, and reach another machine.
+        if road != Road::Far {
+            builder = builder.no_proxy();
+        }
+        let builder = match road {
+            // No trust store to read, no time lost.
+            Road::Plain => builder.tls_certs_only(std::iter::empty()),
+            Road::Near | Road::Far => match self.trust.config(version)? {
+                Some(config) => builder.tls_backend_preconfigured(config),
+                None => builder,
+            },
         };
         let builder = match version {
-            HttpVersion::Http1 => builder.http1_only(),
+            HttpVersion::Http1 => builder.http1_only().pool_idle_timeout(IDLE_CONNECTION),
             HttpVersion::Http2 => builder
                 .http2_prior_knowledge()
                 .http2_keep_alive_interval(KEEP_ALIVE)

@@ -6,7 +6,7 @@ use base64::Engine as _;
 use base64::alphabet;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use prost::Message as _;
-use serde::Deserialize;
+use serde_json::Value as Json;
 
 use super::code::Code;
 use super::proto::aiserver::v1::{ErrorDetails, error_details};
@@ -21,6 +21,9 @@ const LENIENT: GeneralPurpose = GeneralPurpose::new(
 );
 
 const DETAILS_TYPE: &str = "aiserver.v1.ErrorDetails";
+
+/// Characters of a REST error that are shown.
+const MOST_WORDS: usize = 500;
 
 /// An error the server answered with.
 #[derive(Debug, Clone, PartialEq)]
@@ -49,15 +52,18 @@ impl RemoteError {
         }
     }
 
-    /// An error that came as an HTTP response: the body counts if it is Connect's JSON.
+    /// An error that came as an HTTP response: the body counts if it is Connect's JSON, or
+    /// has the words of a REST error.
     pub fn from_response(status: u16, body: &[u8]) -> Self {
-        let Some(json) = serde_json::from_slice::<ErrorJson>(body)
-            .ok()
-            .filter(|json| json.code.is_some())
-        else {
-            return Self::from_status(status);
-        };
-        let told = json.into_error(Metadata::new());
+        let json: Json = serde_json::from_slice(body).unwrap_or_default();
+        if json["code"].is_null() {
+            let plain = Self::from_status(status);
+            return Self {
+                message: words(&json).unwrap_or_else(|| plain.message.clone()),
+                ..plain
+            };
+        }
+        let told = read_error(&json, Metadata::new());
         Self {
             // "unknown" says less than the status does.
             code: match told.code {
@@ -115,62 +121,72 @@ impl EndStream {
                 metadata: Metadata::new(),
             });
         }
-        let end: EndJson = serde_json::from_slice(payload)?;
-        Ok(match end.error {
-            Some(error) => Self {
-                error: Some(error.into_error(end.metadata)),
-                metadata: Metadata::new(),
-            },
-            None => Self {
+        let end: Json = serde_json::from_slice(payload)?;
+        let metadata = read_metadata(&end["metadata"]);
+        Ok(match &end["error"] {
+            Json::Null => Self {
                 error: None,
-                metadata: end.metadata,
+                metadata,
+            },
+            error => Self {
+                error: Some(read_error(error, metadata)),
+                metadata: Metadata::new(),
             },
         })
     }
 }
 
-#[derive(Deserialize)]
-struct EndJson {
-    error: Option<ErrorJson>,
-    #[serde(default)]
-    metadata: Metadata,
-}
-
-#[derive(Deserialize)]
-struct ErrorJson {
-    code: Option<String>,
-    #[serde(default)]
-    message: Option<String>,
-    #[serde(default)]
-    details: Vec<DetailJson>,
-}
-
-#[derive(Deserialize)]
-struct DetailJson {
-    #[serde(rename = "type", default)]
-    kind: String,
-    #[serde(default)]
-    value: String,
-}
-
-impl ErrorJson {
-    fn into_error(self, metadata: Metadata) -> RemoteError {
-        let details = self
-            .details
-            .iter()
-            .filter(|detail| detail.kind.rsplit('/').next() == Some(DETAILS_TYPE))
-            .find_map(|detail| {
-                let bytes = LENIENT.decode(&detail.value).ok()?;
-                ErrorDetails::decode(&bytes[..]).ok()
-            });
-        RemoteError {
-            code: self.code.as_deref().map_or(Code::Unknown, Code::from_name),
-            message: self.message.unwrap_or_default(),
-            details,
-            metadata,
-            status: None,
-        }
+/// Reads Connect's error JSON. What is not as it should be is passed over: what is left may
+/// say enough, and says more than "malformed".
+fn read_error(error: &Json, metadata: Metadata) -> RemoteError {
+    let code = match &error["code"] {
+        Json::String(name) => Code::from_name(name),
+        Json::Number(number) => number
+            .as_u64()
+            .and_then(|number| Code::from_grpc(u32::try_from(number).ok()?))
+            .unwrap_or(Code::Unknown),
+        _ => Code::Unknown,
+    };
+    let message = error["message"].as_str().or(error.as_str());
+    let details = error["details"].as_array();
+    let details = details.into_iter().flatten().find_map(|detail| {
+        let kind = detail["type"].as_str()?;
+        let bytes = LENIENT.decode(detail["value"].as_str()?).ok()?;
+        (kind.rsplit('/').next() == Some(DETAILS_TYPE))
+            .then(|| ErrorDetails::decode(&bytes[..]).ok())
+            .flatten()
+    });
+    RemoteError {
+        code,
+        message: message.unwrap_or_default().to_owned(),
+        details,
+        metadata,
+        status: None,
     }
+}
+
+fn read_metadata(metadata: &Json) -> Metadata {
+    let text = |value: &Json| value.as_str().map(str::to_owned);
+    let entries = metadata.as_object().into_iter().flatten();
+    entries
+        .map(|(name, values)| {
+            let values = match values {
+                Json::Array(values) => values.iter().filter_map(text).collect(),
+                value => text(value).into_iter().collect(),
+            };
+            (name.clone(), values)
+        })
+        .collect()
+}
+
+/// The words of a REST error: `{"error":{"message":…}}`, `{"message":…}` or `{"error":…}`.
+fn words(json: &Json) -> Option<String> {
+    let error = &json["error"];
+    let told = [&error["message"], &json["message"], error];
+    let words = told.into_iter().find_map(Json::as_str)?.trim();
+    // A server may repeat what it was told.
+    let words: String = words.chars().take(MOST_WORDS).collect();
+    (!words.is_empty()).then(|| crate::diag::secrets().scrub(&words).into_owned())
 }
 
 #[cfg(test)]
@@ -222,6 +238,67 @@ mod tests {
             (error.code, error.message.as_str()),
             (Code::Unavailable, "HTTP 503")
         );
+    }
+
+    #[test]
+    fn the_words_of_a_rest_error_are_kept() {
+        for body in [
+            r#"{"error":{"message":"Invalid User API key"}}"#,
+            r#"{"message":" Invalid User API key "}"#,
+            r#"{"error":"Invalid User API key"}"#,
+        ] {
+            let error = RemoteError::from_response(401, body.as_bytes());
+            assert_eq!(error.text(), "Invalid User API key", "{body}");
+            assert_eq!(
+                (error.code, error.status),
+                (Code::Unauthenticated, Some(401))
+            );
+        }
+        for body in ["", "[]", "<html>", r#"{"message":""}"#, r#"{"error":{}}"#] {
+            let error = RemoteError::from_response(401, body.as_bytes());
+            assert_eq!(error.text(), "HTTP 401", "{body}");
+        }
+        let secret = "crsr_0123456789abcdef0123456789abcdef";
+        let long = serde_json::json!({"message": format!("{secret} {}", "x ".repeat(9_000))});
+        let error = RemoteError::from_response(401, long.to_string().as_bytes());
+        assert!(!error.text().contains(secret), "{}", error.text());
+        assert!(error.text().len() < 600);
+    }
+
+    #[test]
+    fn an_odd_end_keeps_what_can_be_read_of_it() {
+        let read = |json: &str| EndStream::parse(json.as_bytes()).unwrap().error.unwrap();
+        for (json, code, message) in [
+            (
+                r#"{"error":{"code":"internal","message":"boom","details":null}}"#,
+                Code::Internal,
+                "boom",
+            ),
+            (
+                r#"{"error":{"code":8,"message":"slow down","details":[7,{"type":null}]}}"#,
+                Code::ResourceExhausted,
+                "slow down",
+            ),
+            (
+                r#"{"error":{"code":"internal","message":null},"metadata":null}"#,
+                Code::Internal,
+                "",
+            ),
+            (
+                r#"{"error":"just words","metadata":{"k":"v","n":[1]}}"#,
+                Code::Unknown,
+                "just words",
+            ),
+        ] {
+            let error = read(json);
+            assert_eq!(
+                (error.code, error.text().as_str()),
+                (code, message),
+                "{json}"
+            );
+        }
+        let error = read(r#"{"error":{},"metadata":{"k":"v"}}"#);
+        assert_eq!(error.metadata("k"), Some("v"));
     }
 
     #[test]

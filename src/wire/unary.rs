@@ -89,7 +89,7 @@ impl Http {
         json(&self.exchange(Method::GET, call, Bytes::new()).await?)
     }
 
-    /// Sends and reads everything; anything but 200 is the server's error.
+    /// Sends and reads everything; what is no success is the server's error.
     pub async fn exchange(
         &self,
         method: Method,
@@ -98,7 +98,7 @@ impl Http {
     ) -> Result<Bytes, CallError> {
         let (host, path) = (call.base.authority(), call.path);
         match self.fetch(method, call, body).await? {
-            (200, answer) => Ok(answer),
+            (200..=299, answer) => Ok(answer),
             (status, answer) => {
                 tracing::debug!(host, path, status, "call.refused");
                 Err(RemoteError::from_response(status, &answer).into())

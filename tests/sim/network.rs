@@ -419,6 +419,29 @@ async fn a_token_has_its_time() {
 }
 
 #[tokio::test]
+async fn what_becomes_of_a_call_begins_and_ends_where_it_says() {
+    let sim = playing(&format!(
+        "{}\n[server.unary.\"/v1/models\"]\nlate_ms = 1\n[server.unary.\"/v1/me\"]\nstatus = 503\nafter = 1\ntimes = 1\n[server.unary.\"/agent.v1.AgentService/RunSSE\"]\nstatus = 404\n",
+        one_run(HELLO)
+    ))
+    .await;
+    let headers = [("authorization", "Bearer crsr_any")];
+    let status = async |path| {
+        http1(sim.address(), "GET", path, &headers, b"")
+            .await
+            .status
+    };
+    assert_eq!(status("/v1/models").await, 200);
+    let statuses = [
+        status("/v1/me").await,
+        status("/v1/me").await,
+        status("/v1/me").await,
+    ];
+    assert_eq!(statuses, [200, 503, 200]);
+    assert_eq!(status("/agent.v1.AgentService/RunSSE").await, 404);
+}
+
+#[tokio::test]
 async fn canned_answers_run_out() {
     let sim = playing(&format!(
         "{}\n[server.unary.\"/v1/models\"]\nstatus = 503\nbody = {{ message = \"later\" }}\ntimes = 1\n",

@@ -1,10 +1,17 @@
 //! Turns the person stops: what the next one goes on with.
 
+use std::time::{Duration, Instant};
+
+use cursor_sidecar::run::Outcome;
+use cursor_sidecar::tools::native::policy::Policy;
 use cursor_sidecar::turn::Stop;
 use serde_json::Value as Json;
 
+use crate::backend::Transport;
 use crate::clock::played;
+use crate::faults::playing;
 use crate::inside::{END, Guest, Patience, requests, said, simulating};
+use crate::ours::{Ours, When};
 
 const CANCELLED: &str = r#"{ expect_client = { conversationAction = { cancelAction = {} } } }"#;
 
@@ -53,4 +60,60 @@ async fn s50_what_a_stopped_run_left_is_no_checkpoint() {
     let (before, after) = (&requests[1], &requests[2]);
     assert_ne!(before["conversationId"], after["conversationId"]);
     assert_eq!((roots(after), said(after).as_str()), (4, "more"));
+}
+
+/// Whatever a server asks for that has been told of the stop: it is answered, and nothing is
+/// done. Blobs are kept, for the last checkpoint needs them.
+#[tokio::test]
+async fn nothing_is_done_for_a_run_that_was_given_up() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path().display();
+    let thrown = r#"throws = "the run was given up""#;
+    let steps = format!(
+        r#"{{ exec = {{ requestContextArgs = {{}} }} }}, {{ text = "cancel me" }}, {CANCELLED},
+           {{ exec = {{ shellStreamArgs = {{ command = "touch {at}/shell", workingDirectory = "{at}", timeout = 5000, toolCallId = "1", skipApproval = true }} }}, {thrown} }},
+           {{ exec = {{ writeArgs = {{ path = "{at}/written", fileText = "x", toolCallId = "2" }} }}, {thrown} }},
+           {{ query = {{ webSearchRequestQuery = {{ args = {{ searchTerm = "x", toolCallId = "3" }} }} }}, expect = {{ webSearchRequestResponse = {{ rejected = {{ reason = "the run was given up" }} }} }} }},
+           {{ query = {{ createPlanRequestQuery = {{ args = {{ plan = "x" }}, toolCallId = "4" }} }}, expect = {{ createPlanRequestResponse = {{ result = {{ error = {{ error = "the run was given up" }} }} }} }} }},
+           {{ checkpoint = "auto" }}, {{ end = true }}"#
+    );
+    for transport in [Transport::H2c, Transport::Http1] {
+        let simulator = playing(transport, &steps);
+        let mut ours = Ours::new(&simulator, transport);
+        ours.native = Policy::default();
+        ours.workspace = folder.path().into();
+        let told = ours.say_and("go", When::Cancel("cancel me")).await;
+        assert_eq!(told.ended.outcome, Outcome::Cancelled);
+        simulator.recording().await.assert_played(&["completed"]);
+        let left: Vec<_> = std::fs::read_dir(folder.path()).unwrap().collect();
+        assert!(left.is_empty(), "{left:?}");
+    }
+}
+
+/// A server that does not heed a stop is not waited for, once the next turn is there.
+#[tokio::test]
+async fn the_next_turn_does_not_wait_for_a_server_that_does_not_stop() {
+    let deaf = r#"{ text = "Two. " }, { expect_cancel = true }"#.to_owned();
+    let (_sim, backend) = simulating(&[deaf]).await;
+    let mut guest = Guest::new(&backend, None);
+    stopped(&mut guest, "go").await;
+    let asked = Instant::now();
+    // In a new conversation the scenario begins anew: the turn is stopped like the first.
+    stopped(&mut guest, "go on").await;
+    let waited = asked.elapsed();
+    assert!(waited < Duration::from_secs(4), "{waited:?}");
+}
+
+/// A server that talks on a second after it was told to stop has no last checkpoint to send.
+#[tokio::test]
+async fn a_server_that_talks_on_is_left() {
+    let talk = r#"{ delay_ms = 200 }, { text = "on and on" }, "#.repeat(40);
+    let steps = format!(r#"{{ text = "cancel me" }}, {talk} {{ expect_cancel = true }}"#);
+    let simulator = playing(Transport::H2c, &steps);
+    let mut ours = Ours::new(&simulator, Transport::H2c);
+    let asked = Instant::now();
+    let told = ours.say_and("go", When::Cancel("cancel me")).await;
+    let waited = asked.elapsed();
+    assert_eq!(told.ended.outcome, Outcome::Cancelled);
+    assert!(waited < Duration::from_secs(4), "{waited:?}");
 }

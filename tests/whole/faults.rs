@@ -85,7 +85,7 @@ async fn broken_streams() {
         ),
         (
             r#"{ text = "a" }, { end = true }"#,
-            "stream ended without an end-of-stream message",
+            "the server ended the stream before the turn was over",
         ),
     ];
     for (steps, wanted) in cases {
@@ -157,11 +157,11 @@ async fn http_statuses() {
 
 #[tokio::test]
 async fn a_trailers_only_error_is_read() {
-    let steps = r#"{ status = 200, trailers_only = true, headers = { grpc-status = "16", grpc-message = "who are you" } }"#;
+    let steps = r#"{ status = 200, trailers_only = true, headers = { grpc-status = "16", grpc-message = "who%20are you: caf%C3%A9" } }"#;
     let failure = failure(Transport::H2c, steps).await;
     assert_eq!(
         failure,
-        Failure::Login("[unauthenticated] who are you".into())
+        Failure::Login("[unauthenticated] who are you: café".into())
     );
 }
 
@@ -386,5 +386,88 @@ async fn s42_what_breaks_after_the_turn_broke_nothing() {
             r#"{{ text = "all of it" }}, {{ usage = {{}} }}, {{ kv_set = {{ text = "read this far" }} }}, {{ {fault} }}"#
         );
         once(Transport::H2c, &steps).await.finished("all of it");
+    }
+}
+
+/// Half a letter in the words of the model costs that letter, not the turn: field 1 of a text
+/// delta, `a`, a lone continuation byte, `b`.
+#[tokio::test]
+async fn text_that_is_not_utf8_is_shown_as_far_as_it_is() {
+    let steps = r#"{ send_hex = "0a07 0a05 0a03 61 9f 62" }, { usage = {} }, { end = true }"#;
+    let simulator = playing(Transport::H2c, steps);
+    let mut ours = Ours::new(&simulator, Transport::H2c);
+    ours.say("go").await.finished("a\u{fffd}b");
+    let counts = ours.backend.drift.counts();
+    assert_eq!(counts.get("text that is not UTF-8"), Some(&1), "{counts:?}");
+}
+
+/// A server that beats after the turn may still be at its last checkpoint.
+#[tokio::test]
+async fn heartbeats_after_the_turn_keep_the_stream_for_the_last_checkpoint() {
+    let steps = r#"{ text = "all of it" }, { usage = {} }, { delay_ms = 1200 }, { heartbeat = true }, { delay_ms = 1200 }, { checkpoint = "auto" }, { expect_cancel = true }"#;
+    let simulator = playing(Transport::H2c, steps);
+    let mut ours = Ours::new(&simulator, Transport::H2c);
+    ours.timing.after_turn = Duration::from_secs(2);
+    let told = ours.say("go").await;
+    told.finished("all of it");
+    let checkpoint = |event: &RunEvent| matches!(event, RunEvent::Checkpoint(_));
+    assert!(told.events.iter().any(checkpoint), "{:?}", told.events);
+}
+
+/// They do not keep it for ever.
+#[tokio::test]
+async fn heartbeats_after_the_turn_do_not_keep_it_open() {
+    let beats = r#"{ heartbeat = true }, { delay_ms = 100 }, "#.repeat(100);
+    let steps = format!(
+        r#"{{ text = "all of it" }}, {{ usage = {{}} }}, {beats} {{ expect_cancel = true }}"#
+    );
+    let simulator = playing(Transport::H2c, &steps);
+    let mut ours = Ours::new(&simulator, Transport::H2c);
+    ours.timing.after_turn = Duration::from_millis(500);
+    let started = std::time::Instant::now();
+    ours.say("go").await.finished("all of it");
+    assert!(started.elapsed() < Duration::from_secs(8));
+}
+
+/// The key exchange: any success is one, a refusal keeps its words, and a token that cannot be
+/// sent is told as such.
+#[tokio::test]
+async fn answers_of_the_key_exchange() {
+    let token = r#"{ accessToken = "tok" }"#;
+    let cases = [
+        (
+            format!("status = 201, body = {token}"),
+            "[unauthenticated] ",
+        ),
+        (
+            r#"status = 401, body = { error = { message = "Key was revoked" } }"#.into(),
+            "Cursor did not accept the API key (Key was revoked)",
+        ),
+        (
+            r#"status = 401, body = { message = "Key was revoked" }"#.into(),
+            "Cursor did not accept the API key (Key was revoked)",
+        ),
+        (
+            r#"status = 401, body = "<html>no</html>""#.into(),
+            "Cursor did not accept the API key (HTTP 401)",
+        ),
+        (
+            r#"status = 200, body = { accessToken = "t\nk" }"#.into(),
+            "Cursor answered the key exchange with a token that no header can carry",
+        ),
+    ];
+    for (exchange, wanted) in cases {
+        let mut file = tempfile::Builder::new().suffix(".toml").tempfile().unwrap();
+        write!(
+            file,
+            "name = \"exchange\"\n[server]\nexchange = {{ {exchange} }}\n[[run]]\nsteps = []\n"
+        )
+        .unwrap();
+        let simulator = Simulator::with(Transport::H2c, file.path());
+        let failure = Ours::new(&simulator, Transport::H2c)
+            .say("go")
+            .await
+            .failure();
+        assert!(failure.starts_with(wanted), "{exchange}: {failure}");
     }
 }

@@ -37,6 +37,16 @@ impl Attempt<'_> {
         next
     }
 
+    /// A server that beats after the turn's end may still be at its last checkpoint.
+    pub(super) fn lives_on(&mut self) {
+        if self
+            .beats_until
+            .is_some_and(|until| self.last_inbound < until)
+        {
+            self.turn_ended = self.turn_ended.map(|_| self.last_inbound);
+        }
+    }
+
     /// Whether it is the server's turn: not while tools are at work here or a person is
     /// thinking.
     fn owed(&self) -> bool {

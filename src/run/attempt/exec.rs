@@ -2,12 +2,20 @@
 
 use super::{Attempt, execs};
 use crate::diag::Variant;
+use crate::run::answer::GIVEN_UP;
 use crate::run::event::RunEvent;
 use crate::run::retry::Shown;
 use crate::wire::proto::agent::v1::*;
 
 impl Attempt<'_> {
     pub(super) fn exec(&mut self, exec: ExecServerMessage) {
+        if self.leaving.is_some() {
+            tracing::debug!(exec = exec.id, "exec.declined");
+            self.post(&execs::throw(exec.id, GIVEN_UP.into()));
+            self.post(&execs::close(exec.id));
+            self.works_on();
+            return;
+        }
         match exec.message {
             Some(request) => {
                 if let Some(done) = self.around.memo.recall(&request) {

@@ -2,6 +2,7 @@
 
 mod clock;
 mod exec;
+mod leaving;
 mod speak;
 
 use std::collections::{BTreeSet, VecDeque};
@@ -133,8 +134,12 @@ struct Attempt<'a> {
     next_heartbeat: Instant,
     /// When the turn ended, or the last thing that came after its end.
     turn_ended: Option<Instant>,
+    /// How long heartbeats count as such a thing: until the last checkpoint has come.
+    beats_until: Option<Instant>,
     /// When to let go of a run that was given up.
     leaving: Option<Instant>,
+    /// When the server should have heard of that.
+    heeds_by: Option<Instant>,
     /// Frames to be sent before the server knows that.
     untold: usize,
     /// Whether there is room to read; what we do not read cannot be silent.
@@ -172,7 +177,9 @@ pub(super) async fn drive(stream: RunStream, around: Surroundings<'_>) -> Closed
         accepted: false,
         last_inbound: now,
         turn_ended: None,
+        beats_until: None,
         leaving: None,
+        heeds_by: None,
         untold: 0,
         reading: Reading::On,
         changing: BTreeSet::new(),
@@ -253,7 +260,7 @@ impl Attempt<'_> {
             }
             // A good end that ends no turn is a connection that somebody closed for us.
             Happened::Received(Ok(Received::End(_))) => {
-                Some(Closing::Failed(TransportError::EndedEarly.into()))
+                Some(Closing::Failed(TransportError::TurnUnfinished.into()))
             }
             Happened::Received(Ok(received)) => self.receive(received),
             Happened::Received(Err(error)) => Some(Closing::Failed(error)),
@@ -310,6 +317,10 @@ impl Attempt<'_> {
                 None
             }
             Happened::Command(Some(Command::Cancel) | None) => Some(Closing::Cancelled),
+            Happened::Command(Some(Command::Hurry)) => {
+                self.hurry();
+                None
+            }
             Happened::Tick => self.tick(Instant::now()),
         }
     }
@@ -329,21 +340,6 @@ impl Attempt<'_> {
         None
     }
 
-    /// Tells the server that the run is given up. It gets its answers, and a while to send
-    /// the last checkpoint.
-    fn leave(&mut self) {
-        if self.leaving.is_some() {
-            return;
-        }
-        tracing::debug!("run.leaving");
-        self.leaving = Some(Instant::now() + self.around.timing.linger);
-        self.execs.abort_all();
-        self.act(conversation_action::Action::CancelAction(
-            CancelAction::default(),
-        ));
-        self.untold = self.outbox.len();
-    }
-
     fn receive(&mut self, received: Received) -> Option<Closing> {
         self.last_inbound = Instant::now();
         if !self.accepted {
@@ -359,6 +355,9 @@ impl Attempt<'_> {
         self.tally.message();
         self.watchdog
             .hear(message.message.as_ref(), self.last_inbound);
+        if pulse(message.message.as_ref()) == Pulse::Liveness {
+            self.lives_on();
+        }
         use agent_server_message::Message;
         match message.message {
             Some(Message::InteractionUpdate(update)) => self.update(update),
@@ -377,6 +376,7 @@ impl Attempt<'_> {
                 self.around.memo.checkpoint();
                 self.tell(RunEvent::Checkpoint(state));
                 self.turn_ended = self.turn_ended.map(|_| self.last_inbound);
+                self.beats_until = None;
                 // Perhaps its last. One that was on its way when the server was told is not.
                 if let (Some(until), 0) = (self.leaving, self.untold) {
                     let soon = self.last_inbound + self.around.timing.farewell;
@@ -423,12 +423,16 @@ impl Attempt<'_> {
             RunEvent::Thinking(text) => self.tally.thinking(text.len(), self.last_inbound),
             _ => {}
         }
+        if let RunEvent::Text(_) | RunEvent::Thinking(_) = &event {
+            self.works_on();
+        }
         match &event {
             RunEvent::Text(_) if self.progress.shown == Shown::Nothing => {
                 self.progress.shown = Shown::Something;
             }
             RunEvent::TurnEnded(usage) => {
                 self.turn_ended = Some(self.last_inbound);
+                self.beats_until = Some(self.last_inbound + self.around.timing.after_turn);
                 if *usage != Usage::default() {
                     self.usage = Some(self.usage.unwrap_or_default().plus(*usage));
                 }

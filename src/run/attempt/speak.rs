@@ -18,6 +18,10 @@ impl Attempt<'_> {
         use interaction_query::Query;
         let kind = query.query.as_ref().map(|kind| Variant(kind).to_string());
         tracing::debug!(query = query.id, kind, "query.asked");
+        if self.leaving.is_some() {
+            let reply = answer::declined(query, self.around.drift);
+            return self.respond(reply);
+        }
         if let Some(Query::AskQuestionInteractionQuery(question)) = &query.query
             && let Some(args) = &question.args
             && let Some(asking) = self.around.executor.ask(args)

@@ -22,7 +22,7 @@ use super::connect::Code;
 
 pub(super) use library::Library;
 pub use library::Source;
-pub(super) use server::{Canned, ServerSettings};
+pub(super) use server::{Fate, ServerSettings};
 
 /// A mistake in a scenario file, or no way to read it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::ScenarioError;
 use super::fields::{self, Fields};
 use super::library::members;
 use super::source::Node;
+use super::{ScenarioError, step};
 
 /// Settings of the whole server.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -35,33 +35,64 @@ pub(in crate::sim) struct ServerSettings {
     pub(in crate::sim) unary: BTreeMap<String, Canned>,
 }
 
-/// An answer fixed in advance.
+/// What becomes of a call, fixed in advance.
 #[derive(Debug, Clone, PartialEq)]
 pub(in crate::sim) struct Canned {
-    /// The status.
-    pub(in crate::sim) status: u16,
-    /// The body; a string as it is, anything else as JSON or, for a call of the schema
-    /// that succeeds, as its message.
-    pub(in crate::sim) body: Option<Value>,
+    /// What.
+    pub(in crate::sim) fate: Fate,
+    /// Calls before it that are answered as usual.
+    pub(in crate::sim) after: u64,
     /// How often; afterwards the call is answered as usual.
     pub(in crate::sim) times: Option<u64>,
+}
+
+/// What becomes of a call.
+#[derive(Debug, Clone, PartialEq)]
+pub(in crate::sim) enum Fate {
+    /// An answer.
+    Answer {
+        /// The status.
+        status: u16,
+        /// The body; a string as it is, anything else as JSON or, for a call of the schema
+        /// that succeeds, as its message.
+        body: Option<Value>,
+    },
+    /// The usual answer, so much later.
+    Late(Duration),
+    /// A stream reset with this code; HTTP/1.1 drops the connection instead.
+    Reset(u32),
+    /// GOAWAY with this code; HTTP/1.1 drops the connection instead.
+    GoAway(u32),
+    /// The connection is dropped.
+    Cut,
 }
 
 impl Canned {
     fn read(file: &str, node: &Node, what: &'static str) -> Result<Self, ScenarioError> {
         let mut table = Fields::new(file, node, what)?;
-        let status = match table.get("status") {
-            Some(node) => status(file, node)?,
-            None => 200,
+        let fate = match (
+            table.get("reset"),
+            table.get("goaway"),
+            table.get("late_ms"),
+        ) {
+            (Some(node), _, _) => Fate::Reset(step::error_code(file, node, "reset")?),
+            (_, Some(node), _) => Fate::GoAway(step::error_code(file, node, "goaway")?),
+            (_, _, Some(node)) => Fate::Late(Duration::from_millis(fields::number(
+                file, node, "late_ms",
+            )?)),
+            _ if table.flag("cut")? => Fate::Cut,
+            _ => Fate::Answer {
+                status: match table.get("status") {
+                    Some(node) => status(file, node)?,
+                    None => 200,
+                },
+                body: table.get("body").map(Node::to_json),
+            },
         };
-        let body = table.get("body").map(Node::to_json);
+        let after = table.number("after")?.unwrap_or_default();
         let times = table.number("times")?;
         table.finish()?;
-        Ok(Self {
-            status,
-            body,
-            times,
-        })
+        Ok(Self { fate, after, times })
     }
 }
 

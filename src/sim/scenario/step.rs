@@ -264,7 +264,8 @@ pub(super) fn hex(file: &str, node: &Node, name: &str) -> Result<Bytes, Scenario
     }
 }
 
-fn error_code(file: &str, node: &Node, name: &str) -> Result<u32, ScenarioError> {
+/// An HTTP/2 error code by name or number.
+pub(super) fn error_code(file: &str, node: &Node, name: &str) -> Result<u32, ScenarioError> {
     let code = match &node.content {
         Content::Text(text) => ERROR_CODES
             .iter()

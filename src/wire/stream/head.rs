@@ -188,9 +188,48 @@ fn trailers_only(headers: &HeaderMap) -> Option<RemoteError> {
     let code = Code::from_grpc(text("grpc-status")?.parse().ok()?)?;
     Some(RemoteError {
         code,
-        message: text("grpc-message").unwrap_or_default().to_owned(),
+        message: unescaped(text("grpc-message").unwrap_or_default()),
         details: None,
         metadata: Metadata::new(),
         status: None,
     })
+}
+
+/// A header's `%XX` as the bytes they stand for.
+fn unescaped(text: &str) -> String {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((&first, behind)) = rest.split_first() {
+        let digits = behind
+            .get(..2)
+            .and_then(|two| std::str::from_utf8(two).ok());
+        let byte = digits.and_then(|two| u8::from_str_radix(two, 16).ok());
+        match (first, byte) {
+            (b'%', Some(byte)) => {
+                bytes.push(byte);
+                rest = &behind[2..];
+            }
+            _ => {
+                bytes.push(first);
+                rest = behind;
+            }
+        }
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::unescaped;
+
+    #[test]
+    fn escapes_are_read_and_the_rest_is_left() {
+        for (text, read) in [
+            ("who are you", "who are you"),
+            ("100%25 caf%C3%A9%0Anext", "100% café\nnext"),
+            ("5% off %zz %4", "5% off %zz %4"),
+        ] {
+            assert_eq!(unescaped(text), read);
+        }
+    }
 }

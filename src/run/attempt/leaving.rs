@@ -1,0 +1,42 @@
+//! A run that is given up: the server is told, and has a while to send its last checkpoint.
+//! Until then it gets its answers, and nothing is done for it any more.
+
+use tokio::time::Instant;
+
+use super::Attempt;
+use crate::wire::proto::agent::v1::*;
+
+impl Attempt<'_> {
+    /// Tells the server that the run is given up. It gets its answers, and a while to send
+    /// the last checkpoint.
+    pub(super) fn leave(&mut self) {
+        if self.leaving.is_some() {
+            return;
+        }
+        tracing::debug!("run.leaving");
+        let now = Instant::now();
+        self.leaving = Some(now + self.around.timing.linger);
+        self.heeds_by = Some(now + self.around.timing.heed);
+        self.execs.abort_all();
+        self.act(conversation_action::Action::CancelAction(
+            CancelAction::default(),
+        ));
+        self.untold = self.outbox.len();
+    }
+
+    /// Somebody waits for the end of a run that was given up.
+    pub(super) fn hurry(&mut self) {
+        if let Some(until) = self.leaving {
+            let soon = Instant::now() + self.around.timing.farewell;
+            self.leaving = Some(until.min(soon));
+        }
+    }
+
+    /// The server works on. If it has had time to hear that nobody wants that, it will not
+    /// send a last checkpoint either.
+    pub(super) fn works_on(&mut self) {
+        if self.heeds_by.is_some_and(|by| self.last_inbound >= by) {
+            self.hurry();
+        }
+    }
+}

@@ -1,0 +1,140 @@
+//! HTTP/2 or HTTP/1.1 against servers that have only one of them, or stumble over one.
+
+use std::io::Write as _;
+
+use cursor_sidecar::run::{Outcome, RunEvent};
+
+use crate::backend::{Simulator, Transport};
+use crate::ours::{Ours, Told};
+
+const RUN: &str = "/agent.v1.AgentService/Run";
+const RUN_SSE: &str = "/agent.v1.AgentService/RunSSE";
+const APPEND: &str = "/aiserver.v1.BidiService/BidiAppend";
+const SERVER_CONFIG: &str = "/aiserver.v1.ServerConfigService/GetServerConfig";
+const HELLO: &str =
+    r#"{ text = "Hello." }, { checkpoint = "auto" }, { usage = {} }, { end = true }"#;
+
+/// A server whose calls end as `fates` says, and whose runs play `steps`.
+fn serving(transport: Transport, fates: &[(&str, &str)], steps: &str) -> Simulator {
+    let mut file = tempfile::Builder::new().suffix(".toml").tempfile().unwrap();
+    writeln!(file, "name = \"serving\"").unwrap();
+    for (path, fate) in fates {
+        writeln!(file, "[server.unary.\"{path}\"]\n{fate}").unwrap();
+    }
+    writeln!(file, "[[run]]\nsteps = [ {steps} ]").unwrap();
+    Simulator::with(transport, file.path())
+}
+
+/// How often the run was tried again after a pause.
+fn retries(told: &Told) -> usize {
+    let retrying = |event: &&RunEvent| matches!(event, RunEvent::Retrying(_));
+    told.events.iter().filter(retrying).count()
+}
+
+const NO_RUN_SSE: (&str, &str) = (RUN_SSE, "status = 404");
+
+/// Who resets a stream or says goodbye speaks HTTP/2: one stumble must not lead to a protocol
+/// that the server does not have.
+#[tokio::test]
+async fn a_stumble_over_http2_does_not_leave_it() {
+    for fate in [
+        r#"reset = "internal_error""#,
+        r#"goaway = "enhance_your_calm""#,
+        "cut = true",
+    ] {
+        for transport in [Transport::H2c, Transport::Tls] {
+            let first = format!("{fate}\ntimes = 1");
+            let simulator = serving(transport, &[(RUN, &first), NO_RUN_SSE], HELLO);
+            let mut ours = Ours::new(&simulator, transport);
+            for _ in 0..3 {
+                let told = ours.say("go").await;
+                assert_eq!(
+                    told.ended.outcome,
+                    Outcome::Finished,
+                    "{fate} {transport:?}"
+                );
+            }
+            let recording = simulator.recording().await;
+            assert_eq!(recording.requests(RUN).len(), 4, "{fate} {transport:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_reset_does_not_lead_to_http1_where_that_is() {
+    let fate = "reset = \"internal_error\"\ntimes = 1";
+    let simulator = serving(Transport::Tls, &[(RUN, fate)], HELLO);
+    let mut ours = Ours::new(&simulator, Transport::Tls);
+    ours.say("go").await.finished("Hello.");
+    let recording = simulator.recording().await;
+    assert_eq!(recording.requests(RUN_SSE).len(), 0);
+}
+
+/// Nobody says which version this server wants, and it has runs over HTTP/2 only.
+#[tokio::test]
+async fn a_plain_server_without_runs_over_http1_is_asked_over_http2() {
+    for status in [404, 405, 415, 501, 505] {
+        let fate = format!("status = {status}");
+        let fates = [(SERVER_CONFIG, "status = 404"), (RUN_SSE, fate.as_str())];
+        let simulator = serving(Transport::Http1, &fates, HELLO);
+        let mut ours = Ours::new(&simulator, Transport::H2c);
+        for _ in 0..2 {
+            let told = ours.say("go").await;
+            told.finished("Hello.");
+            assert_eq!(retries(&told), 0);
+        }
+        let recording = simulator.recording().await;
+        assert_eq!(recording.requests(RUN_SSE).len(), 1, "{status}");
+    }
+}
+
+/// A full connection has looked at nothing: another one is opened at once.
+#[tokio::test]
+async fn a_refused_stream_moves_on_at_once() {
+    let fate = "reset = \"refused_stream\"\ntimes = 2";
+    let simulator = serving(Transport::H2c, &[(RUN, fate)], HELLO);
+    let mut ours = Ours::new(&simulator, Transport::H2c);
+    let told = ours.say("go").await;
+    told.finished("Hello.");
+    assert_eq!((told.ended.attempts, retries(&told)), (3, 0));
+}
+
+/// Appends have numbers: one that may be lost is sent again, and the run goes on.
+#[tokio::test]
+async fn a_lost_append_is_sent_again() {
+    let steps = format!(r#"{{ exec = {{ requestContextArgs = {{}} }} }}, {HELLO}"#);
+    for fate in ["status = 503", "cut = true"] {
+        for after in [0, 1] {
+            let fate = format!("{fate}\nafter = {after}\ntimes = 2");
+            let simulator = serving(Transport::Http1, &[(APPEND, &fate)], &steps);
+            let told = Ours::new(&simulator, Transport::Http1).say("go").await;
+            told.finished("Hello.");
+            assert_eq!(told.ended.attempts, 1, "{fate}");
+            simulator.recording().await.assert_played(&["completed"]);
+        }
+    }
+}
+
+/// What a server says for good is not said again.
+#[tokio::test]
+async fn a_refused_append_is_not_sent_again() {
+    let fate = r#"status = 400
+body = { code = "invalid_argument", message = "no" }"#;
+    let simulator = serving(Transport::Http1, &[(APPEND, fate)], HELLO);
+    let mut ours = Ours::new(&simulator, Transport::Http1);
+    ours.policy.server = 0;
+    assert_eq!(ours.say("go").await.failure(), "[invalid_argument] no");
+    assert_eq!(simulator.recording().await.requests(APPEND).len(), 1);
+}
+
+/// The numbers put appends in order: none waits for the answer to another.
+#[tokio::test]
+async fn answers_do_not_wait_for_the_first_append() {
+    let steps =
+        format!(r#"{{ exec = {{ requestContextArgs = {{}} }}, timeout_ms = 10000 }}, {HELLO}"#);
+    let fate = "late_ms = 25000\ntimes = 1";
+    let simulator = serving(Transport::Http1, &[(APPEND, fate)], &steps);
+    let told = Ours::new(&simulator, Transport::Http1).say("go").await;
+    told.finished("Hello.");
+    simulator.recording().await.assert_played(&["completed"]);
+}

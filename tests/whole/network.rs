@@ -1,0 +1,100 @@
+//! The way to the server: proxies that have no business there, and certificates of one's own.
+
+use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
+
+use rcgen::{BasicConstraints, CertificateParams, IsCa, KeyPair};
+use rustls_pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
+use tokio_rustls::TlsAcceptor;
+
+use crate::backend::{Simulator, Transport};
+use crate::ours::Ours;
+use crate::talk::Talk;
+
+/// What goes to this machine goes there, whatever proxy the user has for the rest.
+#[test]
+fn a_proxy_sees_nothing_of_this_machine() {
+    let proxy = TcpListener::bind("127.0.0.1:0").unwrap();
+    proxy.set_nonblocking(true).unwrap();
+    let url = format!("http://{}", proxy.local_addr().unwrap());
+    let names = [
+        "HTTP_PROXY",
+        "http_proxy",
+        "HTTPS_PROXY",
+        "https_proxy",
+        "ALL_PROXY",
+        "all_proxy",
+    ];
+    let env = names.map(|name| (name, url.as_str()));
+    for transport in [Transport::Http1, Transport::H2c, Transport::Tls] {
+        let simulator = Simulator::start(transport);
+        let mut talk = Talk::new(&simulator, "s", &env);
+        let taken = talk.say("@hello there");
+        assert_eq!(
+            (taken.error.as_str(), taken.text.as_str()),
+            ("", "Hello, world!")
+        );
+        let met = proxy.accept().map(drop).map_err(|error| error.kind());
+        assert_eq!(met, Err(std::io::ErrorKind::WouldBlock), "{transport:?}");
+    }
+}
+
+/// A server under a certificate it has signed itself, for `name`, in front of another one.
+/// Gives its address and the certificate.
+async fn self_signed(name: &str, before: SocketAddr) -> (SocketAddr, String) {
+    let key = KeyPair::generate().unwrap();
+    let mut params = CertificateParams::new(vec![name.to_owned()]).unwrap();
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let certificate = params.self_signed(&key).unwrap();
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let mut config = rustls::ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(
+            vec![certificate.der().clone()],
+            PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(key.serialize_der())),
+        )
+        .unwrap();
+    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    let acceptor = TlsAcceptor::from(Arc::new(config));
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        while let Ok((client, _)) = listener.accept().await {
+            let acceptor = acceptor.clone();
+            tokio::spawn(async move {
+                let Ok(mut client) = acceptor.accept(client).await else {
+                    return;
+                };
+                let mut server = tokio::net::TcpStream::connect(before).await.unwrap();
+                let _ = tokio::io::copy_bidirectional(&mut client, &mut server).await;
+            });
+        }
+    });
+    (address, certificate.pem())
+}
+
+/// What `openssl req -x509` makes calls itself an authority. Named by the user, it is a good
+/// server's, under its own name.
+#[tokio::test]
+async fn a_self_signed_certificate_that_is_named_is_trusted() {
+    let simulator = Simulator::start(Transport::H2c);
+    let behind = simulator.url.trim_start_matches("http://").parse().unwrap();
+    for (name, trusted) in [("localhost", true), ("elsewhere.example", false)] {
+        let (address, pem) = self_signed(name, behind).await;
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("server.pem");
+        std::fs::write(&file, pem).unwrap();
+        let mut ours = Ours::with(&simulator, Transport::Tls, |name| match name {
+            "CURSOR_BACKEND_URL" => Some(format!("https://localhost:{}", address.port())),
+            "NODE_EXTRA_CA_CERTS" => Some(file.display().to_string()),
+            _ => None,
+        });
+        let told = ours.say("@hello there").await;
+        match trusted {
+            true => told.finished("Hello, world!"),
+            false => assert!(told.failure().contains("TLS with localhost")),
+        }
+    }
+}
