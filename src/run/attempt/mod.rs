@@ -325,8 +325,15 @@ impl Attempt<'_> {
                 break;
             };
             let closing = self.handle(Happened::Received(received));
-            if closing.is_some() {
-                return closing;
+            match closing {
+                // Over: nobody waits for more.
+                Some(Closing::Finished | Closing::Cancelled) => return closing,
+                // There may be another stream, on which nobody would answer this.
+                Some(_) => {
+                    self.tell(RunEvent::Settled);
+                    return closing;
+                }
+                None => {}
             }
         }
         self.tell(RunEvent::Settled);
@@ -496,3 +503,6 @@ impl Attempt<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
