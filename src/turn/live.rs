@@ -22,9 +22,8 @@ use crate::conversation::fingerprint::{Continuity, Fingerprint};
 use crate::conversation::store::StoreError;
 use crate::diag::Digest;
 use crate::run::{Command, Ended, Handle, Outcome, RunEvent};
-use crate::tools::bridge::content::Content;
 use crate::tools::bridge::gate::Inlet;
-use crate::tools::bridge::{Bridge, HostCall, HostResult, Verdict};
+use crate::tools::bridge::{Bridge, HostCall, HostResult};
 use crate::wire::failure::Retry;
 use crate::wire::state::occupancy;
 
@@ -150,14 +149,7 @@ impl Live {
             let Some(at) = self.open.iter().position(|call| call.id == id) else {
                 continue;
             };
-            self.open.remove(at).answer(HostResult {
-                content: Content::read(&message["content"]),
-                verdict: match message["isError"] {
-                    Json::Bool(true) => Verdict::Failed,
-                    _ => Verdict::Done,
-                },
-                details: message["details"].clone(),
-            });
+            self.open.remove(at).answer(HostResult::read(message));
         }
         tracing::debug!(left = self.open.len(), words = %Digest(&brought.words), "turn.resumed");
         self.show.open.clear();

@@ -233,8 +233,14 @@ impl Turns {
         };
         let calling = async {
             let mut asked = tokio::task::JoinSet::new();
-            while let Some(call) = called.recv().await {
-                asked.spawn(ask(origin.peer.clone(), turn.id.clone(), call));
+            loop {
+                tokio::select! {
+                    call = called.recv() => match call {
+                        Some(call) => asked.spawn(ask(origin.peer.clone(), turn.id.clone(), call)),
+                        None => break,
+                    },
+                    Some(_) = asked.join_next() => continue,
+                };
             }
             // The turn is over: nobody waits for what is still asked.
         };

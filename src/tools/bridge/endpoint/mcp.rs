@@ -106,8 +106,10 @@ fn told(result: HostResult) -> CallToolResult {
             }
         })
         .collect();
-    match result.verdict {
+    let mut told = match result.verdict {
         Verdict::Done => CallToolResult::success(content),
         Verdict::Failed => CallToolResult::error(content),
-    }
+    };
+    told.structured_content = result.structured.map(Json::Object);
+    told
 }
