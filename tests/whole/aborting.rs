@@ -4,7 +4,7 @@ use cursor_sidecar::turn::Stop;
 use serde_json::Value as Json;
 
 use crate::clock::played;
-use crate::inside::{END, Guest, Patience, requests, said, simulating};
+use crate::inside::{END, Guest, Patience, opened, requests, said, simulating, simulating_all};
 
 const CANCELLED: &str = r#"{ expect_client = { conversationAction = { cancelAction = {} } } }"#;
 
@@ -53,4 +53,37 @@ async fn s50_what_a_stopped_run_left_is_no_checkpoint() {
     let (before, after) = (&requests[1], &requests[2]);
     assert_ne!(before["conversationId"], after["conversationId"]);
     assert_eq!((roots(after), said(after).as_str()), (4, "more"));
+}
+
+/// A run that waits for its host, whose history then goes another way.
+async fn left(then: impl AsyncFnOnce(&mut Guest)) {
+    let first = format!(
+        r#"{}, {CANCELLED}, {{ checkpoint = "auto" }}, {{ end = true }}"#,
+        opened("slow", "a")
+    );
+    let second = format!(r#"{{ text = "Elsewhere." }}, {END}"#);
+    let (sim, backend) = simulating_all(&[first, second]).await;
+    let mut guest = Guest::new(&backend, None);
+    assert_eq!(guest.say("go").await.stop, Stop::ToolUse);
+    then(&mut guest).await;
+    guest.messages.clear();
+    assert_eq!(guest.say("something else").await.text, "Elsewhere.");
+    let recording = sim.recording();
+    while recording.verdicts().len() < 2 {
+        tokio::task::yield_now().await;
+    }
+    played(&recording);
+    let requests = requests(&sim);
+    assert_ne!(requests[0]["conversationId"], requests[1]["conversationId"]);
+}
+
+/// Cursor hears that nobody waits for the run any more.
+#[tokio::test]
+async fn a_run_whose_history_is_forgotten_is_told_so() {
+    left(async |guest| guest.session.invalidate().await).await;
+}
+
+#[tokio::test]
+async fn a_run_whose_history_went_another_way_is_told_so() {
+    left(async |_| {}).await;
 }

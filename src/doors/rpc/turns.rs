@@ -250,7 +250,7 @@ impl Turns {
             origin.models.learn(&row, window);
         }
         if result.stop == Stop::ToolUse && self.park(&turn, params.session_id).await == Given::Up {
-            session.release().await;
+            session.let_go().await;
             result.stop = Stop::Aborted;
         }
         self.keeping.tidy(origin.home);
@@ -320,8 +320,8 @@ impl Turns {
             let most = self.policy().0.most_parked;
             self.parked.add(turn.id.clone(), session, most)
         };
-        if let Some(session) = longest {
-            self.release(&session).await;
+        if let Some(session) = longest.and_then(|session| self.find(&session)) {
+            session.let_go().await;
         }
         Given::Time
     }
