@@ -187,7 +187,7 @@ fn told(message: &Json, pictures: Pictures, mark: Uuid) -> Option<(Speaker, Stri
 }
 
 /// Where the person's last words begin: after the model's last.
-fn latest(messages: &[Json]) -> usize {
+pub fn latest(messages: &[Json]) -> usize {
     messages
         .iter()
         .rposition(|message| message["role"] == "assistant")

@@ -97,7 +97,7 @@ pub(super) fn launch(
     let diagnostics = policy.diagnostics.clone();
     let bridge = match policy.bridge {
         Bridging::On => Bridge::new(snapshot, policy.call_deadline, diagnostics),
-        Bridging::Off => Bridge::off(diagnostics),
+        Bridging::Off => Bridge::off(policy.call_deadline, diagnostics),
     };
     let host = native::Host {
         bridge: Arc::clone(&bridge),

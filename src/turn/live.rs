@@ -12,10 +12,11 @@ use serde_json::Value as Json;
 use tokio::time::Instant;
 
 pub(super) use self::offer::Offered;
+pub(super) use self::words::said;
 use super::memory::Conversation;
 use super::request::{TurnEvent, TurnRequest};
 use super::show::{Show, ends_cards};
-use super::steer::{Steering, Then, words};
+use super::steer::{Source, Steering, Then, words};
 use super::tally::{Shown, Tally, tell};
 use crate::conversation::answer::{Gap, compare};
 use crate::conversation::continuation::{continuation, results};
@@ -23,9 +24,8 @@ use crate::conversation::fingerprint::{Continuity, Fingerprint};
 use crate::conversation::store::StoreError;
 use crate::diag::Digest;
 use crate::run::{Command, Ended, Handle, Outcome, RunEvent};
-use crate::tools::bridge::content::Content;
 use crate::tools::bridge::gate::Inlet;
-use crate::tools::bridge::{Bridge, HostCall, HostResult, Verdict};
+use crate::tools::bridge::{Bridge, HostCall, HostResult};
 use crate::wire::failure::Retry;
 use crate::wire::state::occupancy;
 
@@ -145,6 +145,9 @@ impl Live {
     /// Gives the run what the host brings: results first, then words. Calls without a result
     /// are offered again, unless the person spoke instead.
     pub(super) async fn resume(&mut self, system: &str, messages: &[Json], tally: &mut Tally) {
+        // While the host was away, nobody looked at the clock.
+        self.steering.rearm(Instant::now());
+        self.retold(messages);
         let brought = continuation(messages, |id| self.waits(id));
         let (key, came) = (self.key.clone(), brought.results.len());
         tracing::debug!(
@@ -168,14 +171,7 @@ impl Live {
                 toolCallId = id,
                 "native.tool_resume.sent_result"
             );
-            self.open.remove(at).answer(HostResult {
-                content: Content::read(&message["content"]),
-                verdict: match message["isError"] {
-                    Json::Bool(true) => Verdict::Failed,
-                    _ => Verdict::Done,
-                },
-                details: message["details"].clone(),
-            });
+            self.open.remove(at).answer(HostResult::read(message));
         }
         tracing::debug!(left = self.open.len(), words = %Digest(&brought.words), "turn.resumed");
         self.show.open.clear();
@@ -200,7 +196,8 @@ impl Live {
                 ));
             }
             tally.said(&brought.words);
-            self.inject(words(brought.words, brought.pictures)).await;
+            let message = words(brought.words, brought.pictures);
+            self.inject(message, Source::History).await;
         }
     }
 
@@ -246,10 +243,24 @@ impl Live {
         self.inlet.shut();
     }
 
+    /// The run is given up, and nobody goes on with its conversation: it is told so behind our
+    /// back. What is kept of the conversation is free at once.
+    pub(super) fn forsake(self) {
+        let Self {
+            mut handle,
+            bridge,
+            waiting,
+            ..
+        } = self;
+        bridge.cancelled(calls(&waiting));
+        tokio::spawn(async move {
+            let _ = handle.commands.send(Command::Cancel).await;
+            while handle.events.recv().await.is_some() {}
+        });
+    }
+
     async fn leave(&mut self) {
-        let queued = |event: &&RunEvent| matches!(event, RunEvent::HostCall(_));
-        self.bridge
-            .cancelled(self.waiting.iter().filter(queued).count());
+        self.bridge.cancelled(calls(&self.waiting));
         let _ = self.handle.commands.send(Command::Cancel).await;
     }
 
@@ -368,13 +379,15 @@ impl Live {
         loop {
             let give_up = self.steering.deadline();
             let mut event = tokio::select! {
-                event = self.next() => event,
+                // What the server has said by now counts before the time is up.
+                biased;
                 Some(message) = request.injections.recv() => {
-                    self.inject(message).await;
+                    self.inject(message, Source::Beside).await;
                     continue;
                 }
+                event = self.next() => event,
                 () = tokio::time::sleep_until(give_up.unwrap_or_else(Instant::now)), if give_up.is_some() => {
-                    self.release().await;
+                    self.release(offered).await;
                     continue;
                 }
             };
@@ -385,6 +398,13 @@ impl Live {
                 if over(&event) && self.later.is_empty() && self.steering.is_settled() {
                     self.show.last();
                 }
+                self.waiting.push_front(event);
+                return Pause::ToolUse;
+            }
+            // Words after a call are said after it.
+            if *offered == Offered::Calls
+                && let Some(event) = event.take_if(|event| is_speech(event))
+            {
                 self.waiting.push_front(event);
                 return Pause::ToolUse;
             }
@@ -420,7 +440,7 @@ impl Live {
                 }
                 Some(RunEvent::Injection(report)) => {
                     if self.steering.report(&report) == Then::Release {
-                        self.release().await;
+                        self.release(offered).await;
                     }
                     continue;
                 }
@@ -451,12 +471,6 @@ impl Live {
         }
     }
 
-    /// Ends the run so that unheard words can be said in the next one.
-    async fn release(&mut self) {
-        self.steering.release();
-        self.leave().await;
-    }
-
     /// Whether the turn's end leaves a state that stands for all that was said.
     pub(super) fn settle_accounts(&mut self, outcome: Option<&Outcome>, shown: Shown) {
         let current = self.conversation.sent.as_ref() == Some(&self.covers);
@@ -481,9 +495,20 @@ impl Live {
     }
 }
 
+/// How many calls wait among events.
+fn calls(waiting: &VecDeque<RunEvent>) -> usize {
+    let queued = |event: &&RunEvent| matches!(event, RunEvent::HostCall(_));
+    waiting.iter().filter(queued).count()
+}
+
 /// Whether an event is a call nobody waits for any more.
 fn is_void(event: &RunEvent) -> bool {
     matches!(event, RunEvent::HostCall(call) if call.is_void())
+}
+
+/// Whether an event is something the model says.
+fn is_speech(event: &RunEvent) -> bool {
+    matches!(event, RunEvent::Text(_) | RunEvent::Thinking(_))
 }
 
 /// Whether what is on disk is what is known.

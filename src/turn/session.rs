@@ -15,12 +15,13 @@ use super::memory::Memory;
 use super::recover;
 use super::request::{Keep, Stop, TurnEvent, TurnRequest, TurnResult};
 use super::show::{Record, Recorded};
+use super::steer::Source;
 use super::tally::{Shown, Tally};
 use super::usage;
 use super::wording::wording;
 use crate::conversation::comeback::Place;
 use crate::conversation::store::Store;
-use crate::run::Outcome;
+use crate::run::{Outcome, UserMessage};
 use crate::tools::bridge::gate::Gate;
 use crate::tools::by_host::Seen;
 use crate::tools::leash::Leash;
@@ -90,6 +91,7 @@ impl Session {
             recorded: recorded.clone(),
             bench: Arc::new(Workbench::new(leash)),
             seen: Arc::default(),
+            unsaid: Vec::new(),
         };
         tokio::spawn(async move {
             if let Some(last) = last {
@@ -151,10 +153,16 @@ impl Session {
 
     /// Gives up a run that waits for the host, keeping the conversation.
     pub async fn release(&self) {
-        let (reply, done) = oneshot::channel();
-        if self.asks.send(Ask::Release(reply)).await.is_ok() {
+        if let Some(done) = self.let_go().await {
             let _ = done.await;
         }
+    }
+
+    /// The same, without waiting for it to be done; turns asked for from now on do.
+    pub async fn let_go(&self) -> Option<oneshot::Receiver<()>> {
+        let (reply, done) = oneshot::channel();
+        let asked = self.asks.send(Ask::Release(reply)).await;
+        asked.ok().map(|()| done)
     }
 }
 
@@ -195,6 +203,8 @@ struct Task {
     bench: Arc<Workbench>,
     /// What the host's tools have shown of files.
     seen: Arc<Seen>,
+    /// Words that were taken from the host and that no run has heard.
+    unsaid: Vec<UserMessage>,
 }
 
 impl Task {
@@ -233,9 +243,10 @@ impl Task {
                     answer.give(result);
                 }
                 Some(Ask::Invalidate(done)) => {
-                    if let Some((mut live, _)) = self.live.take() {
-                        live.cancel().await;
+                    if let Some((live, _)) = self.live.take() {
+                        live.forsake();
                     }
+                    self.unsaid.clear();
                     self.memory.forget().await;
                     let _ = done.send(());
                 }
@@ -262,11 +273,10 @@ impl Task {
 
     async fn turn(&mut self, mut request: TurnRequest, answer: &mut Answer) -> TurnResult {
         if request.cancel.is_cancelled() {
-            return TurnResult {
-                stop: Stop::Aborted,
-                tokens: usage::Tokens::default(),
-                window: None,
-            };
+            return aborted();
+        }
+        if self.live.is_none() && !self.prepared(&request).await {
+            return aborted();
         }
         if request.keep == Keep::Memory {
             self.memory.leave_disk();
@@ -308,10 +318,10 @@ impl Task {
                 .bring_back(&live, ended.as_ref(), &request, &mut tally)
                 .await
             {
-                let untold = live.unheard_beside(&request.transcript.messages);
+                let untold = live.untold();
                 live = again;
                 for words in untold {
-                    live.inject(words).await;
+                    live.inject(words, Source::Beside).await;
                 }
                 continue;
             }
@@ -319,7 +329,8 @@ impl Task {
             let outcome = ended.as_ref().map(|ended| &ended.outcome);
             live.settle_accounts(outcome, tally.shown());
             let over = matches!(outcome, Some(Outcome::Finished | Outcome::Cancelled));
-            if let (true, Some(words)) = (over, live.unheard_words()) {
+            if over && live.has_unheard() {
+                let words = live.unheard_words();
                 live = match self
                     .say_apart(live.conversation, words, &request, &mut tally)
                     .await
@@ -329,6 +340,7 @@ impl Task {
                 };
                 continue;
             }
+            self.unsaid.extend(live.untold());
             let stop = match outcome {
                 Some(Outcome::Finished) => Stop::Finished,
                 Some(Outcome::Cancelled) => Stop::Aborted,
@@ -343,6 +355,17 @@ impl Task {
                 tokens: usage::account(reported, request.limits, tally.seen()),
                 window: tally.window,
             };
+        }
+    }
+
+    /// Has the settings read that a new run needs, which may take a while; nothing is in hand
+    /// yet, so that it can be given up.
+    async fn prepared(&self, request: &TurnRequest) -> bool {
+        let policy = &request.policy;
+        let reading = request.library.open(&policy.cursor, &request.workspace);
+        tokio::select! {
+            _ = reading => true,
+            () = request.cancel.cancelled() => false,
         }
     }
 
@@ -395,6 +418,15 @@ impl Task {
     async fn note(&self, request: &TurnRequest, error: Option<impl std::fmt::Display>) {
         let notice = error.map(|error| format!("this turn could not be written down: {error}"));
         self.notice(request, notice).await;
+    }
+}
+
+/// A turn that was given up before anything was sent.
+fn aborted() -> TurnResult {
+    TurnResult {
+        stop: Stop::Aborted,
+        tokens: usage::Tokens::default(),
+        window: None,
     }
 }
 

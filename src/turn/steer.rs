@@ -39,10 +39,26 @@ enum Run {
     Released,
 }
 
+/// Where words come from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Source {
+    /// The host's history: a run that is told it is told them.
+    History,
+    /// The host said them by themselves while a turn went on.
+    Beside,
+}
+
+/// Words nobody heard.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Unsaid {
+    pub(super) message: UserMessage,
+    pub(super) source: Source,
+}
+
 #[derive(Debug)]
 struct Unheard {
     id: Uuid,
-    message: UserMessage,
+    words: Unsaid,
     /// When to stop hoping that the server takes it; `None` once it has said that it did.
     give_up: Option<Instant>,
 }
@@ -65,14 +81,31 @@ impl Steering {
     }
 
     /// Words to be injected.
-    pub(super) fn say(&mut self, message: UserMessage, now: Instant) -> Injection {
+    pub(super) fn say(&mut self, message: UserMessage, source: Source, now: Instant) -> Injection {
         let id = Uuid::new_v4();
         self.unheard.push(Unheard {
             id,
-            message: message.clone(),
+            words: Unsaid {
+                message: message.clone(),
+                source,
+            },
             give_up: Some(now + UNHEARD),
         });
         Injection { id, message }
+    }
+
+    /// Counts the time anew for words of which nothing was heard.
+    pub(super) fn rearm(&mut self, now: Instant) {
+        for words in &mut self.unheard {
+            words.give_up = words.give_up.map(|_| now + UNHEARD);
+        }
+    }
+
+    /// Forgets words that the host has said by themselves and now tells in its history.
+    pub(super) fn retold(&mut self, said: &[String]) {
+        self.unheard.retain(|Unheard { words, .. }| {
+            words.source == Source::History || !said.contains(&words.message.text)
+        });
     }
 
     /// When the run is to be given up if nothing is heard of the words.
@@ -123,18 +156,21 @@ impl Steering {
     }
 
     /// The words nobody heard, one by one.
-    pub(super) fn take(&mut self) -> Vec<UserMessage> {
-        self.unheard.drain(..).map(|words| words.message).collect()
+    pub(super) fn take(&mut self) -> Vec<Unsaid> {
+        self.unheard
+            .drain(..)
+            .map(|unheard| unheard.words)
+            .collect()
     }
+}
 
-    /// The words nobody heard, to be said in a run of their own.
-    pub(super) fn left(&mut self) -> Option<UserMessage> {
-        self.take().into_iter().reduce(|mut all, next| {
-            all.text = format!("{}\n\n{}", all.text, next.text);
-            all.images.extend(next.images);
-            all
-        })
-    }
+/// Several messages as one.
+pub(super) fn joined(messages: impl IntoIterator<Item = UserMessage>) -> Option<UserMessage> {
+    messages.into_iter().reduce(|mut all, next| {
+        all.text = format!("{}\n\n{}", all.text, next.text);
+        all.images.extend(next.images);
+        all
+    })
 }
 
 #[cfg(test)]
@@ -162,7 +198,7 @@ mod tests {
     fn words_are_watched_until_they_are_heard() {
         let now = Instant::now();
         let mut steering = Steering::new();
-        let injected = steering.say(said("hurry"), now);
+        let injected = steering.say(said("hurry"), Source::Beside, now);
         assert_eq!(steering.deadline(), Some(now + UNHEARD));
         let queued = report(injected.id, State::Queued(ContextInjectionQueued {}));
         assert_eq!(steering.report(&queued), Then::GoOn);
@@ -173,13 +209,13 @@ mod tests {
         );
         assert_eq!(steering.report(&delivered), Then::GoOn);
         assert!(steering.is_settled());
-        assert_eq!(steering.left(), None);
+        assert_eq!(steering.take(), []);
     }
 
     #[test]
     fn words_a_run_refuses_are_left_whatever_it_says_afterwards() {
         let mut steering = Steering::new();
-        let injected = steering.say(said("hurry"), Instant::now());
+        let injected = steering.say(said("hurry"), Source::History, Instant::now());
         let refused = report(
             injected.id,
             State::Rejected(ContextInjectionRejected::default()),
@@ -200,8 +236,9 @@ mod tests {
             images: vec![picture.clone()],
             ..said("like this")
         };
-        steering.say(shown, Instant::now());
-        let left = steering.left().unwrap();
+        steering.say(shown, Source::Beside, Instant::now());
+        let left = steering.take().into_iter().map(|words| words.message);
+        let left = joined(left).unwrap();
         assert_eq!(
             (left.text.as_str(), left.images),
             ("hurry\n\nlike this", vec![picture])
@@ -209,9 +246,36 @@ mod tests {
     }
 
     #[test]
+    fn the_time_counts_anew_only_for_words_of_which_nothing_was_heard() {
+        let now = Instant::now();
+        let mut steering = Steering::new();
+        let queued = steering.say(said("one"), Source::Beside, now);
+        steering.report(&report(queued.id, State::Queued(ContextInjectionQueued {})));
+        let later = now + UNHEARD;
+        steering.rearm(later);
+        assert_eq!(steering.deadline(), None);
+        steering.say(said("two"), Source::Beside, now);
+        steering.rearm(later);
+        assert_eq!(steering.deadline(), Some(later + UNHEARD));
+    }
+
+    #[test]
+    fn words_are_retold_by_a_whole_message_only() {
+        let mut steering = Steering::new();
+        for (text, source) in [("go", Source::Beside), ("hurry", Source::History)] {
+            steering.say(said(text), source, Instant::now());
+        }
+        let left = |steering: &Steering| steering.unheard.len();
+        steering.retold(&["please go".into(), "hurry".into()]);
+        assert_eq!(left(&steering), 2);
+        steering.retold(&["go".into()]);
+        assert_eq!(left(&steering), 1);
+    }
+
+    #[test]
     fn reports_on_other_words_do_nothing() {
         let mut steering = Steering::new();
-        steering.say(said("hurry"), Instant::now());
+        steering.say(said("hurry"), Source::History, Instant::now());
         let other = report(
             Uuid::new_v4(),
             State::Rejected(ContextInjectionRejected::default()),

@@ -195,6 +195,29 @@ impl RunStream {
     }
 }
 
+#[cfg(test)]
+impl RunStream {
+    /// A stream that has broken off.
+    pub(crate) fn broken() -> Self {
+        let (queue, _) = mpsc::channel(OUTGOING);
+        Self {
+            outgoing: Outgoing {
+                queue,
+                framing: Framing::Bare,
+            },
+            incoming: Incoming {
+                state: State::Ended,
+                host: String::new(),
+                drift: Arc::default(),
+                appender: None,
+                opened: Instant::now(),
+                begun: true,
+                unsent: None,
+            },
+        }
+    }
+}
+
 impl Outgoing {
     /// Encodes a message as this transport carries it.
     pub fn frame(&self, message: &AgentClientMessage) -> Bytes {

@@ -10,7 +10,7 @@ use serde_json::Value as Json;
 use crate::backend::Transport;
 use crate::clock::played;
 use crate::faults::playing;
-use crate::inside::{END, Guest, Patience, requests, said, simulating};
+use crate::inside::{END, Guest, Patience, opened, requests, said, simulating, simulating_all};
 use crate::ours::{Ours, When};
 
 const CANCELLED: &str = r#"{ expect_client = { conversationAction = { cancelAction = {} } } }"#;
@@ -116,4 +116,37 @@ async fn a_server_that_talks_on_is_left() {
     let waited = asked.elapsed();
     assert_eq!(told.ended.outcome, Outcome::Cancelled);
     assert!(waited < Duration::from_secs(4), "{waited:?}");
+}
+
+/// A run that waits for its host, whose history then goes another way.
+async fn left(then: impl AsyncFnOnce(&mut Guest)) {
+    let first = format!(
+        r#"{}, {CANCELLED}, {{ checkpoint = "auto" }}, {{ end = true }}"#,
+        opened("slow", "a")
+    );
+    let second = format!(r#"{{ text = "Elsewhere." }}, {END}"#);
+    let (sim, backend) = simulating_all(&[first, second]).await;
+    let mut guest = Guest::new(&backend, None);
+    assert_eq!(guest.say("go").await.stop, Stop::ToolUse);
+    then(&mut guest).await;
+    guest.messages.clear();
+    assert_eq!(guest.say("something else").await.text, "Elsewhere.");
+    let recording = sim.recording();
+    while recording.verdicts().len() < 2 {
+        tokio::task::yield_now().await;
+    }
+    played(&recording);
+    let requests = requests(&sim);
+    assert_ne!(requests[0]["conversationId"], requests[1]["conversationId"]);
+}
+
+/// Cursor hears that nobody waits for the run any more.
+#[tokio::test]
+async fn a_run_whose_history_is_forgotten_is_told_so() {
+    left(async |guest| guest.session.invalidate().await).await;
+}
+
+#[tokio::test]
+async fn a_run_whose_history_went_another_way_is_told_so() {
+    left(async |_| {}).await;
 }

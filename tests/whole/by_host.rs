@@ -90,6 +90,31 @@ fn left_to_the_host_each_of_cursors_tools_is_the_hosts_own() {
     assert!(sdk.workspace.join("a.txt").exists());
 }
 
+/// Turned off, the bridge offers nothing; what Cursor's own tools ask for, the host does.
+#[test]
+fn without_the_bridge_the_host_does_what_cursors_tools_ask_for() {
+    let sdk = Sdk::new();
+    let read = exec(
+        r#"{ readArgs = { path = "$WS/a.txt", toolCallId = "a" } }"#,
+        r#"{ readResult = { success = { content = "one\n" } } }"#,
+    );
+    let simulator = runs(&[format!("{CONTEXT}, {read}")]);
+    let off = [
+        ("PI_CURSOR_NATIVE_TOOLS", "host"),
+        ("PI_CURSOR_PI_TOOL_BRIDGE", "0"),
+    ];
+    let mut talk = talk(&simulator, &sdk, &off);
+    talk.tools = vec![hosts("read", &["path"]), hosts("look", &["q"])];
+    let taken = talk.say("go");
+    assert_eq!((taken.stop.as_str(), taken.calls.len()), ("toolUse", 1));
+    talk.result(&taken.calls[0], json!([{"type": "text", "text": "one\n"}]));
+    assert_eq!(talk.turn().stop, "stop");
+    let recording = simulator.recorded();
+    recording.assert_played(&["completed"]);
+    let offered = &recording.client("runRequest")[0]["runRequest"]["mcpTools"];
+    assert!(!offered.to_string().contains("pi__"), "{offered}");
+}
+
 /// A request of Cursor's, the host's call for it, what the host says, and what that becomes.
 struct Asked {
     exec: &'static str,

@@ -173,3 +173,53 @@ async fn s02_s25_a_connection_lost_in_the_pause_costs_no_result() {
     );
     played(&recording);
 }
+
+/// Words for a model that then calls a tool which takes longer than words may go unheard.
+/// `reports` tell of them before the tool is done or after.
+async fn heard_in_a_long_pause(before: &str, after: &str) {
+    let steps = format!(
+        r#"{}, {{ await = ["a"] }}, {{ checkpoint = "auto" }},
+        {{ expect_client = {{ conversationAction = {{ injectContextAction = {{}} }} }}, capture = {{ I = "/conversationAction/injectContextAction/injectionId" }} }},
+        {}, {before} {{ await = ["b"], timeout_ms = 60000 }}, {after} {{ text = "Went on." }}, {END}"#,
+        opened("look", "a"),
+        opened("slow", "b"),
+    );
+    let second = format!(r#"{{ text = "Said again: $USER_TEXT" }}, {END}"#);
+    // Which of several things that are ready comes first, may be left to chance.
+    for _ in 0..4 {
+        let (sim, backend) = simulating(&[steps.clone(), second.clone()]).await;
+        let mut guest = Guest::new(&backend, None);
+        let taken = guest.say("go").await;
+        guest.result(&taken.calls[0], "42");
+        let taken = guest.say("hurry").await;
+        assert_eq!((taken.stop, taken.calls.len()), (Stop::ToolUse, 1));
+        tokio::time::pause();
+        tokio::time::sleep(Duration::from_secs(17)).await;
+        tokio::time::resume();
+        guest.result(&taken.calls[0], "done");
+        let taken = guest.turn(Patience::Endless).await;
+        assert_eq!(
+            (taken.stop, taken.text.as_str()),
+            (Stop::Finished, "Went on.")
+        );
+        let recording = sim.recording();
+        played(&recording);
+        assert_eq!(sent(&recording, "runRequest"), 1, "the same run");
+        assert_eq!(sent(&recording, "conversationAction.cancelAction"), 0);
+    }
+}
+
+const QUEUED: &str =
+    r#"{ update = { contextInjectionState = { injectionId = "$I", state = { queued = {} } } } },"#;
+const DELIVERED: &str = r#"{ update = { contextInjectionState = { injectionId = "$I", state = { delivered = { step = 1 } } } } },"#;
+
+#[tokio::test]
+async fn words_heard_while_the_host_is_away_cost_no_run() {
+    let reports = format!("{{ delay_ms = 1500 }}, {QUEUED} {DELIVERED}");
+    heard_in_a_long_pause(&reports, "").await;
+}
+
+#[tokio::test]
+async fn words_are_not_unheard_because_the_host_is_away() {
+    heard_in_a_long_pause("", DELIVERED).await;
+}

@@ -159,6 +159,22 @@ fn the_longest_waiting_run_makes_room_and_its_turn_is_brought_back() {
     assert_eq!((told.len(), &told[0]["most"]), (1, &json!(2)));
 }
 
+/// Who makes another go does not wait until that one is gone.
+#[test]
+fn a_turn_does_not_wait_for_the_run_it_displaces() {
+    let simulator = waiting("", "{ stall = true }");
+    let env = [("PI_CURSOR_MAX_PARKED_RUNS", "1")];
+    let mut talk = Talk::new(&simulator, "", &env);
+    talk.tools = vec![tool("look")];
+    for turn in sessions(2) {
+        let taken = all_at_once(&mut talk, &[turn]);
+        assert_eq!(taken[0].stop, "toolUse");
+    }
+    let recording = simulator.recorded();
+    // A run has seconds to bring its last state.
+    assert_eq!(recording.verdicts().len(), 0, "{:?}", recording.verdicts());
+}
+
 /// Two turns of one session at the same time: the second waits for the first and goes on with
 /// what it left.
 #[test]

@@ -21,7 +21,7 @@ use crate::talk::{Talk, tool};
 /// A run whose first call the host has not answered, so that it lives.
 pub struct Desk {
     simulator: Simulator,
-    talk: Talk,
+    pub talk: Talk,
     turn: String,
     /// The call that keeps the run alive.
     first: Json,
@@ -79,7 +79,8 @@ impl Desk {
     }
 
     fn answer(&mut self, call: &Json, text: &str) {
-        let content = json!({"content": [{"type": "text", "text": text}]});
+        let content = json!({"content": [{"type": "text", "text": text}],
+                             "structuredContent": {"said": text}});
         let answer = json!({"jsonrpc": "2.0", "id": call["id"], "result": content});
         self.talk.host.say(&answer);
     }
@@ -233,6 +234,7 @@ fn the_rust_client_lists_and_calls() {
     assert_eq!(tools[0]["_meta"]["piToolName"], "look");
     assert_eq!(unknown["isError"], true, "{unknown}");
     assert_eq!(result["content"][0]["text"], "saw last", "{result}");
+    assert_eq!(result["structuredContent"]["said"], "saw last", "{result}");
     desk.finish();
 }
 

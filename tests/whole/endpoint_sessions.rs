@@ -179,3 +179,44 @@ fn a_client_that_hangs_up_has_given_its_call_up() {
     );
     simulator.recorded().assert_played(&["completed"]);
 }
+
+/// Clients that come, call and go must not fill a host that executes at once: it is told whose
+/// call is nobody's any more, however the caller says so.
+#[test]
+fn a_host_with_hands_of_its_own_hears_that_a_caller_has_left() {
+    let mut desk = Desk::open();
+    let plain = Plain::new(&desk.at);
+    let (next, mut told) = tokio::sync::mpsc::unbounded_channel::<()>();
+    let outside = beside(async move {
+        let id = plain.session().await.unwrap();
+        let call = |n: u32| {
+            let params = json!({"name": "pi__look", "arguments": {"q": n.to_string()}});
+            json!({"jsonrpc": "2.0", "id": n, "method": "tools/call", "params": params})
+        };
+        // One hangs up, one takes its call back.
+        let calling = async { plain.post(Some(&id), call(1)).await.bytes().await };
+        tokio::select! {
+            answer = calling => panic!("{answer:?}"),
+            _ = told.recv() => {}
+        }
+        let taking_back = async {
+            told.recv().await.unwrap();
+            let cancel = json!({"jsonrpc": "2.0", "method": "notifications/cancelled",
+                                "params": {"requestId": 2, "reason": "enough"}});
+            plain.post(Some(&id), cancel).await
+        };
+        let calling = async { plain.post(Some(&id), call(2)).await.bytes().await };
+        let (_, answer) = tokio::join!(calling, taking_back);
+        assert_eq!(answer.status(), 202);
+    });
+    for q in ["1", "2"] {
+        let call = desk.talk.host.hear();
+        assert_eq!(call["params"]["arguments"]["q"], q, "{call}");
+        next.send(()).unwrap();
+        let cancel = desk.talk.host.hear();
+        assert_eq!(cancel["method"], "$/cancelRequest", "{cancel}");
+        assert_eq!(cancel["params"]["id"], call["id"]);
+    }
+    outside.join().unwrap();
+    desk.finish();
+}

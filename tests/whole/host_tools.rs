@@ -2,8 +2,6 @@
 
 use std::io::Write as _;
 
-use cursor_sidecar::wire::envelope;
-use cursor_sidecar::wire::proto::agent::v1::*;
 use serde_json::{Value as Json, json};
 
 use crate::backend::{Simulator, TRANSPORTS, Transport};
@@ -102,45 +100,6 @@ fn parallel_calls_are_offered_together_and_answered_in_any_order() {
     simulator.recorded().assert_played(&["completed"]);
 }
 
-/// Calls that come in one piece of the wire are offered in one answer. Others show the first
-/// and keep the second back: defect 7 of `docs/recovery.md`.
-#[test]
-fn s34_calls_of_one_chunk_are_offered_in_one_answer() {
-    let call = |id: u32, name: &str| {
-        envelope::encode_message(&AgentServerMessage {
-            message: Some(agent_server_message::Message::ExecServerMessage(
-                ExecServerMessage {
-                    id,
-                    exec_id: format!("e{id}"),
-                    message: Some(exec_server_message::Message::McpArgs(McpArgs {
-                        name: format!("pi__{name}"),
-                        tool_call_id: format!("call-{name}"),
-                        provider_identifier: "pi".into(),
-                        tool_name: format!("pi__{name}"),
-                        ..McpArgs::default()
-                    })),
-                    ..ExecServerMessage::default()
-                },
-            )),
-            ..AgentServerMessage::default()
-        })
-    };
-    let chunk: String = [call(71, "a"), call(72, "b")]
-        .iter()
-        .flat_map(|envelope| envelope.iter())
-        .map(|byte| format!("{byte:02x}"))
-        .collect();
-    let simulator = playing(
-        Transport::H2c,
-        &format!(r#"{{ garbage = "{chunk}" }}, {{ stall = true }}"#),
-    );
-    let mut talk = Talk::new(&simulator, "s", &[]);
-    talk.tools = vec![tool("a"), tool("b")];
-    let taken = talk.say("go");
-    let names: Vec<&str> = taken.calls.iter().map(|call| call.name.as_str()).collect();
-    assert_eq!((taken.stop.as_str(), names), ("toolUse", vec!["a", "b"]));
-}
-
 /// Others leave the tools out when the words look like small talk, and keep errors as words of
 /// the model: defects 20 and 16 of `docs/recovery.md`.
 #[test]
@@ -177,7 +136,7 @@ fn small_talk_has_tools_too_and_an_error_is_nobodys_words() {
 fn s44_results_of_every_kind_arrive_as_they_are() {
     const PNG: &str = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==";
     let steps = format!(
-        r#"{}, {}, {}, {{ text = "seen" }}, {END}"#,
+        r#"{}, {}, {}, {}, {{ text = "seen" }}, {END}"#,
         calls(
             "pic",
             "{}",
@@ -193,15 +152,21 @@ fn s44_results_of_every_kind_arrive_as_they_are() {
             r#"{ success = { isError = true, content = [ { text = { text = "no such thing" } } ] } }"#
         ),
         calls(
+            "count",
+            "{}",
+            "",
+            r#"{ success = { structuredContent = { n = 2, of = [ "a", "b" ] } } }"#
+        ),
+        calls(
             "nobody",
             "{}",
             "",
-            r#"{ toolNotFound = { name = "pi__nobody", availableTools = [ "pi__pic", "pi__bad" ] } }"#
+            r#"{ toolNotFound = { name = "pi__nobody", availableTools = [ "pi__pic", "pi__bad", "pi__count" ] } }"#
         ),
     );
     let simulator = playing(Transport::Http1, &steps);
     let mut talk = Talk::new(&simulator, "s", &[]);
-    talk.tools = vec![tool("pic"), tool("bad")];
+    talk.tools = vec![tool("pic"), tool("bad"), tool("count")];
     let call = one_call(&mut talk);
     talk.result(&call, json!([{"type": "text", "text": "a dot"}, {"type": "image", "data": PNG, "mimeType": "image/png"}]));
     let taken = talk.turn();
@@ -211,6 +176,9 @@ fn s44_results_of_every_kind_arrive_as_they_are() {
         json!([{"type": "text", "text": "no such thing"}]),
     );
     talk.messages.last_mut().unwrap()["isError"] = json!(true);
+    let taken = talk.turn();
+    talk.result(&taken.calls[0], json!("2"));
+    talk.messages.last_mut().unwrap()["structuredContent"] = json!({"n": 2, "of": ["a", "b"]});
     let taken = talk.turn();
     assert_eq!(
         (taken.stop.as_str(), taken.text.as_str()),

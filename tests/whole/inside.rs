@@ -14,12 +14,21 @@ use tokio_util::sync::CancellationToken;
 
 use crate::talk::Call;
 
-/// A simulator that plays one scenario, each run with a script of its own.
+/// A simulator that plays one scenario, each run of a conversation with a script of its own.
 pub async fn simulating(runs: &[String]) -> (Sim, Backend) {
+    playing(runs, "").await
+}
+
+/// The same, counting the runs of all conversations.
+pub async fn simulating_all(runs: &[String]) -> (Sim, Backend) {
+    playing(runs, "attempts = \"all\"\n").await
+}
+
+async fn playing(runs: &[String], options: &str) -> (Sim, Backend) {
     let runs = runs
         .iter()
         .map(|steps| format!("[[run]]\nsteps = [ {steps} ]\n"));
-    let text = format!("name = \"inside\"\n{}", runs.collect::<String>());
+    let text = format!("name = \"inside\"\n{options}{}", runs.collect::<String>());
     let label = "inside.toml".into();
     let sim = Sim::start(Options {
         scenarios: vec![ScenarioSource::Toml { label, text }],

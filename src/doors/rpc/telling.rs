@@ -2,8 +2,7 @@
 
 use super::peer::Peer;
 use super::protocol::*;
-use crate::tools::bridge::content::Content;
-use crate::tools::bridge::{HostCall, HostResult, Verdict};
+use crate::tools::bridge::{HostCall, HostResult};
 use crate::turn::TurnEvent;
 
 /// Tells the host what happened: events together, a person's lines by themselves.
@@ -45,27 +44,25 @@ pub(super) async fn tell(peer: &Peer, turn_id: &str, batch: &mut Vec<TurnEvent>)
     }
 }
 
-/// Has the host execute a call.
-pub(super) async fn ask(peer: Peer, turn_id: String, call: HostCall) {
+/// Has the host execute a call, unless nobody waits for it any more.
+pub(super) async fn ask(peer: Peer, turn_id: String, mut call: HostCall) {
     let params = ToolCallParams {
         turn_id,
         id: call.id.clone(),
         name: call.tool.clone(),
         arguments: call.arguments.clone(),
     };
-    let result = match peer.ask("tool/call", params).await {
-        Ok(result) => match serde_json::from_value::<ToolCallResult>(result) {
-            Ok(result) => HostResult {
-                content: Content::read(&result.content),
-                verdict: match result.is_error {
-                    true => Verdict::Failed,
-                    false => Verdict::Done,
-                },
-                details: result.details,
-            },
+    let answer = tokio::select! {
+        biased;
+        // The host is told not to bother.
+        () = call.voided() => return,
+        answer = peer.ask("tool/call", params) => answer,
+    };
+    call.answer(match answer {
+        Ok(answer) => match serde_json::from_value::<ToolCallResult>(answer.clone()) {
+            Ok(_) => HostResult::read(&answer),
             Err(error) => HostResult::failed(format!("the host's answer makes no sense: {error}")),
         },
         Err(error) => HostResult::failed(error.to_string()),
-    };
-    call.answer(result);
+    });
 }

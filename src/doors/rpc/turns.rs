@@ -252,8 +252,14 @@ impl Turns {
         };
         let calling = async {
             let mut asked = tokio::task::JoinSet::new();
-            while let Some(call) = called.recv().await {
-                asked.spawn(ask(origin.peer.clone(), turn.id.clone(), call));
+            loop {
+                tokio::select! {
+                    call = called.recv() => match call {
+                        Some(call) => asked.spawn(ask(origin.peer.clone(), turn.id.clone(), call)),
+                        None => break,
+                    },
+                    Some(_) = asked.join_next() => continue,
+                };
             }
             // The turn is over: nobody waits for what is still asked.
         };
@@ -263,7 +269,7 @@ impl Turns {
             origin.models.learn(&row, window);
         }
         if result.stop == Stop::ToolUse && self.park(&turn, params.session_id).await == Given::Up {
-            session.release().await;
+            session.let_go().await;
             result.stop = Stop::Aborted;
         }
         self.keeping.tidy(origin.home);
@@ -344,8 +350,8 @@ impl Turns {
             let most = self.policy().0.most_parked;
             self.parked.add(turn.id.clone(), session, most)
         };
-        if let Some(session) = longest {
-            self.release(&session).await;
+        if let Some(session) = longest.and_then(|session| self.find(&session)) {
+            session.let_go().await;
         }
         Given::Time
     }

@@ -25,7 +25,7 @@ use super::memo::Memo;
 use super::overlap::Overlap;
 use super::retry::{Progress, Shown, Timing};
 use super::tally::Tally;
-use super::watchdog::{Bark, Watchdog};
+use super::watchdog::{Bark, Pulse, Watchdog, pulse};
 use crate::tools::Executor;
 use crate::wire::drift::Drift;
 use crate::wire::error::{TransportError, WireError};
@@ -332,8 +332,15 @@ impl Attempt<'_> {
                 break;
             };
             let closing = self.handle(Happened::Received(received));
-            if closing.is_some() {
-                return closing;
+            match closing {
+                // Over: nobody waits for more.
+                Some(Closing::Finished | Closing::Cancelled) => return closing,
+                // There may be another stream, on which nobody would answer this.
+                Some(_) => {
+                    self.tell(RunEvent::Settled);
+                    return closing;
+                }
+                None => {}
             }
         }
         self.tell(RunEvent::Settled);
@@ -495,3 +502,6 @@ impl Attempt<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -20,7 +20,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use serde_json::Value as Json;
+use serde_json::{Map, Value as Json};
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
@@ -33,6 +33,9 @@ use crate::wire::value;
 use content::Content;
 use diagnostics::{Book, Diagnostics, Entry, Rejection, Skipped, Waiting};
 use snapshot::{Exposed, Snapshot};
+
+/// What MCP calls a result for programs.
+const STRUCTURED: &str = "structuredContent";
 
 /// A call that waits for the host.
 #[derive(Debug)]
@@ -67,6 +70,11 @@ impl HostCall {
         self.reply.is_closed()
     }
 
+    /// Resolves when nobody waits for the result any more.
+    pub async fn voided(&mut self) {
+        self.reply.closed().await;
+    }
+
     /// Answers the call. A caller that is gone takes nothing.
     pub fn answer(self, result: HostResult) {
         let _ = self.reply.send(result);
@@ -82,6 +90,8 @@ pub struct HostResult {
     pub verdict: Verdict,
     /// What the host says about it besides, in its own form; `Null` if nothing.
     pub details: Json,
+    /// The same for programs, if the tool has it (`structuredContent` in MCP).
+    pub structured: Option<Map<String, Json>>,
 }
 
 /// Whether a tool did its work.
@@ -94,12 +104,28 @@ pub enum Verdict {
 }
 
 impl HostResult {
+    /// A result as hosts tell it: pi's tool results, answers to `tool/call`. What a tool gives
+    /// for programs may stand beside its content or among its details.
+    pub fn read(told: &Json) -> Self {
+        let structured = [&told[STRUCTURED], &told["details"][STRUCTURED]];
+        Self {
+            content: Content::read(&told["content"]),
+            verdict: match told["isError"] {
+                Json::Bool(true) => Verdict::Failed,
+                _ => Verdict::Done,
+            },
+            structured: structured.into_iter().find_map(Json::as_object).cloned(),
+            details: told["details"].clone(),
+        }
+    }
+
     /// A failure in words.
     pub fn failed(text: impl Into<String>) -> Self {
         Self {
             content: vec![Content::Text(text.into())],
             verdict: Verdict::Failed,
             details: Json::Null,
+            structured: None,
         }
     }
 }
@@ -129,10 +155,11 @@ impl Bridge {
         Self::make(snapshot, deadline, diagnostics, skipped)
     }
 
-    /// A bridge that was turned off: it has no tools.
-    pub fn off(diagnostics: Diagnostics) -> Arc<Self> {
+    /// A bridge that was turned off: it has no tools. What it is asked to have called
+    /// directly waits all the same.
+    pub fn off(deadline: Duration, diagnostics: Diagnostics) -> Arc<Self> {
         let skipped = Some(Skipped::Disabled);
-        Self::make(Snapshot::default(), Duration::ZERO, diagnostics, skipped)
+        Self::make(Snapshot::default(), deadline, diagnostics, skipped)
     }
 
     fn make(
@@ -370,7 +397,7 @@ fn success(result: HostResult) -> McpResult {
                 })
                 .collect(),
             is_error: result.verdict == Verdict::Failed,
-            ..McpSuccess::default()
+            structured_content: result.structured.as_ref().map(value::encode_struct),
         })),
     }
 }

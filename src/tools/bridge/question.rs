@@ -117,6 +117,7 @@ mod tests {
             content: vec![Content::Text(text.into())],
             verdict,
             details,
+            structured: None,
         }
     }
 

@@ -1,6 +1,7 @@
 //! What a run asks its host for: calls and cards, collected until all that came at once is
 //! there, written down, and then shown.
 
+use super::words::GIVEN_UP;
 use super::{Live, OnDisk, Pause};
 use crate::conversation::comeback::Place;
 use crate::conversation::journal::{Paused, PausedCall};
@@ -36,7 +37,7 @@ impl Live {
         }
         if self.steering.is_released() {
             // Shown now, it would be executed for a run that is gone.
-            call.answer(HostResult::failed("the run was given up"));
+            call.answer(HostResult::failed(GIVEN_UP));
             return;
         }
         if let Hands::Inline(hands) = &request.hands {

@@ -3,10 +3,12 @@
 use serde_json::Value as Json;
 use tokio::time::Instant;
 
-use super::Live;
+use super::{Live, Offered};
 use crate::conversation::message::read;
 use crate::run::{Command, UserMessage};
+use crate::tools::bridge::HostResult;
 use crate::turn::request::{TurnEvent, TurnRequest};
+use crate::turn::steer::{Source, Unsaid};
 
 impl Live {
     /// Words the run's state knows and the host does not have: they open the answer.
@@ -21,28 +23,61 @@ impl Live {
     pub(in crate::turn) async fn last_words(&mut self, request: &mut TurnRequest) {
         request.injections.close();
         while let Some(message) = request.injections.recv().await {
-            self.inject(message).await;
+            self.inject(message, Source::Beside).await;
         }
     }
 
-    pub(in crate::turn) async fn inject(&mut self, message: UserMessage) {
-        let injection = self.steering.say(message, Instant::now());
+    pub(in crate::turn) async fn inject(&mut self, message: UserMessage, source: Source) {
+        let injection = self.steering.say(message, source, Instant::now());
         let _ = self.handle.commands.send(Command::Inject(injection)).await;
     }
 
-    /// Words the model did not hear and the host's history does not tell.
-    pub(in crate::turn) fn unheard_beside(&mut self, messages: &[Json]) -> Vec<UserMessage> {
-        let said = messages.iter().filter(|message| message["role"] == "user");
-        let said: Vec<String> = said.filter_map(read).map(|spoken| spoken.text).collect();
-        let said = said.join("\n\n");
+    /// Ends the run so that unheard words can be said in the next one. What it has asked the
+    /// host for and nobody was shown would be executed for a run that is gone.
+    pub(super) async fn release(&mut self, offered: &mut Offered) {
+        self.steering.release();
+        self.leave().await;
+        if *offered == Offered::Calls {
+            *offered = Offered::Nothing;
+            self.offering.clear();
+            for call in self.open.drain(..) {
+                call.answer(HostResult::failed(GIVEN_UP));
+            }
+        }
+    }
+
+    /// Forgets words that the host has come to tell itself.
+    pub(in crate::turn) fn retold(&mut self, messages: &[Json]) {
+        let known = self.covers.begins(messages).unwrap_or(0);
+        self.steering.retold(&said(&messages[known..]));
+    }
+
+    /// Words the model did not hear and a run that goes on with the conversation is not told.
+    pub(in crate::turn) fn untold(&mut self) -> Vec<UserMessage> {
+        let covered = self.conversation.sent.as_ref() == Some(&self.covers);
         let unheard = self.steering.take().into_iter();
         unheard
-            .filter(|words| !said.contains(&words.text))
+            .filter(|words| covered || words.source == Source::Beside)
+            .map(|words| words.message)
             .collect()
     }
 
-    /// Words the model did not hear, to be said in a run of their own.
-    pub(in crate::turn) fn unheard_words(&mut self) -> Option<UserMessage> {
-        self.steering.left()
+    /// Whether the model has not heard some words.
+    pub(in crate::turn) fn has_unheard(&self) -> bool {
+        !self.steering.is_settled()
     }
+
+    /// These words, to be said in a run of their own.
+    pub(in crate::turn) fn unheard_words(&mut self) -> Vec<Unsaid> {
+        self.steering.take()
+    }
+}
+
+/// What a call hears whose run is given up.
+pub(super) const GIVEN_UP: &str = "the run was given up";
+
+/// What the person says in messages, each by itself.
+pub(in crate::turn) fn said(messages: &[Json]) -> Vec<String> {
+    let said = messages.iter().filter(|message| message["role"] == "user");
+    said.filter_map(read).map(|spoken| spoken.text).collect()
 }

@@ -3,15 +3,16 @@
 use super::Task;
 use crate::conversation::answer::{Gap, compare};
 use crate::conversation::picture;
-use crate::conversation::plan::{SendPlan, plan, with_note};
+use crate::conversation::plan::{SendPlan, latest, plan, with_note};
 use crate::conversation::recovery::Loss;
 use crate::diag::Digest;
 use crate::run::{Action, Ended, Outcome, UserMessage};
 use crate::turn::launch;
-use crate::turn::live::Live;
+use crate::turn::live::{Live, said};
 use crate::turn::memory::Conversation;
 use crate::turn::recover::{self, Ready, Repeating, Tried};
 use crate::turn::request::{TurnEvent, TurnRequest, TurnResult};
+use crate::turn::steer::{Source, Unsaid, joined};
 use crate::turn::tally::Tally;
 use crate::turn::usage;
 
@@ -22,7 +23,6 @@ impl Task {
         request: &mut TurnRequest,
         tally: &mut Tally,
     ) -> Result<Live, TurnResult> {
-        let mut untold = Vec::new();
         if let Some((mut live, _)) = self.live.take() {
             let Transcripted { system, messages } = transcript(request);
             let same_account = live.conversation.account == request.account;
@@ -35,16 +35,25 @@ impl Task {
             // The run is gone, or the history went another way: what waits is of no use any
             // more. Of a run that broke, the last checkpoint is, and what was said to it.
             live.cancel().await;
-            if lost.is_some() {
-                untold = live.unheard_beside(messages);
+            if lost.is_none() {
+                // The next run may be one of the same conversation, which takes one at a time.
+                live.see_off().await;
+            } else {
+                live.retold(messages);
                 live.lose();
+                self.unsaid.extend(live.untold());
                 let notice = self.memory.put(live.conversation).await;
                 self.notice(request, notice).await;
             }
         }
         let mut live = self.begin_anew(request, tally).await?;
-        for words in untold {
-            live.inject(words).await;
+        let Transcripted { messages, .. } = transcript(request);
+        let now = said(&messages[latest(messages)..]);
+        for words in self.unsaid.drain(..) {
+            // The host may say them itself by now.
+            if !now.contains(&words.text) {
+                live.inject(words, Source::Beside).await;
+            }
         }
         Ok(live)
     }
@@ -248,24 +257,33 @@ impl Task {
     pub(super) async fn say_apart(
         &mut self,
         conversation: Conversation,
-        words: UserMessage,
+        words: Vec<Unsaid>,
         request: &TurnRequest,
         tally: &mut Tally,
     ) -> Result<Live, String> {
         let Transcripted { system, messages } = transcript(request);
         let (sent, known) = (conversation.sent.as_ref(), conversation.answer.as_deref());
         let gap = known.map_or(Gap::None, |known| compare(known, tally.answer()));
+        // What the history tells need not be said beside it.
+        let told = words.iter().any(|words| words.source == Source::History);
+        let beside = words.iter().filter(|words| words.source == Source::Beside);
+        let beside: Vec<&str> = beside.map(|words| words.message.text.as_str()).collect();
+        let beside = beside.join("\n\n");
+        let with_those = |text: String| match beside.is_empty() {
+            true => text,
+            false => format!("{text}\n\n{beside}"),
+        };
+        let all = joined(words.iter().map(|words| words.message.clone())).unwrap_or_default();
         let (conversation, text) = match plan(sent, None, system, messages) {
             // The state has all but the words that were not heard, and what it was behind.
             SendPlan::Nothing | SendPlan::Resume { .. } => {
-                (conversation, with_note(words.text, &gap))
+                (conversation, with_note(all.text, &gap))
             }
-            SendPlan::Incremental { text, .. } => (conversation, text),
+            SendPlan::Incremental { text, .. } => (conversation, with_those(text)),
             SendPlan::Bootstrap { history, text, .. } => {
-                // Words of the host's own history are in the text; others came by themselves.
-                let (before, text) = match text.contains(&words.text) {
-                    true => (history, text),
-                    false => (messages, words.text),
+                let (before, text) = match told {
+                    true => (history, with_those(text)),
+                    false => (messages, beside),
                 };
                 // What this turn has answered is in no state, and would be said again.
                 let mut history = before.to_vec();
@@ -273,13 +291,16 @@ impl Task {
                     let content = serde_json::json!([{"type": "text", "text": tally.answer()}]);
                     history.push(serde_json::json!({"role": "assistant", "content": content}));
                 }
-                let fresh = launch::rebuilt(request, &history, conversation.into_kept())?;
-                (fresh, text)
+                let fresh = launch::rebuilt(request, &history, conversation.into_kept());
+                if fresh.is_err() {
+                    self.unsaid.push(all.clone());
+                }
+                (fresh?, text)
             }
         };
         let action = Action::UserMessage(UserMessage {
             text,
-            images: words.images,
+            images: all.images,
             mode: request.mode,
         });
         Ok(self.launch(conversation, action, request, tally).await)

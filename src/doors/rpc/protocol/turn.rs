@@ -371,4 +371,8 @@ pub struct ToolCallResult {
     /// What the host says about it besides.
     #[serde(default)]
     pub details: serde_json::Value,
+    /// The result for programs, an object, as MCP means it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[ts(optional, type = "Record<string, unknown>")]
+    pub structured_content: Option<serde_json::Map<String, serde_json::Value>>,
 }

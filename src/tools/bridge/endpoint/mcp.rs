@@ -102,8 +102,10 @@ fn told(result: HostResult) -> CallToolResult {
             Content::Image { data, mime_type } => ContentBlock::image(data, mime_type),
         })
         .collect();
-    match result.verdict {
+    let mut told = match result.verdict {
         Verdict::Done => CallToolResult::success(content),
         Verdict::Failed => CallToolResult::error(content),
-    }
+    };
+    told.structured_content = result.structured.map(Json::Object);
+    told
 }

@@ -6,6 +6,7 @@ fn result(text: &str, verdict: Verdict) -> HostResult {
         content: vec![Content::Text(text.into())],
         verdict,
         details: Json::Null,
+        structured: None,
     }
 }
 
@@ -66,6 +67,7 @@ fn reads_keep_text_pictures_and_the_kind_of_error() {
         ],
         verdict: Verdict::Done,
         details: Json::Null,
+        structured: None,
     };
     let Read::Success(picture) = read_of(picture) else {
         panic!();

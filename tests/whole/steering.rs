@@ -1,0 +1,178 @@
+//! Words for a model at work: whoever does not take them, they are not lost.
+
+use std::io::Write as _;
+
+use serde_json::{Value as Json, json};
+
+use crate::backend::{Simulator, Transport};
+use crate::host_tools::{END, calls, script, text};
+use crate::inside::{opened, said};
+use crate::talk::{Taken, Talk, tool};
+
+const INJECTED: &str = r#"{ expect_client = { conversationAction = { injectContextAction = {} } }, capture = { I = "/conversationAction/injectContextAction/injectionId" } }"#;
+const REFUSED: &str = r#"{ update = { contextInjectionState = { injectionId = "$I", state = { rejected = { reason = "no" } } } } }"#;
+const GIVEN_UP: &str = r#"{ expect_client = { conversationAction = { cancelAction = {} } } }"#;
+
+fn talk(simulator: &Simulator) -> Talk {
+    let mut talk = Talk::new(simulator, "s", &[]);
+    talk.tools = vec![tool("look"), tool("slow")];
+    talk
+}
+
+/// Says words into a turn under way; what else is heard meanwhile is kept.
+fn inject(talk: &mut Talk, turn: &str, text: &str, heard: &mut Taken) {
+    let words = json!({"turnId": turn, "text": text});
+    let ask = json!({"jsonrpc": "2.0", "id": "inject", "method": "turn/inject", "params": words});
+    talk.host.say(&ask);
+    loop {
+        let message = talk.host.hear();
+        if message["id"] != "inject" {
+            heard.hear(&message);
+            continue;
+        }
+        match message["result"]["taken"] == true {
+            true => return,
+            // The turn is not under way yet.
+            false => talk.host.say(&ask),
+        }
+    }
+}
+
+/// A turn into which words are said as soon as it says something itself.
+fn interrupted(talk: &mut Talk, words: &str) -> Taken {
+    let turn = talk.begin();
+    let mut begun = Taken::default();
+    while begun.text.is_empty() {
+        begun.hear(&talk.host.hear());
+    }
+    inject(talk, &turn, words, &mut begun);
+    let mut taken = talk.finish(&turn);
+    taken.text.insert_str(0, &begun.text);
+    let answer = talk.messages.last_mut().unwrap();
+    answer["content"][0]["text"] = json!(taken.text);
+    taken
+}
+
+/// Runs with a script each, in whatever conversation.
+fn runs(steps: &[&str]) -> Simulator {
+    let mut file = tempfile::Builder::new().suffix(".toml").tempfile().unwrap();
+    writeln!(file, "name = \"script\"\nattempts = \"all\"").unwrap();
+    for steps in steps {
+        writeln!(file, "[[run]]\nsteps = [ {steps} ]").unwrap();
+    }
+    Simulator::with(Transport::H2c, file.path())
+}
+
+/// What each run was asked.
+fn asked(simulator: &Simulator) -> Vec<String> {
+    let recording = simulator.recorded();
+    let requests = recording.client("runRequest");
+    requests
+        .into_iter()
+        .map(|request: &Json| said(&request["runRequest"]))
+        .collect()
+}
+
+/// The host is not shown a call that a run has made and nobody waits for any more.
+#[test]
+fn a_call_of_a_run_that_is_given_up_is_nobodys() {
+    let first = format!(
+        r#"{{ text = "Hm. " }}, {{ checkpoint = "auto" }}, {INJECTED}, {}, {REFUSED}, {GIVEN_UP}, {{ checkpoint = "auto" }}, {{ expect_cancel = true }}"#,
+        opened("look", "a")
+    );
+    let second = format!(
+        r#"{{ expect_state = "last checkpoint" }}, {}, {{ text = "Heard." }}, {END}"#,
+        calls("slow", "{}", "", &text("done"))
+    );
+    let simulator = script(&[&first, &second]);
+    let mut talk = talk(&simulator);
+    talk.user("go");
+    let taken = interrupted(&mut talk, "hurry");
+    // The calls of the next run are the host's again.
+    let names: Vec<&str> = taken.calls.iter().map(|call| call.name.as_str()).collect();
+    assert_eq!((taken.stop.as_str(), names), ("toolUse", vec!["slow"]));
+    talk.result(&taken.calls[0], json!("done"));
+    assert_eq!(talk.turn().text, "Heard.");
+    assert_eq!(asked(&simulator), ["go", "hurry"]);
+}
+
+/// The state knows all that was said but these words.
+#[test]
+fn refused_words_are_said_to_a_state_that_knows_the_rest() {
+    let first = format!(
+        r#"{{ text = "Hm. " }}, {{ checkpoint = "auto" }}, {INJECTED}, {REFUSED}, {GIVEN_UP}, {{ expect_cancel = true }}"#
+    );
+    let second = format!(r#"{{ expect_state = "last checkpoint" }}, {{ text = "Heard." }}, {END}"#);
+    let simulator = script(&[&first, &second]);
+    let mut talk = talk(&simulator);
+    talk.user("please go");
+    let taken = interrupted(&mut talk, "go");
+    assert_eq!(taken.text, "Hm. Heard.", "{taken:?}");
+    assert_eq!(asked(&simulator), ["please go", "go"]);
+}
+
+/// The state does not know a result either: both are told.
+#[test]
+fn refused_words_are_said_beside_a_result_the_state_does_not_know() {
+    let first = format!(
+        r#"{{ checkpoint = "auto" }}, {}, {INJECTED}, {REFUSED}, {GIVEN_UP}, {{ expect_cancel = true }}"#,
+        calls("look", "{}", "", &text("it says 42"))
+    );
+    let second = format!(r#"{{ expect_state = "last checkpoint" }}, {{ text = "Heard." }}, {END}"#);
+    let simulator = script(&[&first, &second]);
+    let mut talk = talk(&simulator);
+    let taken = talk.say("go");
+    talk.result(&taken.calls[0], json!("it says 42"));
+    let turn = talk.begin();
+    inject(&mut talk, &turn, "hurry", &mut Taken::default());
+    let taken = talk.finish(&turn);
+    assert_eq!(taken.text, "Heard.", "{taken:?}");
+    let asked = asked(&simulator);
+    for part in ["it says 42", "hurry"] {
+        assert_eq!(asked[1].matches(part).count(), 1, "{part}: {asked:?}");
+    }
+}
+
+/// There is no state: the history is told anew, then the words, though they are part of
+/// something that was said before.
+#[test]
+fn refused_words_are_said_after_a_history_that_is_told_anew() {
+    let first = format!(
+        r#"{{ text = "Hm. " }}, {INJECTED}, {REFUSED}, {GIVEN_UP}, {{ expect_cancel = true }}"#
+    );
+    let second = format!(r#"{{ text = "Heard." }}, {END}"#);
+    let simulator = runs(&[&first, &second]);
+    let mut talk = talk(&simulator);
+    talk.user("please go");
+    let taken = interrupted(&mut talk, "go");
+    assert_eq!(taken.text, "Hm. Heard.", "{taken:?}");
+    assert_eq!(asked(&simulator), ["please go", "go"]);
+}
+
+/// Words that were taken and not heard when the turn failed are said in the next.
+#[test]
+fn words_a_failed_turn_did_not_hear_are_said_in_the_next() {
+    let fails = format!(
+        r#"{{ text = "Hm. " }}, {INJECTED}, {{ end = {{ code = "permission_denied", message = "no more" }} }}"#
+    );
+    let second = format!(
+        r#"{{ text = "Well. " }}, {INJECTED}, {{ update = {{ contextInjectionState = {{ injectionId = "$I", state = {{ delivered = {{ step = 1 }} }} }} }} }}, {{ text = "Heard." }}, {END}"#
+    );
+    let simulator = runs(&[&fails, &second]);
+    let mut talk = talk(&simulator);
+    talk.user("go");
+    let taken = interrupted(&mut talk, "hurry");
+    assert_eq!(taken.stop, "error", "{taken:?}");
+    let taken = talk.say("and now");
+    assert_eq!(taken.text, "Well. Heard.", "{taken:?}");
+    let recording = simulator.recorded();
+    let heard: Vec<Json> = recording
+        .client("conversationAction.injectContextAction")
+        .into_iter()
+        .map(|action| {
+            let message = "/conversationAction/injectContextAction/userContext/userMessage/text";
+            action.pointer(message).unwrap().clone()
+        })
+        .collect();
+    assert_eq!(heard, ["hurry", "hurry"], "once a run");
+}
