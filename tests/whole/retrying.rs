@@ -135,3 +135,11 @@ async fn after_a_sleep_a_run_goes_on_over_another_connection() {
     assert_eq!(text, "Before. After.");
     assert_eq!(connections(&simulator.recording().await).len(), 2);
 }
+
+#[tokio::test]
+async fn a_piece_of_text_without_a_word_stands_in_nobodys_way() {
+    let first = format!(r#"{{ text = "" }}, {READ}, {{ reset = "internal_error" }}"#);
+    let simulator = script(&[&first, &format!(r#"{{ text = "All of it." }}, {END}"#)]);
+    let mut ours = Ours::new(&simulator, Transport::H2c);
+    ours.say("go").await.finished("All of it.");
+}

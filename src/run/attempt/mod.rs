@@ -429,7 +429,7 @@ impl Attempt<'_> {
             _ => {}
         }
         match &event {
-            RunEvent::Text(_) if self.progress.shown == Shown::Nothing => {
+            RunEvent::Text(text) if !text.is_empty() && self.progress.shown == Shown::Nothing => {
                 self.progress.shown = Shown::Something;
             }
             RunEvent::TurnEnded(usage) => {
