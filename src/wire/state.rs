@@ -12,6 +12,9 @@ const USAGE_TREE: u32 = 4;
 /// `SubagentPersistedState.conversation_state`.
 const SUBAGENT_STATE: u32 = 1;
 
+/// No honest state is larger.
+pub const LARGEST: usize = 48 * 1024 * 1024;
+
 /// Nesting of subagents a state is searched through; deeper ones are left as they are.
 const MAX_DEPTH: usize = 8;
 
@@ -22,6 +25,29 @@ pub struct Occupancy {
     pub used: u32,
     /// Tokens there is room for.
     pub limit: u32,
+}
+
+/// Why bytes are no state to go on from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Unusable {
+    /// There are none.
+    #[error("empty")]
+    Empty,
+    /// More than [`LARGEST`].
+    #[error("too large")]
+    TooLarge,
+    /// They are no message.
+    #[error("damaged")]
+    Damaged(#[from] FieldError),
+}
+
+/// Whether a checkpoint is one a run can go on from.
+pub fn check(state: &Bytes) -> Result<(), Unusable> {
+    match state.len() {
+        0 => Err(Unusable::Empty),
+        size if size > LARGEST => Err(Unusable::TooLarge),
+        _ => Ok(without_usage_tree(state).map(drop)?),
+    }
 }
 
 /// The token details of a checkpoint, if it has any.
@@ -160,5 +186,10 @@ mod tests {
             Err(FieldError::Truncated)
         );
         assert_eq!(occupancy(&Bytes::new()), Ok(None));
+        assert_eq!(check(&Bytes::new()), Err(Unusable::Empty));
+        let damaged = Unusable::Damaged(FieldError::Truncated);
+        assert_eq!(check(&Bytes::from_static(&[0x2a, 0x05])), Err(damaged));
+        assert_eq!(check(&vec![0; LARGEST + 1].into()), Err(Unusable::TooLarge));
+        assert_eq!(check(&state().into()), Ok(()));
     }
 }

@@ -1,5 +1,6 @@
 //! One stream of a run, from its first answer to its end.
 
+mod checkpoint;
 mod clock;
 mod exec;
 mod speak;
@@ -368,26 +369,7 @@ impl Attempt<'_> {
         match message.message {
             Some(Message::InteractionUpdate(update)) => self.update(update),
             Some(Message::ExecServerMessage(exec)) => self.exec(exec),
-            Some(Message::ConversationCheckpointUpdate(state)) => {
-                // A copy: the state is kept, the network buffer it came in should not be.
-                let state = Bytes::copy_from_slice(&state);
-                self.tally.checkpoint(state.len());
-                // A state from while a tool runs does not know of its result: the server
-                // would ask for it a second time.
-                self.progress = Progress {
-                    checkpoint: Some(state.clone()),
-                    shown: self.under_way(),
-                };
-                self.around.overlap.checkpoint();
-                self.around.memo.checkpoint();
-                self.tell(RunEvent::Checkpoint(state));
-                self.turn_ended = self.turn_ended.map(|_| self.last_inbound);
-                // Perhaps its last. One that was on its way when the server was told is not.
-                if let (Some(until), 0) = (self.leaving, self.untold) {
-                    let soon = self.last_inbound + self.around.timing.farewell;
-                    self.leaving = Some(until.min(soon));
-                }
-            }
+            Some(Message::ConversationCheckpointUpdate(state)) => self.checkpoint(&state),
             Some(Message::KvServerMessage(request)) => {
                 self.count_written(&request);
                 let reply = answer::kv(self.around.blobs, request, self.around.drift);
@@ -407,14 +389,6 @@ impl Attempt<'_> {
             None => {}
         }
         None
-    }
-
-    /// What is at work here that a state from now does not know the end of.
-    fn under_way(&self) -> Shown {
-        match self.questions.is_empty() && self.changing.is_empty() {
-            true => Shown::Nothing,
-            false => Shown::Called,
-        }
     }
 
     fn update(&mut self, update: InteractionUpdate) {
