@@ -234,6 +234,7 @@ async fn stream(backend: &Backend) -> f64 {
         blob_key: BlobKey::random().unwrap(),
         gates: ToolGates::default(),
         shown: String::new(),
+        done: Default::default(),
     };
     let mut handle = start(
         backend.clone(),

@@ -84,7 +84,8 @@ pub fn start(
     crate::diag::secrets().learn(&spec.blob_key.expose_hex().into());
     let span =
         tracing::debug_span!("run", run = %ids.original, conversation = spec.conversation_id);
-    let shown = spec.shown.clone();
+    let mut spec = spec;
+    let (shown, memo) = (spec.shown.clone(), std::mem::take(&mut spec.done));
     let run = Run {
         backend,
         spec,
@@ -102,7 +103,7 @@ pub fn start(
         held: Vec::new(),
         left: Shown::Nothing,
         overlap: Overlap::after(shown),
-        memo: Memo::default(),
+        memo,
     };
     let last_word = run.events.clone();
     let task = async move {
@@ -115,6 +116,7 @@ pub fn start(
                 attempts: 0,
                 idle_restarts: 0,
                 left: Shown::Executed,
+                done: Memo::lost(),
             };
             let _ = last_word.send(RunEvent::Ended(ended)).await;
         }
@@ -191,12 +193,14 @@ impl Run {
             }
         };
         self.tell_end(&outcome, started);
+        self.memo.restart();
         let ended = Ended {
             outcome,
             usage: self.usage,
             attempts: self.attempts,
             idle_restarts: self.ledger.idle_restarts(),
             left: self.left,
+            done: self.memo,
         };
         let _ = self.events.send(RunEvent::Ended(ended)).await;
     }

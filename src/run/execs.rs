@@ -64,7 +64,7 @@ pub(super) enum Progress {
     /// A result.
     Reply(u32, Box<Reply>),
     /// Something the host has to do; nothing for the server.
-    Call(HostCall),
+    Call(u32, HostCall),
     /// The end of an exec, with what it failed with.
     Done(u32, Result<(), Thrown>),
 }
@@ -73,7 +73,7 @@ impl Progress {
     fn of(id: u32, said: Said) -> Self {
         match said {
             Said::Reply(reply) => Self::Reply(id, reply),
-            Said::Call(call) => Self::Call(call),
+            Said::Call(call) => Self::Call(id, call),
         }
     }
 }
@@ -181,7 +181,7 @@ impl Execs {
                     )),
                 }]
             }
-            Progress::Call(_) => Vec::new(),
+            Progress::Call(..) => Vec::new(),
             Progress::Done(id, result) => {
                 if let Some(open) = self.open.remove(&id) {
                     open.tell_end(id, &result, now);
@@ -278,7 +278,7 @@ mod tests {
         while ended < COUNT {
             match execs.next().await {
                 Progress::Reply(id, _) => assert!(replied.insert(id), "{id} replied twice"),
-                Progress::Call(call) => panic!("nobody calls: {call:?}"),
+                Progress::Call(_, call) => panic!("nobody calls: {call:?}"),
                 Progress::Done(id, result) => {
                     assert_eq!(result, Ok(()));
                     assert!(replied.contains(&id), "{id} ended before its result");

@@ -3,6 +3,7 @@
 use bytes::Bytes;
 use uuid::Uuid;
 
+use super::memo::Memo;
 use crate::tools::offer::Offer;
 use crate::wire::fields::FieldError;
 use crate::wire::headers::{BlobKey, ToolGates};
@@ -34,6 +35,8 @@ pub struct RunSpec {
     pub gates: ToolGates,
     /// Words a person has read since that checkpoint: said again, they are not told again.
     pub shown: String,
+    /// What tools did for an earlier run: asked for again, it is not done again.
+    pub done: Memo,
 }
 
 /// What a run does.
@@ -208,6 +211,7 @@ mod tests {
             blob_key: BlobKey::random().unwrap(),
             gates: ToolGates::default(),
             shown: String::new(),
+            done: Memo::default(),
         };
         let run_id = "a575b966-86bb-4ae9-872d-9ed464e06033".parse().unwrap();
         let bytes = ascending::client(&spec.request(run_id).unwrap());

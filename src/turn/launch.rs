@@ -14,7 +14,7 @@ use crate::conversation::fingerprint::Fingerprint;
 use crate::conversation::history::{self, Budget};
 use crate::conversation::picture;
 use crate::conversation::store::Kept;
-use crate::run::{Action, Restarts, RetryPolicy, RunSpec, Timing, start};
+use crate::run::{Action, Memo, Restarts, RetryPolicy, RunSpec, Timing, start};
 use crate::tools::bridge::Bridge;
 use crate::tools::bridge::gate::{self, Gate};
 use crate::tools::bridge::snapshot::{HostTool, OVERLAPPING, PROVIDER, Snapshot};
@@ -46,6 +46,8 @@ pub(super) struct Before {
     pub(super) shown: String,
     /// All words that were told.
     pub(super) told: String,
+    /// What tools did.
+    pub(super) done: Memo,
 }
 
 /// Starts a run that does `action`.
@@ -122,6 +124,7 @@ pub(super) fn launch(
         blob_key: conversation.blob_key.clone(),
         gates,
         shown: before.shown,
+        done: before.done,
     };
     let handle = start(
         request.backend.clone(),

@@ -16,10 +16,10 @@ use super::request::{Stop, TurnEvent, TurnRequest, TurnResult};
 use super::show::{Record, Recorded};
 use super::tally::{Shown, Tally};
 use super::usage;
-use super::wording::wording;
 use crate::conversation::comeback::Place;
+use crate::conversation::fingerprint::Fingerprint;
 use crate::conversation::store::Store;
-use crate::run::Outcome;
+use crate::run::{Memo, Outcome};
 use crate::tools::bridge::gate::Gate;
 use crate::tools::leash::Leash;
 use crate::tools::native::Workbench;
@@ -51,6 +51,7 @@ impl Session {
             told: BTreeSet::new(),
             answered: Instant::now(),
             live: None,
+            done: None,
             recorded: recorded.clone(),
             bench: Arc::new(Workbench::new(leash)),
         };
@@ -111,6 +112,8 @@ struct Task {
     answered: Instant,
     /// A run that waits for the host, and until when.
     live: Option<(Live, Instant)>,
+    /// What tools did for a history whose turn failed: the host may ask for it again.
+    done: Option<(Fingerprint, Memo)>,
     /// Results behind the cards the host was given.
     recorded: Recorded,
     /// Commands that outlive a run; they end with the session.
@@ -150,6 +153,7 @@ impl Task {
                     if let Some((mut live, _)) = self.live.take() {
                         live.cancel().await;
                     }
+                    self.done = None;
                     self.memory.forget().await;
                     let _ = done.send(());
                 }
@@ -242,7 +246,11 @@ impl Task {
             let stop = match outcome {
                 Some(Outcome::Finished) => Stop::Finished,
                 Some(Outcome::Cancelled) => Stop::Aborted,
-                Some(Outcome::Failed(failure)) => Stop::Failed(wording(failure)),
+                Some(Outcome::Failed(failure)) => {
+                    let ended = ended.as_ref();
+                    let told = ended.map(|ended| self.fail(&request, &live, ended, failure));
+                    Stop::Failed(told.unwrap_or_default())
+                }
                 None => Stop::Failed("the run failed inside cursor-sidecar".into()),
             };
             let notice = self.memory.put(live.conversation).await;

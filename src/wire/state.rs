@@ -6,6 +6,7 @@ use prost::Message as _;
 use super::fields::{FieldError, fields, put_bytes};
 use super::proto::agent::v1::ConversationTokenDetails;
 
+const PENDING_TOOL_CALLS: u32 = 4;
 const TOKEN_DETAILS: u32 = 5;
 const SUBAGENT_STATES: u32 = 16;
 const USAGE_TREE: u32 = 4;
@@ -48,6 +49,34 @@ pub fn check(state: &Bytes) -> Result<(), Unusable> {
         size if size > LARGEST => Err(Unusable::TooLarge),
         _ => Ok(without_usage_tree(state).map(drop)?),
     }
+}
+
+/// The tool calls a state waits for, in the server's own words.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Pending(Vec<String>);
+
+impl Pending {
+    /// These.
+    pub fn of<'a>(calls: impl IntoIterator<Item = &'a str>) -> Self {
+        Self(calls.into_iter().map(str::to_owned).collect())
+    }
+
+    /// Whether a call is among them.
+    pub fn names(&self, call: &str) -> bool {
+        !call.is_empty() && self.0.iter().any(|pending| pending.contains(call))
+    }
+}
+
+/// What a checkpoint says it waits for.
+pub fn pending(state: &Bytes) -> Pending {
+    let fields = fields(state.clone()).filter_map(Result::ok);
+    let calls = fields.filter(|field| field.number == PENDING_TOOL_CALLS);
+    let text = |bytes: &Bytes| String::from_utf8_lossy(bytes).into_owned();
+    Pending(
+        calls
+            .filter_map(|field| field.value.bytes().map(text))
+            .collect(),
+    )
 }
 
 /// The token details of a checkpoint, if it has any.
@@ -177,6 +206,15 @@ mod tests {
             })
         );
         assert_eq!(without_usage_tree(&cut).unwrap(), cut);
+    }
+
+    #[test]
+    fn what_a_state_waits_for_is_read_by_name() {
+        let mut waits = state();
+        put_bytes(&mut waits, PENDING_TOOL_CALLS, br#"{"id":"call-1"}"#);
+        let pending = pending(&waits.into());
+        assert!(pending.names("call-1"));
+        assert!(!pending.names("call-2") && !pending.names(""));
     }
 
     #[test]

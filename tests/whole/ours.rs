@@ -86,6 +86,7 @@ impl Ours {
                 blob_key: BlobKey::random().unwrap(),
                 gates: ToolGates::default(),
                 shown: String::new(),
+                done: Default::default(),
             },
             workspace: std::env::temp_dir(),
             home: None,
@@ -143,6 +144,7 @@ impl Ours {
                 attempts: 0,
                 idle_restarts: 0,
                 left: cursor_sidecar::run::Shown::Nothing,
+                done: Default::default(),
             },
         };
         loop {
@@ -153,7 +155,7 @@ impl Ours {
             match &event {
                 RunEvent::Text(text) => told.text.push_str(text),
                 RunEvent::Thinking(text) => told.thinking.push_str(text),
-                RunEvent::Checkpoint(state) => self.spec.state = Some(state.clone()),
+                RunEvent::Checkpoint(saved) => self.spec.state = Some(saved.state.clone()),
                 RunEvent::Ended(ended) => {
                     told.ended = ended.clone();
                     assert!(

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 
 use super::Attempt;
-use crate::run::event::RunEvent;
+use crate::run::event::{Checkpoint, RunEvent};
 use crate::run::retry::{Progress, Shown};
 use crate::wire::state;
 
@@ -18,15 +18,24 @@ impl Attempt<'_> {
         }
         // A copy: the state is kept, the network buffer it came in should not be.
         let state = Bytes::copy_from_slice(state);
-        // A state from while a tool runs does not know of its result: the server would ask
-        // for it a second time.
+        self.owed.checkpoint(&state::pending(&state));
+        let event = RunEvent::Checkpoint(Checkpoint {
+            lacks: self.owed.unknown(),
+            state: state.clone(),
+        });
+        self.release(&event);
+        // A state that does not know a tool's result asks for it a second time.
+        let shown = match self.owed.is_settled() {
+            true => Shown::Nothing,
+            false => Shown::Called,
+        };
         self.progress = Progress {
-            checkpoint: Some(state.clone()),
-            shown: self.under_way(),
+            checkpoint: Some(state),
+            shown,
         };
         self.around.overlap.checkpoint();
         self.around.memo.checkpoint();
-        self.tell(RunEvent::Checkpoint(state));
+        self.tell(event);
         // Perhaps its last. One that was on its way when the server was told is not.
         if let (Some(until), 0) = (self.leaving, self.untold) {
             let soon = self.last_inbound + self.around.timing.farewell;
@@ -34,11 +43,23 @@ impl Attempt<'_> {
         }
     }
 
-    /// What is at work here that a state from now does not know the end of.
-    fn under_way(&self) -> Shown {
-        match self.questions.is_empty() && self.changing.is_empty() {
-            true => Shown::Nothing,
-            false => Shown::Called,
+    /// What an update says of results the server was given: it has them, once it goes on.
+    pub(super) fn heard(&mut self, event: &RunEvent) {
+        match event {
+            RunEvent::Text(said) | RunEvent::Thinking(said) if said.is_empty() => {}
+            // A report on words that followed a result has come past it too.
+            RunEvent::Text(_)
+            | RunEvent::Thinking(_)
+            | RunEvent::Injection(_)
+            | RunEvent::TurnEnded(_) => {
+                self.owed.spoken();
+                self.around.memo.worked();
+            }
+            RunEvent::ToolCompleted(completed) => {
+                self.owed.completed(&completed.call_id);
+                self.around.memo.worked();
+            }
+            _ => {}
         }
     }
 }

@@ -4,6 +4,7 @@ mod checkpoint;
 mod clock;
 mod exec;
 mod speak;
+mod tell;
 
 use std::collections::{BTreeSet, VecDeque};
 use std::pin::Pin;
@@ -24,6 +25,7 @@ use super::event::{RunEvent, Usage};
 use super::execs::{self, Execs};
 use super::memo::Memo;
 use super::overlap::Overlap;
+use super::owed::{Ask, Effect, Owed};
 use super::retry::{Progress, Shown, Timing};
 use super::tally::Tally;
 use super::watchdog::{Phase, Pulse, Watchdog, pulse};
@@ -144,8 +146,8 @@ struct Attempt<'a> {
     untold: usize,
     /// Whether there is room to read; what we do not read cannot be silent.
     reading: Reading,
-    /// Requests under way whose results are another's business: the host's, a server's.
-    changing: BTreeSet<u32>,
+    /// What the host does for the server, until a state knows of it.
+    owed: Owed,
     /// Requests the host works on.
     hosted: BTreeSet<u32>,
     watchdog: Watchdog,
@@ -180,7 +182,7 @@ pub(super) async fn drive(stream: RunStream, around: Surroundings<'_>) -> Closed
         leaving: None,
         untold: 0,
         reading: Reading::On,
-        changing: BTreeSet::new(),
+        owed: Owed::default(),
         hosted: BTreeSet::new(),
         watchdog,
         questions: JoinSet::new(),
@@ -276,7 +278,8 @@ impl Attempt<'_> {
             }
             Happened::Told(Ok(())) => None,
             Happened::Told(Err(Gone)) => Some(Closing::Cancelled),
-            Happened::Exec(execs::Progress::Call(call)) => {
+            Happened::Exec(execs::Progress::Call(id, call)) => {
+                self.owed.ask(Ask::Exec(id), Effect::None, "", &call.id);
                 self.tell(RunEvent::HostCall(Box::new(call)));
                 None
             }
@@ -285,10 +288,10 @@ impl Attempt<'_> {
                 match &progress {
                     execs::Progress::Reply(id, reply) => self.around.memo.reply(*id, reply),
                     execs::Progress::Done(id, end) => self.around.memo.end(*id, end),
-                    execs::Progress::Call(_) => {}
+                    execs::Progress::Call(..) => {}
                 }
                 if let execs::Progress::Done(id, _) = &progress {
-                    self.changing.remove(id);
+                    self.owed.answered(Ask::Exec(*id));
                     // The server's turn again.
                     match self.hosted.remove(id) {
                         true => self.watchdog.resumed(now),
@@ -397,6 +400,7 @@ impl Attempt<'_> {
         };
         // Whatever follows the end of a turn, the stream is not done yet.
         self.turn_ended = self.turn_ended.map(|_| self.last_inbound);
+        self.heard(&event);
         match &event {
             RunEvent::Text(text) => self.tally.text(text.len(), self.last_inbound),
             RunEvent::Thinking(text) => self.tally.thinking(text.len(), self.last_inbound),
@@ -416,8 +420,8 @@ impl Attempt<'_> {
         }
         let overlap = &mut *self.around.overlap;
         let event = match event {
-            RunEvent::Text(text) => RunEvent::Text(overlap.text.take(&text).into()),
-            RunEvent::Thinking(text) => RunEvent::Thinking(overlap.thinking.take(&text).into()),
+            RunEvent::Text(text) => RunEvent::Text(overlap.text.take(&text)),
+            RunEvent::Thinking(text) => RunEvent::Thinking(overlap.thinking.take(&text)),
             event => event,
         };
         match &event {
@@ -444,29 +448,5 @@ impl Attempt<'_> {
         let frame = self.stream.outgoing.frame(message);
         self.outbox_bytes += frame.len();
         self.outbox.push_back(frame);
-    }
-
-    /// Straight to the consumer if it keeps up, else into the queue. Of a run that was given
-    /// up, only its state is still of interest, and the words that state knows.
-    fn tell(&mut self, event: RunEvent) {
-        let of_interest = matches!(event, RunEvent::Checkpoint(_) | RunEvent::Text(_));
-        if self.leaving.is_some() && !of_interest {
-            return;
-        }
-        // A newer state replaces one that nobody has taken yet.
-        if let (RunEvent::Checkpoint(_), Some(last @ RunEvent::Checkpoint(_))) =
-            (&event, self.pending.back_mut())
-        {
-            *last = event;
-            return;
-        }
-        if self.pending.is_empty() {
-            match self.around.events.try_send(event) {
-                Err(mpsc::error::TrySendError::Full(event)) => self.pending.push_back(event),
-                Ok(()) | Err(mpsc::error::TrySendError::Closed(_)) => {}
-            }
-        } else {
-            self.pending.push_back(event);
-        }
     }
 }
