@@ -14,13 +14,14 @@ use std::collections::BTreeMap;
 use std::sync::Mutex;
 
 use place::Place;
+use server::Story;
 use trial::{FAULTS, Fault, Outcome, Told, trial};
 
 /// Trials mostly wait for each other's pauses.
 const AT_ONCE: usize = 8;
 
 /// Tries all of `plan`.
-fn all(plan: &[(Fault, Place)]) -> Vec<((Fault, Place), Told)> {
+fn all(story: Story, plan: &[(Fault, Place)]) -> Vec<((Fault, Place), Told)> {
     let (next, told) = (Mutex::new(0), Mutex::new(Vec::new()));
     std::thread::scope(|scope| {
         for _ in 0..AT_ONCE {
@@ -32,7 +33,7 @@ fn all(plan: &[(Fault, Place)]) -> Vec<((Fault, Place), Told)> {
                         *next - 1
                     };
                     let Some(one) = plan.get(at) else { return };
-                    let result = trial(Some(*one));
+                    let result = trial(story, Some(*one));
                     told.lock().unwrap().push((*one, result));
                 }
             });
@@ -70,7 +71,16 @@ fn scattered(count: usize, below: usize) -> impl Iterator<Item = usize> {
 
 #[test]
 fn nothing_is_lost_wherever_it_breaks() {
-    let smooth = trial(None);
+    wherever_it_breaks(Story::Prompt);
+}
+
+#[test]
+fn nothing_is_lost_wherever_it_breaks_among_late_checkpoints() {
+    wherever_it_breaks(Story::Late);
+}
+
+fn wherever_it_breaks(story: Story) {
+    let smooth = trial(story, None);
     assert_eq!(smooth.wrongs, [""; 0]);
     assert!(smooth.frames >= 60, "{} frames", smooth.frames);
     let wanted = std::env::var("FAULT_MATRIX").ok();
@@ -91,8 +101,8 @@ fn nothing_is_lost_wherever_it_breaks() {
             wanted == name || wanted == format!("{name}@{place:?}")
         });
     }
-    let told = all(&plan);
-    if wanted.as_deref() == Some("all") {
+    let told = all(story, &plan);
+    if wanted.as_deref() == Some("all") && story == Story::Prompt {
         let root = crate::backend::root().join("docs");
         let cells: BTreeMap<_, _> = told
             .iter()
@@ -101,7 +111,7 @@ fn nothing_is_lost_wherever_it_breaks() {
         std::fs::write(root.join("fault-matrix.svg"), picture::draw(&cells)).unwrap();
     }
     if wanted.is_some() {
-        eprintln!("{}", picture::table(&told));
+        eprintln!("{story:?}\n{}", picture::table(&told));
         let killed = |fault| fault == Fault::KillSidecar;
         for ((fault, place), told) in told.iter().filter(|((fault, _), _)| !killed(*fault)) {
             if let Some(error) = &told.final_error {

@@ -12,28 +12,69 @@ use crate::backend::{Recording, binary};
 /// Words of the story.
 pub const WORDS: usize = 36;
 
-/// The story: sixty-odd frames, two rounds of the host's tools.
-fn story() -> String {
-    let words = |from: usize, to: usize| -> String {
-        (from..=to)
-            .map(|n| format!("{{ text = \"w{n:02} \" }},\n"))
-            .collect()
-    };
-    let call = |name: &str| {
-        format!(
-            r#"{{ exec = {{ mcpArgs = {{ name = "pi__{name}", providerIdentifier = "pi", toolName = "pi__{name}", toolCallId = "call-{name}", args = {{ q = "{name}" }} }} }}, told = "found-{name}" }},
+/// When the story's checkpoints come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Story {
+    /// In time, knowing all that was said and done.
+    Prompt,
+    /// After each result, not knowing it; none before the first call.
+    Late,
+}
+
+impl Story {
+    /// Sixty-odd frames, two rounds of the host's tools.
+    fn steps(self) -> String {
+        let words = |from: usize, to: usize| -> String {
+            (from..=to)
+                .map(|n| format!("{{ text = \"w{n:02} \" }},\n"))
+                .collect()
+        };
+        let call = |name: &str| {
+            format!(
+                r#"{{ exec = {{ mcpArgs = {{ name = "pi__{name}", providerIdentifier = "pi", toolName = "pi__{name}", toolCallId = "call-{name}", args = {{ q = "{name}" }} }} }}, told = "found-{name}" }},
 "#
-        )
-    };
-    format!(
-        "name = \"story\"\n[[run]]\nstory = true\nsteps = [\n{{ exec = {{ requestContextArgs = {{}} }} }},\n{{ thinking = \"hm\" }}, {{ thinking_done = true }},\n{}{{ checkpoint = \"auto\" }},\n{}{}{{ checkpoint = \"auto\" }},\n{}{}{{ checkpoint = \"auto\" }},\n{}{{ usage = {{ inputTokens = 1, outputTokens = 1 }} }},\n{{ checkpoint = \"auto\" }},\n{{ end = true }},\n]\n",
-        words(1, 6),
-        words(7, 12),
-        call("first"),
-        words(13, 20),
-        call("second"),
-        words(21, WORDS),
-    )
+            )
+        };
+        const SAVED: &str = "{ checkpoint = \"auto\" },\n";
+        const LATE: &str = "{ checkpoint = \"late\" },\n";
+        let told = match self {
+            Self::Prompt => [
+                &words(1, 6),
+                SAVED,
+                &words(7, 12),
+                &call("first"),
+                SAVED,
+                &words(13, 20),
+                &call("second"),
+                SAVED,
+                &words(21, WORDS),
+            ]
+            .concat(),
+            Self::Late => [
+                &words(1, 12),
+                &call("first"),
+                LATE,
+                LATE,
+                &words(13, 16),
+                SAVED,
+                &words(17, 20),
+                &call("second"),
+                LATE,
+                &words(21, 28),
+                SAVED,
+                &words(29, WORDS),
+            ]
+            .concat(),
+        };
+        [
+            "{ exec = { requestContextArgs = {} } },\n{ thinking = \"hm\" }, { thinking_done = true },\n",
+            &told,
+            "{ usage = { inputTokens = 1, outputTokens = 1 } },\n",
+            SAVED,
+            "{ end = true },\n",
+        ]
+        .concat()
+    }
 }
 
 /// The simulator.
@@ -44,9 +85,11 @@ pub struct Server {
 }
 
 impl Server {
-    pub fn new(folder: &Path) -> Self {
+    pub fn new(folder: &Path, story: Story) -> Self {
         let scenario = folder.join("story.toml");
-        std::fs::write(&scenario, story()).unwrap();
+        let steps = story.steps();
+        let text = format!("name = \"story\"\n[[run]]\nstory = true\nsteps = [\n{steps}]\n");
+        std::fs::write(&scenario, text).unwrap();
         Self::start(&scenario, "127.0.0.1:0")
     }
 

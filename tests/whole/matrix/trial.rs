@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::host::Host;
 use super::place::{Once, Place};
-use super::server::{Server, WORDS};
+use super::server::{Server, Story, WORDS};
 use super::sidecar::{Seat, left_behind};
 use crate::wire::{self, Break};
 
@@ -88,10 +88,10 @@ impl Fault {
     }
 }
 
-/// Tries it: one fault at one place, or none.
-pub fn trial(fault: Option<(Fault, Place)>) -> Told {
+/// Tries it: one fault at one place of a story, or none.
+pub fn trial(story: Story, fault: Option<(Fault, Place)>) -> Told {
     let folder = tempfile::tempdir().unwrap();
-    let server = Arc::new(Mutex::new(Server::new(folder.path())));
+    let server = Arc::new(Mutex::new(Server::new(folder.path(), story)));
     let address = server.lock().unwrap().address;
     let seat = Arc::new(Seat::default());
     let kind = fault.map(|(fault, _)| fault);
