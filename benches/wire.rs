@@ -236,6 +236,7 @@ async fn stream(backend: &Backend) -> f64 {
         shown: String::new(),
         spent: Spent::default(),
         rest: Duration::ZERO,
+        done: Default::default(),
     };
     let mut handle = start(
         backend.clone(),

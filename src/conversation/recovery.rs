@@ -10,14 +10,14 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use crate::wire::state::without_usage_tree;
+use crate::wire::state;
 
 /// How old a pause may be; exactly this old is still fresh.
 pub const OLDEST_PAUSE: Duration = Duration::from_secs(15 * 60);
 /// How far in the future a stamp may lie: clocks are set, but not by much.
 pub const CLOCK_SKEW: Duration = Duration::from_secs(60);
 /// No honest checkpoint is larger.
-pub const LARGEST_CHECKPOINT: usize = 48 * 1024 * 1024;
+pub const LARGEST_CHECKPOINT: usize = state::LARGEST;
 
 /// Milliseconds since 1970.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -243,8 +243,7 @@ pub fn plan(row: Option<&Row<'_>>, request: &Request<'_>, now: Millis) -> Decisi
 
 /// Whether a checkpoint is not of the turn under way, or not one at all.
 fn is_stale(checkpoint: &Checkpoint<'_>, pause: Option<&Pause<'_>>, request: &Request<'_>) -> bool {
-    let size = checkpoint.state.len();
-    if size == 0 || size > LARGEST_CHECKPOINT || without_usage_tree(&checkpoint.state).is_err() {
+    if state::check(&checkpoint.state).is_err() {
         return true;
     }
     let Some(at) = checkpoint.at else {

@@ -90,6 +90,8 @@ pub fn start(
     crate::diag::secrets().learn(&spec.blob_key.expose_hex().into());
     let span =
         tracing::debug_span!("run", run = %ids.original, conversation = spec.conversation_id);
+    let mut spec = spec;
+    let memo = std::mem::take(&mut spec.done);
     let (shown, spent) = (spec.shown.clone(), spec.spent);
     let run = Run {
         backend,
@@ -110,7 +112,7 @@ pub fn start(
         held: Vec::new(),
         left: Shown::Nothing,
         overlap: Overlap::after(shown),
-        memo: Memo::default(),
+        memo,
     };
     let last_word = run.events.clone();
     let task = async move {
@@ -124,6 +126,7 @@ pub fn start(
                 spent,
                 rest: Duration::ZERO,
                 left: Shown::Executed,
+                done: Memo::lost(),
             };
             let _ = last_word.send(RunEvent::Ended(ended)).await;
         }
@@ -212,6 +215,7 @@ impl Run {
             }
             _ => Duration::ZERO,
         };
+        self.memo.restart();
         let ended = Ended {
             outcome,
             usage: self.usage,
@@ -219,6 +223,7 @@ impl Run {
             spent: self.ledger.spent(),
             rest,
             left: self.left,
+            done: self.memo,
         };
         let _ = self.events.send(RunEvent::Ended(ended)).await;
     }

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
+use super::memo::Memo;
 use super::retry::{Shown, Spent};
 use crate::tools::bridge::HostCall;
 use crate::wire::failure::Failure;
@@ -34,7 +35,7 @@ pub enum RunEvent {
     /// Everything that had arrived when [`super::Command::Settle`] was taken has been told.
     Settled,
     /// A new state of the conversation; replaces every earlier one.
-    Checkpoint(Bytes),
+    Checkpoint(Checkpoint),
     /// How an injected message fares.
     Injection(Box<ContextInjectionStateUpdate>),
     /// The model's turn is over; the stream may still bring a checkpoint.
@@ -45,6 +46,15 @@ pub enum RunEvent {
     Retrying(Failure),
     /// The run is over.
     Ended(Ended),
+}
+
+/// A state of the conversation.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Checkpoint {
+    /// Its bytes.
+    pub state: Bytes,
+    /// Calls of the host whose results it may not know, though they were given.
+    pub lacks: Vec<String>,
 }
 
 /// Tokens as the server reports them; absent where it does not.
@@ -73,6 +83,8 @@ pub struct Ended {
     pub rest: Duration,
     /// What it did that no checkpoint knows.
     pub left: Shown,
+    /// What tools did, for a run that is asked for the same.
+    pub done: Memo,
 }
 
 /// The ways a run ends.

@@ -71,7 +71,7 @@ pub(super) enum Progress {
     /// A result.
     Reply(u32, Box<Reply>),
     /// Something the host has to do; nothing for the server.
-    Call(HostCall),
+    Call(u32, HostCall),
     /// The end of an exec, with what it failed with.
     Done(u32, Result<(), Thrown>),
 }
@@ -80,7 +80,7 @@ impl Progress {
     fn of(id: u32, said: Said) -> Self {
         match said {
             Said::Reply(reply) => Self::Reply(id, reply),
-            Said::Call(call) => Self::Call(call),
+            Said::Call(call) => Self::Call(id, call),
         }
     }
 }
@@ -191,7 +191,7 @@ impl Execs {
                     )),
                 }]
             }
-            Progress::Call(_) => Vec::new(),
+            Progress::Call(..) => Vec::new(),
             Progress::Done(id, result) => {
                 let mut frames = Vec::with_capacity(2);
                 if let Err(Thrown(error)) = result {
@@ -317,7 +317,7 @@ mod tests {
         while ended < COUNT {
             match execs.next().await {
                 Progress::Reply(id, _) => assert!(replied.insert(id), "{id} replied twice"),
-                Progress::Call(call) => panic!("nobody calls: {call:?}"),
+                Progress::Call(_, call) => panic!("nobody calls: {call:?}"),
                 Progress::Done(id, result) => {
                     assert_eq!(result, Ok(()));
                     assert!(replied.contains(&id), "{id} ended before its result");

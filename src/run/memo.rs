@@ -1,9 +1,13 @@
 //! What tools did since the last checkpoint: a stream that goes on from it asks for it again,
-//! and is given what came of it the first time. Nothing is done twice.
+//! and is given what came of it the first time. Nothing is done twice, neither by another
+//! stream nor by another run for the same history.
+
+mod what;
 
 use prost::Message as _;
-use sha2::{Digest as _, Sha256};
 
+pub(super) use self::what::call_id;
+use self::what::{What, what};
 use super::retry::Shown;
 use crate::tools::{Reply, Request, Thrown};
 use crate::wire::proto::agent::v1::ExecClientMessage;
@@ -11,20 +15,28 @@ use crate::wire::proto::agent::v1::ExecClientMessage;
 /// More than this is not worth keeping; the run is then given up where it breaks.
 const MOST_BYTES: usize = 16 * 1024 * 1024;
 
+/// What the server is told of work that was broken off.
+const BROKEN_OFF: &str = "the connection broke while this was under way, and it was ended: it may have been done in part, so look before doing it again";
+
 /// Requests that changed something and what they came to, in the order they ended.
-#[derive(Debug, Default)]
-pub(super) struct Memo {
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Memo {
     done: Vec<Done>,
     open: Vec<(u32, Done)>,
     bytes: usize,
-    /// What was done and cannot be told again.
+    /// What was done since the newest checkpoint and cannot be told again.
     forgotten: Forgotten,
+    /// What was done at all and cannot be told again.
+    ever_forgotten: Forgotten,
 }
 
 /// A request that is done, or on its way.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub(super) struct Done {
     what: What,
+    /// The server's name of the call.
+    call: String,
+    by: By,
     /// What the server was told.
     pub(super) replies: Vec<Reply>,
     /// How it ended.
@@ -33,85 +45,174 @@ pub(super) struct Done {
     known: Known,
 }
 
-/// What a request does, whatever it is called.
+/// Who has done it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct What([u8; 32]);
+enum By {
+    /// We have, and the server may give the call another name when it asks again.
+    Us,
+    /// The host has, which calls its tools by the server's names: only the same one is the same.
+    Host,
+}
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Known {
-    /// Since the newest checkpoint.
+    /// The answer was given. A checkpoint may have been on its way then, and not know it.
     Here,
-    /// Since the one before it. A checkpoint may have been on its way when the answer was
-    /// given, and not know it.
+    /// The server has gone on since.
+    Heard,
+    /// And a checkpoint has come.
     Lately,
+    /// And another one.
+    Settled,
     /// Not yet: an earlier stream asked for it.
     Before,
 }
 
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+/// What cannot be told again.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 enum Forgotten {
     #[default]
     Nothing,
+    /// Work that was broken off: it can be told that it was.
+    Broken,
     Something,
 }
 
+/// Where a run begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Start {
+    /// On the newest checkpoint.
+    State,
+    /// On the host's history, which knows nothing of what was done since.
+    History,
+}
+
 impl Memo {
+    /// Of a run that failed without a word about what it did.
+    pub(super) fn lost() -> Self {
+        Self {
+            forgotten: Forgotten::Something,
+            ever_forgotten: Forgotten::Something,
+            ..Self::default()
+        }
+    }
+
+    /// For another run, asked for the same history.
+    pub fn handed_on(mut self, start: Start) -> Self {
+        self.restart();
+        for done in &mut self.done {
+            if start == Start::History && done.known == Known::Settled {
+                done.known = Known::Before;
+            }
+        }
+        // Whoever starts it answers for that.
+        self.forgotten = Forgotten::Nothing;
+        self
+    }
+
+    /// Whether such a run would be told of everything that was done.
+    pub fn tells_all(&self, start: Start) -> bool {
+        let forgotten = match start {
+            Start::State => self.forgotten,
+            Start::History => self.ever_forgotten,
+        };
+        forgotten < Forgotten::Something
+    }
+
     /// Another stream begins, where the newest checkpoint stands.
     pub(super) fn restart(&mut self) {
         for done in &mut self.done {
-            done.known = Known::Before;
+            if done.known != Known::Settled {
+                done.known = Known::Before;
+            }
         }
-        // What was on its way was broken off, and may have been done in part.
-        if !self.open.is_empty() {
-            self.open.clear();
-            self.forgotten = Forgotten::Something;
+        // What we had under way was broken off, and may have been done in part. What the host
+        // has, it does to the end.
+        for (_, mut done) in std::mem::take(&mut self.open) {
+            if done.by == By::Us {
+                done.replies.clear();
+                done.end = Err(Thrown(BROKEN_OFF.into()));
+                done.known = Known::Before;
+                self.done.push(done);
+                self.forgotten = self.forgotten.max(Forgotten::Broken);
+            }
         }
+        self.count();
+    }
+
+    /// The server goes on: it has heard what it was told.
+    pub(super) fn worked(&mut self) {
+        self.advance(Known::Here, Known::Heard);
     }
 
     /// A checkpoint came: it knows what this stream asked for before the last one.
     pub(super) fn checkpoint(&mut self) {
-        self.done.retain(|done| done.known != Known::Lately);
-        for done in &mut self.done {
-            if done.known == Known::Here {
-                done.known = Known::Lately;
-            }
-        }
-        self.bytes = self.done.iter().map(Done::bytes).sum();
+        self.advance(Known::Lately, Known::Settled);
+        self.advance(Known::Heard, Known::Lately);
         self.forgotten = Forgotten::Nothing;
+    }
+
+    fn advance(&mut self, from: Known, to: Known) {
+        for done in self.done.iter_mut().filter(|done| done.known == from) {
+            done.known = to;
+        }
     }
 
     /// What came of a request that an earlier stream has asked for already.
     pub(super) fn recall(&mut self, request: &Request) -> Option<Done> {
-        let what = what(request)?;
-        let before = |done: &Done| done.known == Known::Before;
-        let at = (self.done.iter()).position(|done| before(done) && done.what == what)?;
+        let (what, call) = (what(request)?, call_id(request));
+        let before = |done: &Done| done.known == Known::Before && done.what == what;
+        let same = |done: &Done| match done.by {
+            By::Us => before(done),
+            By::Host => before(done) && !call.is_empty() && done.call == call,
+        };
+        let at = self.done.iter().position(same)?;
         self.done[at].known = Known::Here;
         let done = self.done[at].clone();
-        // What came earlier and is not asked for, the checkpoint knew.
-        let mut index = 0;
-        self.done.retain(|done| {
-            index += 1;
-            index > at || !before(done)
-        });
+        if done.by == By::Us {
+            // What came earlier and is not asked for, the checkpoint knew.
+            let mut index = 0;
+            self.done.retain(|done| {
+                index += 1;
+                index > at || done.by == By::Host || done.known != Known::Before
+            });
+        }
         Some(done)
     }
 
-    /// A request is worked on. What an earlier stream did after this one's last common step
-    /// was done in another world.
+    /// A request is worked on here. What an earlier stream did after this one's last common
+    /// step was done in another world.
     pub(super) fn begin(&mut self, id: u32, request: &Request) {
-        self.done.retain(|done| done.known != Known::Before);
+        self.done
+            .retain(|done| done.by == By::Host || done.known != Known::Before);
         match what(request) {
-            Some(what) => self.open.push((
-                id,
-                Done {
-                    what,
-                    replies: Vec::new(),
-                    end: Ok(()),
-                    known: Known::Here,
-                },
-            )),
-            None => self.forgotten = Forgotten::Something,
+            Some(what) => self.enter(id, request, what, By::Us),
+            None => self.forget(),
         }
+    }
+
+    /// The host is asked to do it.
+    pub(super) fn call(&mut self, id: u32, request: &Request) {
+        if let Some(what) = what(request) {
+            self.enter(id, request, what, By::Host);
+        }
+    }
+
+    fn enter(&mut self, id: u32, request: &Request, what: What, by: By) {
+        let done = Done {
+            what,
+            call: call_id(request).into(),
+            by,
+            replies: Vec::new(),
+            end: Ok(()),
+            known: Known::Here,
+        };
+        self.open.push((id, done));
+    }
+
+    fn forget(&mut self) {
+        self.forgotten = Forgotten::Something;
+        self.ever_forgotten = Forgotten::Something;
     }
 
     /// The server is told something.
@@ -120,12 +221,34 @@ impl Memo {
             return;
         };
         self.bytes += size(reply);
+        self.make_room();
         if self.bytes > MOST_BYTES {
-            self.open.remove(at);
-            self.forgotten = Forgotten::Something;
+            let (_, done) = self.open.remove(at);
+            if done.by == By::Us {
+                self.forget();
+            }
+            self.count();
             return;
         }
         self.open[at].1.replies.push(reply.clone());
+    }
+
+    /// Lets go of what is needed least: what the checkpoint knows.
+    fn make_room(&mut self) {
+        while self.bytes > MOST_BYTES
+            && let Some(at) = (self.done.iter()).position(|done| done.known == Known::Settled)
+        {
+            let done = self.done.remove(at);
+            self.bytes -= done.bytes().min(self.bytes);
+            if done.by == By::Us {
+                self.ever_forgotten = Forgotten::Something;
+            }
+        }
+    }
+
+    fn count(&mut self) {
+        let open = self.open.iter().map(|(_, done)| done);
+        self.bytes = self.done.iter().chain(open).map(Done::bytes).sum();
     }
 
     /// A request has ended.
@@ -139,11 +262,15 @@ impl Memo {
 
     /// What stands in the way of another attempt.
     pub(super) fn shown(&self) -> Shown {
-        match self.forgotten {
-            Forgotten::Something => Shown::Executed,
-            Forgotten::Nothing if !self.open.is_empty() => Shown::Executed,
-            Forgotten::Nothing if !self.done.is_empty() => Shown::Remembered,
-            Forgotten::Nothing => Shown::Nothing,
+        let ours = |done: &Done| done.by == By::Us;
+        let unsettled =
+            |done: &Done| ours(done) && !matches!(done.known, Known::Settled | Known::Before);
+        if self.forgotten != Forgotten::Nothing || self.open.iter().any(|(_, open)| ours(open)) {
+            Shown::Executed
+        } else if self.done.iter().any(unsettled) {
+            Shown::Remembered
+        } else {
+            Shown::Nothing
         }
     }
 }
@@ -163,129 +290,5 @@ fn size(reply: &Reply) -> usize {
     reply.encoded_len()
 }
 
-/// The requests that can be told apart by what they do. Their ids and hints say nothing.
-fn what(request: &Request) -> Option<What> {
-    let shell = |command: &str, place: &str| ["shell", command, place].map(str::to_owned);
-    let (parts, bytes) = match request {
-        Request::ShellArgs(args) | Request::ShellStreamArgs(args) => {
-            (shell(&args.command, &args.working_directory), &[][..])
-        }
-        Request::BackgroundShellSpawnArgs(args) => {
-            let [_, command, place] = shell(&args.command, &args.working_directory);
-            (["background".into(), command, place], &[][..])
-        }
-        Request::WriteShellStdinArgs(args) => (
-            [
-                "stdin".into(),
-                args.shell_id.to_string(),
-                args.chars.clone(),
-            ],
-            &[][..],
-        ),
-        Request::WriteArgs(args) => (
-            ["write".into(), args.path.clone(), args.file_text.clone()],
-            &args.file_bytes[..],
-        ),
-        Request::DeleteArgs(args) => (["delete".into(), args.path.clone(), String::new()], &[][..]),
-        _ => return None,
-    };
-    let mut digest = Sha256::new();
-    for part in parts {
-        digest.update(part.len().to_le_bytes());
-        digest.update(part);
-    }
-    digest.update(bytes);
-    Some(What(digest.finalize().into()))
-}
-
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::wire::proto::agent::v1::{DeleteArgs, ShellArgs, ShellResult};
-
-    fn shell(command: &str, call: &str) -> Request {
-        Request::ShellArgs(ShellArgs {
-            command: command.into(),
-            tool_call_id: call.into(),
-            ..ShellArgs::default()
-        })
-    }
-
-    fn run(memo: &mut Memo, id: u32, command: &str) {
-        memo.begin(id, &shell(command, "first"));
-        memo.reply(id, &Reply::ShellResult(ShellResult::default()));
-        memo.end(id, &Ok(()));
-    }
-
-    #[test]
-    fn what_was_done_is_told_again_and_once() {
-        let mut memo = Memo::default();
-        run(&mut memo, 1, "make");
-        run(&mut memo, 2, "make");
-        assert_eq!(memo.shown(), Shown::Remembered);
-        assert!(
-            memo.recall(&shell("make", "x")).is_none(),
-            "this stream knows"
-        );
-        memo.restart();
-        for _ in 0..2 {
-            let done = memo.recall(&shell("make", "another id")).unwrap();
-            assert_eq!((done.replies.len(), done.end), (1, Ok(())));
-        }
-        assert!(memo.recall(&shell("make", "x")).is_none());
-        memo.checkpoint();
-        assert_eq!(
-            memo.shown(),
-            Shown::Remembered,
-            "it may have come too early"
-        );
-        memo.checkpoint();
-        assert_eq!(memo.shown(), Shown::Nothing);
-    }
-
-    #[test]
-    fn a_checkpoint_keeps_what_is_still_to_be_asked_for() {
-        let mut memo = Memo::default();
-        run(&mut memo, 1, "one");
-        run(&mut memo, 2, "two");
-        memo.restart();
-        memo.recall(&shell("one", "x")).unwrap();
-        memo.checkpoint();
-        assert!(memo.recall(&shell("one", "x")).is_none());
-        assert!(memo.recall(&shell("two", "x")).is_some());
-    }
-
-    #[test]
-    fn what_is_passed_over_was_known() {
-        let mut memo = Memo::default();
-        run(&mut memo, 1, "make");
-        memo.checkpoint();
-        run(&mut memo, 2, "edit");
-        memo.restart();
-        memo.recall(&shell("edit", "x")).unwrap();
-        let again = memo.recall(&shell("make", "x"));
-        assert!(again.is_none(), "after the edit it is another make");
-    }
-
-    #[test]
-    fn a_stream_that_does_something_else_is_not_told_old_news() {
-        let mut memo = Memo::default();
-        run(&mut memo, 1, "test");
-        memo.restart();
-        run(&mut memo, 1, "edit");
-        assert!(memo.recall(&shell("test", "x")).is_none());
-    }
-
-    #[test]
-    fn what_was_broken_off_or_cannot_be_told_apart_ends_the_run() {
-        let mut memo = Memo::default();
-        memo.begin(1, &Request::DeleteArgs(DeleteArgs::default()));
-        assert_eq!(memo.shown(), Shown::Executed);
-        memo.restart();
-        assert_eq!(memo.shown(), Shown::Executed);
-        memo.checkpoint();
-        assert_eq!(memo.shown(), Shown::Nothing);
-        memo.begin(2, &Request::SubagentArgs(Default::default()));
-        assert_eq!(memo.shown(), Shown::Executed);
-    }
-}
+mod tests;

@@ -1,6 +1,11 @@
 //! Words since the last checkpoint: a stream that goes on from it says them again, and nobody
 //! wants to read them twice. Pure: no clock, no network.
 
+/// A checkpoint may have been on its way when words were said, and not know them: then a stream
+/// begins with all that came between it and the one before. Fewer words may come again by
+/// themselves.
+const LATE: usize = 16;
+
 /// What was shown that the newest checkpoint does not know.
 #[derive(Debug, Default)]
 pub(super) struct Overlap {
@@ -13,7 +18,10 @@ pub(super) struct Overlap {
 impl Overlap {
     /// Of a run that starts where another one was shown this much.
     pub(super) fn after(shown: String) -> Self {
-        let text = Lane { shown, heard: 0 };
+        let text = Lane {
+            shown,
+            ..Lane::default()
+        };
         Self {
             text,
             thinking: Lane::default(),
@@ -22,8 +30,8 @@ impl Overlap {
 
     /// Another stream begins, where the newest checkpoint stands.
     pub(super) fn restart(&mut self) {
-        self.text.heard = 0;
-        self.thinking.heard = 0;
+        self.text.restart();
+        self.thinking.restart();
     }
 
     /// A checkpoint came: it knows what this stream has said.
@@ -40,12 +48,44 @@ pub(super) struct Lane {
     shown: String,
     /// How far this stream has said it.
     heard: usize,
+    /// Shown between the checkpoint and the one before it.
+    earlier: String,
+    /// What this stream has said so far, while that may be the earlier words again.
+    held: Option<String>,
 }
 
 impl Lane {
     /// What of a piece has not been shown. A stream that says something else than the one
     /// before it is believed from there on.
-    pub(super) fn take<'a>(&mut self, piece: &'a str) -> &'a str {
+    pub(super) fn take(&mut self, piece: &str) -> String {
+        let Some(mut said) = self.held.take() else {
+            return self.pass(piece);
+        };
+        said.push_str(piece);
+        if self.earlier.len() > said.len() && self.earlier.starts_with(&said) {
+            self.held = Some(said);
+            return String::new();
+        }
+        match said.strip_prefix(&self.earlier) {
+            Some(rest) => {
+                // The checkpoint does not know them.
+                self.heard = self.earlier.len();
+                self.shown.insert_str(0, &std::mem::take(&mut self.earlier));
+                self.pass(rest)
+            }
+            None => self.pass(&said),
+        }
+    }
+
+    /// What was held back, now that something else follows.
+    pub(super) fn release(&mut self) -> String {
+        match self.held.take() {
+            Some(said) => self.pass(&said),
+            None => String::new(),
+        }
+    }
+
+    fn pass(&mut self, piece: &str) -> String {
         let known = &self.shown[self.heard..];
         let same: usize = known
             .chars()
@@ -60,12 +100,21 @@ impl Lane {
             self.shown.push_str(new);
             self.heard = self.shown.len();
         }
-        new
+        new.into()
+    }
+
+    fn restart(&mut self) {
+        self.heard = 0;
+        self.held = (self.earlier.chars().count() >= LATE).then(String::new);
     }
 
     fn checkpoint(&mut self) {
-        self.shown.drain(..self.heard);
+        let said: String = self.shown.drain(..self.heard).collect();
         self.heard = 0;
+        // Of checkpoints without a word between them, the second may be as late.
+        if !said.is_empty() {
+            self.earlier = said;
+        }
     }
 }
 
@@ -109,5 +158,44 @@ mod tests {
         overlap.restart();
         assert_eq!(told(&mut overlap.text, &["so ö ", "was"]), "ö was");
         assert_eq!(told(&mut overlap.thinking, &["hm"]), "hm");
+    }
+
+    #[test]
+    fn words_a_late_checkpoint_does_not_know_are_shown_once() {
+        let mut overlap = Overlap::default();
+        told(&mut overlap.text, &["one two three four "]);
+        overlap.checkpoint();
+        overlap.checkpoint();
+        told(&mut overlap.text, &["five "]);
+        for _ in 0..2 {
+            overlap.restart();
+            let again = ["one two ", "three four fi", "ve six"];
+            let new = told(&mut overlap.text, &again);
+            assert!(new == "six" || new.is_empty(), "{new}");
+        }
+        assert_eq!(told(&mut overlap.text, &[" seven"]), " seven");
+    }
+
+    #[test]
+    fn words_that_begin_like_the_earlier_ones_are_held_back_and_then_shown() {
+        let mut overlap = Overlap::default();
+        told(&mut overlap.text, &["Now the tests are run. "]);
+        overlap.checkpoint();
+        overlap.restart();
+        assert_eq!(told(&mut overlap.text, &["Now the "]), "");
+        assert_eq!(told(&mut overlap.text, &["docs."]), "Now the docs.");
+        overlap.restart();
+        assert_eq!(told(&mut overlap.text, &["Now the "]), "");
+        assert_eq!(overlap.text.release(), "");
+        assert_eq!(told(&mut overlap.text, &["docs. More."]), " More.");
+    }
+
+    #[test]
+    fn a_few_words_may_be_said_twice() {
+        let mut overlap = Overlap::default();
+        told(&mut overlap.text, &["And then: "]);
+        overlap.checkpoint();
+        overlap.restart();
+        assert_eq!(told(&mut overlap.text, &["And then: "]), "And then: ");
     }
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use uuid::Uuid;
 
+use super::memo::Memo;
 use super::retry::Spent;
 use crate::tools::offer::Offer;
 use crate::wire::fields::FieldError;
@@ -41,6 +42,8 @@ pub struct RunSpec {
     pub spent: Spent,
     /// How long to wait before the first stream.
     pub rest: Duration,
+    /// What tools did for an earlier run: asked for again, it is not done again.
+    pub done: Memo,
 }
 
 /// What a run does.
@@ -217,6 +220,7 @@ mod tests {
             shown: String::new(),
             spent: Spent::default(),
             rest: Duration::ZERO,
+            done: Memo::default(),
         };
         let run_id = "a575b966-86bb-4ae9-872d-9ed464e06033".parse().unwrap();
         let bytes = ascending::client(&spec.request(run_id).unwrap());

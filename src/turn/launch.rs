@@ -16,7 +16,7 @@ use crate::conversation::fingerprint::Fingerprint;
 use crate::conversation::history::{self, Budget};
 use crate::conversation::picture;
 use crate::conversation::store::Kept;
-use crate::run::{Action, Restarts, RetryPolicy, RunSpec, Spent, Timing, start};
+use crate::run::{Action, Memo, Restarts, RetryPolicy, RunSpec, Spent, Timing, start};
 use crate::tools::bridge::Bridge;
 use crate::tools::bridge::gate::{self, Gate};
 use crate::tools::bridge::snapshot::{HostTool, PROVIDER, Snapshot};
@@ -53,6 +53,8 @@ pub(super) struct Before {
     pub(super) shown: String,
     /// All words that were told.
     pub(super) told: String,
+    /// What tools did.
+    pub(super) done: Memo,
 }
 
 /// Starts a run that does `action`.
@@ -132,6 +134,7 @@ pub(super) fn launch(
         shown: before.shown,
         spent: before.spent,
         rest: before.rest,
+        done: before.done,
     };
     let handle = start(
         request.backend.clone(),

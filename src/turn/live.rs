@@ -2,6 +2,7 @@
 //! when their results come.
 
 mod offer;
+mod rounds;
 mod words;
 
 use std::collections::VecDeque;
@@ -12,6 +13,7 @@ use serde_json::Value as Json;
 use tokio::time::Instant;
 
 pub(super) use self::offer::Offered;
+use self::rounds::Round;
 pub(super) use self::words::said;
 use super::memory::Conversation;
 use super::request::{TurnEvent, TurnRequest};
@@ -23,7 +25,7 @@ use crate::conversation::continuation::{continuation, results};
 use crate::conversation::fingerprint::{Continuity, Fingerprint};
 use crate::conversation::store::StoreError;
 use crate::diag::Digest;
-use crate::run::{Command, Ended, Handle, Outcome, RunEvent};
+use crate::run::{Command, Ended, Handle, Memo, Outcome, RunEvent};
 use crate::tools::bridge::gate::Inlet;
 use crate::tools::bridge::{Bridge, HostCall, HostResult};
 use crate::wire::failure::Retry;
@@ -46,6 +48,8 @@ pub(super) struct Live {
     covers: Fingerprint,
     /// What it has answered to that, shown or not.
     heard: String,
+    /// Results it was given that its newest state may not know, oldest first.
+    rounds: Vec<Round>,
     /// Calls of the host's tools that do not come from Cursor.
     inlet: Inlet,
     /// Calls the host has been offered and has not answered, oldest first.
@@ -96,6 +100,7 @@ impl Live {
             on_disk: OnDisk::Current,
             covers,
             heard,
+            rounds: Vec::new(),
             inlet,
             open: Vec::new(),
             offering: Vec::new(),
@@ -133,6 +138,14 @@ impl Live {
         }
     }
 
+    /// What tools did for a run that ended while the host was away.
+    pub(super) fn done(&self) -> Memo {
+        match self.waiting.back() {
+            Some(RunEvent::Ended(ended)) => ended.done.clone(),
+            _ => Memo::default(),
+        }
+    }
+
     /// The run broke while the host was away. Its state stands for what it stood for, unless
     /// the server itself refused to go on.
     pub(super) fn lose(&mut self) {
@@ -161,6 +174,11 @@ impl Live {
             true if self.is_over() => News::Unheard,
             _ => News::Heard,
         };
+        let given = brought
+            .results
+            .iter()
+            .map(|(id, _)| (*id).to_owned())
+            .collect();
         for (id, message) in brought.results {
             tally.said(&message["content"].to_string());
             let Some(at) = self.open.iter().position(|call| call.id == id) else {
@@ -175,7 +193,7 @@ impl Live {
         }
         tracing::debug!(left = self.open.len(), words = %Digest(&brought.words), "turn.resumed");
         self.show.open.clear();
-        self.cover(system, messages, news);
+        self.cover(system, messages, news, given);
         let left = std::mem::take(&mut self.open);
         if brought.words.is_empty() {
             if !left.is_empty() {
@@ -203,7 +221,7 @@ impl Live {
 
     /// Notes the history the run has been told. A state that stood for the last one stands for
     /// this one too, if nothing in it is news to Cursor.
-    fn cover(&mut self, system: &str, messages: &[Json], news: News) {
+    fn cover(&mut self, system: &str, messages: &[Json], news: News, given: Vec<String>) {
         let current = self.conversation.sent.as_ref() == Some(&self.covers);
         let waiting = self.waiting.iter().filter_map(|event| match event {
             RunEvent::Text(text) => Some(text.as_str()),
@@ -219,7 +237,16 @@ impl Live {
                 .rposition(|message| message["role"] == "toolResult")
                 .map_or(messages.len(), |at| at + 1),
         };
-        self.covers = Fingerprint::of(system, &messages[..known]);
+        let answer = shown.to_owned();
+        let covers = Fingerprint::of(system, &messages[..known]);
+        let covers = std::mem::replace(&mut self.covers, covers);
+        if news == News::Heard {
+            self.rounds.push(Round {
+                covers,
+                answer,
+                given,
+            });
+        }
         if current && news != News::Heard {
             let known = self.conversation.answer.as_deref().unwrap_or_default();
             self.conversation.answer = match compare(known, shown) {
@@ -281,8 +308,8 @@ impl Live {
             };
             match event {
                 Some(RunEvent::Text(_)) => shown = Shown::Nothing,
-                Some(RunEvent::Checkpoint(state)) if shown == Shown::Something => {
-                    self.checkpoint(state);
+                Some(RunEvent::Checkpoint(saved)) if shown == Shown::Something => {
+                    self.checkpoint(saved);
                 }
                 Some(RunEvent::Ended(ended)) => return Some(ended),
                 Some(_) => {}
@@ -325,8 +352,8 @@ impl Live {
         };
         self.hear(Some(&event));
         match event {
-            RunEvent::Checkpoint(state) => {
-                self.checkpoint(state);
+            RunEvent::Checkpoint(saved) => {
+                self.checkpoint(saved);
                 Idle::Changed
             }
             event => {
@@ -356,13 +383,6 @@ impl Live {
             self.on_disk = OnDisk::Current;
         }
         Ok(())
-    }
-
-    fn checkpoint(&mut self, state: bytes::Bytes) {
-        self.on_disk = OnDisk::Stale;
-        self.conversation.state = Some(state);
-        self.conversation.sent = Some(self.covers.clone());
-        self.conversation.answer = Some(self.heard.clone());
     }
 
     /// Shows what the run does until the host is needed or it is over. Safe to drop and call
@@ -416,13 +436,13 @@ impl Live {
                 Some(RunEvent::Thinking(text)) => TurnEvent::Thinking(text),
                 Some(RunEvent::ThinkingDone) => TurnEvent::ThinkingDone,
                 Some(RunEvent::Retrying(failure)) => TurnEvent::Retrying(failure.to_string()),
-                Some(RunEvent::Checkpoint(state)) => {
-                    if let Ok(Some(occupancy)) = occupancy(&state) {
+                Some(RunEvent::Checkpoint(saved)) => {
+                    if let Ok(Some(occupancy)) = occupancy(&saved.state) {
                         tally.seen.occupied = Some(occupancy.used.into());
                         tally.window = Some(occupancy.limit).filter(|limit| *limit > 0);
                     }
                     tally.since_checkpoint.clear();
-                    self.checkpoint(state);
+                    self.checkpoint(saved);
                     continue;
                 }
                 Some(RunEvent::HostCall(call)) => {

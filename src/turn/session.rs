@@ -18,10 +18,10 @@ use super::show::{Record, Recorded};
 use super::steer::Source;
 use super::tally::{Shown, Tally};
 use super::usage;
-use super::wording::wording;
 use crate::conversation::comeback::Place;
+use crate::conversation::fingerprint::Fingerprint;
 use crate::conversation::store::Store;
-use crate::run::{Outcome, UserMessage};
+use crate::run::{Memo, Outcome, UserMessage};
 use crate::tools::bridge::gate::Gate;
 use crate::tools::by_host::Seen;
 use crate::tools::leash::Leash;
@@ -88,6 +88,7 @@ impl Session {
             told: BTreeSet::new(),
             answered: None,
             live: None,
+            done: None,
             recorded: recorded.clone(),
             bench: Arc::new(Workbench::new(leash)),
             seen: Arc::default(),
@@ -197,6 +198,8 @@ struct Task {
     answered: Option<Instant>,
     /// A run that waits for the host, and until when.
     live: Option<(Live, Instant)>,
+    /// What tools did for a history whose turn failed: the host may ask for it again.
+    done: Option<(Fingerprint, Memo)>,
     /// Results behind the cards the host was given.
     recorded: Recorded,
     /// Commands that outlive a run; they end with the session.
@@ -247,6 +250,7 @@ impl Task {
                         live.forsake();
                     }
                     self.unsaid.clear();
+                    self.done = None;
                     self.memory.forget().await;
                     let _ = done.send(());
                 }
@@ -344,7 +348,11 @@ impl Task {
             let stop = match outcome {
                 Some(Outcome::Finished) => Stop::Finished,
                 Some(Outcome::Cancelled) => Stop::Aborted,
-                Some(Outcome::Failed(failure)) => Stop::Failed(wording(failure)),
+                Some(Outcome::Failed(failure)) => {
+                    let ended = ended.as_ref();
+                    let told = ended.map(|ended| self.fail(&request, &live, ended, failure));
+                    Stop::Failed(told.unwrap_or_default())
+                }
                 None => Stop::Failed("the run failed inside cursor-sidecar".into()),
             };
             let notice = self.memory.put(live.conversation).await;

@@ -9,6 +9,10 @@ use regex::Regex;
 use super::overflow;
 use crate::wire::failure::{Failure, Retry};
 
+/// Of a turn whose tools did what no other run can be told of: words no host takes for a reason
+/// to ask again by itself.
+pub(super) const UNTOLD: &str = "Cursor's answer broke off after a tool had been at work here, and what it did cannot be told again. Look at what was done, then say how to go on.";
+
 /// The text of a failed turn.
 pub fn wording(failure: &Failure) -> String {
     let text = failure.to_string();

@@ -6,11 +6,15 @@ use prost::Message as _;
 use super::fields::{FieldError, fields, put_bytes};
 use super::proto::agent::v1::ConversationTokenDetails;
 
+const PENDING_TOOL_CALLS: u32 = 4;
 const TOKEN_DETAILS: u32 = 5;
 const SUBAGENT_STATES: u32 = 16;
 const USAGE_TREE: u32 = 4;
 /// `SubagentPersistedState.conversation_state`.
 const SUBAGENT_STATE: u32 = 1;
+
+/// No honest state is larger.
+pub const LARGEST: usize = 48 * 1024 * 1024;
 
 /// Nesting of subagents a state is searched through; deeper ones are left as they are.
 const MAX_DEPTH: usize = 8;
@@ -22,6 +26,57 @@ pub struct Occupancy {
     pub used: u32,
     /// Tokens there is room for.
     pub limit: u32,
+}
+
+/// Why bytes are no state to go on from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Unusable {
+    /// There are none.
+    #[error("empty")]
+    Empty,
+    /// More than [`LARGEST`].
+    #[error("too large")]
+    TooLarge,
+    /// They are no message.
+    #[error("damaged")]
+    Damaged(#[from] FieldError),
+}
+
+/// Whether a checkpoint is one a run can go on from.
+pub fn check(state: &Bytes) -> Result<(), Unusable> {
+    match state.len() {
+        0 => Err(Unusable::Empty),
+        size if size > LARGEST => Err(Unusable::TooLarge),
+        _ => Ok(without_usage_tree(state).map(drop)?),
+    }
+}
+
+/// The tool calls a state waits for, in the server's own words.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Pending(Vec<String>);
+
+impl Pending {
+    /// These.
+    pub fn of<'a>(calls: impl IntoIterator<Item = &'a str>) -> Self {
+        Self(calls.into_iter().map(str::to_owned).collect())
+    }
+
+    /// Whether a call is among them.
+    pub fn names(&self, call: &str) -> bool {
+        !call.is_empty() && self.0.iter().any(|pending| pending.contains(call))
+    }
+}
+
+/// What a checkpoint says it waits for.
+pub fn pending(state: &Bytes) -> Pending {
+    let fields = fields(state.clone()).filter_map(Result::ok);
+    let calls = fields.filter(|field| field.number == PENDING_TOOL_CALLS);
+    let text = |bytes: &Bytes| String::from_utf8_lossy(bytes).into_owned();
+    Pending(
+        calls
+            .filter_map(|field| field.value.bytes().map(text))
+            .collect(),
+    )
 }
 
 /// The token details of a checkpoint, if it has any.
@@ -154,11 +209,25 @@ mod tests {
     }
 
     #[test]
+    fn what_a_state_waits_for_is_read_by_name() {
+        let mut waits = state();
+        put_bytes(&mut waits, PENDING_TOOL_CALLS, br#"{"id":"call-1"}"#);
+        let pending = pending(&waits.into());
+        assert!(pending.names("call-1"));
+        assert!(!pending.names("call-2") && !pending.names(""));
+    }
+
+    #[test]
     fn state_that_is_no_message_is_an_error() {
         assert_eq!(
             without_usage_tree(&Bytes::from_static(&[0x2a, 0x05])),
             Err(FieldError::Truncated)
         );
         assert_eq!(occupancy(&Bytes::new()), Ok(None));
+        assert_eq!(check(&Bytes::new()), Err(Unusable::Empty));
+        let damaged = Unusable::Damaged(FieldError::Truncated);
+        assert_eq!(check(&Bytes::from_static(&[0x2a, 0x05])), Err(damaged));
+        assert_eq!(check(&vec![0; LARGEST + 1].into()), Err(Unusable::TooLarge));
+        assert_eq!(check(&state().into()), Ok(()));
     }
 }

@@ -334,7 +334,7 @@ async fn a_cancelled_run_brings_its_last_checkpoint() {
 /// told so: checkpoints come at every moment here.
 #[tokio::test]
 async fn the_server_hears_of_a_cancel_whatever_arrives_meanwhile() {
-    let flood = r#"{ checkpoint = { rootPromptMessagesJson = [] } }, "#.repeat(2_000);
+    let flood = r#"{ checkpoint = { rootPromptMessagesJson = ["bW9yZQ=="] } }, "#.repeat(2_000);
     let steps = format!(
         r#"{{ text = "cancel me" }}, {flood} {{ expect_client = {{ conversationAction = {{ cancelAction = {{}} }} }} }}, {{ checkpoint = {{ rootPromptMessagesJson = ["bGFzdA=="] }} }}, {{ end = true }}"#
     );

@@ -31,6 +31,7 @@ mod faults;
 mod host_tools;
 mod inside;
 mod interleavings;
+mod late;
 mod login;
 mod manners;
 mod matrix;

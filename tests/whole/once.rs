@@ -1,18 +1,23 @@
 //! What Cursor's own tools did is done once, whatever becomes of the connection.
 
 use std::io::Write as _;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 
 use crate::audit::{children, exists, lives};
 use crate::backend::{Simulator, Transport};
-use crate::host_tools::END;
+use crate::host_tools::{END, script};
+use crate::manners::is_retryable;
 use crate::talk::{Taken, Talk};
+use crate::wire::{self, Break, Weather};
 
 /// A command that leaves a line each time it runs.
 const COMMAND: &str = r#"{ exec = { shellStreamArgs = { command = "echo line | tee -a log", workingDirectory = "$WS", toolCallId = "ID", timeout = 10000 } }, expect = { shellStream = { stdout = "line\n" } } }"#;
 const CONTEXT: &str = "{ exec = { requestContextArgs = {} } }";
+const LATE: &str = "{ checkpoint = \"late\" },";
 /// Answered: the client has read all that came before it.
 const READ: &str = r#"{ kv_set = { text = "x" } }"#;
 
@@ -42,10 +47,10 @@ fn played(runs: &[String]) -> (String, Taken, Simulator) {
 #[test]
 fn a_command_that_was_answered_is_not_run_again() {
     let asked = |id: &str| COMMAND.replace("ID", id);
-    // With a checkpoint from before it, with one that came too early to know its answer, and
+    // With a checkpoint from before it, with some that came too early to know its answer, and
     // with none at all.
     for before in ["{ checkpoint = \"auto\" },", ""] {
-        for after in ["{ checkpoint = \"auto\" },", ""] {
+        for after in [LATE, &LATE.repeat(2), ""] {
             let first = format!(
                 "{CONTEXT}, {before} {}, {after} {READ}, {{ reset = \"internal_error\" }}",
                 asked("call-1")
@@ -88,6 +93,103 @@ fn another_command_is_run_and_so_is_the_same_after_it() {
         (taken.stop.as_str(), log.as_str()),
         ("stop", "line\nother\nline\n")
     );
+}
+
+/// A command that is under way for as long as it is let.
+const ENDLESS: &str = r#"{ send = { execServerMessage = { id = 77, shellStreamArgs = { command = "echo begun >> log; echo begun; exec sleep 600", workingDirectory = "$WS", toolCallId = "ID", timeout = 600000 } } } }"#;
+const BEGUN: &str = r#"{ expect_client = { execClientMessage = { id = 77, shellStream = { stdout = { data = "begun\n" } } } } }"#;
+
+/// What was done is told to the run of a host that asks again, and what was broken off is told
+/// to be that.
+#[test]
+fn a_host_that_asks_again_has_nothing_done_twice() {
+    let first = format!(
+        "{CONTEXT}, {{ checkpoint = \"auto\" }}, {}, {}, {BEGUN}, {{ reset = \"internal_error\" }}",
+        COMMAND.replace("ID", "call-1"),
+        ENDLESS.replace("ID", "call-2"),
+    );
+    let told = r#"{ expect_client = { execClientControlMessage = { throw = { id = 77 } } } }"#;
+    let again = format!(
+        "{CONTEXT}, {}, {}, {told}, {{ text = \"Looked.\" }}, {END}",
+        COMMAND.replace("ID", "call-3"),
+        ENDLESS.replace("ID", "call-4"),
+    );
+    let simulator = script(&[&first, &again]);
+    let workspace = tempfile::tempdir().unwrap();
+    let env = [("PI_CURSOR_HTTP", "2"), ("PATH", "/usr/bin:/bin")];
+    let mut talk = Talk::new(&simulator, "once", &env);
+    talk.workspace = workspace.path().to_str().unwrap().into();
+    let taken = talk.say("go");
+    assert!(is_retryable(&taken.error), "{taken:?}");
+    talk.messages.pop();
+    let taken = talk.turn();
+    assert_eq!(
+        (taken.text.as_str(), taken.stop.as_str()),
+        ("Looked.", "stop")
+    );
+    let log = std::fs::read_to_string(workspace.path().join("log")).unwrap();
+    assert_eq!(log, "line\nbegun\n");
+    simulator
+        .recorded()
+        .assert_played(&["completed", "completed"]);
+}
+
+/// Breaks the stream once, before a frame.
+struct Before(AtomicUsize);
+
+impl Weather for Before {
+    fn strikes(&self, _bytes: usize) -> Option<(usize, Break)> {
+        (self.0.fetch_sub(1, Ordering::SeqCst) == 0).then_some((0, Break::HalfClose))
+    }
+}
+
+/// Without a state, a host that asks again gets another conversation, which begins anew.
+#[test]
+fn nothing_is_done_twice_in_another_conversation_either() {
+    let steps = format!(
+        "{CONTEXT}, {}, {{ text = \"Did it.\" }}, {END}",
+        COMMAND.replace("ID", "call-1")
+    );
+    let simulator = script(&[&steps]);
+    let address = simulator.url.trim_start_matches("http://").parse().unwrap();
+    // Behind the context, the command and the words.
+    let port = wire::open(address, Arc::new(Before(AtomicUsize::new(3))));
+    let url = format!("http://127.0.0.1:{port}");
+    let env = [
+        ("PI_CURSOR_HTTP", "2"),
+        ("PATH", "/usr/bin:/bin"),
+        ("CURSOR_BACKEND_URL", url.as_str()),
+    ];
+    let workspace = tempfile::tempdir().unwrap();
+    let mut talk = Talk::new(&simulator, "once", &env);
+    talk.workspace = workspace.path().to_str().unwrap().into();
+    let taken = talk.say("go");
+    assert_eq!(taken.text, "Did it.");
+    assert!(is_retryable(&taken.error), "{taken:?}");
+    talk.messages.pop();
+    let taken = talk.turn();
+    assert_eq!(
+        (taken.text.as_str(), taken.stop.as_str()),
+        ("Did it.", "stop")
+    );
+    let log = || std::fs::read_to_string(workspace.path().join("log")).unwrap();
+    assert_eq!(log(), "line\n");
+    // Another history may want it done again.
+    let taken = talk.say("and again");
+    assert_eq!(taken.stop, "stop");
+    assert_eq!(log(), "line\nline\n");
+}
+
+#[test]
+fn what_cannot_be_told_again_is_not_asked_for_again_by_the_host() {
+    let first = format!(
+        r#"{CONTEXT}, {{ exec = {{ subagentArgs = {{ prompt = "look" }} }} }}, {READ}, {{ reset = "internal_error" }}"#
+    );
+    let simulator = script(&[&first]);
+    let mut talk = Talk::new(&simulator, "once", &[("PI_CURSOR_HTTP", "2")]);
+    let taken = talk.say("go");
+    assert_eq!(taken.stop, "error", "{taken:?}");
+    assert!(!is_retryable(&taken.error), "{}", taken.error);
 }
 
 /// Waits until something is there.

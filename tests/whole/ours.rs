@@ -88,6 +88,7 @@ impl Ours {
                 shown: String::new(),
                 spent: Spent::default(),
                 rest: Duration::ZERO,
+                done: Default::default(),
             },
             workspace: std::env::temp_dir(),
             home: None,
@@ -146,6 +147,7 @@ impl Ours {
                 spent: Spent::default(),
                 rest: Duration::ZERO,
                 left: cursor_sidecar::run::Shown::Nothing,
+                done: Default::default(),
             },
         };
         loop {
@@ -156,7 +158,7 @@ impl Ours {
             match &event {
                 RunEvent::Text(text) => told.text.push_str(text),
                 RunEvent::Thinking(text) => told.thinking.push_str(text),
-                RunEvent::Checkpoint(state) => self.spec.state = Some(state.clone()),
+                RunEvent::Checkpoint(saved) => self.spec.state = Some(saved.state.clone()),
                 RunEvent::Ended(ended) => {
                     told.ended = ended.clone();
                     assert!(

@@ -17,6 +17,7 @@ use crate::faults::playing;
 use crate::host_tools::script;
 use crate::inside::{END, Guest};
 use crate::ours::Ours;
+use crate::talk::Talk;
 
 /// Answered: the client has read all that came before it.
 const READ: &str = r#"{ kv_set = { text = "read this far" } }"#;
@@ -164,4 +165,59 @@ async fn after_a_sleep_a_run_goes_on_over_another_connection() {
     assert_eq!((ended.outcome, ended.attempts), (Outcome::Finished, 2));
     assert_eq!(text, "Before. After.");
     assert_eq!(connections(&simulator.recording().await).len(), 2);
+}
+
+#[tokio::test]
+async fn a_piece_of_text_without_a_word_stands_in_nobodys_way() {
+    let first = format!(r#"{{ text = "" }}, {READ}, {{ reset = "internal_error" }}"#);
+    let simulator = script(&[&first, &format!(r#"{{ text = "All of it." }}, {END}"#)]);
+    let mut ours = Ours::new(&simulator, Transport::H2c);
+    ours.say("go").await.finished("All of it.");
+}
+
+/// No message at all, and one without a field: checkpoints as they go over the wire.
+const UNUSABLE: [&str; 2] = ["1a03 ffffff", "1a00"];
+
+#[tokio::test]
+async fn a_state_that_is_none_does_not_replace_the_one_before() {
+    for bad in UNUSABLE {
+        let first = format!(
+            r#"{{ text = "Before. " }}, {{ checkpoint = "auto" }}, {{ send_hex = "{bad}" }}, {READ}, {{ reset = "internal_error" }}"#
+        );
+        let second = format!(
+            r#"{{ expect_request = {{ action = {{ resumeAction = {{}} }} }} }}, {{ expect_request = {{ conversationState = {{ mode = "AGENT_MODE_AGENT" }} }} }}, {{ text = "After." }}, {END}"#
+        );
+        let simulator = script(&[&first, &second]);
+        let mut ours = Ours::new(&simulator, Transport::H2c);
+        ours.say("go").await.finished("Before. After.");
+        simulator
+            .recording()
+            .await
+            .assert_played(&["completed", "completed"]);
+        let counts = ours.backend.drift.counts();
+        let counted = counts
+            .iter()
+            .find(|(what, _)| what.starts_with("checkpoint: "));
+        assert_eq!(counted.map(|(_, times)| *times), Some(1), "{counts:?}");
+    }
+}
+
+#[test]
+fn a_turn_that_ends_with_a_state_that_is_none_spoils_no_later_one() {
+    for bad in UNUSABLE {
+        // Without a state the next turn is another conversation, which begins like this one.
+        let steps = format!(
+            r#"{{ text = "Well." }}, {{ usage = {{}} }}, {{ send_hex = "{bad}" }}, {{ end = true }}"#
+        );
+        let simulator = script(&[&steps]);
+        let mut talk = Talk::new(&simulator, "none", &[("PI_CURSOR_HTTP", "2")]);
+        assert_eq!(talk.say("one").text, "Well.");
+        let taken = talk.say("two");
+        assert_eq!(
+            (taken.text.as_str(), taken.stop.as_str()),
+            ("Well.", "stop"),
+            "{bad}: {}",
+            taken.error
+        );
+    }
 }

@@ -134,6 +134,7 @@ impl Ask {
             shown: String::new(),
             spent: Spent::default(),
             rest: std::time::Duration::ZERO,
+            done: Default::default(),
         };
         let library = Arc::new(Library::new(home.clone(), leash));
         let facts = Facts {
@@ -266,7 +267,9 @@ fn json_line(event: &RunEvent) -> Option<serde_json::Value> {
         RunEvent::Thinking(text) => json!({"type": "thinking", "text": text}),
         RunEvent::ToolStarted(call) => json!({"type": "tool_started", "id": call.call_id}),
         RunEvent::ToolCompleted(call) => json!({"type": "tool_completed", "id": call.call_id}),
-        RunEvent::Checkpoint(state) => json!({"type": "checkpoint", "bytes": state.len()}),
+        RunEvent::Checkpoint(saved) => {
+            json!({"type": "checkpoint", "bytes": saved.state.len()})
+        }
         RunEvent::Retrying(failure) => {
             json!({"type": "retrying", "reason": failure.to_string()})
         }

@@ -4,6 +4,8 @@ use super::{Attempt, execs};
 use crate::diag::Variant;
 use crate::run::answer::GIVEN_UP;
 use crate::run::event::RunEvent;
+use crate::run::memo::call_id;
+use crate::run::owed::{Ask, Effect};
 use crate::run::retry::Shown;
 use crate::wire::proto::agent::v1::*;
 
@@ -25,19 +27,22 @@ impl Attempt<'_> {
                     }
                     return;
                 }
-                let changes = changes_something(&request);
-                let asks_host = matches!(request, exec_server_message::Message::McpArgs(_));
-                let copy = (changes && !asks_host).then(|| request.clone());
+                // The server goes on: it has what it was told before.
+                self.around.memo.worked();
+                let effect = effect(&request);
+                let copy = (effect == Effect::Lasting).then(|| request.clone());
                 let call = self.execs.start(exec.id, request, self.last_inbound);
-                match copy {
-                    Some(request) if call.is_none() => self.around.memo.begin(exec.id, &request),
-                    _ if changes => {
-                        self.progress.shown = self.progress.shown.max(Shown::Called);
-                        self.changing.insert(exec.id);
-                    }
+                match (&call, &copy) {
+                    (None, Some(request)) => self.around.memo.begin(exec.id, request),
+                    (Some(_), Some(request)) => self.around.memo.call(exec.id, request),
                     _ => {}
                 }
                 if let Some(call) = call {
+                    let name = copy.as_ref().map_or("", call_id);
+                    self.owed.ask(Ask::Exec(exec.id), effect, name, &call.id);
+                    if effect == Effect::Lasting {
+                        self.progress.shown = self.progress.shown.max(Shown::Called);
+                    }
                     self.hosted.insert(exec.id);
                     self.tell(RunEvent::HostCall(Box::new(call)));
                 }
@@ -54,23 +59,23 @@ impl Attempt<'_> {
 }
 
 /// Whether a request may leave something changed, so that it must not be asked for twice.
-fn changes_something(request: &exec_server_message::Message) -> bool {
+fn effect(request: &exec_server_message::Message) -> Effect {
     use exec_server_message::Message;
-    matches!(
-        request,
+    match request {
         Message::ShellArgs(_)
-            | Message::ShellStreamArgs(_)
-            | Message::MiniSweAgentBashArgs(_)
-            | Message::BackgroundShellSpawnArgs(_)
-            | Message::WriteShellStdinArgs(_)
-            | Message::WriteArgs(_)
-            | Message::DeleteArgs(_)
-            | Message::McpArgs(_)
-            | Message::PiBashArgs(_)
-            | Message::PiEditArgs(_)
-            | Message::PiWriteArgs(_)
-            | Message::SubagentArgs(_)
-            | Message::ComputerUseArgs(_)
-            | Message::ExecuteHookArgs(_)
-    )
+        | Message::ShellStreamArgs(_)
+        | Message::MiniSweAgentBashArgs(_)
+        | Message::BackgroundShellSpawnArgs(_)
+        | Message::WriteShellStdinArgs(_)
+        | Message::WriteArgs(_)
+        | Message::DeleteArgs(_)
+        | Message::McpArgs(_)
+        | Message::PiBashArgs(_)
+        | Message::PiEditArgs(_)
+        | Message::PiWriteArgs(_)
+        | Message::SubagentArgs(_)
+        | Message::ComputerUseArgs(_)
+        | Message::ExecuteHookArgs(_) => Effect::Lasting,
+        _ => Effect::None,
+    }
 }

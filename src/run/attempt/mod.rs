@@ -1,9 +1,11 @@
 //! One stream of a run, from its first answer to its end.
 
+mod checkpoint;
 mod clock;
 mod exec;
 mod leaving;
 mod speak;
+mod tell;
 
 use std::collections::{BTreeSet, VecDeque};
 use std::pin::Pin;
@@ -23,6 +25,7 @@ use super::event::{RunEvent, Usage};
 use super::execs::{self, Execs};
 use super::memo::Memo;
 use super::overlap::Overlap;
+use super::owed::{Ask, Effect, Owed};
 use super::retry::{Progress, Shown, Timing};
 use super::tally::Tally;
 use super::watchdog::{Bark, Pulse, Watchdog, pulse};
@@ -144,8 +147,8 @@ struct Attempt<'a> {
     untold: usize,
     /// Whether there is room to read; what we do not read cannot be silent.
     reading: Reading,
-    /// Requests under way whose results are another's business: the host's, a server's.
-    changing: BTreeSet<u32>,
+    /// What the host does for the server, until a state knows of it.
+    owed: Owed,
     /// Requests the host works on.
     hosted: BTreeSet<u32>,
     watchdog: Watchdog,
@@ -182,7 +185,7 @@ pub(super) async fn drive(stream: RunStream, around: Surroundings<'_>) -> Closed
         heeds_by: None,
         untold: 0,
         reading: Reading::On,
-        changing: BTreeSet::new(),
+        owed: Owed::default(),
         hosted: BTreeSet::new(),
         watchdog,
         questions: JoinSet::new(),
@@ -278,7 +281,8 @@ impl Attempt<'_> {
             }
             Happened::Told(Ok(())) => None,
             Happened::Told(Err(Gone)) => Some(Closing::Cancelled),
-            Happened::Exec(execs::Progress::Call(call)) => {
+            Happened::Exec(execs::Progress::Call(id, call)) => {
+                self.owed.ask(Ask::Exec(id), Effect::None, "", &call.id);
                 self.tell(RunEvent::HostCall(Box::new(call)));
                 None
             }
@@ -287,10 +291,10 @@ impl Attempt<'_> {
                 match &progress {
                     execs::Progress::Reply(id, reply) => self.around.memo.reply(*id, reply),
                     execs::Progress::Done(id, end) => self.around.memo.end(*id, end),
-                    execs::Progress::Call(_) => {}
+                    execs::Progress::Call(..) => {}
                 }
                 if let execs::Progress::Done(id, _) = &progress {
-                    self.changing.remove(id);
+                    self.owed.answered(Ask::Exec(*id));
                     // The server's turn again.
                     match self.hosted.remove(id) {
                         true => self.watchdog.resumed(now),
@@ -369,27 +373,7 @@ impl Attempt<'_> {
         match message.message {
             Some(Message::InteractionUpdate(update)) => self.update(update),
             Some(Message::ExecServerMessage(exec)) => self.exec(exec),
-            Some(Message::ConversationCheckpointUpdate(state)) => {
-                // A copy: the state is kept, the network buffer it came in should not be.
-                let state = Bytes::copy_from_slice(&state);
-                self.tally.checkpoint(state.len());
-                // A state from while a tool runs does not know of its result: the server
-                // would ask for it a second time.
-                self.progress = Progress {
-                    checkpoint: Some(state.clone()),
-                    shown: self.under_way(),
-                };
-                self.around.overlap.checkpoint();
-                self.around.memo.checkpoint();
-                self.tell(RunEvent::Checkpoint(state));
-                self.turn_ended = self.turn_ended.map(|_| self.last_inbound);
-                self.beats_until = None;
-                // Perhaps its last. One that was on its way when the server was told is not.
-                if let (Some(until), 0) = (self.leaving, self.untold) {
-                    let soon = self.last_inbound + self.around.timing.farewell;
-                    self.leaving = Some(until.min(soon));
-                }
-            }
+            Some(Message::ConversationCheckpointUpdate(state)) => self.checkpoint(&state),
             Some(Message::KvServerMessage(request)) => {
                 self.count_written(&request);
                 let reply = answer::kv(self.around.blobs, request, self.around.drift);
@@ -411,20 +395,13 @@ impl Attempt<'_> {
         None
     }
 
-    /// What is at work here that a state from now does not know the end of.
-    fn under_way(&self) -> Shown {
-        match self.questions.is_empty() && self.changing.is_empty() {
-            true => Shown::Nothing,
-            false => Shown::Called,
-        }
-    }
-
     fn update(&mut self, update: InteractionUpdate) {
         let Some(event) = RunEvent::from_update(update) else {
             return;
         };
         // Whatever follows the end of a turn, the stream is not done yet.
         self.turn_ended = self.turn_ended.map(|_| self.last_inbound);
+        self.heard(&event);
         match &event {
             RunEvent::Text(text) => self.tally.text(text.len(), self.last_inbound),
             RunEvent::Thinking(text) => self.tally.thinking(text.len(), self.last_inbound),
@@ -434,7 +411,7 @@ impl Attempt<'_> {
             self.works_on();
         }
         match &event {
-            RunEvent::Text(_) if self.progress.shown == Shown::Nothing => {
+            RunEvent::Text(text) if !text.is_empty() && self.progress.shown == Shown::Nothing => {
                 self.progress.shown = Shown::Something;
             }
             RunEvent::TurnEnded(usage) => {
@@ -448,8 +425,8 @@ impl Attempt<'_> {
         }
         let overlap = &mut *self.around.overlap;
         let event = match event {
-            RunEvent::Text(text) => RunEvent::Text(overlap.text.take(&text).into()),
-            RunEvent::Thinking(text) => RunEvent::Thinking(overlap.thinking.take(&text).into()),
+            RunEvent::Text(text) => RunEvent::Text(overlap.text.take(&text)),
+            RunEvent::Thinking(text) => RunEvent::Thinking(overlap.thinking.take(&text)),
             event => event,
         };
         match &event {
@@ -476,30 +453,6 @@ impl Attempt<'_> {
         let frame = self.stream.outgoing.frame(message);
         self.outbox_bytes += frame.len();
         self.outbox.push_back(frame);
-    }
-
-    /// Straight to the consumer if it keeps up, else into the queue. Of a run that was given
-    /// up, only its state is still of interest, and the words that state knows.
-    fn tell(&mut self, event: RunEvent) {
-        let of_interest = matches!(event, RunEvent::Checkpoint(_) | RunEvent::Text(_));
-        if self.leaving.is_some() && !of_interest {
-            return;
-        }
-        // A newer state replaces one that nobody has taken yet.
-        if let (RunEvent::Checkpoint(_), Some(last @ RunEvent::Checkpoint(_))) =
-            (&event, self.pending.back_mut())
-        {
-            *last = event;
-            return;
-        }
-        if self.pending.is_empty() {
-            match self.around.events.try_send(event) {
-                Err(mpsc::error::TrySendError::Full(event)) => self.pending.push_back(event),
-                Ok(()) | Err(mpsc::error::TrySendError::Closed(_)) => {}
-            }
-        } else {
-            self.pending.push_back(event);
-        }
     }
 }
 

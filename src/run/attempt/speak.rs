@@ -7,6 +7,7 @@ use uuid::Uuid;
 use super::super::answer;
 use super::super::driver::Injection;
 use super::super::event::RunEvent;
+use super::super::owed::{Ask, Effect};
 use super::super::retry::Shown;
 use super::Attempt;
 use crate::diag::Variant;
@@ -30,6 +31,9 @@ impl Attempt<'_> {
             self.questions
                 .spawn(asking.answer.map(move |result| (id, result)));
             // Asked again by a second stream, the person would have to answer twice.
+            let (ask, call) = (Ask::Question(id), &asking.call.id);
+            self.owed
+                .ask(ask, Effect::Lasting, &question.tool_call_id, call);
             self.progress.shown = self.progress.shown.max(Shown::Called);
             self.tell(RunEvent::HostCall(Box::new(asking.call)));
             return;
@@ -47,6 +51,7 @@ impl Attempt<'_> {
             id,
             result: Some(Answer::AskQuestionInteractionResponse(answer)),
         });
+        self.owed.answered(Ask::Question(id));
         // A person thinks in silence: it counts from now.
         let now = Instant::now();
         self.last_inbound = now;

@@ -311,6 +311,9 @@ pub(super) enum CheckpointPlan {
     State(Value),
     /// The conversation so far, its parts stored as blobs first.
     Auto,
+    /// The same as it stood when a tool was last asked for: on its way for longer than the tool
+    /// took to answer.
+    Late,
 }
 
 /// How a stream ends.

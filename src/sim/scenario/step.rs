@@ -65,11 +65,12 @@ const ACTIONS: &[(&str, Read)] = &[
     ("query", asks::query),
     ("checkpoint", |file, node, _| match &node.content {
         Content::Text(text) if text == "auto" => Ok(Action::Checkpoint(CheckpointPlan::Auto)),
+        Content::Text(text) if text == "late" => Ok(Action::Checkpoint(CheckpointPlan::Late)),
         Content::Text(_) => Err(fields::wrong(
             file,
             node,
             "checkpoint",
-            "\"auto\" or a table",
+            "\"auto\", \"late\" or a table",
         )),
         _ => {
             check::message(file, node, schema::CONVERSATION_STATE, Use::Message)?;

@@ -18,6 +18,7 @@ use crate::sim::session::{Stop, late};
 impl Player<'_> {
     pub(super) async fn exec(&mut self, step: &ExecStep, limit: Duration) -> Result<(), Stop> {
         let args = self.fill(&step.args)?;
+        self.before_exec = Some(self.turn());
         let id = self.session.start_exec(&args, step.id.into()).await?;
         if let Some(after) = step.abort_after {
             self.session.rest(after).await?;
@@ -151,6 +152,16 @@ impl Player<'_> {
         self.capture(&ask.capture, &answer)
     }
 
+    /// What the run has added to the conversation so far.
+    fn turn(&self) -> Turn {
+        Turn {
+            user: self.request.user_text().map(str::to_owned),
+            assistant: self.session.spoken().to_owned(),
+            heard: self.heard.clone(),
+            request_id: self.session.request_id().to_owned(),
+        }
+    }
+
     pub(super) async fn checkpoint(
         &mut self,
         plan: &CheckpointPlan,
@@ -158,13 +169,13 @@ impl Player<'_> {
     ) -> Result<(), Stop> {
         let state = match plan {
             CheckpointPlan::State(state) => self.fill(state)?,
-            CheckpointPlan::Auto => {
-                let turn = Turn {
-                    user: self.request.user_text().map(str::to_owned),
-                    assistant: self.session.spoken().to_owned(),
-                    heard: self.heard.clone(),
-                    request_id: self.session.request_id().to_owned(),
+            CheckpointPlan::Auto | CheckpointPlan::Late => {
+                let turn = match plan {
+                    CheckpointPlan::Late => self.before_exec.clone(),
+                    _ => None,
                 };
+                // A run that asked for nothing has nothing to be late with.
+                let turn = turn.unwrap_or_else(|| self.turn());
                 let before = self.request.conversation_state();
                 let draft = memory::draft(before, &turn, self.token_details.clone())
                     .map_err(|error| Stop::Failed(error.to_string()))?;

@@ -13,6 +13,7 @@ use super::connect::{Code, ConnectError};
 use super::conversation::{self, Shared};
 use super::exchange::Answer;
 use super::matcher::{self, show};
+use super::memory;
 use super::request::RunRequest;
 use super::scenario::{
     Action, Capture, Ending, ErrorPlan, ExecStep, Fault, Scenario, Script, StatusPlan, Step,
@@ -44,6 +45,8 @@ pub(super) struct Player<'a> {
     token_details: Option<Value>,
     /// Answers that a story goes by.
     heard: Vec<String>,
+    /// What the run had added when a tool was last asked for.
+    before_exec: Option<memory::Turn>,
 }
 
 impl<'a> Player<'a> {
@@ -62,6 +65,7 @@ impl<'a> Player<'a> {
             open: HashMap::new(),
             token_details: None,
             heard: Vec::new(),
+            before_exec: None,
         }
     }
 

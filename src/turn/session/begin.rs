@@ -2,11 +2,12 @@
 
 use super::Task;
 use crate::conversation::answer::{Gap, compare};
+use crate::conversation::fingerprint::Fingerprint;
 use crate::conversation::picture;
 use crate::conversation::plan::{SendPlan, latest, plan, with_note};
 use crate::conversation::recovery::Loss;
 use crate::diag::Digest;
-use crate::run::{Action, Ended, Outcome, UserMessage};
+use crate::run::{Action, Ended, Memo, Outcome, Start, UserMessage};
 use crate::turn::launch;
 use crate::turn::live::{Live, said};
 use crate::turn::memory::Conversation;
@@ -15,6 +16,8 @@ use crate::turn::request::{TurnEvent, TurnRequest, TurnResult};
 use crate::turn::steer::{Source, Unsaid, joined};
 use crate::turn::tally::Tally;
 use crate::turn::usage;
+use crate::turn::wording::{UNTOLD, wording};
+use crate::wire::failure::{Failure, Retry};
 
 impl Task {
     /// The run this turn drives: the one that waits, or a new one.
@@ -37,9 +40,10 @@ impl Task {
             live.cancel().await;
             if lost.is_none() {
                 // The next run may be one of the same conversation, which takes one at a time.
-                live.see_off().await;
+                live.see_off(std::future::ready(())).await;
             } else {
                 live.retold(messages);
+                self.done = Some((Fingerprint::of(system, messages), live.done()));
                 live.lose();
                 self.unsaid.extend(live.untold());
                 let notice = self.memory.put(live.conversation).await;
@@ -182,6 +186,8 @@ impl Task {
             action,
             unshown: _,
         } = *ready;
+        let Transcripted { system, messages } = transcript(request);
+        self.done = Some((Fingerprint::of(system, messages), ended.done.clone()));
         tally.comebacks += 1;
         (tally.spent, tally.rest) = (ended.spent, ended.rest);
         if let Outcome::Failed(failure) = &ended.outcome {
@@ -221,6 +227,7 @@ impl Task {
                 self.notice(request, Some(notice.clone())).await;
             }
         }
+        let done = self.done_for(request, start(&conversation));
         let surroundings = launch::Surroundings {
             recorded: &self.recorded,
             bench: &self.bench,
@@ -237,6 +244,7 @@ impl Task {
             rest: std::mem::take(&mut tally.rest),
             shown,
             told: tally.answer().to_owned(),
+            done,
         };
         // On everything the run tells, so that it can be found by what recoveries tell.
         let key = self.memory.key().prefix();
@@ -251,6 +259,32 @@ impl Task {
                 &surroundings,
             )
         })
+    }
+
+    /// What tools did for this very history already.
+    fn done_for(&mut self, request: &TurnRequest, start: Start) -> Memo {
+        let Transcripted { system, messages } = transcript(request);
+        let same = |(of, _): &(Fingerprint, Memo)| *of == Fingerprint::of(system, messages);
+        let done = self.done.take().filter(same);
+        done.map_or_else(Memo::default, |(_, memo)| memo.handed_on(start))
+    }
+
+    /// Tells a failure. What tools did is kept for the host that asks again; one whose tools
+    /// did what no other run can be told of should not do so by itself.
+    pub(super) fn fail(
+        &mut self,
+        request: &TurnRequest,
+        live: &Live,
+        ended: &Ended,
+        failure: &Failure,
+    ) -> String {
+        let tells_all = ended.done.tells_all(start(&live.conversation));
+        let Transcripted { system, messages } = transcript(request);
+        self.done = Some((Fingerprint::of(system, messages), ended.done.clone()));
+        match failure.retry() {
+            Retry::Server | Retry::Transport | Retry::Idle if !tells_all => UNTOLD.into(),
+            _ => wording(failure),
+        }
     }
 
     /// Says words in a run of their own, on the state the last one left.
@@ -304,6 +338,14 @@ impl Task {
             mode: request.mode,
         });
         Ok(self.launch(conversation, action, request, tally).await)
+    }
+}
+
+/// Where a run of a conversation begins.
+fn start(conversation: &Conversation) -> Start {
+    match conversation.sent {
+        Some(_) => Start::State,
+        None => Start::History,
     }
 }
 

@@ -19,6 +19,8 @@ pub enum Story {
     Prompt,
     /// Only when all is told.
     Bare,
+    /// After each result, not knowing it; none before the first call.
+    Late,
 }
 
 impl Story {
@@ -36,21 +38,43 @@ impl Story {
             )
         };
         const SAVED: &str = "{ checkpoint = \"auto\" },\n";
-        let before = match self {
-            Self::Prompt => SAVED,
-            Self::Bare => "",
+        const LATE: &str = "{ checkpoint = \"late\" },\n";
+        let in_time = |saved: &str| {
+            [
+                &words(1, 6),
+                saved,
+                &words(7, 12),
+                &call("first"),
+                saved,
+                &words(13, 20),
+                &call("second"),
+                saved,
+                &words(21, WORDS),
+            ]
+            .concat()
+        };
+        let told = match self {
+            Self::Prompt => in_time(SAVED),
+            Self::Bare => in_time(""),
+            Self::Late => [
+                &words(1, 12),
+                &call("first"),
+                LATE,
+                LATE,
+                &words(13, 16),
+                SAVED,
+                &words(17, 20),
+                &call("second"),
+                LATE,
+                &words(21, 28),
+                SAVED,
+                &words(29, WORDS),
+            ]
+            .concat(),
         };
         [
             "{ exec = { requestContextArgs = {} } },\n{ thinking = \"hm\" }, { thinking_done = true },\n",
-            &words(1, 6),
-            before,
-            &words(7, 12),
-            &call("first"),
-            before,
-            &words(13, 20),
-            &call("second"),
-            before,
-            &words(21, WORDS),
+            &told,
             "{ usage = { inputTokens = 1, outputTokens = 1 } },\n",
             SAVED,
             "{ end = true },\n",

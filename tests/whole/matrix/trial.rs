@@ -58,6 +58,13 @@ const fn bare(fault: Fault) -> Kind {
     }
 }
 
+const fn late(fault: Fault) -> Kind {
+    Kind {
+        story: Story::Late,
+        ..kind(fault)
+    }
+}
+
 const fn http1(fault: Fault) -> Kind {
     Kind {
         http: Http::One,
@@ -72,7 +79,7 @@ const fn in_pauses(kind: Kind) -> Kind {
     }
 }
 
-pub const KINDS: [Kind; 17] = [
+pub const KINDS: [Kind; 22] = [
     kind(Fault::Reset),
     kind(Fault::GoAway),
     kind(Fault::HalfClose),
@@ -88,6 +95,11 @@ pub const KINDS: [Kind; 17] = [
     bare(Fault::Reset),
     bare(Fault::Unavailable),
     bare(Fault::KillSidecar),
+    late(Fault::Reset),
+    late(Fault::HalfClose),
+    late(Fault::Unavailable),
+    late(Fault::KillSidecar),
+    late(Fault::KillHost),
     in_pauses(kind(Fault::KillSidecar)),
     in_pauses(bare(Fault::KillSidecar)),
 ];

@@ -43,6 +43,10 @@ pub fn story() -> String {
                 steps += &format!(
                     "{{ exec = {{ mcpArgs = {{ name = \"pi__look\", providerIdentifier = \"pi\", toolName = \"pi__look\", toolCallId = \"{call}\", args = {{ q = \"{call}\" }} }} }}, told = \"found-{call}\", timeout_ms = 600000 }},\n"
                 );
+                // Checkpoints that were on their way when the tool had answered.
+                if round >= 2 {
+                    steps += "{ checkpoint = \"late\" },\n";
+                }
             }
         }
         steps += "{ usage = { inputTokens = 1, outputTokens = 1 } },\n{ checkpoint = \"auto\" },\n{ end = true },\n";

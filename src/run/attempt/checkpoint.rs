@@ -1,0 +1,66 @@
+//! States of the conversation: which are taken, and what they are taken to know.
+
+use bytes::Bytes;
+
+use super::Attempt;
+use crate::run::event::{Checkpoint, RunEvent};
+use crate::run::retry::{Progress, Shown};
+use crate::wire::state;
+
+impl Attempt<'_> {
+    pub(super) fn checkpoint(&mut self, state: &Bytes) {
+        self.tally.checkpoint(state.len());
+        self.turn_ended = self.turn_ended.map(|_| self.last_inbound);
+        self.beats_until = None;
+        // One that nothing can go on from must not replace one that something can.
+        if let Err(unusable) = state::check(state) {
+            self.around.drift.count(format!("checkpoint: {unusable}"));
+            return;
+        }
+        // A copy: the state is kept, the network buffer it came in should not be.
+        let state = Bytes::copy_from_slice(state);
+        self.owed.checkpoint(&state::pending(&state));
+        let event = RunEvent::Checkpoint(Checkpoint {
+            lacks: self.owed.unknown(),
+            state: state.clone(),
+        });
+        self.release(&event);
+        // A state that does not know a tool's result asks for it a second time.
+        let shown = match self.owed.is_settled() {
+            true => Shown::Nothing,
+            false => Shown::Called,
+        };
+        self.progress = Progress {
+            checkpoint: Some(state),
+            shown,
+        };
+        self.around.overlap.checkpoint();
+        self.around.memo.checkpoint();
+        self.tell(event);
+        // Perhaps its last. One that was on its way when the server was told is not.
+        if let (Some(until), 0) = (self.leaving, self.untold) {
+            let soon = self.last_inbound + self.around.timing.farewell;
+            self.leaving = Some(until.min(soon));
+        }
+    }
+
+    /// What an update says of results the server was given: it has them, once it goes on.
+    pub(super) fn heard(&mut self, event: &RunEvent) {
+        match event {
+            RunEvent::Text(said) | RunEvent::Thinking(said) if said.is_empty() => {}
+            // A report on words that followed a result has come past it too.
+            RunEvent::Text(_)
+            | RunEvent::Thinking(_)
+            | RunEvent::Injection(_)
+            | RunEvent::TurnEnded(_) => {
+                self.owed.spoken();
+                self.around.memo.worked();
+            }
+            RunEvent::ToolCompleted(completed) => {
+                self.owed.completed(&completed.call_id);
+                self.around.memo.worked();
+            }
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,151 @@
+//! Checkpoints that were on their way when something was said or done, and do not know of it.
+
+use serde_json::{Value as Json, json};
+
+use crate::backend::{Simulator, Transport};
+use crate::host_tools::{END, script, text};
+use crate::ours::Ours;
+use crate::talk::{Call, Taken, Talk, tool};
+
+const LATE: &str = r#"{ checkpoint = "late" }"#;
+/// Answered: the client has read all that came before it.
+const READ: &str = r#"{ kv_set = { text = "read this far" } }"#;
+const BROKEN: &str = r#"{ reset = "internal_error" }"#;
+/// Words that come as an answer to something.
+const TOLD: &str = "{ expect_request = { action = { userMessageAction = {} } } }";
+
+fn look(call: &str, found: &str) -> String {
+    format!(
+        r#"{{ exec = {{ mcpArgs = {{ name = "pi__look", providerIdentifier = "pi", toolName = "pi__look", toolCallId = "{call}", args = {{ q = "{call}" }} }} }}, expect = {{ mcpResult = {} }} }}"#,
+        text(found)
+    )
+}
+
+fn guest(simulator: &Simulator, env: &[(&str, &str)]) -> Talk {
+    let env = [&[("PI_CURSOR_HTTP", "2")], env].concat();
+    let mut talk = Talk::new(simulator, "late", &env);
+    talk.tools = vec![tool("look")];
+    talk
+}
+
+#[track_caller]
+fn called(taken: &Taken) -> Call {
+    assert_eq!(
+        (taken.stop.as_str(), taken.calls.len()),
+        ("toolUse", 1),
+        "{taken:?}"
+    );
+    taken.calls[0].clone()
+}
+
+fn result(talk: &mut Talk, call: &Call, found: &str) {
+    talk.result(call, json!([{"type": "text", "text": found}]));
+}
+
+fn requests(simulator: &Simulator) -> Vec<String> {
+    let recording = simulator.recorded();
+    let requests = recording.client("runRequest").into_iter();
+    requests.map(Json::to_string).collect()
+}
+
+#[test]
+fn a_result_a_late_state_does_not_know_is_told_and_not_asked_for() {
+    for late in [LATE.to_owned(), format!("{LATE}, {LATE}")] {
+        let first = format!(
+            r#"{{ text = "Looking. " }}, {}, {late}, {READ}, {BROKEN}"#,
+            look("c1", "found 41")
+        );
+        let second = format!(
+            r#"{{ expect_state = "last checkpoint" }}, {TOLD}, {{ text = "It is 41." }}, {END}"#
+        );
+        let simulator = script(&[&first, &second]);
+        let mut talk = guest(&simulator, &[]);
+        let taken = talk.say("go");
+        let call = called(&taken);
+        result(&mut talk, &call, "found 41");
+        let taken = talk.turn();
+        assert_eq!(
+            (taken.text.as_str(), taken.stop.as_str()),
+            ("It is 41.", "stop"),
+            "{taken:?}"
+        );
+        let requests = requests(&simulator);
+        assert_eq!(requests.len(), 2);
+        assert!(requests[1].contains("found 41"));
+        simulator
+            .recorded()
+            .assert_played(&["completed", "completed"]);
+    }
+}
+
+#[test]
+fn a_late_state_on_disk_is_told_all_it_does_not_know() {
+    let first = format!(
+        r#"{}, {LATE}, {}, {{ stall = true }}"#,
+        look("c1", "found 41"),
+        look("c2", "found 42")
+    );
+    let second =
+        format!(r#"{{ expect_state = "last checkpoint" }}, {TOLD}, {{ text = "83." }}, {END}"#);
+    let simulator = script(&[&first, &second]);
+    let state = tempfile::tempdir().unwrap();
+    let env = [("PI_CURSOR_STATE_DIR", state.path().to_str().unwrap())];
+    let mut talk = guest(&simulator, &env);
+    let taken = talk.say("go");
+    let call = called(&taken);
+    result(&mut talk, &call, "found 41");
+    let taken = talk.turn();
+    let call = called(&taken);
+    talk.host.kill();
+    let env = [&[("PI_CURSOR_HTTP", "2")], &env[..]].concat();
+    let mut talk = talk.moved_to(&simulator, &env);
+    result(&mut talk, &call, "found 42");
+    let taken = talk.turn();
+    assert_eq!((taken.text.as_str(), taken.stop.as_str()), ("83.", "stop"));
+    let told = &requests(&simulator)[1];
+    assert!(
+        told.contains("found 41") && told.contains("found 42"),
+        "{told}"
+    );
+}
+
+#[test]
+fn a_call_by_the_same_name_is_answered_from_the_record() {
+    let first = format!(
+        r#"{}, {{ text = "I see. " }}, {{ checkpoint = "auto" }}, {READ}, {BROKEN}"#,
+        look("c1", "found 41")
+    );
+    let second = format!(
+        r#"{}, {{ text = "It is 41." }}, {END}"#,
+        look("c1", "found 41")
+    );
+    let simulator = script(&[&first, &second]);
+    let mut talk = guest(&simulator, &[]);
+    let taken = talk.say("go");
+    let call = called(&taken);
+    result(&mut talk, &call, "found 41");
+    let taken = talk.turn();
+    assert_eq!(
+        (taken.text.as_str(), taken.stop.as_str()),
+        ("I see. It is 41.", "stop"),
+        "{taken:?}"
+    );
+    simulator
+        .recorded()
+        .assert_played(&["completed", "completed"]);
+}
+
+#[tokio::test]
+async fn words_a_late_state_does_not_know_are_shown_once() {
+    let saved = r#"{ checkpoint = { rootPromptMessagesJson = ["YmVmb3Jl"] } }"#;
+    let first = format!(
+        r#"{{ text = "One and two and three" }}, {saved}, {{ text = " and four" }}, {READ}, {BROKEN}"#
+    );
+    let again = format!(
+        r#"{{ text = "One and two " }}, {{ text = "and three and four and five" }}, {END}"#
+    );
+    let simulator = script(&[&first, &again]);
+    let mut ours = Ours::new(&simulator, Transport::H2c);
+    let told = ours.say("go").await;
+    told.finished("One and two and three and four and five");
+}
