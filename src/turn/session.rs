@@ -75,7 +75,7 @@ impl Session {
             gate: tell_gate,
             memory: Memory::new(store),
             told: BTreeSet::new(),
-            answered: Instant::now(),
+            answered: None,
             live: None,
             recorded: recorded.clone(),
             bench: Arc::new(Workbench::new(leash)),
@@ -144,8 +144,8 @@ struct Task {
     gate: watch::Sender<Weak<Gate>>,
     /// What a person has been told; once is enough.
     told: BTreeSet<String>,
-    /// When the host was last answered.
-    answered: Instant,
+    /// When the host was last answered, if it ever was.
+    answered: Option<Instant>,
     /// A run that waits for the host, and until when.
     live: Option<(Live, Instant)>,
     /// Results behind the cards the host was given.
@@ -182,7 +182,7 @@ impl Task {
                     let mut answer = Answer(Some(reply));
                     let turn = self.turn(*request, &mut answer).instrument(span);
                     let result = turn.await;
-                    self.answered = Instant::now();
+                    self.answered = Some(Instant::now());
                     answer.give(result);
                 }
                 Some(Ask::Invalidate(done)) => {
@@ -309,7 +309,7 @@ impl Task {
             tokens: usage::account(None, request.limits, tally.seen()),
             window: tally.window,
         };
-        self.answered = Instant::now();
+        self.answered = Some(Instant::now());
         answer.give(result.clone());
         drop(request); // ends the host's events
         let key = self.memory.key().prefix();

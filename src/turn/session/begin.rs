@@ -143,7 +143,10 @@ impl Task {
         };
         let mut live = self.launch(conversation, action, request, tally).await;
         // A turn asked for during another cannot tell that one's answer, which was shown.
-        if request.asked > self.answered {
+        if self
+            .answered
+            .is_none_or(|answered| request.asked >= answered)
+        {
             live.owe(owed);
         }
         Ok(live)
