@@ -194,7 +194,7 @@ struct Task {
     gate: watch::Sender<Weak<Gate>>,
     /// What a person has been told; once is enough.
     told: BTreeSet<String>,
-    /// When the host was last answered.
+    /// When the host was last answered, if it ever was.
     answered: Option<Instant>,
     /// A run that waits for the host, and until when.
     live: Option<(Live, Instant)>,

@@ -78,7 +78,7 @@ fn a_session_closed_after_an_abort_is_opened_again() {
 #[test]
 fn what_becomes_of_a_run_is_logged_by_its_key() {
     let first = format!(
-        r#"{}, {}, {{ await = ["a"] }}, {{ delay_ms = 300 }}, {{ cut = true }}"#,
+        r#"{}, {{ await = ["a"] }}, {}, {{ delay_ms = 300 }}, {{ cut = true }}"#,
         opened("look", "a"),
         opened("look", "b")
     );
@@ -92,14 +92,16 @@ fn what_becomes_of_a_run_is_logged_by_its_key() {
     let mut talk = Talk::new(&simulator, "s", &state);
     talk.tools = vec![tool("look")];
     let calls = talk.say("go").calls;
-    // One result of two: the other is asked for again, and then the connection breaks.
+    // Without its result, it is asked for again.
+    assert_eq!(talk.turn().calls, calls);
+    talk.messages.pop();
     talk.result(&calls[0], json!("42"));
-    assert_eq!(talk.turn().calls, calls[1..]);
+    let calls = talk.turn().calls;
     until(|| {
         let told = logged(folder.path(), "bridge.died_mid_pause_no_checkpoint");
         told.first().cloned()
     });
-    talk.result(&calls[1], json!("43"));
+    talk.result(&calls[0], json!("43"));
     assert_eq!(talk.turn().text, "Went on.");
     talk.host.exits();
     for event in [
@@ -120,4 +122,25 @@ fn what_becomes_of_a_run_is_logged_by_its_key() {
             "{told:?}"
         );
     }
+}
+
+/// A host that died with the answer it was given: another sidecar knows how it began.
+#[test]
+fn an_answer_the_host_lost_is_shown_by_another_sidecar() {
+    let first = format!(r#"{{ text = "One. " }}, {END}"#);
+    let last = format!(
+        r#"{{ expect_request = {{ action = {{ resumeAction = {{}} }} }} }}, {{ text = "Two." }}, {END}"#
+    );
+    let simulator = script(&[&first, &last]);
+    let folder = tempfile::tempdir().unwrap();
+    let state = [("PI_CURSOR_STATE_DIR", folder.path().to_str().unwrap())];
+    let mut talk = Talk::new(&simulator, "s", &state);
+    assert_eq!(talk.say("go").text, "One. ");
+    talk.messages.pop();
+    let mut later = talk.moved_to(&simulator, &state);
+    talk.host.kill();
+    assert_eq!(later.turn().text, "One. Two.");
+    simulator
+        .recorded()
+        .assert_played(&["completed", "completed"]);
 }

@@ -159,7 +159,10 @@ impl Task {
         };
         let mut live = self.launch(conversation, action, request, tally).await;
         // A turn asked for during another cannot tell that one's answer, which was shown.
-        if self.answered < Some(request.asked) {
+        if self
+            .answered
+            .is_none_or(|answered| request.asked >= answered)
+        {
             live.owe(owed);
         }
         Ok(live)
