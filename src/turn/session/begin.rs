@@ -147,7 +147,7 @@ impl Task {
         };
         let mut live = self.launch(conversation, action, request, tally).await;
         // A turn asked for during another cannot tell that one's answer, which was shown.
-        if request.asked > self.answered {
+        if request.asked >= self.answered {
             live.owe(owed);
         }
         Ok(live)
