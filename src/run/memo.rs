@@ -50,7 +50,7 @@ pub(super) struct Done {
 enum By {
     /// We have, and the server may give the call another name when it asks again.
     Us,
-    /// The host has, which calls its tools by the server's names: only the same one is the same.
+    /// The host has, and knows it by itself.
     Host,
 }
 
@@ -66,6 +66,8 @@ enum Known {
     Settled,
     /// Not yet: an earlier stream asked for it.
     Before,
+    /// Of the host's: it should, but the same name would say that it does not.
+    ByName,
 }
 
 /// What cannot be told again.
@@ -122,9 +124,11 @@ impl Memo {
     /// Another stream begins, where the newest checkpoint stands.
     pub(super) fn restart(&mut self) {
         for done in &mut self.done {
-            if done.known != Known::Settled {
-                done.known = Known::Before;
-            }
+            done.known = match (done.by, done.known) {
+                (By::Us, Known::Settled) => Known::Settled,
+                (By::Host, Known::Lately | Known::Settled | Known::ByName) => Known::ByName,
+                _ => Known::Before,
+            };
         }
         // What we had under way was broken off, and may have been done in part. What the host
         // has, it does to the end.
@@ -161,10 +165,10 @@ impl Memo {
     /// What came of a request that an earlier stream has asked for already.
     pub(super) fn recall(&mut self, request: &Request) -> Option<Done> {
         let (what, call) = (what(request)?, call_id(request));
-        let before = |done: &Done| done.known == Known::Before && done.what == what;
-        let same = |done: &Done| match done.by {
-            By::Us => before(done),
-            By::Host => before(done) && !call.is_empty() && done.call == call,
+        let same = |done: &Done| match done.known {
+            Known::Before => done.what == what,
+            Known::ByName => done.what == what && !call.is_empty() && done.call == call,
+            _ => false,
         };
         let at = self.done.iter().position(same)?;
         self.done[at].known = Known::Here;
@@ -189,6 +193,12 @@ impl Memo {
             Some(what) => self.enter(id, request, what, By::Us),
             None => self.forget(),
         }
+    }
+
+    /// Whether what the host did under this name can be told again.
+    pub(super) fn holds(&self, call: &str) -> bool {
+        let named = |done: &Done| done.by == By::Host && done.call == call;
+        !call.is_empty() && self.done.iter().any(named)
     }
 
     /// The host is asked to do it.

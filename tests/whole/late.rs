@@ -48,33 +48,36 @@ fn requests(simulator: &Simulator) -> Vec<String> {
     requests.map(Json::to_string).collect()
 }
 
+/// The stream breaks, and the next one goes on from a state that waits for the result: it is
+/// given it again, under whatever name it asks.
 #[test]
-fn a_result_a_late_state_does_not_know_is_told_and_not_asked_for() {
+fn a_result_a_late_state_does_not_know_is_given_again_and_not_asked_for() {
     for late in [LATE.to_owned(), format!("{LATE}, {LATE}")] {
-        let first = format!(
-            r#"{{ text = "Looking. " }}, {}, {late}, {READ}, {BROKEN}"#,
-            look("c1", "found 41")
-        );
-        let second = format!(
-            r#"{{ expect_state = "last checkpoint" }}, {TOLD}, {{ text = "It is 41." }}, {END}"#
-        );
-        let simulator = script(&[&first, &second]);
-        let mut talk = guest(&simulator, &[]);
-        let taken = talk.say("go");
-        let call = called(&taken);
-        result(&mut talk, &call, "found 41");
-        let taken = talk.turn();
-        assert_eq!(
-            (taken.text.as_str(), taken.stop.as_str()),
-            ("It is 41.", "stop"),
-            "{taken:?}"
-        );
-        let requests = requests(&simulator);
-        assert_eq!(requests.len(), 2);
-        assert!(requests[1].contains("found 41"));
-        simulator
-            .recorded()
-            .assert_played(&["completed", "completed"]);
+        for (name, said) in [("c1", ""), ("c2", "Well, ")] {
+            let first = format!(
+                r#"{{ text = "Looking. " }}, {}, {late}, {{ text = "{said}" }}, {READ}, {BROKEN}"#,
+                look("c1", "found 41")
+            );
+            let second = format!(
+                r#"{{ expect_state = "last checkpoint" }}, {}, {{ text = "{said}it is 41." }}, {END}"#,
+                look(name, "found 41").replace(r#"q = "c2""#, r#"q = "c1""#)
+            );
+            let simulator = script(&[&first, &second]);
+            let mut talk = guest(&simulator, &[]);
+            let taken = talk.say("go");
+            let call = called(&taken);
+            result(&mut talk, &call, "found 41");
+            let taken = talk.turn();
+            assert_eq!(
+                (taken.text, taken.stop.as_str()),
+                (format!("{said}it is 41."), "stop"),
+                "{name}: {}",
+                taken.error
+            );
+            simulator
+                .recorded()
+                .assert_played(&["completed", "completed"]);
+        }
     }
 }
 

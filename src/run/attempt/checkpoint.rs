@@ -25,8 +25,10 @@ impl Attempt<'_> {
             state: state.clone(),
         });
         self.release(&event);
-        // A state that does not know a tool's result asks for it a second time.
-        let shown = match self.owed.is_settled() {
+        // A state that does not know a tool's result asks for it a second time, which is fine
+        // where it is on record.
+        let memo = &*self.around.memo;
+        let shown = match self.owed.is_settled(|call| memo.holds(call)) {
             true => Shown::Nothing,
             false => Shown::Called,
         };

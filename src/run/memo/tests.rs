@@ -112,6 +112,14 @@ fn what_the_host_did_is_known_by_its_name() {
     memo.end(1, &Ok(()));
     memo.call(2, &call("broken off"));
     assert_eq!(memo.shown(), Shown::Nothing, "the host knows what it did");
+    assert!(memo.holds("a") && !memo.holds("broken off") && !memo.holds(""));
+    let mut early = memo.clone();
+    early.checkpoint();
+    early.restart();
+    assert!(
+        early.recall(&call("b")).is_some(),
+        "a state from before may give it another name"
+    );
     memo.worked();
     memo.checkpoint();
     memo.restart();
