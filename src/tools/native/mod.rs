@@ -159,7 +159,7 @@ impl Native {
                 Ok(Reply::FetchResult(fetch::fetch(args, leave, abort).await))
             }
             Request::GitDiffRequest(request) => {
-                let response = git_diff::diff(&self.shell.workspace, request).await?;
+                let response = git_diff::diff(&self.guard, request, &abort).await?;
                 Ok(Reply::GitDiffResponse(response))
             }
             other => match servers::answer(&self.refuse.facts, other, abort.clone()).await {
