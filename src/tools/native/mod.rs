@@ -19,6 +19,7 @@ mod ls;
 mod output;
 mod pi;
 mod pi_bash;
+mod pi_edit;
 mod pi_grep;
 mod pipes;
 pub mod policy;
@@ -204,7 +205,7 @@ impl Native {
                     Reply::PiWriteResult(PiWriteExecResult { result })
                 }
                 Request::PiEditArgs(args) => {
-                    let result = Some(match pi::edit(&guard, &args) {
+                    let result = Some(match pi_edit::edit(&guard, &args) {
                         Ok(success) => pi_edit_exec_result::Result::Success(success),
                         Err(pi::Failure(error)) => {
                             pi_edit_exec_result::Result::Error(PiEditExecError { error })
@@ -249,13 +250,18 @@ impl Native {
 
 /// No language server runs here, so there is nothing to report of a file that is there.
 fn diagnostics(guard: &Guard, args: DiagnosticsArgs) -> DiagnosticsResult {
-    let result = if guard.absolute(&args.path).exists() {
-        diagnostics_result::Result::Success(DiagnosticsSuccess {
+    let result = match guard.absolute(&args.path).metadata() {
+        Ok(_) => diagnostics_result::Result::Success(DiagnosticsSuccess {
             path: args.path,
             ..DiagnosticsSuccess::default()
-        })
-    } else {
-        diagnostics_result::Result::FileNotFound(DiagnosticsFileNotFound { path: args.path })
+        }),
+        Err(error) if errno::is_denied(&error) => {
+            let path = args.path;
+            diagnostics_result::Result::PermissionDenied(DiagnosticsPermissionDenied { path })
+        }
+        Err(_) => {
+            diagnostics_result::Result::FileNotFound(DiagnosticsFileNotFound { path: args.path })
+        }
     };
     DiagnosticsResult {
         result: Some(result),
