@@ -9,9 +9,11 @@ mod child;
 mod collate;
 mod command;
 mod delete;
+mod denylist;
 mod errno;
 mod fetch;
 mod git_diff;
+mod grammar;
 mod grep;
 pub mod guard;
 mod ignored;
@@ -24,6 +26,7 @@ mod pi_grep;
 mod pipes;
 pub mod policy;
 mod read;
+mod scratch;
 mod search;
 mod shell;
 mod text;
@@ -142,14 +145,14 @@ impl Native {
                 let result = self.shell.whole(args, Dialect::Interleaved, abort).await;
                 Ok(Reply::MiniSweAgentBashResult(result))
             }
-            Request::BackgroundShellSpawnArgs(args) => {
-                Ok(Reply::BackgroundShellSpawnResult(self.shell.spawn(args)))
-            }
-            Request::WriteShellStdinArgs(args) => {
-                Ok(Reply::WriteShellStdinResult(self.shell.feed(args).await))
-            }
+            Request::BackgroundShellSpawnArgs(args) => Ok(Reply::BackgroundShellSpawnResult(
+                self.shell.spawn(args).await,
+            )),
+            Request::WriteShellStdinArgs(args) => Ok(Reply::WriteShellStdinResult(
+                self.shell.feed(args, &abort).await,
+            )),
             Request::ForceBackgroundShellArgs(args) => Ok(Reply::ForceBackgroundShellResult(
-                self.shell.send_behind(&args),
+                self.shell.send_behind(&args).await,
             )),
             Request::PiBashArgs(args) => {
                 let result = Some(pi_bash::bash(&self.shell, args, abort).await);
