@@ -4,12 +4,16 @@
 //! running. The leash is this same program in a process and a group of its own, started before
 //! the first command: it is told every group over a pipe, and the pipe's end tells it that we
 //! are gone. A group is told right after its start: a command that is started in the very
-//! instant we are killed gets away.
+//! instant we are killed gets away. Folders that must not outlive us are told the same way.
+//!
+//! Who leaves its group (`setsid`) still has the variable in its environment that all commands
+//! get, and is found by it where the system shows environments.
 
 use std::collections::BTreeSet;
+use std::fmt::Display;
 use std::io::{self, BufRead as _, Write as _};
 use std::os::unix::process::CommandExt as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -17,11 +21,16 @@ use std::time::{Duration, Instant};
 use rustix::fs::{OFlags, fcntl_setfl};
 use rustix::io::Errno;
 use rustix::process::{
-    Pid, Signal, WaitOptions, kill_process_group, test_kill_process_group, wait,
+    Pid, Signal, WaitOptions, kill_process, kill_process_group, test_kill_process_group, wait,
 };
+use uuid::Uuid;
 
 /// The argument that makes this program a leash.
 pub const ARGUMENT: &str = "leash";
+/// The variable by which those who left their group are found.
+const MARK: &str = "CURSOR_SIDECAR_LEASH";
+/// How often we look for them: who is found may have started another in the meantime.
+const ROUNDS: usize = 5;
 /// How long orphaned commands may take to end when they are asked to.
 const GRACE: Duration = Duration::from_secs(1);
 /// How long we wait for what we killed, so that nobody else has to.
@@ -38,6 +47,8 @@ pub struct Leash(Option<Arc<Mutex<Held>>>);
 struct Held {
     stage: Stage,
     groups: BTreeSet<i32>,
+    folders: BTreeSet<String>,
+    mark: String,
     holder: Option<Child>,
     complaint: Complaint,
 }
@@ -63,6 +74,8 @@ impl Leash {
         Self(Some(Arc::new(Mutex::new(Held {
             stage: Stage::Used,
             groups: BTreeSet::new(),
+            folders: BTreeSet::new(),
+            mark: Uuid::new_v4().simple().to_string(),
             holder: None,
             complaint: Complaint::None,
         }))))
@@ -80,6 +93,11 @@ impl Leash {
         }
     }
 
+    /// The variable a command is found by when it leaves its group.
+    pub(super) fn mark(&self) -> Option<(&'static str, String)> {
+        self.held().map(|held| (MARK, held.mark.clone()))
+    }
+
     /// Has a group ended when we are gone. Fails when we are about to go ourselves.
     pub(super) fn enter(&self, group: Pid) -> io::Result<()> {
         let Some(mut held) = self.held() else {
@@ -89,7 +107,7 @@ impl Leash {
             return Err(io::Error::other("the sidecar is ending"));
         }
         held.groups.insert(group.as_raw_nonzero().get());
-        if held.tell("enter", group).is_err() {
+        if held.tell("enter", group.as_raw_nonzero()).is_err() {
             // A new one is told all groups.
             held.drop_holder();
             held.ready();
@@ -102,13 +120,39 @@ impl Leash {
         let Some(mut held) = self.held() else {
             return;
         };
-        if held.groups.remove(&group.as_raw_nonzero().get()) && held.tell("leave", group).is_err() {
+        let id = group.as_raw_nonzero();
+        if held.groups.remove(&id.get()) && held.tell("leave", id).is_err() {
+            held.drop_holder();
+        }
+    }
+
+    /// Has a folder removed when we are gone. Fails when we are about to go ourselves.
+    pub(super) fn keep(&self, folder: &Path) -> io::Result<()> {
+        let (Some(mut held), Some(name)) = (self.held(), nameable(folder)) else {
+            return Ok(());
+        };
+        if held.stage == Stage::Over {
+            return Err(io::Error::other("the sidecar is ending"));
+        }
+        if held.tell("keep", name).is_err() {
+            held.drop_holder();
+        }
+        held.folders.insert(name.to_owned());
+        Ok(())
+    }
+
+    /// Forgets a folder that is gone.
+    pub(super) fn forget(&self, folder: &Path) {
+        let (Some(mut held), Some(name)) = (self.held(), nameable(folder)) else {
+            return;
+        };
+        if held.folders.remove(name) && held.tell("forget", name).is_err() {
             held.drop_holder();
         }
     }
 
     /// Ends all commands and waits a moment for them, so that no dead process of ours is left
-    /// to whoever comes after us. Nothing can be started afterwards.
+    /// to whoever comes after us. Folders go last. Nothing can be started afterwards.
     pub fn end_all(&self) {
         let Some(mut held) = self.held() else {
             return;
@@ -117,9 +161,11 @@ impl Leash {
         for group in std::mem::take(&mut held.groups) {
             if let Some(group) = Pid::from_raw(group) {
                 let _ = kill_process_group(group, Signal::KILL);
-                let _ = held.tell("leave", group);
+                let _ = held.tell("leave", group.as_raw_nonzero());
             }
         }
+        let folders = std::mem::take(&mut held.folders);
+        let mark = held.holder.is_some().then(|| held.mark.clone());
         // Its input ends: so does it.
         drop(held.holder.as_mut().and_then(|child| child.stdin.take()));
         drop(held);
@@ -128,8 +174,58 @@ impl Leash {
             match wait(WaitOptions::NOHANG) {
                 Ok(Some(_)) | Err(Errno::INTR) => {}
                 Ok(None) if started.elapsed() < REAP => std::thread::sleep(LOOK),
-                Ok(None) | Err(_) => return,
+                Ok(None) | Err(_) => break,
             }
+        }
+        mark.iter().for_each(|mark| end_marked(mark));
+        remove_all(&folders);
+    }
+}
+
+/// Ends all processes with a mark in their environment.
+fn end_marked(mark: &str) {
+    let entry = format!("{MARK}={mark}");
+    for _ in 0..ROUNDS {
+        let found = marked(entry.as_bytes());
+        if found.is_empty() {
+            return;
+        }
+        for process in found {
+            let _ = kill_process(process, Signal::KILL);
+        }
+        std::thread::sleep(LOOK);
+    }
+}
+
+fn marked(entry: &[u8]) -> Vec<Pid> {
+    // Only Linux shows environments as files; elsewhere there is nothing to list.
+    let processes = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    processes
+        .filter_map(|process| {
+            let id = process.file_name().to_str()?.parse().ok()?;
+            let environment = std::fs::read(process.path().join("environ")).ok()?;
+            let mut entries = environment.split(|byte| *byte == 0);
+            entries
+                .any(|found| found == entry)
+                .then(|| Pid::from_raw(id))?
+        })
+        .collect()
+}
+
+/// A folder's name as a line can carry it.
+fn nameable(folder: &Path) -> Option<&str> {
+    folder.to_str().filter(|name| !name.contains('\n'))
+}
+
+fn remove_all(folders: &BTreeSet<String>) {
+    for folder in folders {
+        // Somebody may just write a file there.
+        let gone = (0..ROUNDS).any(|_| match std::fs::remove_dir_all(folder) {
+            Ok(()) => true,
+            Err(error) => error.kind() == io::ErrorKind::NotFound,
+        });
+        if !gone {
+            tracing::warn!("a folder in the temporary folder could not be removed");
         }
     }
 }
@@ -140,7 +236,7 @@ impl Held {
         if self.stage == Stage::Over || self.holder.as_mut().is_some_and(alive) {
             return;
         }
-        match start(&self.groups) {
+        match start(self) {
             Ok(holder) => self.holder = Some(holder),
             Err(error) => {
                 self.holder = None;
@@ -152,9 +248,9 @@ impl Held {
     }
 
     /// Tells the leash something; without one there is nobody to tell.
-    fn tell(&mut self, word: &str, group: Pid) -> io::Result<()> {
+    fn tell(&mut self, word: &str, what: impl Display) -> io::Result<()> {
         let stdin = self.holder.as_mut().and_then(|child| child.stdin.as_mut());
-        let line = format!("{word} {}\n", group.as_raw_nonzero());
+        let line = format!("{word} {what}\n");
         stdin.map_or(Ok(()), |stdin| stdin.write_all(line.as_bytes()))
     }
 
@@ -168,8 +264,8 @@ impl Held {
     }
 }
 
-/// Starts a leash that knows these groups.
-fn start(groups: &BTreeSet<i32>) -> io::Result<Child> {
+/// Starts a leash that knows all there is to know.
+fn start(held: &Held) -> io::Result<Child> {
     let mut child = Command::new(own_program()?)
         .arg0("cursor-leash")
         .arg(ARGUMENT)
@@ -184,7 +280,10 @@ fn start(groups: &BTreeSet<i32>) -> io::Result<Child> {
     let told = child.stdin.as_mut().map_or(Ok(()), |stdin| {
         // Rather a new leash than a wait for one that was stopped.
         fcntl_setfl(&*stdin, OFlags::NONBLOCK)?;
-        let lines: String = groups.iter().map(|id| format!("enter {id}\n")).collect();
+        let groups = held.groups.iter().map(|id| format!("enter {id}\n"));
+        let folders = held.folders.iter().map(|name| format!("keep {name}\n"));
+        let mark = std::iter::once(format!("mark {}\n", held.mark));
+        let lines: String = mark.chain(groups).chain(folders).collect();
         stdin.write_all(lines.as_bytes())
     });
     match told {
@@ -205,12 +304,19 @@ fn own_program() -> io::Result<PathBuf> {
     }
 }
 
-/// The life of a leash: hears of groups until nobody tells, then ends those that are left.
+/// The life of a leash: hears of groups until nobody tells, then ends those that are left,
+/// and removes the folders.
 pub fn hold() {
-    let mut groups = BTreeSet::new();
+    let mut told = Told::default();
     for line in io::stdin().lock().lines().map_while(Result::ok) {
-        heed(&mut groups, &line);
+        told.heed(&line);
     }
+    end(told.groups);
+    told.mark.iter().for_each(|mark| end_marked(mark));
+    remove_all(&told.folders);
+}
+
+fn end(mut groups: BTreeSet<i32>) {
     let signal_all = |groups: &BTreeSet<i32>, signal| {
         for group in groups.iter().copied().filter_map(Pid::from_raw) {
             let _ = kill_process_group(group, signal);
@@ -232,17 +338,30 @@ pub fn hold() {
     }
 }
 
-/// Takes one line to heart.
-fn heed(groups: &mut BTreeSet<i32>, line: &str) {
-    let Some((word, id)) = line.split_once(' ') else {
-        return;
-    };
-    match (word, id.parse()) {
-        // 1 would mean everybody.
-        ("enter", Ok(id @ 2..)) => groups.insert(id),
-        ("leave", Ok(id)) => groups.remove(&id),
-        _ => false,
-    };
+/// What a leash knows.
+#[derive(Debug, Default)]
+struct Told {
+    groups: BTreeSet<i32>,
+    folders: BTreeSet<String>,
+    mark: Option<String>,
+}
+
+impl Told {
+    /// Takes one line to heart.
+    fn heed(&mut self, line: &str) {
+        let Some((word, what)) = line.split_once(' ') else {
+            return;
+        };
+        match (word, what.parse()) {
+            // 1 would mean everybody.
+            ("enter", Ok(id @ 2..)) => self.groups.insert(id),
+            ("leave", Ok(id)) => self.groups.remove(&id),
+            ("keep", _) => self.folders.insert(what.to_owned()),
+            ("forget", _) => self.folders.remove(what),
+            ("mark", _) => self.mark.replace(what.to_owned()).is_none(),
+            _ => false,
+        };
+    }
 }
 
 #[cfg(test)]
@@ -251,13 +370,25 @@ mod tests {
 
     #[test]
     fn groups_come_and_go_and_nobody_else_is_meant() {
-        let mut groups = BTreeSet::new();
+        let mut told = Told::default();
         for line in [
-            "enter 12", "enter 13", "leave 12", "enter 1", "enter 0", "enter -5", "enter x",
-            "enter", "", "kill 14",
+            "enter 12",
+            "enter 13",
+            "leave 12",
+            "enter 1",
+            "enter 0",
+            "enter -5",
+            "enter x",
+            "enter",
+            "",
+            "kill 14",
+            "keep /a b",
+            "keep /c",
+            "forget /a b",
         ] {
-            heed(&mut groups, line);
+            told.heed(line);
         }
-        assert_eq!(groups, BTreeSet::from([13]));
+        assert_eq!(told.groups, BTreeSet::from([13]));
+        assert_eq!(told.folders, BTreeSet::from(["/c".to_owned()]));
     }
 }

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
 
-use cursor_sidecar::tools::native::policy::Policy;
+use cursor_sidecar::tools::native::policy::{Leave, Policy};
 use serde_json::{Map, Value as Json, json};
 use sha2::Digest as _;
 use tempfile::TempDir;
@@ -60,10 +60,11 @@ fn scenario(steps: &[Step]) -> (TempDir, std::path::PathBuf) {
     (folder, path)
 }
 
-/// Empties and fills the workspace.
-fn prepare(sdk: &Sdk) {
+/// Empties and fills the workspace; some corpora want more in it.
+fn prepare(sdk: &Sdk, name: &str) {
     let outside = sdk.workspace.parent().unwrap().join("outside");
     let _ = std::fs::remove_dir_all(outside);
+    open_up(&sdk.workspace);
     for entry in std::fs::read_dir(&sdk.workspace).unwrap() {
         let path = entry.unwrap().path();
         if path.file_name().is_some_and(|name| name == ".git") {
@@ -74,9 +75,20 @@ fn prepare(sdk: &Sdk) {
             false => std::fs::remove_file(path).unwrap(),
         }
     }
-    let script = root().join("tests/native/make-workspace");
-    let made = Command::new(script).arg(&sdk.workspace).status().unwrap();
-    assert!(made.success());
+    for script in ["make-workspace".to_owned(), format!("make-{name}")] {
+        let script = root().join("tests/native").join(script);
+        if script.exists() {
+            let made = Command::new(script).arg(&sdk.workspace).status().unwrap();
+            assert!(made.success());
+        }
+    }
+}
+
+/// Makes what a corpus closed removable again.
+fn open_up(workspace: &Path) {
+    let mut chmod = Command::new("chmod");
+    let opened = chmod.args(["-R", "u+rwX"]).arg(workspace).status();
+    assert!(opened.unwrap().success());
 }
 
 /// What was asked, and all that was answered, in the order of the requests.
@@ -144,8 +156,26 @@ fn settle(json: &mut Json) {
                     *value = "a number".into();
                 }
             }
-            if let Some(value) = object.get_mut("filePath") {
-                *value = "a file".into();
+            let by_request = ["reason", "backgroundReason"].iter().any(|name| {
+                object
+                    .get(*name)
+                    .is_some_and(|reason| reason == "SHELL_BACKGROUND_REASON_USER_REQUEST")
+            });
+            if let Some(value) = object.get_mut("msToWait")
+                && by_request
+            {
+                *value = "a while".into();
+            }
+            for name in ["filePath", "fullOutputPath"] {
+                if let Some(value) = object.get_mut(name) {
+                    *value = "a file".into();
+                }
+            }
+            if let Some(Json::String(text)) = object.get_mut("output")
+                && let Some((shown, rest)) = text.split_once("Full output: ")
+                && let Some((_, rest)) = rest.split_once(']')
+            {
+                *text = format!("{shown}Full output: a file]{rest}");
             }
             // Files of the same age come in any order.
             for name in ["matches", "counts", "files"] {
@@ -197,22 +227,25 @@ fn digest(json: &Json) -> String {
 
 /// Plays a corpus with both clients and compares every reply.
 async fn compare(name: &str) {
-    let steps = corpus(name);
+    compare_steps(name, corpus(name), Policy::default()).await;
+}
+
+async fn compare_steps(name: &str, steps: Vec<Step>, policy: Policy) {
     let (_folder, path) = scenario(&steps);
     let sdk = Sdk::new();
 
-    prepare(&sdk);
+    prepare(&sdk, name);
     let simulator = Simulator::with(Transport::H2c, &path);
     let spec = json!({"agent": {}, "sends": [{"text": "go"}]});
     sdk.drive(&simulator, spec);
     let theirs = simulator.recording().await;
 
-    prepare(&sdk);
+    prepare(&sdk, name);
     let simulator = Simulator::with(Transport::H2c, &path);
     let mut ours = Ours::new(&simulator, Transport::H2c);
     ours.workspace = sdk.workspace.clone();
     ours.home = Some(sdk.home.path().canonicalize().unwrap());
-    ours.native = Policy::default();
+    ours.native = policy;
     ours.say("go").await;
     let ours = simulator.recording().await;
 
@@ -264,6 +297,7 @@ async fn compare(name: &str) {
             )),
         }
     }
+    open_up(&sdk.workspace);
     eprintln!("{name}: {} requests, {equal} equal", asked.len());
     let report = wrong.join("\n");
     let report = report.replace(sdk.workspace.to_str().unwrap(), "$WS");
@@ -304,6 +338,146 @@ async fn commands_compare_equal() {
 }
 
 #[tokio::test]
+async fn what_is_kept_back_compares_equal() {
+    compare("ignored").await;
+}
+
+#[tokio::test]
+async fn ignore_files_of_ripgreps_own_compare_equal() {
+    compare("rgignore").await;
+}
+
+/// Permissions do not bind root: it has the test run by nobody.
+#[tokio::test]
+async fn what_may_not_be_touched_compares_equal() {
+    use std::os::unix::process::CommandExt as _;
+    const NOBODY: u32 = 65_534;
+    if rustix::process::geteuid().is_root() {
+        let run = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "native::what_may_not_be_touched_compares_equal"])
+            .arg("--nocapture")
+            .uid(NOBODY)
+            .gid(NOBODY)
+            .output()
+            .unwrap();
+        let told = String::from_utf8_lossy(&run.stderr);
+        assert!(run.status.success(), "{told}");
+        assert!(told.contains("closed: "), "it ran: {told}");
+        return;
+    }
+    compare("closed").await;
+}
+
+/// A proxy is asked for nothing: it would resolve names where nobody judges them.
+#[test]
+fn no_proxy_gets_to_fetch() {
+    let proxy = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = format!("http://{}", proxy.local_addr().unwrap());
+    let steps = [
+        r#"{ exec = { requestContextArgs = {} } }"#,
+        r#"{ exec = { fetchArgs = { url = "http://inside.invalid/" } }, expect = { fetchResult = { error = { error = "fetch failed" } } } }"#,
+        crate::host_tools::END,
+    ];
+    let folder = tempfile::tempdir().unwrap();
+    let scenario = folder.path().join("proxy.toml");
+    let text = format!(
+        "name = \"proxy\"\n[[run]]\nsteps = [ {} ]",
+        steps.join(", ")
+    );
+    std::fs::write(&scenario, text).unwrap();
+    let simulator = Simulator::with(Transport::H2c, &scenario);
+    let env = [
+        ("PI_CURSOR_HTTP", "2"),
+        ("http_proxy", address.as_str()),
+        ("NO_PROXY", "127.0.0.1"),
+        ("PATH", "/usr/bin:/bin"),
+    ];
+    let mut talk = crate::talk::Talk::new(&simulator, "proxy", &env);
+    talk.workspace = folder.path().to_str().unwrap().into();
+    let taken = talk.say("go");
+    assert_eq!(taken.stop, "stop", "{taken:?}");
+    simulator.recorded().assert_played(&["completed"]);
+    proxy.set_nonblocking(true).unwrap();
+    assert!(proxy.accept().is_err(), "the proxy was asked");
+}
+
+/// Answers like a web server, some odd ones included.
+fn pages() -> String {
+    use std::io::{BufRead as _, BufReader, Write as _};
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().map_while(Result::ok) {
+            let mut head = BufReader::new(stream.try_clone().unwrap()).lines();
+            let first = head.next().and_then(Result::ok).unwrap_or_default();
+            let rest: Vec<String> = head
+                .map_while(Result::ok)
+                .take_while(|line| !line.is_empty())
+                .collect();
+            let named = rest
+                .iter()
+                .any(|line| line.to_ascii_lowercase().starts_with("user-agent: "));
+            let page = first.split(' ').nth(1).unwrap_or_default();
+            let (status, more, body): (&str, &str, &[u8]) = match page {
+                _ if !named => ("400 Who", "", b"who asks?"),
+                "/plain" => (
+                    "200 OK",
+                    "Content-Type: text/plain; charset=utf-8\r\n",
+                    b"text\n",
+                ),
+                "/none" => ("200 OK", "", b"no type\n"),
+                "/mark" => (
+                    "200 OK",
+                    "Content-Type: text/html\r\n",
+                    b"\xef\xbb\xbfmarked\n",
+                ),
+                "/latin1" => (
+                    "200 OK",
+                    "Content-Type: text/html; charset=iso-8859-1\r\n",
+                    b"caf\xe9\n",
+                ),
+                "/missing" => ("404 No", "Content-Type: text/html\r\n", b"not here"),
+                "/error" => ("500 Oh", "Content-Type: text/html\r\n", b""),
+                "/redirect" => ("302 There", "Location: /plain\r\n", b""),
+                "/round" => ("302 There", "Location: /round\r\n", b""),
+                "/bytes" => (
+                    "200 OK",
+                    "Content-Type: application/octet-stream\r\n",
+                    b"\0\x01\xff\xfe",
+                ),
+                "/empty" => ("204 Nothing", "", b""),
+                other => (
+                    "200 OK",
+                    "Content-Type: application/json\r\n",
+                    other.as_bytes(),
+                ),
+            };
+            let length = body.len();
+            let head = format!(
+                "HTTP/1.1 {status}\r\n{more}Content-Length: {length}\r\nConnection: close\r\n\r\n"
+            );
+            let _ = stream.write_all(&[head.as_bytes(), body].concat());
+        }
+    });
+    url
+}
+
+#[tokio::test]
+async fn fetches_compare_equal() {
+    let pages = pages();
+    let mut steps = corpus("fetch");
+    for step in &mut steps {
+        let text = step.step.to_string().replace("$PAGES", &pages);
+        step.step = serde_json::from_str(&text).unwrap();
+    }
+    let policy = Policy {
+        private_fetch: Leave::Allowed,
+        ..Policy::default()
+    };
+    compare_steps("fetch", steps, policy).await;
+}
+
+#[tokio::test]
 async fn plain_text_tools_compare_equal() {
     compare("pi").await;
 }
@@ -340,7 +514,7 @@ fn every_intended_difference_is_explained() {
 #[test]
 fn the_workspace_script_makes_the_odd_files() {
     let sdk = Sdk::new();
-    prepare(&sdk);
+    prepare(&sdk, "");
     let has = |name: &str| sdk.workspace.join(name).symlink_metadata().is_ok();
     for name in [
         "empty.txt",

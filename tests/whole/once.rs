@@ -1,6 +1,7 @@
 //! What Cursor's own tools did is done once, whatever becomes of the connection.
 
 use std::io::Write as _;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -209,6 +210,9 @@ pub fn until<T>(mut look: impl FnMut() -> Option<T>) -> T {
 struct Busy {
     talk: Talk,
     processes: Vec<i32>,
+    /// One that left its group.
+    away: i32,
+    scratch: PathBuf,
     _simulator: Simulator,
     _folder: tempfile::TempDir,
 }
@@ -220,8 +224,11 @@ fn busy(between: impl FnOnce(i32)) -> Busy {
             "trap '' TERM; echo $$$$ > $WS/{name}.new; mv $WS/{name}.new $WS/{name}; exec sleep 600"
         )
     };
+    // One that leaves its group, too.
+    let away = "echo $$ > away.new; mv away.new away; exec sleep 600";
+    std::fs::write(folder.path().join("away.sh"), away).unwrap();
     let behind = format!(
-        r#"{{ exec = {{ backgroundShellSpawnArgs = {{ command = "{}", workingDirectory = "$WS", toolCallId = "b", skipApproval = true }} }} }}"#,
+        r#"{{ exec = {{ backgroundShellSpawnArgs = {{ command = "setsid sh away.sh > /dev/null 2>&1 & {}", workingDirectory = "$WS", toolCallId = "b", skipApproval = true }} }} }}"#,
         script("behind")
     );
     let front = format!(
@@ -239,7 +246,13 @@ fn busy(between: impl FnOnce(i32)) -> Busy {
     let servers = json!({"mcpServers": {"s": {"command": "sh", "args": ["-c", server]}}});
     std::fs::create_dir(folder.path().join(".cursor")).unwrap();
     std::fs::write(folder.path().join(".cursor/mcp.json"), servers.to_string()).unwrap();
-    let env = [("PATH", "/usr/bin:/bin"), ("HOME", here)];
+    let scratch = folder.path().join("scratch");
+    std::fs::create_dir(&scratch).unwrap();
+    let env = [
+        ("PATH", "/usr/bin:/bin"),
+        ("HOME", here),
+        ("TMPDIR", scratch.to_str().unwrap()),
+    ];
     let mut talk = Talk::new(&simulator, "busy", &env);
     let id = i32::try_from(talk.host.id()).unwrap();
     assert_eq!(
@@ -253,7 +266,7 @@ fn busy(between: impl FnOnce(i32)) -> Busy {
     between(id);
     talk.user("on");
     talk.begin();
-    let started = ["behind", "front", "server"].map(|name| {
+    let [away, started @ ..] = ["away", "behind", "front", "server"].map(|name| {
         until(|| {
             let id = std::fs::read_to_string(folder.path().join(name)).ok()?;
             id.trim().parse::<i32>().ok()
@@ -264,12 +277,20 @@ fn busy(between: impl FnOnce(i32)) -> Busy {
     for process in started {
         assert!(processes.contains(&process), "{started:?} of {processes:?}");
     }
+    assert!(std::fs::read_dir(&scratch).unwrap().next().is_some());
     Busy {
         talk,
         processes,
+        away,
+        scratch,
         _simulator: simulator,
         _folder: folder,
     }
+}
+
+/// Whether nothing is left of what it wrote for its commands.
+fn is_empty(folder: &Path) -> bool {
+    std::fs::read_dir(folder).unwrap().next().is_none()
 }
 
 fn signal(id: i32, signal: Signal) {
@@ -292,9 +313,10 @@ fn what_a_killed_sidecar_ran_ends_with_it() {
         assert_eq!(environment.unwrap(), b"", "it needs no secrets");
     });
     busy.talk.host.kill();
-    for process in busy.processes {
+    for process in busy.processes.into_iter().chain([busy.away]) {
         until(|| (!lives(process)).then_some(()));
     }
+    until(|| is_empty(&busy.scratch).then_some(()));
 }
 
 #[test]
@@ -305,9 +327,10 @@ fn a_leash_that_was_lost_is_replaced_and_told_all() {
         until(|| (!lives(lost)).then_some(()));
     });
     busy.talk.host.kill();
-    for process in busy.processes {
+    for process in busy.processes.into_iter().chain([busy.away]) {
         until(|| (!lives(process)).then_some(()));
     }
+    until(|| is_empty(&busy.scratch).then_some(()));
 }
 
 #[test]
@@ -323,4 +346,7 @@ fn a_signal_ends_the_sidecar_and_all_it_started() {
         .filter(|id| exists(*id))
         .collect();
     assert_eq!(left, [0; 0]);
+    // Its parent is gone: it is ours to wait for.
+    assert!(!lives(busy.away));
+    assert!(is_empty(&busy.scratch));
 }

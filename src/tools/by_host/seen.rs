@@ -113,6 +113,7 @@ mod tests {
             content: vec![Content::Text(text.into())],
             verdict: Verdict::Done,
             details: Json::Null,
+            structured: None,
         }
     }
 

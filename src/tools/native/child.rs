@@ -8,13 +8,14 @@ use std::process::Stdio;
 use std::sync::OnceLock;
 
 use rustix::process::{Pid, Signal};
-use tokio::process::{Child, Command};
+use tokio::process::{Child, ChildStdin, Command};
 
 use crate::tools::leash::Leash;
 
 /// Starts a command as a group of its own that does not outlive us.
 pub(in crate::tools) fn spawn(command: &mut Command, leash: &Leash) -> io::Result<(Child, Group)> {
     leash.ready();
+    command.envs(leash.mark());
     let child = command.process_group(0).spawn()?;
     let group = Group::of(&child, leash)?;
     Ok((child, group))
@@ -71,8 +72,10 @@ pub(super) enum Input {
 /// A command that runs.
 #[derive(Debug)]
 pub(super) struct Running {
-    /// The process; its pipes are still in it.
+    /// The process; its output pipes are still in it.
     pub(super) child: Child,
+    /// What it reads from, if it reads: waiting for a process closes what is still in it.
+    pub(super) stdin: Option<ChildStdin>,
     /// It and all it starts.
     pub(super) group: Group,
     /// Its number.
@@ -114,9 +117,13 @@ pub(super) fn start(
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
     scrub(&mut shell);
-    let (child, group) = spawn(&mut shell, leash)?;
-    let pid = child.id().unwrap_or_default();
-    Ok(Running { child, group, pid })
+    let (mut child, group) = spawn(&mut shell, leash)?;
+    Ok(Running {
+        pid: child.id().unwrap_or_default(),
+        stdin: child.stdin.take(),
+        child,
+        group,
+    })
 }
 
 /// Gives a command our environment without what is ours alone.

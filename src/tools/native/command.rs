@@ -7,21 +7,26 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
-use tokio::time::sleep;
+use tokio::sync::oneshot;
+use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::child::{self, Carry, Input, Running};
 use super::output::{Letters, Stream};
 use super::pipes::{Piece, Pipes};
-use super::workbench::{InFront, Title, Workbench};
+use super::workbench::{InFront, Title, Went, Workbench};
 use crate::wire::proto::agent::v1::{
     ShellAbortReason, ShellArgs, ShellBackgroundReason, TimeoutBehavior,
 };
 
 /// How long a command may take to end when it is asked to.
-const GRACE: Duration = Duration::from_secs(1);
+pub(super) const GRACE: Duration = Duration::from_secs(1);
 /// How long we listen to pipes that somebody keeps open after the command's end.
 const LISTEN: Duration = Duration::from_secs(5);
+/// How long what is left in the pipes of an ended command is listened to.
+const DRAIN: Duration = Duration::from_millis(100);
+/// What a command may take that nobody gave a time.
+const USUAL: Duration = Duration::from_secs(30);
 /// What is remembered of output for a command that goes behind.
 const MEMORY: usize = 1024 * 1024;
 
@@ -33,8 +38,10 @@ pub(super) struct Order {
     pub(super) call: String,
     /// After this the command is ended, or goes behind.
     pub(super) timeout: Option<(Duration, AtTimeout)>,
-    /// After this it is ended.
+    /// After this it is ended, wherever it is.
     pub(super) hard_timeout: Option<Duration>,
+    /// What it reads from.
+    pub(super) input: Input,
 }
 
 /// What becomes of a command that takes too long.
@@ -49,30 +56,40 @@ pub(super) enum AtTimeout {
 impl Order {
     /// The same, but ended where it would go behind.
     pub(super) fn never_behind(mut self) -> Self {
-        self.timeout = self.timeout.map(|(after, _)| (after, AtTimeout::End));
+        self.timeout = self.timeout.map(|(after, at)| match at {
+            AtTimeout::Behind if after.is_zero() => (USUAL, AtTimeout::End),
+            _ => (after, AtTimeout::End),
+        });
+        self.input = Input::Nothing;
         self
     }
 
     /// What a request orders, at a folder that is known.
     pub(super) fn of(args: &ShellArgs, folder: PathBuf) -> Self {
         let given = u64::try_from(args.timeout).ok().filter(|ms| *ms > 0);
-        let given = if args.is_background { Some(0) } else { given };
         let behind = args.timeout_behavior == TimeoutBehavior::Background as i32;
-        let at_timeout = if behind {
-            AtTimeout::Behind
-        } else {
-            AtTimeout::End
+        let timeout = match given.map(Duration::from_millis) {
+            Some(after) if behind => (after, AtTimeout::Behind),
+            Some(after) => (after, AtTimeout::End),
+            None if behind => (Duration::ZERO, AtTimeout::Behind),
+            None if args.is_background => (Duration::ZERO, AtTimeout::End),
+            None => (USUAL, AtTimeout::End),
         };
         Self {
             command: args.command.clone(),
             folder,
             call: args.tool_call_id.clone(),
-            timeout: given.map(|ms| (Duration::from_millis(ms), at_timeout)),
+            timeout: Some(timeout),
             hard_timeout: args
                 .hard_timeout
                 .and_then(|ms| u64::try_from(ms).ok())
                 .filter(|ms| *ms > 0)
                 .map(Duration::from_millis),
+            // Behind, somebody may want to answer its questions.
+            input: match behind && !args.close_stdin {
+                true => Input::Pipe,
+                false => Input::Nothing,
+            },
         }
     }
 }
@@ -92,6 +109,8 @@ pub(super) enum Ending {
         pid: u32,
         /// Why.
         reason: ShellBackgroundReason,
+        /// How long it was in front.
+        after: Duration,
     },
 }
 
@@ -117,13 +136,21 @@ pub(super) struct Foreground {
     letters: [Letters; 2],
     so_far: String,
     started: Instant,
+    output: Output,
+}
+
+/// Whether somebody can still print.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Output {
+    Open,
+    Closed,
 }
 
 enum Happened {
     Piece(Piece),
     Exited(io::Result<ExitStatus>),
     Late(AtTimeout),
-    Behind,
+    Behind(oneshot::Sender<Went>),
     Aborted,
 }
 
@@ -139,7 +166,7 @@ impl Foreground {
             &order.command,
             &order.folder,
             &carry,
-            Input::Nothing,
+            order.input,
             bench.leash(),
         )?;
         Ok(Self {
@@ -152,6 +179,7 @@ impl Foreground {
             letters: Default::default(),
             so_far: String::new(),
             started: Instant::now(),
+            output: Output::Open,
         })
     }
 
@@ -166,30 +194,17 @@ impl Foreground {
                 biased;
                 () = abort.cancelled() => Happened::Aborted,
                 late = late(&self.order, self.started) => Happened::Late(late),
-                () = self.front.sent_behind() => Happened::Behind,
-                piece = self.pipes.next() => Happened::Piece(piece),
+                answer = self.front.sent_behind() => Happened::Behind(answer),
                 status = self.running.child.wait() => Happened::Exited(status),
+                piece = self.pipes.next(), if self.output == Output::Open => {
+                    Happened::Piece(piece)
+                }
             };
             match happened {
                 Happened::Piece(Piece::Bytes(stream, bytes)) => {
                     self.print(stream, bytes, listener).await;
                 }
-                Happened::Piece(Piece::End) => {
-                    tokio::select! {
-                        status = self.running.child.wait() => {
-                            return self.exited(status, listener).await;
-                        }
-                        () = abort.cancelled() => {
-                            return self.end(ShellAbortReason::UserAbort, listener).await;
-                        }
-                        at = late(&self.order, self.started) => match at {
-                            AtTimeout::End => {
-                                return self.end(ShellAbortReason::Timeout, listener).await;
-                            }
-                            AtTimeout::Behind => return self.behind(ShellBackgroundReason::Timeout),
-                        },
-                    }
-                }
+                Happened::Piece(Piece::End) => self.output = Output::Closed,
                 Happened::Exited(status) => return self.exited(status, listener).await,
                 Happened::Late(AtTimeout::End) => {
                     return self.end(ShellAbortReason::Timeout, listener).await;
@@ -198,9 +213,11 @@ impl Foreground {
                     return self.end(ShellAbortReason::UserAbort, listener).await;
                 }
                 Happened::Late(AtTimeout::Behind) => {
-                    return self.behind(ShellBackgroundReason::Timeout);
+                    return self.behind(ShellBackgroundReason::Timeout, None);
                 }
-                Happened::Behind => return self.behind(ShellBackgroundReason::UserRequest),
+                Happened::Behind(answer) => {
+                    return self.behind(ShellBackgroundReason::UserRequest, Some(answer));
+                }
             }
         }
     }
@@ -243,12 +260,11 @@ impl Foreground {
         self.running.group.signal(Signal::TERM);
         let grace = sleep(GRACE);
         tokio::pin!(grace);
-        let mut open = true;
         loop {
             tokio::select! {
-                piece = self.pipes.next(), if open => match piece {
+                piece = self.pipes.next(), if self.output == Output::Open => match piece {
                     Piece::Bytes(stream, bytes) => self.print(stream, bytes, listener).await,
-                    Piece::End => open = false,
+                    Piece::End => self.output = Output::Closed,
                 },
                 _ = self.running.child.wait() => break,
                 () = &mut grace => break,
@@ -256,11 +272,13 @@ impl Foreground {
         }
         self.running.group.signal(Signal::KILL);
         let _ = self.running.child.wait().await;
-        while let Ok(Piece::Bytes(stream, bytes)) =
-            tokio::time::timeout(Duration::from_millis(100), self.pipes.next()).await
-        {
-            self.print(stream, bytes, listener).await;
-        }
+        // Who got away from the group may go on printing.
+        let rest = async {
+            while let Piece::Bytes(stream, bytes) = self.pipes.next().await {
+                self.print(stream, bytes, listener).await;
+            }
+        };
+        let _ = timeout(DRAIN, rest).await;
         self.drain(listener).await;
         Ending::Ended(reason)
     }
@@ -274,15 +292,39 @@ impl Foreground {
         }
     }
 
-    fn behind(self, reason: ShellBackgroundReason) -> Ending {
-        let pid = self.running.pid;
+    fn behind(
+        self,
+        reason: ShellBackgroundReason,
+        answer: Option<oneshot::Sender<Went>>,
+    ) -> Ending {
+        let (pid, after) = (self.running.pid, self.started.elapsed());
+        let end = self.order.hard_timeout.map(|hard| self.started + hard);
+        let went = Went {
+            id: 0,
+            pid,
+            after,
+            command: self.order.command.clone(),
+            folder: self.order.folder.clone(),
+            so_far: self.so_far.clone(),
+        };
         let title = Title {
             command: self.order.command,
             folder: self.order.folder,
             so_far: self.so_far,
         };
-        match self.bench.background(self.running, self.pipes, title) {
-            Ok(id) => Ending::Behind { id, pid, reason },
+        match self.bench.background(self.running, self.pipes, title, end) {
+            Ok(id) => {
+                if let Some(answer) = answer {
+                    // Who asked may have gone.
+                    let _ = answer.send(Went { id, ..went });
+                }
+                Ending::Behind {
+                    id,
+                    pid,
+                    reason,
+                    after,
+                }
+            }
             Err(error) => {
                 tracing::warn!(%error, "a command could not go behind and was ended");
                 Ending::Ended(ShellAbortReason::Timeout)
@@ -311,5 +353,43 @@ async fn late(order: &Order, started: Instant) -> AtTimeout {
             at
         }
         (None, None) => std::future::pending().await,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_nobody_gave_a_time_has_the_usual_one() {
+        let order = |args: ShellArgs| Order::of(&args, PathBuf::new());
+        let behind = TimeoutBehavior::Background as i32;
+        assert_eq!(
+            order(ShellArgs::default()).timeout,
+            Some((USUAL, AtTimeout::End))
+        );
+        let at_once = ShellArgs {
+            timeout_behavior: behind,
+            ..ShellArgs::default()
+        };
+        let at_once = order(at_once);
+        assert_eq!(at_once.timeout, Some((Duration::ZERO, AtTimeout::Behind)));
+        assert_eq!(at_once.input, Input::Pipe);
+        assert_eq!(
+            at_once.never_behind().timeout,
+            Some((USUAL, AtTimeout::End))
+        );
+        let closed = ShellArgs {
+            timeout: 5,
+            timeout_behavior: behind,
+            close_stdin: true,
+            ..ShellArgs::default()
+        };
+        let closed = order(closed);
+        assert_eq!(
+            closed.timeout,
+            Some((Duration::from_millis(5), AtTimeout::Behind))
+        );
+        assert_eq!(closed.input, Input::Nothing);
     }
 }

@@ -89,7 +89,7 @@ fn failed(path: &Path, error: &io::Error) -> delete_result::Result {
     } else if errno::is_denied(error) || errno::is(error, Errno::ROFS) {
         delete_result::Result::PermissionDenied(DeletePermissionDenied {
             path: shown,
-            client_visible_error: errno::sentence(error, "unlink", path),
+            client_visible_error: "Permission denied".into(),
             is_readonly: false,
         })
     } else if errno::is(error, Errno::BUSY) {

@@ -3,6 +3,7 @@
 use std::io;
 use std::path::Path;
 
+use rustix::fs::Access;
 use rustix::io::Errno;
 
 /// Node's code and text of an error.
@@ -35,6 +36,15 @@ pub(super) fn sentence(error: &io::Error, call: &str, path: &Path) -> String {
 /// Whether an error is a certain one of the system's.
 pub(super) fn is(error: &io::Error, errno: Errno) -> bool {
     error.raw_os_error() == Some(errno.raw_os_error())
+}
+
+/// Whether a file can be read, or a folder entered and listed; otherwise the error.
+pub(super) fn readable(path: &Path) -> io::Result<()> {
+    let access = match path.is_dir() {
+        true => Access::READ_OK | Access::EXEC_OK,
+        false => Access::READ_OK,
+    };
+    Ok(rustix::fs::access(path, access)?)
 }
 
 /// Whether the user may not do this.

@@ -21,6 +21,8 @@ use crate::wire::proto::agent::v1::{
 const PATIENCE: Duration = Duration::from_secs(30);
 const MAX_BYTES: usize = 5 * 1024 * 1024;
 const HOPS: usize = 10;
+/// What some put before UTF-8.
+const MARK: &[u8] = b"\xef\xbb\xbf";
 
 /// Why there is no page.
 #[derive(Debug, thiserror::Error)]
@@ -67,9 +69,13 @@ async fn page(given: &str, leave: Leave) -> Result<FetchSuccess, Failure> {
         tracing::warn!("refused to fetch from a private address");
         return Err(Failure::Private(url.host_str().unwrap_or_default().into()));
     }
-    let mut builder = reqwest::Client::builder().timeout(PATIENCE);
+    let mut builder = reqwest::Client::builder()
+        .user_agent(concat!("cursor-sidecar/", env!("CARGO_PKG_VERSION")))
+        .timeout(PATIENCE);
     if leave == Leave::Refused {
         builder = builder
+            // A proxy resolves names itself, and may be where nobody else gets to.
+            .no_proxy()
             .dns_resolver(Arc::new(PublicOnly))
             .redirect(redirect::Policy::custom(|attempt| {
                 if attempt.previous().len() > HOPS || is_private_host(attempt.url()) {
@@ -86,7 +92,7 @@ async fn page(given: &str, leave: Leave) -> Result<FetchSuccess, Failure> {
         .headers()
         .get(reqwest::header::CONTENT_TYPE)
         .map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned())
-        .unwrap_or_default();
+        .unwrap_or_else(|| "text/plain".into());
     let mut body = Vec::new();
     while let Some(chunk) = answer.chunk().await.map_err(Failure::Http)? {
         let room = MAX_BYTES - body.len();
@@ -97,7 +103,7 @@ async fn page(given: &str, leave: Leave) -> Result<FetchSuccess, Failure> {
     }
     Ok(FetchSuccess {
         url: given.to_owned(),
-        content: String::from_utf8_lossy(&body).into_owned(),
+        content: String::from_utf8_lossy(body.strip_prefix(MARK).unwrap_or(&body)).into_owned(),
         status_code: status.into(),
         content_type,
     })

@@ -1,66 +1,97 @@
 //! What changed in a repository, as git tells it.
+//!
+//! git finds the changes; what is in files is read through the [`Guard`] like everywhere
+//! else. A link is its text, and what the user keeps back is left out.
 
-use std::path::Path;
+mod patch;
 
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::sync::Arc;
+use std::time::Duration;
+
+use prost::Message as _;
+use tokio::io::AsyncWriteExt as _;
+use tokio_util::sync::CancellationToken;
+
+use super::child::scrub;
+use super::errno;
+use super::guard::Guard;
 use crate::tools::Thrown;
 use crate::tools::git::git;
-use crate::wire::proto::aiserver::v1::file_diff::Chunk;
 use crate::wire::proto::aiserver::v1::get_diff_request::OutputFormat;
-use crate::wire::proto::aiserver::v1::{FileDiff, GetDiffRequest, GetDiffResponse, GitDiff};
-use prost::Message as _;
+use crate::wire::proto::aiserver::v1::{GetDiffRequest, GetDiffResponse, GitDiff};
+use patch::Change;
 
-/// No file.
-const NOTHING: &str = "/dev/null";
+/// How long git may take for one answer.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// What all files of one answer may hold together.
+const MAX_CONTENTS: usize = 64 * 1024 * 1024;
 
 /// Answers one request for a diff.
 pub(super) async fn diff(
-    workspace: &Path,
+    guard: &Arc<Guard>,
     request: GetDiffRequest,
+    abort: &CancellationToken,
 ) -> Result<GetDiffResponse, Thrown> {
-    let folder = workspace.join(&request.cwd);
-    let head = if request.r#ref.is_empty() {
-        "HEAD"
-    } else {
-        &request.r#ref
+    let answer = tokio::time::timeout(PATIENCE, answer(guard, request));
+    tokio::select! {
+        answer = answer => answer.unwrap_or_else(|_| Err(failed("git took too long"))),
+        () = abort.cancelled() => Err(failed("the diff was cancelled")),
+    }
+}
+
+async fn answer(guard: &Arc<Guard>, request: GetDiffRequest) -> Result<GetDiffResponse, Thrown> {
+    let folder = guard.workspace().join(&request.cwd);
+    let folder = folder
+        .canonicalize()
+        .map_err(|error| Thrown(errno::sentence(&error, "chdir", &folder)))?;
+    let head = match request.r#ref.as_str() {
+        "" => None,
+        given => Some(commit(&folder, given).await?),
     };
-    let mut base = base(&folder, &request.base_ref).await?;
+    let mut base = commit(&folder, &base(&folder, &request.base_ref).await?).await?;
     if request.merge_base {
-        let found = git(&folder, &["merge-base", "--end-of-options", &base, head]).await;
+        let head = head.as_deref().unwrap_or("HEAD");
+        let found = git(&folder, &["merge-base", &base, head]).await;
         base = found
             .ok_or_else(|| failed("git found no merge base"))?
             .trim()
             .to_owned();
     }
-    let context = request
-        .unified_context_lines
-        .map(|lines| format!("-U{lines}"));
-    let mut args = vec!["diff", "--no-color", "--no-ext-diff", "--no-textconv"];
-    if !request.include_space_changes {
-        args.push("--ignore-space-change");
+    let text = changes(&folder, &request, &base, head.as_deref()).await?;
+    let patch_id = match request.compute_patch_id {
+        true => patch_id(&folder, &text).await,
+        false => None,
+    };
+    let mut changes = patch::parse(&text);
+    let top = git(&folder, &["rev-parse", "--show-toplevel"]).await;
+    let top = PathBuf::from(top.unwrap_or_default().trim_end_matches('\n'));
+    for change in &mut changes {
+        change.resolve(&top);
     }
-    args.extend(context.as_deref());
-    args.extend(["--end-of-options", &base]);
-    if !request.r#ref.is_empty() {
-        args.push(&request.r#ref);
-    }
-    args.push("--");
-    args.extend(request.target_paths.iter().map(String::as_str));
-    let text = git(&folder, &args).await;
-    let mut diffs = parse(&text.ok_or_else(|| failed("git gave no diff"))?);
-    diffs.extend(untracked(&folder, request.max_untracked_files).await);
+    let mut files = Files {
+        guard: Arc::clone(guard),
+        room: MAX_CONTENTS,
+    };
+    changes.extend(untracked(&mut files, &folder, request.max_untracked_files).await?);
+    changes.retain(|change| !change.paths().any(|path| guard.is_ignored(path)));
     if request.output_format() == OutputFormat::DiffsWithBeforeAndAfter {
-        contents(&folder, &base, &request.r#ref, &mut diffs).await;
+        contents(&mut files, &folder, &base, head.as_deref(), &mut changes).await?;
     }
-    if !matches!(
+    let mut diffs: Vec<_> = changes.into_iter().map(|change| change.diff).collect();
+    let with_chunks = matches!(
         request.output_format(),
         OutputFormat::FileDiffs | OutputFormat::Unspecified
-    ) {
-        diffs.iter_mut().for_each(|diff| diff.chunks.clear());
+    );
+    for diff in &mut diffs {
+        if !with_chunks {
+            diff.chunks.clear();
+        }
+        // Which files are generated is a guess we do not make.
+        diff.is_generated = Some(false);
     }
-    // Which files are generated is a guess we do not make.
-    diffs
-        .iter_mut()
-        .for_each(|diff| diff.is_generated = Some(false));
     let wants_head = request.return_head_sha == Some(true);
     let (head_sha, has_uncommitted_changes) = match wants_head {
         true => (
@@ -81,6 +112,7 @@ pub(super) async fn diff(
             diffs,
             ..GitDiff::default()
         }),
+        patch_id,
         head_sha,
         has_uncommitted_changes,
         ..GetDiffResponse::default()
@@ -99,6 +131,45 @@ pub(super) async fn diff(
 
 fn failed(text: &str) -> Thrown {
     Thrown(text.into())
+}
+
+/// What git says of the files it knows.
+async fn changes(
+    folder: &Path,
+    request: &GetDiffRequest,
+    base: &str,
+    head: Option<&str>,
+) -> Result<String, Thrown> {
+    let context = request
+        .unified_context_lines
+        .map(|lines| format!("-U{lines}"));
+    let mut args = vec!["diff", "--no-color", "--no-ext-diff", "--no-textconv"];
+    // The user's own prefixes are not what we read.
+    args.extend(["--src-prefix=a/", "--dst-prefix=b/"]);
+    if !request.include_space_changes {
+        args.push("--ignore-space-change");
+    }
+    args.extend(context.as_deref());
+    args.push(base);
+    args.extend(head);
+    args.push("--");
+    args.extend(request.target_paths.iter().map(String::as_str));
+    git(folder, &args)
+        .await
+        .ok_or_else(|| failed("git gave no diff"))
+}
+
+/// What a name stands for in this repository. git takes names it does not know for files,
+/// inside the repository or not, and shows what is in them.
+async fn commit(folder: &Path, name: &str) -> Result<String, Thrown> {
+    let found = match name.starts_with('-') {
+        true => None,
+        false => git(folder, &["rev-parse", "--verify", "--quiet", name]).await,
+    };
+    found
+        .map(|id| id.trim().to_owned())
+        .filter(|id| !id.is_empty() && id.bytes().all(|byte| byte.is_ascii_hexdigit()))
+        .ok_or_else(|| failed(&format!("git knows no revision {name}")))
 }
 
 /// What to compare with: what is asked for, or the branch others start from.
@@ -133,184 +204,182 @@ async fn base(folder: &Path, given: &str) -> Result<String, Thrown> {
         .ok_or_else(|| failed("Could not determine default branch"))
 }
 
+/// What stays the same of a patch when lines move; nothing, for no patch.
+async fn patch_id(folder: &Path, patch: &str) -> Option<String> {
+    let mut command = tokio::process::Command::new("git");
+    scrub(&mut command);
+    let mut child = command
+        .args(["patch-id", "--stable"])
+        .current_dir(folder)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .kill_on_drop(true)
+        .spawn()
+        .ok()?;
+    let mut stdin = child.stdin.take()?;
+    // It answers when it has heard all: nothing waits for the other.
+    stdin.write_all(patch.as_bytes()).await.ok()?;
+    drop(stdin);
+    let output = child.wait_with_output().await.ok()?;
+    let text = String::from_utf8(output.stdout).ok()?;
+    text.split_whitespace().next().map(str::to_owned)
+}
+
+/// Reads files for one answer, as long as there is room.
+struct Files {
+    guard: Arc<Guard>,
+    room: usize,
+}
+
+/// What is at a path.
+enum There {
+    /// A link, and where it leads.
+    Link(Vec<u8>),
+    /// A file.
+    File(Vec<u8>),
+    /// A file that is not shown.
+    Unshown,
+    /// A folder, a pipe, nothing.
+    Nothing,
+}
+
+impl Files {
+    /// Looks at paths, on a thread that may wait.
+    async fn look(&mut self, paths: Vec<PathBuf>) -> Result<Vec<There>, Thrown> {
+        let (guard, mut room) = (Arc::clone(&self.guard), self.room);
+        let work = move || {
+            let looked: Vec<_> = paths
+                .iter()
+                .map(|path| there(&guard, path, &mut room))
+                .collect();
+            (looked, room)
+        };
+        let (looked, room) = tokio::task::spawn_blocking(work)
+            .await
+            .map_err(|_| failed("the tool crashed"))?;
+        self.room = room;
+        Ok(looked)
+    }
+
+    /// Text of git's own that takes room too.
+    fn keep(&mut self, text: String) -> String {
+        match self.room.checked_sub(text.len()) {
+            Some(room) => {
+                self.room = room;
+                text
+            }
+            None => String::new(),
+        }
+    }
+}
+
+fn there(guard: &Guard, path: &Path, room: &mut usize) -> There {
+    let Ok(about) = path.symlink_metadata() else {
+        return There::Nothing;
+    };
+    if about.is_symlink() {
+        // git takes a link to a folder for a folder.
+        return match (path.is_dir(), path.read_link()) {
+            (false, Ok(target)) => There::Link(target.into_os_string().into_encoded_bytes()),
+            _ => There::Nothing,
+        };
+    }
+    if !about.is_file() {
+        return There::Nothing;
+    }
+    let Some(file) = guard
+        .read(path)
+        .ok()
+        .and_then(|cleared| cleared.open().ok())
+    else {
+        return There::Unshown;
+    };
+    let mut bytes = Vec::new();
+    let read = file.take(*room as u64 + 1).read_to_end(&mut bytes);
+    match room.checked_sub(bytes.len()) {
+        Some(left) if read.is_ok() => {
+            *room = left;
+            There::File(bytes)
+        }
+        _ => There::Unshown,
+    }
+}
+
 /// Files git does not know yet, as additions.
-async fn untracked(folder: &Path, most: i32) -> Vec<FileDiff> {
+async fn untracked(files: &mut Files, folder: &Path, most: i32) -> Result<Vec<Change>, Thrown> {
     let most = usize::try_from(most).unwrap_or(0);
     if most == 0 {
-        return Vec::new();
+        return Ok(Vec::new());
     }
-    let listed = git(folder, &["ls-files", "--others", "--exclude-standard"]).await;
-    let mut diffs = Vec::new();
-    for name in listed.unwrap_or_default().lines().take(most) {
-        let Ok(text) = tokio::fs::read_to_string(folder.join(name)).await else {
-            continue;
-        };
-        let lines: Vec<String> = text.lines().map(|line| format!("+{line}")).collect();
-        let count = i32::try_from(lines.len()).unwrap_or(i32::MAX);
-        diffs.push(FileDiff {
-            from: NOTHING.into(),
-            to: name.into(),
-            added: count,
-            chunks: vec![Chunk {
-                content: format!("@@ -0,0 +1,{count} @@"),
-                lines,
-                new_start: 1,
-                new_lines: count,
-                ..Chunk::default()
-            }],
-            ..FileDiff::default()
-        });
-    }
-    diffs
+    let listed = git(
+        folder,
+        &["ls-files", "-z", "--others", "--exclude-standard"],
+    )
+    .await
+    .unwrap_or_default();
+    let names: Vec<&str> = listed
+        .split('\0')
+        .filter(|name| !name.is_empty())
+        .take(most)
+        .collect();
+    let guard = Arc::clone(&files.guard);
+    let shown = names
+        .into_iter()
+        .map(|name| (name, folder.join(name)))
+        .filter(|(_, path)| !guard.is_ignored(path));
+    let (names, paths): (Vec<&str>, Vec<PathBuf>) = shown.unzip();
+    let looked = files.look(paths.clone()).await?;
+    let changes = names.into_iter().zip(paths).zip(looked);
+    Ok(changes
+        .filter_map(|((name, path), there)| {
+            let bytes = match there {
+                There::Link(bytes) | There::File(bytes) => Some(bytes),
+                There::Unshown => None,
+                There::Nothing => return None,
+            };
+            Some(patch::addition(name, path, bytes.as_deref()))
+        })
+        .collect())
 }
 
 /// Puts whole files beside their changes.
-async fn contents(folder: &Path, base: &str, head: &str, diffs: &mut [FileDiff]) {
-    for diff in diffs {
+async fn contents(
+    files: &mut Files,
+    folder: &Path,
+    base: &str,
+    head: Option<&str>,
+    changes: &mut [Change],
+) -> Result<(), Thrown> {
+    for change in changes {
         let show = async |at: &str, name: &str| {
             let what = format!("{at}:{name}");
-            git(
-                folder,
-                &["show", "--no-textconv", "--end-of-options", &what],
-            )
-            .await
-            .unwrap_or_default()
-        };
-        let before = match diff.from.as_str() {
-            NOTHING => String::new(),
-            name => show(base, name).await,
-        };
-        let after = match (diff.to.as_str(), head) {
-            (NOTHING, _) => String::new(),
-            (name, "") => tokio::fs::read_to_string(folder.join(name))
+            git(folder, &["show", "--no-textconv", &what])
                 .await
-                .unwrap_or_default(),
-            (name, head) => show(head, name).await,
+                .unwrap_or_default()
         };
-        diff.before_file_contents = Some(before);
-        diff.after_file_contents = Some(after);
-    }
-}
-
-/// A diff as files and chunks.
-fn parse(text: &str) -> Vec<FileDiff> {
-    let mut diffs: Vec<FileDiff> = Vec::new();
-    // Lines the open chunk still has, before and after.
-    let mut left = (0, 0);
-    for line in text.lines() {
-        if let Some(names) = line.strip_prefix("diff --git ").filter(|_| left == (0, 0)) {
-            let (from, to) = names.split_once(" b/").unwrap_or((names, names));
-            diffs.push(FileDiff {
-                from: from.trim_start_matches("a/").into(),
-                to: to.into(),
-                ..FileDiff::default()
-            });
-            continue;
-        }
-        let Some(diff) = diffs.last_mut() else {
-            continue;
+        let before = match &change.from {
+            None => String::new(),
+            Some(_) => show(base, &change.diff.from).await,
         };
-        if left == (0, 0) {
-            if let Some(chunk) = chunk(line) {
-                left = (chunk.old_lines, chunk.new_lines);
-                diff.chunks.push(chunk);
-            } else if line.starts_with("new file mode") {
-                diff.from = NOTHING.into();
-            } else if line.starts_with("deleted file mode") {
-                diff.to = NOTHING.into();
-            } else if line.starts_with('\\')
-                && let Some(chunk) = diff.chunks.last_mut()
-            {
-                chunk.lines.push(line.into());
+        let after = match (&change.to, head) {
+            (None, _) => String::new(),
+            (Some(path), None) => match files.look(vec![path.clone()]).await?.pop() {
+                Some(There::Link(bytes) | There::File(bytes)) => {
+                    String::from_utf8_lossy(&bytes).into_owned()
+                }
+                _ => String::new(),
+            },
+            (Some(_), Some(head)) => {
+                let text = show(head, &change.diff.to).await;
+                files.keep(text)
             }
-            continue;
-        }
-        match line.as_bytes().first() {
-            Some(b'-') => (left.0, diff.removed) = (left.0 - 1, diff.removed + 1),
-            Some(b'+') => (left.1, diff.added) = (left.1 - 1, diff.added + 1),
-            Some(b'\\') => {}
-            _ => left = (left.0 - 1, left.1 - 1),
-        }
-        if let Some(chunk) = diff.chunks.last_mut() {
-            chunk.lines.push(line.into());
-        }
+        };
+        change.diff.before_file_contents = Some(files.keep(before));
+        change.diff.after_file_contents = Some(after);
     }
-    diffs
-}
-
-/// The head of a chunk: `@@ -1,2 +3,4 @@`.
-fn chunk(line: &str) -> Option<Chunk> {
-    let (old, rest) = line.strip_prefix("@@ -")?.split_once(" +")?;
-    let (new, _) = rest.split_once(" @@")?;
-    let range = |text: &str| -> Option<(i32, i32)> {
-        match text.split_once(',') {
-            Some((start, count)) => Some((start.parse().ok()?, count.parse().ok()?)),
-            None => Some((text.parse().ok()?, 1)),
-        }
-    };
-    let ((old_start, old_lines), (new_start, new_lines)) = (range(old)?, range(new)?);
-    Some(Chunk {
-        content: line.into(),
-        lines: Vec::new(),
-        old_start,
-        old_lines,
-        new_start,
-        new_lines,
-    })
+    Ok(())
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[tokio::test]
-    async fn changes_and_new_files_are_told() {
-        let home = tempfile::tempdir().unwrap();
-        let root = home.path();
-        let run = async |args: &[&str]| git(root, args).await.unwrap();
-        run(&["init", "--quiet"]).await;
-        std::fs::write(root.join("a"), "one\ntwo\nthree\n").unwrap();
-        run(&["add", "a"]).await;
-        let me = ["-c", "user.name=t", "-c", "user.email=t@example.org"];
-        run(&[&me[..], &["commit", "--quiet", "-m", "x"]].concat()).await;
-        std::fs::write(root.join("a"), "one\n-- 2\nthree").unwrap();
-        std::fs::write(root.join("b"), "new\n").unwrap();
-        let request = GetDiffRequest {
-            base_ref: "HEAD".into(),
-            max_untracked_files: 9,
-            include_space_changes: true,
-            return_head_sha: Some(true),
-            ..GetDiffRequest::default()
-        };
-        let response = diff(root, request).await.unwrap();
-        assert_eq!(response.has_uncommitted_changes, Some(true));
-        assert_eq!(response.head_sha.unwrap().len(), 40);
-        let diffs = response.diff.unwrap().diffs;
-        let told: Vec<_> = diffs
-            .iter()
-            .map(|diff| {
-                (
-                    diff.from.as_str(),
-                    diff.to.as_str(),
-                    diff.added,
-                    diff.removed,
-                )
-            })
-            .collect();
-        assert_eq!(told, [("a", "a", 2, 2), (NOTHING, "b", 1, 0)]);
-        let lines = &diffs[0].chunks[0].lines;
-        assert_eq!(lines.last().unwrap(), "\\ No newline at end of file");
-    }
-
-    #[tokio::test]
-    async fn a_reference_is_no_option() {
-        let home = tempfile::tempdir().unwrap();
-        git(home.path(), &["init", "--quiet"]).await.unwrap();
-        let request = GetDiffRequest {
-            base_ref: "--output=made".into(),
-            ..GetDiffRequest::default()
-        };
-        assert!(diff(home.path(), request).await.is_err());
-        assert!(!home.path().join("made").exists());
-    }
-}
+mod tests;

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use tokio_util::sync::CancellationToken;
 
+use super::errno;
 use super::guard::{Guard, Refusal};
 use super::search::{
     self, Case, Direction, Found, HARD_LINES, Line, Links, Order, Output, Query, SearchError, Span,
@@ -31,6 +32,12 @@ enum GrepFailure {
          access is denied or the path contains a symlink loop."
     )]
     Unclear(String),
+    #[error("rg: {0}: Permission denied (os error 13)\n")]
+    Denied(String),
+    #[error(
+        "rg: error parsing flag {0}: value is not a valid number: invalid digit found in string\n"
+    )]
+    Context(&'static str),
     #[error("{0} is neither a file nor a folder")]
     Special(String),
 }
@@ -71,6 +78,10 @@ fn attempt(
         if !target.is_file() && !target.is_dir() {
             return Err(GrepFailure::Special((*path).into()));
         }
+        if errno::readable(target).is_err_and(|error| errno::is_denied(&error)) {
+            let inside = target.strip_prefix(root).unwrap_or(target);
+            return Err(GrepFailure::Denied(inside.display().to_string()));
+        }
     }
     let query = query(args)?;
     let target = inside.as_ref().map_or(root, |(_, target)| target.as_path());
@@ -104,10 +115,9 @@ fn mode(args: &GrepArgs) -> &str {
 }
 
 fn query(args: &GrepArgs) -> Result<Query, GrepFailure> {
-    let lines = |count: Option<i32>| count.and_then(|count| usize::try_from(count).ok());
-    let around = match (args.context_before, args.context_after) {
-        (None, None) => lines(args.context),
-        _ => None,
+    let (before, after) = match (args.context_before, args.context_after) {
+        (None, None) => (args.context, args.context),
+        given => given,
     };
     let output = match mode(args) {
         "content" => Output::Content,
@@ -122,9 +132,11 @@ fn query(args: &GrepArgs) -> Result<Query, GrepFailure> {
         Some("path") => Order::Path,
         Some(other) => return Err(GrepFailure::Sort(other.into())),
     };
-    let context = |count: Option<i32>| match output {
-        Output::Content => lines(count).or(around).unwrap_or(0),
-        Output::Files | Output::Count => 0,
+    let context = |count: Option<i32>, flag| match output {
+        Output::Content => {
+            usize::try_from(count.unwrap_or(0)).map_err(|_| GrepFailure::Context(flag))
+        }
+        Output::Files | Output::Count => Ok(0),
     };
     Ok(Query {
         pattern: args.pattern.clone(),
@@ -137,8 +149,8 @@ fn query(args: &GrepArgs) -> Result<Query, GrepFailure> {
             _ => Span::Line,
         },
         output,
-        before: context(args.context_before),
-        after: context(args.context_after),
+        before: context(before, "--before-context")?,
+        after: context(after, "--after-context")?,
         glob: args.glob.clone().filter(|glob| !glob.is_empty()),
         kind: args.r#type.clone().filter(|kind| !kind.is_empty()),
         order,

@@ -28,8 +28,11 @@ pub enum Refusal {
     /// `.cursorignore` names it.
     #[error("Blocked by cursor ignore")]
     Ignored,
+    /// It says what is kept from the model, which is not for the model to say.
+    #[error("Blocked by permissions configuration")]
+    Rules,
     /// What it leads to cannot be told: loops, files used as folders, closed folders.
-    #[error("Write blocked: cannot verify where {path} leads: {error}")]
+    #[error("Write blocked: cannot verify {}", where_it_leads(path, error))]
     Unclear {
         /// The path.
         path: PathBuf,
@@ -128,6 +131,7 @@ impl Guard {
             return Err(Refusal::Process(path.to_owned()));
         }
         if self.is_ignored(&real) {
+            tracing::warn!(tool = "read", "refused a path the user keeps back");
             return Err(Refusal::Ignored);
         }
         Ok(Cleared {
@@ -138,22 +142,24 @@ impl Guard {
 
     /// Whether a real path is kept from the model.
     pub fn is_ignored(&self, real: &Path) -> bool {
-        ignored::is_ignored(&self.real, real)
+        ignored::Rules::default().ignore(real)
     }
 
     /// Whether a path may be written, and which file that is. Folders and the file itself may
     /// be missing.
     pub fn write(&self, path: &Path) -> Result<Cleared, Refusal> {
+        no_rules(path)?;
         let real = resolve(path)?;
+        self.unlisted(&real)?;
         self.clear_change(path, real)
     }
 
     /// Whether a path may be deleted. A link is deleted itself, not what it leads to.
     pub fn delete(&self, path: &Path) -> Result<Cleared, Refusal> {
+        no_rules(path)?;
         // What cannot be read cannot be told to the model either.
         match path.canonicalize() {
-            Ok(real) if self.is_ignored(&real) => return Err(Refusal::Ignored),
-            Ok(_) => {}
+            Ok(real) => self.unlisted(&real)?,
             Err(error) if errno::is(&error, Errno::NOENT) => {
                 return match path.symlink_metadata() {
                     Ok(_) => Err(Refusal::Dangling(path.to_owned())),
@@ -171,6 +177,16 @@ impl Guard {
         self.clear_change(path, parent.join(name))
     }
 
+    /// Whether the user's list of what is kept back has nothing against a change.
+    fn unlisted(&self, real: &Path) -> Result<(), Refusal> {
+        no_rules(real)?;
+        if self.is_ignored(real) {
+            tracing::warn!("refused a change of a path the user keeps back");
+            return Err(Refusal::Ignored);
+        }
+        Ok(())
+    }
+
     fn clear_change(&self, path: &Path, real: PathBuf) -> Result<Cleared, Refusal> {
         if self.is_ignored(&real) {
             return Err(Refusal::Ignored);
@@ -184,6 +200,24 @@ impl Guard {
             return Err(Refusal::Outside(path.to_owned()));
         };
         Ok(Cleared { real, base })
+    }
+}
+
+/// Refuses to change what says what is kept back.
+fn no_rules(path: &Path) -> Result<(), Refusal> {
+    if ignored::is_rules(path) {
+        tracing::warn!("refused a change of what is kept back");
+        return Err(Refusal::Rules);
+    }
+    Ok(())
+}
+
+/// What is said of a path nobody can follow.
+fn where_it_leads(path: &Path, error: &io::Error) -> String {
+    let path = path.display();
+    match errno::is_denied(error) {
+        true => format!("`{path}` -- permission denied resolving symlinks (EACCES)."),
+        false => format!("where {path} leads: {error}"),
     }
 }
 
@@ -265,7 +299,7 @@ impl Cleared {
                     }
                     rustix::fs::openat(&folder, part, DIRECTORY, Mode::empty())?
                 }
-                other => other?,
+                other => other.map_err(swapped)?,
             };
         }
         Ok((folder, name))
@@ -275,12 +309,22 @@ impl Cleared {
     pub fn open(&self) -> io::Result<File> {
         let (folder, name) = self.folder(Folders::Present)?;
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-        let file = File::from(rustix::fs::openat(&folder, name, flags, Mode::empty())?);
+        let opened = rustix::fs::openat(&folder, name, flags, Mode::empty());
+        let file = File::from(opened.map_err(swapped)?);
         if !file.metadata()?.is_file() {
+            tracing::warn!("refused what is no plain file");
             return Err(io::Error::from(Errno::INVAL));
         }
         Ok(file)
     }
+}
+
+/// Notes a link where there was none when the path was judged.
+pub(super) fn swapped(error: Errno) -> Errno {
+    if matches!(error, Errno::LOOP | Errno::NOTDIR) {
+        tracing::warn!("refused a link that took the place of something else");
+    }
+    error
 }
 
 /// Links are not followed, and what is no folder is not entered.

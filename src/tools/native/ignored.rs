@@ -1,43 +1,66 @@
 //! `.cursorignore`: files the user keeps from the model.
 
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
-use ignore::gitignore::GitignoreBuilder;
+use ignore::gitignore::{Gitignore, GitignoreBuilder};
 
 /// The name of the files that say what is kept back.
 pub(super) const FILE: &str = ".cursorignore";
 
-/// Whether a path is to be kept from the model. `real` has no links in it; `root` neither.
-///
-/// The files are read anew each time: they are small, and a rule the user has just written
-/// must count.
-pub(in crate::tools) fn is_ignored(root: &Path, real: &Path) -> bool {
-    let Ok(inside) = real.strip_prefix(root) else {
-        return false;
-    };
-    let mut folder: PathBuf = root.to_owned();
-    let mut verdict = false;
-    let mut parts = inside.components().peekable();
-    loop {
-        let file = folder.join(FILE);
-        if file.is_file() {
-            let mut builder = GitignoreBuilder::new(&folder);
-            // A bad line is skipped; the others count.
-            let _ = builder.add(&file);
-            if let Ok(rules) = builder.build() {
-                let found = rules.matched_path_or_any_parents(real, real.is_dir());
-                if found.is_ignore() {
-                    verdict = true;
-                } else if found.is_whitelist() {
-                    verdict = false;
-                }
-            }
-        }
-        match parts.next() {
-            Some(part) if parts.peek().is_some() => folder.push(part),
-            _ => return verdict,
-        }
+/// The rules of all folders, each read once: for one answer, so that a rule the user has just
+/// written counts in the next.
+#[derive(Debug, Default)]
+pub(super) struct Rules {
+    folders: HashMap<PathBuf, Option<Gitignore>>,
+}
+
+impl Rules {
+    /// Whether a path is to be kept from the model. There are no links in it.
+    ///
+    /// Files of all folders above it count, up to the root of the disk, and what one of them
+    /// names no other brings back.
+    pub(super) fn ignore(&mut self, real: &Path) -> bool {
+        let folder = real.is_dir();
+        real.ancestors().skip(1).any(|above| {
+            let rules = self.of(above);
+            rules.is_some_and(|rules| is_named(rules, above, real, folder))
+        })
     }
+
+    fn of(&mut self, folder: &Path) -> Option<&Gitignore> {
+        if !self.folders.contains_key(folder) {
+            let file = folder.join(FILE);
+            let rules = file.is_file().then(|| {
+                let mut builder = GitignoreBuilder::new(folder);
+                // A bad line is skipped; the others count.
+                let _ = builder.add(&file);
+                builder.build().ok()
+            });
+            self.folders.insert(folder.to_owned(), rules.flatten());
+        }
+        self.folders.get(folder)?.as_ref()
+    }
+}
+
+/// Whether rules name a path, or a folder it is in: what is in such a folder they cannot
+/// bring back.
+fn is_named(rules: &Gitignore, above: &Path, real: &Path, folder: bool) -> bool {
+    let inside = |path: &&Path| *path != above;
+    let mut folders = real.ancestors().skip(1).take_while(inside);
+    folders.any(|path| rules.matched(path, true).is_ignore())
+        || rules.matched(real, folder).is_ignore()
+}
+
+/// Whether a path inside a folder is to be kept from the model. Neither has links in it.
+pub(in crate::tools) fn is_ignored(root: &Path, real: &Path) -> bool {
+    real.starts_with(root) && Rules::default().ignore(real)
+}
+
+/// Whether a path is one of the files that say what is kept back.
+pub(super) fn is_rules(path: &Path) -> bool {
+    path.file_name()
+        .is_some_and(|name| name.eq_ignore_ascii_case(FILE))
 }
 
 #[cfg(test)]
@@ -46,23 +69,37 @@ mod tests {
     use std::fs;
 
     #[test]
-    fn rules_of_every_folder_above_count_and_the_nearest_wins() {
+    fn rules_of_every_folder_above_count_and_none_takes_back_anothers() {
         let home = tempfile::tempdir().unwrap();
-        let root = home.path().canonicalize().unwrap();
+        let home = home.path().canonicalize().unwrap();
+        let root = home.join("ws");
         fs::create_dir_all(root.join("a/b")).unwrap();
-        fs::write(root.join(FILE), "*.key\nprivate/\n").unwrap();
-        fs::write(root.join("a").join(FILE), "!shown.key\nb/\n").unwrap();
+        fs::create_dir(root.join("private")).unwrap();
+        fs::write(home.join(FILE), "*.sec\n").unwrap();
+        fs::write(root.join(FILE), "*.key\nprivate/\n!private/p\n!up.sec\n").unwrap();
+        fs::write(root.join("a").join(FILE), "!shown.key\nb/\n*.x\n!y.x\n").unwrap();
         for (path, expected) in [
             ("x.key", true),
             ("a/x.key", true),
-            ("a/shown.key", false),
+            ("a/shown.key", true),
             ("a/b/c.txt", true),
             ("private/deep/c.txt", true),
+            ("private/p", true),
             ("a/c.txt", false),
+            ("a/z.x", true),
+            ("a/y.x", false),
+            ("up.sec", true),
+            ("../beside.sec", true),
+            ("../beside.key", false),
         ] {
-            assert_eq!(is_ignored(&root, &root.join(path)), expected, "{path}");
+            let path = match path.strip_prefix("../") {
+                Some(outside) => home.join(outside),
+                None => root.join(path),
+            };
+            let shown = path.display();
+            assert_eq!(Rules::default().ignore(&path), expected, "{shown}");
         }
-        assert!(!is_ignored(&root, Path::new("/elsewhere/x.key")));
+        assert!(!is_ignored(&root, &home.join("beside.sec")));
     }
 
     #[test]

@@ -32,7 +32,7 @@ pub(super) fn ls(guard: &Guard, args: &LsArgs, abort: &CancellationToken) -> LsR
                 let patience = args
                     .timeout_ms
                     .map_or(PATIENCE, |ms| Duration::from_millis(ms.into()));
-                let (root, end) = tree(guard, &path, exclusions, patience, abort);
+                let (root, end) = tree(&path, exclusions, patience, abort);
                 let directory_tree_root = Some(root);
                 match end {
                     End::Complete => ls_result::Result::Success(LsSuccess {
@@ -75,7 +75,8 @@ fn folder(guard: &Guard, path: &Path) -> Result<(), Problem> {
         Err(_) | Ok(_) => {}
     }
     match path.metadata() {
-        Ok(about) if about.is_dir() => Ok(()),
+        Ok(about) if about.is_dir() => errno::readable(path)
+            .map_err(|error| Problem::Told(errno::sentence(&error, "scandir", path))),
         Ok(_) => Err(Problem::Told(format!(
             "Path is not a directory: {}",
             path.display()
@@ -101,6 +102,7 @@ pub(super) fn walk(root: &Path) -> WalkBuilder {
     let mut walk = WalkBuilder::new(root);
     walk.hidden(false)
         .follow_links(false)
+        .add_custom_ignore_filename(".rgignore")
         .add_custom_ignore_filename(ignored::FILE);
     walk
 }
@@ -119,7 +121,6 @@ struct Folder {
 }
 
 fn tree(
-    guard: &Guard,
     root: &Path,
     exclusions: Override,
     patience: Duration,
@@ -130,6 +131,7 @@ fn tree(
     folders.insert(root.to_owned(), Folder::default());
     let mut used = root.to_string_lossy().encode_utf16().count();
     let mut end = End::Complete;
+    let mut rules = ignored::Rules::default();
     let mut walk = walk(root);
     walk.overrides(exclusions)
         .sort_by_file_name(|a, b| collate::names(&a.to_string_lossy(), &b.to_string_lossy()));
@@ -145,7 +147,7 @@ fn tree(
         let Ok(real) = entry.path().canonicalize() else {
             continue;
         };
-        if guard.is_ignored(&real) {
+        if rules.ignore(&real) {
             continue;
         }
         place(&mut folders, root, entry.path(), &mut used);
@@ -237,14 +239,15 @@ fn node(folders: &mut HashMap<PathBuf, Folder>, path: PathBuf) -> LsDirectoryTre
 }
 
 /// The names in one folder, sorted, folders with a slash behind; for the plain listing.
-pub(super) fn names(guard: &Guard, path: &Path) -> io::Result<Vec<String>> {
+pub(super) fn names(path: &Path) -> io::Result<Vec<String>> {
     let mut names = Vec::new();
+    let mut rules = ignored::Rules::default();
     for entry in std::fs::read_dir(path)? {
         let entry = entry?;
         let Ok(real) = entry.path().canonicalize() else {
             continue;
         };
-        if guard.is_ignored(&real) {
+        if rules.ignore(&real) {
             continue;
         }
         let name = entry.file_name().to_string_lossy().into_owned();

@@ -9,9 +9,11 @@ mod child;
 mod collate;
 mod command;
 mod delete;
+mod denylist;
 mod errno;
 mod fetch;
 mod git_diff;
+mod grammar;
 mod grep;
 pub mod guard;
 mod ignored;
@@ -19,10 +21,12 @@ mod ls;
 mod output;
 mod pi;
 mod pi_bash;
+mod pi_edit;
 mod pi_grep;
 mod pipes;
 pub mod policy;
 mod read;
+mod scratch;
 mod search;
 mod shell;
 mod text;
@@ -143,14 +147,14 @@ impl Native {
                 let result = self.shell.whole(args, Dialect::Interleaved, abort).await;
                 Ok(Reply::MiniSweAgentBashResult(result))
             }
-            Request::BackgroundShellSpawnArgs(args) => {
-                Ok(Reply::BackgroundShellSpawnResult(self.shell.spawn(args)))
-            }
-            Request::WriteShellStdinArgs(args) => {
-                Ok(Reply::WriteShellStdinResult(self.shell.feed(args).await))
-            }
+            Request::BackgroundShellSpawnArgs(args) => Ok(Reply::BackgroundShellSpawnResult(
+                self.shell.spawn(args).await,
+            )),
+            Request::WriteShellStdinArgs(args) => Ok(Reply::WriteShellStdinResult(
+                self.shell.feed(args, &abort).await,
+            )),
             Request::ForceBackgroundShellArgs(args) => Ok(Reply::ForceBackgroundShellResult(
-                self.shell.send_behind(&args),
+                self.shell.send_behind(&args).await,
             )),
             Request::PiBashArgs(args) => {
                 let result = Some(pi_bash::bash(&self.shell, args, abort).await);
@@ -161,7 +165,7 @@ impl Native {
                 Ok(Reply::FetchResult(fetch::fetch(args, leave, abort).await))
             }
             Request::GitDiffRequest(request) => {
-                let response = git_diff::diff(&self.shell.workspace, request).await?;
+                let response = git_diff::diff(&self.guard, request, &abort).await?;
                 Ok(Reply::GitDiffResponse(response))
             }
             other => match servers::answer(&self.refuse.facts, other, abort.clone()).await {
@@ -206,7 +210,7 @@ impl Native {
                     Reply::PiWriteResult(PiWriteExecResult { result })
                 }
                 Request::PiEditArgs(args) => {
-                    let result = Some(match pi::edit(&guard, &args) {
+                    let result = Some(match pi_edit::edit(&guard, &args) {
                         Ok(success) => pi_edit_exec_result::Result::Success(success),
                         Err(pi::Failure(error)) => {
                             pi_edit_exec_result::Result::Error(PiEditExecError { error })
@@ -251,13 +255,18 @@ impl Native {
 
 /// No language server runs here, so there is nothing to report of a file that is there.
 fn diagnostics(guard: &Guard, args: DiagnosticsArgs) -> DiagnosticsResult {
-    let result = if guard.absolute(&args.path).exists() {
-        diagnostics_result::Result::Success(DiagnosticsSuccess {
+    let result = match guard.absolute(&args.path).metadata() {
+        Ok(_) => diagnostics_result::Result::Success(DiagnosticsSuccess {
             path: args.path,
             ..DiagnosticsSuccess::default()
-        })
-    } else {
-        diagnostics_result::Result::FileNotFound(DiagnosticsFileNotFound { path: args.path })
+        }),
+        Err(error) if errno::is_denied(&error) => {
+            let path = args.path;
+            diagnostics_result::Result::PermissionDenied(DiagnosticsPermissionDenied { path })
+        }
+        Err(_) => {
+            diagnostics_result::Result::FileNotFound(DiagnosticsFileNotFound { path: args.path })
+        }
     };
     DiagnosticsResult {
         result: Some(result),

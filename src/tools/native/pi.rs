@@ -42,7 +42,7 @@ fn cleared(guard: &Guard, path: &Path, verb: &str) -> Result<super::guard::Clear
 }
 
 /// A file's text, whatever its bytes are.
-fn whole(guard: &Guard, path: &Path) -> Result<String, Failure> {
+pub(super) fn whole(guard: &Guard, path: &Path) -> Result<String, Failure> {
     let cleared = cleared(guard, path, "Read")?;
     if cleared.real.is_dir() {
         return Err(Failure(format!("Path is a directory: {}", path.display())));
@@ -64,7 +64,7 @@ fn whole(guard: &Guard, path: &Path) -> Result<String, Failure> {
 }
 
 /// A count as the messages carry it.
-fn number(count: usize) -> u32 {
+pub(super) fn number(count: usize) -> u32 {
     u32::try_from(count).unwrap_or(u32::MAX)
 }
 
@@ -163,7 +163,7 @@ pub(super) fn write_file(guard: &Guard, args: &PiWriteExecArgs) -> Result<String
 }
 
 /// Writes through the same door as everybody.
-fn put(guard: &Guard, path: &str, text: &str) -> Result<(), Failure> {
+pub(super) fn put(guard: &Guard, path: &str, text: &str) -> Result<(), Failure> {
     let args = WriteArgs {
         path: path.into(),
         file_text: text.into(),
@@ -180,110 +180,6 @@ fn put(guard: &Guard, path: &str, text: &str) -> Result<(), Failure> {
     }
 }
 
-/// Replaces parts of a file, each of which must be there once.
-pub(super) fn edit(guard: &Guard, args: &PiEditExecArgs) -> Result<PiEditExecSuccess, Failure> {
-    if args.edits.is_empty() {
-        return Err(Failure(
-            "edits must contain at least one replacement.".into(),
-        ));
-    }
-    let path = guard.absolute(&args.path);
-    let text = whole(guard, &path)?;
-    let old = text.replace("\r\n", "\n");
-    let mut places = Vec::new();
-    for edit in &args.edits {
-        let wanted = edit.old_text.replace("\r\n", "\n");
-        if wanted.is_empty() {
-            return Err(Failure("oldText must not be empty.".into()));
-        }
-        let mut found = old.match_indices(&wanted);
-        match (found.next(), found.next()) {
-            (Some((at, _)), None) => places.push((at, wanted.len(), &edit.new_text)),
-            (None, _) => return Err(Failure("oldText was not found in the file.".into())),
-            (Some(_), Some(_)) => {
-                return Err(Failure("oldText must be unique in the file.".into()));
-            }
-        }
-    }
-    places.sort_by_key(|(at, ..)| *at);
-    let mut new = String::with_capacity(old.len());
-    let mut end = 0;
-    for (at, length, text) in &places {
-        if *at < end {
-            return Err(Failure("edits must not overlap.".into()));
-        }
-        new.push_str(&old[end..*at]);
-        new.push_str(&text.replace("\r\n", "\n"));
-        end = at + length;
-    }
-    new.push_str(&old[end..]);
-    if new == old {
-        return Err(Failure("edits did not change the file.".into()));
-    }
-    put(guard, &args.path, &new)?;
-    let patch = patch(&args.path, &old, &new);
-    Ok(PiEditExecSuccess {
-        output: format!(
-            "Successfully replaced {} block(s) in {}.",
-            places.len(),
-            args.path
-        ),
-        first_changed_line: first_change(&old, &new),
-        diff: patch.clone(),
-        patch,
-    })
-}
-
-fn first_change(old: &str, new: &str) -> Option<u32> {
-    let same = old
-        .split('\n')
-        .zip(new.split('\n'))
-        .take_while(|(a, b)| a == b)
-        .count();
-    Some(number(same + 1))
-}
-
-/// A patch in the form the official client sends.
-fn patch(path: &str, old: &str, new: &str) -> String {
-    let diff = similar::TextDiff::from_lines(old, new);
-    let mut patch = format!(
-        "Index: {path}\n{}\n--- {path}\t\n+++ {path}\t\n",
-        "=".repeat(67)
-    );
-    for group in diff.grouped_ops(4) {
-        let (Some(first), Some(last)) = (group.first(), group.last()) else {
-            continue;
-        };
-        let start = |range: std::ops::Range<usize>| match range.is_empty() {
-            true => range.start,
-            false => range.start + 1,
-        };
-        let (was, is) = (
-            first.old_range().start..last.old_range().end,
-            first.new_range().start..last.new_range().end,
-        );
-        let (were, are) = (was.len(), is.len());
-        patch.push_str(&format!(
-            "@@ -{},{were} +{},{are} @@\n",
-            start(was),
-            start(is)
-        ));
-        for change in group.iter().flat_map(|op| diff.iter_changes(op)) {
-            let sign = match change.tag() {
-                similar::ChangeTag::Equal => ' ',
-                similar::ChangeTag::Delete => '-',
-                similar::ChangeTag::Insert => '+',
-            };
-            patch.push(sign);
-            patch.push_str(change.value());
-            if change.missing_newline() {
-                patch.push_str("\n\\ No newline at end of file\n");
-            }
-        }
-    }
-    patch
-}
-
 /// Lists a folder.
 pub(super) fn list(guard: &Guard, args: &PiLsExecArgs) -> Result<PiLsExecSuccess, Failure> {
     let path = guard.absolute(args.path.as_deref().unwrap_or_default());
@@ -291,7 +187,7 @@ pub(super) fn list(guard: &Guard, args: &PiLsExecArgs) -> Result<PiLsExecSuccess
     if !cleared.real.is_dir() {
         return Err(Failure(format!("Not a directory: {}", path.display())));
     }
-    let names = ls::names(guard, &path).map_err(|error| Failure::io(&error, "scandir", &path))?;
+    let names = ls::names(&path).map_err(|error| Failure::io(&error, "scandir", &path))?;
     if names.is_empty() {
         return Ok(PiLsExecSuccess {
             output: "(empty directory)".into(),
@@ -339,6 +235,9 @@ pub(super) fn find(
 ) -> Result<PiFindExecSuccess, Failure> {
     let root = guard.absolute(args.path.as_deref().unwrap_or_default());
     cleared(guard, &root, "Find")?;
+    if root.is_dir() {
+        errno::readable(&root).map_err(|error| Failure::io(&error, "scandir", &root))?;
+    }
     let glob = globset::GlobBuilder::new(&args.pattern)
         .literal_separator(true)
         .build()
@@ -348,6 +247,7 @@ pub(super) fn find(
     let limit = limit(args.limit, 1000);
     let mut found = Vec::new();
     let mut walk = ls::walk(&root);
+    walk.filter_entry(|entry| entry.depth() == 0 || entry.file_name() != ".git");
     walk.sort_by_file_name(|a, b| collate::names(&a.to_string_lossy(), &b.to_string_lossy()));
     for entry in walk.build().flatten() {
         if abort.is_cancelled() {

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
+use super::child::Input;
 use super::command::{AtTimeout, Ending, Foreground, Listener, Order};
 use super::output::{Spill, Stream};
 use super::pi::{MAX_BYTES, MAX_LINES};
@@ -29,6 +30,7 @@ pub(super) async fn bash(
             .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
             .map(|after| (after, AtTimeout::End)),
         hard_timeout: None,
+        input: Input::Nothing,
     };
     let failed = |error: io::Error| {
         pi_bash_exec_result::Result::Error(PiBashExecError {
@@ -62,10 +64,16 @@ pub(super) async fn bash(
         .map(|location| location.file_path);
     if let (Some(cut), Some(path)) = (&truncation, &full_output_path) {
         let first = cut.total_lines - cut.output_lines + 1;
-        output.push_str(&format!(
-            "\n\n[Showing lines {first}-{} of {}. Full output: {path}]",
-            cut.total_lines, cut.total_lines
-        ));
+        let last = cut.total_lines;
+        let kilobytes = cut.output_bytes / 1024;
+        let shown = match cut.last_line_partial {
+            true => format!(
+                "last {kilobytes}KB of line {last} ({}KB limit)",
+                MAX_BYTES / 1024
+            ),
+            false => format!("lines {first}-{last} of {last}"),
+        };
+        output.push_str(&format!("\n\n[Showing {shown}. Full output: {path}]"));
     }
     if output.is_empty() {
         output = "(no output)".into();

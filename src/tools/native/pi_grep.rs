@@ -31,6 +31,12 @@ pub(super) fn grep(
         }
         Err(refusal) => return Err(Failure(format!("Search blocked: {refusal}"))),
     }
+    if super::errno::readable(&target).is_err_and(|error| super::errno::is_denied(&error)) {
+        let target = target.display();
+        return Err(Failure(format!(
+            "rg: {target}: Permission denied (os error 13)"
+        )));
+    }
     let context = args.context.and_then(|lines| usize::try_from(lines).ok());
     let pattern = match args.literal {
         Some(true) => escaped(&args.pattern),

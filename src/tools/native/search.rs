@@ -251,6 +251,7 @@ fn candidates(
     let mut walk = WalkBuilder::new(target);
     walk.hidden(false)
         .follow_links(query.links == Links::Followed)
+        .add_custom_ignore_filename(".rgignore")
         .add_custom_ignore_filename(ignored::FILE)
         .overrides(overrides.build().map_err(SearchError::Filter)?)
         .types(types.build().map_err(SearchError::Filter)?);

@@ -3,17 +3,17 @@
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
 use tokio_util::sync::CancellationToken;
 
 use super::child::{self, Carry, Input};
 use super::command::{Ending, Foreground, Listener, Order};
-use super::errno;
 use super::output::{Clipped, Spill, Stream};
 use super::pipes::Pipes;
 use super::workbench::{Title, Workbench};
+use super::{denylist, errno};
 use crate::tools::{Replies, Reply};
 use crate::wire::proto::agent::v1::*;
 
@@ -34,7 +34,21 @@ pub(super) enum Dialect {
 }
 
 fn milliseconds(since: Instant) -> i32 {
-    i32::try_from(since.elapsed().as_millis()).unwrap_or(i32::MAX)
+    in_milliseconds(since.elapsed())
+}
+
+fn in_milliseconds(duration: Duration) -> i32 {
+    i32::try_from(duration.as_millis()).unwrap_or(i32::MAX)
+}
+
+fn rejected(command: String, working_directory: String, reason: String) -> ShellRejected {
+    tracing::warn!("refused a command an administrator denies");
+    ShellRejected {
+        command,
+        working_directory,
+        reason,
+        is_readonly: false,
+    }
 }
 
 fn no_sandbox() -> SandboxPolicy {
@@ -152,6 +166,12 @@ impl Shell {
             answer.sandbox_policy = None;
             return answer;
         }
+        if let Some(reason) = denylist::objection(&args.command, &args.admin_command_denylist).await
+        {
+            let no = rejected(args.command, working_directory, reason);
+            answer.result = Some(shell_result::Result::Rejected(no));
+            return answer;
+        }
         let started = Instant::now();
         // Only a streamed command goes behind when its time is over.
         let order = Order::of(&args, folder).never_behind();
@@ -196,12 +216,18 @@ impl Shell {
             spill: self.spill(&args),
             clips: Default::default(),
         };
+        if let Some(reason) = denylist::objection(&args.command, &args.admin_command_denylist).await
+        {
+            let no = rejected(args.command, working_directory, reason);
+            tell.say(shell_stream::Event::Rejected(no)).await;
+            return;
+        }
         let start = ShellStreamStart {
             sandbox_policy: (!args.skip_approval).then(no_sandbox),
         };
         tell.say(shell_stream::Event::Start(start)).await;
         let started = Instant::now();
-        let timeout = args.timeout;
+        let timeout = args.timeout.max(0);
         let command = match Foreground::start(&self.bench, Order::of(&args, folder)) {
             Ok(command) => command,
             Err(error) => {
@@ -221,13 +247,22 @@ impl Shell {
                 self.exit(code, None, location, started)
             }
             Ending::Ended(reason) => self.exit(u32::MAX, Some(reason), location, started),
-            Ending::Behind { id, pid, reason } => {
+            Ending::Behind {
+                id,
+                pid,
+                reason,
+                after,
+            } => {
+                let waited = match reason {
+                    ShellBackgroundReason::UserRequest => in_milliseconds(after),
+                    _ => timeout,
+                };
                 shell_stream::Event::Backgrounded(ShellStreamBackgrounded {
                     shell_id: id,
                     command: args.command,
                     working_directory,
                     pid: Some(pid),
-                    ms_to_wait: (timeout > 0).then_some(timeout),
+                    ms_to_wait: Some(waited),
                     reason: Some(reason as i32),
                 })
             }
@@ -254,8 +289,14 @@ impl Shell {
     }
 
     /// Starts a command behind.
-    pub(super) fn spawn(&self, args: BackgroundShellSpawnArgs) -> BackgroundShellSpawnResult {
+    pub(super) async fn spawn(&self, args: BackgroundShellSpawnArgs) -> BackgroundShellSpawnResult {
         let (folder, working_directory) = self.folder(&args.working_directory);
+        if let Some(reason) = denylist::objection(&args.command, &args.admin_command_denylist).await
+        {
+            let no = rejected(args.command, working_directory, reason);
+            let result = Some(background_shell_spawn_result::Result::Rejected(no));
+            return BackgroundShellSpawnResult { result };
+        }
         let input = if args.enable_write_shell_stdin_tool {
             Input::Pipe
         } else {
@@ -275,7 +316,7 @@ impl Shell {
                 folder: folder.clone(),
                 so_far: String::new(),
             };
-            Ok((self.bench.background(running, pipes, title)?, pid))
+            Ok((self.bench.background(running, pipes, title, None)?, pid))
         };
         let result = match started() {
             Ok((shell_id, pid)) => {
@@ -298,9 +339,13 @@ impl Shell {
     }
 
     /// Sends text to a command behind.
-    pub(super) async fn feed(&self, args: WriteShellStdinArgs) -> WriteShellStdinResult {
+    pub(super) async fn feed(
+        &self,
+        args: WriteShellStdinArgs,
+        abort: &CancellationToken,
+    ) -> WriteShellStdinResult {
         let shell_id = args.shell_id;
-        let result = match self.bench.feed(shell_id, &args.chars).await {
+        let result = match self.bench.feed(shell_id, &args.chars, abort).await {
             Ok(()) => write_shell_stdin_result::Result::Success(WriteShellStdinSuccess {
                 shell_id,
                 terminal_file_length_before_input_written: 0,
@@ -315,17 +360,32 @@ impl Shell {
     }
 
     /// Sends a command behind.
-    pub(super) fn send_behind(
+    pub(super) async fn send_behind(
         &self,
         args: &ForceBackgroundShellArgs,
     ) -> ForceBackgroundShellResult {
-        let status = match self.bench.send_behind(&args.tool_call_id) {
-            true => ForceBackgroundShellStatus::Accepted,
-            false => ForceBackgroundShellStatus::NotFound,
+        let Some(went) = self.bench.send_behind(&args.tool_call_id).await else {
+            return ForceBackgroundShellResult {
+                status: ForceBackgroundShellStatus::NotFound as i32,
+                shell_result: None,
+            };
+        };
+        let success = ShellSuccess {
+            command: went.command,
+            working_directory: went.folder.to_string_lossy().into_owned(),
+            shell_id: Some(went.id),
+            interleaved_output: Some(went.so_far),
+            pid: Some(went.pid),
+            ms_to_wait: Some(in_milliseconds(went.after)),
+            background_reason: Some(ShellBackgroundReason::UserRequest as i32),
+            ..ShellSuccess::default()
         };
         ForceBackgroundShellResult {
-            status: status as i32,
-            shell_result: None,
+            status: ForceBackgroundShellStatus::Accepted as i32,
+            shell_result: Some(ShellResult {
+                result: Some(shell_result::Result::Success(success)),
+                ..ShellResult::default()
+            }),
         }
     }
 }
@@ -335,6 +395,8 @@ fn spawn_words(error: &io::Error) -> String {
     let shell = child::shell().display();
     if errno::is(error, Errno::NOENT) {
         format!("spawn {shell} ENOENT")
+    } else if errno::is_denied(error) {
+        format!("spawn {shell} EACCES")
     } else if errno::is(error, Errno::NOTDIR) {
         "spawn ENOTDIR".into()
     } else {
@@ -358,7 +420,9 @@ fn result(
     } = collected;
     let interleaved_output = (dialect == Dialect::Interleaved).then_some(interleaved);
     let (code, reason) = match ending {
-        Ending::Behind { id, pid, reason } => {
+        Ending::Behind {
+            id, pid, reason, ..
+        } => {
             return shell_result::Result::Success(ShellSuccess {
                 command,
                 working_directory,

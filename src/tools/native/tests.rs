@@ -223,7 +223,7 @@ async fn a_command_sent_behind_goes_on_and_its_output_is_kept() {
     // The number is free again when the command is over and its file complete.
     while scratch
         .bench
-        .feed(behind.shell_id, "")
+        .feed(behind.shell_id, "", &CancellationToken::new())
         .await
         .is_err_and(|error| matches!(error, workbench::StdinError::Unavailable))
     {
@@ -232,6 +232,81 @@ async fn a_command_sent_behind_goes_on_and_its_output_is_kept() {
     let text = fs::read_to_string(file).unwrap();
     assert!(text.contains("before\nafter\n"), "{text}");
     assert!(text.contains("exit_code: 4"), "{text}");
+}
+
+/// Who left the group and goes on printing is nobody to wait for.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_abort_does_not_wait_for_who_got_away() {
+    let scratch = scratch();
+    let mut asked = scratch.ask(stream("setsid yes & echo up; wait", "call"));
+    while !matches!(
+        event(&asked.next().await.unwrap()),
+        shell_stream::Event::Stdout(_)
+    ) {}
+    asked.abort.cancel();
+    let all = tokio::time::timeout(std::time::Duration::from_secs(20), asked.all())
+        .await
+        .expect("it ends");
+    assert!(matches!(
+        event(all.last().unwrap()),
+        shell_stream::Event::Exit(exit) if exit.aborted
+    ));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn input_nobody_reads_can_be_taken_back() {
+    let scratch = scratch();
+    let spawn = Request::BackgroundShellSpawnArgs(BackgroundShellSpawnArgs {
+        command: "exec sleep 600".into(),
+        enable_write_shell_stdin_tool: true,
+        ..BackgroundShellSpawnArgs::default()
+    });
+    let Reply::BackgroundShellSpawnResult(BackgroundShellSpawnResult {
+        result: Some(background_shell_spawn_result::Result::Success(started)),
+    }) = scratch.one(spawn).await
+    else {
+        panic!("not started");
+    };
+    // The second time its input must be back.
+    for _ in 0..2 {
+        let asked = scratch.ask(Request::WriteShellStdinArgs(WriteShellStdinArgs {
+            shell_id: started.shell_id,
+            chars: "x".repeat(1024 * 1024),
+        }));
+        asked.abort.cancel();
+        let all = asked.all().await;
+        let Reply::WriteShellStdinResult(WriteShellStdinResult {
+            result: Some(write_shell_stdin_result::Result::Error(error)),
+        }) = &all[0]
+        else {
+            panic!("taken: {all:?}");
+        };
+        assert!(error.error.contains("cancelled"), "{}", error.error);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_command_without_time_in_front_goes_behind_at_once() {
+    let scratch = scratch();
+    let Request::ShellStreamArgs(mut args) = stream("read x; echo $x; exit 4", "call") else {
+        panic!("another kind");
+    };
+    args.timeout_behavior = TimeoutBehavior::Background as i32;
+    let all = scratch.ask(Request::ShellStreamArgs(args)).all().await;
+    let shell_stream::Event::Backgrounded(behind) = event(all.last().unwrap()) else {
+        panic!("not behind: {all:?}");
+    };
+    assert_eq!(behind.ms_to_wait, Some(0));
+    let feed = Request::WriteShellStdinArgs(WriteShellStdinArgs {
+        shell_id: behind.shell_id,
+        chars: "answer\n".into(),
+    });
+    assert!(matches!(
+        scratch.one(feed).await,
+        Reply::WriteShellStdinResult(WriteShellStdinResult {
+            result: Some(write_shell_stdin_result::Result::Success(_))
+        })
+    ));
 }
 
 #[tokio::test]

@@ -3,25 +3,32 @@
 
 use std::collections::HashMap;
 use std::io::{self, ErrorKind};
-use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use tokio::io::AsyncWriteExt as _;
 use tokio::process::ChildStdin;
-use tokio::sync::Notify;
+use tokio::sync::{mpsc, oneshot};
 use tokio::task::AbortHandle;
 use uuid::Uuid;
 
+use rustix::process::Signal;
+use tokio::time::sleep_until;
+use tokio_util::sync::CancellationToken;
+
 use super::child::{Group, Running};
+use super::command::GRACE;
 use super::pipes::{Piece, Pipes};
+use super::scratch::Scratch;
 use crate::tools::leash::Leash;
 
 /// Output of a background command that is kept.
 const MAX_TERMINAL: usize = 16 * 1024 * 1024;
 /// How often we look whether what a command left running is still there.
 const LOOK: Duration = Duration::from_secs(1);
+/// How long a command may leave its input unread.
+const UNREAD: Duration = Duration::from_secs(10);
 
 /// The workbench of one session.
 #[derive(Debug, Default)]
@@ -37,8 +44,8 @@ struct Inner {
     left: Option<(PathBuf, PathBuf)>,
     shells: HashMap<u32, Shell>,
     last: u32,
-    /// Commands in front, by the call that started them; a notice sends them behind.
-    front: HashMap<String, Arc<Notify>>,
+    /// Commands in front, by the call that started them, and who sends them behind.
+    front: HashMap<String, mpsc::Sender<oneshot::Sender<Went>>>,
     /// What finished commands left running, each kept by a task.
     leftover: Vec<AbortHandle>,
 }
@@ -55,16 +62,6 @@ enum Input {
     Here(ChildStdin),
     /// Somebody writes to it now.
     Lent,
-}
-
-/// A private folder that goes with its owner.
-#[derive(Debug)]
-struct Scratch(PathBuf);
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
 }
 
 impl Drop for Inner {
@@ -88,6 +85,12 @@ pub(super) enum StdinError {
     /// It does not read any more.
     #[error("{0}")]
     Broken(io::Error),
+    /// It reads something else first.
+    #[error("the command does not read its input")]
+    Unread,
+    /// Nobody wants it any more.
+    #[error("the input was cancelled")]
+    Cancelled,
 }
 
 impl Workbench {
@@ -111,18 +114,11 @@ impl Workbench {
     /// A folder of the session's own; made when it is first needed.
     fn folder(&self) -> io::Result<PathBuf> {
         let mut inner = self.lock();
-        if let Some(Scratch(path)) = &inner.folder {
-            return Ok(path.clone());
+        if let Some(scratch) = &inner.folder {
+            return Ok(scratch.path().to_owned());
         }
-        let name = format!("cursor-sidecar-{}", Uuid::new_v4().simple());
-        let path = std::env::temp_dir().join(name);
-        let mut builder = std::fs::DirBuilder::new();
-        builder.mode(0o700).create(&path)?;
-        for part in ["terminals", "agent-tools"] {
-            builder.create(path.join(part))?;
-        }
-        inner.folder = Some(Scratch(path.clone()));
-        Ok(path)
+        let scratch = Scratch::new(&std::env::temp_dir(), self.leash.clone())?;
+        Ok(inner.folder.insert(scratch).path().to_owned())
     }
 
     /// Where the output of background commands is written, one file each.
@@ -177,21 +173,23 @@ impl Workbench {
 
     /// A notice that sends the command of a call behind.
     pub(super) fn in_front(self: &Arc<Self>, call: &str) -> InFront {
-        let notice = Arc::new(Notify::new());
-        self.lock()
-            .front
-            .insert(call.to_owned(), Arc::clone(&notice));
+        let (sender, asked) = mpsc::channel(1);
+        self.lock().front.insert(call.to_owned(), sender.clone());
         InFront {
             bench: Arc::clone(self),
             call: call.to_owned(),
-            notice,
+            sender,
+            asked,
         }
     }
 
-    /// Sends the command of a call behind; says whether there is one.
-    pub(super) fn send_behind(&self, call: &str) -> bool {
-        let notice = self.lock().front.get(call).cloned();
-        notice.inspect(|notice| notice.notify_one()).is_some()
+    /// Sends the command of a call behind, if there is one.
+    pub(super) async fn send_behind(&self, call: &str) -> Option<Went> {
+        let front = self.lock().front.get(call).cloned()?;
+        let (answer, went) = oneshot::channel();
+        front.send(answer).await.ok()?;
+        drop(front);
+        went.await.ok()
     }
 
     /// Keeps a command going behind, its output in a file; gives its number.
@@ -200,16 +198,17 @@ impl Workbench {
         mut running: Running,
         pipes: Pipes,
         title: Title,
+        end: Option<Instant>,
     ) -> io::Result<u32> {
         let terminals = self.terminals()?;
-        let stdin = running.child.stdin.take().map_or(Input::None, Input::Here);
+        let stdin = running.stdin.take().map_or(Input::None, Input::Here);
         let mut inner = self.lock();
         inner.last += 1;
         let id = inner.last;
         let file = terminals.join(format!("{id}.txt"));
         let bench = Arc::downgrade(self);
         let task = tokio::spawn(async move {
-            if let Err(error) = record(running, pipes, title, &file).await {
+            if let Err(error) = record(running, pipes, title, &file, end).await {
                 tracing::warn!(%error, "the output of a background command is not kept");
             }
             if let Some(bench) = bench.upgrade() {
@@ -222,8 +221,13 @@ impl Workbench {
     }
 
     /// Sends text to a background command.
-    pub(super) async fn feed(&self, id: u32, text: &str) -> Result<(), StdinError> {
-        let mut stdin = {
+    pub(super) async fn feed(
+        &self,
+        id: u32,
+        text: &str,
+        abort: &CancellationToken,
+    ) -> Result<(), StdinError> {
+        let stdin = {
             let mut inner = self.lock();
             let shell = inner.shells.get_mut(&id).ok_or(StdinError::NotFound)?;
             match std::mem::replace(&mut shell.stdin, Input::Lent) {
@@ -234,19 +238,61 @@ impl Workbench {
                 }
             }
         };
+        let mut lent = Lent {
+            bench: self,
+            id,
+            stdin: Some(stdin),
+        };
         let sent = async {
+            let Some(stdin) = &mut lent.stdin else {
+                return Ok(());
+            };
             stdin.write_all(text.as_bytes()).await?;
             stdin.flush().await
         };
-        let sent = sent.await;
-        if let Some(shell) = self.lock().shells.get_mut(&id) {
+        tokio::select! {
+            sent = sent => sent.map_err(|error| match error.kind() {
+                ErrorKind::BrokenPipe => StdinError::NotFound,
+                _ => StdinError::Broken(error),
+            }),
+            () = tokio::time::sleep(UNREAD) => Err(StdinError::Unread),
+            () = abort.cancelled() => Err(StdinError::Cancelled),
+        }
+    }
+}
+
+/// The input of a command while somebody writes to it. It goes back, whatever happens.
+struct Lent<'a> {
+    bench: &'a Workbench,
+    id: u32,
+    stdin: Option<ChildStdin>,
+}
+
+impl Drop for Lent<'_> {
+    fn drop(&mut self) {
+        let stdin = self.stdin.take();
+        let mut inner = self.bench.lock();
+        if let (Some(shell), Some(stdin)) = (inner.shells.get_mut(&self.id), stdin) {
             shell.stdin = Input::Here(stdin);
         }
-        sent.map_err(|error| match error.kind() {
-            ErrorKind::BrokenPipe => StdinError::NotFound,
-            _ => StdinError::Broken(error),
-        })
     }
+}
+
+/// A command that was sent behind.
+#[derive(Debug)]
+pub(super) struct Went {
+    /// Its number.
+    pub(super) id: u32,
+    /// Its process.
+    pub(super) pid: u32,
+    /// How long it was in front.
+    pub(super) after: Duration,
+    /// The command.
+    pub(super) command: String,
+    /// Where it runs.
+    pub(super) folder: PathBuf,
+    /// What it printed until then.
+    pub(super) so_far: String,
 }
 
 /// A command in front, until this is dropped.
@@ -254,13 +300,18 @@ impl Workbench {
 pub(super) struct InFront {
     bench: Arc<Workbench>,
     call: String,
-    notice: Arc<Notify>,
+    sender: mpsc::Sender<oneshot::Sender<Went>>,
+    asked: mpsc::Receiver<oneshot::Sender<Went>>,
 }
 
 impl InFront {
-    /// Waits until the command is sent behind.
-    pub(super) async fn sent_behind(&self) {
-        self.notice.notified().await;
+    /// Waits until the command is sent behind; gives who wants to know when it is.
+    pub(super) async fn sent_behind(&mut self) -> oneshot::Sender<Went> {
+        match self.asked.recv().await {
+            Some(answer) => answer,
+            // We hold a sender ourselves.
+            None => std::future::pending().await,
+        }
     }
 }
 
@@ -268,7 +319,7 @@ impl Drop for InFront {
     fn drop(&mut self) {
         let mut inner = self.bench.lock();
         let mine = inner.front.get(&self.call);
-        if mine.is_some_and(|notice| Arc::ptr_eq(notice, &self.notice)) {
+        if mine.is_some_and(|sender| sender.same_channel(&self.sender)) {
             inner.front.remove(&self.call);
         }
     }
@@ -291,7 +342,9 @@ async fn record(
     mut pipes: Pipes,
     title: Title,
     path: &Path,
+    end: Option<Instant>,
 ) -> io::Result<()> {
+    let mut fuse = Fuse(end.map(|end| (end, Signal::TERM)));
     let started = Instant::now();
     let mut file = tokio::fs::File::create(path).await?;
     let quoted = |text: &str| serde_json::Value::from(text).to_string();
@@ -305,13 +358,24 @@ async fn record(
     file.write_all(head.as_bytes()).await?;
     file.flush().await?;
     let mut room = MAX_TERMINAL;
-    while let Piece::Bytes(_, bytes) = pipes.next().await {
-        let kept = &bytes[..bytes.len().min(room)];
-        room -= kept.len();
-        file.write_all(kept).await?;
-        file.flush().await?;
+    loop {
+        tokio::select! {
+            piece = pipes.next() => {
+                let Piece::Bytes(_, bytes) = piece else { break };
+                let kept = &bytes[..bytes.len().min(room)];
+                room -= kept.len();
+                file.write_all(kept).await?;
+                file.flush().await?;
+            }
+            signal = fuse.burnt() => running.group.signal(signal),
+        }
     }
-    let status = running.child.wait().await?;
+    let status = loop {
+        tokio::select! {
+            status = running.child.wait() => break status?,
+            signal = fuse.burnt() => running.group.signal(signal),
+        }
+    };
     let code = status
         .code()
         .map_or_else(|| "unknown".into(), |code| code.to_string());
@@ -321,4 +385,19 @@ async fn record(
     );
     file.write_all(foot.as_bytes()).await?;
     file.flush().await
+}
+
+/// When a command must end, and how it is told: asked first, then made to.
+struct Fuse(Option<(Instant, Signal)>);
+
+impl Fuse {
+    /// Waits for the next signal. Safe to drop and call again.
+    async fn burnt(&mut self) -> Signal {
+        let Some((at, signal)) = self.0 else {
+            return std::future::pending().await;
+        };
+        sleep_until(at.into()).await;
+        self.0 = (signal == Signal::TERM).then(|| (at + GRACE, Signal::KILL));
+        signal
+    }
 }

@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use super::errno;
-use super::guard::{Cleared, Folders, Guard, Refusal};
+use super::guard::{Cleared, Folders, Guard, Refusal, swapped};
 use super::text::{self, Encoding, Ends, Kind};
 use crate::wire::proto::agent::v1::*;
 
@@ -159,7 +159,7 @@ pub(super) fn replace(cleared: &Cleared, bytes: &[u8]) -> io::Result<()> {
         Err(Errno::NOENT) => None,
         // A pipe nobody reads.
         Err(Errno::NXIO) => return Err(Errno::INVAL.into()),
-        Err(error) => return Err(error.into()),
+        Err(error) => return Err(swapped(error).into()),
     };
     if let Some(old) = &old
         && !old.metadata()?.is_file()
@@ -204,12 +204,17 @@ fn failed(path: &Path, error: &io::Error) -> write_result::Result {
     if errno::is(error, Errno::NOSPC) {
         write_result::Result::NoSpace(WriteNoSpace { path: shown })
     } else if errno::is_denied(error) || errno::is(error, Errno::ROFS) {
-        let folder = path.parent().unwrap_or(path);
+        let missing = path.parent().filter(|folder| !folder.is_dir());
         write_result::Result::PermissionDenied(WritePermissionDenied {
             path: shown,
-            directory: folder.to_string_lossy().into_owned(),
-            operation: "write".into(),
-            error: errno::sentence(error, "open", path),
+            directory: missing
+                .map(|folder| folder.to_string_lossy().into_owned())
+                .unwrap_or_default(),
+            operation: match missing {
+                Some(_) => "create_directory".into(),
+                None => "create_file".into(),
+            },
+            error: "Permission denied".into(),
             ..WritePermissionDenied::default()
         })
     } else {

@@ -164,6 +164,135 @@ fn a_link_swapped_in_after_the_verdict_is_not_followed() {
     );
 }
 
+/// The race again, against somebody who does nothing else.
+#[cfg(target_os = "linux")]
+#[test]
+fn whoever_swaps_links_all_the_time_gets_nothing_written_outside() {
+    use std::sync::atomic::{AtomicBool, Ordering};
+    let Scratch { home, guard } = scratch();
+    let outside = home.path().join("outside");
+    let before = snapshot(&outside);
+    let folder = guard.workspace().join("a");
+    symlink(&outside, folder.join("link")).unwrap();
+    let path = guard.absolute("a/b/o.txt");
+    let over = AtomicBool::new(false);
+    let (mut written, mut refused) = (0, 0);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !over.load(Ordering::Relaxed) {
+                let (one, other) = (folder.join("b"), folder.join("link"));
+                let exchange = rustix::fs::RenameFlags::EXCHANGE;
+                rustix::fs::renameat_with(CWD, one, CWD, other, exchange).unwrap();
+            }
+        });
+        for _ in 0..500 {
+            let done = guard
+                .write(&path)
+                .map(|cleared| super::super::write::replace(&cleared, b"written"));
+            match done {
+                Ok(Ok(())) => written += 1,
+                Ok(Err(_)) | Err(_) => refused += 1,
+            }
+        }
+        over.store(true, Ordering::Relaxed);
+    });
+    assert_eq!(snapshot(&outside), before);
+    assert_eq!(written + refused, 500);
+}
+
+/// What the log says of an attempt, and the attempt.
+type Escape<'a> = (&'static str, Box<dyn Fn() + 'a>);
+
+/// Every refusal leaves a line in the log, and no path or text in it.
+#[test]
+fn refusals_are_logged_without_what_they_are_about() {
+    let Scratch { home, guard } = scratch();
+    fs::write(guard.workspace().join(".cursorignore"), "kept\n").unwrap();
+    fs::write(guard.workspace().join("kept"), "x").unwrap();
+    let escapes: [Escape<'_>; 8] = [
+        (
+            "outside the workspace",
+            Box::new(|| drop(guard.write(&guard.absolute("../x")))),
+        ),
+        (
+            "outside the workspace",
+            Box::new(|| drop(guard.write(&guard.absolute("out/o.txt")))),
+        ),
+        (
+            "outside the workspace",
+            Box::new(|| drop(guard.delete(Path::new("/etc/passwd")))),
+        ),
+        (
+            "the user keeps back",
+            Box::new(|| drop(guard.read(&guard.absolute("kept")))),
+        ),
+        (
+            "the user keeps back",
+            Box::new(|| drop(guard.write(&guard.absolute("kept")))),
+        ),
+        (
+            "what is kept back",
+            Box::new(|| drop(guard.write(&guard.absolute(".cursorignore")))),
+        ),
+        (
+            "no plain file",
+            Box::new(|| drop(guard.read(Path::new("/dev/null")).unwrap().open())),
+        ),
+        (
+            "a link that took the place",
+            Box::new(|| {
+                let cleared = guard.write(&guard.absolute("a/b/new")).unwrap();
+                fs::remove_dir(guard.workspace().join("a/b")).unwrap();
+                symlink(home.path().join("outside"), guard.workspace().join("a/b")).unwrap();
+                assert!(cleared.folder(Folders::Made).is_err());
+            }),
+        ),
+    ];
+    for (expected, escape) in &escapes {
+        let log = logged(escape);
+        assert!(
+            log.contains("WARN") && log.contains(expected),
+            "{expected}: {log}"
+        );
+        for word in ["passwd", "o.txt", "ws", "null"] {
+            assert!(!log.contains(word), "{word} in {log}");
+        }
+    }
+    if cfg!(target_os = "linux") {
+        let log = logged(&|| drop(guard.read(Path::new("/proc/self/environ"))));
+        assert!(
+            log.contains("inside a process") && !log.contains("environ"),
+            "{log}"
+        );
+    }
+}
+
+/// What is logged meanwhile.
+fn logged(act: &dyn Fn()) -> String {
+    use std::sync::{Arc, Mutex};
+    #[derive(Clone, Default)]
+    struct Log(Arc<Mutex<Vec<u8>>>);
+    impl io::Write for Log {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().unwrap().extend_from_slice(bytes);
+            Ok(bytes.len())
+        }
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+    let log = Log::default();
+    let writer = log.clone();
+    let subscriber = tracing_subscriber::fmt()
+        .with_ansi(false)
+        .with_target(false)
+        .with_writer(move || writer.clone())
+        .finish();
+    tracing::subscriber::with_default(subscriber, act);
+    let bytes = log.0.lock().unwrap().clone();
+    String::from_utf8(bytes).unwrap()
+}
+
 /// Pieces paths are made of.
 fn piece() -> impl Strategy<Value = &'static str> {
     prop::sample::select(vec![
