@@ -18,9 +18,7 @@ use super::event::{Ended, Outcome, RunEvent, Usage};
 use super::memo::Memo;
 use super::overlap::Overlap;
 use super::request::{Action, RunSpec, UserMessage};
-use super::retry::{
-    self, Ledger, Next, Progress, Reached, Restarts, RetryPolicy, Shown, Timing,
-};
+use super::retry::{self, Ledger, Next, Progress, Reached, Restarts, RetryPolicy, Shown, Timing};
 use super::watchdog::{Bark, Idle, Phase};
 use crate::diag::Variant;
 use crate::tools::Executor;

@@ -37,6 +37,7 @@ fn name(kind: Kind) -> String {
     name += match kind.story {
         Story::Prompt => "",
         Story::Bare => ", no checkpoint",
+        Story::Late => ", late checkpoints",
     };
     name += match kind.http {
         Http::Two => "",
