@@ -27,6 +27,7 @@ mod endpoint;
 mod endpoint_sessions;
 mod faults;
 mod host_tools;
+mod inline;
 mod inside;
 mod interleavings;
 mod login;
