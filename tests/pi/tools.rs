@@ -114,6 +114,9 @@ fn calls_of_every_kind_are_answered_in_one_run(version: Version) {
         &open("b"),
         &open("c"),
         r#"{ await = ["a", "b", "c"] }"#,
+        // Cursor's own account of a call that pi has shown already.
+        r#"{ update = { toolCallStarted = { callId = "call-echo", toolCall = { mcpToolCall = { args = { name = "pi__echo", toolName = "pi__echo", providerIdentifier = "pi" } } } } } }"#,
+        r#"{ update = { toolCallCompleted = { callId = "call-echo", toolCall = { mcpToolCall = { args = { name = "pi__echo", toolName = "pi__echo", providerIdentifier = "pi" }, result = { success = { content = [ { text = { text = "echo echo" } } ] } } } } } } }"#,
         &call("fail", &failed("it broke")),
         &call("draw", r#"expect = { mcpResult = { success = { content = [ { text = { text = "a dot" } }, { image = { mimeType = "image/png" } } ] } } }"#),
         &call("forbidden", &failed("not on a Sunday")),

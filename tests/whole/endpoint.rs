@@ -86,7 +86,7 @@ impl Desk {
     }
 
     /// Executes calls by saying their `q` back, until the one that says `last`.
-    fn work(&mut self) -> usize {
+    pub fn work(&mut self) -> usize {
         for done in 1.. {
             let call = self.talk.host.hear();
             assert_eq!(call["method"], "tool/call", "{call}");

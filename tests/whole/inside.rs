@@ -5,9 +5,10 @@ use cursor_sidecar::conversation::store::Store;
 use cursor_sidecar::conversation::transcript::{Tool, Transcript};
 use cursor_sidecar::run::{Backend, Model};
 use cursor_sidecar::sim::{Http2, Options, ScenarioSource, Sim};
+use cursor_sidecar::tools::bridge::{HostCall, HostResult};
 use cursor_sidecar::tools::leash::Leash;
 use cursor_sidecar::turn::usage::Limits;
-use cursor_sidecar::turn::{Hands, Keep, Policy, Session, Stop, TurnEvent, TurnRequest};
+use cursor_sidecar::turn::{self, Hands, Keep, Policy, Session, Stop, TurnEvent, TurnRequest};
 use serde_json::{Value as Json, json};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
@@ -51,6 +52,16 @@ pub struct Guest {
     backend: Backend,
     pub policy: Policy,
     pub messages: Vec<Json>,
+    /// What it says into its next turn, as soon as that says something.
+    pub interjection: Option<String>,
+    pub habit: Habit,
+}
+
+/// When a host executes its tools.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Habit {
+    Between,
+    Inline,
 }
 
 /// What a turn gave.
@@ -77,6 +88,8 @@ impl Guest {
             backend: backend.clone(),
             policy: Policy::default(),
             messages: Vec::new(),
+            interjection: None,
+            habit: Habit::Between,
         }
     }
 
@@ -113,8 +126,16 @@ impl Guest {
         });
         let system = Some("Be brief.".into());
         let cancel = CancellationToken::new();
-        // The other end goes with the turn.
-        let (_injections, injections) = mpsc::channel(1);
+        let (say, injections) = mpsc::channel(1);
+        let (calls, mut called) = mpsc::channel::<HostCall>(8);
+        let hands = match self.habit {
+            Habit::Between => {
+                drop(calls);
+                Hands::Between
+            }
+            Habit::Inline => Hands::Inline(calls),
+        };
+        let mut interjection = self.interjection.take();
         let (events, mut told) = mpsc::channel(256);
         let request = TurnRequest {
             backend: self.backend.clone(),
@@ -135,7 +156,7 @@ impl Guest {
             library: std::sync::Arc::default(),
             surface: cursor_sidecar::turn::Surface::Text,
             keep: Keep::Disk,
-            hands: Hands::Between,
+            hands,
             cancel: cancel.clone(),
             injections,
             events,
@@ -148,13 +169,23 @@ impl Guest {
             // Ends when the turn lets go of it: there is nothing after the end.
             while let Some(event) = told.recv().await {
                 all.push(event);
+                if let Some(words) = interjection.take() {
+                    // A turn that is over takes none.
+                    let _ = say.try_send(turn::words(words, Vec::new()));
+                }
                 if patience == Patience::Events(all.len()) {
                     cancel.cancel();
                 }
             }
             all
         };
-        let (result, events) = tokio::join!(self.session.turn(request), listening);
+        let working = async {
+            while let Some(call) = called.recv().await {
+                let result = json!({"content": format!("did {}", call.id)});
+                call.answer(HostResult::read(&result));
+            }
+        };
+        let (result, events, ()) = tokio::join!(self.session.turn(request), listening, working);
         let mut taken = Taken {
             text: String::new(),
             calls: Vec::new(),

@@ -8,7 +8,7 @@ use cursor_sidecar::sim::{FrameEntry, Outcome, Recording, Side};
 use cursor_sidecar::turn::Stop;
 use proptest::prelude::*;
 
-use crate::inside::{END, Guest, Patience, Taken, opened, simulating};
+use crate::inside::{END, Guest, Habit, Patience, Taken, opened, simulating};
 
 /// What the model does in one run.
 #[derive(Debug, Clone)]
@@ -41,7 +41,9 @@ enum Move {
     AnswerBackwards,
     AnswerOnlyFirst,
     AnswerTwice,
+    AnswerLate,
     Steer,
+    Interject,
     SpeakInstead,
     LetGo,
     Invalidate,
@@ -66,13 +68,19 @@ fn plots() -> impl Strategy<Value = Vec<Plot>> {
     proptest::collection::vec(plot, 1..4)
 }
 
+fn habits() -> impl Strategy<Value = Habit> {
+    prop_oneof![3 => Just(Habit::Between), 1 => Just(Habit::Inline)]
+}
+
 fn moves() -> impl Strategy<Value = Vec<Move>> {
     let one = prop_oneof![
         3 => Just(Move::Answer),
         2 => Just(Move::AnswerBackwards),
         2 => Just(Move::AnswerOnlyFirst),
         2 => Just(Move::AnswerTwice),
+        1 => Just(Move::AnswerLate),
         2 => Just(Move::Steer),
+        2 => Just(Move::Interject),
         1 => Just(Move::SpeakInstead),
         1 => Just(Move::LetGo),
         1 => Just(Move::Invalidate),
@@ -114,8 +122,9 @@ impl Plot {
 }
 
 /// Lives one session to its end.
-async fn live(backend: Backend, name: String, moves: Vec<Move>) {
+async fn live(backend: Backend, name: String, habit: Habit, moves: Vec<Move>) {
     let mut guest = Guest::new(&backend, None);
+    guest.habit = habit;
     let mut moves = moves.into_iter();
     let mut patience = Patience::Endless;
     guest.user(&format!("{name} go"));
@@ -125,6 +134,15 @@ async fn live(backend: Backend, name: String, moves: Vec<Move>) {
         let next = moves.next();
         if let Some(Move::GiveUpAfter(events)) = next {
             patience = Patience::Events(events);
+        }
+        if let Some(Move::Interject) = next {
+            guest.interjection = Some(format!("{name} by the way"));
+        }
+        if habit == Habit::Inline {
+            assert!(
+                calls.is_empty() && stop != Stop::ToolUse,
+                "{name}: {stop:?}"
+            );
         }
         if stop == Stop::Finished {
             assert!(
@@ -159,6 +177,10 @@ async fn live(backend: Backend, name: String, moves: Vec<Move>) {
                 guest.user(&format!("{name} elsewhere"));
             }
             answered => {
+                if let Move::AnswerLate = answered {
+                    // Longer than words may go unheard.
+                    tokio::time::sleep(Duration::from_secs(20)).await;
+                }
                 for call in &calls {
                     guest.result(call, &result(call));
                 }
@@ -251,7 +273,7 @@ proptest! {
     #[test]
     fn every_call_is_answered_once_by_its_own_session(
         plots in plots(),
-        hosts in proptest::collection::vec(moves(), 1..4),
+        hosts in proptest::collection::vec((habits(), moves()), 1..4),
     ) {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
@@ -262,8 +284,8 @@ proptest! {
             let mut runs: Vec<String> = plots.iter().map(Plot::steps).collect();
             runs.push(format!(r#"{{ text = "Done." }}, {END}"#));
             let (sim, backend) = simulating(&runs).await;
-            let sessions = hosts.into_iter().enumerate().map(|(n, moves)| {
-                tokio::spawn(live(backend.clone(), format!("s{n}"), moves))
+            let sessions = hosts.into_iter().enumerate().map(|(n, (habit, moves))| {
+                tokio::spawn(live(backend.clone(), format!("s{n}"), habit, moves))
             });
             for session in futures_util::future::join_all(sessions).await {
                 session.unwrap();

@@ -29,6 +29,7 @@ mod endpoint_sessions;
 mod fallback;
 mod faults;
 mod host_tools;
+mod inline;
 mod inside;
 mod interleavings;
 mod late;

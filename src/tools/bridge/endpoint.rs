@@ -18,14 +18,14 @@ use std::time::Duration;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use bytes::Bytes;
-use http::header::{CONTENT_LENGTH, RETRY_AFTER, WWW_AUTHENTICATE};
+use http::header::{CONNECTION, CONTENT_LENGTH, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{HeaderValue, Request, Response};
 use http_body_util::combinators::BoxBody;
 use http_body_util::{BodyExt as _, Full, LengthLimitError, Limited};
 use hyper::body::{Body, Incoming};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use secrecy::SecretString;
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::{OnceCell, OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use uuid::Uuid;
@@ -35,8 +35,15 @@ use crate::diag;
 use admission::{MOST_BYTES, Refusal};
 use route::Route;
 
-/// Connections at once; more wait to be accepted.
-const MOST_CONNECTIONS: usize = 1024;
+/// Connections at once. With those that are turned away, they leave room among the 1024 files
+/// that many systems let a process have open.
+const MOST_CONNECTIONS: usize = 768;
+/// From here on a connection is for one request: idle ones would keep others out.
+const MANY_CONNECTIONS: usize = MOST_CONNECTIONS / 2;
+/// Connections beyond, which are told to come back later; more wait to be accepted.
+const MOST_TURNED_AWAY: usize = 128;
+/// Connections that may wait to be accepted, if the system agrees.
+const BACKLOG: u32 = 4096;
 /// What all requests under way may hold together, in KiB.
 const ROOM_KIB: usize = 64 * 1024;
 /// How long a client may take for a request's head.
@@ -80,6 +87,8 @@ struct Listening {
     port: u16,
     routes: Mutex<Routes>,
     room: Arc<Semaphore>,
+    /// For connections that are served.
+    places: Arc<Semaphore>,
     patience: Duration,
 }
 
@@ -103,11 +112,14 @@ impl Server {
 
 impl Listening {
     async fn start() -> Result<(Arc<Self>, DropGuard), std::io::Error> {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
+        let socket = TcpSocket::new_v4()?;
+        socket.bind((Ipv4Addr::LOCALHOST, 0).into())?;
+        let listener = socket.listen(BACKLOG)?;
         let listening = Arc::new(Self {
             port: listener.local_addr()?.port(),
             routes: Mutex::default(),
             room: Arc::new(Semaphore::new(ROOM_KIB)),
+            places: Arc::new(Semaphore::new(MOST_CONNECTIONS)),
             patience: BODY_TIME,
         });
         let end = CancellationToken::new();
@@ -200,23 +212,27 @@ impl Listening {
 
 /// Takes connections until the server ends; open ones end with it.
 async fn accept(listener: TcpListener, listening: Arc<Listening>, end: CancellationToken) {
-    let places = Arc::new(Semaphore::new(MOST_CONNECTIONS));
+    let away = Arc::new(Semaphore::new(MOST_TURNED_AWAY));
     let accepting = async {
-        while let Ok(place) = Arc::clone(&places).acquire_owned().await {
-            match listener.accept().await {
-                Ok((stream, _)) => {
-                    let serving = serve(stream, Arc::clone(&listening));
-                    let end = end.clone();
-                    tokio::spawn(async move {
-                        let _place = place;
-                        tokio::select! {
-                            () = serving => {}
-                            () = end.cancelled() => {}
-                        }
-                    });
+        // Whoever connects is answered, also when there is no place.
+        while let Ok(spare) = Arc::clone(&away).acquire_owned().await {
+            let Ok((stream, _)) = listener.accept().await else {
+                tokio::time::sleep(EXHAUSTED).await;
+                continue;
+            };
+            let (place, welcome) = match Arc::clone(&listening.places).try_acquire_owned() {
+                Ok(place) => (place, Welcome::Served),
+                Err(_) => (spare, Welcome::TurnedAway),
+            };
+            let serving = serve(stream, Arc::clone(&listening), welcome);
+            let end = end.clone();
+            tokio::spawn(async move {
+                let _place = place;
+                tokio::select! {
+                    () = serving => {}
+                    () = end.cancelled() => {}
                 }
-                Err(_) => tokio::time::sleep(EXHAUSTED).await,
-            }
+            });
         }
     };
     tokio::select! {
@@ -225,13 +241,29 @@ async fn accept(listener: TcpListener, listening: Arc<Listening>, end: Cancellat
     }
 }
 
-async fn serve(stream: TcpStream, listening: Arc<Listening>) {
+/// What becomes of a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Welcome {
+    Served,
+    TurnedAway,
+}
+
+async fn serve(stream: TcpStream, listening: Arc<Listening>, welcome: Welcome) {
     let _ = stream.set_nodelay(true);
     let service = hyper::service::service_fn(|request: Request<Incoming>| {
         let listening = Arc::clone(&listening);
         async move {
-            let answer = listening.handle(request).await;
-            Ok::<_, Infallible>(answer.unwrap_or_else(refused))
+            let answer = match welcome {
+                Welcome::Served => listening.handle(request).await,
+                Welcome::TurnedAway => Err(Refusal::Busy),
+            };
+            let mut answer = answer.unwrap_or_else(refused);
+            let free = listening.places.available_permits();
+            if welcome == Welcome::TurnedAway || MOST_CONNECTIONS - free > MANY_CONNECTIONS {
+                let close = HeaderValue::from_static("close");
+                answer.headers_mut().insert(CONNECTION, close);
+            }
+            Ok::<_, Infallible>(answer)
         }
     });
     // A client that breaks off is no event of ours.

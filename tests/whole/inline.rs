@@ -1,0 +1,144 @@
+//! Hosts that execute their tools while the turn goes on.
+
+use serde_json::{Value as Json, json};
+
+use crate::backend::{Simulator, Transport};
+use crate::faults::playing;
+use crate::host_tools::{END, calls, text};
+use crate::rpc::Host;
+use crate::talk::{Talk, tool};
+
+fn talk(simulator: &Simulator) -> Talk {
+    let mut talk = Talk::new(simulator, "s", &[]);
+    talk.host = Host::start(&[
+        ("CURSOR_BACKEND_URL", simulator.url.as_str()),
+        ("CURSOR_API_KEY", "crsr_test"),
+    ]);
+    let params = json!({"protocolVersion": 1, "host": {"name": "test"},
+                        "capabilities": {"tools": "inline"}});
+    talk.host.call("initialize", params);
+    talk.tools = vec![tool("a"), tool("b"), tool("c")];
+    talk
+}
+
+/// The next call the host is asked to execute.
+fn called(talk: &mut Talk) -> Json {
+    loop {
+        let message = talk.host.hear();
+        if message["method"] == "tool/call" {
+            return message;
+        }
+    }
+}
+
+fn answer(talk: &mut Talk, call: &Json, text: &str) {
+    let result = json!({"content": [{"type": "text", "text": text}]});
+    let answer = json!({"jsonrpc": "2.0", "id": call["id"], "result": result});
+    talk.host.say(&answer);
+}
+
+#[test]
+fn parallel_calls_are_asked_for_at_once_and_answered_in_any_order() {
+    let open = |name: &str| {
+        let options = format!(r#"open = true, name = "{name}","#);
+        calls(name, "{}", &options, &text(&name.to_uppercase()))
+    };
+    let steps = format!(
+        r#"{}, {}, {}, {{ await = ["a", "b", "c"] }}, {{ text = "Done." }}, {END}"#,
+        open("a"),
+        open("b"),
+        open("c"),
+    );
+    let simulator = playing(Transport::H2c, &steps);
+    let mut talk = talk(&simulator);
+    talk.user("go");
+    let turn = talk.begin();
+    let asked: Vec<Json> = (0..3).map(|_| called(&mut talk)).collect();
+    for call in asked.iter().rev() {
+        let name = call["params"]["name"].as_str().unwrap().to_uppercase();
+        answer(&mut talk, call, &name);
+    }
+    assert_eq!(talk.finish(&turn).text, "Done.");
+    simulator.recorded().assert_played(&["completed"]);
+}
+
+/// A host that answers with an error, or with what makes no sense, has failed to do it.
+#[test]
+fn errors_of_the_host_are_failures_of_the_tool() {
+    let failed = |words: &str| {
+        format!(
+            r#"{{ success = {{ isError = true, content = [ {{ text = {{ text = {{ "$contains" = "{words}" }} }} }} ] }} }}"#
+        )
+    };
+    let steps = format!(
+        r#"{}, {}, {{ text = "Done." }}, {END}"#,
+        calls("a", "{}", "", &failed("it broke")),
+        calls("b", "{}", "", &failed("makes no sense")),
+    );
+    let simulator = playing(Transport::H2c, &steps);
+    let mut talk = talk(&simulator);
+    talk.user("go");
+    let turn = talk.begin();
+    let call = called(&mut talk);
+    let error = json!({"code": -32000, "message": "it broke"});
+    let id = &call["id"];
+    talk.host
+        .say(&json!({"jsonrpc": "2.0", "id": id, "error": error}));
+    let call = called(&mut talk);
+    let id = &call["id"];
+    talk.host
+        .say(&json!({"jsonrpc": "2.0", "id": id, "result": "what?"}));
+    assert_eq!(talk.finish(&turn).text, "Done.");
+    simulator.recorded().assert_played(&["completed"]);
+}
+
+/// Stopped while it executes, the host hears that nobody waits for it, and the turn is over.
+#[test]
+fn a_call_of_a_turn_that_is_stopped_is_taken_back() {
+    let steps = format!(
+        r#"{}, {{ expect_client = {{ conversationAction = {{ cancelAction = {{}} }} }} }}, {{ checkpoint = "auto" }}, {{ end = true }}"#,
+        calls("a", "{}", r#"open = true, name = "a","#, "{}")
+    );
+    let simulator = playing(Transport::H2c, &steps);
+    let mut talk = talk(&simulator);
+    talk.user("go");
+    let turn = talk.begin();
+    let call = called(&mut talk);
+    let cancel = json!({"jsonrpc": "2.0", "id": "cancel", "method": "turn/cancel",
+                        "params": {"turnId": turn}});
+    talk.host.say(&cancel);
+    let (mut taken_back, mut stop) = (false, Json::Null);
+    while !taken_back || stop.is_null() {
+        let message = talk.host.hear();
+        taken_back |=
+            message["method"] == "$/cancelRequest" && message["params"]["id"] == call["id"];
+        if message["id"] == turn.as_str() {
+            stop = message["result"]["stopReason"].clone();
+        }
+    }
+    assert_eq!(stop, "aborted");
+}
+
+/// Words said while the host executes reach the run beside the result.
+#[test]
+fn words_are_heard_while_the_host_executes() {
+    let steps = format!(
+        r#"{}, {{ expect_client = {{ conversationAction = {{ injectContextAction = {{ userContext = {{ userMessage = {{ text = "hurry" }} }} }} }} }}, capture = {{ I = "/conversationAction/injectContextAction/injectionId" }} }},
+        {{ update = {{ contextInjectionState = {{ injectionId = "$I", state = {{ delivered = {{ step = 1 }} }} }} }} }},
+        {{ await = ["a"] }}, {{ text = "Done." }}, {END}"#,
+        calls("a", "{}", r#"open = true, name = "a","#, &text("A"))
+    );
+    let simulator = playing(Transport::H2c, &steps);
+    let mut talk = talk(&simulator);
+    talk.user("go");
+    let turn = talk.begin();
+    let call = called(&mut talk);
+    let words = json!({"turnId": turn, "text": "hurry"});
+    let taken = talk.host.call("turn/inject", words);
+    assert_eq!(taken["result"]["taken"], true, "{taken}");
+    answer(&mut talk, &call, "A");
+    assert_eq!(talk.finish(&turn).text, "Done.");
+    let recording = simulator.recorded();
+    recording.assert_played(&["completed"]);
+    assert_eq!(recording.client("runRequest").len(), 1);
+}
