@@ -102,13 +102,11 @@ pub fn account(reported: Option<Usage>, limits: Limits, seen: Seen) -> Tokens {
 
 fn believed(usage: Usage) -> Option<Tokens> {
     let count = |value: Option<i64>| value.and_then(|value| u64::try_from(value).ok());
-    // Where there is no cache, nothing is said of it.
-    let cached = |value: Option<i64>| count(Some(value.unwrap_or_default()));
     let tokens = Tokens {
         input: count(usage.input)?,
         output: count(usage.output)?,
-        cache_read: cached(usage.cache_read)?,
-        cache_write: cached(usage.cache_write)?,
+        cache_read: count(usage.cache_read)?,
+        cache_write: count(usage.cache_write)?,
         total: 0,
         basis: Basis::Reported,
     };
@@ -153,23 +151,6 @@ mod tests {
     fn a_plausible_report_is_taken_whole() {
         let tokens = account(report(100, 20, 30), LIMITS, SEEN);
         assert_eq!((tokens.total, tokens.basis), (150, Basis::Reported));
-    }
-
-    #[test]
-    fn a_report_need_not_speak_of_a_cache() {
-        let reported = Usage {
-            input: Some(100),
-            output: Some(20),
-            ..Usage::default()
-        };
-        let tokens = account(Some(reported), LIMITS, SEEN);
-        assert_eq!((tokens.total, tokens.basis), (120, Basis::Reported));
-        let reported = Usage {
-            input: None,
-            ..reported
-        };
-        let tokens = account(Some(reported), LIMITS, SEEN);
-        assert_eq!(tokens.basis, Basis::Estimated);
     }
 
     #[test]

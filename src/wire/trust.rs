@@ -245,7 +245,7 @@ mod tests {
     fn a_named_certificate_is_a_good_server_under_its_name_and_in_its_time() {
         let provider = Arc::new(aws_lc_rs::default_provider());
         for authority in [IsCa::Ca(BasicConstraints::Unconstrained), IsCa::NoCa] {
-            let (named, other) = (self_signed(authority.clone()), self_signed(authority));
+            let (named, other) = (self_signed(authority), self_signed(authority));
             let verifier = Verifier::new(Nobody, vec![named.clone()], &provider);
             let verdict = |server: &CertificateDer<'_>, name: &'static str, now: UnixTime| {
                 let name = ServerName::try_from(name).unwrap();

@@ -73,6 +73,7 @@ async fn nothing_is_done_for_a_run_that_was_given_up() {
         r#"{{ exec = {{ requestContextArgs = {{}} }} }}, {{ text = "cancel me" }}, {CANCELLED},
            {{ exec = {{ shellStreamArgs = {{ command = "touch {at}/shell", workingDirectory = "{at}", timeout = 5000, toolCallId = "1", skipApproval = true }} }}, {thrown} }},
            {{ exec = {{ writeArgs = {{ path = "{at}/written", fileText = "x", toolCallId = "2" }} }}, {thrown} }},
+           {{ exec = {{ mcpArgs = {{ name = "pi__look", providerIdentifier = "pi", toolName = "pi__look", toolCallId = "5", args = {{}} }} }}, expect = {{ mcpResult = {{ error = {{ error = "the run was given up" }} }} }} }},
            {{ query = {{ webSearchRequestQuery = {{ args = {{ searchTerm = "x", toolCallId = "3" }} }} }}, expect = {{ webSearchRequestResponse = {{ rejected = {{ reason = "the run was given up" }} }} }} }},
            {{ query = {{ createPlanRequestQuery = {{ args = {{ plan = "x" }}, toolCallId = "4" }} }}, expect = {{ createPlanRequestResponse = {{ result = {{ error = {{ error = "the run was given up" }} }} }} }} }},
            {{ checkpoint = "auto" }}, {{ end = true }}"#

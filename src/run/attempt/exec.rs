@@ -2,7 +2,6 @@
 
 use super::{Attempt, execs};
 use crate::diag::Variant;
-use crate::run::answer::GIVEN_UP;
 use crate::run::event::RunEvent;
 use crate::run::memo::call_id;
 use crate::run::owed::{Ask, Effect};
@@ -12,11 +11,7 @@ use crate::wire::proto::agent::v1::*;
 impl Attempt<'_> {
     pub(super) fn exec(&mut self, exec: ExecServerMessage) {
         if self.leaving.is_some() {
-            tracing::debug!(exec = exec.id, "exec.declined");
-            self.post(&execs::throw(exec.id, GIVEN_UP.into()));
-            self.post(&execs::close(exec.id));
-            self.works_on();
-            return;
+            return self.decline(exec);
         }
         match exec.message {
             Some(request) => {

@@ -3,7 +3,8 @@
 
 use tokio::time::Instant;
 
-use super::Attempt;
+use super::{Attempt, execs};
+use crate::run::answer::GIVEN_UP;
 use crate::wire::proto::agent::v1::*;
 
 impl Attempt<'_> {
@@ -30,6 +31,31 @@ impl Attempt<'_> {
             let soon = Instant::now() + self.around.timing.farewell;
             self.leaving = Some(until.min(soon));
         }
+    }
+
+    /// Says no to what a run that was given up asks for.
+    pub(super) fn decline(&mut self, exec: ExecServerMessage) {
+        tracing::debug!(exec = exec.id, "exec.declined");
+        match exec.message {
+            // A call of the host's tools has a result that says what became of it.
+            Some(exec_server_message::Message::McpArgs(_)) => {
+                let error = McpError {
+                    error: GIVEN_UP.into(),
+                    ..McpError::default()
+                };
+                let result = McpResult {
+                    result: Some(mcp_result::Result::Error(error)),
+                };
+                let reply = Box::new(exec_client_message::Message::McpResult(result));
+                let progress = execs::Progress::Reply(exec.id, reply);
+                for frame in self.execs.frames(progress, self.last_inbound) {
+                    self.post(&frame);
+                }
+            }
+            _ => self.post(&execs::throw(exec.id, GIVEN_UP.into())),
+        }
+        self.post(&execs::close(exec.id));
+        self.works_on();
     }
 
     /// The server works on. If it has had time to hear that nobody wants that, it will not
