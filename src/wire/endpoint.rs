@@ -128,11 +128,6 @@ impl BaseUrl {
     pub fn is_tls(&self) -> bool {
         self.0.scheme() == "https"
     }
-
-    /// Whether this is a place on this machine.
-    pub fn is_here(&self) -> bool {
-        is_loopback(&self.0)
-    }
 }
 
 impl std::fmt::Display for BaseUrl {

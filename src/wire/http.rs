@@ -28,8 +28,6 @@ pub struct Http {
     trust: Trust,
     far1: Lanes,
     far2: Lanes,
-    near1: Lanes,
-    near2: Lanes,
     plain1: Lanes,
     plain2: Lanes,
 }
@@ -39,18 +37,15 @@ pub struct Http {
 enum Road {
     /// In clear text, which is for this machine only.
     Plain,
-    /// On this machine: no proxy has any business there.
-    Near,
-    /// Over the network, through a proxy if the user has one.
+    /// Over TLS, through a proxy if the user has one for that host.
     Far,
 }
 
 impl Road {
     fn to(base: &BaseUrl) -> Self {
-        match (base.is_tls(), base.is_here()) {
-            (false, _) => Self::Plain,
-            (true, true) => Self::Near,
-            (true, false) => Self::Far,
+        match base.is_tls() {
+            true => Self::Far,
+            false => Self::Plain,
         }
     }
 }
@@ -86,8 +81,6 @@ impl Http {
             trust,
             far1: Lanes::single(),
             far2: Lanes::shared(),
-            near1: Lanes::single(),
-            near2: Lanes::shared(),
             plain1: Lanes::single(),
             plain2: Lanes::shared(),
         }
@@ -115,8 +108,6 @@ impl Http {
         match (Road::to(base), version) {
             (Road::Far, HttpVersion::Http1) => &self.far1,
             (Road::Far, HttpVersion::Http2) => &self.far2,
-            (Road::Near, HttpVersion::Http1) => &self.near1,
-            (Road::Near, HttpVersion::Http2) => &self.near2,
             (Road::Plain, HttpVersion::Http1) => &self.plain1,
             (Road::Plain, HttpVersion::Http2) => &self.plain2,
         }
@@ -129,13 +120,13 @@ impl Http {
             .redirect(reqwest::redirect::Policy::none())
             .referer(false);
         // A proxy would be shown the credentials of a plain call, and reach another machine.
-        if road != Road::Far {
+        if road == Road::Plain {
             builder = builder.no_proxy();
         }
         let builder = match road {
             // No trust store to read, no time lost.
             Road::Plain => builder.tls_certs_only(std::iter::empty()),
-            Road::Near | Road::Far => match self.trust.config(version)? {
+            Road::Far => match self.trust.config(version)? {
                 Some(config) => builder.tls_backend_preconfigured(config),
                 None => builder,
             },

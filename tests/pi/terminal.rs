@@ -171,7 +171,10 @@ fn a_key_given_at_login_is_used(version: Version) {
     pi.shows("Heard: ");
     let recording = desk.simulator.recorded();
     let request = &recording.client("runRequest")[0]["runRequest"];
-    assert_eq!(request["requestedModel"]["modelId"], "sonnet");
+    assert_eq!(
+        request["requestedModel"]["modelId"], "claude-4.5-sonnet",
+        "the alias' own model"
+    );
 }
 
 mod current {

@@ -115,7 +115,7 @@ async fn mistakes_in_toml_are_named_with_their_line() {
         ),
         (
             run("{ checkpoint = \"automatic\" }"),
-            "x.toml:5: \"checkpoint\" takes \"auto\" or a table, not a string",
+            "x.toml:5: \"checkpoint\" takes \"auto\", \"late\" or a table, not a string",
         ),
         (
             run("{ checkpoint = { mode = \"AGENT_MODE_NONE\" } }"),

@@ -5,7 +5,7 @@
 
 use std::fs::{self, DirBuilder, File};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
@@ -64,7 +64,9 @@ fn make(path: &Path) -> io::Result<File> {
     for part in ["terminals", "agent-tools"] {
         builder.create(path.join(part))?;
     }
-    let lock = File::create_new(path.join(LOCK))?;
+    let mut options = File::options();
+    options.write(true).create_new(true).mode(0o600);
+    let lock = options.open(path.join(LOCK))?;
     rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive)?;
     Ok(lock)
 }
