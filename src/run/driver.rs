@@ -115,7 +115,8 @@ pub fn start(
     let last_word = run.events.clone();
     let task = async move {
         // A panic fails this run and no other, and even then there is a last event.
-        if AssertUnwindSafe(run.run()).catch_unwind().await.is_err() {
+        let run = Box::pin(AssertUnwindSafe(run.run()).catch_unwind());
+        if run.await.is_err() {
             let failure = Failure::Refused("the run failed inside cursor-sidecar".into());
             let ended = Ended {
                 outcome: Outcome::Failed(failure),

@@ -79,7 +79,7 @@ pub(super) enum Pause {
     /// The host has calls to execute.
     ToolUse,
     /// The run is over.
-    Over(Option<Ended>),
+    Over(Option<Box<Ended>>),
 }
 
 impl Live {
@@ -479,7 +479,7 @@ impl Live {
                         }
                         tell(TurnEvent::Text(rest), request, tally).await;
                     }
-                    return Pause::Over(Some(ended));
+                    return Pause::Over(Some(Box::new(ended)));
                 }
                 Some(event) => match self.activity(event, request, tally, offered).await {
                     Some(pause) => return pause,

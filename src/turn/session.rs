@@ -316,7 +316,7 @@ impl Task {
                         window: tally.window,
                     };
                 }
-                Pause::Over(ended) => ended,
+                Pause::Over(ended) => ended.map(|ended| *ended),
             };
             if let Some(again) = self
                 .bring_back(&live, ended.as_ref(), &request, &mut tally)
