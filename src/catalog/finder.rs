@@ -184,8 +184,14 @@ impl Finder {
         if patience.is_zero() {
             return Err(DiscoverError::Pending);
         }
-        let answer = tokio::time::timeout(patience, asking).await;
-        answer.unwrap_or(Err(DiscoverError::Slow(patience)))
+        let Ok(answer) = tokio::time::timeout(patience, asking).await else {
+            return Err(DiscoverError::Slow(patience));
+        };
+        // What was waited for is not to be taken in once more.
+        if let Some(known) = lock(&self.accounts).get_mut(account) {
+            known.asking = known.asking.take().filter(|asking| asking.peek().is_none());
+        }
+        answer
     }
 
     /// What was given last, with what has come in since: an answer takes its place, a failure
@@ -219,8 +225,6 @@ impl Finder {
         }
         let mut accounts = lock(&self.accounts);
         let known = accounts.entry(account).or_default();
-        // What was waited for is not to be taken in once more.
-        known.asking = known.asking.take().filter(|asking| asking.peek().is_none());
         known.given = Some(Given {
             listing: listing.clone(),
             since: Instant::now(),
