@@ -269,8 +269,8 @@ fn flat(first: &Measure, last: &Measure, size: &Size, told: &str) {
     };
     check("memory", last.rss_kib <= first.rss_kib * 5 / 4 + 16 * 1024);
     check("the number of files", last.fds <= first.fds + 8);
-    // Threads for blocking calls come and go.
-    check("the number of threads", last.threads <= first.threads + 16);
+    // Threads for blocking calls come and go, on a busy machine dozens of them.
+    check("the number of threads", last.threads <= first.threads + 64);
     check("the number of tasks", last.tasks <= size.idle_tasks());
     check("the disk", last.disk <= first.disk * 5 / 4 + 64 * 1024);
 }
