@@ -6,6 +6,8 @@ use crate::sessions::FOLLOWED;
 use crate::tools::TOOLS;
 
 crate::on_every_pi!(
+    going_back_in_the_tree_tells_the_history_anew,
+    a_reload_keeps_the_sidecar_and_a_new_session_the_process,
     a_conversation_on_the_screen_and_its_end,
     escape_aborts_the_turn,
 );
@@ -178,19 +180,7 @@ fn a_key_given_at_login_is_used(version: Version) {
 }
 
 mod current {
-    use crate::desk::Version::{V087, V150};
-
-    #[test]
-    fn going_back_in_the_tree_tells_the_history_anew() {
-        super::going_back_in_the_tree_tells_the_history_anew(V087);
-        super::going_back_in_the_tree_tells_the_history_anew(V150);
-    }
-
-    #[test]
-    fn a_reload_keeps_the_sidecar_and_a_new_session_the_process() {
-        super::a_reload_keeps_the_sidecar_and_a_new_session_the_process(V087);
-        super::a_reload_keeps_the_sidecar_and_a_new_session_the_process(V150);
-    }
+    use crate::desk::Version::V087;
 
     #[test]
     fn a_key_given_at_login_is_used() {
