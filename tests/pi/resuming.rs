@@ -23,7 +23,7 @@ fn the_rules_of_a_project_are_told_once(version: Version) {
 /// Another pi and another sidecar; the person picks the old session from pi's list.
 #[test]
 fn a_session_picked_from_the_list_goes_on() {
-    for version in [Version::V087, Version::V150] {
+    for version in [Version::V074, Version::V079, Version::V087, Version::V150] {
         let desk = Desk::playing(version, FOLLOWED);
         let pi = Screen::start(&desk, "about okapis", "First answer.");
         pi.keys(&["C-d"]);
@@ -47,7 +47,7 @@ fn a_session_picked_from_the_list_goes_on() {
 
 #[test]
 fn a_summary_asked_for_on_the_screen_is_made_and_gone_on_with() {
-    for version in [Version::V087, Version::V150] {
+    for version in [Version::V074, Version::V079, Version::V087, Version::V150] {
         let desk = Desk::playing(version, ECHO);
         let pi = Screen::start(&desk, "about okapis", "Heard: about okapis");
         pi.say("about zebras");
