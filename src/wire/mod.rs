@@ -20,7 +20,6 @@ pub mod headers;
 pub mod http;
 mod lane;
 pub mod listing;
-mod lossy;
 pub mod proto;
 pub mod readable;
 pub mod remote;

@@ -28,7 +28,6 @@ use super::error::{TransportError, WireError, from_reqwest};
 use super::headers::{BlobKey, HttpVersion, Identity, RequestIds, ToolGates};
 use super::http::{Http, SetupError};
 use super::lane::Seat;
-use super::lossy;
 use super::proto::agent::v1::{AgentClientMessage, AgentServerMessage};
 use super::proto::aiserver::v1::BidiRequestId;
 use super::remote::{EndStream, Metadata};
@@ -354,17 +353,9 @@ fn transport(error: &WireError) -> &dyn std::fmt::Debug {
 }
 
 fn message(payload: Bytes, drift: &Drift) -> Result<Received, WireError> {
-    let message = match AgentServerMessage::decode(payload.clone()) {
-        Ok(message) => message,
-        // Words with a letter torn apart are still words.
-        Err(_) => {
-            let mended = lossy::update(&payload).ok_or(TransportError::Message)?;
-            let message =
-                AgentServerMessage::decode(mended).map_err(|_| TransportError::Message)?;
-            drift.count("text that is not UTF-8");
-            return Ok(Received::Message(Box::new(message)));
-        }
-    };
+    // Damaged words are asked for again rather than shown.
+    let message =
+        AgentServerMessage::decode(payload.clone()).map_err(|_| TransportError::Message)?;
     if message.encoded_len() != payload.len() {
         drift.inspect("agent.v1.AgentServerMessage", &payload);
     }

@@ -389,18 +389,6 @@ async fn s42_what_breaks_after_the_turn_broke_nothing() {
     }
 }
 
-/// Half a letter in the words of the model costs that letter, not the turn: field 1 of a text
-/// delta, `a`, a lone continuation byte, `b`.
-#[tokio::test]
-async fn text_that_is_not_utf8_is_shown_as_far_as_it_is() {
-    let steps = r#"{ send_hex = "0a07 0a05 0a03 61 9f 62" }, { usage = {} }, { end = true }"#;
-    let simulator = playing(Transport::H2c, steps);
-    let mut ours = Ours::new(&simulator, Transport::H2c);
-    ours.say("go").await.finished("a\u{fffd}b");
-    let counts = ours.backend.drift.counts();
-    assert_eq!(counts.get("text that is not UTF-8"), Some(&1), "{counts:?}");
-}
-
 /// A server that beats after the turn may still be at its last checkpoint.
 #[tokio::test]
 async fn heartbeats_after_the_turn_keep_the_stream_for_the_last_checkpoint() {
