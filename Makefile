@@ -38,7 +38,7 @@ fmt: $(SHIM)
 bench: $(NODE) $(PI_087)
 	$(CARGO) bench --quiet --bench wire --bench pi --bench bridge --bench native --bench load
 
-# Every fault at every place of a conversation; draws docs/fault-matrix.svg.
+# Every fault at every place of two conversations; draws docs/fault-matrix*.svg.
 faults:
 	FAULT_MATRIX=all $(CARGO) test --test whole wherever_it_breaks -- --nocapture
 

@@ -228,7 +228,7 @@ fn words() -> ((f64, f64), (f64, f64)) {
     let spec = json!({"text": "go", "warmText": "go", "deadlineMs": 110_000}).to_string();
     let mut ours = Vec::new();
     for _ in 0..5 {
-        ours.push(measure("benches/client.mjs", ""));
+        ours.push(measure("benches/client.mts", ""));
     }
     let theirs = measure("tests/official/bench.mjs", &spec);
     simulator.kill().unwrap();

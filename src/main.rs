@@ -11,14 +11,14 @@ use cursor_sidecar::diag::{panics, secrets};
 use cursor_sidecar::doors::cli::{
     Ask, AskError, Doctor, Login, Logout, Models, Schema, SchemaError, Verdict,
 };
-use cursor_sidecar::doors::rpc;
+use cursor_sidecar::doors::{gateway, rpc};
 use cursor_sidecar::sim;
 use cursor_sidecar::tools::leash::{self, Leash};
 use etcetera::BaseStrategy as _;
+use tracing_subscriber::Layer as _;
 use tracing_subscriber::filter::Targets;
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
-use tracing_subscriber::{EnvFilter, Layer as _};
 
 /// Use Cursor's models outside Cursor.
 #[derive(Debug, Parser)]
@@ -32,6 +32,7 @@ struct Arguments {
 enum Command {
     /// Serve one host over JSON-RPC on standard input and output (the default).
     Stdio,
+    Gateway(gateway::Serve),
     Ask(Ask),
     Models(Models),
     Login(Login),
@@ -46,7 +47,11 @@ enum Command {
 
 fn main() -> ExitCode {
     panics::install();
-    let arguments = Arguments::parse();
+    // A host gives none, and starts us often: reading them costs time and memory.
+    let arguments = match std::env::args_os().len() {
+        0 | 1 => Arguments { command: None },
+        _ => Arguments::parse(),
+    };
     // A person who just typed the name would wait for frames that never come.
     if arguments.command.is_none() && std::io::stdin().is_terminal() {
         let _ = Arguments::command().print_help();
@@ -81,6 +86,8 @@ fn main() -> ExitCode {
 fn run(command: Command, home: Option<std::path::PathBuf>) -> anyhow::Result<ExitCode> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
+        // Threads of blocking calls come in dozens when many turns are stored at once.
+        .thread_keep_alive(std::time::Duration::from_secs(2))
         .enable_all()
         .build()?;
     let leash = Leash::new();
@@ -96,6 +103,7 @@ fn run(command: Command, home: Option<std::path::PathBuf>) -> anyhow::Result<Exi
                 Verdict::Holds => {}
                 Verdict::Breaks => return Ok(ExitCode::FAILURE),
             },
+            Command::Gateway(gateway) => gateway.run(home).await?,
             Command::Ask(ask) => ask.run(home, leash.clone()).await?,
             Command::Models(models) => models.run(home).await?,
             Command::Login(login) => login.run(home).await?,
@@ -114,15 +122,22 @@ fn run(command: Command, home: Option<std::path::PathBuf>) -> anyhow::Result<Exi
 /// Warnings for a person on stderr (`RUST_LOG` asks for more), everything in the debug log if
 /// one is wanted.
 fn start_logs(command: &Command, home: Option<&Path>) -> Option<Guard> {
-    let filter =
-        EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("cursor_sidecar=info"));
+    let usual = || Targets::new().with_target("cursor_sidecar", tracing::Level::INFO);
+    let filter = match std::env::var("RUST_LOG").map(|wanted| wanted.parse()) {
+        Ok(Ok(wanted)) => wanted,
+        Ok(Err(error)) => {
+            let _ = writeln!(std::io::stderr(), "warning: RUST_LOG is not used: {error}");
+            usual()
+        }
+        Err(_) => usual(),
+    };
     let stderr = tracing_subscriber::fmt::layer()
         .with_writer(std::io::stderr)
         .with_ansi(false)
         .without_time()
         .with_target(false);
     let told = match command {
-        Command::Stdio | Command::Ask(_) => debug_log(home),
+        Command::Stdio | Command::Gateway(_) | Command::Ask(_) => debug_log(home),
         Command::Doctor(_)
         | Command::Login(_)
         | Command::Logout(_)
@@ -149,12 +164,9 @@ fn start_logs(command: &Command, home: Option<&Path>) -> Option<Guard> {
 /// Opens the debug log and says where it is. Without one the work goes on.
 fn debug_log(home: Option<&Path>) -> Option<(Recorder, Guard)> {
     let env = |name: &str| std::env::var(name).ok();
-    let mut warnings = Vec::new();
-    let wanted = logfile::wanted(&env, home, &mut warnings);
+    // What is not understood is told by the door.
+    let wanted = logfile::wanted(&env, home, &mut Vec::new());
     let mut stderr = std::io::stderr();
-    for warning in warnings {
-        let _ = writeln!(stderr, "warning: {warning}");
-    }
     let opened = match wanted {
         Wanted::Off => return None,
         Wanted::In(folder) => LogFile::create_in(&folder),

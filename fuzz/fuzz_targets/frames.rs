@@ -58,6 +58,7 @@ fuzz_target!(|input: (Vec<u8>, u8, &[u8])| {
                 bodies.push(Inbound::Body(body));
             }
             Inbound::Malformed(problem) => assert!(problem.len() < 200, "{problem}"),
+            Inbound::TooLarge { length, .. } => assert!(length > frame::MAX_BODY),
         }
     }
     assert!(held <= wire.len(), "more came out than went in");

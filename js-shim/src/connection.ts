@@ -3,11 +3,11 @@ import { type ChildProcessWithoutNullStreams, spawn } from "node:child_process";
 import { createInterface } from "node:readline";
 import type { Methods, Notifications } from "./protocol.ts";
 
-/** Lines the user asked for (`PI_CURSOR_…_DEBUG`) go on to pi's stderr. */
-const PASSED_ON = /^\[pi-cursor-sdk:bridge\] |^debug log: /;
+/** Lines asked for go on to pi's stderr. A screen is spoilt by all but the one at the start. */
+const PASSED_ON = /^\{|^\[pi-cursor-sdk:bridge\] |^debug log: /;
 
 type Body = { params?: unknown; result?: unknown; error?: { code: number; message: string } };
-type Message = Body & { id?: number; method?: string };
+type Message = Body & { id?: number | null; method?: string };
 /** A call is `unsent` if the process was gone before it could read it. */
 type Waiting = { resolve(result: unknown): void; reject(error: Error): void; unsent?: boolean };
 type OnNotification = (params: Notifications[keyof Notifications]) => void;
@@ -59,16 +59,14 @@ export class Connection {
       }
     });
     createInterface(stderr).on("line", (line) => {
-      const metric = line.startsWith("{"); // would spoil a screen, and is no reason for an end
-      if (metric ? !process.stdout.isTTY : PASSED_ON.test(line)) process.stderr.write(`${line}\n`);
-      else if (!metric) this.said = line.trim() || this.said;
+      const drawn = process.stdout.isTTY && process.stderr.isTTY && !line.startsWith("debug log");
+      if (!PASSED_ON.test(line)) this.said = line.trim() || this.said;
+      else if (!drawn) process.stderr.write(`${line}\n`);
     });
     // Writing to a process that is gone; its end says why.
     stdin.on("error", () => {});
     this.child.on("error", ({ message }) => this.end(`cannot start ${program}: ${message}`));
-    this.child.on("close", (code, signal) => {
-      this.end(`cursor-sidecar ${signal ? `was killed by ${signal}` : `ended with code ${code}`}`);
-    });
+    this.child.on("close", (code, by) => this.end(`cursor-sidecar ended with ${by ?? code}`));
     this.hold();
   }
 
@@ -77,10 +75,11 @@ export class Connection {
       if (this.ended !== undefined) return reject(new Error(this.ended));
       const id = ++this.lastId;
       const waiting: Waiting = { resolve: resolve as Waiting["resolve"], reject };
-      this.waiting.set(id, waiting);
-      this.hold();
+      // Before anybody waits: another extension may have put in what is no JSON.
       const body = JSON.stringify({ jsonrpc: "2.0", id, method, params });
       const frame = `Content-Length: ${Buffer.byteLength(body)}\r\n\r\n${body}`;
+      this.waiting.set(id, waiting);
+      this.hold();
       this.child.stdin.write(frame, (lost) => Object.assign(waiting, { unsent: !!lost }));
     });
   }
@@ -95,22 +94,23 @@ export class Connection {
     this.child.kill("SIGKILL");
     this.ended ??= this.said ? `${why} (${this.said})` : why;
     this.onEnd(this.ended);
+    // pi tries again what was lost with a process that had been of use.
+    const lost = this.waiting.has(1) ? this.ended : `connection lost: ${this.ended}`;
     for (const { reject, unsent } of this.waiting.values())
-      reject(Object.assign(new Error(this.ended), { unsent }));
+      reject(Object.assign(new Error(lost), { unsent }));
     this.waiting.clear();
     this.hold();
   }
 
-  private receive({ id, method, params, result, error }: Message, tell: OnNotification): void {
-    if (method !== undefined) {
-      tell(params as Parameters<OnNotification>[0]);
-    } else if (id !== undefined) {
-      const waiting = this.waiting.get(id);
-      this.waiting.delete(id);
-      this.hold();
-      if (error) waiting?.reject(Object.assign(new Error(error.message), error));
-      else waiting?.resolve(result);
-    }
+  private receive({ id, method, params, result, error }: Message, tell: OnNotification) {
+    if (method !== undefined) return tell(params as Parameters<OnNotification>[0]);
+    // Nobody knows which call that was about: none may wait for ever.
+    if (id == null) return this.end(`cursor-sidecar understood nothing: ${error?.message}`);
+    const waiting = this.waiting.get(id);
+    this.waiting.delete(id);
+    this.hold();
+    if (error) waiting?.reject(Object.assign(new Error(error.message), error));
+    else waiting?.resolve(result);
   }
 
   /** pi must not exit while it is owed an answer, nor stay for an idle sidecar. */

@@ -181,7 +181,11 @@ value: string,
 /**
  * Where the value comes from.
  */
-source: SettingSource, };
+source: SettingSource, 
+/**
+ * What was given besides, and why it does not count.
+ */
+remark?: string | null, };
 /**
  * What a flag takes.
  */

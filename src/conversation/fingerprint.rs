@@ -65,6 +65,20 @@ impl Fingerprint {
         (beginning.message_hashes == self.message_hashes).then_some(known)
     }
 
+    /// Whether a history goes on with the turn this one asks for: there was no whole answer
+    /// since.
+    pub fn goes_on(&self, messages: &[Json]) -> bool {
+        let answered = |message: &Json| {
+            message["role"] == "assistant"
+                && !matches!(
+                    message["stopReason"].as_str(),
+                    Some("toolUse" | "error" | "aborted")
+                )
+        };
+        let known = self.begins(messages);
+        known.is_some_and(|known| !messages[known..].iter().any(answered))
+    }
+
     /// The messages in one short text.
     pub fn digest(&self) -> String {
         short(self.message_hashes.concat().as_bytes())

@@ -2,10 +2,11 @@
 //!
 //! Does a host's history continue the one we sent ([`fingerprint`]) and its answer the one the
 //! state knows ([`answer`]), what is to be sent ([`plan`]), how a history Cursor has not seen is told ([`history`]), how a turn comes back
-//! whose run was lost ([`recovery`]), and how all of it is kept ([`journal`], [`store`]). This
+//! whose run was lost ([`recovery`]), and how all of it is kept ([`journal`], [`store`], [`begun`]). This
 //! room plans; it opens no stream and knows no host's wire format.
 
 pub mod answer;
+pub mod begun;
 pub mod comeback;
 pub mod continuation;
 pub mod fingerprint;

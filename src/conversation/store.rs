@@ -3,6 +3,7 @@
 //! ```text
 //! <root>/<hash of the session>/lock            held while a turn is under way
 //!                             /journal         replaced as a whole, never changed in place
+//!                             /begun           what a turn under way has done
 //!                             /blobs-<…>/<id>  the blobs of one conversation, written before
 //!                                              the journal that needs them
 //! ```
@@ -21,11 +22,14 @@ use atomic_write_file::AtomicWriteFile;
 use atomic_write_file::unix::OpenOptionsExt as _;
 use sha2::{Digest as _, Sha256};
 
+use super::begun::Begun;
+use super::fingerprint::Fingerprint;
 use super::journal::{self, Damage, Entry, Sums};
 use super::shelf::Shelf;
 
 const LOCK: &str = "lock";
 const JOURNAL: &str = "journal";
+const BEGUN: &str = "begun";
 
 /// The folder all conversations are under.
 #[derive(Debug, Clone)]
@@ -252,6 +256,16 @@ impl Kept {
         }
     }
 
+    /// What a turn has begun that another process was at.
+    pub fn begun(&self) -> Option<Begun> {
+        Begun::read(self.folder.join(BEGUN))
+    }
+
+    /// For what a turn with this history will begin.
+    pub fn begins(&self, history: Fingerprint) -> Begun {
+        Begun::nothing(self.folder.join(BEGUN), history)
+    }
+
     fn remember(&self, conversation_id: &str, sums: Sums) {
         let known = (conversation_id.to_owned(), sums);
         *self.sums.lock().unwrap_or_else(PoisonError::into_inner) = known;
@@ -292,6 +306,9 @@ impl Kept {
 
     /// Forgets the conversation.
     pub fn forget(&self) -> Result<(), StoreError> {
+        if let Some(begun) = self.begun() {
+            begun.forget();
+        }
         let path = self.folder.join(JOURNAL);
         match fs::remove_file(&path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {

@@ -6,6 +6,7 @@
 //! to a person is told as a [`Digest`]; secrets are made known with [`secrets`].
 
 mod digest;
+pub mod in_force;
 pub mod logfile;
 pub mod metrics;
 pub mod panics;

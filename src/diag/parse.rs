@@ -2,6 +2,21 @@
 
 use std::time::Duration;
 
+use super::settings;
+
+/// The settings of [`tool_timeout`].
+pub const TOOL_TIMEOUT: [&str; 2] = [
+    "PI_CURSOR_MCP_TOOL_TIMEOUT_MS",
+    "PI_CURSOR_MCP_TOOL_TIMEOUT_SECONDS",
+];
+/// The settings of [`connect_timeout`].
+pub const CONNECT_TIMEOUT: [&str; 2] = [
+    "PI_CURSOR_MCP_CONNECT_TIMEOUT_MS",
+    "PI_CURSOR_MCP_CONNECT_TIMEOUT_SECONDS",
+];
+/// The setting of [`bridge_call_timeout`].
+pub const CALL_TIMEOUT: &str = "PI_CURSOR_PI_BRIDGE_CALL_TIMEOUT_MS";
+
 /// A switch: the usual words for on and off, `None` for anything else.
 pub fn switch(text: Option<&str>) -> Option<bool> {
     match text?.trim().to_ascii_lowercase().as_str() {
@@ -50,14 +65,6 @@ pub fn leading_whole(text: &str) -> Option<u64> {
     (!negative || number == 0).then_some(number)
 }
 
-/// The longest delay Node's timers know; hosts run on it.
-const LONGEST_MS: f64 = 2_147_483_647.0;
-
-/// Parts of a millisecond are dropped.
-fn clamped(milliseconds: f64, least: f64, most: f64) -> Duration {
-    Duration::from_millis(milliseconds.trunc().clamp(least, most) as u64)
-}
-
 /// Milliseconds win over seconds; what is no number is as if unset.
 fn delay(
     env: &impl Fn(&str) -> Option<String>,
@@ -70,58 +77,33 @@ fn delay(
     })
 }
 
+/// The delay of the settings, or else this, within the bounds of the setting in milliseconds.
+fn bounded(
+    env: &impl Fn(&str) -> Option<String>,
+    milliseconds: &str,
+    seconds: Option<&str>,
+    default: f64,
+) -> Duration {
+    let given = delay(env, milliseconds, seconds).unwrap_or(default);
+    let number = settings::find(milliseconds).and_then(|setting| setting.number);
+    Duration::from_millis(number.map_or(given as u64, |number| number.within(given)))
+}
+
 /// How long a tool of an MCP server may take.
 pub fn tool_timeout(env: &impl Fn(&str) -> Option<String>) -> Duration {
-    let given = delay(
-        env,
-        "PI_CURSOR_MCP_TOOL_TIMEOUT_MS",
-        Some("PI_CURSOR_MCP_TOOL_TIMEOUT_SECONDS"),
-    );
-    clamped(given.unwrap_or(3_600_000.0), 60_000.0, LONGEST_MS)
+    let [milliseconds, seconds] = TOOL_TIMEOUT;
+    bounded(env, milliseconds, Some(seconds), 3_600_000.0)
 }
 
 /// How long connecting to an MCP server may take.
 pub fn connect_timeout(env: &impl Fn(&str) -> Option<String>) -> Duration {
-    let given = delay(
-        env,
-        "PI_CURSOR_MCP_CONNECT_TIMEOUT_MS",
-        Some("PI_CURSOR_MCP_CONNECT_TIMEOUT_SECONDS"),
-    );
-    clamped(given.unwrap_or(10_000.0), 1_000.0, 60_000.0)
+    let [milliseconds, seconds] = CONNECT_TIMEOUT;
+    bounded(env, milliseconds, Some(seconds), 10_000.0)
 }
 
 /// How long a host may take for a tool of its own; never longer than any tool may.
 pub fn bridge_call_timeout(env: &impl Fn(&str) -> Option<String>) -> Duration {
-    let most = tool_timeout(env);
-    match delay(env, "PI_CURSOR_PI_BRIDGE_CALL_TIMEOUT_MS", None) {
-        Some(given) => clamped(given, 1.0, most.as_millis() as f64),
-        None => most,
-    }
-}
-
-/// How long a watchdog waits: 0 switches it off, less than a second is a second. `None` for
-/// what is no such number.
-pub fn patience(text: &str) -> Option<Option<Duration>> {
-    if text.trim().parse() == Ok(0.0) {
-        return Some(None);
-    }
-    let given = positive(Some(text))?.floor();
-    Some(Some(Duration::from_millis(
-        given.clamp(1_000.0, LONGEST_MS) as u64,
-    )))
-}
-
-/// How often something is tried again: a whole number up to ten. `None` for what is no number.
-pub fn retries(text: &str) -> Option<u32> {
-    if text.trim().parse() == Ok(0.0) {
-        return Some(0);
-    }
-    positive(Some(text)).map(|given| given.floor().min(10.0) as u32)
-}
-
-/// A number of runs, at least one.
-pub fn runs(text: &str) -> Option<usize> {
-    positive(Some(text)).map(|given| given.floor().clamp(1.0, 4096.0) as usize)
+    bounded(env, CALL_TIMEOUT, None, f64::MAX).min(tool_timeout(env))
 }
 
 /// Which of Cursor's setting sources are loaded; `None` for none at all.
@@ -236,28 +218,13 @@ mod tests {
         ] {
             assert_eq!(positive(Some(text)), wanted, "{text:?}");
         }
-        let seconds = |s| Some(Some(Duration::from_secs(s)));
-        for (text, wanted) in [
-            ("0", Some(None)),
-            (" 0 ", Some(None)),
-            ("1", seconds(1)),
-            ("1000", seconds(1)),
-            ("2000.9", seconds(2)),
-            ("-1", None),
-            ("", None),
-            ("full", None),
-        ] {
-            assert_eq!(patience(text), wanted, "{text:?}");
-        }
-        let tried = ["0", "3", "10", "11", "2.7", "-1", "many"].map(retries);
-        let wanted = [Some(0), Some(3), Some(10), Some(10), Some(2), None, None];
-        assert_eq!(tried, wanted);
         assert_eq!(leading_whole("12.9"), Some(12));
         assert_eq!(leading_whole("7 days"), Some(7));
         assert_eq!(leading_whole("-5"), None);
         assert_eq!(leading_whole("-0"), Some(0));
         assert_eq!(leading_whole("99999999999999999999999"), Some(u64::MAX));
     }
+
     #[test]
     fn parts_of_a_millisecond_are_dropped() {
         let env = |name: &str| {

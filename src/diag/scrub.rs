@@ -98,11 +98,12 @@ static SUSPECT: LazyLock<Option<Regex>> = LazyLock::new(|| {
     let login =
         r#"(?P<user>[^\s/:@"'<>(){}\[\],;=]+):(?P<password>[^\s/:@"'<>]+)@(?P<host>[a-z0-9])"#;
     let cookie = r#"(?P<cookie>(?:set-)?cookie2?(?P<cookie_quote>\\*["'])?\s*[:=]\s*)"#;
-    let key = r#"(?P<key>(?P<authorization>authorization)|api[_-]?key|token|session(?:[_-]?id)?|passw(?:or)?d|passphrase|secret(?:[_-]?key)?|(?:access|private|encryption)[_-]?key)(?P<key_quote>\\*["'])?(?:\s*[:=]\s*|,\s*(?P<pair>\\*["']))"#;
+    let key = r#"(?P<key>(?P<authorization>authorization)|api[_-]?key|token|session(?:[_-]?id)?|passw(?:or)?d|passphrase|secret(?:[_-]?key)?|(?:access|private|encryption)[_-]?key|(?-i:_PASS|SSHPASS))(?P<key_quote>\\*["'])?(?:\s*[:=]\s*|,\s*(?P<pair>\\*["']))"#;
+    let pem = r"(?P<pem>-----BEGIN [a-z0-9 ]{0,40}PRIVATE KEY-----)";
     let bearer = r"(?P<bearer>\bbearer\s+)";
     let jwt = r"(?P<jwt>\beyJ[a-z0-9_-]{6,}\.[a-z0-9_-]{6,}(?:\.[a-z0-9_-]+)*)";
     let shape = r"(?P<shape>\b(?:crsr_[a-z0-9_-]{4,}|key_[a-z0-9]{24,}|sk-[a-z0-9_-]{8,}|gh[pousr]_[a-z0-9]{16,}|github_pat_[a-z0-9_]{16,}|xox[abprs]-[a-z0-9-]{8,}|AKIA[0-9A-Z]{16}))";
-    let all = [bridge, url, cookie, key, bearer, jwt, shape, login].join("|");
+    let all = [bridge, url, pem, cookie, key, bearer, jwt, shape, login].join("|");
     Regex::new(&format!("(?i){all}")).ok()
 });
 
@@ -157,6 +158,13 @@ fn judge(text: &str, found: &Captures<'_>) -> Option<Hide> {
     }
     if let Some(userinfo) = found.name("userinfo") {
         return Some(hide(userinfo.start(), userinfo.end()));
+    }
+    if found.name("pem").is_some() {
+        // One that is cut goes on to the end.
+        let until = text[end..]
+            .find("-----END")
+            .map_or(text.len(), |at| end + at);
+        return (until > end).then(|| hide(end, until));
     }
     if found.name("cookie").is_some() {
         return cookie(text, start, end, found.name("cookie_quote").is_some())
@@ -381,8 +389,10 @@ fn cookie(text: &str, start: usize, end: usize, quoted_key: bool) -> Option<usiz
     let header = match before {
         None | Some('\n' | '\r' | '{' | ',' | '-') => true,
         Some(_) => {
-            let line = text[..start].trim_end_matches([' ', '\t', '<', '>', '*', ',', '{']);
-            line.is_empty() || line.ends_with(['\n', '\r'])
+            // In a list or an object, or first in its line.
+            let line = text[..start].trim_end_matches([' ', '\t']);
+            let first = line.trim_end_matches([' ', '\t', '<', '>', '*', ',', '{']);
+            line.ends_with([',', '{']) || first.is_empty() || first.ends_with(['\n', '\r'])
         }
     };
     let equals = text[start..end].contains('=');

@@ -1,5 +1,7 @@
 //! Every setting, in one table: the parser, `docs/settings.md` and warnings read it.
 
+use super::parse;
+
 /// One environment variable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Setting {
@@ -11,6 +13,50 @@ pub struct Setting {
     pub values: &'static str,
     /// What it does.
     pub meaning: &'static str,
+    /// How it is read, if it is a number.
+    pub number: Option<Number>,
+}
+
+/// A number with bounds: what lies outside of them counts as the bound.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Number {
+    least: u64,
+    most: u64,
+    zero: Zero,
+}
+
+/// What 0 is where the least is more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Zero {
+    /// A number like others, or a word for none of it.
+    Taken,
+    /// No such number.
+    Refused,
+}
+
+/// The longest delay Node's timers know; hosts run on it.
+const LONGEST_MS: u64 = 2_147_483_647;
+
+impl Number {
+    /// Reads a text as a host would; `None` for what is no such number.
+    pub fn read(&self, text: &str) -> Option<u64> {
+        if self.zero == Zero::Taken && text.trim().parse() == Ok(0.0) {
+            return Some(0);
+        }
+        parse::positive(Some(text)).map(|given| self.within(given))
+    }
+
+    /// The number within the bounds, without parts of it.
+    pub fn within(&self, given: f64) -> u64 {
+        (given.trunc() as u64).clamp(self.least, self.most)
+    }
+}
+
+impl Setting {
+    const fn number(mut self, least: u64, most: u64, zero: Zero) -> Self {
+        self.number = Some(Number { least, most, zero });
+        self
+    }
 }
 
 const fn setting(
@@ -24,6 +70,7 @@ const fn setting(
         default,
         values,
         meaning,
+        number: None,
     }
 }
 
@@ -34,6 +81,12 @@ pub const SETTINGS: &[Setting] = &[
         "",
         "a key",
         "The Cursor API key. Never logged, never passed on.",
+    ),
+    setting(
+        "CURSOR_SIDECAR_GATEWAY_TOKEN",
+        "",
+        "16 or more visible characters",
+        "What clients of the gateway have to show; by default one made at its first start, in a private file.",
     ),
     setting(
         "PI_CURSOR_AGENT_URL",
@@ -132,6 +185,12 @@ pub const SETTINGS: &[Setting] = &[
         "Whether the host's tools are offered to Cursor's agent.",
     ),
     setting(
+        "PI_CURSOR_ASK_QUESTION",
+        "1",
+        "0, 1",
+        "Whether the model may put questions to the person, if the host's tools are offered.",
+    ),
+    setting(
         "PI_CURSOR_PI_TOOL_BRIDGE_DEBUG",
         "0",
         "0, 1",
@@ -154,13 +213,15 @@ pub const SETTINGS: &[Setting] = &[
         "3600000",
         "milliseconds, at least 60000",
         "How long a tool may take.",
-    ),
+    )
+    .number(60_000, LONGEST_MS, Zero::Refused),
     setting(
         "PI_CURSOR_MCP_TOOL_TIMEOUT_SECONDS",
         "3600",
         "seconds, at least 60",
         "The same in seconds; milliseconds win.",
-    ),
+    )
+    .number(60, LONGEST_MS / 1000, Zero::Refused),
     setting(
         "PI_CURSOR_SETTING_SOURCES",
         "all",
@@ -178,49 +239,57 @@ pub const SETTINGS: &[Setting] = &[
         "10000",
         "milliseconds, 1000 to 60000",
         "How long an MCP server of the user may take to be there. No turn waits for it.",
-    ),
+    )
+    .number(1_000, 60_000, Zero::Refused),
     setting(
         "PI_CURSOR_MCP_CONNECT_TIMEOUT_SECONDS",
         "10",
         "seconds, 1 to 60",
         "The same in seconds; milliseconds win.",
-    ),
+    )
+    .number(1, 60, Zero::Refused),
     setting(
         "PI_CURSOR_PI_BRIDGE_CALL_TIMEOUT_MS",
         "",
-        "milliseconds",
+        "milliseconds, no more than any tool may take",
         "How long a tool of the host may take, if less than any tool may.",
-    ),
+    )
+    .number(1, LONGEST_MS, Zero::Refused),
     setting(
         "PI_CURSOR_ACTIVE_BRIDGE_TTL_MS",
         "3600000",
         "milliseconds, at least 1000; 0: no limit",
         "How long a run waits for the host to bring the results of its tools.",
-    ),
+    )
+    .number(1_000, LONGEST_MS, Zero::Taken),
     setting(
         "PI_CURSOR_MAX_PARKED_RUNS",
         "512",
         "1 to 4096",
         "How many runs may wait for the host at once. Of more, the one that waited longest is let go; its results are brought to a new run.",
-    ),
+    )
+    .number(1, 4096, Zero::Refused),
     setting(
         "PI_CURSOR_STREAM_IDLE_TIMEOUT_MS",
         "120000",
         "milliseconds, at least 1000; 0: no limit",
         "How long Cursor may be at work without anything coming of it before the run is started over.",
-    ),
+    )
+    .number(1_000, LONGEST_MS, Zero::Taken),
     setting(
         "PI_CURSOR_STREAM_IDLE_MAX_RETRIES",
         "3",
         "0 to 10",
         "How often a run is started over for that.",
-    ),
+    )
+    .number(0, 10, Zero::Taken),
     setting(
         "PI_CURSOR_RESUME_IDLE_TIMEOUT_MS",
         "240000",
         "milliseconds, at least 1000; 0: no limit",
         "The same after the host has brought the results of its tools.",
-    ),
+    )
+    .number(1_000, LONGEST_MS, Zero::Taken),
     setting(
         "PI_CURSOR_NATIVE_TOOL_DISPLAY",
         "auto",
@@ -277,10 +346,10 @@ pub const SETTINGS: &[Setting] = &[
     ),
 ];
 
-/// A value that was not understood; the default is in force instead.
+/// Something that was not understood.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Warning {
-    /// A bad value.
+    /// A bad value; the default is in force instead.
     #[error("{name}: {value:?} is not one of {expected}; using {default}")]
     Value {
         /// The setting.
@@ -291,6 +360,28 @@ pub enum Warning {
         expected: &'static str,
         /// What is used instead.
         default: &'static str,
+    },
+    /// A bad value of a setting that forbids something.
+    #[error("{name}: {value:?} is not one of {expected}; until it is, {instead}")]
+    Closed {
+        /// The setting.
+        name: &'static str,
+        /// What was given.
+        value: String,
+        /// What it takes.
+        expected: &'static str,
+        /// What is forbidden meanwhile.
+        instead: &'static str,
+    },
+    /// A bad part of a list.
+    #[error("{name}: {value:?} is not one of {expected}; it is left out")]
+    Part {
+        /// The setting.
+        name: &'static str,
+        /// The part.
+        value: String,
+        /// What it takes.
+        expected: &'static str,
     },
     /// A `PI_CURSOR_` name nobody reads.
     #[error("{0} is not a setting of cursor-sidecar; see docs/settings.md")]
@@ -332,41 +423,40 @@ pub fn not_understood(name: &str, value: Option<&str>) -> Option<Warning> {
     })
 }
 
-/// A setting as a person may see it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct InForce {
-    /// The value; of secrets only that there is one.
-    pub value: String,
-    /// Where it comes from.
-    pub source: Source,
+/// The warning for a value of a setting that forbids something, and what it was taken for.
+pub fn taken_for(name: &str, value: &str, instead: &'static str) -> Option<Warning> {
+    let setting = find(name)?;
+    Some(Warning::Closed {
+        name: setting.name,
+        value: value.to_owned(),
+        expected: setting.values,
+        instead,
+    })
 }
 
-/// Where a value comes from.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[allow(missing_docs)]
-pub enum Source {
-    Default,
-    Environment,
+/// The warning for a part of a list that is not understood.
+pub fn part_not_understood(name: &str, part: &str) -> Option<Warning> {
+    let setting = find(name)?;
+    Some(Warning::Part {
+        name: setting.name,
+        value: part.to_owned(),
+        expected: setting.values,
+    })
 }
 
-/// The value in force, fit to be shown.
-pub fn in_force(setting: &Setting, env: &impl Fn(&str) -> Option<String>) -> InForce {
-    let Some(value) = env(setting.name).filter(|value| !value.is_empty()) else {
-        return InForce {
-            value: setting.default.into(),
-            source: Source::Default,
-        };
-    };
-    // Proxies carry passwords, keys are keys: that they are set is all to be told.
-    let secret = setting.name.ends_with("_KEY") || setting.name.ends_with("_PROXY");
-    let value = match secret || value.contains('@') {
-        true => "(set)".into(),
-        false => value,
-    };
-    InForce {
-        value,
-        source: Source::Environment,
+/// Reads a number: within its bounds. `None` if it is not set, and with a warning if it is not
+/// understood.
+pub fn number(
+    env: &impl Fn(&str) -> Option<String>,
+    name: &str,
+    warnings: &mut Vec<Warning>,
+) -> Option<u64> {
+    let text = env(name).filter(|text| !text.trim().is_empty())?;
+    let read = find(name)?.number?.read(&text);
+    if read.is_none() {
+        warnings.extend(not_understood(name, Some(&text)));
     }
+    read
 }
 
 /// Warnings for `PI_CURSOR_` names that no setting has.
@@ -381,7 +471,7 @@ pub fn unknown(names: impl Iterator<Item = String>) -> Vec<Warning> {
 /// The table as `docs/settings.md` shows it.
 pub fn markdown() -> String {
     let mut page = String::from(
-        "# Settings\n\nEnvironment variables. A bad value gives one warning and the default; so does an unknown `PI_CURSOR_` name.\n\n| name | default | values | meaning |\n|---|---|---|---|\n",
+        "# Settings\n\nEnvironment variables. A bad value gives one warning and the default, a bad part of a list one and is left out; of `PI_CURSOR_NATIVE_TOOLS` and `PI_CURSOR_NATIVE_TOOLS_DENY` it forbids whatever it may have meant to forbid; an unknown `PI_CURSOR_` name gives one, too. A number out of its bounds counts as the bound. `cursor-sidecar doctor` tells what is in force.\n\n| name | default | values | meaning |\n|---|---|---|---|\n",
     );
     for setting in SETTINGS {
         let default = if setting.default.is_empty() {
@@ -413,6 +503,42 @@ mod tests {
         assert!(warnings.is_empty());
         assert_eq!(read("3", &mut warnings), 0);
         insta::assert_snapshot!(warnings[0], @r#"PI_CURSOR_HTTP: "3" is not one of auto, 1, 2; using auto"#);
+    }
+
+    #[test]
+    fn a_number_is_kept_within_its_bounds() {
+        let read = |name: &str, text: &str| find(name).unwrap().number.unwrap().read(text);
+        for (text, wanted) in [
+            ("0", Some(0)),
+            (" 0 ", Some(0)),
+            ("1", Some(1_000)),
+            ("1000", Some(1_000)),
+            ("2000.9", Some(2_000)),
+            ("1e99", Some(LONGEST_MS)),
+            ("-1", None),
+            ("", None),
+            ("full", None),
+        ] {
+            let name = "PI_CURSOR_STREAM_IDLE_TIMEOUT_MS";
+            assert_eq!(read(name, text), wanted, "{text:?}");
+        }
+        let retries = |text| read("PI_CURSOR_STREAM_IDLE_MAX_RETRIES", text);
+        let tried = ["0", "3", "10", "11", "2.7", "-1", "many"].map(retries);
+        let wanted = [Some(0), Some(3), Some(10), Some(10), Some(2), None, None];
+        assert_eq!(tried, wanted);
+        let runs = |text| read("PI_CURSOR_MAX_PARKED_RUNS", text);
+        assert_eq!(["0", "0.5", "9999"].map(runs), [None, Some(1), Some(4096)]);
+    }
+
+    #[test]
+    fn a_default_that_is_a_number_is_within_its_bounds() {
+        for setting in SETTINGS {
+            let Some(number) = setting.number.filter(|_| !setting.default.is_empty()) else {
+                continue;
+            };
+            let read = number.read(setting.default).map(|read| read.to_string());
+            assert_eq!(read.as_deref(), Some(setting.default), "{}", setting.name);
+        }
     }
 
     #[test]

@@ -46,6 +46,14 @@ impl Backend {
         Ok(Self::assemble(Endpoints::resolve(env, home)?, key, env))
     }
 
+    /// What of those settings is not understood.
+    pub fn misread(env: &impl Fn(&str) -> Option<String>) -> Vec<Warning> {
+        let mut warnings = Vec::new();
+        preference(env, &mut warnings);
+        identity(env, &mut warnings);
+        warnings
+    }
+
     fn assemble(
         endpoints: Endpoints,
         key: ApiKey,
@@ -54,17 +62,7 @@ impl Backend {
         let mut warnings = Vec::new();
         crate::diag::secrets().learn(key.secret());
         let http = Arc::new(Http::new(Trust::from_env(env)));
-        let preference = settings::choose(
-            env,
-            "PI_CURSOR_HTTP",
-            &[
-                ("auto", Preference::Auto),
-                ("1", Preference::Always(HttpVersion::Http1)),
-                ("2", Preference::Always(HttpVersion::Http2)),
-            ],
-            Preference::Auto,
-            &mut warnings,
-        );
+        let preference = preference(env, &mut warnings);
         let identity = identity(env, &mut warnings);
         let account = Account::start(HttpExchange {
             http: Arc::clone(&http),
@@ -103,6 +101,20 @@ pub fn dashboard(
     let identity = identity(env, &mut Vec::new());
     let dashboard = Dashboard::new(http, endpoints.backend.clone(), identity);
     Ok((dashboard, endpoints))
+}
+
+fn preference(env: &impl Fn(&str) -> Option<String>, warnings: &mut Vec<Warning>) -> Preference {
+    settings::choose(
+        env,
+        "PI_CURSOR_HTTP",
+        &[
+            ("auto", Preference::Auto),
+            ("1", Preference::Always(HttpVersion::Http1)),
+            ("2", Preference::Always(HttpVersion::Http2)),
+        ],
+        Preference::Auto,
+        warnings,
+    )
 }
 
 fn identity(env: &impl Fn(&str) -> Option<String>, warnings: &mut Vec<Warning>) -> Identity {

@@ -16,12 +16,13 @@ use super::backend::{Backend, Opened};
 use super::blobs::Blobs;
 use super::event::{Ended, Outcome, RunEvent, Usage};
 use super::memo::Memo;
-use super::overlap::Overlap;
-use super::request::{Action, RunSpec, UserMessage};
+use super::overlap::{Overlap, go_on};
+use super::request::{Action, Mode, RunSpec, UserMessage};
 use super::retry::{self, Ledger, Next, Progress, Reached, Restarts, RetryPolicy, Shown, Timing};
 use super::watchdog::{Bark, Idle, Phase};
 use crate::diag::Variant;
 use crate::tools::Executor;
+use crate::wire::awake;
 use crate::wire::error::WireError;
 use crate::wire::failure::{Evidence, Failure, Presence, Retry};
 use crate::wire::headers::{HttpVersion, RequestIds};
@@ -90,7 +91,11 @@ pub fn start(
         tracing::debug_span!("run", run = %ids.original, conversation = spec.conversation_id);
     let mut spec = spec;
     let memo = std::mem::take(&mut spec.done);
-    let (shown, spent) = (spec.shown.clone(), spec.spent);
+    let (shown, spent) = (Overlap::after(spec.shown.clone()), spec.spent);
+    let (overlap, mode) = match &spec.action {
+        Action::UserMessage(message) => (shown.told(), message.mode),
+        Action::Resume | Action::Summarize => (shown, None),
+    };
     let run = Run {
         backend,
         spec,
@@ -109,7 +114,8 @@ pub fn start(
         refused: 0,
         held: Vec::new(),
         left: Shown::Nothing,
-        overlap: Overlap::after(shown),
+        overlap,
+        mode,
         memo,
     };
     let last_word = run.events.clone();
@@ -157,6 +163,7 @@ struct Run {
     held: Vec<Injection>,
     left: Shown,
     overlap: Overlap,
+    mode: Option<Mode>,
     memo: Memo,
 }
 
@@ -193,7 +200,7 @@ impl Run {
                 Next::Repeat(delay) => (delay, "start"),
                 Next::Resume(delay, checkpoint) => {
                     self.spec.state = Some(checkpoint);
-                    self.spec.action = Action::Resume;
+                    self.spec.action = self.on_from_checkpoint(&failure);
                     (delay, "checkpoint")
                 }
             };
@@ -225,6 +232,20 @@ impl Run {
             done: self.memo,
         };
         let _ = self.events.send(RunEvent::Ended(ended)).await;
+    }
+
+    /// How a run goes on from its checkpoint: after a broken connection as the official client
+    /// does, after silence told what was shown since.
+    fn on_from_checkpoint(&mut self, failure: &Failure) -> Action {
+        let silent = failure.retry() == Retry::Idle;
+        match silent.then(|| self.overlap.tell()).flatten() {
+            Some(words) => Action::UserMessage(UserMessage {
+                text: go_on(&words),
+                images: Vec::new(),
+                mode: self.mode,
+            }),
+            None => Action::Resume,
+        }
     }
 
     fn tell_end(&self, outcome: &Outcome, started: tokio::time::Instant) {
@@ -364,6 +385,8 @@ impl Run {
     /// A stream that lived and did nothing. After results, starting over may be the owner's
     /// business.
     fn idle(&self, Bark { after, phase, told }: Bark, progress: Progress) -> Step {
+        let ms = after.as_millis() as u64;
+        tracing::debug!(ms, ?phase, "native.stream.idle_timeout");
         let idle = Idle {
             after,
             attempts: self.attempts,
@@ -428,7 +451,7 @@ async fn overdue(timing: &Timing) -> Duration {
         return std::future::pending().await;
     };
     let limit = limit.min(timing.stall);
-    tokio::time::sleep(limit).await;
+    awake::sleep(limit).await;
     limit
 }
 

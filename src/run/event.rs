@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use super::memo::Memo;
+use super::memo::{Memo, What};
 use super::retry::{Shown, Spent};
 use crate::tools::bridge::HostCall;
 use crate::wire::failure::Failure;
@@ -55,6 +55,8 @@ pub struct Checkpoint {
     pub state: Bytes,
     /// Calls of the host whose results it may not know, though they were given.
     pub lacks: Vec<String>,
+    /// What was done here that it knows for sure, and no state before it did.
+    pub settled: Vec<What>,
 }
 
 /// Tokens as the server reports them; absent where it does not.

@@ -1,13 +1,16 @@
 //! What tools did since the last checkpoint: a stream that goes on from it asks for it again,
 //! and is given what came of it the first time. Nothing is done twice, neither by another
-//! stream nor by another run for the same history.
+//! stream nor by another run for the same history. Where the stream may know it and ask on
+//! purpose, it is told so once, and done if it asks once more.
 
+mod outcome;
 mod what;
 
 use prost::Message as _;
 
+pub use self::what::What;
 pub(super) use self::what::call_id;
-use self::what::{What, what};
+use self::what::what;
 use super::retry::Shown;
 use crate::tools::{Reply, Request, Thrown};
 use crate::wire::proto::agent::v1::ExecClientMessage;
@@ -17,6 +20,9 @@ const MOST_BYTES: usize = 16 * 1024 * 1024;
 
 /// What the server is told of work that was broken off.
 const BROKEN_OFF: &str = "the connection broke while this was under way, and it was ended: it may have been done in part, so look before doing it again";
+
+/// What the server is told of work of which nobody knows what came of it.
+const UNKNOWN: &str = "this was begun before the turn was broken off, and what came of it is not known: it may have been done, in full or in part, so look before doing it again. If you ask for it once more, it is done";
 
 /// Requests that changed something and what they came to, in the order they ended.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -43,6 +49,8 @@ pub(super) struct Done {
     pub(super) end: Result<(), Thrown>,
     /// Whether the stream at hand knows of it.
     known: Known,
+    /// What the server asked for afterwards.
+    then: Then,
 }
 
 /// Who has done it.
@@ -52,6 +60,16 @@ enum By {
     Us,
     /// The host has, and knows it by itself.
     Host,
+    /// A turn that was broken off has begun it.
+    Earlier,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Then {
+    /// Nothing of the host.
+    Nothing,
+    /// The host has done something since, which is told to every run.
+    Called,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -66,6 +84,8 @@ enum Known {
     Settled,
     /// Not yet: an earlier stream asked for it.
     Before,
+    /// An earlier stream asked for it, and a state or a history may tell of it.
+    Perhaps,
     /// Of the host's: it should, but the same name would say that it does not.
     ByName,
 }
@@ -99,17 +119,52 @@ impl Memo {
         }
     }
 
-    /// For another run, asked for the same history.
+    /// Of a turn that was broken off: what it has begun. However often it did, it is told once.
+    pub fn begun(all: impl IntoIterator<Item = What>) -> Self {
+        let unknown = |what| Done {
+            what,
+            call: String::new(),
+            by: By::Earlier,
+            replies: Vec::new(),
+            end: Err(Thrown(UNKNOWN.into())),
+            known: Known::Before,
+            then: Then::Nothing,
+        };
+        let mut memo = Self::default();
+        for what in all {
+            if !memo.done.iter().any(|done| done.what == what) {
+                memo.done.push(unknown(what));
+            }
+        }
+        memo
+    }
+
+    /// For another run, asked for the same history. What was done before a call of the host's
+    /// tools, the run is past: that call's result is told it.
     pub fn handed_on(mut self, start: Start) -> Self {
         self.restart();
         for done in &mut self.done {
             if start == Start::History && done.known == Known::Settled {
                 done.known = Known::Before;
             }
+            if (done.by, done.known, done.then) == (By::Us, Known::Before, Then::Called) {
+                done.known = Known::Perhaps;
+            }
         }
         // Whoever starts it answers for that.
         self.forgotten = Forgotten::Nothing;
         self
+    }
+
+    /// The same for a history that goes on: the person spoke, and may want it done again.
+    pub fn handed_on_behind_words(self, start: Start) -> Self {
+        let mut memo = self.handed_on(start);
+        for done in memo.done.iter_mut().filter(|done| done.by == By::Us) {
+            if done.known == Known::Before {
+                done.known = Known::Perhaps;
+            }
+        }
+        memo
     }
 
     /// Whether such a run would be told of everything that was done.
@@ -125,7 +180,8 @@ impl Memo {
     pub(super) fn restart(&mut self) {
         for done in &mut self.done {
             done.known = match (done.by, done.known) {
-                (By::Us, Known::Settled) => Known::Settled,
+                (By::Us | By::Earlier, Known::Settled) => Known::Settled,
+                (By::Us, Known::Lately | Known::Perhaps) => Known::Perhaps,
                 (By::Host, Known::Lately | Known::Settled | Known::ByName) => Known::ByName,
                 _ => Known::Before,
             };
@@ -149,11 +205,20 @@ impl Memo {
         self.advance(Known::Here, Known::Heard);
     }
 
-    /// A checkpoint came: it knows what this stream asked for before the last one.
-    pub(super) fn checkpoint(&mut self) {
+    /// A checkpoint came: it knows what this stream asked for before the last one. Gives what
+    /// of our own it knows for the first time.
+    pub(super) fn checkpoint(&mut self) -> Vec<What> {
+        let ours = |done: &&Done| done.by != By::Host && done.known == Known::Lately;
+        let settled = self
+            .done
+            .iter()
+            .filter(ours)
+            .map(|done| done.what)
+            .collect();
         self.advance(Known::Lately, Known::Settled);
         self.advance(Known::Heard, Known::Lately);
         self.forgotten = Forgotten::Nothing;
+        settled
     }
 
     fn advance(&mut self, from: Known, to: Known) {
@@ -166,29 +231,35 @@ impl Memo {
     pub(super) fn recall(&mut self, request: &Request) -> Option<Done> {
         let (what, call) = (what(request)?, call_id(request));
         let same = |done: &Done| match done.known {
-            Known::Before => done.what == what,
+            Known::Before | Known::Perhaps => done.what == what,
             Known::ByName => done.what == what && !call.is_empty() && done.call == call,
             _ => false,
         };
         let at = self.done.iter().position(same)?;
-        self.done[at].known = Known::Here;
-        let done = self.done[at].clone();
+        let found = &mut self.done[at];
+        if found.known == Known::Perhaps && found.end.is_ok() {
+            found.end = Err(Thrown(outcome::ran_before(&found.replies)));
+            found.replies.clear();
+        }
+        found.known = Known::Here;
+        let done = found.clone();
         if done.by == By::Us {
             // What came earlier and is not asked for, the checkpoint knew.
             let mut index = 0;
             self.done.retain(|done| {
                 index += 1;
-                index > at || done.by == By::Host || done.known != Known::Before
+                index > at || done.by != By::Us || !done.is_earlier()
             });
         }
+        self.count();
         Some(done)
     }
 
     /// A request is worked on here. What an earlier stream did after this one's last common
-    /// step was done in another world.
+    /// step was done in another world; what nobody knows the outcome of is no old news in any.
     pub(super) fn begin(&mut self, id: u32, request: &Request) {
         self.done
-            .retain(|done| done.by == By::Host || done.known != Known::Before);
+            .retain(|done| done.by != By::Us || !done.is_earlier());
         match what(request) {
             Some(what) => self.enter(id, request, what, By::Us),
             None => self.forget(),
@@ -203,6 +274,9 @@ impl Memo {
 
     /// The host is asked to do it.
     pub(super) fn call(&mut self, id: u32, request: &Request) {
+        for done in &mut self.done {
+            done.then = Then::Called;
+        }
         if let Some(what) = what(request) {
             self.enter(id, request, what, By::Host);
         }
@@ -216,6 +290,7 @@ impl Memo {
             replies: Vec::new(),
             end: Ok(()),
             known: Known::Here,
+            then: Then::Nothing,
         };
         self.open.push((id, done));
     }
@@ -272,9 +347,9 @@ impl Memo {
 
     /// What stands in the way of another attempt.
     pub(super) fn shown(&self) -> Shown {
-        let ours = |done: &Done| done.by == By::Us;
+        let ours = |done: &Done| done.by != By::Host;
         let unsettled =
-            |done: &Done| ours(done) && !matches!(done.known, Known::Settled | Known::Before);
+            |done: &Done| ours(done) && done.known != Known::Settled && !done.is_earlier();
         if self.forgotten != Forgotten::Nothing || self.open.iter().any(|(_, open)| ours(open)) {
             Shown::Executed
         } else if self.done.iter().any(unsettled) {
@@ -286,6 +361,11 @@ impl Memo {
 }
 
 impl Done {
+    /// Whether only an earlier stream asked for it.
+    fn is_earlier(&self) -> bool {
+        matches!(self.known, Known::Before | Known::Perhaps)
+    }
+
     fn bytes(&self) -> usize {
         self.replies.iter().map(size).sum()
     }

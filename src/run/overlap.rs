@@ -28,6 +28,19 @@ impl Overlap {
         }
     }
 
+    /// The next stream is told what was shown, and should go on behind it: only if it says all
+    /// of it again all the same, it is shown once.
+    pub(super) fn told(mut self) -> Self {
+        self.tell();
+        self
+    }
+
+    /// The same in between; gives the words, if there are any.
+    pub(super) fn tell(&mut self) -> Option<String> {
+        self.thinking.tell();
+        Some(self.text.tell()).filter(|words| !words.trim().is_empty())
+    }
+
     /// Another stream begins, where the newest checkpoint stands.
     pub(super) fn restart(&mut self) {
         self.text.restart();
@@ -103,6 +116,12 @@ impl Lane {
         new.into()
     }
 
+    fn tell(&mut self) -> String {
+        self.heard = 0;
+        self.earlier = std::mem::take(&mut self.shown);
+        self.earlier.clone()
+    }
+
     fn restart(&mut self) {
         self.heard = 0;
         self.held = (self.earlier.chars().count() >= LATE).then(String::new);
@@ -116,6 +135,14 @@ impl Lane {
             self.earlier = said;
         }
     }
+}
+
+/// What a model is told that fell silent behind words it does not know of.
+pub fn go_on(words: &str) -> String {
+    format!(
+        "[Your answer was interrupted. The user has read this of it:]\n\n{}\n\n[Go on right behind it, without saying any of it again.]",
+        words.trim()
+    )
 }
 
 #[cfg(test)]
@@ -188,6 +215,21 @@ mod tests {
         assert_eq!(told(&mut overlap.text, &["Now the "]), "");
         assert_eq!(overlap.text.release(), "");
         assert_eq!(told(&mut overlap.text, &["docs. More."]), " More.");
+    }
+
+    #[test]
+    fn a_stream_that_was_told_goes_on_or_says_all_of_it_again() {
+        let shown = "The capital is Paris. ";
+        let mut overlap = Overlap::after(shown.into());
+        assert_eq!(overlap.tell().as_deref(), Some(shown));
+        overlap.restart();
+        let on = ["The ", "river is the Seine."];
+        assert_eq!(told(&mut overlap.text, &on), "The river is the Seine.");
+        let mut overlap = Overlap::after(shown.into()).told();
+        overlap.restart();
+        let again = ["The capital ", "is Paris. On the Seine."];
+        assert_eq!(told(&mut overlap.text, &again), "On the Seine.");
+        assert_eq!(Overlap::after(" \n".into()).tell(), None);
     }
 
     #[test]

@@ -154,10 +154,6 @@ impl Watchdog {
         self.last_work
     }
 
-    pub(super) fn phase(&self) -> Phase {
-        self.phase
-    }
-
     /// The patience in force.
     pub(super) fn limit(&self) -> Option<Duration> {
         match self.phase {

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use std::future::Future;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
@@ -25,6 +26,8 @@ const RUN: &str = "/agent.v1.AgentService/Run";
 const RUN_SSE: &str = "/agent.v1.AgentService/RunSSE";
 const APPEND: &str = "/aiserver.v1.BidiService/BidiAppend";
 const RECORDING: &str = "/__sim/recording";
+/// A client that reads nothing keeps its run from being judged, and not for longer.
+const JUDGING: Duration = Duration::from_secs(5);
 
 /// All tasks of a simulator; cancelling ends them at their next wait.
 #[derive(Debug, Clone, Default)]
@@ -174,6 +177,8 @@ impl Backend {
         let head = exchange.head.clone();
         if head.path == RECORDING {
             let mut reply = ReplyTo::new(exchange.reply, Ticket::unrecorded(&head));
+            // Whoever has seen a run's end may ask for its verdict at once.
+            let _ = tokio::time::timeout(JUDGING, self.recording.judged()).await;
             let _ = reply
                 .answer(Answer::json(200, &self.recording.to_json()))
                 .await;

@@ -21,6 +21,8 @@ pub(super) struct Turn {
     pub(super) assistant: String,
     /// What tools gave meanwhile.
     pub(super) heard: Vec<String>,
+    /// What the person said into it.
+    pub(super) injected: Vec<String>,
     /// The request.
     pub(super) request_id: String,
 }
@@ -86,6 +88,10 @@ pub(super) fn draft(
         roots.push(keep(message_json("tool", result)));
     }
 
+    for words in &turn.injected {
+        roots.push(keep(message_json("user", words)));
+    }
+
     let used = before["tokenDetails"]["usedTokens"]
         .as_u64()
         .unwrap_or(1_000)
@@ -106,13 +112,7 @@ pub(super) fn draft(
 
 /// The state of a conversation that was replaced by its summary.
 pub(super) fn summarized(summary: &str) -> Result<Draft, SchemaError> {
-    let turn = Turn {
-        user: None,
-        assistant: String::new(),
-        heard: Vec::new(),
-        request_id: String::new(),
-    };
-    let mut draft = draft(&json!({}), &turn, None)?;
+    let mut draft = draft(&json!({}), &Turn::default(), None)?;
     let note = message_json(
         "user",
         &format!("Summary of the conversation so far: {summary}"),
@@ -155,6 +155,7 @@ mod tests {
             user: Some("hi".into()),
             assistant: "hello".into(),
             heard: Vec::new(),
+            injected: Vec::new(),
             request_id: "r".into(),
         };
         let first = draft(&json!({}), &turn, None).unwrap();
@@ -186,6 +187,7 @@ mod tests {
             user: None,
             assistant: "more".into(),
             heard: Vec::new(),
+            injected: Vec::new(),
             request_id: "r".into(),
         };
         let before = json!({ "rootPromptMessagesJson": ["AA=="], "turns": ["AQ=="] });

@@ -3,7 +3,7 @@
 //! Kept in memory within bounds (the oldest frames go first) and, if asked, written as
 //! JSON lines while it happens. Holds no secret, see `redact`.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::fs::File;
 use std::io::Write as _;
 use std::path::Path;
@@ -178,6 +178,8 @@ struct Log {
     frame_bytes: usize,
     dropped_frames: u64,
     verdicts: Vec<Verdict>,
+    /// Runs whose client may know of the end before there is a verdict.
+    ending: BTreeSet<u64>,
 }
 
 #[derive(Debug)]
@@ -342,8 +344,22 @@ impl Recording {
         if let Some(files) = &self.0.files {
             write_line(&mut lock(files).verdicts, &verdict);
         }
-        self.log().verdicts.push(verdict);
+        let mut log = self.log();
+        log.ending.remove(&verdict.run);
+        log.verdicts.push(verdict);
+        drop(log);
         self.bump();
+    }
+
+    /// A run's end is about to be sent.
+    pub(super) fn ending(&self, run: u64) {
+        self.log().ending.insert(run);
+    }
+
+    /// Waits for the verdicts on runs whose end was sent.
+    pub(super) async fn judged(&self) {
+        self.wait_for(|recording| recording.log().ending.is_empty().then_some(()))
+            .await;
     }
 
     fn log(&self) -> MutexGuard<'_, Log> {

@@ -3,11 +3,13 @@
 //! Commands are process groups of their own, so a sidecar that is killed would leave them
 //! running. The leash is this same program in a process and a group of its own, started before
 //! the first command: it is told every group over a pipe, and the pipe's end tells it that we
-//! are gone. A group is told right after its start: a command that is started in the very
-//! instant we are killed gets away. Folders that must not outlive us are told the same way.
+//! are gone. Folders that must not outlive us are told the same way.
 //!
-//! Who leaves its group (`setsid`) still has the variable in its environment that all commands
-//! get, and is found by it where the system shows environments.
+//! A group is told right after its start, and can be left. Who was started in the very instant
+//! we were killed, or has left its group, is found by the [`mark`] it bears, where the system
+//! shows such marks.
+
+mod mark;
 
 use std::collections::BTreeSet;
 use std::fmt::Display;
@@ -23,18 +25,17 @@ use rustix::io::Errno;
 use rustix::process::{
     Pid, Signal, WaitOptions, kill_process, kill_process_group, test_kill_process_group, wait,
 };
-use uuid::Uuid;
+
+use self::mark::Mark;
 
 /// The argument that makes this program a leash.
 pub const ARGUMENT: &str = "leash";
-/// The variable by which those who left their group are found.
-const MARK: &str = "CURSOR_SIDECAR_LEASH";
-/// How often we look for them: who is found may have started another in the meantime.
+/// How often we look for who left its group: who is found may have started another in the meantime.
 const ROUNDS: usize = 5;
 /// How long orphaned commands may take to end when they are asked to.
 const GRACE: Duration = Duration::from_secs(1);
 /// How long we wait for what we killed, so that nobody else has to.
-const REAP: Duration = Duration::from_millis(300);
+const REAP: Duration = Duration::from_millis(500);
 /// How often we look.
 const LOOK: Duration = Duration::from_millis(2);
 
@@ -48,7 +49,7 @@ struct Held {
     stage: Stage,
     groups: BTreeSet<i32>,
     folders: BTreeSet<String>,
-    mark: String,
+    mark: Mark,
     holder: Option<Child>,
     complaint: Complaint,
 }
@@ -75,7 +76,7 @@ impl Leash {
             stage: Stage::Used,
             groups: BTreeSet::new(),
             folders: BTreeSet::new(),
-            mark: Uuid::new_v4().simple().to_string(),
+            mark: Mark::random(),
             holder: None,
             complaint: Complaint::None,
         }))))
@@ -91,11 +92,6 @@ impl Leash {
         if let Some(mut held) = self.held() {
             held.ready();
         }
-    }
-
-    /// The variable a command is found by when it leaves its group.
-    pub(super) fn mark(&self) -> Option<(&'static str, String)> {
-        self.held().map(|held| (MARK, held.mark.clone()))
     }
 
     /// Has a group ended when we are gone. Fails when we are about to go ourselves.
@@ -165,7 +161,9 @@ impl Leash {
             }
         }
         let folders = std::mem::take(&mut held.folders);
-        let mark = held.holder.is_some().then(|| held.mark.clone());
+        let mark = held.holder.is_some().then_some(held.mark);
+        // It must not take us for one of those we left behind.
+        mark::take_off();
         // Its input ends: so does it.
         drop(held.holder.as_mut().and_then(|child| child.stdin.take()));
         drop(held);
@@ -177,16 +175,17 @@ impl Leash {
                 Ok(None) | Err(_) => break,
             }
         }
-        mark.iter().for_each(|mark| end_marked(mark));
+        if let Some(mark) = mark {
+            end_marked(mark);
+        }
         remove_all(&folders);
     }
 }
 
-/// Ends all processes with a mark in their environment.
-fn end_marked(mark: &str) {
-    let entry = format!("{MARK}={mark}");
+/// Ends all processes with a mark.
+fn end_marked(mark: Mark) {
     for _ in 0..ROUNDS {
-        let found = marked(entry.as_bytes());
+        let found = mark.bearers();
         if found.is_empty() {
             return;
         }
@@ -195,21 +194,6 @@ fn end_marked(mark: &str) {
         }
         std::thread::sleep(LOOK);
     }
-}
-
-fn marked(entry: &[u8]) -> Vec<Pid> {
-    // Only Linux shows environments as files; elsewhere there is nothing to list.
-    let processes = std::fs::read_dir("/proc").into_iter().flatten().flatten();
-    processes
-        .filter_map(|process| {
-            let id = process.file_name().to_str()?.parse().ok()?;
-            let environment = std::fs::read(process.path().join("environ")).ok()?;
-            let mut entries = environment.split(|byte| *byte == 0);
-            entries
-                .any(|found| found == entry)
-                .then(|| Pid::from_raw(id))?
-        })
-        .collect()
 }
 
 /// A folder's name as a line can carry it.
@@ -237,7 +221,12 @@ impl Held {
             return;
         }
         match start(self) {
-            Ok(holder) => self.holder = Some(holder),
+            Ok(holder) => {
+                self.holder = Some(holder);
+                if let Err(error) = self.mark.wear() {
+                    tracing::debug!(%error, "commands that leave their group may outlive us");
+                }
+            }
             Err(error) => {
                 self.holder = None;
                 if std::mem::replace(&mut self.complaint, Complaint::Made) == Complaint::None {
@@ -282,7 +271,7 @@ fn start(held: &Held) -> io::Result<Child> {
         fcntl_setfl(&*stdin, OFlags::NONBLOCK)?;
         let groups = held.groups.iter().map(|id| format!("enter {id}\n"));
         let folders = held.folders.iter().map(|name| format!("keep {name}\n"));
-        let mark = std::iter::once(format!("mark {}\n", held.mark));
+        let mark = std::iter::once(format!("mark {}\n", held.mark.name()));
         let lines: String = mark.chain(groups).chain(folders).collect();
         stdin.write_all(lines.as_bytes())
     });
@@ -307,12 +296,15 @@ fn own_program() -> io::Result<PathBuf> {
 /// The life of a leash: hears of groups until nobody tells, then ends those that are left,
 /// and removes the folders.
 pub fn hold() {
+    mark::take_off();
     let mut told = Told::default();
     for line in io::stdin().lock().lines().map_while(Result::ok) {
         told.heed(&line);
     }
     end(told.groups);
-    told.mark.iter().for_each(|mark| end_marked(mark));
+    if let Some(mark) = told.mark {
+        end_marked(mark);
+    }
     remove_all(&told.folders);
 }
 
@@ -343,7 +335,7 @@ fn end(mut groups: BTreeSet<i32>) {
 struct Told {
     groups: BTreeSet<i32>,
     folders: BTreeSet<String>,
-    mark: Option<String>,
+    mark: Option<Mark>,
 }
 
 impl Told {
@@ -358,7 +350,10 @@ impl Told {
             ("leave", Ok(id)) => self.groups.remove(&id),
             ("keep", _) => self.folders.insert(what.to_owned()),
             ("forget", _) => self.folders.remove(what),
-            ("mark", _) => self.mark.replace(what.to_owned()).is_none(),
+            ("mark", _) => {
+                self.mark = Mark::parse(what);
+                true
+            }
             _ => false,
         };
     }

@@ -13,11 +13,14 @@ mod divided;
 mod git;
 pub mod hosted;
 pub mod leash;
+pub mod loopback;
 pub mod native;
 pub mod offer;
+mod paths;
 pub mod refuse;
 mod servers;
 pub mod settings;
+pub mod surrogates;
 
 use std::future::Future;
 use std::pin::Pin;

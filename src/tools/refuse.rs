@@ -219,10 +219,17 @@ pub(super) fn refusal(request: Request, reason: String) -> Result<Reply, Thrown>
         // Answered before it comes to this.
         Request::McpStateExecArgs(_) => return Err(unsupported("mcp_state_exec_args")),
         Request::ListMcpResourcesExecArgs(_) => {
-            return Err(unsupported("list_mcp_resources_exec_args"));
+            let rejected = ListMcpResourcesRejected { reason };
+            Reply::ListMcpResourcesExecResult(ListMcpResourcesExecResult {
+                result: Some(list_mcp_resources_exec_result::Result::Rejected(rejected)),
+            })
         }
-        Request::ReadMcpResourceExecArgs(_) => {
-            return Err(unsupported("read_mcp_resource_exec_args"));
+        Request::ReadMcpResourceExecArgs(args) => {
+            let uri = args.uri;
+            let rejected = ReadMcpResourceRejected { uri, reason };
+            Reply::ReadMcpResourceExecResult(ReadMcpResourceExecResult {
+                result: Some(read_mcp_resource_exec_result::Result::Rejected(rejected)),
+            })
         }
         Request::SubagentArgs(_) => Reply::SubagentResult(SubagentResult {
             result: Some(subagent_result::Result::Error(SubagentError {
@@ -282,9 +289,10 @@ pub(super) fn refusal(request: Request, reason: String) -> Result<Reply, Thrown>
                 error: reason,
             })),
         }),
+        // Its answer cannot say no.
+        Request::GitDiffRequest(_) => return Err(Thrown(reason)),
         // Kinds the official local client has no handler for either.
         Request::RedactedReadArgs(_) => return Err(unsupported("redacted_read_args")),
-        Request::GitDiffRequest(_) => return Err(unsupported("git_diff_request")),
         Request::ExecuteHookArgs(_) => return Err(unsupported("execute_hook_args")),
         Request::ComputerUseArgs(_) => return Err(unsupported("computer_use_args")),
         Request::RecordScreenArgs(_) => return Err(unsupported("record_screen_args")),

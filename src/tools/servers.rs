@@ -16,10 +16,14 @@ pub(super) async fn answer(
     Ok(match request {
         Request::McpStateExecArgs(args) => Reply::McpStateExecResult(state(facts, &args)),
         Request::ListMcpResourcesExecArgs(args) => {
-            Reply::ListMcpResourcesExecResult(resources(facts, &args).await)
+            Reply::ListMcpResourcesExecResult(resources(facts, &args, &abort).await)
         }
         Request::ReadMcpResourceExecArgs(args) => {
-            Reply::ReadMcpResourceExecResult(resource(facts, args).await)
+            let result = Some(match is_saved(&args) {
+                false => resource(facts, args, &abort).await,
+                true => unread(args, "this client does not save it; read it without a path"),
+            });
+            Reply::ReadMcpResourceExecResult(ReadMcpResourceExecResult { result })
         }
         Request::McpArgs(args) => match facts.settings.servers.call(&args, abort).await {
             Some(result) => Reply::McpResult(result),
@@ -60,12 +64,19 @@ fn state(facts: &Facts, args: &McpStateExecArgs) -> McpStateExecResult {
     }
 }
 
+/// Why a request nobody waits for has no answer.
+const CANCELLED: &str = "the request was cancelled";
+
 fn not_found(server: &str) -> String {
     format!("Server \"{server}\" not found")
 }
 
 /// The host's tools come without resources; servers may have some.
-async fn resources(facts: &Facts, args: &ListMcpResourcesExecArgs) -> ListMcpResourcesExecResult {
+async fn resources(
+    facts: &Facts,
+    args: &ListMcpResourcesExecArgs,
+    abort: &CancellationToken,
+) -> ListMcpResourcesExecResult {
     use list_mcp_resources_exec_result::Result as Answer;
     let servers = &facts.settings.servers;
     let unknown = args.server.as_deref().filter(|name| {
@@ -73,7 +84,10 @@ async fn resources(facts: &Facts, args: &ListMcpResourcesExecArgs) -> ListMcpRes
     });
     let listed = match unknown {
         Some(name) => Err(not_found(name)),
-        None => servers.resources(args.server.as_deref()).await,
+        None => tokio::select! {
+            listed = servers.resources(args.server.as_deref()) => listed,
+            () = abort.cancelled() => Err(CANCELLED.to_owned()),
+        },
     };
     let result = match listed {
         Ok(resources) => Answer::Success(ListMcpResourcesSuccess { resources }),
@@ -84,15 +98,35 @@ async fn resources(facts: &Facts, args: &ListMcpResourcesExecArgs) -> ListMcpRes
     }
 }
 
-async fn resource(facts: &Facts, args: ReadMcpResourceExecArgs) -> ReadMcpResourceExecResult {
-    let read = facts.settings.servers.resource(&args).await;
-    let result = read.unwrap_or_else(|| {
-        read_mcp_resource_exec_result::Result::Error(ReadMcpResourceError {
-            uri: args.uri,
-            error: not_found(&args.server),
-        })
-    });
-    ReadMcpResourceExecResult {
-        result: Some(result),
-    }
+/// Whether a resource is to be written to a file and not told.
+pub(super) fn is_saved(args: &ReadMcpResourceExecArgs) -> bool {
+    let path = args.download_path.as_ref();
+    path.is_some_and(|path| !path.is_empty())
+}
+
+/// A resource of a server.
+pub(super) async fn resource(
+    facts: &Facts,
+    args: ReadMcpResourceExecArgs,
+    abort: &CancellationToken,
+) -> read_mcp_resource_exec_result::Result {
+    let read = tokio::select! {
+        read = facts.settings.servers.resource(&args) => read,
+        () = abort.cancelled() => return unread(args, CANCELLED),
+    };
+    read.unwrap_or_else(|| {
+        let why = not_found(&args.server);
+        unread(args, &why)
+    })
+}
+
+/// Why a resource is not read.
+pub(super) fn unread(
+    args: ReadMcpResourceExecArgs,
+    why: &str,
+) -> read_mcp_resource_exec_result::Result {
+    read_mcp_resource_exec_result::Result::Error(ReadMcpResourceError {
+        uri: args.uri,
+        error: why.to_owned(),
+    })
 }

@@ -8,10 +8,12 @@ use tokio::sync::watch;
 
 use super::live::{Covered, Live};
 use super::memory::Conversation;
+use super::noted::Noted;
 use super::policy::Bridging;
 use super::request::{Hands, TurnRequest};
 use super::show::{Recorded, Show};
 use super::usage;
+use crate::conversation::begun::Begun;
 use crate::conversation::fingerprint::Fingerprint;
 use crate::conversation::history::{self, Budget};
 use crate::conversation::picture;
@@ -38,6 +40,8 @@ pub(super) struct Surroundings<'a> {
     pub(super) seen: &'a Arc<Seen>,
     /// The user's Cursor settings.
     pub(super) settings: Arc<Settings>,
+    /// Where what is begun here is written down.
+    pub(super) begun: Option<Arc<Begun>>,
     /// Told of each run's side entrance.
     pub(super) gate: &'a watch::Sender<Weak<Gate>>,
 }
@@ -113,8 +117,9 @@ pub(super) fn launch(
         settings: Arc::clone(&surroundings.settings),
         native: native::executor(&policy.native, facts, surroundings.bench, Some(host)),
     };
+    // Within the hooks: what they refuse is not begun.
     let executor = Guarded::around(
-        Arc::new(executor),
+        Noted::around(Arc::new(executor), surroundings.begun.clone()),
         &surroundings.settings,
         Occasion {
             workspace: request.workspace.clone(),

@@ -2,6 +2,7 @@
 //! when their results come.
 
 mod offer;
+mod resume;
 mod rounds;
 mod words;
 
@@ -18,16 +19,15 @@ pub(super) use self::words::said;
 use super::memory::Conversation;
 use super::request::{TurnEvent, TurnRequest};
 use super::show::{Show, ends_cards};
-use super::steer::{Source, Steering, Then, words};
+use super::steer::{Source, Steering, Then};
 use super::tally::{Shown, Tally, tell};
-use crate::conversation::answer::{Gap, compare};
-use crate::conversation::continuation::{continuation, results};
+use crate::conversation::continuation::results;
 use crate::conversation::fingerprint::{Continuity, Fingerprint};
 use crate::conversation::store::StoreError;
-use crate::diag::Digest;
 use crate::run::{Command, Ended, Handle, Memo, Outcome, RunEvent};
 use crate::tools::bridge::gate::Inlet;
-use crate::tools::bridge::{Bridge, HostCall, HostResult};
+use crate::tools::bridge::{Bridge, HostCall};
+use crate::wire::awake;
 use crate::wire::failure::Retry;
 use crate::wire::state::occupancy;
 
@@ -44,8 +44,12 @@ pub(super) struct Live {
     /// The state the run began with.
     began: Option<bytes::Bytes>,
     on_disk: OnDisk,
+    /// What was done here that the state knows, and nobody has crossed out.
+    settled: Vec<String>,
     /// The history the run has been told.
     covers: Fingerprint,
+    /// The same without the words it was told last, if nothing else came with them.
+    before_words: Option<Fingerprint>,
     /// What it has answered to that, shown or not.
     heard: String,
     /// Results it was given that its newest state may not know, oldest first.
@@ -98,7 +102,9 @@ impl Live {
             began: conversation.state.clone(),
             conversation,
             on_disk: OnDisk::Current,
+            settled: Vec::new(),
             covers,
+            before_words: None,
             heard,
             rounds: Vec::new(),
             inlet,
@@ -149,111 +155,9 @@ impl Live {
     /// The run broke while the host was away. Its state stands for what it stood for, unless
     /// the server itself refused to go on.
     pub(super) fn lose(&mut self) {
-        let refused = matches!(self.lost(), Some(Outcome::Failed(failure)) if failure.retry() == Retry::Never);
+        let refused = matches!(self.lost(), Some(Outcome::Failed(failure)) if failure.retry() == Retry::Never && failure.doubts_state());
         if refused {
             self.conversation.sent = None;
-        }
-    }
-
-    /// Gives the run what the host brings: results first, then words. Calls without a result
-    /// are offered again, unless the person spoke instead.
-    pub(super) async fn resume(&mut self, system: &str, messages: &[Json], tally: &mut Tally) {
-        // While the host was away, nobody looked at the clock.
-        self.steering.rearm(Instant::now());
-        self.retold(messages);
-        let brought = continuation(messages, |id| self.waits(id));
-        let (key, came) = (self.key.clone(), brought.results.len());
-        tracing::debug!(
-            bridgeKeyPrefix = key,
-            toolResultCount = came,
-            "native.tool_resume.start"
-        );
-        let news = match brought.results.iter().all(|(id, _)| self.show.waits(id)) {
-            // Cursor knows what its own tools gave: cards are only for the host.
-            true if brought.words.is_empty() => News::None,
-            true if self.is_over() => News::Unheard,
-            _ => News::Heard,
-        };
-        let given = brought
-            .results
-            .iter()
-            .map(|(id, _)| (*id).to_owned())
-            .collect();
-        for (id, message) in brought.results {
-            tally.said(&message["content"].to_string());
-            let Some(at) = self.open.iter().position(|call| call.id == id) else {
-                continue;
-            };
-            tracing::debug!(
-                bridgeKeyPrefix = key,
-                toolCallId = id,
-                "native.tool_resume.sent_result"
-            );
-            self.open.remove(at).answer(HostResult::read(message));
-        }
-        tracing::debug!(left = self.open.len(), words = %Digest(&brought.words), "turn.resumed");
-        self.show.open.clear();
-        self.cover(system, messages, news, given);
-        let left = std::mem::take(&mut self.open);
-        if brought.words.is_empty() {
-            if !left.is_empty() {
-                let left = left.len();
-                tracing::debug!(
-                    bridgeKeyPrefix = key,
-                    left,
-                    "native.tool_resume.partial_wait"
-                );
-            }
-            for call in left.into_iter().rev() {
-                self.waiting.push_front(RunEvent::HostCall(Box::new(call)));
-            }
-        } else {
-            for call in left {
-                call.answer(HostResult::failed(
-                    "the user went on before this tool had finished",
-                ));
-            }
-            tally.said(&brought.words);
-            let message = words(brought.words, brought.pictures);
-            self.inject(message, Source::History).await;
-        }
-    }
-
-    /// Notes the history the run has been told. A state that stood for the last one stands for
-    /// this one too, if nothing in it is news to Cursor.
-    fn cover(&mut self, system: &str, messages: &[Json], news: News, given: Vec<String>) {
-        let current = self.conversation.sent.as_ref() == Some(&self.covers);
-        let waiting = self.waiting.iter().filter_map(|event| match event {
-            RunEvent::Text(text) => Some(text.as_str()),
-            _ => None,
-        });
-        let waiting: String = waiting.collect();
-        let answered = std::mem::replace(&mut self.heard, waiting);
-        let shown = answered.strip_suffix(&self.heard).unwrap_or(&answered);
-        let known = match news {
-            News::None | News::Heard => messages.len(),
-            News::Unheard => messages
-                .iter()
-                .rposition(|message| message["role"] == "toolResult")
-                .map_or(messages.len(), |at| at + 1),
-        };
-        let answer = shown.to_owned();
-        let covers = Fingerprint::of(system, &messages[..known]);
-        let covers = std::mem::replace(&mut self.covers, covers);
-        if news == News::Heard {
-            self.rounds.push(Round {
-                covers,
-                answer,
-                given,
-            });
-        }
-        if current && news != News::Heard {
-            let known = self.conversation.answer.as_deref().unwrap_or_default();
-            self.conversation.answer = match compare(known, shown) {
-                Gap::Unshown(words) => Some(words),
-                Gap::None | Gap::Unknown(_) => Some(String::new()),
-            };
-            self.conversation.sent = Some(self.covers.clone());
         }
     }
 
@@ -385,6 +289,11 @@ impl Live {
         Ok(())
     }
 
+    /// What was done here that the state knows, told once.
+    pub(super) fn settled(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.settled)
+    }
+
     /// Shows what the run does until the host is needed or it is over. Safe to drop and call
     /// again.
     pub(super) async fn drive(
@@ -407,7 +316,12 @@ impl Live {
                 }
                 event = self.next() => event,
                 () = tokio::time::sleep_until(give_up.unwrap_or_else(Instant::now)), if give_up.is_some() => {
-                    self.release(offered).await;
+                    let now = Instant::now();
+                    match give_up.is_some_and(|due| awake::is_late(due, now)) {
+                        // We were stopped: what the server said meanwhile is still to be read.
+                        true => self.steering.rearm(now),
+                        false => self.release(offered).await,
+                    }
                     continue;
                 }
             };
@@ -494,15 +408,19 @@ impl Live {
     /// Whether the turn's end leaves a state that stands for all that was said.
     pub(super) fn settle_accounts(&mut self, outcome: Option<&Outcome>, shown: Shown) {
         let current = self.conversation.sent.as_ref() == Some(&self.covers);
+        // Words it ended without hearing are said to the state they came behind.
+        let unheard = self.before_words.is_some()
+            && self.conversation.sent == self.before_words
+            && self.has_unheard();
         let sound = match outcome {
-            Some(Outcome::Finished) => current,
+            Some(Outcome::Finished) => current || unheard,
             // What was shown and is in no checkpoint would be forgotten.
             Some(Outcome::Cancelled) => current || shown == Shown::Nothing,
             Some(Outcome::Failed(failure)) => match failure.retry() {
                 Retry::Transport => true,
                 // One the run began with may be what the server chokes on.
                 Retry::Server | Retry::Idle => self.conversation.state != self.began,
-                Retry::Never => false,
+                Retry::Never => !failure.doubts_state(),
             },
             None => false,
         };
@@ -536,17 +454,6 @@ fn is_speech(event: &RunEvent) -> bool {
 enum OnDisk {
     Current,
     Stale,
-}
-
-/// What a host brings back that Cursor does not know.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum News {
-    /// Nothing.
-    None,
-    /// Something the run is told.
-    Heard,
-    /// Words for a run that is over.
-    Unheard,
 }
 
 /// What happened while the host was away.

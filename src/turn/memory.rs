@@ -6,6 +6,7 @@ use bytes::Bytes;
 use uuid::Uuid;
 
 use super::recover::BridgeKey;
+use crate::conversation::begun::Begun;
 use crate::conversation::fingerprint::Fingerprint;
 use crate::conversation::journal::{Entry, Paused};
 use crate::conversation::shelf::Shelf;
@@ -76,6 +77,11 @@ impl Conversation {
             answer: entry.answer,
             pause: entry.pause,
         })
+    }
+
+    /// For what a turn of it will begin; nothing if it is not kept.
+    pub(super) fn begins(&self, history: Fingerprint) -> Option<Begun> {
+        self.kept().map(|kept| kept.begins(history))
     }
 
     /// The blobs, for a run.
@@ -152,6 +158,8 @@ pub(super) struct Taken {
     pub(super) conversation: Option<Conversation>,
     /// Where a new conversation would be kept.
     pub(super) kept: Option<Arc<Kept>>,
+    /// What a turn of another process has begun.
+    pub(super) begun: Option<Begun>,
     /// What a person should know.
     pub(super) notice: Option<String>,
 }
@@ -164,6 +172,14 @@ impl Memory {
             store,
             unsaved: None,
             look: Look::Content,
+        }
+    }
+
+    /// In memory alone, for a session of that name.
+    pub(super) fn unkept(name: &str) -> Self {
+        Self {
+            key: BridgeKey::of(Some(name)),
+            ..Self::new(None)
         }
     }
 
@@ -183,12 +199,14 @@ impl Memory {
         let nothing = |notice| Taken {
             conversation: None,
             kept: None,
+            begun: None,
             notice,
         };
         if let Some(conversation) = self.unsaved.take() {
             return Ok(Taken {
                 kept: conversation.kept(),
                 conversation: Some(conversation),
+                begun: None,
                 notice: None,
             });
         }
@@ -199,9 +217,14 @@ impl Memory {
         let found = blocking(move || {
             let kept = store.take(&session)?;
             let found = kept.read(look)?;
-            Ok((Arc::new(kept), found))
+            // What this process has begun, it knows.
+            let begun = match look {
+                Look::Content => kept.begun(),
+                Look::Count => None,
+            };
+            Ok((Arc::new(kept), found, begun))
         });
-        let (kept, found) = match found.await {
+        let (kept, found, begun) = match found.await {
             Ok(found) => found,
             Err(StoreError::Busy) => {
                 tracing::debug!("lock.busy");
@@ -237,6 +260,7 @@ impl Memory {
         Ok(Taken {
             conversation,
             kept: Some(kept),
+            begun,
             notice,
         })
     }

@@ -3,10 +3,12 @@
 //! A session is one task that owns its conversation; turns of one session follow each
 //! other, sessions do not know of each other.
 
+mod cause;
 pub mod final_text;
 mod launch;
 mod live;
 mod memory;
+mod noted;
 pub mod overflow;
 mod policy;
 mod recover;
@@ -18,9 +20,10 @@ mod tally;
 pub mod usage;
 mod wording;
 
-pub use policy::{Bridging, Policy};
-pub use request::{Hands, Keep, Stop, TurnEvent, TurnRequest, TurnResult};
+pub use cause::Cause;
+pub use policy::{Bridging, Policy, Questions};
+pub use request::{Door, Hands, Keep, Stop, TurnEvent, TurnRequest, TurnResult};
 pub use session::{Gone, Session, TurnPlace};
 pub use show::{Follows, Record, Surface};
 pub use steer::words;
-pub use wording::{LOST, Lost, wording};
+pub use wording::{LOST, Lost, too_long, wording};

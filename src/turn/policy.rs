@@ -8,6 +8,7 @@ use crate::diag::settings::{self, Warning};
 use crate::replay;
 use crate::run::{Patience, RETRIES};
 use crate::tools::bridge::diagnostics::Diagnostics;
+use crate::tools::bridge::question;
 use crate::tools::bridge::snapshot::{Filter, HostTool, Overlapping, Snapshot};
 use crate::tools::native;
 use crate::tools::settings::sources::Choice;
@@ -17,6 +18,8 @@ use crate::tools::settings::sources::Choice;
 pub struct Policy {
     /// Whether the host's tools are offered.
     pub bridge: Bridging,
+    /// Whether the model may ask the person.
+    pub questions: Questions,
     /// What becomes of tools Cursor has of its own.
     pub overlapping: Overlapping,
     /// Who executes Cursor's own tools.
@@ -46,10 +49,20 @@ pub enum Bridging {
     Off,
 }
 
+/// Whether the model may ask the person.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Questions {
+    /// By a tool of the host.
+    Asked,
+    /// It is told that nobody is there.
+    Never,
+}
+
 impl Default for Policy {
     fn default() -> Self {
         Self {
             bridge: Bridging::On,
+            questions: Questions::Asked,
             overlapping: Overlapping::Hidden,
             native: native::policy::Policy::default(),
             cursor: Choice::default(),
@@ -77,6 +90,20 @@ impl Policy {
         }
     }
 
+    /// The same for a host of which nothing is known but its tools: it executes them, and this
+    /// process nothing. All of them are offered, for they need not be such as Cursor's own.
+    pub fn hands_off(mut self) -> Self {
+        let local = native::policy::Mode::Local;
+        self.native.mode = native::policy::Mode::Host;
+        self.native.overrides.retain(|_, mode| *mode != local);
+        Self {
+            bridge: Bridging::On,
+            overlapping: Overlapping::Offered,
+            cursor: Choice::nothing(),
+            ..self
+        }
+    }
+
     /// The host's tools that a run is offered. Those that only show recorded results are not
     /// for Cursor.
     pub fn offered(&self, tools: &[HostTool], surface: &Surface) -> Snapshot {
@@ -92,7 +119,9 @@ impl Policy {
             overlapping: self.overlapping,
             replay: cards.iter().filter(only_shown).cloned().collect(),
         };
-        Snapshot::of(tools, &filter)
+        let wanted =
+            |tool: &&HostTool| self.questions == Questions::Asked || tool.name != question::TOOL;
+        Snapshot::of(tools.iter().filter(wanted), &filter)
     }
 
     /// Reads the settings; what is not understood gives a warning and the default.
@@ -112,6 +141,10 @@ impl Policy {
             true => Bridging::On,
             false => Bridging::Off,
         };
+        let questions = match switch("PI_CURSOR_ASK_QUESTION", true) {
+            true => Questions::Asked,
+            false => Questions::Never,
+        };
         let overlapping = match switch("PI_CURSOR_EXPOSE_BUILTIN_TOOLS", false) {
             true => Overlapping::Offered,
             false => Overlapping::Hidden,
@@ -123,93 +156,50 @@ impl Policy {
             (true, None) => Diagnostics::Stderr,
             (true, Some(file)) => Diagnostics::StderrAnd(file.into()),
         };
-        for name in [
-            "PI_CURSOR_MCP_TOOL_TIMEOUT_MS",
-            "PI_CURSOR_MCP_TOOL_TIMEOUT_SECONDS",
-            "PI_CURSOR_PI_BRIDGE_CALL_TIMEOUT_MS",
-            "PI_CURSOR_ACTIVE_BRIDGE_TTL_MS",
-        ] {
-            let text = env(name).filter(|text| !text.trim().is_empty());
-            let off = name.ends_with("TTL_MS") && text.as_deref().map(str::trim) == Some("0");
-            if !off && parse::positive(text.as_deref()).is_none() {
-                warnings.extend(settings::not_understood(name, text.as_deref()));
-            }
+        let mut number = |name: &str| settings::number(env, name, &mut warnings);
+        for name in parse::TOOL_TIMEOUT.iter().chain([&parse::CALL_TIMEOUT]) {
+            number(name);
         }
-        let park = env("PI_CURSOR_ACTIVE_BRIDGE_TTL_MS");
-        let park = match park.as_deref().map(str::trim) {
-            Some("0") => LONGEST_PARK,
-            text => parse::positive(text).map_or(PARK, |ms| {
-                Duration::from_millis(ms.clamp(SHORTEST_PARK_MS, LONGEST_PARK_MS) as u64)
-            }),
+        let park = number("PI_CURSOR_ACTIVE_BRIDGE_TTL_MS").map_or(PARK, |ms| match ms {
+            0 => LONGEST_PARK,
+            ms => Duration::from_millis(ms),
+        });
+        // 0 is for ever.
+        let patience = |given: Option<u64>, default| match given {
+            Some(0) => None,
+            Some(ms) => Some(Duration::from_millis(ms)),
+            None => default,
         };
         let default = Patience::default();
         let policy = Self {
             bridge,
+            questions,
             overlapping,
             native,
             cursor,
             call_deadline: parse::bridge_call_timeout(env),
             park,
-            most_parked: read(
-                env,
-                "PI_CURSOR_MAX_PARKED_RUNS",
-                parse::runs,
-                MOST_PARKED,
-                &mut warnings,
-            ),
+            most_parked: number("PI_CURSOR_MAX_PARKED_RUNS")
+                .and_then(|runs| usize::try_from(runs).ok())
+                .unwrap_or(MOST_PARKED),
             patience: Patience {
-                first: read(
-                    env,
-                    "PI_CURSOR_STREAM_IDLE_TIMEOUT_MS",
-                    parse::patience,
-                    default.first,
-                    &mut warnings,
-                ),
-                resumed: read(
-                    env,
-                    "PI_CURSOR_RESUME_IDLE_TIMEOUT_MS",
-                    parse::patience,
-                    default.resumed,
-                    &mut warnings,
-                ),
+                first: patience(number("PI_CURSOR_STREAM_IDLE_TIMEOUT_MS"), default.first),
+                resumed: patience(number("PI_CURSOR_RESUME_IDLE_TIMEOUT_MS"), default.resumed),
             },
-            idle_retries: read(
-                env,
-                "PI_CURSOR_STREAM_IDLE_MAX_RETRIES",
-                parse::retries,
-                RETRIES,
-                &mut warnings,
-            ),
+            idle_retries: number("PI_CURSOR_STREAM_IDLE_MAX_RETRIES")
+                .and_then(|retries| u32::try_from(retries).ok())
+                .unwrap_or(RETRIES),
             diagnostics,
         };
         (policy, warnings)
     }
 }
 
-/// A setting, or its default and a warning where it is not understood.
-fn read<T>(
-    env: &impl Fn(&str) -> Option<String>,
-    name: &str,
-    parse: impl Fn(&str) -> Option<T>,
-    default: T,
-    warnings: &mut Vec<Warning>,
-) -> T {
-    let Some(text) = env(name).filter(|text| !text.trim().is_empty()) else {
-        return default;
-    };
-    parse(&text).unwrap_or_else(|| {
-        warnings.extend(settings::not_understood(name, Some(&text)));
-        default
-    })
-}
-
 const PARK: Duration = Duration::from_secs(3600);
 /// A waiting run takes some tens of kilobytes and a stream.
 const MOST_PARKED: usize = 512;
-const SHORTEST_PARK_MS: f64 = 1_000.0;
-const LONGEST_PARK_MS: f64 = 2_147_483_647.0;
 /// As good as for ever.
-const LONGEST_PARK: Duration = Duration::from_millis(LONGEST_PARK_MS as u64);
+const LONGEST_PARK: Duration = Duration::from_millis(2_147_483_647);
 
 #[cfg(test)]
 mod tests {
@@ -233,6 +223,7 @@ mod tests {
     fn what_is_set_counts_and_what_is_not_understood_is_told() {
         let (policy, warnings) = read(&[
             ("PI_CURSOR_PI_TOOL_BRIDGE", "0"),
+            ("PI_CURSOR_ASK_QUESTION", "off"),
             ("PI_CURSOR_EXPOSE_BUILTIN_TOOLS", "yes"),
             ("PI_CURSOR_MCP_TOOL_TIMEOUT_SECONDS", "120"),
             ("PI_CURSOR_ACTIVE_BRIDGE_TTL_MS", "5000"),
@@ -246,6 +237,7 @@ mod tests {
         assert_eq!(warnings, [""; 0]);
         let expected = Policy {
             bridge: Bridging::Off,
+            questions: Questions::Never,
             overlapping: Overlapping::Offered,
             native: native::policy::Policy::default(),
             cursor: Choice {

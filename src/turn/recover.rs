@@ -10,7 +10,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::launch;
 use super::memory::Conversation;
-use super::request::TurnRequest;
+use super::request::{Door, TurnRequest};
 use super::tally::{Shown, Tally};
 use super::wording::Lost;
 use crate::conversation::comeback::{Comeback, News};
@@ -161,7 +161,7 @@ pub(super) fn recover(
                 return skipped(&Skip::NoStoredConversation, Some(conversation));
             }
             let news = come.anew();
-            tell_rebuild(*reason, &come, &news, key, model);
+            tell_rebuild(*reason, &come, &news, key, request);
             news
         }
     };
@@ -249,7 +249,18 @@ fn tell_checkpoint(kept: &Conversation, news: &News, key: &BridgeKey, model: &st
     metrics::counters().count(RECOVERED, &[("model", model)]);
 }
 
-fn tell_rebuild(reason: Reason, come: &Comeback<'_>, news: &News, key: &BridgeKey, model: &str) {
+fn tell_rebuild(
+    reason: Reason,
+    come: &Comeback<'_>,
+    news: &News,
+    key: &BridgeKey,
+    request: &TurnRequest,
+) {
+    let model = request.model.id.as_str();
+    let event = match request.door {
+        Door::Native => "native.rebuild_full_history",
+        Door::Chat => "chat.rebuild_full_history",
+    };
     tracing::debug!(
         parent: None,
         bridgeKeyPrefix = key.prefix(),
@@ -259,7 +270,7 @@ fn tell_rebuild(reason: Reason, come: &Comeback<'_>, news: &News, key: &BridgeKe
         inFlightTurnHasImages = come.has_pictures(),
         toolResultCount = news.results,
         sentinelInjectionDetected = news.lookalike,
-        "native.rebuild_full_history"
+        "{event}"
     );
     metrics::tell(REBUILT, reason.name(), model);
 }

@@ -8,6 +8,7 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use super::cause::Cause;
 use super::policy::Policy;
 use super::show::Surface;
 use super::usage::{Limits, Tokens};
@@ -41,6 +42,8 @@ pub struct TurnRequest {
     pub library: Arc<Library>,
     /// Where the conversation is kept.
     pub keep: Keep,
+    /// The way it came.
+    pub door: Door,
     /// Who executes the host's tools, and when.
     pub hands: Hands,
     /// How the host shows what Cursor's own tools do.
@@ -53,6 +56,19 @@ pub struct TurnRequest {
     pub events: mpsc::Sender<TurnEvent>,
 }
 
+impl TurnRequest {
+    /// Takes the words that came at the last moment, and no more: nobody would read them after
+    /// this turn.
+    pub(super) async fn last_words(&mut self) -> Vec<UserMessage> {
+        self.injections.close();
+        let mut words = Vec::new();
+        while let Some(message) = self.injections.recv().await {
+            words.push(message);
+        }
+        words
+    }
+}
+
 /// Where a conversation is kept between turns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Keep {
@@ -61,6 +77,16 @@ pub enum Keep {
     Disk,
     /// In memory only, from this turn on.
     Memory,
+}
+
+/// The way a turn came: what is told of its recovery is named after it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Door {
+    /// A host that speaks our own protocol.
+    #[default]
+    Native,
+    /// A client of the HTTP chat door.
+    Chat,
 }
 
 /// When a host executes its tools.
@@ -103,6 +129,8 @@ pub enum TurnEvent {
 pub struct TurnResult {
     /// Why it ended.
     pub stop: Stop,
+    /// Why it failed, if it did.
+    pub cause: Option<Cause>,
     /// Its tokens.
     pub tokens: Tokens,
     /// The model's window, as Cursor told it.
@@ -124,9 +152,10 @@ pub enum Stop {
 
 impl TurnResult {
     /// A turn that failed before anything was sent.
-    pub(super) fn failed(text: impl Into<String>) -> Self {
+    pub(super) fn failed(cause: Cause, text: impl Into<String>) -> Self {
         Self {
             stop: Stop::Failed(text.into()),
+            cause: Some(cause),
             tokens: Tokens::default(),
             window: None,
         }

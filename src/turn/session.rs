@@ -10,6 +10,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 use tracing::{Instrument as _, Span};
 
+use super::cause::Cause;
 use super::live::{Idle, Live, Offered, Pause};
 use super::memory::Memory;
 use super::recover;
@@ -18,6 +19,7 @@ use super::show::{Record, Recorded};
 use super::steer::Source;
 use super::tally::{Shown, Tally};
 use super::usage;
+use crate::conversation::begun::Begun;
 use crate::conversation::comeback::Place;
 use crate::conversation::fingerprint::Fingerprint;
 use crate::conversation::store::Store;
@@ -76,6 +78,15 @@ impl Session {
 
     /// Starts the task of a session whose last one may still be at work on the same store.
     pub fn start_after(last: Option<Gone>, store: Option<(Store, String)>, leash: Leash) -> Self {
+        Self::spawn(last, Memory::new(store), leash)
+    }
+
+    /// The same for a session that has a name and is kept nowhere.
+    pub fn start_unkept(last: Option<Gone>, name: &str, leash: Leash) -> Self {
+        Self::spawn(last, Memory::unkept(name), leash)
+    }
+
+    fn spawn(last: Option<Gone>, memory: Memory, leash: Leash) -> Self {
         let (asks, inbox) = mpsc::channel(16);
         let recorded = Recorded::default();
         let (tell_gate, gate) = watch::channel(Weak::new());
@@ -84,11 +95,12 @@ impl Session {
             asked,
             begun: 0,
             gate: tell_gate,
-            memory: Memory::new(store),
+            memory,
             told: BTreeSet::new(),
             answered: None,
             live: None,
             done: None,
+            notes: None,
             recorded: recorded.clone(),
             bench: Arc::new(Workbench::new(leash)),
             seen: Arc::default(),
@@ -99,7 +111,7 @@ impl Session {
                 // A task that stays for longer holds its lock, and that is told.
                 let _ = tokio::time::timeout(LAST_WORDS, last.wait()).await;
             }
-            task.run(inbox).await;
+            Box::pin(task.run(inbox)).await;
         });
         Self {
             asks,
@@ -180,7 +192,7 @@ impl TurnPlace {
         let given = self.request.send(Box::new(request));
         match (given, self.answer.await) {
             (Ok(()), Ok(result)) => result,
-            _ => TurnResult::failed("the session failed inside cursor-sidecar"),
+            _ => TurnResult::failed(Cause::Internal, "the session failed inside cursor-sidecar"),
         }
     }
 }
@@ -200,6 +212,8 @@ struct Task {
     live: Option<(Live, Instant)>,
     /// What tools did for a history whose turn failed: the host may ask for it again.
     done: Option<(Fingerprint, Memo)>,
+    /// What was begun here in the turn under way, or in one that was broken off.
+    notes: Option<Arc<Begun>>,
     /// Results behind the cards the host was given.
     recorded: Recorded,
     /// Commands that outlive a run; they end with the session.
@@ -219,10 +233,13 @@ impl Task {
                 idle = idle(&mut self.live) => {
                     // Not inside the select: a write given up half way would go on behind our
                     // back and could overwrite a later one.
-                    if let (Idle::Changed, Some((live, _))) = (idle, &mut self.live)
-                        && let Err(error) = live.save().await
-                    {
-                        tracing::warn!("the session's last state could not be written down: {error}");
+                    if let (Idle::Changed, Some((live, _))) = (idle, &mut self.live) {
+                        match live.save().await {
+                            Ok(()) => cross_out(self.notes.as_deref(), live.settled()),
+                            Err(error) => tracing::warn!(
+                                "the session's last state could not be written down: {error}"
+                            ),
+                        }
                     }
                     continue;
                 }
@@ -251,6 +268,7 @@ impl Task {
                     }
                     self.unsaid.clear();
                     self.done = None;
+                    self.notes = None;
                     self.memory.forget().await;
                     let _ = done.send(());
                 }
@@ -269,17 +287,17 @@ impl Task {
             live.cancel().await;
             let ended = live.see_off(self.next_turn()).await;
             live.settle_accounts(ended.as_ref().map(|ended| &ended.outcome), Shown::Something);
-            if let Some(notice) = self.memory.put(live.conversation).await {
+            self.unsaid.extend(live.untold());
+            if let Some(notice) = self.put_away(live).await {
                 tracing::warn!("{notice}");
             }
         }
     }
 
     async fn turn(&mut self, mut request: TurnRequest, answer: &mut Answer) -> TurnResult {
-        if request.cancel.is_cancelled() {
-            return aborted();
-        }
-        if self.live.is_none() && !self.prepared(&request).await {
+        if request.cancel.is_cancelled() || (self.live.is_none() && !self.prepared(&request).await)
+        {
+            self.unsaid.extend(request.last_words().await);
             return aborted();
         }
         if request.keep == Keep::Memory {
@@ -290,7 +308,10 @@ impl Task {
         tally.seen.context = usage::context(&told.system, &told.messages);
         let mut live = match self.begin(&mut request, &mut tally).await {
             Ok(live) => live,
-            Err(result) => return result,
+            Err(result) => {
+                self.unsaid.extend(request.last_words().await);
+                return result;
+            }
         };
         loop {
             let mut offered = Offered::Nothing;
@@ -306,12 +327,16 @@ impl Task {
                     live.last_words(&mut request).await;
                     let place = Place::of(&request.transcript.messages);
                     live.pause(place, self.memory.key(), recover::now());
-                    self.note(&request, live.save().await.err()).await;
+                    match live.save().await {
+                        Ok(()) => cross_out(self.notes.as_deref(), live.settled()),
+                        Err(error) => self.note(&request, error).await,
+                    }
                     live.present(&request, &mut tally).await;
                     tracing::debug!("turn.parked");
                     self.live = Some((live, Instant::now() + request.policy.park));
                     return TurnResult {
                         stop: Stop::ToolUse,
+                        cause: None,
                         tokens: usage::account(None, request.limits, tally.seen()),
                         window: tally.window,
                     };
@@ -340,11 +365,16 @@ impl Task {
                     .await
                 {
                     Ok(live) => live,
-                    Err(problem) => return TurnResult::failed(problem),
+                    Err(problem) => return TurnResult::failed(Cause::Internal, problem),
                 };
                 continue;
             }
             self.unsaid.extend(live.untold());
+            let cause = match outcome {
+                Some(Outcome::Finished | Outcome::Cancelled) => None,
+                Some(Outcome::Failed(failure)) => Some(Cause::of(failure)),
+                None => Some(Cause::Internal),
+            };
             let stop = match outcome {
                 Some(Outcome::Finished) => Stop::Finished,
                 Some(Outcome::Cancelled) => Stop::Aborted,
@@ -355,11 +385,17 @@ impl Task {
                 }
                 None => Stop::Failed("the run failed inside cursor-sidecar".into()),
             };
-            let notice = self.memory.put(live.conversation).await;
+            let notice = self.put_away(live).await;
             self.notice(&request, notice).await;
+            if let Stop::Finished = stop
+                && let Some(notes) = self.notes.take()
+            {
+                notes.forget();
+            }
             let reported = ended.and_then(|ended| ended.usage);
             return TurnResult {
                 stop,
+                cause,
                 tokens: usage::account(reported, request.limits, tally.seen()),
                 window: tally.window,
             };
@@ -382,23 +418,30 @@ impl Task {
     async fn abort(
         &mut self,
         mut live: Live,
-        request: TurnRequest,
+        mut request: TurnRequest,
         tally: Tally,
         answer: &mut Answer,
     ) -> TurnResult {
         let result = TurnResult {
             stop: Stop::Aborted,
+            cause: None,
             tokens: usage::account(None, request.limits, tally.seen()),
             window: tally.window,
         };
         self.answered = Some(Instant::now());
         answer.give(result.clone());
+        let last = request.last_words().await;
         drop(request); // ends the host's events
+        // A person who stopped it may want it done again. It stays on disk: the host may be gone.
+        self.notes = None;
         let key = self.memory.key().prefix();
         tracing::debug!(bridgeKeyPrefix = key, "native.stream.abort");
         live.cancel().await;
         let ended = live.see_off(self.next_turn()).await;
         live.settle_accounts(ended.as_ref().map(|ended| &ended.outcome), tally.shown());
+        // The host was told that they were taken.
+        self.unsaid.extend(live.untold());
+        self.unsaid.extend(last);
         if let Some(notice) = self.memory.put(live.conversation).await {
             tracing::warn!("{notice}");
         }
@@ -423,9 +466,28 @@ impl Task {
         }
     }
 
-    async fn note(&self, request: &TurnRequest, error: Option<impl std::fmt::Display>) {
-        let notice = error.map(|error| format!("this turn could not be written down: {error}"));
-        self.notice(request, notice).await;
+    async fn note(&self, request: &TurnRequest, error: impl std::fmt::Display) {
+        let notice = format!("this turn could not be written down: {error}");
+        self.notice(request, Some(notice)).await;
+    }
+
+    /// Puts a conversation away whose run is over; gives what a person should know.
+    async fn put_away(&mut self, mut live: Live) -> Option<String> {
+        let settled = live.settled();
+        let notice = self.memory.put(live.conversation).await;
+        if notice.is_none() {
+            cross_out(self.notes.as_deref(), settled);
+        }
+        notice
+    }
+}
+
+/// What the state on disk knows, the next process need not ask about.
+fn cross_out(notes: Option<&Begun>, settled: Vec<String>) {
+    if let Some(notes) = notes
+        && let Err(error) = notes.known(&settled)
+    {
+        tracing::debug!(%error, "what was begun is not crossed out");
     }
 }
 
@@ -433,6 +495,7 @@ impl Task {
 fn aborted() -> TurnResult {
     TurnResult {
         stop: Stop::Aborted,
+        cause: None,
         tokens: usage::Tokens::default(),
         window: None,
     }

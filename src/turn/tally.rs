@@ -17,6 +17,8 @@ pub(super) struct Tally {
     pub(super) since_checkpoint: String,
     /// The words of it that are the answer.
     words: String,
+    /// What the next words are to them.
+    next: Next,
     /// Whether any of it was an answer, not only thinking.
     answer: Answer,
     /// Whether the turn was brought back once, what retries have cost by then, and how long
@@ -35,7 +37,31 @@ enum Answer {
     Told,
 }
 
+/// Whether words go on with those before them.
+#[derive(Default, Clone, Copy, PartialEq)]
+enum Next {
+    #[default]
+    GoOn,
+    /// They answer something else, in a run of their own.
+    Apart,
+}
+
 impl Tally {
+    /// The next words are no part of what was said so far.
+    pub(super) fn apart(&mut self) {
+        self.next = Next::Apart;
+    }
+
+    /// Words as they are told behind those before them. Spaces do not count where what is told
+    /// is compared with what a state knows.
+    fn placed(&mut self, text: String) -> String {
+        let goes_on = std::mem::take(&mut self.next) == Next::GoOn;
+        match goes_on || self.words.is_empty() || self.words.ends_with("\n\n") {
+            true => text,
+            false => format!("\n\n{text}"),
+        }
+    }
+
     /// Counts what was said to the model.
     pub(super) fn said(&mut self, text: &str) {
         self.seen.input += usage::estimate(text);
@@ -97,6 +123,10 @@ pub(super) async fn tell(event: TurnEvent, request: &TurnRequest, tally: &mut Ta
     if matches!(event, TurnEvent::Text(_) | TurnEvent::ToolCall { .. }) {
         tally.answer = Answer::Told;
     }
+    let event = match event {
+        TurnEvent::Text(text) => TurnEvent::Text(tally.placed(text)),
+        event => event,
+    };
     if let TurnEvent::Text(text) = &event {
         tally.since_checkpoint.push_str(text);
         tally.words.push_str(text);

@@ -20,7 +20,7 @@ pub fn wording(failure: &Failure) -> String {
         return text;
     }
     match failure {
-        Failure::ContextTooLong(_) => format!("context_length_exceeded: {text}"),
+        Failure::ContextTooLong(_) => too_long(&text),
         // "quota exceeded" keeps hosts from trying again what no retry will mend.
         Failure::Upgrade(_) | Failure::Payment(_) => format!("{} (quota exceeded)", firm(&text)),
         _ => match failure.retry() {
@@ -29,6 +29,11 @@ pub fn wording(failure: &Failure) -> String {
             Retry::Never | Retry::Idle => text,
         },
     }
+}
+
+/// The words of a history that is too long, whoever finds it so.
+pub fn too_long(problem: &str) -> String {
+    format!("context_length_exceeded: {problem}")
 }
 
 /// What old hosts take for a reason to try again or to compact, whatever stands beside it, and

@@ -133,6 +133,31 @@ const TOOL_COUNT_LIMIT: usize = 300;
 const TOOL_BYTES_LIMIT: usize = 400 * 1024;
 
 impl Failure {
+    /// Whether the conversation itself may be at fault, so that its state is not sent again.
+    /// A login, a limit or a model is nothing the state can help.
+    pub fn doubts_state(&self) -> bool {
+        match self {
+            Self::Login(_)
+            | Self::Upgrade(_)
+            | Self::Payment(_)
+            | Self::Update(_)
+            | Self::Key(_)
+            | Self::TooManyTools(_)
+            | Self::ToolSchema(_)
+            | Self::Region(_)
+            | Self::Model(_)
+            | Self::Capacity(_)
+            | Self::Transport(_) => false,
+            Self::Cancelled(_)
+            | Self::ContextTooLong(_)
+            | Self::ConversationPoisoned(_)
+            | Self::ActionRequired(_)
+            | Self::Refused(_)
+            | Self::Server(_)
+            | Self::Idle(_) => true,
+        }
+    }
+
     /// Its kind in one word, for logs: the text may repeat what a server was told.
     pub fn class(&self) -> &'static str {
         match self {

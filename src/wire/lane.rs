@@ -9,6 +9,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use super::awake;
+
 /// Streams on one connection. Servers are asked to take 100 at least; the rest is room for
 /// those that have ended here and not yet there.
 const MOST_STREAMS: usize = 64;
@@ -67,7 +69,7 @@ impl Seat {
     /// works and others are on it. One that is still being made is waited for.
     pub(super) async fn overdue(&self) {
         loop {
-            tokio::time::sleep(WAIT).await;
+            awake::sleep(WAIT).await;
             if self.lane.works.load(Ordering::Relaxed) && self.lane.open() > 1 {
                 return;
             }

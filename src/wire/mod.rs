@@ -7,6 +7,7 @@
 mod append;
 pub mod ascending;
 pub mod available_models;
+pub mod awake;
 pub mod checksum;
 pub mod choice;
 pub mod code;

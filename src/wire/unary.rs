@@ -8,6 +8,7 @@ use http::{HeaderMap, HeaderValue, Method};
 use prost::Message;
 use serde_json::Value as Json;
 
+use super::awake;
 use super::endpoint::BaseUrl;
 use super::envelope;
 use super::error::{TransportError, WireError, from_reqwest};
@@ -148,9 +149,9 @@ impl Http {
         // What stands behind the question mark may be secret.
         let path = call.path.split('?').next().unwrap_or_default();
         let started = std::time::Instant::now();
-        let answer = match tokio::time::timeout(call.deadline, answer).await {
-            Ok(answer) => answer,
-            Err(_) => Err(TransportError::Deadline {
+        let answer = match awake::within(call.deadline, answer).await {
+            Some(answer) => answer,
+            None => Err(TransportError::Deadline {
                 host: host.clone(),
                 seconds: call.deadline.as_secs(),
             }

@@ -128,7 +128,7 @@ fn each_card_looks_like_pis_own() {
     let before = snapshot(&desk.workspace);
     let pi = start(&desk);
     pretty_assertions::assert_eq!(both(&pi), of_pi);
-    pi.keys(&["C-d"]);
+    pi.quit();
     desk.no_sidecar_is_left();
     drop(pi);
     as_written(&desk);
@@ -173,7 +173,7 @@ fn each_card_looks_like_pis_own() {
     pi.keys(&["C-o"]);
     pi.shows("line 12");
     pretty_assertions::assert_eq!(neutral(), expanded);
-    pi.keys(&["C-d"]);
+    pi.quit();
     desk.no_sidecar_is_left();
     drop(pi);
     // A model that has nothing to do with Cursor goes on below the cards.

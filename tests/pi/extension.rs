@@ -117,3 +117,14 @@ fn large_answers_and_warnings_arrive_whole() {
     let shown = pi.event("the warning", |event| event["method"] == "notify");
     assert_eq!(shown["message"], "the moon is full");
 }
+
+/// An answer that names no call was about one: nobody may wait for it for ever.
+#[test]
+fn a_sidecar_that_understands_nothing_is_given_up() {
+    let desk = desk(Version::V087);
+    let mut pi = plain(&desk);
+    pi.say(&json!({"type": "prompt", "message": "garble please"}));
+    let error = pi.answer()["errorMessage"].clone();
+    let lost = "connection lost: cursor-sidecar understood nothing: not JSON";
+    assert_eq!(error, lost);
+}

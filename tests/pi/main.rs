@@ -13,6 +13,7 @@ mod activity;
 mod audit;
 #[path = "../whole/backend.rs"]
 mod backend;
+mod calls;
 mod cards;
 mod desk;
 mod extension;

@@ -269,7 +269,7 @@ fn a_persons_controls_on_the_screen_and_after_a_resume() {
     pi.say("three");
     pi.shows("Heard: three");
     footer_shows(&pi, &["(cursor) composer-2.5", "cursor plan"]);
-    pi.keys(&["C-d"]);
+    pi.quit();
     desk.no_sidecar_is_left();
     drop(pi);
 

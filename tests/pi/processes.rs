@@ -9,7 +9,7 @@ use crate::desk::{Desk, ECHO, Ran, Version, until};
 crate::on_every_pi!(
     a_killed_pi_leaves_nothing,
     control_c_ends_print_mode,
-    a_killed_sidecar_fails_the_turn_alone,
+    a_killed_sidecar_costs_the_turn_nothing,
 );
 
 /// Says a word and then nothing until the client leaves.
@@ -55,14 +55,32 @@ fn control_c_ends_print_mode(version: Version) {
     desk.no_sidecar_is_left();
 }
 
-fn a_killed_sidecar_fails_the_turn_alone(version: Version) {
-    let desk = Desk::playing(version, STALL);
+/// pi takes the turn again, and another sidecar goes on with what was kept.
+fn a_killed_sidecar_costs_the_turn_nothing(version: Version) {
+    let scenario = r#"
+name = "killed"
+attempts = "all"
+[[run]]
+steps = [ { text = "Wait" }, { kv_set = { text = "read this far" } }, { stall = true } ]
+[[run]]
+steps = [ { text = "Here." }, { checkpoint = "auto" }, { usage = {} }, { end = true } ]
+"#;
+    let desk = Desk::playing(version, scenario);
     let pi = print_in_background(&desk);
+    desk.recorded("a word has come", |recording| {
+        !recording.client("kvClientMessage.setBlobResult").is_empty()
+    });
     let sidecar = Pid::from_raw(desk.sidecars()[0]).unwrap();
     kill_process(sidecar, Signal::KILL).unwrap();
     let ran = Ran::from(pi.wait_with_output().unwrap());
-    assert_eq!(ran.code, Some(1), "{ran:?}");
-    assert_eq!(ran.stderr.trim(), "cursor-sidecar was killed by SIGKILL");
+    assert_eq!(
+        (ran.code, ran.stdout.as_str()),
+        (Some(0), "Here.\n"),
+        "{ran:?}"
+    );
+    desk.no_sidecar_is_left();
+    let recording = desk.recorded("both runs", |recording| recording.verdicts().len() == 2);
+    recording.assert_played(&["cancelled by client", "completed"]);
 }
 
 #[test]

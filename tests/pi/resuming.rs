@@ -26,10 +26,12 @@ fn a_session_picked_from_the_list_goes_on() {
     for version in [Version::V074, Version::V079, Version::V087, Version::V150] {
         let desk = Desk::playing(version, FOLLOWED);
         let pi = Screen::start(&desk, "about okapis", "First answer.");
-        pi.keys(&["C-d"]);
+        pi.shows("↑100 ↓10"); // the turn is over, not only its text here
+        pi.quit();
         desk.no_sidecar_is_left();
         drop(pi);
         let pi = Screen::start(&desk, "about zebras", "First answer.");
+        pi.shows("↑100 ↓10");
         pi.say("/resume");
         pi.shows("about okapis");
         pi.type_in("okapis");
@@ -52,6 +54,8 @@ fn a_summary_asked_for_on_the_screen_is_made_and_gone_on_with() {
         let pi = Screen::start(&desk, "about okapis", "Heard: about okapis");
         pi.say("about zebras");
         pi.shows("Heard: about zebras");
+        // The turn is over when it is counted; before, `/compact` would abort it.
+        pi.shows("↑200");
         pi.say("/compact");
         let summarized = desk.recorded("a summary", |recording| recording.verdicts().len() >= 3);
         let requests = summarized.client("runRequest");

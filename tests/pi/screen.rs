@@ -95,6 +95,15 @@ impl<'a> Screen<'a> {
         self.tmux(&["send-keys", "-l", text]);
     }
 
+    /// Ends pi as a person does, and waits until it has.
+    #[track_caller]
+    pub fn quit(&self) {
+        self.keys(&["C-d"]);
+        self.becomes("the end of pi", |_| {
+            self.tmux(&["list-sessions"]).is_empty()
+        });
+    }
+
     /// Types a line and sends it.
     pub fn say(&self, line: &str) {
         self.type_in(line);

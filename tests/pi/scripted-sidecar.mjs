@@ -49,6 +49,10 @@ const turns = {
     for (let part = 0; part < 4; part += 1) tell(turnId, { type: "text", text });
     return "stop";
   },
+  garble() {
+    send({ id: null, error: { code: -32700, message: "not JSON" } });
+    return undefined; // and nothing else
+  },
   warn({ turnId }) {
     send({ method: "log/message", params: { level: "warning", message: "the moon is full" } });
     tell(turnId, { type: "text", text: "Said so." });
@@ -74,7 +78,7 @@ const methods = {
       const text = `Got ${results.map((result) => words(result).trim()).join(" and ")}.`;
       tell(params.turnId, { type: "text", text });
     }
-    return { stopReason, usage };
+    return stopReason && { stopReason, usage };
   },
   "turn/cancel": () => ({ found: true }),
 };
@@ -90,7 +94,8 @@ process.stdin.on("data", (piece) => {
     const { id, method, params } = JSON.parse(input.toString("utf8", head + 4, head + 4 + length));
     input = input.subarray(head + 4 + length);
     appendFileSync(`${process.env.HOME}/requests.jsonl`, `${JSON.stringify({ method, params })}\n`);
-    send({ id, result: (methods[method] ?? (() => null))(params) });
+    const result = (methods[method] ?? (() => null))(params);
+    if (result !== undefined) send({ id, result });
   }
 });
 process.stdin.on("end", () => process.exit(0));

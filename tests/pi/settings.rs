@@ -5,7 +5,7 @@ use std::fs;
 use serde_json::{Value as Json, json};
 
 use crate::backend::root;
-use crate::desk::{Desk, Ran, Version};
+use crate::desk::{Desk, ECHO, Ran, Version};
 use crate::sdk::{McpHttp, PNG, Sdk, mcp_stdio};
 
 crate::on_every_pi!(what_pis_tools_say_is_taken_for_what_it_means);
@@ -20,6 +20,15 @@ fn call(server: &str, expect: &str) -> String {
     format!(
         r#"{{ exec = {{ mcpArgs = {{ name = "{server}-echo", providerIdentifier = "{server}", toolName = "echo", toolCallId = "c-{server}", args = {{ text = "hi" }} }} }}, expect = {{ mcpResult = {expect} }} }}"#
     )
+}
+
+#[test]
+fn a_setting_that_is_not_understood_is_told() {
+    let desk = Desk::playing(Version::V150, ECHO).with("PI_CURSOR_NATIVE_TOOLS", "of");
+    let ran = desk.print("hi");
+    assert_eq!((ran.code, ran.stdout.as_str()), (Some(0), "Heard: hi\n"));
+    let told = ran.stderr.matches("PI_CURSOR_NATIVE_TOOLS: \"of\"").count();
+    assert_eq!(told, 1, "{ran:?}");
 }
 
 /// A rule, a skill, AGENTS.md here and nested, servers on pipes and on HTTP, one dead, one

@@ -3,7 +3,7 @@
 use crate::desk::{Desk, ECHO, Version, conversation, until, user_text};
 use crate::screen::Screen;
 use crate::sessions::FOLLOWED;
-use crate::tools::TOOLS;
+use crate::tools::{self, TOOLS};
 
 crate::on_every_pi!(
     going_back_in_the_tree_tells_the_history_anew,
@@ -24,7 +24,7 @@ fn a_conversation_on_the_screen_and_its_end(version: Version) {
     let requests = recording.client("runRequest");
     assert_eq!(user_text(requests[1]), "two");
     assert_eq!(conversation(requests[0]), conversation(requests[1]));
-    pi.keys(&["C-d"]);
+    pi.quit();
     desk.no_sidecar_is_left();
 }
 
@@ -177,6 +177,30 @@ fn a_key_given_at_login_is_used(version: Version) {
         request["requestedModel"]["modelId"], "claude-4.5-sonnet",
         "the alias' own model"
     );
+}
+
+/// What is told on stderr would be drawn over pi's screen.
+#[test]
+fn what_the_bridge_tells_is_not_written_over_the_screen() {
+    let steps = [1, 2].map(|n| {
+        let call = tools::call("echo", &tools::says("\"echo echo\""));
+        format!(r#"{call}, {{ text = "Answer {n}." }}, {}"#, tools::END)
+    });
+    let (desk, tools) = tools::desk(Version::V150, &steps);
+    let file = desk.home.path().join("bridge.jsonl");
+    let desk = desk.with("PI_CURSOR_PI_TOOL_BRIDGE_DEBUG", "1").with(
+        "PI_CURSOR_PI_TOOL_BRIDGE_DEBUG_FILE",
+        file.to_str().unwrap(),
+    );
+    let tools = tools.to_str().unwrap();
+    let pi = Screen::with(&desk, &["--model", "cursor/composer-2", "-e", tools, "one"]);
+    pi.shows("Answer 1.");
+    pi.say("two");
+    // What was told of the first run has come by now.
+    let screen = pi.shows("Answer 2.");
+    assert!(!screen.contains("pi-cursor-sdk"), "{screen}");
+    let told = std::fs::read_to_string(&file).unwrap();
+    assert!(told.contains("request_resolved"), "{told}");
 }
 
 mod current {

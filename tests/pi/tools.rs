@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value as Json, json};
 
-use crate::backend::Recording;
+use crate::calls::{one_run, session};
 use crate::desk::{Desk, Ran, Version, conversation, user_text, written};
 use crate::rpc::{Rpc, text};
 
@@ -46,9 +46,9 @@ export default (pi) => {
 };
 "#;
 
-const END: &str = r#"{ checkpoint = "auto" }, { usage = {} }, { end = true }"#;
+pub const END: &str = r#"{ checkpoint = "auto" }, { usage = {} }, { end = true }"#;
 
-fn desk(version: Version, runs: &[String]) -> (Desk, PathBuf) {
+pub fn desk(version: Version, runs: &[String]) -> (Desk, PathBuf) {
     let runs = runs.iter().map(|steps| {
         format!("[[run]]\nsteps = [ {{ exec = {{ requestContextArgs = {{}} }} }}, {steps} ]\n")
     });
@@ -61,7 +61,7 @@ fn desk(version: Version, runs: &[String]) -> (Desk, PathBuf) {
     (desk, tools)
 }
 
-fn pi(desk: &Desk, tools: &Path, more: &[&str]) -> Rpc {
+pub fn pi(desk: &Desk, tools: &Path, more: &[&str]) -> Rpc {
     let arguments = [
         &[
             "--model",
@@ -76,30 +76,16 @@ fn pi(desk: &Desk, tools: &Path, more: &[&str]) -> Rpc {
 }
 
 /// A call of a tool, with options of the step.
-fn call(tool: &str, options: &str) -> String {
+pub fn call(tool: &str, options: &str) -> String {
     format!(
         r#"{{ exec = {{ mcpArgs = {{ name = "pi__{tool}", toolName = "pi__{tool}", providerIdentifier = "pi", toolCallId = "call-{tool}", args = {{ text = "{tool}" }} }} }}, {options} }}"#
     )
 }
 
-fn says(text: &str) -> String {
+pub fn says(text: &str) -> String {
     format!(
         r#"expect = {{ mcpResult = {{ success = {{ content = [ {{ text = {{ text = {text} }} }} ] }} }} }}"#
     )
-}
-
-/// One answer and one close for each of so many calls, all in one run.
-#[track_caller]
-fn one_run(recording: &Recording, calls: usize) {
-    assert_eq!(recording.client("runRequest").len(), 1, "one run");
-    let answers = recording.client("execClientMessage.mcpResult");
-    assert_eq!(answers.len(), calls, "one result a call");
-    let closes = recording.client("execClientControlMessage.streamClose");
-    assert_eq!(
-        closes.len(),
-        calls + 1,
-        "one close a call, one for the context"
-    );
 }
 
 fn calls_of_every_kind_are_answered_in_one_run(version: Version) {
@@ -118,7 +104,7 @@ fn calls_of_every_kind_are_answered_in_one_run(version: Version) {
         r#"{ update = { toolCallStarted = { callId = "call-echo", toolCall = { mcpToolCall = { args = { name = "pi__echo", toolName = "pi__echo", providerIdentifier = "pi" } } } } } }"#,
         r#"{ update = { toolCallCompleted = { callId = "call-echo", toolCall = { mcpToolCall = { args = { name = "pi__echo", toolName = "pi__echo", providerIdentifier = "pi" }, result = { success = { content = [ { text = { text = "echo echo" } } ] } } } } } } }"#,
         &call("fail", &failed("it broke")),
-        &call("draw", r#"expect = { mcpResult = { success = { content = [ { text = { text = "a dot" } }, { image = { mimeType = "image/png" } } ] } } }"#),
+        &call("draw", r#"expect = { mcpResult = { success = { content = [ { text = { text = "a dot" } }, { image = { mimeType = "image/png", data = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==" } } ] } } }"#),
         &call("forbidden", &failed("not on a Sunday")),
         &call("nowhere", r#"expect = { mcpResult = { toolNotFound = { name = "pi__nowhere" } } }"#),
         r#"{ text = "All done." }"#,
@@ -146,15 +132,24 @@ fn calls_of_every_kind_are_answered_in_one_run(version: Version) {
     recording.assert_played(&["completed"]);
     one_run(&recording, 7);
     let offered = &recording.client("runRequest")[0]["runRequest"]["mcpTools"];
-    assert!(offered.to_string().contains("pi__echo"), "{offered}");
-    assert!(!offered.to_string().contains("oneOf"), "{offered}");
+    let offered = offered["mcpTools"].as_array().unwrap();
+    let echo = offered.iter().find(|tool| tool["name"] == "pi__echo");
+    let kinds = &echo.unwrap()["inputSchema"]["properties"]["text"];
+    assert_eq!(kinds, &json!({"type": ["string", "number"]}), "no oneOf");
     let entries = written(&desk);
     let messages = entries.iter().map(|entry| &entry["message"]);
-    let results: Vec<&str> = messages
+    let results: Vec<(&str, bool)> = messages
         .filter(|message| message["role"] == "toolResult")
-        .map(|message| message["toolName"].as_str().unwrap())
+        .map(|message| {
+            let failed = message["isError"].as_bool().unwrap_or_default();
+            (message["toolName"].as_str().unwrap(), failed)
+        })
         .collect();
-    assert_eq!(results, names, "real names, each once");
+    let expected: Vec<(&str, bool)> = names
+        .iter()
+        .map(|name| (name.as_str(), name == "fail" || name == "forbidden"))
+        .collect();
+    assert_eq!(results, expected, "real names, each once");
     assert!(
         entries
             .iter()
@@ -230,6 +225,19 @@ fn words_on_the_way_reach_the_same_run_and_a_follow_up_the_next(version: Version
     assert_eq!(user_text(requests[1]), "rest");
     let said = recording.client("conversationAction.injectContextAction");
     assert_eq!(said.len(), 3, "each once");
+    let answers = recording.client("execClientMessage.mcpResult");
+    assert_eq!(answers.len(), 3, "one result a call");
+    pi.quit();
+    let mut words = session(&desk);
+    words.retain(|told| told.starts_with("user: "));
+    let expected = [
+        "user: go",
+        "user: one",
+        "user: two",
+        "user: three",
+        "user: rest",
+    ];
+    assert_eq!(words, expected);
 }
 
 fn giving_up_a_tool_keeps_the_conversation(version: Version) {
@@ -257,8 +265,16 @@ fn giving_up_a_tool_keeps_the_conversation(version: Version) {
     recording.assert_played(&["cancelled by client", "completed"]);
 }
 
+/// pi's tools go; Cursor's own stay.
 fn without_tools_none_is_offered(version: Version) {
-    let (desk, tools) = desk(version, &[format!(r#"{{ text = "Fine." }}, {END}"#)]);
+    let read = r#"{ exec = { readArgs = { path = "$WS/note", toolCallId = "r" } }, expect = { readResult = { success = { content = { "$contains" = "mine" } } } } }"#;
+    let missing = call(
+        "echo",
+        r#"expect = { mcpResult = { toolNotFound = { name = "pi__echo" } } }"#,
+    );
+    let steps = format!(r#"{read}, {missing}, {{ text = "Fine." }}, {END}"#);
+    let (desk, tools) = desk(version, &[steps]);
+    std::fs::write(desk.workspace.join("note"), "mine").unwrap();
     let mut pi = pi(&desk, &tools, &["--no-tools"]);
     assert_eq!(text(&pi.prompt("hi")), "Fine.");
     let recording = desk.simulator.recorded();
@@ -327,7 +343,7 @@ fn a_question_reaches_the_person(version: Version) {
     desk.simulator.recorded().assert_played(&["completed"]);
 }
 
-fn text_of(event: &Json) -> &str {
+pub fn text_of(event: &Json) -> &str {
     match event["message"]["role"] == "assistant" {
         true => text(&event["message"]),
         false => "",

@@ -3,7 +3,7 @@
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 
-use crate::desk::{Desk, ECHO, Version, conversation, user_text};
+use crate::desk::{Desk, ECHO, Version, conversation, user_text, written};
 use crate::rpc::{Rpc, text};
 
 crate::on_every_pi!(
@@ -24,7 +24,7 @@ fn an_abort_ends_the_turn_at_once(version: Version) {
     assert_eq!(message["stopReason"], "aborted", "{message}");
     pi.settle();
     assert_eq!(text(&pi.prompt("@hello two")), "Hello, world!");
-    let recording = desk.simulator.recorded();
+    let recording = desk.recorded("both runs", |recording| recording.verdicts().len() == 2);
     recording.assert_played(&["cancelled by client", "completed"]);
 }
 
@@ -56,7 +56,7 @@ fn after_an_abort_the_conversation_goes_on(version: Version) {
     pi.answer();
     pi.settle();
     assert_eq!(text(&pi.prompt("@cancel two")), "Follow-up answer.");
-    let recording = desk.simulator.recorded();
+    let recording = desk.recorded("both runs", |recording| recording.verdicts().len() == 2);
     recording.assert_played(&["cancelled by client", "completed"]);
     let requests = recording.client("runRequest");
     assert_eq!(conversation(requests[0]), conversation(requests[1]));
@@ -149,22 +149,75 @@ steps = [ { end = { code = "invalid_argument", message = "Error", error = "ERROR
     assert!(summaries.count() >= 1);
 }
 
+/// Pictures, and what tools leave for themselves, pass what the sidecar reads long before they
+/// fill the model's window.
+#[test]
+fn a_history_over_the_sidecars_limit_makes_pi_compact_and_go_on() {
+    const HOARD: &str = r#"
+export default (pi) => pi.registerTool({
+  name: "hoard", label: "Hoard", description: "Keeps things", parameters: { type: "object", properties: {} },
+  execute: async () => ({ content: [{ type: "text", text: "kept" }], details: "x".repeat(35 << 20) }),
+});
+"#;
+    let call = |id: &str| {
+        format!(
+            r#"{{ exec = {{ mcpArgs = {{ name = "pi__hoard", providerIdentifier = "pi", toolName = "pi__hoard", toolCallId = "{id}", args = {{}} }} }} }}"#
+        )
+    };
+    let scenario = format!(
+        r#"
+name = "hoard"
+attempts = "all"
+[[run]]
+steps = [ {}, {}, {{ text = "Never said." }} ]
+[[run]]
+steps = [ {{ text = "All is kept." }}, {{ checkpoint = "auto" }}, {{ usage = {{}} }}, {{ end = true }} ]
+"#,
+        call("one"),
+        call("two")
+    );
+    let desk = Desk::playing(Version::V150, &scenario);
+    let tool = desk.home.path().join("hoard.mjs");
+    std::fs::write(&tool, HOARD).unwrap();
+    let tool = tool.to_str().unwrap();
+    let ran = desk.pi(&["-e", tool, "--model", "cursor/composer-2", "-p", "go"]);
+    assert_eq!(
+        (ran.code, ran.stdout.as_str()),
+        (Some(0), "All is kept.\n"),
+        "{}",
+        ran.stderr
+    );
+    let failed = written(&desk).into_iter().find_map(|entry| {
+        let error = entry["message"]["errorMessage"].as_str();
+        error.map(str::to_owned)
+    });
+    let failed = failed.unwrap();
+    assert!(failed.starts_with("context_length_exceeded: "), "{failed}");
+    assert!(failed.contains("64 MiB at most"), "{failed}");
+}
+
 #[test]
 fn a_sidecar_that_dies_is_started_again_but_not_for_ever() {
     let scenario = "name = \"stall\"\n[[run]]\nsteps = [ { text = \"Hm\" }, { stall = true } ]\n";
     let desk = Desk::playing(Version::V087, scenario);
     let mut pi = Rpc::start(&desk);
     for round in 0..5 {
-        pi.say(&json!({"type": "prompt", "message": "hi"}));
+        // pi takes a turn again twice.
+        if round % 3 == 0 {
+            pi.say(&json!({"type": "prompt", "message": "hi"}));
+        }
         pi.event("a delta", |event| event["type"] == "message_update");
         let sidecar = Pid::from_raw(*desk.sidecars().last().unwrap()).unwrap();
         kill_process(sidecar, Signal::KILL).unwrap();
         let message = pi.answer();
         let error = message["errorMessage"].as_str().unwrap();
-        assert_eq!(error, "cursor-sidecar was killed by SIGKILL", "{round}");
-        pi.settle();
+        let lost = "connection lost: cursor-sidecar ended with SIGKILL";
+        assert_eq!(error, lost, "{round}");
+        if round == 2 {
+            pi.settle();
+        }
     }
-    let message = pi.prompt("hi");
+    let message = pi.answer();
     let error = message["errorMessage"].as_str().unwrap();
     assert!(
         error.contains("cursor-sidecar failed 5 times within three minutes"),

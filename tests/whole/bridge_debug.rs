@@ -4,6 +4,7 @@ use serde_json::{Value as Json, json};
 
 use crate::backend::Transport;
 use crate::faults::playing;
+use crate::once::until;
 use crate::talk::{Talk, tool};
 
 const STEPS: &str = r#"{ exec = { mcpArgs = { name = "pi__look", providerIdentifier = "pi", toolName = "pi__look", toolCallId = "call-canary", args = { q = "argument-canary" } } }, expect = { mcpResult = { success = {} } } }, { text = "ok" }, { usage = {} }, { end = true }"#;
@@ -112,7 +113,11 @@ fn a_pause_that_is_given_up_is_told() {
     let turn = talk.begin();
     assert_eq!(talk.finish(&turn).stop, "toolUse");
     talk.host.call("turn/cancel", json!({"turnId": turn}));
-    let lines = told(&file);
+    // The run's task lets go of it last, a moment after its end is known.
+    let lines = until(|| {
+        let lines = told(&file);
+        events(&lines).contains(&"run_disposed").then_some(lines)
+    });
     assert_eq!(
         events(&lines)[3..],
         ["run_cancelled", "request_rejected", "run_disposed"],

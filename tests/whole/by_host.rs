@@ -202,6 +202,13 @@ fn what_the_hosts_tools_say_comes_back_typed() {
             reply: json!({"readResult": {"fileNotFound": {"path": "gone"}}}),
         },
         Asked {
+            exec: r#"{ readArgs = { path = "long", offset = 5, limit = 2, toolCallId = "p" } }"#,
+            call: ("read", json!({"path": "long", "offset": 5, "limit": 2})),
+            said: text("five\nsix\n\n[94 more lines in file. Use offset=7 to continue.]"),
+            fails: false,
+            reply: json!({"readResult": {"success": {"path": "long", "content": "five\nsix", "totalLines": 100, "rangeApplied": true}}}),
+        },
+        Asked {
             exec: r#"{ shellArgs = { command = "nosuch", workingDirectory = "$WS", timeout = 1500, toolCallId = "h" } }"#,
             call: ("bash", json!({"command": "nosuch", "timeout": 2})),
             said: text("nosuch: not found\n\nCommand exited with code 127"),

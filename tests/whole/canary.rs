@@ -11,6 +11,8 @@ use std::sync::{Arc, Mutex};
 use serde_json::json;
 
 use crate::backend::{Simulator, Transport};
+use crate::once::until;
+use crate::steering::{INJECTED, interrupted};
 use crate::talk::{Talk, tool};
 
 /// Made so that no rule about shapes would hide them.
@@ -21,7 +23,17 @@ const ANSWER: &str = "canary answer about ostriches";
 const ARGUMENT: &str = "canary argument about newts";
 const RESULT: &str = "canary result about beavers";
 const FILE: &str = "canary file about badgers";
-const WORDS: [&str; 6] = [PROMPT, SYSTEM, ANSWER, ARGUMENT, RESULT, FILE];
+const COMMAND: &str = "canary command about stoats";
+const OUTPUT: &str = "canary output about finches";
+const WRITTEN: &str = "canary writing about lynxes";
+const STEERING: &str = "canary steering about hedgehogs";
+const PICTURE: &str = "canary picture of hamsters.";
+/// The same as it is sent, behind what makes it a picture.
+const ENCODED: &str = "Y2FuYXJ5IHBpY3R1cmUgb2YgaGFtc3RlcnMu";
+const WORDS: [&str; 12] = [
+    PROMPT, SYSTEM, ANSWER, ARGUMENT, RESULT, FILE, COMMAND, OUTPUT, WRITTEN, STEERING, PICTURE,
+    ENCODED,
+];
 
 /// Everything a client says over the wire to `server`, in clear text.
 fn overheard(server: &str) -> (String, Arc<Mutex<Vec<u8>>>) {
@@ -87,8 +99,14 @@ fn holds(bytes: &[u8], canary: &str) -> bool {
 fn no_canary_sings_outside_the_journal() {
     let fails =
         format!(r#"{{ end = {{ code = "unavailable", message = "busy with: {PROMPT} {KEY}" }} }}"#);
+    let tools = format!(
+        r#"{{ exec = {{ shellStreamArgs = {{ command = "cat spoken.txt; : {COMMAND}", workingDirectory = "$WS", toolCallId = "c2", timeout = 10000 }} }}, expect = {{ shellStream = {{ stdout = {{ "$contains" = "{OUTPUT}" }} }} }} }}, {{ exec = {{ writeArgs = {{ path = "$WS/written.txt", fileText = "{WRITTEN}", toolCallId = "c3" }} }}, expect = {{ writeResult = {{ success = {{}} }} }} }}"#
+    );
+    let steered = format!(
+        r#"{INJECTED}, {{ update = {{ contextInjectionState = {{ injectionId = "$I", state = {{ delivered = {{ step = 1 }} }} }} }} }}"#
+    );
     let pauses = format!(
-        r#"{{ exec = {{ requestContextArgs = {{}} }} }}, {{ exec = {{ readArgs = {{ path = "$WS/secret.txt", toolCallId = "c0" }} }}, expect = {{ readResult = {{ success = {{ content = {{ "$contains" = "{FILE}" }} }} }} }} }}, {{ text = "{ANSWER}" }}, {{ checkpoint = "auto" }}, {{ exec = {{ mcpArgs = {{ name = "pi__look", providerIdentifier = "pi", toolName = "pi__look", toolCallId = "c1", args = {{ q = "{ARGUMENT}" }} }} }} }}"#
+        r#"{{ exec = {{ requestContextArgs = {{}} }} }}, {tools}, {{ exec = {{ readArgs = {{ path = "$WS/secret.txt", toolCallId = "c0" }} }}, expect = {{ readResult = {{ success = {{ content = {{ "$contains" = "{FILE}" }} }} }} }} }}, {{ text = "{ANSWER}" }}, {steered}, {{ checkpoint = "auto" }}, {{ exec = {{ mcpArgs = {{ name = "pi__look", providerIdentifier = "pi", toolName = "pi__look", toolCallId = "c1", args = {{ q = "{ARGUMENT}" }} }} }} }}"#
     );
     let goes_on = format!(
         r#"{{ text = "{ANSWER} again" }}, {{ usage = {{}} }}, {{ checkpoint = "auto" }}, {{ end = true }}"#
@@ -97,7 +115,10 @@ fn no_canary_sings_outside_the_journal() {
         r#"{{ end = {{ code = "invalid_argument", message = "cannot do {PROMPT} with {KEY}", retryable = false }} }}"#
     );
     let breaks = r#"{ text = "half" }, { garbage = "a5a5a5a5a5a5a5a5" }, { end = true }"#;
-    let runs = [&fails, &pauses, &goes_on, &refuses, breaks]
+    let works = format!(
+        r#"{{ exec = {{ requestContextArgs = {{}} }} }}, {{ exec = {{ shellStreamArgs = {{ command = "cat spoken.txt; : {COMMAND}; echo > begun; exec sleep 600", workingDirectory = "$WS", toolCallId = "c4", timeout = 600000 }} }} }}"#
+    );
+    let runs = [&fails, &pauses, &goes_on, &refuses, breaks, &works]
         .map(|steps| format!("[[run]]\nsteps = [ {steps} ]\n"));
     let place = tempfile::tempdir().unwrap();
     let scenario = place.path().join("canary.toml");
@@ -108,6 +129,7 @@ fn no_canary_sings_outside_the_journal() {
 
     let workspace = tempfile::tempdir().unwrap();
     std::fs::write(workspace.path().join("secret.txt"), FILE).unwrap();
+    std::fs::write(workspace.path().join("spoken.txt"), OUTPUT).unwrap();
     let state = place.path().join("state");
     let bridge = state.join("bridge.log");
     // Nothing belongs there, but somebody might put something.
@@ -116,6 +138,7 @@ fn no_canary_sings_outside_the_journal() {
         std::fs::create_dir(folder).unwrap();
     }
     let env = [
+        ("PATH", "/usr/bin:/bin"),
         ("HOME", home.to_str().unwrap()),
         ("TMPDIR", temporary.to_str().unwrap()),
         ("CURSOR_BACKEND_URL", url.as_str()),
@@ -133,13 +156,18 @@ fn no_canary_sings_outside_the_journal() {
     talk.tools = vec![tool("look")];
     talk.workspace = workspace.path().display().to_string();
 
-    // A person signs in; a turn is retried, pauses, and its sidecar is killed.
+    // A person signs in and shows a picture; a turn is retried, executes, is steered, pauses, and
+    // its sidecar is killed.
     let begun = talk.host.call("login/start", json!({}))["result"].clone();
     let done = talk
         .host
         .call("login/wait", json!({"loginId": begun["loginId"]}));
     assert!(done["result"]["email"].is_string(), "{done}");
-    let taken = talk.say(PROMPT);
+    let picture = format!("iVBORw0KGgoA{ENCODED}");
+    talk.user(PROMPT);
+    talk.messages[0]["content"] = json!([{"type": "text", "text": PROMPT},
+        {"type": "image", "data": picture, "mimeType": "image/png"}]);
+    let taken = interrupted(&mut talk, STEERING);
     assert_eq!(
         (taken.stop.as_str(), taken.calls.len()),
         ("toolUse", 1),
@@ -161,6 +189,16 @@ fn no_canary_sings_outside_the_journal() {
     talk.host.say(&json!({"jsonrpc": "2.0", "method": "exit"}));
     talk.host.ended();
     stderr += &talk.host.stderr();
+
+    // A third one is killed while it executes.
+    let mut talk = talk.moved_to(&simulator, &env);
+    talk.user(PROMPT);
+    talk.begin();
+    until(|| workspace.path().join("begun").exists().then_some(()));
+    talk.host.kill();
+    stderr += &talk.host.stderr();
+    let is_empty = |folder: &Path| std::fs::read_dir(folder).unwrap().next().is_none();
+    until(|| is_empty(&temporary).then_some(()));
 
     let heard = String::from_utf8_lossy(&heard.lock().unwrap()).into_owned();
     let mut verifiers = said(&heard, "verifier=");
@@ -194,14 +232,22 @@ fn no_canary_sings_outside_the_journal() {
     for canary in WORDS.into_iter().chain(secrets.iter().map(String::as_str)) {
         assert!(!stderr.contains(canary), "{canary} on stderr: {stderr}");
     }
+    // That a panic quotes nothing is shown next to its hook.
     assert!(!stderr.contains("panicked"), "{stderr}");
     // What was looked through is what it was meant to be.
+    let wire = simulator.recorded().0.to_string();
+    for word in WORDS.into_iter().filter(|word| *word != PICTURE) {
+        assert!(wire.contains(word), "{word} went through nothing");
+    }
     assert!(kept.contains(PROMPT) && kept.contains(ANSWER), "{kept:?}");
     for event in [
         "run.retry",
         "bridge.recovered_via_checkpoint",
         "turn.answered",
         "request_queued",
+        "run.inject",
+        "ShellStreamArgs",
+        "WriteArgs",
     ] {
         assert!(logs.contains(event), "{event} is not logged");
     }

@@ -159,7 +159,7 @@ fn mistakes_in_scenarios_name_file_and_line() {
         broken("e.json", "{\n \"name\": \"e\",\n \"run\": oops\n}\n"),
     ];
     insta::assert_snapshot!(told.join("\n"), @r#"
-    error: FOLDER/a.toml:4: unknown step "txet"; expected one of text, thinking, thinking_done, deltas, update, send, send_hex, exec, await, abort, kv_set, kv_get, query, checkpoint, token_details, usage, end, status, expect_client, expect_request, expect_headers, expect_state, expect_cancel, delay_ms, heartbeat, silence_ms, reset, goaway, half_close, stall, truncate, garbage, oversized, cut, drip, hold_window
+    error: FOLDER/a.toml:4: unknown step "txet"; expected one of text, thinking, thinking_done, deltas, update, send, send_hex, exec, await, abort, kv_set, kv_get, query, checkpoint, token_details, usage, end, status, expect_client, expect_request, expect_headers, expect_state, expect_history, expect_cancel, expect_file, together, delay_ms, heartbeat, silence_ms, reset, goaway, half_close, stall, truncate, garbage, oversized, cut, drip, hold_window
 
     error: FOLDER/b.toml:2: unclosed array table, expected `]`
 

@@ -7,6 +7,7 @@ use cursor_sidecar::sim::{Recording, Side};
 use cursor_sidecar::turn::Stop;
 
 use crate::inside::{END, Guest, Patience, opened, simulating};
+use crate::talk::Call;
 
 /// Frames of a kind the client sent so far.
 fn sent(recording: &Recording, kind: &str) -> usize {
@@ -41,6 +42,18 @@ fn contents(folder: &std::path::Path) -> Vec<Vec<u8>> {
     all
 }
 
+/// Brings the result at last: the turn says this, and all went by the script.
+async fn goes_on(guest: &mut Guest, call: &Call, result: &str, words: &str, recording: &Recording) {
+    tokio::time::resume();
+    guest.result(call, result);
+    let taken = guest.turn(Patience::Endless).await;
+    assert_eq!(
+        (taken.stop, taken.calls.len(), taken.text.as_str()),
+        (Stop::Finished, 0, words)
+    );
+    played(recording);
+}
+
 #[tokio::test]
 async fn a_tool_may_take_ten_minutes() {
     let steps = format!(
@@ -70,14 +83,7 @@ async fn a_tool_may_take_ten_minutes() {
         contents(folder.path()),
         "the checkpoint is on the disk"
     );
-    tokio::time::resume();
-    guest.result(&taken.calls[0], "42");
-    let taken = guest.turn(Patience::Endless).await;
-    assert_eq!(
-        (taken.stop, taken.text.as_str()),
-        (Stop::Finished, "It says 42.")
-    );
-    played(&recording);
+    goes_on(&mut guest, &taken.calls[0], "42", "It says 42.", &recording).await;
     assert_eq!(sent(&recording, "runRequest"), 1, "the same run");
 }
 
@@ -99,15 +105,9 @@ async fn a_call_has_a_deadline() {
     assert_eq!(sent(&recording, "execClientMessage.mcpResult"), 0);
     tokio::time::sleep(Duration::from_secs(2)).await;
     assert_eq!(sent(&recording, "execClientMessage.mcpResult"), 1);
-    tokio::time::resume();
     // The host is late; what the run said meanwhile is shown all the same.
-    guest.result(&taken.calls[0], "at last");
-    let taken = guest.turn(Patience::Endless).await;
-    assert_eq!(
-        (taken.stop, taken.text.as_str()),
-        (Stop::Finished, "No answer.")
-    );
-    played(&recording);
+    let call = &taken.calls[0];
+    goes_on(&mut guest, call, "at last", "No answer.", &recording).await;
 }
 
 #[tokio::test]
@@ -130,15 +130,38 @@ async fn a_run_does_not_wait_for_ever() {
     tokio::time::sleep(Duration::from_secs(10)).await;
     assert_eq!(sent(&recording, "conversationAction.cancelAction"), 1);
     assert_eq!(sent(&recording, "execClientMessage.mcpResult"), 1);
-    tokio::time::resume();
     // The result comes after all: the conversation goes on with it in a run of its own.
-    guest.result(&taken.calls[0], "at last");
-    let taken = guest.turn(Patience::Endless).await;
-    assert_eq!(
-        (taken.stop, taken.text.as_str()),
-        (Stop::Finished, "Still here.")
+    let call = &taken.calls[0];
+    goes_on(&mut guest, call, "at last", "Still here.", &recording).await;
+}
+
+/// Words a run was told and has not heard when it is let go are said to the next.
+#[tokio::test]
+async fn words_are_not_lost_with_a_run_that_waited_too_long() {
+    let told = r#"{ expect_client = { conversationAction = { injectContextAction = {} } }, capture = { I = "/conversationAction/injectContextAction/injectionId" } }"#;
+    let first = format!(
+        r#"{{ text = "Hm. " }}, {told}, {{ checkpoint = "auto" }}, {}, {{ expect_client = {{ conversationAction = {{ cancelAction = {{}} }} }}, timeout_ms = 100000 }}, {{ expect_cancel = true }}"#,
+        opened("slow", "a")
     );
-    played(&recording);
+    let second =
+        format!(r#"{{ text = "Well. " }}, {told}, {DELIVERED} {{ text = "Heard." }}, {END}"#);
+    let (sim, backend) = simulating(&[first, second]).await;
+    let mut guest = Guest::new(&backend, None);
+    guest.policy.park = Duration::from_secs(60);
+    guest.interjection = Some("hurry".into());
+    let taken = guest.say("go").await;
+    assert_eq!(taken.stop, Stop::ToolUse);
+    tokio::time::pause();
+    tokio::time::sleep(Duration::from_secs(70)).await;
+    let call = &taken.calls[0];
+    goes_on(
+        &mut guest,
+        call,
+        "at last",
+        "Well. Heard.",
+        &sim.recording(),
+    )
+    .await;
 }
 
 /// The tool goes on, the connection does not: its result is told on the last checkpoint, and
@@ -158,20 +181,14 @@ async fn s02_s25_a_connection_lost_in_the_pause_costs_no_result() {
     assert_eq!((taken.stop, taken.calls.len()), (Stop::ToolUse, 1));
     tokio::time::pause();
     tokio::time::sleep(Duration::from_secs(120)).await;
-    tokio::time::resume();
     let recording = sim.recording();
     assert_eq!(
         sent(&recording, "runRequest"),
         1,
         "nothing is asked for twice"
     );
-    guest.result(&taken.calls[0], "it says 42");
-    let taken = guest.turn(Patience::Endless).await;
-    assert_eq!(
-        (taken.stop, taken.calls.len(), taken.text.as_str()),
-        (Stop::Finished, 0, "Went on.")
-    );
-    played(&recording);
+    let call = &taken.calls[0];
+    goes_on(&mut guest, call, "it says 42", "Went on.", &recording).await;
 }
 
 /// Words for a model that then calls a tool which takes longer than words may go unheard.
@@ -195,15 +212,8 @@ async fn heard_in_a_long_pause(before: &str, after: &str) {
         assert_eq!((taken.stop, taken.calls.len()), (Stop::ToolUse, 1));
         tokio::time::pause();
         tokio::time::sleep(Duration::from_secs(17)).await;
-        tokio::time::resume();
-        guest.result(&taken.calls[0], "done");
-        let taken = guest.turn(Patience::Endless).await;
-        assert_eq!(
-            (taken.stop, taken.text.as_str()),
-            (Stop::Finished, "Went on.")
-        );
         let recording = sim.recording();
-        played(&recording);
+        goes_on(&mut guest, &taken.calls[0], "done", "Went on.", &recording).await;
         assert_eq!(sent(&recording, "runRequest"), 1, "the same run");
         assert_eq!(sent(&recording, "conversationAction.cancelAction"), 0);
     }

@@ -77,14 +77,16 @@ fn a_session_closed_after_an_abort_is_opened_again() {
 /// What a session's runs tell the log can be found by the beginning of its key.
 #[test]
 fn what_becomes_of_a_run_is_logged_by_its_key() {
+    let folder = tempfile::tempdir().unwrap();
+    let parked = folder.path().join("parked");
     let first = format!(
-        r#"{}, {{ await = ["a"] }}, {}, {{ delay_ms = 300 }}, {{ cut = true }}"#,
+        r#"{}, {{ await = ["a"] }}, {}, {{ expect_file = "{}" }}, {{ cut = true }}"#,
         opened("look", "a"),
-        opened("look", "b")
+        opened("look", "b"),
+        parked.display()
     );
     let last = format!(r#"{{ text = "Went on." }}, {END}"#);
     let simulator = script(&[&first, &last]);
-    let folder = tempfile::tempdir().unwrap();
     let state = [
         ("PI_CURSOR_STATE_DIR", folder.path().to_str().unwrap()),
         ("PI_CURSOR_PROVIDER_DEBUG", "1"),
@@ -97,6 +99,7 @@ fn what_becomes_of_a_run_is_logged_by_its_key() {
     talk.messages.pop();
     talk.result(&calls[0], json!("42"));
     let calls = talk.turn().calls;
+    std::fs::write(&parked, "").unwrap();
     until(|| {
         let told = logged(folder.path(), "bridge.died_mid_pause_no_checkpoint");
         told.first().cloned()

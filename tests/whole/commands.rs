@@ -245,6 +245,8 @@ fn a_question_is_asked_step_by_step() {
     let refused = next(json!([]), false);
     let message = refused["error"]["message"].as_str().unwrap();
     assert!(message.starts_with("UI is unavailable"), "{message}");
-    let (_, without) = self::host(&simulator, &[("PI_CURSOR_PI_TOOL_BRIDGE", "0")]);
-    assert!(without.get("question").is_none());
+    for setting in ["PI_CURSOR_PI_TOOL_BRIDGE", "PI_CURSOR_ASK_QUESTION"] {
+        let (_, without) = self::host(&simulator, &[(setting, "0")]);
+        assert!(without.get("question").is_none(), "{setting}");
+    }
 }

@@ -179,7 +179,12 @@ fn a_turn_does_not_wait_for_the_run_it_displaces() {
 /// what it left.
 #[test]
 fn s46_turns_of_a_session_are_taken_one_after_the_other() {
-    let first = format!(r#"{{ text = "One." }}, {{ delay_ms = 300 }}, {END}"#);
+    let folder = tempfile::tempdir().unwrap();
+    let taken_in = folder.path().join("taken in");
+    let first = format!(
+        r#"{{ text = "One." }}, {{ expect_file = "{}" }}, {END}"#,
+        taken_in.display()
+    );
     let second = format!(r#"{{ expect_state = "last checkpoint" }}, {{ text = "Two." }}, {END}"#);
     let simulator = script(&[&first, &second]);
     let mut talk = Talk::new(&simulator, "", &[]);
@@ -192,6 +197,12 @@ fn s46_turns_of_a_session_are_taken_one_after_the_other() {
     }
     talk.user("two");
     let two = talk.begin();
+    // Answered at once, and behind the turn: that waits by now.
+    let report =
+        json!({"jsonrpc": "2.0", "id": "report", "method": "diagnostics/report", "params": {}});
+    talk.host.say(&report);
+    while talk.host.hear()["id"] != "report" {}
+    std::fs::write(&taken_in, "").unwrap();
     let mut answered = Vec::new();
     while answered.len() < 2 {
         let message = talk.host.hear();

@@ -367,7 +367,7 @@ fn the_checkup_tells_settings_and_no_secrets() {
 
     settings in force
       CURSOR_API_KEY = (set) (environment)
-      PI_CURSOR_HTTP = 9 (environment)
+      PI_CURSOR_HTTP = auto (default; "9" is not understood)
       PI_CURSOR_STATE_DIR = /nowhere/state (environment)
       HTTPS_PROXY = (set) (environment)
     "#);

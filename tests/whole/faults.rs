@@ -18,6 +18,12 @@ pub fn playing(transport: Transport, steps: &str) -> Simulator {
 
 /// The run's only attempt.
 async fn once(transport: Transport, steps: &str) -> Told {
+    // A loaded machine must not make silence of another failure.
+    within(Duration::from_secs(60), transport, steps).await
+}
+
+/// The same, with so much patience.
+async fn within(stall: Duration, transport: Transport, steps: &str) -> Told {
     let simulator = playing(transport, steps);
     let mut ours = Ours::new(&simulator, transport);
     ours.policy = RetryPolicy {
@@ -26,12 +32,16 @@ async fn once(transport: Transport, steps: &str) -> Told {
         idle: 0,
         ..RetryPolicy::default()
     };
-    ours.timing.stall = Duration::from_secs(1);
+    ours.timing.stall = stall;
     ours.say("go").await
 }
 
 async fn failure(transport: Transport, steps: &str) -> Failure {
-    match once(transport, steps).await.ended.outcome {
+    failed(once(transport, steps).await, steps)
+}
+
+fn failed(told: Told, steps: &str) -> Failure {
+    match told.ended.outcome {
         Outcome::Failed(failure) => failure,
         other => panic!("{steps}: {other:?}"),
     }
@@ -115,7 +125,9 @@ async fn broken_streams_over_http1() {
 #[tokio::test]
 async fn silence_is_a_failure_of_its_own() {
     for transport in [Transport::H2c, Transport::Http1] {
-        let failure = failure(transport, r#"{ text = "a" }, { stall = true }"#).await;
+        let steps = r#"{ text = "a" }, { stall = true }"#;
+        let told = within(Duration::from_secs(1), transport, steps).await;
+        let failure = failed(told, steps);
         assert_eq!(failure.retry(), Retry::Idle, "{failure}");
         let wanted = "Cursor stream idle timeout after 1000ms";
         assert!(failure.to_string().starts_with(wanted), "{failure}");

@@ -25,10 +25,17 @@ pub async fn simulating_all(runs: &[String]) -> (Sim, Backend) {
     playing(runs, "attempts = \"all\"\n").await
 }
 
-async fn playing(runs: &[String], options: &str) -> (Sim, Backend) {
-    let runs = runs
+async fn playing(steps: &[String], options: &str) -> (Sim, Backend) {
+    let runs: Vec<String> = steps
         .iter()
-        .map(|steps| format!("[[run]]\nsteps = [ {steps} ]\n"));
+        .map(|steps| format!("steps = [ {steps} ]\n"))
+        .collect();
+    simulating_runs(&runs, options).await
+}
+
+/// The same, with everything that stands in a `[[run]]`.
+pub async fn simulating_runs(runs: &[String], options: &str) -> (Sim, Backend) {
+    let runs = runs.iter().map(|run| format!("[[run]]\n{run}"));
     let text = format!("name = \"inside\"\n{options}{}", runs.collect::<String>());
     let label = "inside.toml".into();
     let sim = Sim::start(Options {
@@ -71,6 +78,8 @@ pub struct Taken {
     pub calls: Vec<Call>,
     pub notices: Vec<String>,
     pub stop: Stop,
+    /// What was said into it, if it took it.
+    pub interjected: Option<String>,
 }
 
 /// When a host gives a turn up.
@@ -156,11 +165,13 @@ impl Guest {
             library: std::sync::Arc::default(),
             surface: cursor_sidecar::turn::Surface::Text,
             keep: Keep::Disk,
+            door: turn::Door::Native,
             hands,
             cancel: cancel.clone(),
             injections,
             events,
         };
+        let mut interjected = None;
         let listening = async {
             let mut all = Vec::new();
             if patience == Patience::Events(0) {
@@ -171,7 +182,8 @@ impl Guest {
                 all.push(event);
                 if let Some(words) = interjection.take() {
                     // A turn that is over takes none.
-                    let _ = say.try_send(turn::words(words, Vec::new()));
+                    let said = say.try_send(turn::words(words.clone(), Vec::new()));
+                    interjected = said.ok().map(|()| words);
                 }
                 if patience == Patience::Events(all.len()) {
                     cancel.cancel();
@@ -191,6 +203,7 @@ impl Guest {
             calls: Vec::new(),
             notices: Vec::new(),
             stop: result.stop,
+            interjected,
         };
         let mut content = Vec::new();
         for event in events {

@@ -8,13 +8,19 @@ use cursor_sidecar::sim::{FrameEntry, Outcome, Recording, Side};
 use cursor_sidecar::turn::Stop;
 use proptest::prelude::*;
 
-use crate::inside::{END, Guest, Habit, Patience, Taken, opened, simulating};
+use crate::inside::{END, Guest, Habit, Patience, Taken, opened, simulating_runs};
+use crate::soak::unheard;
+
+/// Cursor reads what was said before.
+const RECALL: &str = r#"{ expect_history = { "$any" = true } }"#;
 
 /// What the model does in one run.
 #[derive(Debug, Clone)]
 struct Plot {
     rounds: Vec<Round>,
     close: Close,
+    /// What it says of words it gets on the way.
+    injections: Option<&'static str>,
 }
 
 /// Some words, then calls at the same time.
@@ -63,9 +69,21 @@ fn plots() -> impl Strategy<Value = Vec<Plot>> {
         1 => Just(Close::Cut),
         1 => Just(Close::HalfClosed),
     ];
-    let plot = (proptest::collection::vec(round, 1..4), close)
-        .prop_map(|(rounds, close)| Plot { rounds, close });
-    proptest::collection::vec(plot, 1..4)
+    let injections = prop_oneof![
+        2 => Just(None),
+        2 => Just(Some("delivered")),
+        1 => Just(Some("put off")),
+        1 => Just(Some("rejected")),
+    ];
+    let plot = (proptest::collection::vec(round, 1..4), close, injections).prop_map(
+        |(rounds, close, injections)| Plot {
+            rounds,
+            close,
+            injections,
+        },
+    );
+    // The sessions share them.
+    proptest::collection::vec(plot, 1..9)
 }
 
 fn habits() -> impl Strategy<Value = Habit> {
@@ -90,6 +108,17 @@ fn moves() -> impl Strategy<Value = Vec<Move>> {
 }
 
 impl Plot {
+    fn run(&self) -> String {
+        let injections = self
+            .injections
+            .map(|fate| format!("injections = {fate:?}\n"));
+        format!(
+            "{}steps = [ {RECALL}, {} ]\n",
+            injections.unwrap_or_default(),
+            self.steps()
+        )
+    }
+
     fn steps(&self) -> String {
         let mut steps = Vec::new();
         for (n, round) in self.rounds.iter().enumerate() {
@@ -121,29 +150,73 @@ impl Plot {
     }
 }
 
-/// Whether some run of the server breaks off.
-#[derive(Debug, Clone, Copy, PartialEq)]
-enum Server {
-    Breaks,
-    Holds,
+/// What a person says, each by a mark of its own.
+struct Person {
+    name: String,
+    marks: usize,
+    /// In the history, or by the way in a turn that came through.
+    said: Vec<String>,
+    /// By the way, in a turn that is not over.
+    by_the_way: Vec<String>,
+    /// How much of it was said when a turn last came through.
+    through: usize,
 }
 
-/// Lives one session to its end.
-async fn live(backend: Backend, name: String, habit: Habit, moves: Vec<Move>, server: Server) {
+impl Person {
+    fn words(&mut self, words: &str) -> String {
+        self.marks += 1;
+        format!("{} {words} ({}.{})", self.name, self.name, self.marks)
+    }
+
+    fn says(&mut self, words: &str) -> String {
+        let words = self.words(words);
+        self.said.push(words.clone());
+        words
+    }
+
+    /// All that was said must be heard; what is given up takes along what was said to it.
+    fn takes(&mut self, stop: &Stop) {
+        match stop {
+            Stop::Finished => {
+                self.said.append(&mut self.by_the_way);
+                self.through = self.said.len();
+            }
+            Stop::Aborted => self.by_the_way.clear(),
+            Stop::ToolUse | Stop::Failed(_) => {}
+        }
+    }
+}
+
+/// Lives one session to its end; what its person said that Cursor must have heard.
+async fn live(backend: Backend, name: String, habit: Habit, moves: Vec<Move>) -> Vec<String> {
+    let mut person = Person {
+        name: name.clone(),
+        marks: 0,
+        said: Vec::new(),
+        by_the_way: Vec::new(),
+        through: 0,
+    };
     let mut guest = Guest::new(&backend, None);
     guest.habit = habit;
     let mut moves = moves.into_iter();
     let mut patience = Patience::Endless;
-    guest.user(&format!("{name} go"));
+    guest.user(&person.says("go"));
     for _ in 0..60 {
-        let Taken { calls, stop, .. } = guest.turn(patience).await;
+        let Taken {
+            calls,
+            stop,
+            interjected,
+            ..
+        } = guest.turn(patience).await;
+        person.by_the_way.extend(interjected);
+        person.takes(&stop);
         patience = Patience::Endless;
         let next = moves.next();
         if let Some(Move::GiveUpAfter(events)) = next {
             patience = Patience::Events(events);
         }
         if let Some(Move::Interject) = next {
-            guest.interjection = Some(format!("{name} by the way"));
+            guest.interjection = Some(person.words("by the way"));
         }
         if habit == Habit::Inline {
             assert!(
@@ -159,9 +232,13 @@ async fn live(backend: Backend, name: String, habit: Habit, moves: Vec<Move>, se
         }
         match stop {
             // A server that breaks every run is nothing a host can help.
-            Stop::Finished | Stop::Failed(_) if next.is_none() => return,
+            Stop::Failed(_) if next.is_none() => {
+                person.said.truncate(person.through);
+                return person.said;
+            }
+            Stop::Finished if next.is_none() => return person.said,
             Stop::Finished | Stop::Aborted | Stop::Failed(_) => {
-                guest.user(&format!("{name} more"));
+                guest.user(&person.says("more"));
                 continue;
             }
             Stop::ToolUse => assert!(!calls.is_empty(), "a tool turn without a call"),
@@ -174,14 +251,16 @@ async fn live(backend: Backend, name: String, habit: Habit, moves: Vec<Move>, se
                 }
             }
             Move::AnswerOnlyFirst => guest.result(&calls[0], &result(&calls[0])),
-            Move::SpeakInstead => guest.user(&format!("{name} stop that")),
+            Move::SpeakInstead => guest.user(&person.says("stop that")),
             Move::LetGo => {
                 guest.session.release().await;
-                guest.user(&format!("{name} never mind"));
+                person.takes(&Stop::Aborted);
+                guest.user(&person.says("never mind"));
             }
             Move::Invalidate => {
                 guest.session.invalidate().await;
-                guest.user(&format!("{name} elsewhere"));
+                person.takes(&Stop::Aborted);
+                guest.user(&person.says("elsewhere"));
             }
             answered => {
                 if let Move::AnswerLate = answered {
@@ -195,13 +274,12 @@ async fn live(backend: Backend, name: String, habit: Habit, moves: Vec<Move>, se
                     guest.result(&calls[0], &result(&calls[0]));
                 }
                 if let Move::Steer = answered {
-                    guest.user(&format!("{name} hurry"));
+                    guest.user(&person.says("hurry"));
                 }
             }
         }
     }
-    // Told in a new conversation, a history meets the first plot again, which may break again.
-    assert_eq!(server, Server::Breaks, "{name} did not come to an end");
+    panic!("{name} did not come to an end");
 }
 
 /// Frames of one side, by run and exec.
@@ -289,18 +367,16 @@ proptest! {
             .build()
             .unwrap();
         runtime.block_on(async {
-            let server = match plots.iter().all(|plot| matches!(plot.close, Close::Well)) {
-                true => Server::Holds,
-                false => Server::Breaks,
-            };
-            let mut runs: Vec<String> = plots.iter().map(Plot::steps).collect();
-            runs.push(format!(r#"{{ text = "Done." }}, {END}"#));
-            let (sim, backend) = simulating(&runs).await;
+            let mut runs: Vec<String> = plots.iter().map(Plot::run).collect();
+            runs.push(format!(r#"steps = [ {RECALL}, {{ text = "Done." }}, {END} ]"#));
+            // A history that is told in a new conversation goes on with the next plot too.
+            let (sim, backend) = simulating_runs(&runs, "attempts = \"all\"\n").await;
             let sessions = hosts.into_iter().enumerate().map(|(n, (habit, moves))| {
-                tokio::spawn(live(backend.clone(), format!("s{n}"), habit, moves, server))
+                tokio::spawn(live(backend.clone(), format!("s{n}"), habit, moves))
             });
+            let mut said = Vec::new();
             for session in futures_util::future::join_all(sessions).await {
-                session.unwrap();
+                said.extend(session.unwrap());
             }
             drop(backend);
             // Runs that were given up have 6 s for their last checkpoint.
@@ -309,6 +385,11 @@ proptest! {
             sim.shutdown().await;
             tokio::time::sleep(Duration::from_secs(1)).await;
             judge(&recording);
+            let frames = recording.frames();
+            let from_client = frames.iter().filter(|frame| frame.from == Side::Client);
+            let recorded: String = from_client.map(|frame| frame.json.to_string()).collect();
+            let lost = unheard(&said, &recorded);
+            assert!(lost.is_empty(), "words Cursor never heard: {lost:?}");
             let left = tokio::runtime::Handle::current().metrics().num_alive_tasks();
             assert_eq!(left, 0, "tasks left");
         });

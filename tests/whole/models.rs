@@ -6,6 +6,7 @@ use std::path::Path;
 
 use cursor_sidecar::catalog::{Access, Credential, Finder, Policy, Source, Wanted};
 use serde_json::{Value as Json, json};
+use tempfile::TempDir;
 
 use crate::backend::{Recording, Simulator, Transport, binary};
 use crate::ours::Ours;
@@ -51,20 +52,34 @@ fn simulator(models: &str, more: &str) -> Simulator {
     Simulator::with(Transport::Http1, file.path())
 }
 
-struct Setting<'a> {
-    url: &'a str,
-    state: &'a Path,
-    more: &'a [(&'a str, &'a str)],
+/// A backend, a folder for what is kept, and an environment.
+struct Setting {
+    url: String,
+    state: TempDir,
+    more: Vec<(&'static str, &'static str)>,
 }
 
-impl Setting<'_> {
+impl Setting {
+    fn new(url: &str, more: &[(&'static str, &'static str)]) -> Self {
+        Self {
+            url: url.into(),
+            state: tempfile::tempdir().unwrap(),
+            more: more.into(),
+        }
+    }
+
     fn host(&self, levels: &[&str]) -> Host {
+        self.host_at(&self.url, levels, &[])
+    }
+
+    fn host_at(&self, url: &str, levels: &[&str], more: &[(&str, &str)]) -> Host {
         let mut env = vec![
-            ("CURSOR_BACKEND_URL", self.url),
+            ("CURSOR_BACKEND_URL", url),
             ("CURSOR_API_KEY", KEY),
-            ("PI_CURSOR_STATE_DIR", self.state.to_str().unwrap()),
+            ("PI_CURSOR_STATE_DIR", self.state.path().to_str().unwrap()),
         ];
-        env.extend(self.more);
+        env.extend(&self.more);
+        env.extend(more);
         let mut host = Host::start(&env);
         let answer = host.call(
             "initialize",
@@ -128,12 +143,7 @@ fn calls(simulator: &Simulator) -> usize {
 #[test]
 fn a_warm_cache_makes_no_call() {
     let simulator = simulator(SHAPES, "");
-    let state = tempfile::tempdir().unwrap();
-    let setting = Setting {
-        url: &simulator.url,
-        state: state.path(),
-        more: &[],
-    };
+    let setting = Setting::new(&simulator.url, &[]);
     let mut first = setting.host(WITH_MAX);
     let live = list(&mut first, json!({}));
     assert_eq!(live["source"], "live");
@@ -152,7 +162,7 @@ fn a_warm_cache_makes_no_call() {
     assert_eq!(fresh["source"], "live");
     assert_eq!(simulator.recorded().requests(CATALOGUE).len(), 2);
 
-    for entry in std::fs::read_dir(state.path()).unwrap() {
+    for entry in std::fs::read_dir(setting.state.path()).unwrap() {
         let path = entry.unwrap().path();
         let mode = path.metadata().unwrap().permissions().mode() & 0o777;
         assert_eq!(mode, 0o600, "{}", path.display());
@@ -164,12 +174,7 @@ fn a_warm_cache_makes_no_call() {
 #[test]
 fn the_rows_of_every_shape() {
     let simulator = simulator(SHAPES, "");
-    let state = tempfile::tempdir().unwrap();
-    let setting = Setting {
-        url: &simulator.url,
-        state: state.path(),
-        more: &[],
-    };
+    let setting = Setting::new(&simulator.url, &[]);
     let rows = list(&mut setting.host(WITHOUT_MAX), json!({}));
     let brief: Vec<String> = rows["models"]
         .as_array()
@@ -216,12 +221,7 @@ fn the_rows_of_every_shape() {
 #[test]
 fn an_old_list_is_shown_at_once_and_renewed_behind() {
     let simulator = simulator(SHAPES, "");
-    let state = tempfile::tempdir().unwrap();
-    let setting = Setting {
-        url: &simulator.url,
-        state: state.path(),
-        more: &[("PI_CURSOR_SDK_MODEL_CACHE_TTL_MS", "1")],
-    };
+    let setting = Setting::new(&simulator.url, &[("PI_CURSOR_SDK_MODEL_CACHE_TTL_MS", "1")]);
     let mut host = setting.host(WITH_MAX);
     assert_eq!(list(&mut host, json!({}))["source"], "live");
     // Until the clock has moved on by a millisecond the list counts as fresh.
@@ -237,13 +237,7 @@ fn an_old_list_is_shown_at_once_and_renewed_behind() {
 #[test]
 fn an_old_list_is_better_than_none() {
     let simulator = simulator(SHAPES, "");
-    let state = tempfile::tempdir().unwrap();
-    let url = simulator.url.clone();
-    let setting = Setting {
-        url: &url,
-        state: state.path(),
-        more: &[("PI_CURSOR_SDK_MODEL_CACHE_TTL_MS", "0")],
-    };
+    let setting = Setting::new(&simulator.url, &[("PI_CURSOR_SDK_MODEL_CACHE_TTL_MS", "0")]);
     let mut host = setting.host(WITH_MAX);
     assert_eq!(list(&mut host, json!({}))["source"], "live");
     assert_eq!(
@@ -270,15 +264,10 @@ fn an_old_list_is_better_than_none() {
 #[test]
 fn a_broken_cache_is_told_and_replaced() {
     let simulator = simulator(SHAPES, "");
-    let state = tempfile::tempdir().unwrap();
-    let setting = Setting {
-        url: &simulator.url,
-        state: state.path(),
-        more: &[],
-    };
+    let setting = Setting::new(&simulator.url, &[]);
     let mut host = setting.host(WITH_MAX);
     list(&mut host, json!({"refresh": true}));
-    std::fs::write(finding::cached(state.path()), "{oops").unwrap();
+    std::fs::write(finding::cached(setting.state.path()), "{oops").unwrap();
     let again = list(&mut host, json!({}));
     assert_eq!(again["source"], "live");
     let warning = again["warnings"][0].as_str().unwrap();
@@ -292,16 +281,14 @@ fn a_broken_cache_is_told_and_replaced() {
 #[test]
 fn without_the_cache_nothing_is_kept() {
     let simulator = simulator(SHAPES, "");
-    let state = tempfile::tempdir().unwrap();
-    let setting = Setting {
-        url: &simulator.url,
-        state: state.path(),
-        more: &[("PI_CURSOR_SDK_DISABLE_MODEL_CACHE", "1")],
-    };
+    let setting = Setting::new(
+        &simulator.url,
+        &[("PI_CURSOR_SDK_DISABLE_MODEL_CACHE", "1")],
+    );
     let mut host = setting.host(WITH_MAX);
     assert_eq!(list(&mut host, json!({}))["source"], "live");
     assert_eq!(list(&mut host, json!({}))["source"], "live");
-    assert_eq!(std::fs::read_dir(state.path()).unwrap().count(), 0);
+    assert_eq!(std::fs::read_dir(setting.state.path()).unwrap().count(), 0);
     // Turns still go by the list: they do not ask again.
     turn(&mut host, json!({"id": "default"}));
     turn(&mut host, json!({"id": "composer-2.5"}));
@@ -337,16 +324,11 @@ fn a_key_that_comes_later_brings_the_whole_list() {
 #[test]
 fn an_empty_list_is_no_list() {
     let simulator = simulator("[]", "");
-    let state = tempfile::tempdir().unwrap();
-    let setting = Setting {
-        url: &simulator.url,
-        state: state.path(),
-        more: &[],
-    };
+    let setting = Setting::new(&simulator.url, &[]);
     let bundled = list(&mut setting.host(WITH_MAX), json!({}));
     assert_eq!(bundled["source"], "bundled");
     assert_eq!(bundled["reason"], "empty-model-list");
-    assert_eq!(std::fs::read_dir(state.path()).unwrap().count(), 0);
+    assert_eq!(std::fs::read_dir(setting.state.path()).unwrap().count(), 0);
 }
 
 fn ours(simulator: &Simulator, credential: impl FnOnce(&Ours) -> Credential) -> Access {

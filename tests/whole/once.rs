@@ -210,7 +210,7 @@ pub fn until<T>(mut look: impl FnMut() -> Option<T>) -> T {
 struct Busy {
     talk: Talk,
     processes: Vec<i32>,
-    /// One that left its group.
+    /// One that left its group and everything it was given.
     away: i32,
     scratch: PathBuf,
     _simulator: Simulator,
@@ -224,11 +224,11 @@ fn busy(between: impl FnOnce(i32)) -> Busy {
             "trap '' TERM; echo $$$$ > $WS/{name}.new; mv $WS/{name}.new $WS/{name}; exec sleep 600"
         )
     };
-    // One that leaves its group, too.
+    // One that leaves its group, and its environment, too.
     let away = "echo $$ > away.new; mv away.new away; exec sleep 600";
     std::fs::write(folder.path().join("away.sh"), away).unwrap();
     let behind = format!(
-        r#"{{ exec = {{ backgroundShellSpawnArgs = {{ command = "setsid sh away.sh > /dev/null 2>&1 & {}", workingDirectory = "$WS", toolCallId = "b", skipApproval = true }} }} }}"#,
+        r#"{{ exec = {{ backgroundShellSpawnArgs = {{ command = "env -i setsid sh away.sh < /dev/null > /dev/null 2>&1 & {}", workingDirectory = "$WS", toolCallId = "b", skipApproval = true }} }} }}"#,
         script("behind")
     );
     let front = format!(

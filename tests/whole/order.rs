@@ -6,6 +6,7 @@ use crate::backend::Transport;
 use crate::faults::playing;
 use crate::host_tools::script;
 use crate::inside::END;
+use crate::once::until;
 use crate::talk::Talk;
 
 const WORDS: usize = 2 * 1024 * 1024;
@@ -23,13 +24,14 @@ fn long(talk: &mut Talk) {
     talk.user("go");
 }
 
-/// A run that has started is listened to for six seconds more.
+/// A run that has started all the same is listened to for six seconds more, and does nothing.
 #[test]
 fn a_cancel_finds_the_turn_it_comes_behind() {
     let folder = tempfile::tempdir().unwrap();
-    let ghost = folder.path().join("ghost");
+    let [ghost, cancelled] = ["ghost", "cancelled"].map(|name| folder.path().join(name));
     let steps = format!(
-        r#"{{ exec = {{ requestContextArgs = {{}} }} }}, {{ delay_ms = 7000 }}, {{ exec = {{ shellArgs = {{ command = "touch {}", workingDirectory = "{}", timeout = 5000, toolCallId = "c", skipApproval = true, parsingResult = {{}} }} }} }}, {{ text = "done" }}, {END}"#,
+        r#"{{ expect_file = "{}" }}, {{ exec = {{ shellArgs = {{ command = "touch {}", workingDirectory = "{}", timeout = 5000, toolCallId = "c", skipApproval = true, parsingResult = {{}} }} }}, may_throw = "" }}, {{ text = "done" }}, {END}"#,
+        cancelled.display(),
         ghost.display(),
         folder.path().display()
     );
@@ -49,7 +51,16 @@ fn a_cancel_finds_the_turn_it_comes_behind() {
         assert_eq!(answers["cancel"]["result"]["found"], true, "{round}");
         assert_eq!(answers["start"]["result"]["stopReason"], "aborted");
     }
-    assert!(!ghost.exists(), "nothing ran");
+    std::fs::write(&cancelled, "").unwrap();
+    until(|| {
+        let recording = simulator.recorded();
+        (recording.verdicts().len() == recording.runs()).then_some(())
+    });
+    assert!(!ghost.exists(), "a run that was given up did something");
+    // Of a turn that is not given up it is seen.
+    talk.session = "last".into();
+    assert_eq!(talk.turn().stop, "stop");
+    assert!(ghost.exists());
 }
 
 #[test]

@@ -360,7 +360,7 @@ async fn s25_a_question_is_a_pause_too() {
     assert!(said(&requests(&sim)[1]).contains("Result:\nUser answered: Apples\n"));
 }
 
-fn state(folder: &tempfile::TempDir) -> [(&str, &str); 2] {
+pub fn state(folder: &tempfile::TempDir) -> [(&str, &str); 2] {
     [
         ("PI_CURSOR_STATE_DIR", folder.path().to_str().unwrap()),
         ("PI_CURSOR_PROVIDER_DEBUG", "1"),
@@ -382,7 +382,7 @@ pub fn logged(folder: &Path, event: &str) -> Vec<Json> {
 }
 
 /// What an event tells, without what every line of the log has.
-fn fields(line: &Json) -> Json {
+pub fn fields(line: &Json) -> Json {
     let mut fields = line.clone();
     for envelope in ["ts", "us", "level", "target", "event"] {
         let there = fields.as_object_mut().unwrap().shift_remove(envelope);

@@ -7,6 +7,7 @@ use crate::audit::{Watch, started};
 use crate::backend::{Simulator, Transport, root};
 use crate::faults::playing;
 use crate::host_tools::END;
+use crate::once::until;
 use crate::rpc::Host;
 
 const WRAPPERS: [&str; 8] = [
@@ -358,6 +359,28 @@ fn cards_that_wait_together_are_shown_together_and_text_parts_them() {
     assert_eq!((last.text.as_str(), last.stop.as_str()), ("", "stop"));
 }
 
+/// Nothing follows it, so nobody need come back for more.
+#[test]
+fn the_last_card_of_a_run_ends_the_hosts_turn() {
+    let card = |id: &str| {
+        format!(
+            r#"{{ update = {{ toolCallCompleted = {{ callId = "{id}", toolCall = {{ readToolCall = {{ args = {{ path = "{id}" }}, result = {{ success = {{ content = "c" }} }} }} }} }} }} }}"#
+        )
+    };
+    let steps = format!(
+        r#"{{ together = true }}, {}, {}, {{ usage = {{}} }}, {{ end = true }}"#,
+        card("a"),
+        card("b")
+    );
+    let simulator = playing(Transport::Http1, &steps);
+    let mut pi = Pi::new(&simulator, "cards");
+    let only = pi.says("go");
+    assert_eq!((only.stop.as_str(), only.calls.len()), ("toolUse", 2));
+    for result in pi.executes(&only.calls) {
+        assert_eq!(result["terminate"], true, "{result}");
+    }
+}
+
 #[test]
 fn cards_and_calls_of_the_host_never_share_a_turn() {
     let steps = r#"
@@ -401,6 +424,36 @@ fn words_after_the_last_card_of_a_run_are_said_in_the_next_one() {
     let recording = simulator.recorded();
     let requests = recording.client("runRequest");
     assert_eq!(requests.len(), 2);
+    let message = &requests[1]["runRequest"]["action"]["userMessageAction"]["userMessage"];
+    assert_eq!(message["text"], "two");
+}
+
+/// They are said into a run that has said all it had to say: its state is gone on with, and is
+/// told nothing it knows.
+#[test]
+fn words_behind_a_runs_last_state_do_not_cost_the_conversation() {
+    let steps = r#"
+        { update = { toolCallCompleted = { callId = "a", toolCall = { readToolCall = { args = { path = "a" }, result = { success = { content = "c" } } } } } } },
+        { checkpoint = "auto" },
+        { exec = { requestContextArgs = {} } },
+        { expect_client = { conversationAction = { injectContextAction = {} } } },
+        { usage = {} }, { end = true } ]
+        [[run]]
+        steps = [ { expect_state = "last checkpoint" }, { text = "heard" }, { checkpoint = "auto" }, { usage = {} }, { end = true }"#;
+    let simulator = playing(Transport::Http1, steps);
+    let mut pi = Pi::new(&simulator, "cards");
+    let turn = pi.says("one");
+    pi.executes(&turn.calls);
+    // Who answers what comes behind the state has the state.
+    until(|| {
+        let answers = "execClientMessage.requestContextResult";
+        (!simulator.recorded().client(answers).is_empty()).then_some(())
+    });
+    let turn = pi.says("two");
+    assert_eq!((turn.text.as_str(), turn.stop.as_str()), ("heard", "stop"));
+    let recording = simulator.recorded();
+    recording.assert_played(&["completed", "completed"]);
+    let requests = recording.client("runRequest");
     let message = &requests[1]["runRequest"]["action"]["userMessageAction"]["userMessage"];
     assert_eq!(message["text"], "two");
 }

@@ -6,6 +6,7 @@ use serde_json::{Value as Json, json};
 
 use crate::backend::{Simulator, Transport};
 use crate::faults::playing;
+use crate::host_tools::{END, script};
 use crate::talk::{Talk, tool};
 
 fn state(folder: &tempfile::TempDir) -> [(&str, &str); 1] {
@@ -299,6 +300,25 @@ fn a_refused_turn_keeps_the_conversation() {
         assert_eq!(talk.say("@followup two").text, "Follow-up answer.");
     }
     simulator.recorded().assert_played(&["completed"; 4]);
+}
+
+/// A limit is nothing the conversation can help: what Cursor knows of it is gone on with.
+#[test]
+fn a_turn_refused_for_the_account_costs_no_state() {
+    let refusal = r#"{ end = { code = "resource_exhausted", message = "You have reached your usage limit" } }"#;
+    let one = format!(r#"{{ text = "One." }}, {END}"#);
+    let three = format!(r#"{{ expect_state = "last checkpoint" }}, {{ text = "Three." }}, {END}"#);
+    let simulator = script(&[&one, refusal, &three]);
+    let mut talk = Talk::new(&simulator, "s", &[]);
+    assert_eq!(talk.say("one").text, "One.");
+    let refused = talk.say("two");
+    assert_eq!(refused.stop, "error", "{refused:?}");
+    assert_eq!(talk.say("three").text, "Three.");
+    let recording = simulator.recorded();
+    let request = request(&recording, 2);
+    let said = request["action"]["userMessageAction"]["userMessage"]["text"].as_str();
+    let said = said.unwrap();
+    assert!(said.contains("two") && said.ends_with("three"), "{said}");
 }
 
 /// The model had answered when the wire broke, and had not heard what the person said

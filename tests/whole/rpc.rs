@@ -20,9 +20,14 @@ pub struct Host {
 
 impl Host {
     pub fn start(env: &[(&str, &str)]) -> Self {
+        Self::started_by(Command::new(binary()), env)
+    }
+
+    /// By a command that becomes the sidecar.
+    pub fn started_by(mut command: Command, env: &[(&str, &str)]) -> Self {
         let place = tempfile::tempdir().unwrap();
         let stderr = std::fs::File::create(place.path().join("stderr")).unwrap();
-        let mut child = Command::new(binary())
+        let mut child = command
             .env_clear()
             .env("PI_CURSOR_STATE_DIR", place.path())
             // Not the developer's rules.
@@ -117,9 +122,24 @@ impl Host {
 
     /// The most memory it ever had, in KiB; `None` where the system does not tell.
     pub fn peak_kib(&self) -> Option<u64> {
+        self.memory_kib("VmHWM:")
+    }
+
+    /// The memory it has now.
+    pub fn resident_kib(&self) -> Option<u64> {
+        self.memory_kib("VmRSS:")
+    }
+
+    fn memory_kib(&self, field: &str) -> Option<u64> {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).ok()?;
-        let line = status.lines().find(|line| line.starts_with("VmHWM:"))?;
+        let line = status.lines().find(|line| line.starts_with(field))?;
         line.split_whitespace().nth(1)?.parse().ok()
+    }
+
+    /// The files and sockets it has open; `None` where the system does not tell.
+    pub fn open_files(&self) -> Option<usize> {
+        let files = std::fs::read_dir(format!("/proc/{}/fd", self.child.id()));
+        files.ok().map(Iterator::count)
     }
 
     /// Takes over the other end of its input.
@@ -190,6 +210,38 @@ fn bad_messages_are_told_and_survived() {
     assert_eq!(unknown["error"]["code"], -32601);
 }
 
+/// Whoever waits for an answer gets one, also to what was too long to be read.
+#[test]
+fn a_request_over_the_limit_is_answered_by_its_id() {
+    const LIMIT: usize = 64 << 20;
+    let mut host = Host::start(&[]);
+    host.initialize();
+    let mut refused = |beginning: &str| {
+        let head = format!("Content-Length: {}\r\n\r\n{beginning}", LIMIT + 1);
+        host.write(head.as_bytes());
+        // Before the rest has come, which may be never.
+        let answer = host.hear();
+        host.write(&vec![b' '; LIMIT + 1 - beginning.len()]);
+        answer
+    };
+    let turn = refused(r#"{"jsonrpc":"2.0","id":7,"method":"turn/start","params":{"#);
+    assert_eq!(turn["id"], 7);
+    assert_eq!(turn["error"]["code"], -32700);
+    insta::assert_snapshot!(turn["error"]["message"].as_str().unwrap(), @"context_length_exceeded: the session takes 64.0 MiB with its pictures and what tools left in it, and cursor-sidecar reads 64 MiB at most; compact it, or go back to before they came");
+    let other = refused(r#"{"id":"x","method":"prefs/set","params":{"#);
+    assert_eq!(
+        (&other["id"], &other["error"]["code"]),
+        (&json!("x"), &json!(-32700))
+    );
+    let nobody = refused(&format!(r#"{{"params":"{}""#, "x".repeat(5000)));
+    assert_eq!(
+        (&nobody["id"], &nobody["error"]["code"]),
+        (&Json::Null, &json!(-32700))
+    );
+    let report = host.call("diagnostics/report", json!({}));
+    assert!(report["result"].is_object(), "what comes behind is read");
+}
+
 #[test]
 fn the_report_tells_settings_and_no_secrets() {
     let env = [
@@ -254,6 +306,7 @@ mod turns {
     use super::*;
     use crate::backend::{Simulator, Transport};
     use crate::faults::playing;
+    use crate::talk::Talk;
 
     fn host(simulator: &Simulator) -> Host {
         let mut host = Host::start(&[
@@ -351,6 +404,62 @@ mod turns {
         assert_eq!(message["text"], "tre");
     }
 
+    /// JavaScript cuts strings anywhere, pi's summaries too: a session with half a letter in it
+    /// would fail for ever.
+    #[test]
+    fn half_a_letter_does_not_cost_a_session() {
+        let simulator = playing(
+            Transport::Http1,
+            r#"{ text = "Heard." }, { usage = {} }, { end = true }"#,
+        );
+        let mut host = host(&simulator);
+        let params = params(
+            "t1",
+            "s1",
+            &[user("cut HALF, whole \u{1f600}, a \\ud83d", 1)],
+        );
+        let request = json!({"jsonrpc": "2.0", "id": 7, "method": "turn/start", "params": params});
+        let body = request.to_string().replace("HALF", "\\ud83d");
+        host.write(format!("Content-Length: {}\r\n\r\n{body}", body.len()).as_bytes());
+        while host.hear()["id"] != 7 {}
+        let recording = simulator.recorded();
+        let request = &recording.client("runRequest")[0]["runRequest"];
+        assert_eq!(
+            request["action"]["userMessageAction"]["userMessage"]["text"],
+            "cut \u{fffd}, whole \u{1f600}, a \\ud83d"
+        );
+    }
+
+    /// Whoever mistypes a setting that forbids something is told, and it is forbidden.
+    #[test]
+    fn settings_that_are_not_understood_are_told_with_the_first_turn() {
+        let steps = r#"{ exec = { shellStreamArgs = { command = "touch ghost", workingDirectory = "$WS", toolCallId = "c", timeout = 10000 } } }, { text = "ok" }, { usage = {} }, { end = true }"#;
+        let context = "{ exec = { requestContextArgs = {} } }";
+        let simulator = playing(Transport::Http1, &format!("{context}, {steps}"));
+        let env = [
+            ("PI_CURSOR_NATIVE_TOOLS", "of"),
+            ("PI_CURSOR_NATIVE_TOOL", "off"),
+            ("PI_CURSOR_HTTP", "9"),
+            ("PI_CURSOR_NATIVE_TOOL_DISPLAY", "perhaps"),
+        ];
+        let mut talk = Talk::new(&simulator, "s", &env);
+        let workspace = tempfile::tempdir().unwrap();
+        talk.workspace = workspace.path().to_str().unwrap().into();
+        let taken = talk.say("one");
+        assert_eq!(taken.text, "ok");
+        insta::assert_snapshot!(taken.notices.join("\n"), @r#"
+        PI_CURSOR_NATIVE_TOOL is not a setting of cursor-sidecar; see docs/settings.md
+        PI_CURSOR_HTTP: "9" is not one of auto, 1, 2; using auto
+        PI_CURSOR_NATIVE_TOOLS: "of" is not one of local, host, off; of single tools tool=local, tool=host, tool=off; several with commas; until it is, every tool without a word of its own is refused
+        PI_CURSOR_NATIVE_TOOL_DISPLAY: "perhaps" is not one of auto, 0, 1; using auto
+        "#);
+        assert!(!workspace.path().join("ghost").exists());
+        assert_eq!(talk.say("two").notices, [""; 0], "once is enough");
+        let report = talk.host.call("diagnostics/report", json!({}));
+        let warnings = report["result"]["warnings"].as_array().unwrap();
+        assert_eq!(warnings.len(), 4, "{warnings:?}");
+    }
+
     #[test]
     fn cancelling_ends_the_turn_at_once() {
         let simulator = Simulator::start(Transport::Http1);
@@ -371,7 +480,7 @@ mod turns {
     }
 
     #[test]
-    fn s51_sessions_share_nothing() {
+    fn sessions_that_say_the_same_share_nothing() {
         let simulator = Simulator::start(Transport::Http1);
         let mut host = host(&simulator);
         host.turn(params("t1", "s1", &[user("@hello a", 1)]));

@@ -52,7 +52,11 @@ impl Talk {
             all.push(("NODE_EXTRA_CA_CERTS", ca));
         }
         all.extend_from_slice(env);
-        let mut host = Host::start(&all);
+        Self::on(Host::start(&all), session)
+    }
+
+    /// With a sidecar that was started some other way.
+    pub fn on(mut host: Host, session: &str) -> Self {
         host.call(
             "initialize",
             json!({"protocolVersion": 1, "host": {"name": "test"}}),

@@ -158,6 +158,35 @@ async fn s40_no_text_is_shown_twice() {
     played(&sim.recording());
 }
 
+/// A state does not know what was said behind it: a model that is not told says it again in
+/// other words, which no comparison finds.
+#[tokio::test]
+async fn s40_words_behind_the_checkpoint_are_told_from_the_first_restart() {
+    let silent = format!(
+        r#"{{ text = "Half. " }}, {{ checkpoint = "auto" }}, {{ text = "The capital is Paris. " }}, {}"#,
+        lives(FOREVER)
+    );
+    let rest = format!(
+        r#"{{ expect_state = "last checkpoint" }}, {{ expect_request = {{ action = {{ userMessageAction = {{ userMessage = {{ text = {{ "$contains" = "The capital is Paris." }} }} }} }} }} }}, {{ text = "The river is the Seine." }}, {END}"#
+    );
+    let (sim, backend) = simulating(&[silent.clone(), rest.clone()]).await;
+    let mut guest = Guest::new(&backend, None);
+    guest.user("go");
+    let taken = fast(&mut guest).await;
+    let all = "Half. The capital is Paris. The river is the Seine.";
+    assert_eq!((taken.stop, taken.text.as_str()), (Stop::Finished, all));
+    played(&sim.recording());
+    // After results, too.
+    let resumed = format!(r#"{}, {{ await = ["a"] }}, {silent}"#, opened("look", "a"));
+    let (sim, backend) = simulating(&[resumed, rest]).await;
+    let mut guest = Guest::new(&backend, None);
+    let taken = guest.say("go").await;
+    guest.result(&taken.calls[0], "42");
+    let taken = fast(&mut guest).await;
+    assert_eq!((taken.stop, taken.text.as_str()), (Stop::Finished, all));
+    played(&sim.recording());
+}
+
 #[tokio::test]
 async fn s41_zero_switches_the_watchdogs_off() {
     let steps = format!(r#"{} {{ text = "At last." }}, {END}"#, lives(2_000));
@@ -262,4 +291,37 @@ async fn s39_an_exchange_that_hangs_is_given_up_on() {
         idles(&taken, &format!("idle timeout after {waited} "));
         idles(&taken, "over 2 attempts (1 retry)");
     }
+}
+
+/// After its turn's end a server may be at its last checkpoint; whatever it says that nobody is
+/// shown, it is waited for no longer than if it beat.
+#[tokio::test]
+async fn a_turn_that_has_ended_is_not_kept_by_a_server_that_says_nothing() {
+    let token = "{ update = { tokenDelta = { tokens = 1 } } }";
+    for nothing in ["{ text = \"\" }", token, "{ usage = {} }"] {
+        let steps = format!(
+            r#"{{ text = "Done." }}, {{ usage = {{}} }}, {} {END}"#,
+            format!("{{ delay_ms = 3000 }}, {nothing}, ").repeat(100)
+        );
+        let (_sim, backend) = simulating(&[steps]).await;
+        let mut guest = Guest::new(&backend, None);
+        guest.user("go");
+        let asked = tokio::time::Instant::now();
+        let taken = fast(&mut guest).await;
+        assert_eq!((taken.stop, taken.text.as_str()), (Stop::Finished, "Done."));
+        let waited = asked.elapsed();
+        assert!(waited < Duration::from_secs(20), "{waited:?} of {nothing}");
+    }
+}
+
+/// Words behind the end are heard out.
+#[tokio::test]
+async fn words_behind_a_turns_end_are_shown() {
+    let word = r#"{ delay_ms = 4000 }, { text = "more " }, "#.repeat(5);
+    let steps = format!(r#"{{ text = "Done. " }}, {{ usage = {{}} }}, {word} {END}"#);
+    let (_sim, backend) = simulating(&[steps]).await;
+    let mut guest = Guest::new(&backend, None);
+    guest.user("go");
+    let taken = fast(&mut guest).await;
+    assert_eq!(taken.text, "Done. more more more more more ");
 }

@@ -28,6 +28,11 @@ fn every_known_leak_is_stopped() {
         "openai sk-proj-abc123def456 cursor crsr_0123456789abcdef",
         "key_0123456789abcdef0123456789abcdef and ghp_0123456789abcdef01",
         &format!("jwt {jwt}, cut {}", &jwt[..30]),
+        "headers: { cookie: abcdefghijk }",
+        "GET /x, cookie: sessionvalue",
+        "DB_PASS=s3cr3t PGPASSWORD=s3cr3t SSHPASS=s3cr3t psql",
+        "-----BEGIN RSA PRIVATE KEY-----\nMIIEow\nIBAAKC\n-----END RSA PRIVATE KEY-----",
+        "-----BEGIN PRIVATE KEY-----\\nMIIEow",
     ];
     let scrubbed: Vec<String> = lines.iter().map(|line| scrub(line)).collect();
     insta::assert_snapshot!(scrubbed.join("\n"), @r#"
@@ -50,6 +55,11 @@ fn every_known_leak_is_stopped() {
     openai [redacted] cursor [redacted]
     [redacted] and [redacted]
     jwt [redacted], cut [redacted]
+    headers: { cookie: [redacted]
+    GET /x, cookie: [redacted]
+    DB_PASS=[redacted] PGPASSWORD=[redacted] SSHPASS=[redacted] psql
+    -----BEGIN RSA PRIVATE KEY-----[redacted]-----END RSA PRIVATE KEY-----
+    -----BEGIN PRIVATE KEY-----[redacted]
     "#);
 }
 
@@ -67,6 +77,7 @@ fn prose_stays_as_it_is() {
         "see https://example.com/a@b?c=d",
         "a.b.c eyes.wide.shut",
         "time 10:20:30, ratio 3:4",
+        "BYPASS=1, first_pass: done\n-----BEGIN PUBLIC KEY-----\nMIIE",
     ] {
         assert_eq!(scrub(text), text);
     }
@@ -117,6 +128,8 @@ fn hostile_text_is_no_trouble() {
         "token=[]",
         "'Cookie: a'",
         "authorization:x,",
+        ", cookie: a ",
+        "-----BEGIN PRIVATE KEY-----",
     ] {
         let text = unit.repeat(50_000 / unit.len());
         let scrubbed = scrub(&text);

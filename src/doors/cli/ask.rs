@@ -10,8 +10,9 @@ use uuid::Uuid;
 
 use crate::account::find_key;
 use crate::catalog::{self, Finder, Wanted};
-use crate::diag::{place, settings};
+use crate::diag::place;
 use crate::doors::catalogue::access;
+use crate::doors::misread;
 use crate::run::{
     Action, AssembleError, Backend, BlobKey, Command, Ended, Handle, MemoryBlobs, Mode, Model,
     Outcome, RetryPolicy, RunEvent, RunSpec, Spent, Timing, ToolGates, UserMessage, start,
@@ -98,11 +99,8 @@ impl Ask {
     /// Asks and prints.
     pub async fn run(self, home: Option<PathBuf>, leash: Leash) -> Result<(), AskError> {
         let env = |name: &str| std::env::var(name).ok();
-        let (backend, mut warnings) = Backend::from_env(&env, home.as_deref())?;
-        warnings.extend(settings::unknown(std::env::vars().map(|(name, _)| name)));
-        for warning in warnings {
-            tracing::warn!("{warning}");
-        }
+        let (backend, _) = Backend::from_env(&env, home.as_deref())?;
+        misread::told(home.as_deref());
         let text = match self.prompt.as_str() {
             "-" => {
                 let mut text = String::new();
@@ -223,7 +221,6 @@ async fn model_id(
     let (Ok((key, _)), true) = (key, name != AUTO) else {
         return name.to_owned();
     };
-    // What was not understood is told by `models`.
     let (policy, _) = catalog::Policy::from_env(env, place::state_dir(env, home).as_deref());
     let access = access(backend, key);
     let listing = Finder::new(policy).list(&access, Wanted::CacheFirst).await;
@@ -237,12 +234,8 @@ async fn let_loose(
     library: &Arc<Library>,
     env: &impl Fn(&str) -> Option<String>,
 ) -> Arc<dyn Executor> {
-    let (policy, mut warnings) = native::policy::Policy::from_env(env);
-    let (choice, more) = Choice::from_env(env);
-    warnings.extend(more);
-    for warning in warnings {
-        tracing::warn!("{warning}");
-    }
+    let (policy, _) = native::policy::Policy::from_env(env);
+    let (choice, _) = Choice::from_env(env);
     let settings = library.open(&choice, &facts.workspace).await;
     for notice in settings.notices.iter().chain(&settings.servers.problems(0)) {
         tracing::warn!("{notice}");

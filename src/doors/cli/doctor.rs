@@ -5,10 +5,12 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value as Json, json};
 
+use crate::diag::in_force::{InForce, Source};
 use crate::diag::logfile;
 use crate::diag::place::state_dir;
-use crate::diag::settings::{self, SETTINGS, Source};
+use crate::diag::settings::SETTINGS;
 use crate::diag::timeline::{self, Glyphs, Mark, Paint, Style, Timeline};
+use crate::doors::misread;
 use crate::run::Backend;
 
 /// Logs named at most.
@@ -124,12 +126,10 @@ impl Doctor {
             env!("CARGO_PKG_VERSION")
         ))];
         let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
-        let mut warnings = settings::unknown(names);
-        let mut wanted = Vec::new();
-        let log = logfile::wanted(&env, home, &mut wanted);
+        let warnings = misread::all(&env, home, names);
+        let log = logfile::wanted(&env, home, &mut Vec::new());
         let backend = match Backend::from_env(&env, home) {
-            Ok((backend, more)) => {
-                warnings.extend(more);
+            Ok((backend, _)) => {
                 findings.push(well(format!("runs go to {}", backend.endpoints.agent)));
                 Some(backend)
             }
@@ -138,7 +138,6 @@ impl Doctor {
                 None
             }
         };
-        warnings.extend(wanted);
         findings.extend(warnings.iter().map(|warning| bad(warning.to_string())));
         findings.push(state(env, home));
         findings.push(match log {
@@ -165,10 +164,15 @@ impl Doctor {
                 }
             });
         }
+        let in_force = SETTINGS.iter().map(|setting| {
+            let in_force = InForce::of(setting, &env, &warnings);
+            (setting.name, in_force)
+        });
+        let in_force: Vec<Named> = in_force.collect();
         let shown = &logs[..logs.len().min(LOGS_SHOWN)];
         let page = match self.json {
-            true => format!("{:#}\n", as_json(&findings, env, shown, &drift)),
-            false => as_text(&findings, env, shown, style(env)),
+            true => format!("{:#}\n", as_json(&findings, &in_force, shown, &drift)),
+            false => as_text(&findings, &in_force, shown, style(env)),
         };
         write!(std::io::stdout(), "{page}")?;
         match failed {
@@ -215,20 +219,24 @@ fn state(env: Env<'_>, home: Option<&Path>) -> Finding {
     }
 }
 
-fn as_text(findings: &[Finding], env: Env<'_>, logs: &[PathBuf], style: Style) -> String {
+/// A setting in force.
+type Named = (&'static str, InForce);
+
+fn as_text(findings: &[Finding], settings: &[Named], logs: &[PathBuf], style: Style) -> String {
     let mut page = String::new();
     for finding in findings {
         page.push_str(&format!("{} {}\n", style.sign(finding.mark), finding.text));
     }
     page.push_str("\nsettings in force\n");
-    for setting in SETTINGS {
-        let settings::InForce { value, source } = settings::in_force(setting, &env);
-        let source = match source {
-            Source::Default if value.is_empty() => continue,
-            Source::Default => "default",
-            Source::Environment => "environment",
-        };
-        page.push_str(&format!("  {} = {value} ({source})\n", setting.name));
+    for (name, in_force) in settings {
+        let InForce { value, remark, .. } = in_force;
+        if in_force.source == Source::Default && value.is_empty() && remark.is_none() {
+            continue;
+        }
+        let source = source(in_force);
+        let remark = remark.as_deref().map(|remark| format!("; {remark}"));
+        let remark = remark.unwrap_or_default();
+        page.push_str(&format!("  {name} = {value} ({source}{remark})\n"));
     }
     if !logs.is_empty() {
         page.push_str("\nnewest debug logs (cursor-sidecar doctor FILE draws one)\n");
@@ -239,20 +247,32 @@ fn as_text(findings: &[Finding], env: Env<'_>, logs: &[PathBuf], style: Style) -
     page
 }
 
-fn as_json(findings: &[Finding], env: Env<'_>, logs: &[PathBuf], drift: &[(String, u64)]) -> Json {
+fn source(in_force: &InForce) -> &'static str {
+    match in_force.source {
+        Source::Default => "default",
+        Source::Environment => "environment",
+    }
+}
+
+fn as_json(
+    findings: &[Finding],
+    settings: &[Named],
+    logs: &[PathBuf],
+    drift: &[(String, u64)],
+) -> Json {
     let findings: Vec<Json> = findings
         .iter()
         .map(|finding| json!({"ok": finding.mark == Mark::Well, "text": finding.text}))
         .collect();
-    let settings: Vec<Json> = SETTINGS
+    let settings: Vec<Json> = settings
         .iter()
-        .map(|setting| {
-            let settings::InForce { value, source } = settings::in_force(setting, &env);
-            let source = match source {
-                Source::Default => "default",
-                Source::Environment => "environment",
-            };
-            json!({"name": setting.name, "value": value, "source": source})
+        .map(|(name, in_force)| {
+            let source = source(in_force);
+            let mut told = json!({"name": name, "value": in_force.value, "source": source});
+            if let Some(remark) = &in_force.remark {
+                told["remark"] = json!(remark);
+            }
+            told
         })
         .collect();
     let drift: serde_json::Map<String, Json> = drift

@@ -262,7 +262,7 @@ impl Seat<'_> {
 
     /// What Cursor's agent can call: its own tools, those of the host, those of MCP servers.
     async fn tools(&self) -> String {
-        let policy = &self.context.turns.policy().0;
+        let policy = self.context.turns.policy();
         let mut lines = self.own_tools(policy);
         let mut count = 0;
         match policy.bridge {

@@ -4,6 +4,9 @@ use jsonrpsee::types::{ErrorObjectOwned, Params};
 use serde::de::DeserializeOwned;
 use serde_json::{Value as Json, json};
 
+use super::frame::{self, MAX_BODY};
+use crate::turn::too_long;
+
 pub(super) const PARSE: i32 = -32700;
 pub(super) const INVALID_REQUEST: i32 = -32600;
 pub(super) const METHOD_NOT_FOUND: i32 = -32601;
@@ -13,6 +16,8 @@ pub(super) const INTERNAL: i32 = -32603;
 pub(super) const NOT_INITIALIZED: i32 = -32002;
 /// Come back later.
 pub(super) const OVERLOADED: i32 = -32001;
+/// The message has more bytes than are read: to its sender, a frame that is none.
+pub(super) const TOO_LARGE: i32 = PARSE;
 /// As in LSP.
 pub(super) const CANCELLED: i32 = -32800;
 
@@ -43,6 +48,22 @@ pub(super) fn params<Wanted: DeserializeOwned>(
         };
         ErrorObjectOwned::owned(INVALID_PARAMS, message, None::<()>)
     })
+}
+
+/// Why a request of that many bytes is not read.
+pub(super) fn too_large(method: &str, bytes: u64) -> String {
+    match method {
+        // Its length is the session's: the host may be able to do something about it.
+        "turn/start" => {
+            let mib = |bytes: u64| bytes as f64 / (1024.0 * 1024.0);
+            too_long(&format!(
+                "the session takes {:.1} MiB with its pictures and what tools left in it, and cursor-sidecar reads {:.0} MiB at most; compact it, or go back to before they came",
+                mib(bytes),
+                mib(MAX_BODY)
+            ))
+        }
+        _ => frame::too_large(bytes),
+    }
 }
 
 /// A failure of ours.

@@ -4,8 +4,13 @@
 
 use std::io::{self, BufRead, Read as _, Write};
 
+use super::heading::BEGINNING;
+pub use super::heading::Heading;
+
 /// The largest body we take.
 pub const MAX_BODY: u64 = 64 * 1024 * 1024;
+/// More than anybody has in one piece: no message, and nobody to wait for.
+const NO_BODY: u64 = 1024 * 1024 * 1024;
 /// The longest header line; anything longer is garbage.
 const MAX_LINE: u64 = 4096;
 
@@ -16,6 +21,13 @@ pub enum Inbound {
     Body(Vec<u8>),
     /// Bytes that were no frame: skipped, or about to be.
     Malformed(String),
+    /// A message over the limit, skipped but for its heading.
+    TooLarge {
+        /// Bytes it has.
+        length: u64,
+        /// Whom it concerns.
+        heading: Heading,
+    },
 }
 
 impl Inbound {
@@ -24,6 +36,7 @@ impl Inbound {
         match self {
             Self::Body(body) => body.len(),
             Self::Malformed(problem) => problem.len(),
+            Self::TooLarge { .. } => BEGINNING as usize,
         }
     }
 }
@@ -48,11 +61,18 @@ impl Reader {
             };
             if line.is_empty() {
                 match length {
-                    Some(length) if length > MAX_BODY => {
+                    Some(length) if length > NO_BODY => {
                         self.skip = length;
-                        return malformed(format!(
-                            "frame of {length} bytes is over the limit of {MAX_BODY} bytes"
-                        ));
+                        return malformed(too_large(length));
+                    }
+                    Some(length) if length > MAX_BODY => {
+                        let mut beginning = input.by_ref().take(BEGINNING);
+                        let heading = Heading::read(&mut beginning);
+                        self.skip = length - (BEGINNING - beginning.limit());
+                        return match heading {
+                            Some(heading) => Ok(Some(Inbound::TooLarge { length, heading })),
+                            None => malformed(too_large(length)),
+                        };
                     }
                     Some(length) => return body(input, length).map(Some),
                     None => continue, // blank lines between frames harm nobody
@@ -72,6 +92,11 @@ impl Reader {
             }
         }
     }
+}
+
+/// What is wrong with a frame of that length.
+pub(super) fn too_large(length: u64) -> String {
+    format!("frame of {length} bytes is over the limit of {MAX_BODY} bytes")
 }
 
 fn malformed(problem: impl Into<String>) -> io::Result<Option<Inbound>> {
@@ -146,14 +171,25 @@ mod tests {
         );
     }
 
+    /// A frame that says it is one byte over the limit, and how it begins.
+    fn over(beginning: &str) -> Vec<u8> {
+        format!("Content-Length: {}\r\n\r\n{beginning}", MAX_BODY + 1).into_bytes()
+    }
+
     #[test]
     fn a_frame_over_the_limit_is_passed_over() {
-        let mut bytes = format!("Content-Length: {}\r\n\r\n", MAX_BODY + 1).into_bytes();
-        bytes.resize(bytes.len() + MAX_BODY as usize + 1, b' ');
-        put(&mut bytes, b"{}");
-        let frames = all(&bytes);
-        assert!(matches!(&frames[0], Inbound::Malformed(problem) if problem.contains("limit")));
-        assert_eq!(frames[1], Inbound::Body(b"{}".to_vec()));
+        for beginning in ["", r#"{"id":1,"method":"m","params":"#] {
+            let mut bytes = over(beginning);
+            bytes.resize(over("").len() + MAX_BODY as usize + 1, b' ');
+            put(&mut bytes, b"{}");
+            let frames = all(&bytes);
+            match (&frames[0], beginning) {
+                (Inbound::Malformed(problem), "") => assert!(problem.contains("limit")),
+                (Inbound::TooLarge { length, .. }, _) => assert_eq!(*length, MAX_BODY + 1),
+                other => panic!("{other:?}"),
+            }
+            assert_eq!(frames[1..], [Inbound::Body(b"{}".to_vec())]);
+        }
     }
 
     /// Reads some bytes and fails the test if it is asked for more.
@@ -168,8 +204,19 @@ mod tests {
 
     #[test]
     fn a_frame_over_the_limit_is_told_before_it_has_come() {
-        let bytes = Only(b"Content-Length: 999999999999\r\n\r\n");
-        let told = Reader::default().read(&mut io::BufReader::new(bytes));
+        let read = |bytes: &[u8]| Reader::default().read(&mut io::BufReader::new(Only(bytes)));
+        let told = read(&over(r#"{"jsonrpc":"2.0","id":7,"method":"turn/start","#));
+        let heading = Heading::Request {
+            id: "7".into(),
+            method: "turn/start".into(),
+        };
+        let length = MAX_BODY + 1;
+        assert_eq!(
+            told.unwrap(),
+            Some(Inbound::TooLarge { length, heading }),
+            "by whose it is"
+        );
+        let told = read(b"Content-Length: 999999999999\r\n\r\n?");
         assert!(matches!(told, Ok(Some(Inbound::Malformed(_)))));
     }
 

@@ -21,11 +21,13 @@ use super::turns::{Origin, Turns};
 use super::typescript::{Method, TypeScript};
 use super::{bridge, controls, host};
 use crate::catalog::Listing;
-use crate::diag::parse::{self, NativeDisplay, Surface};
-use crate::diag::settings::{self, SETTINGS};
+use crate::diag::in_force::{InForce, Source};
+use crate::diag::parse::{NativeDisplay, Surface};
+use crate::diag::settings::{self, SETTINGS, Warning};
+use crate::doors::misread::CARD_SETTINGS;
 use crate::tools::bridge::endpoint::Server;
 use crate::tools::bridge::{dialog, question};
-use crate::turn::{Bridging, Policy};
+use crate::turn::{Bridging, Questions};
 
 /// What methods share.
 pub(super) struct Context {
@@ -46,6 +48,8 @@ pub(super) struct Context {
     pub(super) host_process: watch::Sender<Option<u32>>,
     /// What people were told.
     pub(super) told: Told,
+    /// Settings that were not understood.
+    pub(super) misread: Vec<Warning>,
 }
 
 impl Context {
@@ -178,6 +182,7 @@ pub(super) fn register(context: Context) -> Result<RpcModule<Context>, RegisterM
             cwd: context.cwd(),
             models: &context.models,
             tools: *context.tools.lock().unwrap_or_else(PoisonError::into_inner),
+            misread: &context.misread,
         };
         context.turns.start(params, origin).await
     })?;
@@ -269,6 +274,8 @@ fn initialize(
     let _ = context.host.set(params.host.name); // it says so once
     let cwd = params.host.cwd.map(PathBuf::from);
     *context.cwd.lock().unwrap_or_else(PoisonError::into_inner) = cwd;
+    let policy = context.turns.policy();
+    let asks = policy.bridge == Bridging::On && policy.questions == Questions::Asked;
     let tools = params.capabilities.tools;
     *context.tools.lock().unwrap_or_else(PoisonError::into_inner) = tools;
     Ok(InitializeResult {
@@ -279,7 +286,7 @@ fn initialize(
         cards: wants_cards(params.host.mode),
         commands: commands::offered(),
         flags: controls::flags(),
-        question: (context.turns.policy().0.bridge == Bridging::On).then(|| QuestionTool {
+        question: asks.then(|| QuestionTool {
             name: question::TOOL.into(),
             label: dialog::LABEL.into(),
             description: dialog::DESCRIPTION.into(),
@@ -287,11 +294,6 @@ fn initialize(
         }),
     })
 }
-
-const CARD_SETTINGS: [&str; 2] = [
-    "PI_CURSOR_NATIVE_TOOL_DISPLAY",
-    "PI_CURSOR_REGISTER_NATIVE_TOOLS",
-];
 
 /// A person's wish, or what suits the host: one that prints a single answer has no use for
 /// turns that end at each card.
@@ -335,27 +337,16 @@ fn ask(params: &QuestionNextParams) -> Result<QuestionNextResult, ErrorObjectOwn
 
 pub(super) fn report(context: &Context) -> Report {
     let env = |name: &str| std::env::var(name).ok();
-    let mut warnings = settings::unknown(std::env::vars().map(|(name, _)| name));
-    let (backend, more) = context.turns.inspect(context.home.as_deref());
-    warnings.extend(more);
-    warnings.extend(context.turns.policy().1.iter().cloned());
-    warnings.extend(context.models.warnings.iter().cloned());
-    for name in CARD_SETTINGS {
-        let value = env(name).filter(|value| !["", "auto"].contains(&value.trim()));
-        if parse::switch(value.as_deref()).is_none() {
-            warnings.extend(settings::not_understood(name, value.as_deref()));
-        }
-    }
-    warnings.extend(Policy::from_env(&|name: &str| std::env::var(name).ok()).1);
-    let (endpoint, drift) = match backend {
+    let (endpoint, drift) = match context.turns.inspect(context.home.as_deref()) {
         Ok(backend) => (backend.endpoints.agent.to_string(), backend.drift.counts()),
         Err(problem) => (problem, Default::default()),
     };
+    let warnings = &context.misread;
     Report {
         version: env!("CARGO_PKG_VERSION").into(),
         settings: SETTINGS
             .iter()
-            .map(|setting| effective(setting, &env))
+            .map(|setting| effective(setting, &env, warnings))
             .collect(),
         warnings: warnings.iter().map(ToString::to_string).collect(),
         endpoint,
@@ -369,14 +360,20 @@ pub(super) fn report(context: &Context) -> Report {
 fn effective(
     setting: &settings::Setting,
     env: &impl Fn(&str) -> Option<String>,
+    misread: &[Warning],
 ) -> EffectiveSetting {
-    let settings::InForce { value, source } = settings::in_force(setting, env);
+    let InForce {
+        value,
+        source,
+        remark,
+    } = InForce::of(setting, env, misread);
     EffectiveSetting {
         name: setting.name.into(),
         value,
         source: match source {
-            settings::Source::Default => SettingSource::Default,
-            settings::Source::Environment => SettingSource::Environment,
+            Source::Default => SettingSource::Default,
+            Source::Environment => SettingSource::Environment,
         },
+        remark,
     }
 }

@@ -9,21 +9,18 @@ mod commands;
 mod controls;
 mod ending;
 mod error;
-mod files;
 // Public for fuzzing only.
 #[doc(hidden)]
 pub mod frame;
+mod heading;
 mod host;
-mod keeping;
 mod methods;
 mod models;
-mod parked;
 mod peer;
 mod protocol;
 mod queue;
 mod replies;
 mod schema;
-mod sessions;
 mod stdio;
 mod telling;
 mod turns;
@@ -35,6 +32,9 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 
+use super::files;
+use super::leaving::told_to_leave;
+use super::misread;
 use crate::tools::bridge::endpoint::Server;
 use crate::tools::leash::Leash;
 use crate::tools::settings::Library;
@@ -69,7 +69,9 @@ pub async fn serve(home: Option<PathBuf>, leash: Leash) -> Result<Ended, ServeEr
     } = stdio::start()?;
     let (host_process, host) = watch::channel(None);
     let library = Arc::new(Library::new(home.clone(), leash));
+    let misread = misread::told(home.as_deref());
     let module = methods::register(methods::Context {
+        misread,
         models: models::Models::new(home.as_deref()),
         home,
         host: OnceLock::new(),
@@ -92,24 +94,6 @@ pub async fn serve(home: Option<PathBuf>, leash: Leash) -> Result<Ended, ServeEr
     // The writer ends when the last handle to its queue is gone, which is now.
     let _ = tokio::time::timeout(LAST_WORDS, written).await;
     Ok(ended)
-}
-
-/// Resolves when a signal asks us to end. Children are only seen off by an end in order.
-async fn told_to_leave() {
-    use tokio::signal::unix::{SignalKind, signal};
-    let kinds = [
-        SignalKind::terminate(),
-        SignalKind::hangup(),
-        SignalKind::interrupt(),
-    ];
-    let [Ok(mut terminate), Ok(mut hang_up), Ok(mut interrupt)] = kinds.map(signal) else {
-        return std::future::pending().await;
-    };
-    tokio::select! {
-        _ = terminate.recv() => {}
-        _ = hang_up.recv() => {}
-        _ = interrupt.recv() => {}
-    }
 }
 
 /// Resolves when the process that started us, or the one that said it is our host, is gone.

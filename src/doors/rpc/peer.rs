@@ -24,7 +24,7 @@ use tokio::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 use super::error;
-use super::frame::Inbound;
+use super::frame::{self, Heading, Inbound};
 use super::queue::{Queued, Sender};
 use super::replies::{Replies, Unread};
 
@@ -235,6 +235,10 @@ impl Connection {
                 self.refuse(None, error::PARSE, problem).await?;
                 return Ok(None);
             }
+            Inbound::TooLarge { length, heading } => {
+                self.too_large(*length, heading).await?;
+                return Ok(None);
+            }
         };
         let message: Message<'_> = match serde_json::from_slice(body) {
             Ok(message) => message,
@@ -431,7 +435,32 @@ impl Connection {
         None
     }
 
+    /// Nobody has read it: whoever waits for what comes of it is told so.
+    async fn too_large(&self, length: u64, heading: &Heading) -> Result<(), Unread> {
+        match heading {
+            Heading::Request { id, method } => {
+                let problem = error::too_large(method, length);
+                self.refuse(Some(id), error::TOO_LARGE, &problem).await
+            }
+            Heading::Answer { id } => {
+                self.settle(id, Err(frame::too_large(length).into()));
+                Ok(())
+            }
+        }
+    }
+
     fn answer(&self, id: &str, result: Option<&RawValue>, error: Option<&RawValue>) {
+        let read = |raw: &RawValue| serde_json::from_str(raw.get()).unwrap_or(Json::Null);
+        let answer = match (result, error) {
+            (_, Some(error)) => Err(read(error)),
+            (Some(result), None) => Ok(read(result)),
+            (None, None) => Ok(Json::Null),
+        };
+        self.settle(id, answer);
+    }
+
+    /// Gives an answer to who asked.
+    fn settle(&self, id: &str, answer: Result<Json, Json>) {
         let Some(waiting) = id
             .parse()
             .ok()
@@ -439,12 +468,7 @@ impl Connection {
         else {
             return tracing::debug!("answer to a question nobody asked");
         };
-        let read = |raw: &RawValue| serde_json::from_str(raw.get()).unwrap_or(Json::Null);
-        let _ = waiting.send(match (result, error) {
-            (_, Some(error)) => Err(read(error)),
-            (Some(result), None) => Ok(read(result)),
-            (None, None) => Ok(Json::Null),
-        });
+        let _ = waiting.send(answer);
     }
 
     async fn refuse(&self, id: Option<&str>, code: i32, problem: &str) -> Result<(), Unread> {

@@ -12,6 +12,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::frame::{self, Inbound};
 use super::queue::{Bounds, Queued, Sender, queue};
+use crate::tools::surrogates;
 
 /// What may wait on either side; then the other one has to.
 const INBOUND: Bounds = Bounds {
@@ -61,7 +62,10 @@ pub(super) fn start() -> io::Result<Stdio> {
 fn read(inbound: &Sender<Inbound>, runtime: &Handle) {
     let mut input = io::stdin().lock();
     let mut reader = frame::Reader::default();
-    while let Ok(Some(frame)) = reader.read(&mut input) {
+    while let Ok(Some(mut frame)) = reader.read(&mut input) {
+        if let Inbound::Body(body) = &mut frame {
+            surrogates::mend(body);
+        }
         match runtime.block_on(inbound.reserve(frame.size())) {
             Some(room) => room.put(frame),
             None => return,

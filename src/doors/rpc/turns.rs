@@ -13,23 +13,25 @@ use tracing::Instrument as _;
 use super::controls::{Controls, UnknownMode};
 use super::ending::{ended, unsent};
 use super::error::INVALID_PARAMS;
-use super::keeping::Keeping;
-use super::models::{Models, Resolved};
-use super::parked::Parked;
+use super::models::Models;
 use super::peer::Peer;
 use super::protocol::*;
-use super::sessions::Sessions;
 use super::telling::{ask, tell};
-use crate::account::{ApiKey, find_key};
+use crate::account::ApiKey;
 use crate::catalog::Speed;
 use crate::conversation::picture;
 use crate::conversation::transcript::{Tool, Transcript};
 use crate::diag::settings::Warning;
 use crate::diag::{Digest, prefix};
+use crate::doors::backends::Backends;
+use crate::doors::catalogue::Resolved;
+use crate::doors::keeping::Keeping;
+use crate::doors::parked::Parked;
+use crate::doors::sessions::Sessions;
 use crate::run::{Backend, Mode, UserMessage};
 use crate::tools::bridge::Verdict;
 use crate::tools::settings::Library;
-use crate::turn::{Follows, Hands, Keep, Policy, Session, Stop, Surface, TurnRequest, words};
+use crate::turn::{Door, Follows, Hands, Keep, Policy, Session, Stop, Surface, TurnRequest, words};
 
 /// What went to the host during a turn.
 #[derive(Default)]
@@ -49,9 +51,11 @@ pub(super) struct Turns {
     sessions: Sessions,
     under_way: Mutex<HashMap<String, Way>>,
     parked: Parked,
-    backend: Mutex<Option<(ApiKey, Backend)>>,
+    backends: Backends,
     keeping: Keeping,
-    policy: OnceLock<(Policy, Vec<Warning>)>,
+    policy: OnceLock<Policy>,
+    /// Whether the host was told which settings were not understood.
+    told_misread: OnceLock<()>,
     /// Whether it was told that a request has fields nobody knows.
     told_unknown: OnceLock<()>,
 }
@@ -69,6 +73,8 @@ pub(super) struct Origin<'a> {
     pub(super) cwd: PathBuf,
     pub(super) models: &'a Models,
     pub(super) tools: HostTools,
+    /// Settings that were not understood.
+    pub(super) misread: &'a [Warning],
 }
 
 /// What a run is given that waits for the host.
@@ -164,6 +170,7 @@ impl Turns {
     ) -> Result<TurnStartResult, ErrorObjectOwned> {
         let asked = Instant::now();
         self.tell_unknown(&params);
+        self.tell_misread(&origin).await;
         let (key, backend) = match self.backend(params.api_key.as_deref(), origin.home) {
             Ok(backend) => backend,
             // Not a mistake in the request: the turn is answered, with what to do.
@@ -178,9 +185,9 @@ impl Turns {
         };
         let workspace = params.workspace.clone().map_or(origin.cwd, PathBuf::from);
         let (policy, library) = match params.kind {
-            TurnKind::Main => (self.policy().0.clone(), Arc::clone(&self.library)),
+            TurnKind::Main => (self.policy().clone(), Arc::clone(&self.library)),
             // It borrows the model and nothing else.
-            TurnKind::Side => (self.policy().0.clone().words_only(), Arc::default()),
+            TurnKind::Side => (self.policy().clone().words_only(), Arc::default()),
         };
         look_ahead(&library, &policy, &workspace);
         let controls = Controls::read(params.kept.as_ref().unwrap_or(&Kept::default()));
@@ -233,6 +240,7 @@ impl Turns {
                 TurnKeep::Disk => Keep::Disk,
                 TurnKeep::Memory => Keep::Memory,
             },
+            door: Door::Native,
             hands,
             surface: match params.surface {
                 TurnSurface::Text => Surface::Text,
@@ -272,7 +280,7 @@ impl Turns {
             session.let_go().await;
             result.stop = Stop::Aborted;
         }
-        self.keeping.tidy(origin.home);
+        self.keeping.tidy();
         Ok(ended(result.stop, result.tokens, params.model.cost))
     }
 
@@ -282,6 +290,19 @@ impl Turns {
             let names: Vec<&str> = params.unknown.keys().map(String::as_str).collect();
             let names: String = names.join(", ").chars().take(100).collect();
             tracing::warn!("turn/start has fields that are not ours and are not read: {names}");
+        }
+    }
+
+    /// Once: a person who set them looks at the host, not at our stderr.
+    async fn tell_misread(&self, origin: &Origin<'_>) {
+        if self.told_misread.set(()).is_ok() {
+            for warning in origin.misread {
+                let line = LogMessageParams {
+                    level: LogLevel::Warning,
+                    message: warning.to_string(),
+                };
+                origin.peer.notify("log/message", line).await;
+            }
         }
     }
 
@@ -316,8 +337,9 @@ impl Turns {
 
     /// The session of that name.
     fn enter(&self, name: &str, home: Option<&Path>) -> Session {
-        let store = self.keeping.store(home);
-        let waiting = self.policy().0.most_parked;
+        let env = |name: &str| std::env::var(name).ok();
+        let store = self.keeping.store(&env, home);
+        let waiting = self.policy().most_parked;
         self.sessions.enter(name, waiting, |last| {
             let store = store.map(|store| (store, name.to_owned()));
             Session::start_after(last, store, self.library.leash().clone())
@@ -330,10 +352,10 @@ impl Turns {
     }
 
     /// What the settings say, read once.
-    pub(super) fn policy(&self) -> &(Policy, Vec<Warning>) {
+    pub(super) fn policy(&self) -> &Policy {
         self.policy.get_or_init(|| {
             let env = |name: &str| std::env::var(name).ok();
-            Policy::from_env(&env)
+            Policy::from_env(&env).0
         })
     }
 
@@ -347,7 +369,7 @@ impl Turns {
                 return Given::Up;
             }
             under_way.remove(&turn.id);
-            let most = self.policy().0.most_parked;
+            let most = self.policy().most_parked;
             self.parked.add(turn.id.clone(), session, most)
         };
         if let Some(session) = longest.and_then(|session| self.find(&session)) {
@@ -451,33 +473,18 @@ impl Turns {
         home: Option<&Path>,
     ) -> Result<(ApiKey, Backend), String> {
         let env = |name: &str| std::env::var(name).ok();
-        let found = find_key(key, &env, home);
-        let (parsed, _) = found.map_err(|error| error.to_string())?;
-        let mut cached = lock(&self.backend);
-        if let Some((for_key, backend)) = &*cached
-            && for_key.same(&parsed)
-        {
-            return Ok((parsed, backend.clone()));
-        }
-        let (backend, warnings) =
-            Backend::with_key(parsed.clone(), &env, home).map_err(|error| error.to_string())?;
-        for warning in warnings {
-            tracing::warn!("{warning}");
-        }
-        *cached = Some((parsed.clone(), backend.clone()));
-        Ok((parsed, backend))
+        let found = self.backends.get(key, &env, home);
+        found.map_err(|error| error.to_string())
     }
 
     /// What is known of the backend: the one in use, else the one the environment gives.
-    pub(super) fn inspect(&self, home: Option<&Path>) -> (Result<Backend, String>, Vec<Warning>) {
-        if let Some((_, backend)) = &*lock(&self.backend) {
-            return (Ok(backend.clone()), Vec::new());
+    pub(super) fn inspect(&self, home: Option<&Path>) -> Result<Backend, String> {
+        if let Some(backend) = self.backends.in_use() {
+            return Ok(backend);
         }
         let env = |name: &str| std::env::var(name).ok();
-        match Backend::from_env(&env, home) {
-            Ok((backend, warnings)) => (Ok(backend), warnings),
-            Err(error) => (Err(error.to_string()), Vec::new()),
-        }
+        let found = Backend::from_env(&env, home).map(|(backend, _)| backend);
+        found.map_err(|error| error.to_string())
     }
 }
 

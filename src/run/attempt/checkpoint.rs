@@ -20,9 +20,11 @@ impl Attempt<'_> {
         // A copy: the state is kept, the network buffer it came in should not be.
         let state = Bytes::copy_from_slice(state);
         self.owed.checkpoint(&state::pending(&state));
+        let settled = self.around.memo.checkpoint();
         let event = RunEvent::Checkpoint(Checkpoint {
             lacks: self.owed.unknown(),
             state: state.clone(),
+            settled,
         });
         self.release(&event);
         // A state that does not know a tool's result asks for it a second time, which is fine
@@ -37,7 +39,6 @@ impl Attempt<'_> {
             shown,
         };
         self.around.overlap.checkpoint();
-        self.around.memo.checkpoint();
         self.tell(event);
         // Perhaps its last. One that was on its way when the server was told is not.
         if let (Some(until), 0) = (self.leaving, self.untold) {

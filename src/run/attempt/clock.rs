@@ -3,6 +3,8 @@
 use tokio::time::Instant;
 
 use super::{Attempt, Closing, Reading};
+use crate::run::event::RunEvent;
+use crate::wire::awake;
 use crate::wire::proto::agent::v1::*;
 
 impl Attempt<'_> {
@@ -25,16 +27,61 @@ impl Attempt<'_> {
             }
         };
         sooner(self.execs.next_beat());
-        sooner(self.leaving);
+        sooner(self.leaves_at());
         if self.reading == Reading::On {
-            sooner(self.stalls_at());
-            sooner(self.idles_at());
-            sooner(
-                self.turn_ended
-                    .map(|ended| ended + self.around.timing.after_turn),
-            );
+            sooner(self.stalls_at().map(|at| self.heard_out(at)));
+            sooner(self.idles_at().map(|at| self.heard_out(at)));
+            sooner(self.ends_at());
         }
         next
+    }
+
+    /// No verdict before what came while we were stopped is read.
+    fn heard_out(&self, at: Instant) -> Instant {
+        at.max(self.listens_until)
+    }
+
+    fn leaves_at(&self) -> Option<Instant> {
+        self.leaving.map(|at| self.heard_out(at))
+    }
+
+    fn ends_at(&self) -> Option<Instant> {
+        let at = self.turn_ended? + self.around.timing.after_turn;
+        Some(self.heard_out(at))
+    }
+
+    /// Whether it has been silent until then. That nothing is left to be read of what came by
+    /// then shows a moment later.
+    fn was_silent(&mut self, until: Option<Instant>, now: Instant) -> bool {
+        let Some(until) = until.filter(|at| now >= self.heard_out(*at)) else {
+            return false;
+        };
+        let looked = self.listens_until > until;
+        if !looked {
+            self.listens_until = now + awake::LOOK;
+        }
+        looked
+    }
+
+    /// The turn is over, as far as is known.
+    pub(super) fn ended(&mut self) {
+        self.turn_ended = Some(self.last_inbound);
+        self.beats_until = Some(self.last_inbound + self.around.timing.after_turn);
+    }
+
+    /// What follows a turn's end: if the person sees it, the turn was not over.
+    pub(super) fn behind_the_end(&mut self, event: &RunEvent) {
+        if self.turn_ended.is_none() {
+            return;
+        }
+        match event {
+            RunEvent::Text(said) | RunEvent::Thinking(said) if !said.is_empty() => self.ended(),
+            RunEvent::ToolStarted(_)
+            | RunEvent::ToolPartial(_)
+            | RunEvent::ToolDelta(_)
+            | RunEvent::ToolCompleted(_) => self.ended(),
+            _ => self.lives_on(),
+        }
     }
 
     /// A server that beats after the turn's end may still be at its last checkpoint.
@@ -67,28 +114,25 @@ impl Attempt<'_> {
         self.watchdog.deadline().filter(|_| owed)
     }
 
-    pub(super) fn tick(&mut self, now: Instant) -> Option<Closing> {
-        if self.leaving.is_some_and(|deadline| now >= deadline) {
+    /// The timer that was due then.
+    pub(super) fn tick(&mut self, due: Instant, now: Instant) -> Option<Closing> {
+        if awake::is_late(due, now) {
+            self.listens_until = now + awake::extra(due, now);
+        }
+        if self.leaves_at().is_some_and(|at| now >= at) {
             return Some(Closing::Cancelled);
         }
         if self.reading == Reading::On {
-            let after_turn = self.around.timing.after_turn;
-            if self
-                .turn_ended
-                .is_some_and(|ended| now >= ended + after_turn)
-            {
+            if self.ends_at().is_some_and(|at| now >= at) {
                 return Some(Closing::Finished);
             }
-            if self.stalls_at().is_some_and(|at| now >= at) {
+            if self.was_silent(self.stalls_at(), now) {
                 let stall = self.around.timing.stall;
                 tracing::debug!(silence_s = stall.as_secs(), "stream.stalled");
                 return Some(Closing::Idle(self.watchdog.bark(stall)));
             }
-            if self.idles_at().is_some_and(|at| now >= at) {
+            if self.was_silent(self.idles_at(), now) {
                 let after = self.watchdog.limit().unwrap_or_default();
-                let phase = self.watchdog.phase();
-                let ms = after.as_millis() as u64;
-                tracing::debug!(ms, ?phase, "native.stream.idle_timeout");
                 return Some(Closing::Idle(self.watchdog.bark(after)));
             }
         }

@@ -95,7 +95,8 @@ enum Happened {
     Exec(execs::Progress),
     Answered(u32, AskQuestionResult),
     Command(Option<Command>),
-    Tick,
+    /// The timer that was due then.
+    Tick(Instant),
 }
 
 /// The other side of a queue is not there any more.
@@ -135,9 +136,11 @@ struct Attempt<'a> {
     accepted: bool,
     last_inbound: Instant,
     next_heartbeat: Instant,
+    /// Until then nothing is given up on: we were stopped, or look a last time.
+    listens_until: Instant,
     /// When the turn ended, or the last thing that came after its end.
     turn_ended: Option<Instant>,
-    /// How long heartbeats count as such a thing: until the last checkpoint has come.
+    /// How long what nobody is shown counts as such a thing: until the last checkpoint has come.
     beats_until: Option<Instant>,
     /// When to let go of a run that was given up.
     leaving: Option<Instant>,
@@ -169,6 +172,7 @@ pub(super) async fn drive(stream: RunStream, around: Surroundings<'_>) -> Closed
     let mut attempt = Attempt {
         execs: Execs::new(Arc::clone(around.executor), around.timing.exec_heartbeat),
         next_heartbeat: now + around.timing.heartbeat,
+        listens_until: now,
         around,
         stream,
         pending: VecDeque::new(),
@@ -238,9 +242,9 @@ impl Attempt<'_> {
                 Some(Ok((id, result))) = self.questions.join_next() => Happened::Answered(id, result),
                 command = self.around.commands.recv() => Happened::Command(command),
                 () = self.around.events.closed() => Happened::Told(Err(Gone)),
-                () = timer.as_mut() => Happened::Tick,
+                () = timer.as_mut() => Happened::Tick(armed),
             };
-            let ticked = matches!(happened, Happened::Tick);
+            let ticked = matches!(happened, Happened::Tick(_));
             if let Some(closing) = self.handle(happened) {
                 return closing;
             }
@@ -325,7 +329,7 @@ impl Attempt<'_> {
                 self.hurry();
                 None
             }
-            Happened::Tick => self.tick(Instant::now()),
+            Happened::Tick(due) => self.tick(due, Instant::now()),
         }
     }
 
@@ -399,8 +403,7 @@ impl Attempt<'_> {
         let Some(event) = RunEvent::from_update(update) else {
             return;
         };
-        // Whatever follows the end of a turn, the stream is not done yet.
-        self.turn_ended = self.turn_ended.map(|_| self.last_inbound);
+        self.behind_the_end(&event);
         self.heard(&event);
         match &event {
             RunEvent::Text(text) => self.tally.text(text.len(), self.last_inbound),
@@ -415,8 +418,9 @@ impl Attempt<'_> {
                 self.progress.shown = Shown::Something;
             }
             RunEvent::TurnEnded(usage) => {
-                self.turn_ended = Some(self.last_inbound);
-                self.beats_until = Some(self.last_inbound + self.around.timing.after_turn);
+                if self.turn_ended.is_none() {
+                    self.ended();
+                }
                 if *usage != Usage::default() {
                     self.usage = Some(self.usage.unwrap_or_default().plus(*usage));
                 }

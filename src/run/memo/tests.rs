@@ -1,5 +1,8 @@
 use super::*;
-use crate::wire::proto::agent::v1::{DeleteArgs, McpArgs, McpResult, ShellArgs, ShellResult};
+use crate::wire::proto::agent::v1::{
+    DeleteArgs, McpArgs, McpResult, ShellArgs, ShellResult, ShellStream, ShellStreamExit,
+    ShellStreamStdout, shell_stream,
+};
 
 fn shell(command: &str, call: &str) -> Request {
     Request::ShellArgs(ShellArgs {
@@ -159,4 +162,79 @@ fn what_cannot_be_told_apart_is_not_told() {
     memo.checkpoint();
     assert!(memo.tells_all(Start::State) && !memo.tells_all(Start::History));
     assert!(!Memo::lost().tells_all(Start::State));
+}
+
+#[test]
+fn what_another_process_began_is_told_once_and_then_done() {
+    let what = What::of(&shell("deploy", "x")).unwrap();
+    assert_eq!(What::parse(&what.to_string()), Some(what));
+    for none in ["", "xyz", &"é".repeat(32), &what.to_string()[1..]] {
+        assert_eq!(What::parse(none), None, "{none}");
+    }
+    let other = What::of(&shell("edit", "x")).unwrap();
+    let mut memo = Memo::begun([other, what, other, what]);
+    assert_eq!(memo.shown(), Shown::Nothing);
+    assert!(memo.recall(&shell("test", "x")).is_none());
+    // Whatever is done first.
+    run(&mut memo, 1, "test");
+    let told = memo.recall(&shell("deploy", "y")).unwrap();
+    assert_eq!(told.end, Err(Thrown(UNKNOWN.into())));
+    assert!(memo.recall(&shell("deploy", "y")).is_none());
+    // A stream that takes the place of this one is told the same.
+    memo.restart();
+    assert_eq!(memo.recall(&shell("deploy", "z")), Some(told));
+    assert!(memo.recall(&shell("edit", "z")).is_some());
+}
+
+#[test]
+fn what_a_state_may_know_is_told_in_words_and_then_done() {
+    let mut memo = Memo::default();
+    memo.begin(1, &shell("test", "a"));
+    let said = |event| Reply::ShellStream(ShellStream { event: Some(event) });
+    let out = ShellStreamStdout {
+        data: "broken".into(),
+    };
+    let exit = ShellStreamExit {
+        code: 2,
+        ..ShellStreamExit::default()
+    };
+    memo.reply(1, &said(shell_stream::Event::Stdout(out)));
+    memo.reply(1, &said(shell_stream::Event::Exit(exit)));
+    memo.end(1, &Ok(()));
+    memo.worked();
+    assert_eq!(memo.checkpoint(), []);
+    let mut known = memo.clone();
+    assert_eq!(known.checkpoint(), [What::of(&shell("test", "b")).unwrap()]);
+    known.restart();
+    assert!(known.recall(&shell("test", "b")).is_none());
+    memo.restart();
+    let told = memo.recall(&shell("test", "b")).unwrap();
+    let Err(Thrown(words)) = &told.end else {
+        panic!("{told:?}");
+    };
+    assert!(words.contains("broken\n[exit code 2]"), "{words}");
+    assert!(told.replies.is_empty());
+    assert!(memo.recall(&shell("test", "b")).is_none());
+    // Another stream is told the same.
+    memo.restart();
+    assert_eq!(memo.recall(&shell("test", "c")), Some(told));
+}
+
+#[test]
+fn what_came_before_a_call_of_the_host_is_past() {
+    let mut memo = Memo::default();
+    run(&mut memo, 1, "test");
+    memo.call(2, &call("a"));
+    let mut within = memo.clone();
+    within.restart();
+    assert!(within.recall(&shell("test", "x")).unwrap().end.is_ok());
+    for start in [Start::State, Start::History] {
+        let mut memo = memo.clone().handed_on(start);
+        assert!(memo.recall(&shell("test", "x")).unwrap().end.is_err());
+    }
+    run(&mut memo, 3, "after");
+    let mut spoken = memo.clone().handed_on_behind_words(Start::State);
+    assert!(spoken.recall(&shell("after", "x")).unwrap().end.is_err());
+    let mut memo = memo.handed_on(Start::State);
+    assert!(memo.recall(&shell("after", "x")).unwrap().end.is_ok());
 }

@@ -5,11 +5,36 @@ use sha2::{Digest as _, Sha256};
 
 use crate::tools::Request;
 
-/// A digest of what a request does. Ids and hints say nothing.
+/// A digest of what a request that may change something does. Ids and hints say nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct What([u8; 32]);
+pub struct What([u8; 32]);
 
-/// The requests that can be told apart by what they do.
+impl What {
+    /// The requests that can be told apart by what they do.
+    pub fn of(request: &Request) -> Option<Self> {
+        what(request)
+    }
+
+    /// Reads what [`Self::fmt`] writes.
+    pub fn parse(text: &str) -> Option<Self> {
+        let mut digest = [0; 32];
+        let digits = text.as_bytes().chunks_exact(2);
+        if text.len() != 2 * digest.len() || !text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+            return None;
+        }
+        for (byte, pair) in digest.iter_mut().zip(digits) {
+            *byte = u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok()?;
+        }
+        Some(Self(digest))
+    }
+}
+
+impl std::fmt::Display for What {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
 pub(super) fn what(request: &Request) -> Option<What> {
     let mut parts: Vec<&[u8]> = Vec::new();
     let (number, encoded);

@@ -202,6 +202,7 @@ impl Conversing<'_> {
             user: self.request.user_text().map(str::to_owned),
             assistant: self.session.spoken().to_owned(),
             heard: Vec::new(),
+            injected: Vec::new(),
             request_id: self.session.request_id().to_owned(),
         };
         memory::draft(self.request.conversation_state(), &turn, None).map_err(failed)

@@ -60,6 +60,7 @@ pub(super) fn exec(
         expect,
         replies,
         throws: options.text("throws")?,
+        may_throw: options.text("may_throw")?,
         wait,
         name,
         abort_after: options.millis("abort_after_ms")?,

@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use super::fields::{self, Fields};
 use super::source::{self, Content, Member, Node};
 use super::{
-    Compression, Counting, Scenario, ScenarioError, Script, ServerSettings, Telling, steps,
+    Compression, Counting, Injections, Scenario, ScenarioError, Script, ServerSettings, Telling,
+    steps,
 };
 
 /// Where a scenario comes from.
@@ -196,12 +197,24 @@ fn script(file: &str, node: &Node) -> Result<Script, ScenarioError> {
     } else {
         Telling::Afresh
     };
+    let injections = match table.text("injections")?.as_deref() {
+        None => Injections::Unclaimed,
+        Some("delivered") => Injections::Delivered,
+        Some("put off") => Injections::PutOff,
+        Some("rejected") => Injections::Rejected,
+        Some(other) => {
+            let message =
+                format!("injections are \"delivered\", \"put off\" or \"rejected\", not {other:?}");
+            return Err(ScenarioError::at(file, node.line, message));
+        }
+    };
     let nodes = fields::array(file, table.need("steps")?, "steps")?;
     let steps = steps::read(file, nodes, telling)?;
     table.finish()?;
     Ok(Script {
         compression,
         telling,
+        injections,
         steps,
     })
 }

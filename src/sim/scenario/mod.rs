@@ -99,8 +99,24 @@ pub(super) struct Script {
     pub(super) compression: Compression,
     /// Where an attempt begins.
     pub(super) telling: Telling,
+    /// What becomes of words said into the run.
+    pub(super) injections: Injections,
     /// The steps in order.
     pub(super) steps: Vec<Step>,
+}
+
+/// What becomes of words said into the run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) enum Injections {
+    /// Nobody speaks of them; they are left for `expect_client`.
+    #[default]
+    Unclaimed,
+    /// They are taken up as soon as they come, and said to be.
+    Delivered,
+    /// They are put off until the next turn.
+    PutOff,
+    /// They are refused.
+    Rejected,
 }
 
 /// Where an attempt begins.
@@ -183,8 +199,14 @@ pub(super) enum Action {
     ExpectHeaders(Value),
     /// The request must carry the last checkpoint, byte for byte.
     ExpectState,
+    /// Reads what was said before back from the client and compares it.
+    ExpectHistory(Value),
     /// Waits for the client to leave.
     ExpectCancel,
+    /// Waits for a file.
+    ExpectFile(Value),
+    /// Keeps back what is said from here, so that it goes out in one piece.
+    Together,
     /// Lets time pass, heartbeats included.
     Delay(Duration),
     /// Lets time pass without a sound.
@@ -206,6 +228,8 @@ pub(super) struct ExecStep {
     pub(super) replies: Vec<Value>,
     /// The client must throw, with this in its message.
     pub(super) throws: Option<String>,
+    /// The client may throw instead of replying, with this in its message.
+    pub(super) may_throw: Option<String>,
     /// Whether to wait for the answer.
     pub(super) wait: Wait,
     /// A name for later steps.

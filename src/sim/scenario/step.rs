@@ -118,8 +118,18 @@ const ACTIONS: &[(&str, Read)] = &[
             )),
         }
     }),
+    ("expect_history", |_, node, _| {
+        Ok(Action::ExpectHistory(node.to_json()))
+    }),
     ("expect_cancel", |file, node, _| {
         yes(file, node, "expect_cancel", Action::ExpectCancel)
+    }),
+    ("expect_file", |file, node, _| {
+        let path = fields::text(file, node, "expect_file")?;
+        Ok(Action::ExpectFile(path.into()))
+    }),
+    ("together", |file, node, _| {
+        yes(file, node, "together", Action::Together)
     }),
     ("delay_ms", |file, node, _| {
         Ok(Action::Delay(millis(file, node, "delay_ms")?))

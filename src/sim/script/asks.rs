@@ -52,8 +52,12 @@ impl Player<'_> {
                 &exec.summary().present["requestContextResult"]["success"]["requestContext"],
             );
         }
-        if step.told.is_some() {
-            self.heard.push(exec.summary().present.to_string());
+        if let Some(told) = &step.told {
+            self.heard.push(match &exec.thrown {
+                // What was thrown is an answer too, and nobody asks for it again.
+                Some(thrown) => format!("{told}: {}", thrown["error"]),
+                None => exec.summary().present.to_string(),
+            });
         }
         self.capture(&step.capture, &exec.summary())
     }
@@ -158,6 +162,7 @@ impl Player<'_> {
             user: self.request.user_text().map(str::to_owned),
             assistant: self.session.spoken().to_owned(),
             heard: self.heard.clone(),
+            injected: self.session.taken_up().to_vec(),
             request_id: self.session.request_id().to_owned(),
         }
     }

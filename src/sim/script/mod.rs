@@ -6,12 +6,16 @@ mod fault;
 mod story;
 
 use std::collections::HashMap;
+use std::path::Path;
+use std::time::Duration;
 
 use serde_json::{Value, json};
+use tokio::time::Instant;
 
 use super::connect::{Code, ConnectError};
 use super::conversation::{self, Shared};
 use super::exchange::Answer;
+use super::history;
 use super::matcher::{self, show};
 use super::memory;
 use super::request::RunRequest;
@@ -21,6 +25,9 @@ use super::scenario::{
 };
 use super::schema::{self, Shown};
 use super::session::{Pulse, Session, Stop, late};
+
+/// How often it is looked whether a file is there.
+const LOOK: Duration = Duration::from_millis(10);
 
 /// An exec that was left open, and what its answer must be.
 struct OpenExec {
@@ -77,11 +84,13 @@ impl<'a> Player<'a> {
         ) {
             self.session.open(script.compression).await?;
         }
-        let first = match script.telling {
-            Telling::Afresh => 0,
-            Telling::Onward => self.heard_before(&script.steps).await?,
+        self.session.set_injections(script.injections);
+        let left = match script.telling {
+            Telling::Afresh => (0..script.steps.len()).collect(),
+            Telling::Onward => self.unheard(&script.steps).await?,
         };
-        for (index, step) in script.steps.iter().enumerate().skip(first) {
+        for index in left {
+            let step = &script.steps[index];
             let played = match self.session.catch_up().await {
                 // A client that leaves is just what this step waits for.
                 Err(Stop::ClientLeft) if expects_leaving(&step.action) => {
@@ -178,6 +187,13 @@ impl<'a> Player<'a> {
                 matcher::matches(&pattern, Some(&headers))
                     .map_err(|mismatch| Stop::Failed(format!("the headers: {mismatch}")))?;
             }
+            Action::ExpectHistory(pattern) => {
+                let pattern = self.fill(pattern)?;
+                let past = history::recall(self.session, self.request, limit).await?;
+                let texts: Value = past.into_iter().map(|message| message.text).collect();
+                matcher::matches(&pattern, Some(&texts))
+                    .map_err(|mismatch| Stop::Failed(format!("the history: {mismatch}")))?;
+            }
             Action::ExpectState => self.expect_state()?,
             Action::ExpectCancel => {
                 return match self.session.until_left(limit).await? {
@@ -185,6 +201,18 @@ impl<'a> Player<'a> {
                     false => Err(late("the client to leave", limit)),
                 };
             }
+            Action::ExpectFile(path) => {
+                let path = self.fill(path)?;
+                let path = Path::new(path.as_str().unwrap_or_default());
+                let until = Instant::now() + limit;
+                while !path.exists() {
+                    if Instant::now() >= until {
+                        return Err(late(&format!("the file {}", path.display()), limit));
+                    }
+                    self.session.rest(LOOK).await?;
+                }
+            }
+            Action::Together => self.session.hold(),
             Action::Delay(time) => self.session.rest(*time).await?,
             Action::Silence(time) => {
                 self.session.set_pulse(Pulse::Still);

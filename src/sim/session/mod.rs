@@ -12,14 +12,14 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::exchange::{ReplyTo, Window};
 use super::inbox::{Inbound, Inbox};
 use super::recording::{Content, Recording, Side};
-use super::scenario::Compression;
+use super::scenario::{Compression, Injections};
 use super::schema::Shown;
 
 use asks::Ask;
@@ -73,6 +73,11 @@ pub(super) struct Session {
     compression: Compression,
     pulse: Pulse,
     last_sent: Instant,
+    injections: Injections,
+    /// Words that were said into the run and taken up.
+    taken_up: Vec<String>,
+    /// Envelopes that are to go out in one piece.
+    held: Option<BytesMut>,
     execs: HashMap<u32, Exec>,
     next_exec: u32,
     blobs: HashMap<u32, Ask>,
@@ -117,6 +122,9 @@ impl Session {
             compression: Compression::Identity,
             pulse: Pulse::Beating,
             last_sent: Instant::now(),
+            injections: Injections::default(),
+            taken_up: Vec::new(),
+            held: None,
             execs: HashMap::new(),
             next_exec: 1,
             blobs: HashMap::new(),
@@ -169,6 +177,21 @@ impl Session {
     /// Grants the client no more room to send.
     pub(super) fn hold_window(&self) {
         self.window.hold();
+    }
+
+    /// Says what becomes of words said into the run.
+    pub(super) fn set_injections(&mut self, injections: Injections) {
+        self.injections = injections;
+    }
+
+    /// Words that were said into the run and taken up.
+    pub(super) fn taken_up(&self) -> &[String] {
+        &self.taken_up
+    }
+
+    /// Keeps back what is said from here, until somebody waits or the stream ends.
+    pub(super) fn hold(&mut self) {
+        self.held.get_or_insert_default();
     }
 
     /// Switches heartbeats.
@@ -230,6 +253,7 @@ impl Session {
                 () = std::future::ready(()) => return Ok(()),
             };
             self.absorb(inbound)?;
+            self.report().await?;
         }
     }
 
@@ -243,6 +267,7 @@ impl Session {
     }
 
     async fn take_in(&mut self, deadline: Instant) -> Result<Progress, Stop> {
+        self.let_go().await?;
         loop {
             let beat = match self.pulse {
                 Pulse::Beating if self.phase == Phase::Open => self.last_sent + HEARTBEAT,
@@ -261,6 +286,7 @@ impl Session {
                 }
             };
             self.absorb(inbound)?;
+            self.report().await?;
             return Ok(Progress::Something);
         }
     }
@@ -327,6 +353,22 @@ mod tests {
         session.send(&update).await.unwrap();
         session.rest(Duration::from_secs(4)).await.unwrap();
         assert_eq!(sent(&mut far), 1);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_held_goes_out_in_one_piece() {
+        let (mut session, mut far) = session().await;
+        let update = json!({ "interactionUpdate": { "textDelta": { "text": "x" } } });
+        session.hold();
+        session.send(&update).await.unwrap();
+        session.send(&update).await.unwrap();
+        assert_eq!(sent(&mut far), 0);
+        session.rest(Duration::from_millis(1)).await.unwrap();
+        assert_eq!(sent(&mut far), 1);
+        // Only once.
+        session.send(&update).await.unwrap();
+        session.send(&update).await.unwrap();
+        assert_eq!(sent(&mut far), 2);
     }
 
     #[tokio::test(start_paused = true)]

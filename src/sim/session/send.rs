@@ -13,8 +13,8 @@ use crate::sim::connect::ConnectError;
 use crate::sim::exchange::{Answer, BodyPlan, Reply, ReplyHead};
 use crate::sim::recording::{Content, Side};
 use crate::sim::request::field;
-use crate::sim::scenario::Compression;
-use crate::sim::schema;
+use crate::sim::scenario::{Compression, Injections};
+use crate::sim::schema::{self, Shown};
 use crate::wire::envelope::{self, Kind, PREFIX};
 
 /// How long a client may leave its side unread before the run gives up.
@@ -53,6 +53,7 @@ impl Session {
     /// Answers with a status in place of a stream.
     pub(in crate::sim) async fn refuse(&mut self, answer: Answer) -> Result<(), Stop> {
         self.phase = Phase::Over;
+        self.recording.ending(self.run);
         self.reply
             .answer(answer)
             .await
@@ -108,6 +109,36 @@ impl Session {
         self.put(Reply::Data(wire)).await
     }
 
+    /// Tells what becomes of words that were said into the run, if it is to be told.
+    pub(super) async fn report(&mut self) -> Result<(), Stop> {
+        let states = match self.injections {
+            Injections::Unclaimed => return Ok(()),
+            Injections::Delivered => vec![
+                json!({ "queued": {} }),
+                json!({ "delivered": { "step": 1 } }),
+            ],
+            Injections::PutOff => vec![json!({ "queuedForNextTurn": {} })],
+            Injections::Rejected => vec![json!({ "rejected": { "reason": "not now" } })],
+        };
+        let injected = |message: &Shown| {
+            let action = &message.present["conversationAction"];
+            action.get("injectContextAction").is_some()
+        };
+        while let Some(message) = self.claim(injected) {
+            let injection = &message.present["conversationAction"]["injectContextAction"];
+            for state in &states {
+                let change = json!({ "injectionId": injection["injectionId"], "state": state });
+                let update = json!({ "interactionUpdate": { "contextInjectionState": change } });
+                self.send(&update).await?;
+            }
+            if self.injections == Injections::Delivered {
+                let text = injection["userContext"]["userMessage"]["text"].as_str();
+                self.taken_up.extend(text.map(str::to_owned));
+            }
+        }
+        Ok(())
+    }
+
     /// Ends the stream well.
     pub(in crate::sim) async fn end(&mut self) -> Result<(), Stop> {
         self.end_with(json!({})).await
@@ -136,6 +167,7 @@ impl Session {
         };
         let flags = wire.first().copied().unwrap_or_default();
         self.record(Side::Server, flags, Content::EndStream(payload));
+        self.recording.ending(self.run);
         self.put(Reply::Data(wire)).await?;
         self.put(Reply::Finish).await?;
         self.phase = Phase::Over;
@@ -194,7 +226,28 @@ impl Session {
         Ok(())
     }
 
+    /// Sends what was kept back, in one piece.
+    pub(super) async fn let_go(&mut self) -> Result<(), Stop> {
+        match self.held.take() {
+            Some(held) if !held.is_empty() => self.transmit(Reply::Data(held.freeze())).await,
+            _ => Ok(()),
+        }
+    }
+
     async fn put(&mut self, reply: Reply) -> Result<(), Stop> {
+        match (&mut self.held, reply) {
+            (Some(held), Reply::Data(bytes)) => {
+                held.extend_from_slice(&bytes);
+                Ok(())
+            }
+            (_, reply) => {
+                self.let_go().await?;
+                self.transmit(reply).await
+            }
+        }
+    }
+
+    async fn transmit(&mut self, reply: Reply) -> Result<(), Stop> {
         self.last_sent = Instant::now();
         match tokio::time::timeout(SEND_LIMIT, self.reply.send(reply)).await {
             Ok(Ok(())) => Ok(()),

@@ -15,14 +15,14 @@ use super::diagnostics::Rejection;
 use super::endpoint::Address;
 use super::{Bridge, HostCall, HostResult, Queued};
 
-/// Calls of one run that may wait for the host at once.
-pub const MOST_WAITING: usize = 256;
+/// Calls of one run the host has in hand at once; others wait their turn.
+pub const MOST_IN_HAND: usize = 256;
 
 /// The outer side: callers wait here.
 pub struct Gate {
     bridge: Arc<Bridge>,
     calls: mpsc::Sender<HostCall>,
-    places: Semaphore,
+    hands: Semaphore,
     over: CancellationToken,
     /// Where callers find the gate, once somebody has asked.
     pub(super) address: OnceCell<Address>,
@@ -45,11 +45,6 @@ pub enum Refused {
         /// What could be called.
         known: String,
     },
-    /// Too many wait.
-    #[error(
-        "{MOST_WAITING} calls of this run wait for the host already; call again when one is answered"
-    )]
-    Full,
     /// The run has ended.
     #[error("the run these tools belong to is over")]
     Over,
@@ -66,11 +61,11 @@ pub enum Refused {
 
 /// A gate for the tools of a bridge.
 pub fn open(bridge: Arc<Bridge>) -> Inlet {
-    let (sender, calls) = mpsc::channel(MOST_WAITING);
+    let (sender, calls) = mpsc::channel(MOST_IN_HAND);
     let gate = Gate {
         bridge,
         calls: sender,
-        places: Semaphore::new(MOST_WAITING),
+        hands: Semaphore::new(MOST_IN_HAND),
         over: CancellationToken::new(),
         address: OnceCell::new(),
     };
@@ -98,7 +93,6 @@ impl Gate {
         arguments: Json,
         left: impl Future<Output = ()>,
     ) -> Result<HostResult, Refused> {
-        let _place = self.places.try_acquire().map_err(|_| Refused::Full)?;
         let Some(Queued {
             call,
             result,
@@ -109,6 +103,8 @@ impl Gate {
         };
         let deadline = self.bridge.deadline;
         let answered = async {
+            // Who came first is next. A host is not buried under calls.
+            let _hand = self.hands.acquire().await.map_err(|_| Refused::Over)?;
             self.calls.send(call).await.map_err(|_| Refused::Over)?;
             result.await.map_err(|_| match self.over.is_cancelled() {
                 true => Refused::Over,
@@ -173,6 +169,7 @@ mod tests {
     use std::future::pending;
     use std::time::Duration;
 
+    use futures_util::FutureExt as _;
     use serde_json::json;
 
     use super::super::Verdict;
@@ -271,22 +268,50 @@ mod tests {
         assert_eq!(late, Err(Refused::Over));
     }
 
+    /// A call the host cannot take yet waits; it is not refused.
     #[tokio::test]
-    async fn a_place_is_free_again_when_its_call_is_answered() {
+    async fn a_call_beyond_what_the_host_has_in_hand_is_the_next() {
         let (mut inlet, gate) = hour();
         let mut waiting = tokio::task::JoinSet::new();
+        let call = |gate: &Arc<Gate>, n: usize| {
+            let gate = Arc::clone(gate);
+            async move { gate.call("pi__look", json!({ "n": n }), pending()).await }
+        };
         let mut calls = Vec::new();
-        for _ in 0..MOST_WAITING {
+        for n in 0..MOST_IN_HAND {
+            waiting.spawn(call(&gate, n));
+            calls.push(inlet.next().await);
+        }
+        let mut next = std::pin::pin!(call(&gate, MOST_IN_HAND));
+        assert!(next.as_mut().now_or_never().is_none(), "it waits");
+        assert!(inlet.next().now_or_never().is_none(), "for a hand");
+        calls.pop().unwrap().answer(said("one"));
+        assert_eq!(waiting.join_next().await.unwrap().unwrap(), Ok(said("one")));
+        let host = async {
+            let call = inlet.next().await;
+            assert_eq!(call.arguments, json!({ "n": MOST_IN_HAND }));
+            call.answer(said("two"));
+        };
+        let (result, ()) = tokio::join!(next, host);
+        assert_eq!(result, Ok(said("two")));
+    }
+
+    /// Neither a hand nor a word of it reaches the host.
+    #[tokio::test]
+    async fn a_caller_that_leaves_while_it_waits_its_turn_is_forgotten() {
+        let (mut inlet, gate) = hour();
+        let mut calls = Vec::new();
+        let mut waiting = tokio::task::JoinSet::new();
+        for _ in 0..MOST_IN_HAND {
             let gate = Arc::clone(&gate);
             waiting.spawn(async move { gate.call("pi__look", Json::Null, pending()).await });
             calls.push(inlet.next().await);
         }
-        let refused = gate.call("pi__look", Json::Null, pending()).await;
-        assert_eq!(refused, Err(Refused::Full));
+        let left = std::future::ready(());
+        let refused = gate.call("pi__look", Json::Null, left).await;
+        assert_eq!(refused, Err(Refused::Left));
         calls.pop().unwrap().answer(said("one"));
-        assert_eq!(waiting.join_next().await.unwrap().unwrap(), Ok(said("one")));
-        let host = async { inlet.next().await.answer(said("two")) };
-        let (result, ()) = tokio::join!(gate.call("pi__look", Json::Null, pending()), host);
-        assert_eq!(result, Ok(said("two")));
+        waiting.join_next().await.unwrap().unwrap().unwrap();
+        assert!(inlet.next().now_or_never().is_none());
     }
 }

@@ -47,12 +47,14 @@ fn listed<'a>(text: &'a str, nothing: &[&str]) -> Listed<'a> {
 /// A folder by the names in it.
 pub(super) fn folder(args: &LsArgs, text: &str) -> LsSuccess {
     let root = args.path.trim_end_matches('/');
+    let listed = listed(text, &["(empty directory)"]);
+    // How many files are not shown is not told: `num_files`, which says it, stays empty.
     let mut node = LsDirectoryTreeNode {
         abs_path: args.path.clone(),
-        children_were_processed: true,
+        children_were_processed: listed.extent == Extent::All,
         ..LsDirectoryTreeNode::default()
     };
-    for name in listed(text, &["(empty directory)"]).lines {
+    for name in listed.lines {
         match name.strip_suffix('/') {
             Some(folder) => node.children_dirs.push(LsDirectoryTreeNode {
                 abs_path: format!("{root}/{folder}"),
@@ -64,7 +66,6 @@ pub(super) fn folder(args: &LsArgs, text: &str) -> LsSuccess {
             }),
         }
     }
-    node.num_files = i32::try_from(node.children_files.len()).unwrap_or(i32::MAX);
     LsSuccess {
         directory_tree_root: Some(node),
     }
@@ -391,6 +392,12 @@ mod tests {
         assert_eq!(names(&root), ["[id].tsx", "a.txt"]);
         let folders = root.children_dirs.iter().map(|folder| &folder.abs_path);
         assert_eq!(folders.collect::<Vec<_>>(), ["/w/[slug]", "/w/sub"]);
-        assert_eq!(names(&ls("(empty directory)")), [""; 0]);
+        assert!(!root.children_were_processed, "there is more");
+        assert_eq!(root.num_files, 0, "how much more is not told");
+        let empty = ls("(empty directory)");
+        assert_eq!(
+            (names(&empty), empty.children_were_processed),
+            (vec![], true)
+        );
     }
 }

@@ -1,6 +1,8 @@
 //! What the paths of a request mean. Pure: nothing is looked up.
 
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
+
+use crate::tools::paths::{meant, plain};
 
 /// Where paths begin.
 #[derive(Debug, Clone, Default)]
@@ -12,13 +14,7 @@ pub(super) struct Places {
 impl Places {
     /// The one way to write a path that can be written in many.
     pub(super) fn of(&self, path: &str) -> PathBuf {
-        let path = path.strip_prefix("file://").unwrap_or(path);
-        let joined = match (path.strip_prefix('~'), &self.home) {
-            (Some(""), Some(home)) => home.clone(),
-            (Some(rest), Some(home)) if rest.starts_with('/') => home.join(&rest[1..]),
-            _ => self.workspace.join(path),
-        };
-        plain(&joined)
+        meant(path, &self.workspace, self.home.as_deref())
     }
 
     /// A path as Cursor is told it: from the workspace on, if it lies there.
@@ -27,20 +23,6 @@ impl Places {
         let inside = path.strip_prefix(plain(&self.workspace));
         inside.unwrap_or(&path).to_string_lossy().into_owned()
     }
-}
-
-fn plain(path: &Path) -> PathBuf {
-    let mut plain = PathBuf::new();
-    for part in path.components() {
-        match part {
-            Component::ParentDir => {
-                plain.pop();
-            }
-            Component::CurDir => {}
-            other => plain.push(other),
-        }
-    }
-    plain
 }
 
 #[cfg(test)]

@@ -157,8 +157,16 @@ pub(super) fn replies(
 pub(super) struct FileText<'a> {
     pub(super) text: &'a str,
     pub(super) extent: Extent,
-    /// The lines of the file, if they are told.
-    lines: Option<i32>,
+    lines: Lines,
+}
+
+/// What is told of a file's lines.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Lines {
+    /// How many there are.
+    All(i32),
+    /// How many come after the text.
+    After(i32),
 }
 
 /// How much of a file a text is.
@@ -178,20 +186,23 @@ pub(super) fn file_text(text: &str) -> FileText<'_> {
         return FileText {
             text: "",
             extent: Extent::Part,
-            lines: None,
+            lines: Lines::After(0),
         };
     }
-    let found = NOTE.as_ref().and_then(|note| note.captures(text));
-    match found {
-        Some(found) => FileText {
-            text: &text[..found.get(0).map_or(text.len(), |note| note.start())],
-            extent: Extent::Part,
-            lines: found.get(1).and_then(|number| number.as_str().parse().ok()),
-        },
-        None => FileText {
+    let Some(found) = NOTE.as_ref().and_then(|note| note.captures(text)) else {
+        return FileText {
             text,
             extent: Extent::Whole,
-            lines: None,
+            lines: Lines::After(0),
+        };
+    };
+    let number = |at| -> Option<i32> { found.get(at)?.as_str().parse().ok() };
+    FileText {
+        text: &text[..found.get(0).map_or(text.len(), |note| note.start())],
+        extent: Extent::Part,
+        lines: match (number(1), number(2)) {
+            (Some(all), _) => Lines::All(all),
+            (None, after) => Lines::After(after.unwrap_or(0)),
         },
     }
 }
@@ -246,9 +257,14 @@ fn read(args: &ReadArgs, given: Given) -> read_result::Result {
     }
     let ranged = args.offset.is_some() || args.limit.is_some();
     let file = file_text(&given.text);
+    let before = args.offset.unwrap_or(0).max(1) - 1;
+    let known = before.saturating_add(lines(file.text));
     read_result::Result::Success(ReadSuccess {
         path,
-        total_lines: file.lines.unwrap_or_else(|| lines(file.text)),
+        total_lines: match file.lines {
+            Lines::All(all) => all,
+            Lines::After(after) => known.saturating_add(after),
+        },
         file_size: i64::try_from(file.text.len()).unwrap_or(i64::MAX),
         truncated: file.extent == Extent::Part && !ranged,
         output: Some(read_success::Output::Content(file.text.to_owned())),

@@ -6,16 +6,20 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::OnceLock;
+use std::time::Duration;
 
 use rustix::process::{Pid, Signal};
 use tokio::process::{Child, ChildStdin, Command};
 
+use super::carry::Carry;
 use crate::tools::leash::Leash;
+
+/// How often we look whether what a command left running is still there.
+const LOOK: Duration = Duration::from_secs(1);
 
 /// Starts a command as a group of its own that does not outlive us.
 pub(in crate::tools) fn spawn(command: &mut Command, leash: &Leash) -> io::Result<(Child, Group)> {
     leash.ready();
-    command.envs(leash.mark());
     let child = command.process_group(0).spawn()?;
     let group = Group::of(&child, leash)?;
     Ok((child, group))
@@ -45,6 +49,14 @@ impl Group {
     pub(super) fn signal(&self, signal: Signal) {
         // A group that is gone needs no signal.
         let _ = rustix::process::kill_process_group(self.id, signal);
+    }
+
+    /// Keeps the group until nothing is left of it: a number that is free again may soon be
+    /// another's.
+    pub(super) async fn gone(self) {
+        while self.is_alive() {
+            tokio::time::sleep(LOOK).await;
+        }
     }
 
     /// Whether a process of the group is left.
@@ -80,26 +92,19 @@ pub(super) struct Running {
     pub(super) group: Group,
     /// Its number.
     pub(super) pid: u32,
-}
-
-/// How a command is kept in step with those before it.
-#[derive(Debug)]
-pub(super) struct Carry<'a> {
-    /// What the last command left: exports and functions. May be missing.
-    pub(super) before: &'a Path,
-    /// Where this one leaves its own.
-    pub(super) after: &'a Path,
+    /// What it comes after, and leaves.
+    pub(super) carry: Carry,
 }
 
 /// Runs after the last command's exports are back, and leaves folder and exports for the
 /// next. On one line, so that the shell's messages count lines as the user does.
-const SCRIPT: &str = r#"__command=$1 __before=$2 __after=$3; shift 3; [ -s "$__before" ] && . "$__before"; eval "$__command"; __code=$?; { pwd; ( unset PWD OLDPWD SHLVL _; export -p; declare -f ); } > "$__after" 2>/dev/null; exit $__code"#;
+const SCRIPT: &str = r#"__command=$1 __before=$2 __after=$3; shift 3; [ -s "$__before" ] && . "$__before"; eval "$__command"; __code=$?; { pwd; printf '\0'; ( unset PWD OLDPWD SHLVL _; export -p; declare -f ); } > "$__after" 2>/dev/null; exit $__code"#;
 
 /// Starts a command in a shell, in a group of its own.
 pub(super) fn start(
     command: &str,
     folder: &Path,
-    carry: &Carry<'_>,
+    carry: Carry,
     input: Input,
     leash: &Leash,
 ) -> io::Result<Running> {
@@ -108,7 +113,7 @@ pub(super) fn start(
         .arg("-c")
         .arg(SCRIPT)
         .args(["--", command])
-        .args([carry.before, carry.after])
+        .args([carry.before(), carry.after()])
         .current_dir(folder)
         .stdin(match input {
             Input::Nothing => Stdio::null(),
@@ -123,6 +128,7 @@ pub(super) fn start(
         stdin: child.stdin.take(),
         child,
         group,
+        carry,
     })
 }
 
@@ -185,16 +191,11 @@ mod tests {
     #[tokio::test]
     async fn dropping_a_group_ends_what_ignores_requests_to() {
         let folder = tempfile::tempdir().unwrap();
-        let missing = folder.path().join("none");
-        let carry = Carry {
-            before: &missing,
-            after: &missing,
-        };
         let command = "trap '' TERM; (trap '' TERM; exec sleep 600) & echo $!; wait";
         let mut running = start(
             command,
             folder.path(),
-            &carry,
+            Carry::new(folder.path(), None),
             Input::Nothing,
             &Leash::default(),
         )

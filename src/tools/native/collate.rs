@@ -5,9 +5,9 @@ use std::cmp::Ordering;
 
 /// Compares two names.
 pub(super) fn names(a: &str, b: &str) -> Ordering {
-    let weights = |name: &str| -> Vec<(u8, u32)> { name.chars().map(weight).collect() };
+    let weights = |name| str::chars(name).map(weight);
     weights(a)
-        .cmp(&weights(b))
+        .cmp(weights(b))
         // Small letters come before their capitals.
         .then_with(|| b.cmp(a))
 }

@@ -11,10 +11,11 @@ use tokio::sync::oneshot;
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
-use super::child::{self, Carry, Input, Running};
+use super::child::{self, Input, Running};
 use super::output::{Letters, Stream};
 use super::pipes::{Piece, Pipes};
-use super::workbench::{InFront, Title, Went, Workbench};
+use super::terminal::Title;
+use super::workbench::{InFront, Went, Workbench};
 use crate::wire::proto::agent::v1::{
     ShellAbortReason, ShellArgs, ShellBackgroundReason, TimeoutBehavior,
 };
@@ -22,7 +23,7 @@ use crate::wire::proto::agent::v1::{
 /// How long a command may take to end when it is asked to.
 pub(super) const GRACE: Duration = Duration::from_secs(1);
 /// How long we listen to pipes that somebody keeps open after the command's end.
-const LISTEN: Duration = Duration::from_secs(5);
+pub(super) const LISTEN: Duration = Duration::from_secs(5);
 /// How long what is left in the pipes of an ended command is listened to.
 const DRAIN: Duration = Duration::from_millis(100);
 /// What a command may take that nobody gave a time.
@@ -131,7 +132,6 @@ pub(super) struct Foreground {
     bench: Arc<Workbench>,
     running: Running,
     pipes: Pipes,
-    after: PathBuf,
     front: InFront,
     letters: [Letters; 2],
     so_far: String,
@@ -141,8 +141,10 @@ pub(super) struct Foreground {
 
 /// Whether somebody can still print.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Output {
+pub(super) enum Output {
+    /// Somebody can.
     Open,
+    /// Nobody can.
     Closed,
 }
 
@@ -157,15 +159,10 @@ enum Happened {
 impl Foreground {
     /// Starts a command.
     pub(super) fn start(bench: &Arc<Workbench>, order: Order) -> io::Result<Self> {
-        let (before, after) = bench.carry()?;
-        let carry = Carry {
-            before: &before,
-            after: &after,
-        };
         let mut running = child::start(
             &order.command,
             &order.folder,
-            &carry,
+            bench.carry()?,
             order.input,
             bench.leash(),
         )?;
@@ -175,7 +172,6 @@ impl Foreground {
             bench: Arc::clone(bench),
             order,
             running,
-            after,
             letters: Default::default(),
             so_far: String::new(),
             started: Instant::now(),
@@ -199,6 +195,14 @@ impl Foreground {
                 piece = self.pipes.next(), if self.output == Output::Open => {
                     Happened::Piece(piece)
                 }
+            };
+            // It may have ended while we were stopped: its time was not up.
+            let happened = match happened {
+                Happened::Late(late) => match self.running.child.try_wait() {
+                    Ok(Some(status)) => Happened::Exited(Ok(status)),
+                    _ => Happened::Late(late),
+                },
+                other => other,
             };
             match happened {
                 Happened::Piece(Piece::Bytes(stream, bytes)) => {
@@ -248,7 +252,8 @@ impl Foreground {
             }
         }
         self.drain(listener).await;
-        self.bench.settle(self.after, self.running.group).await;
+        let Running { carry, group, .. } = self.running;
+        self.bench.settle(carry, group, self.pipes).await;
         match status {
             Ok(status) => Ending::Exited(status),
             Err(_) => Ending::Ended(ShellAbortReason::UserAbort),

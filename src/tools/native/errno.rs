@@ -17,6 +17,7 @@ fn words(error: &io::Error) -> (&'static str, &'static str) {
         Some(Errno::LOOP) => ("ELOOP", "too many symbolic links encountered"),
         Some(Errno::NAMETOOLONG) => ("ENAMETOOLONG", "name too long"),
         Some(Errno::NOSPC) => ("ENOSPC", "no space left on device"),
+        Some(Errno::FBIG) => ("EFBIG", "file too large"),
         Some(Errno::DQUOT) => ("EDQUOT", "disk quota exceeded"),
         Some(Errno::ROFS) => ("EROFS", "read-only file system"),
         Some(Errno::BUSY) => ("EBUSY", "resource busy or locked"),

@@ -18,6 +18,7 @@ use rustix::io::Errno;
 
 use super::policy::Leave;
 use super::{errno, ignored};
+use crate::tools::paths::meant;
 
 /// Why a path is not touched.
 #[derive(Debug, thiserror::Error)]
@@ -31,6 +32,9 @@ pub enum Refusal {
     /// It says what is kept from the model, which is not for the model to say.
     #[error("Blocked by permissions configuration")]
     Rules,
+    /// It says what is run and what may not be.
+    #[error("{0} says which commands run here and what hooks guard; only the user changes it")]
+    Settings(PathBuf),
     /// What it leads to cannot be told: loops, files used as folders, closed folders.
     #[error("Write blocked: cannot verify {}", where_it_leads(path, error))]
     Unclear {
@@ -95,26 +99,9 @@ impl Guard {
         &self.real
     }
 
-    /// What a path of the model means: relative to the workspace, `~` and `file://` known,
-    /// `.` and `..` taken away by their names.
+    /// What a path of the model means.
     pub fn absolute(&self, path: &str) -> PathBuf {
-        let path = path.strip_prefix("file://").unwrap_or(path);
-        let joined = match (path.strip_prefix('~'), &self.home) {
-            (Some(""), Some(home)) => home.clone(),
-            (Some(rest), Some(home)) if rest.starts_with('/') => home.join(&rest[1..]),
-            _ => self.workspace.join(path),
-        };
-        let mut plain = PathBuf::new();
-        for part in joined.components() {
-            match part {
-                Component::ParentDir => {
-                    plain.pop();
-                }
-                Component::CurDir => {}
-                other => plain.push(other),
-            }
-        }
-        plain
+        meant(path, &self.workspace, self.home.as_deref())
     }
 
     /// Whether a path may be read, and which file that is.
@@ -148,7 +135,7 @@ impl Guard {
     /// Whether a path may be written, and which file that is. Folders and the file itself may
     /// be missing.
     pub fn write(&self, path: &Path) -> Result<Cleared, Refusal> {
-        no_rules(path)?;
+        unprotected(path)?;
         let real = resolve(path)?;
         self.unlisted(&real)?;
         self.clear_change(path, real)
@@ -156,7 +143,7 @@ impl Guard {
 
     /// Whether a path may be deleted. A link is deleted itself, not what it leads to.
     pub fn delete(&self, path: &Path) -> Result<Cleared, Refusal> {
-        no_rules(path)?;
+        unprotected(path)?;
         // What cannot be read cannot be told to the model either.
         match path.canonicalize() {
             Ok(real) => self.unlisted(&real)?,
@@ -177,9 +164,15 @@ impl Guard {
         self.clear_change(path, parent.join(name))
     }
 
-    /// Whether the user's list of what is kept back has nothing against a change.
+    /// Whether the user's files have nothing against a change.
     fn unlisted(&self, real: &Path) -> Result<(), Refusal> {
-        no_rules(real)?;
+        unprotected(real)?;
+        // Their folder may be a link to another.
+        let homes = std::iter::once(&self.real).chain(&self.home);
+        let mut files = homes.flat_map(|home| SETTINGS.map(|name| home.join(FOLDER).join(name)));
+        if files.any(|file| resolve(&file).is_ok_and(|file| file == *real)) {
+            return Err(settings(real));
+        }
         if self.is_ignored(real) {
             tracing::warn!("refused a change of a path the user keeps back");
             return Err(Refusal::Ignored);
@@ -203,13 +196,30 @@ impl Guard {
     }
 }
 
-/// Refuses to change what says what is kept back.
-fn no_rules(path: &Path) -> Result<(), Refusal> {
+/// Where settings lie, and which of them name commands: hooks, and MCP servers.
+const FOLDER: &str = ".cursor";
+const SETTINGS: [&str; 2] = ["hooks.json", "mcp.json"];
+
+/// Refuses to change what says what is kept back, and what is run.
+fn unprotected(path: &Path) -> Result<(), Refusal> {
     if ignored::is_rules(path) {
         tracing::warn!("refused a change of what is kept back");
         return Err(Refusal::Rules);
     }
-    Ok(())
+    let called = |path: Option<&Path>, name: &str| {
+        let own = path.and_then(Path::file_name);
+        own.is_some_and(|own| own.eq_ignore_ascii_case(name))
+    };
+    let named = SETTINGS.iter().any(|name| called(Some(path), name));
+    match named && called(path.parent(), FOLDER) {
+        true => Err(settings(path)),
+        false => Ok(()),
+    }
+}
+
+fn settings(path: &Path) -> Refusal {
+    tracing::warn!("refused a change of settings that name commands");
+    Refusal::Settings(path.to_owned())
 }
 
 /// What is said of a path nobody can follow.

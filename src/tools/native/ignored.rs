@@ -5,14 +5,27 @@ use std::path::{Path, PathBuf};
 
 use ignore::gitignore::{Gitignore, GitignoreBuilder};
 
+use super::walk;
+
 /// The name of the files that say what is kept back.
-pub(super) const FILE: &str = ".cursorignore";
+pub(in crate::tools) const FILE: &str = ".cursorignore";
+/// What a walk heeds besides git's rules.
+pub(super) const FILES: [&str; 2] = [".rgignore", FILE];
 
 /// The rules of all folders, each read once: for one answer, so that a rule the user has just
 /// written counts in the next.
 #[derive(Debug, Default)]
 pub(super) struct Rules {
-    folders: HashMap<PathBuf, Option<Gitignore>>,
+    folders: HashMap<PathBuf, Told>,
+}
+
+/// What a folder says.
+#[derive(Debug)]
+enum Told {
+    Nothing,
+    Rules(Gitignore),
+    /// It has rules that cannot be read: whatever they name, it is below.
+    Unreadable,
 }
 
 impl Rules {
@@ -21,26 +34,39 @@ impl Rules {
     /// Files of all folders above it count, up to the root of the disk, and what one of them
     /// names no other brings back.
     pub(super) fn ignore(&mut self, real: &Path) -> bool {
-        let folder = real.is_dir();
         real.ancestors().skip(1).any(|above| {
-            let rules = self.of(above);
-            rules.is_some_and(|rules| is_named(rules, above, real, folder))
+            match self.of(above) {
+                Told::Nothing => false,
+                // Looked at only where somebody has rules: a walk asks for every file there is.
+                Told::Rules(rules) => is_named(rules, above, real, real.is_dir()),
+                Told::Unreadable => true,
+            }
         })
     }
 
-    fn of(&mut self, folder: &Path) -> Option<&Gitignore> {
+    fn of(&mut self, folder: &Path) -> &Told {
         if !self.folders.contains_key(folder) {
-            let file = folder.join(FILE);
-            let rules = file.is_file().then(|| {
-                let mut builder = GitignoreBuilder::new(folder);
-                // A bad line is skipped; the others count.
-                let _ = builder.add(&file);
-                builder.build().ok()
-            });
-            self.folders.insert(folder.to_owned(), rules.flatten());
+            self.folders.insert(folder.to_owned(), read(folder));
         }
-        self.folders.get(folder)?.as_ref()
+        self.folders.get(folder).unwrap_or(&Told::Nothing)
     }
+}
+
+fn read(folder: &Path) -> Told {
+    let text = match walk::rules(&folder.join(FILE)) {
+        Ok(Some(text)) => text,
+        Ok(None) => return Told::Nothing,
+        Err(_) => {
+            tracing::warn!("kept a folder back: its {FILE} cannot be read");
+            return Told::Unreadable;
+        }
+    };
+    let mut builder = GitignoreBuilder::new(folder);
+    for line in text.trim_start_matches('\u{feff}').lines() {
+        // A bad line is skipped; the others count.
+        let _ = builder.add_line(None, line);
+    }
+    builder.build().map_or(Told::Unreadable, Told::Rules)
 }
 
 /// Whether rules name a path, or a folder it is in: what is in such a folder they cannot
@@ -111,5 +137,35 @@ mod tests {
         assert!(!is_ignored(&root, &secret));
         fs::write(root.join(FILE), "secret.env").unwrap();
         assert!(is_ignored(&root, &secret));
+    }
+
+    #[test]
+    fn rules_that_cannot_be_read_keep_everything_back() {
+        let home = tempfile::tempdir().unwrap();
+        let root = home.path().canonicalize().unwrap();
+        let (inside, beside) = (root.join("sub/a"), root.join("b"));
+        fs::create_dir(root.join("sub")).unwrap();
+        for path in [&inside, &beside] {
+            fs::write(path, "x").unwrap();
+        }
+        let file = root.join("sub").join(FILE);
+        for target in ["/dev/zero", FILE] {
+            std::os::unix::fs::symlink(target, &file).unwrap();
+            assert!(is_ignored(&root, &inside), "{target}");
+            assert!(!is_ignored(&root, &beside), "{target}");
+            fs::remove_file(&file).unwrap();
+        }
+        fs::File::create(&file).unwrap().set_len(1 << 30).unwrap();
+        assert!(is_ignored(&root, &inside));
+    }
+
+    #[test]
+    fn a_line_in_another_encoding_does_not_end_the_rules() {
+        let home = tempfile::tempdir().unwrap();
+        let root = home.path().canonicalize().unwrap();
+        fs::write(root.join(FILE), b"\xef\xbb\xbffirst\n# caf\xe9\nlast\n").unwrap();
+        for (name, expected) in [("first", true), ("last", true), ("other", false)] {
+            assert_eq!(is_ignored(&root, &root.join(name)), expected, "{name}");
+        }
     }
 }

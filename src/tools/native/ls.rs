@@ -5,13 +5,12 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use ignore::overrides::OverrideBuilder;
-use ignore::{WalkBuilder, overrides::Override};
+use ignore::overrides::{Override, OverrideBuilder};
 use rustix::io::Errno;
 use tokio_util::sync::CancellationToken;
 
 use super::guard::{Guard, Refusal};
-use super::{collate, errno, ignored};
+use super::{collate, errno, ignored, walk};
 use crate::wire::proto::agent::v1::*;
 
 /// Letters of names one answer shows; the rest is counted.
@@ -97,16 +96,6 @@ fn exclusions(root: &Path, patterns: &[String]) -> Result<Override, ignore::Erro
     builder.build()
 }
 
-/// Everything below a folder that is no link: hidden files too, ignored ones not.
-pub(super) fn walk(root: &Path) -> WalkBuilder {
-    let mut walk = WalkBuilder::new(root);
-    walk.hidden(false)
-        .follow_links(false)
-        .add_custom_ignore_filename(".rgignore")
-        .add_custom_ignore_filename(ignored::FILE);
-    walk
-}
-
 enum End {
     Complete,
     OutOfTime,
@@ -132,7 +121,9 @@ fn tree(
     let mut used = root.to_string_lossy().encode_utf16().count();
     let mut end = End::Complete;
     let mut rules = ignored::Rules::default();
-    let mut walk = walk(root);
+    // Below the root no link is followed, so only its own are to be resolved.
+    let real_root = root.canonicalize().unwrap_or_else(|_| root.to_owned());
+    let mut walk = walk::walk(root, &ignored::FILES, |_| true);
     walk.overrides(exclusions)
         .sort_by_file_name(|a, b| collate::names(&a.to_string_lossy(), &b.to_string_lossy()));
     for entry in walk.build() {
@@ -144,10 +135,8 @@ fn tree(
         if !entry.file_type().is_some_and(|kind| kind.is_file()) {
             continue;
         }
-        let Ok(real) = entry.path().canonicalize() else {
-            continue;
-        };
-        if rules.ignore(&real) {
+        let inside = entry.path().strip_prefix(root).unwrap_or(entry.path());
+        if rules.ignore(&real_root.join(inside)) {
             continue;
         }
         place(&mut folders, root, entry.path(), &mut used);

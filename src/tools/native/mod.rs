@@ -5,6 +5,7 @@
 //! a process group that ends with us, file work happens off the async threads, and nothing
 //! is held in memory without a bound. This room knows no streams, ids or hosts.
 
+mod carry;
 mod child;
 mod collate;
 mod command;
@@ -26,10 +27,13 @@ mod pi_grep;
 mod pipes;
 pub mod policy;
 mod read;
+mod resource;
 mod scratch;
 mod search;
 mod shell;
+mod terminal;
 mod text;
+mod walk;
 mod workbench;
 mod write;
 
@@ -49,9 +53,10 @@ use super::{Executor, Replies, Reply, Request, Thrown, Work, servers};
 use crate::wire::proto::agent::v1::*;
 pub(super) use child::{Group, scrub, spawn};
 use guard::Guard;
-pub(super) use ignored::is_ignored;
+pub(super) use ignored::{FILE as IGNORE_FILE, is_ignored};
 use policy::{Mode, Policy, Tool};
 use shell::{Dialect, Shell};
+pub(super) use walk::walk;
 pub use workbench::Workbench;
 
 /// The host's hands, where there are some.
@@ -167,6 +172,11 @@ impl Native {
             Request::GitDiffRequest(request) => {
                 let response = git_diff::diff(&self.guard, request, &abort).await?;
                 Ok(Reply::GitDiffResponse(response))
+            }
+            Request::ReadMcpResourceExecArgs(args) if servers::is_saved(&args) => {
+                let facts = &self.refuse.facts;
+                let result = resource::save(&self.guard, facts, args, &abort).await;
+                Ok(Reply::ReadMcpResourceExecResult(result))
             }
             other => match servers::answer(&self.refuse.facts, other, abort.clone()).await {
                 Ok(reply) => Ok(reply),

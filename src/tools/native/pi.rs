@@ -6,7 +6,7 @@ use std::path::Path;
 use tokio_util::sync::CancellationToken;
 
 use super::guard::{Guard, Refusal};
-use super::{collate, errno, ls, write};
+use super::{collate, errno, ignored, ls, walk, write};
 use crate::wire::proto::agent::v1::*;
 
 /// Lines and bytes one answer shows.
@@ -41,8 +41,8 @@ fn cleared(guard: &Guard, path: &Path, verb: &str) -> Result<super::guard::Clear
     })
 }
 
-/// A file's text, whatever its bytes are.
-pub(super) fn whole(guard: &Guard, path: &Path) -> Result<String, Failure> {
+/// A file's bytes.
+pub(super) fn whole(guard: &Guard, path: &Path) -> Result<Vec<u8>, Failure> {
     let cleared = cleared(guard, path, "Read")?;
     if cleared.real.is_dir() {
         return Err(Failure(format!("Path is a directory: {}", path.display())));
@@ -60,7 +60,7 @@ pub(super) fn whole(guard: &Guard, path: &Path) -> Result<String, Failure> {
     file.take(MAX_FILE)
         .read_to_end(&mut bytes)
         .map_err(|error| Failure::io(&error, "read", path))?;
-    Ok(String::from_utf8_lossy(&bytes).into_owned())
+    Ok(bytes)
 }
 
 /// A count as the messages carry it.
@@ -104,7 +104,8 @@ pub(super) fn head(text: &str) -> (&str, Option<PiTruncation>) {
 /// Reads lines of a file.
 pub(super) fn read(guard: &Guard, args: &PiReadExecArgs) -> Result<PiReadExecSuccess, Failure> {
     let path = guard.absolute(&args.path);
-    let text = whole(guard, &path)?;
+    let bytes = whole(guard, &path)?;
+    let text = String::from_utf8_lossy(&bytes);
     let lines: Vec<&str> = text.split('\n').collect();
     let offset = usize::try_from(args.offset.unwrap_or(1))
         .unwrap_or(1)
@@ -169,7 +170,12 @@ pub(super) fn put(guard: &Guard, path: &str, text: &str) -> Result<(), Failure> 
         file_text: text.into(),
         ..WriteArgs::default()
     };
-    match write::write(guard, &args).result {
+    save(guard, &args)
+}
+
+/// Writes, and says in words why not.
+pub(super) fn save(guard: &Guard, args: &WriteArgs) -> Result<(), Failure> {
+    match write::write(guard, args).result {
         Some(write_result::Result::Success(_)) => Ok(()),
         Some(write_result::Result::Rejected(no)) => Err(Failure(no.reason)),
         Some(write_result::Result::PermissionDenied(no)) => Err(Failure(no.error)),
@@ -246,8 +252,9 @@ pub(super) fn find(
     let by_path = args.pattern.contains('/');
     let limit = limit(args.limit, 1000);
     let mut found = Vec::new();
-    let mut walk = ls::walk(&root);
-    walk.filter_entry(|entry| entry.depth() == 0 || entry.file_name() != ".git");
+    let mut walk = walk::walk(&root, &ignored::FILES, |entry| {
+        entry.depth() == 0 || entry.file_name() != ".git"
+    });
     walk.sort_by_file_name(|a, b| collate::names(&a.to_string_lossy(), &b.to_string_lossy()));
     for entry in walk.build().flatten() {
         if abort.is_cancelled() {

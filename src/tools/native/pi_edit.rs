@@ -2,6 +2,7 @@
 
 use super::guard::Guard;
 use super::pi::{self, Failure, number};
+use super::text;
 use crate::wire::proto::agent::v1::*;
 
 /// Replaces parts of a file. Where one is not there letter by letter, all of them are looked
@@ -13,7 +14,10 @@ pub(super) fn edit(guard: &Guard, args: &PiEditExecArgs) -> Result<PiEditExecSuc
         ));
     }
     let path = guard.absolute(&args.path);
-    let text = pi::whole(guard, &path)?;
+    // It is written in the encoding it has; what does not fit one would be lost.
+    let text = text::faithful(&pi::whole(guard, &path)?).ok_or_else(|| {
+        Failure("the file is in no encoding this client knows: an edit would damage it".into())
+    })?;
     let old = text.replace("\r\n", "\n");
     let mut wanted: Vec<String> = args
         .edits
@@ -136,4 +140,54 @@ fn patch(path: &str, old: &str, new: &str) -> String {
         }
     }
     patch
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::policy::Leave;
+    use super::*;
+    use std::fs;
+
+    #[test]
+    fn an_edit_changes_its_part_and_no_other_byte() {
+        let home = tempfile::tempdir().unwrap();
+        let file = home.path().join("f");
+        let guard = Guard::new(home.path(), None, Leave::Refused);
+        let edited = |bytes: &[u8]| {
+            fs::write(&file, bytes).unwrap();
+            let args = PiEditExecArgs {
+                path: "f".into(),
+                edits: vec![PiEditReplacement {
+                    old_text: "name".into(),
+                    new_text: "NAME".into(),
+                }],
+            };
+            let done = edit(&guard, &args);
+            (
+                done.map_err(|error| error.to_string()),
+                fs::read(&file).unwrap(),
+            )
+        };
+        let wide =
+            |text: &str| -> Vec<u8> { text.encode_utf16().flat_map(u16::to_le_bytes).collect() };
+        for (before, after) in [
+            (b"caf\xe9\nname\n".to_vec(), b"caf\xe9\nNAME\n".to_vec()),
+            (
+                b"\xef\xbb\xbfname\n".to_vec(),
+                b"\xef\xbb\xbfNAME\n".to_vec(),
+            ),
+            (wide("\u{feff}\u{e9} name\n"), wide("\u{feff}\u{e9} NAME\n")),
+        ] {
+            let (done, left) = edited(&before);
+            assert_eq!(
+                done.unwrap().first_changed_line,
+                Some(1 + u32::from(before[0] == b'c'))
+            );
+            assert_eq!(left, after);
+        }
+        let strange = b"name \0 \xe9\n";
+        let (done, left) = edited(strange);
+        assert!(done.unwrap_err().contains("would damage it"));
+        assert_eq!(left, strange);
+    }
 }

@@ -51,6 +51,16 @@ impl Pipes {
             None => Piece::End,
         }
     }
+
+    /// Whether somebody can still print, or has.
+    pub(super) fn are_open(&self) -> bool {
+        !self.pieces.is_closed() || !self.pieces.is_empty()
+    }
+
+    /// Reads them to their end, for nobody.
+    pub(super) async fn drain(mut self) {
+        while let Piece::Bytes(..) = self.next().await {}
+    }
 }
 
 async fn copy(

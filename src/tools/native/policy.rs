@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::diag::settings::{self, Warning};
 use crate::tools::Request;
 use crate::tools::by_host::HostTools;
+use crate::tools::servers;
 use crate::wire::headers::ToolGates;
 
 /// Who executes Cursor's own tools.
@@ -63,6 +64,7 @@ impl Tool {
             Request::LsArgs(_) | Request::PiLsArgs(_) | Request::PiFindArgs(_) => Tool::Ls,
             Request::GrepArgs(_) | Request::PiGrepArgs(_) => Tool::Grep,
             Request::WriteArgs(_) | Request::PiWriteArgs(_) | Request::PiEditArgs(_) => Tool::Write,
+            Request::ReadMcpResourceExecArgs(args) if servers::is_saved(args) => Tool::Write,
             Request::DeleteArgs(_) => Tool::Delete,
             Request::ShellArgs(_)
             | Request::ShellStreamArgs(_)
@@ -208,28 +210,53 @@ impl Policy {
         }
     }
 
-    /// Reads the settings. What is not understood becomes a warning and changes nothing.
+    /// Reads the settings. What is not understood becomes a warning, and whatever it may have
+    /// forbidden is forbidden: nobody should learn from a deleted file that a word was mistyped.
     pub fn from_env(env: &impl Fn(&str) -> Option<String>) -> (Self, Vec<Warning>) {
         let mut warnings = Vec::new();
         let (mut mode, mut overrides) = (Mode::Local, BTreeMap::new());
-        for text in listed(&env(MODE)) {
-            let said = match text.split_once('=') {
-                None => mode_of(text).map(|said| mode = said),
-                Some((tool, said)) => tool_of(tool).zip(mode_of(said)).map(|(tool, said)| {
-                    overrides.insert(tool, said);
-                }),
-            };
-            if said.is_none() {
-                warnings.extend(settings::not_understood(MODE, Some(text)));
-            }
-        }
         let mut denied = BTreeSet::new();
+        let mut unread = false;
+        for text in listed(&env(MODE)) {
+            let (tool, said) = match text.split_once('=') {
+                None => (None, mode_of(text)),
+                Some((tool, said)) => (Some(tool_of(tool)), mode_of(said)),
+            };
+            let instead = match (tool, said) {
+                (None, Some(said)) => {
+                    mode = said;
+                    continue;
+                }
+                (Some(Some(tool)), Some(said)) => {
+                    overrides.insert(tool, said);
+                    continue;
+                }
+                // It would have allowed what nobody else allows.
+                (Some(None), Some(Mode::Local)) => "it changes nothing",
+                (Some(Some(tool)), None) => {
+                    overrides.insert(tool, Mode::Off);
+                    "that tool is refused"
+                }
+                (None | Some(None), _) => {
+                    unread = true;
+                    "every tool without a word of its own is refused"
+                }
+            };
+            warnings.extend(settings::taken_for(MODE, text, instead));
+        }
+        if unread {
+            mode = Mode::Off;
+        }
         for name in listed(&env(DENY)) {
             match tool_of(name) {
                 Some(tool) => {
                     denied.insert(tool);
                 }
-                None => warnings.extend(settings::not_understood(DENY, Some(name))),
+                None => {
+                    denied.extend(Tool::ALL.iter().map(|(_, tool)| *tool));
+                    let instead = "all of Cursor's own tools are refused";
+                    warnings.extend(settings::taken_for(DENY, name, instead));
+                }
             }
         }
         let leaves = [
@@ -318,9 +345,6 @@ mod tests {
         let (policy, warnings) = read(&[(MODE, "shell=off")]);
         assert_eq!((policy.mode, warnings.len()), (Mode::Local, 0));
         assert_eq!(policy.of(Tool::Shell), Mode::Off);
-        let (policy, warnings) = read(&[(MODE, "off,shel=local,read=here,local")]);
-        assert_eq!((policy.mode, warnings.len()), (Mode::Local, 2));
-        assert!(policy.overrides.is_empty());
         let excluded = read(&[(MODE, "off,read=local")])
             .0
             .gates(&HostTools::default());
@@ -342,9 +366,38 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_understood_is_told_and_changes_nothing() {
-        let (policy, warnings) = read(&[(MODE, "remote"), (DENY, "shel"), (OUTSIDE, "maybe")]);
-        assert_eq!(policy, Policy::default());
-        assert_eq!(warnings.len(), 3);
+    fn what_is_not_understood_is_told_and_forbids_what_it_may_have_forbidden() {
+        const UNNAMED: &str = "every tool without a word of its own is refused";
+        const ALL: &str = "all of Cursor's own tools are refused";
+        let by_host = "read=host ls=host grep=host write=host delete=host shell=host fetch=host git_diff=host diagnostics=host";
+        let but_shell = by_host.replace("shell=host ", "");
+        for (mode, deny, executed, meanwhile) in [
+            ("of", "", "", UNNAMED),
+            ("remote,local,read=local", "", "read", UNNAMED),
+            ("local,shel=off", "", "", UNNAMED),
+            ("local,bash=host", "", "", UNNAMED),
+            ("host,shell=of", "", &but_shell, "that tool is refused"),
+            ("host,shel=local", "", by_host, "it changes nothing"),
+            ("read=local", "delete,shel", "", ALL),
+        ] {
+            let (policy, warnings) = read(&[(MODE, mode), (DENY, deny)]);
+            let by = |(name, tool): &(&str, Tool)| match policy.of(*tool) {
+                Mode::Local => Some((*name).to_owned()),
+                Mode::Host => Some(format!("{name}=host")),
+                Mode::Off => None,
+            };
+            let by: Vec<String> = Tool::ALL.iter().filter_map(by).collect();
+            assert_eq!(by.join(" "), executed, "{mode} {deny}");
+            let told: Vec<String> = warnings.iter().map(ToString::to_string).collect();
+            let [told] = told.as_slice() else {
+                panic!("{mode} {deny}: {told:?}");
+            };
+            assert!(
+                told.ends_with(&format!("until it is, {meanwhile}")),
+                "{told}"
+            );
+        }
+        let (policy, warnings) = read(&[(OUTSIDE, "maybe")]);
+        assert_eq!((policy, warnings.len()), (Policy::default(), 1));
     }
 }

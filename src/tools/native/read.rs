@@ -128,7 +128,11 @@ fn refused(path: String, refusal: Refusal) -> read_result::Result {
             let reason = refusal.to_string();
             read_result::Result::Rejected(ReadRejected { path, reason })
         }
-        Refusal::Ignored | Refusal::Rules | Refusal::Unclear { .. } | Refusal::Dangling(_) => {
+        Refusal::Ignored
+        | Refusal::Rules
+        | Refusal::Settings(_)
+        | Refusal::Unclear { .. }
+        | Refusal::Dangling(_) => {
             read_result::Result::PermissionDenied(ReadPermissionDenied { path })
         }
     }

@@ -31,14 +31,19 @@ pub(super) struct Scratch {
 impl Scratch {
     /// Makes one, and removes those nobody owns any more.
     pub(super) fn new(home: &Path, leash: Leash) -> io::Result<Self> {
+        let made = Self::make(home, leash)?;
+        let home = home.to_owned();
+        // Nobody waits for it.
+        std::thread::spawn(move || sweep(&home));
+        Ok(made)
+    }
+
+    fn make(home: &Path, leash: Leash) -> io::Result<Self> {
         let path = home.join(format!("{PREFIX}{}", Uuid::new_v4().simple()));
         leash.keep(&path)?;
         let lock = make(&path).inspect_err(|_| {
             let _ = fs::remove_dir_all(&path);
         })?;
-        let home = home.to_owned();
-        // Nobody waits for it.
-        std::thread::spawn(move || sweep(&home));
         Ok(Self {
             path,
             leash,
@@ -116,7 +121,8 @@ mod tests {
         drop(make(&left).unwrap());
         let young = home.path().join("cursor-sidecar-young");
         drop(make(&young).unwrap());
-        let owned = Scratch::new(home.path(), Leash::default()).unwrap();
+        // Without a sweep of its own, which would hold the lock of what it removes.
+        let owned = Scratch::make(home.path(), Leash::default()).unwrap();
         let other = home.path().join("other");
         fs::create_dir(&other).unwrap();
         for path in [&left, owned.path(), &other] {

@@ -13,18 +13,24 @@ use std::time::{Duration, Instant, SystemTime};
 use grep_printer::{StandardBuilder, SummaryBuilder, SummaryKind};
 use grep_regex::{RegexMatcher, RegexMatcherBuilder};
 use grep_searcher::{BinaryDetection, Searcher, SearcherBuilder};
+use ignore::WalkState;
 use ignore::overrides::OverrideBuilder;
 use ignore::types::TypesBuilder;
-use ignore::{WalkBuilder, WalkState};
 use rustix::fs::{CWD, Mode, OFlags};
 use tokio_util::sync::CancellationToken;
 
-use super::ignored;
+use self::printed::{Claim, Held, Printed, Room};
+use super::{ignored, walk};
+
+mod printed;
+
+pub(super) use self::printed::Line;
 
 /// Lines of output after which the search is over.
 pub(super) const HARD_LINES: usize = 10_000;
-/// Output of one file.
-const MAX_OUTPUT: usize = 16 * 1024 * 1024;
+/// What the results of files that are searched at once may take, however many cores there are;
+/// the first of them may take more.
+const ROOM: usize = 32 * 1024 * 1024;
 /// What a pattern over several lines may hold in memory.
 const MAX_HEAP: usize = 256 * 1024 * 1024;
 const PATIENCE: Duration = Duration::from_secs(25);
@@ -133,22 +139,6 @@ pub(super) struct Found {
     pub(super) count: u64,
 }
 
-/// One line of output.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) enum Line {
-    /// A line that matches or is near one.
-    Text {
-        /// Its number in the file.
-        number: u64,
-        /// What it says, shortened if it is long.
-        content: String,
-        /// Whether it is there for context only.
-        context: bool,
-    },
-    /// A separator or a notice, which takes a line and says nothing.
-    Other,
-}
-
 struct Candidate {
     path: PathBuf,
     time: SystemTime,
@@ -180,7 +170,7 @@ pub(super) fn search(
     target: &Path,
     query: &Query,
     abort: &CancellationToken,
-    mut take: impl FnMut(Found) -> bool,
+    take: impl FnMut(Found) -> bool,
 ) -> Result<(), SearchError> {
     let stop = Stop {
         deadline: Instant::now() + PATIENCE,
@@ -199,18 +189,13 @@ pub(super) fn search(
         };
         order.then_with(|| a.path.cmp(&b.path))
     });
-    let threads = std::thread::available_parallelism().map_or(1, usize::from);
-    for batch in candidates.chunks(threads * 32) {
-        stop.check()?;
-        let found = search_batch(batch, query, &matcher, threads, &stop);
-        stop.check()?;
-        for found in found.into_iter().flatten() {
-            if !take(found) {
-                return Ok(());
-            }
-        }
-    }
-    Ok(())
+    let crew = Crew {
+        threads: std::thread::available_parallelism().map_or(1, usize::from),
+        room: ROOM,
+        query,
+        matcher,
+    };
+    crew.search(&candidates, &stop, take)
 }
 
 fn matcher(query: &Query) -> Result<RegexMatcher, SearchError> {
@@ -248,11 +233,8 @@ fn candidates(
     if let Some(kind) = &query.kind {
         types.select(kind);
     }
-    let mut walk = WalkBuilder::new(target);
-    walk.hidden(false)
-        .follow_links(query.links == Links::Followed)
-        .add_custom_ignore_filename(".rgignore")
-        .add_custom_ignore_filename(ignored::FILE)
+    let mut walk = walk::walk(target, &ignored::FILES, |_| true);
+    walk.follow_links(query.links == Links::Followed)
         .overrides(overrides.build().map_err(SearchError::Filter)?)
         .types(types.build().map_err(SearchError::Filter)?);
     let found = Mutex::new(Vec::new());
@@ -291,43 +273,89 @@ fn candidates(
     Ok(found.into_inner().unwrap_or_default())
 }
 
-/// Searches files on several threads; the results are in the order of the files.
-fn search_batch(
-    batch: &[Candidate],
-    query: &Query,
-    matcher: &RegexMatcher,
+/// What was found in a file.
+#[derive(Debug)]
+enum Searched {
+    Nothing,
+    Found(Found),
+    /// Others hold too much; it is searched when it is its turn.
+    Later,
+}
+
+/// Searches files on several threads, a batch at a time.
+struct Crew<'a> {
     threads: usize,
-    stop: &Stop<'_>,
-) -> Vec<Option<Found>> {
-    let results: Vec<Mutex<Option<Found>>> = batch.iter().map(|_| Mutex::new(None)).collect();
-    let next = AtomicUsize::new(0);
-    let work = || {
-        let mut worker = Worker::new(query, matcher.clone());
-        loop {
-            let at = next.fetch_add(1, Ordering::Relaxed);
-            let Some(candidate) = batch.get(at) else {
-                break;
-            };
-            if stop.check().is_err() {
-                break;
-            }
-            // What cannot be read has no matches.
-            let found = worker.file(candidate, stop).ok().flatten();
-            if let (Some(found), Some(Ok(mut slot))) = (found, results.get(at).map(Mutex::lock)) {
-                *slot = Some(found);
+    /// What the results of a batch may take.
+    room: usize,
+    query: &'a Query,
+    matcher: RegexMatcher,
+}
+
+impl Crew<'_> {
+    /// Tells what was found, in the order of the files, until it is enough.
+    fn search(
+        &self,
+        candidates: &[Candidate],
+        stop: &Stop<'_>,
+        mut take: impl FnMut(Found) -> bool,
+    ) -> Result<(), SearchError> {
+        let mut rest = candidates;
+        while !rest.is_empty() {
+            stop.check()?;
+            let batch = &rest[..rest.len().min(self.threads * 32)];
+            let searched = self.batch(batch, stop);
+            stop.check()?;
+            for searched in searched {
+                let enough = match searched {
+                    Searched::Nothing => false,
+                    Searched::Found(found) => !take(found),
+                    Searched::Later => break,
+                };
+                if enough {
+                    return Ok(());
+                }
+                rest = &rest[1..];
             }
         }
-    };
-    std::thread::scope(|scope| {
-        for _ in 1..threads.min(batch.len()) {
-            scope.spawn(work);
-        }
-        work();
-    });
-    results
-        .into_iter()
-        .map(|slot| slot.into_inner().unwrap_or_default())
-        .collect()
+        Ok(())
+    }
+
+    /// What was found in the files of a batch. The first one is never put off.
+    fn batch(&self, batch: &[Candidate], stop: &Stop<'_>) -> Vec<Searched> {
+        let later = |_| Mutex::new(Searched::Later);
+        let results: Vec<Mutex<Searched>> = batch.iter().map(later).collect();
+        let held = Held::new(self.room);
+        let next = AtomicUsize::new(0);
+        let work = || {
+            let mut worker = Worker::new(self.query, self.matcher.clone());
+            while !held.is_full() {
+                let at = next.fetch_add(1, Ordering::Relaxed);
+                let Some(candidate) = batch.get(at) else {
+                    break;
+                };
+                if stop.check().is_err() {
+                    break;
+                }
+                let claim = match at {
+                    0 => Claim::Firm,
+                    _ => Claim::Loose,
+                };
+                // What cannot be read has no matches.
+                let searched = worker.file(candidate, stop, Printed::new(&held, claim));
+                if let Some(Ok(mut slot)) = results.get(at).map(Mutex::lock) {
+                    *slot = searched.unwrap_or(Searched::Nothing);
+                }
+            }
+        };
+        std::thread::scope(|scope| {
+            for _ in 1..self.threads.min(batch.len()) {
+                scope.spawn(work);
+            }
+            work();
+        });
+        let found = |slot: Mutex<Searched>| slot.into_inner().unwrap_or(Searched::Nothing);
+        results.into_iter().map(found).collect()
+    }
 }
 
 struct Worker<'a> {
@@ -364,7 +392,12 @@ impl<'a> Worker<'a> {
         }
     }
 
-    fn file(&mut self, candidate: &Candidate, stop: &Stop<'_>) -> io::Result<Option<Found>> {
+    fn file(
+        &mut self,
+        candidate: &Candidate,
+        stop: &Stop<'_>,
+        printed: Printed<'_>,
+    ) -> io::Result<Searched> {
         // A pipe that took the file's place must not make us wait.
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let file = File::from(rustix::fs::openat(
@@ -374,7 +407,7 @@ impl<'a> Worker<'a> {
             Mode::empty(),
         )?);
         if !file.metadata()?.is_file() {
-            return Ok(None);
+            return Ok(Searched::Nothing);
         }
         let reader = Watched { file, stop };
         let searcher = match candidate.explicit {
@@ -395,15 +428,20 @@ impl<'a> Worker<'a> {
                     .path_terminator(Some(0))
                     .max_columns(Some(1000))
                     .max_columns_preview(true)
-                    .build_no_color(Bounded::default());
+                    .build_no_color(printed);
                 let sink = printer.sink_with_path(&self.matcher, path);
                 let done = searcher.search_reader(&self.matcher, reader, sink);
-                let output = printer.into_inner().into_inner();
-                if !output.full {
-                    done?;
+                let (lines, room) = printer.into_inner().into_inner().end();
+                match room {
+                    Room::Left => done?,
+                    Room::Full => {}
+                    Room::GivenUp => return Ok(Searched::Later),
                 }
-                found.lines = lines(&output.bytes);
-                Ok((!found.lines.is_empty()).then_some(found))
+                found.lines = lines;
+                Ok(match found.lines.is_empty() {
+                    true => Searched::Nothing,
+                    false => Searched::Found(found),
+                })
             }
             Output::Files | Output::Count => {
                 let kind = match (self.query.output, self.query.span) {
@@ -421,37 +459,13 @@ impl<'a> Worker<'a> {
                 let output = printer.into_inner().into_inner();
                 let text = String::from_utf8_lossy(&output);
                 found.count = text.trim().parse().unwrap_or(0);
-                Ok((found.count > 0).then_some(found))
+                Ok(match found.count {
+                    0 => Searched::Nothing,
+                    _ => Searched::Found(found),
+                })
             }
         }
     }
-}
-
-/// The printer's output as lines.
-fn lines(output: &[u8]) -> Vec<Line> {
-    let mut lines = Vec::new();
-    for line in output.split_inclusive(|byte| *byte == b'\n') {
-        let line = line.strip_suffix(b"\n").unwrap_or(line);
-        let line = line.strip_suffix(b"\r").unwrap_or(line);
-        lines.push(line_of(line).unwrap_or(Line::Other));
-    }
-    lines
-}
-
-fn line_of(line: &[u8]) -> Option<Line> {
-    let rest = line.strip_prefix(b"f\0")?;
-    let digits = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
-    let number = std::str::from_utf8(&rest[..digits]).ok()?.parse().ok()?;
-    let context = match rest.get(digits)? {
-        b':' => false,
-        b'-' => true,
-        _ => return None,
-    };
-    Some(Line::Text {
-        number,
-        content: String::from_utf8_lossy(&rest[digits + 1..]).into_owned(),
-        context,
-    })
 }
 
 /// A file that ends with an error when nobody wants more of it.
@@ -467,24 +481,5 @@ impl Read for Watched<'_> {
     }
 }
 
-/// Output that takes only so much.
-#[derive(Default)]
-struct Bounded {
-    bytes: Vec<u8>,
-    full: bool,
-}
-
-impl io::Write for Bounded {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        if self.bytes.len() + bytes.len() > MAX_OUTPUT {
-            self.full = true;
-            return Err(io::ErrorKind::FileTooLarge.into());
-        }
-        self.bytes.extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
+#[cfg(test)]
+mod tests;

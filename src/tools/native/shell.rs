@@ -8,11 +8,12 @@ use std::time::{Duration, Instant};
 use rustix::io::Errno;
 use tokio_util::sync::CancellationToken;
 
-use super::child::{self, Carry, Input};
+use super::child::{self, Input};
 use super::command::{Ending, Foreground, Listener, Order};
 use super::output::{Clipped, Spill, Stream};
 use super::pipes::Pipes;
-use super::workbench::{Title, Workbench};
+use super::terminal::Title;
+use super::workbench::Workbench;
 use super::{denylist, errno};
 use crate::tools::{Replies, Reply};
 use crate::wire::proto::agent::v1::*;
@@ -303,13 +304,8 @@ impl Shell {
             Input::Nothing
         };
         let started = || -> io::Result<(u32, u32)> {
-            let (before, after) = self.bench.carry()?;
-            let carry = Carry {
-                before: &before,
-                after: &after,
-            };
-            let mut running =
-                child::start(&args.command, &folder, &carry, input, self.bench.leash())?;
+            let (carry, leash) = (self.bench.carry()?, self.bench.leash());
+            let mut running = child::start(&args.command, &folder, carry, input, leash)?;
             let (pipes, pid) = (Pipes::of(&mut running.child), running.pid);
             let title = Title {
                 command: args.command.clone(),

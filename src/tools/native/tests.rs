@@ -83,7 +83,11 @@ impl Scratch {
 
     /// A pipe that is open as long as a command that writes to it lives.
     fn lifeline(&self) -> PathBuf {
-        let path = self.workspace.join("lifeline");
+        self.pipe("lifeline")
+    }
+
+    fn pipe(&self, name: &str) -> PathBuf {
+        let path = self.workspace.join(name);
         let (kind, mode) = (rustix::fs::FileType::Fifo, rustix::fs::Mode::RWXU);
         rustix::fs::mknodat(rustix::fs::CWD, &path, kind, mode, 0).unwrap();
         path
@@ -429,3 +433,5 @@ async fn a_large_file_is_read_by_its_window() {
     };
     assert!(text.ends_with("499999\n"), "{text}");
 }
+
+mod carried;

@@ -3,7 +3,7 @@
 //! Files are read twice and never held whole: once to learn their encoding and lines, once
 //! for the lines that are wanted.
 
-use std::io::{self, Read, Seek, SeekFrom};
+use std::io::{self, Cursor, Read, Seek, SeekFrom};
 
 use tokio_util::sync::CancellationToken;
 
@@ -338,17 +338,46 @@ pub(super) fn encode(text: &str, encoding: Encoding, marked: bool) -> Option<Vec
             let whole: String = letters.collect();
             Some(whole.encode_utf16().flat_map(bytes).collect())
         }
-        Encoding::Western => text
-            .chars()
-            .map(|letter| (0..=255).find(|byte| western(*byte) == letter))
-            .collect(),
+        Encoding::Western => {
+            let byte = |letter: char| {
+                let same = |byte: &u8| western(*byte) == letter;
+                let plain = u8::try_from(letter).ok().filter(same);
+                plain.or_else(|| (0x80..=0x9f).find(same))
+            };
+            text.chars().map(byte).collect()
+        }
     }
+}
+
+/// The text of a whole file without its mark, if the same bytes can be made of it again.
+pub(super) fn faithful(bytes: &[u8]) -> Option<String> {
+    let abort = CancellationToken::new();
+    let mut file = Cursor::new(bytes);
+    let (encoding, marked) = match kind(&bytes[..bytes.len().min(SAMPLE)]) {
+        Kind::Text(guess) => {
+            let survey = survey(&mut file, guess, &abort).ok()?;
+            (survey.encoding, survey.marked)
+        }
+        Kind::Picture | Kind::Binary => (Encoding::Utf8, false),
+    };
+    let mut text = String::with_capacity(bytes.len());
+    let whole = decode(&mut file, encoding, &abort, |piece| {
+        let mark = text.is_empty() && marked;
+        text.push_str(
+            piece
+                .strip_prefix('\u{feff}')
+                .filter(|_| mark)
+                .unwrap_or(piece),
+        );
+        true
+    });
+    let same = |text: &String| encode(text, encoding, marked).is_some_and(|made| made == bytes);
+    Some(text).filter(|text| whole.is_ok_and(|whole| whole == Whole::Fine) && same(text))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::io::Cursor;
 
     fn all(bytes: &[u8]) -> (Survey, Excerpt) {
         let abort = CancellationToken::new();
@@ -373,6 +402,32 @@ mod tests {
         ] {
             let (survey, excerpt) = all(bytes);
             assert_eq!((excerpt.text.as_str(), survey.encoding), (text, encoding));
+        }
+    }
+
+    #[test]
+    fn a_text_is_faithful_if_its_bytes_come_out_again() {
+        let every: Vec<u8> = (b' '..=255).cycle().take(CHUNK + 99).collect();
+        for bytes in [
+            &b""[..],
+            b"a\r\nb\n",
+            b"caf\xe9 \x80\x81\x9d\n",
+            &every,
+            b"\xef\xbb\xbfmarked\n",
+            b"\xff\xfeh\0i\0",
+            b"\xfe\xff\0h\0i",
+            b"h\0e\0l\0l\0o\0",
+            b"valid \0 UTF-8",
+        ] {
+            let text = faithful(bytes).unwrap();
+            assert!(!text.starts_with('\u{feff}'), "{text:?}");
+        }
+        for bytes in [
+            &b"\xff\xfeh\0i\0!"[..],
+            b"\xff\xfeh\0\x00\xd8i\0",
+            b"not \0 UTF-8 \xe9",
+        ] {
+            assert_eq!(faithful(bytes), None, "{bytes:?}");
         }
     }
 

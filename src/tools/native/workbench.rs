@@ -13,20 +13,15 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::AbortHandle;
 use uuid::Uuid;
 
-use rustix::process::Signal;
-use tokio::time::sleep_until;
 use tokio_util::sync::CancellationToken;
 
+use super::carry::{Carry, Left};
 use super::child::{Group, Running};
-use super::command::GRACE;
-use super::pipes::{Piece, Pipes};
+use super::pipes::Pipes;
 use super::scratch::Scratch;
+use super::terminal::{self, Title};
 use crate::tools::leash::Leash;
 
-/// Output of a background command that is kept.
-const MAX_TERMINAL: usize = 16 * 1024 * 1024;
-/// How often we look whether what a command left running is still there.
-const LOOK: Duration = Duration::from_secs(1);
 /// How long a command may leave its input unread.
 const UNREAD: Duration = Duration::from_secs(10);
 
@@ -40,8 +35,8 @@ pub struct Workbench {
 #[derive(Debug, Default)]
 struct Inner {
     folder: Option<Scratch>,
-    /// Where the shell was left, and the file with its exports.
-    left: Option<(PathBuf, PathBuf)>,
+    /// Where and how the shell was left.
+    left: Option<Left>,
     shells: HashMap<u32, Shell>,
     last: u32,
     /// Commands in front, by the call that started them, and who sends them behind.
@@ -62,6 +57,14 @@ enum Input {
     Here(ChildStdin),
     /// Somebody writes to it now.
     Lent,
+}
+
+impl Inner {
+    /// Keeps a task that keeps what a command left running.
+    fn keep(&mut self, task: AbortHandle) {
+        self.leftover.retain(|task| !task.is_finished());
+        self.leftover.push(task);
+    }
 }
 
 impl Drop for Inner {
@@ -132,42 +135,31 @@ impl Workbench {
         Ok(self.folder()?.join("agent-tools").join(name))
     }
 
-    /// Files the next command reads its state from and leaves its own in.
-    pub(super) fn carry(&self) -> io::Result<(PathBuf, PathBuf)> {
+    /// What keeps the next command in step with those before it.
+    pub(super) fn carry(&self) -> io::Result<Carry> {
         let folder = self.folder()?;
-        let after = folder.join(format!("state-{}", Uuid::new_v4().simple()));
-        let before = self.lock().left.as_ref().map(|(_, file)| file.clone());
-        Ok((before.unwrap_or_else(|| folder.join("state")), after))
+        Ok(Carry::new(&folder, self.lock().left.as_ref()))
     }
 
-    /// Where the shell is.
+    /// Where the shell is; in the workspace again if it cannot be where it was left.
     pub(super) fn cwd(&self, workspace: &Path) -> PathBuf {
-        let left = self.lock().left.as_ref().map(|(cwd, _)| cwd.clone());
-        left.unwrap_or_else(|| workspace.to_owned())
+        let left = self.lock().left.as_ref().map(|left| left.folder.clone());
+        // Only what is there and may be entered has a folder of that name in it.
+        left.filter(|folder| folder.join(".").exists())
+            .unwrap_or_else(|| workspace.to_owned())
     }
 
     /// Takes over what a command left behind, if it left something.
-    pub(super) async fn settle(&self, after: PathBuf, group: Group) {
-        if group.is_alive() {
-            let task = tokio::spawn(async move {
-                // A number that is free again may soon be another's.
-                while group.is_alive() {
-                    tokio::time::sleep(LOOK).await;
-                }
-            });
-            let mut inner = self.lock();
-            inner.leftover.retain(|task| !task.is_finished());
-            inner.leftover.push(task.abort_handle());
+    pub(super) async fn settle(&self, carry: Carry, group: Group, pipes: Pipes) {
+        if group.is_alive() || pipes.are_open() {
+            // Nobody hears what it prints, but with its pipes closed it would die of it.
+            let kept = async move { tokio::join!(group.gone(), pipes.drain()) };
+            let task = tokio::spawn(kept);
+            self.lock().keep(task.abort_handle());
         }
-        let text = tokio::fs::read_to_string(&after).await.unwrap_or_default();
-        let Some((cwd, exports)) = text.split_once('\n').filter(|(cwd, _)| !cwd.is_empty()) else {
-            return;
-        };
-        if tokio::fs::write(&after, exports).await.is_ok() {
-            let old = self.lock().left.replace((PathBuf::from(cwd), after));
-            if let Some((_, file)) = old {
-                let _ = tokio::fs::remove_file(file).await;
-            }
+        if let Some(left) = carry.left().await {
+            let before = self.lock().left.replace(left);
+            drop(before); // and its file, without the lock
         }
     }
 
@@ -208,16 +200,30 @@ impl Workbench {
         let file = terminals.join(format!("{id}.txt"));
         let bench = Arc::downgrade(self);
         let task = tokio::spawn(async move {
-            if let Err(error) = record(running, pipes, title, &file, end).await {
+            let recorded = terminal::record(running, pipes, title, &file, end).await;
+            let left = recorded.unwrap_or_else(|error| {
                 tracing::warn!(%error, "the output of a background command is not kept");
-            }
-            if let Some(bench) = bench.upgrade() {
-                bench.lock().shells.remove(&id);
+                None
+            });
+            // Without a session nothing is left running.
+            let Some(bench) = bench.upgrade() else { return };
+            bench.ended(id);
+            drop(bench);
+            if let Some(left) = left {
+                left.keep().await;
             }
         });
         let task = task.abort_handle();
         inner.shells.insert(id, Shell { stdin, task });
         Ok(id)
+    }
+
+    /// A command behind is over; what it left, if anything, is kept by the same task.
+    fn ended(&self, id: u32) {
+        let mut inner = self.lock();
+        if let Some(shell) = inner.shells.remove(&id) {
+            inner.keep(shell.task);
+        }
     }
 
     /// Sends text to a background command.
@@ -322,82 +328,5 @@ impl Drop for InFront {
         if mine.is_some_and(|sender| sender.same_channel(&self.sender)) {
             inner.front.remove(&self.call);
         }
-    }
-}
-
-/// What the head of a background command's file says.
-#[derive(Debug)]
-pub(super) struct Title {
-    /// The command.
-    pub(super) command: String,
-    /// Where it runs.
-    pub(super) folder: PathBuf,
-    /// What it printed before it went behind.
-    pub(super) so_far: String,
-}
-
-/// Writes a background command's output down until it ends.
-async fn record(
-    mut running: Running,
-    mut pipes: Pipes,
-    title: Title,
-    path: &Path,
-    end: Option<Instant>,
-) -> io::Result<()> {
-    let mut fuse = Fuse(end.map(|end| (end, Signal::TERM)));
-    let started = Instant::now();
-    let mut file = tokio::fs::File::create(path).await?;
-    let quoted = |text: &str| serde_json::Value::from(text).to_string();
-    let head = format!(
-        "---\npid: {}\ncwd: {}\ncommand: {}\n---\n{}",
-        running.pid,
-        quoted(&title.folder.to_string_lossy()),
-        quoted(&title.command),
-        title.so_far,
-    );
-    file.write_all(head.as_bytes()).await?;
-    file.flush().await?;
-    let mut room = MAX_TERMINAL;
-    loop {
-        tokio::select! {
-            piece = pipes.next() => {
-                let Piece::Bytes(_, bytes) = piece else { break };
-                let kept = &bytes[..bytes.len().min(room)];
-                room -= kept.len();
-                file.write_all(kept).await?;
-                file.flush().await?;
-            }
-            signal = fuse.burnt() => running.group.signal(signal),
-        }
-    }
-    let status = loop {
-        tokio::select! {
-            status = running.child.wait() => break status?,
-            signal = fuse.burnt() => running.group.signal(signal),
-        }
-    };
-    let code = status
-        .code()
-        .map_or_else(|| "unknown".into(), |code| code.to_string());
-    let foot = format!(
-        "\n---\nexit_code: {code}\nelapsed_ms: {}\n---\n",
-        started.elapsed().as_millis()
-    );
-    file.write_all(foot.as_bytes()).await?;
-    file.flush().await
-}
-
-/// When a command must end, and how it is told: asked first, then made to.
-struct Fuse(Option<(Instant, Signal)>);
-
-impl Fuse {
-    /// Waits for the next signal. Safe to drop and call again.
-    async fn burnt(&mut self) -> Signal {
-        let Some((at, signal)) = self.0 else {
-            return std::future::pending().await;
-        };
-        sleep_until(at.into()).await;
-        self.0 = (signal == Signal::TERM).then(|| (at + GRACE, Signal::KILL));
-        signal
     }
 }

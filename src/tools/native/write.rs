@@ -7,7 +7,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
-use rustix::fs::{AtFlags, Mode, OFlags};
+use rustix::fs::{AtFlags, FallocateFlags, Mode, OFlags};
 use rustix::io::Errno;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
@@ -168,30 +168,75 @@ pub(super) fn replace(cleared: &Cleared, bytes: &[u8]) -> io::Result<()> {
     }
     match (swap(&folder, &name, old.as_ref(), bytes), old) {
         (Ok(()), _) => Ok(()),
-        // The folder takes no new file, or the file is mounted or another user's.
-        (Err(error), Some(mut old)) if !errno::is(&error, Errno::NOSPC) => {
-            old.set_len(0)?;
-            old.write_all(bytes)
-        }
-        (Err(error), _) => Err(error),
+        (Err(Unswapped::NotHere(_)), Some(old)) => overwrite(old, bytes),
+        (Err(Unswapped::NotHere(error) | Unswapped::Failed(error)), _) => Err(error),
     }
 }
 
-fn swap(folder: &OwnedFd, name: &OsStr, old: Option<&File>, bytes: &[u8]) -> io::Result<()> {
+/// Why no new file took a name.
+#[derive(Debug, thiserror::Error)]
+enum Unswapped {
+    /// The folder takes none, or the old file is mounted or another user's.
+    #[error("no new file can be put there: {0}")]
+    NotHere(io::Error),
+    /// Anything else. It would happen to the old file too, and what it holds would be lost.
+    #[error(transparent)]
+    Failed(#[from] io::Error),
+}
+
+impl Unswapped {
+    /// Of an error with names, before or after the new file was written.
+    fn naming(error: impl Into<io::Error>) -> Self {
+        const NOT_HERE: [Errno; 6] = [
+            Errno::ACCESS,
+            Errno::PERM,
+            Errno::ROFS,
+            Errno::BUSY,
+            Errno::TXTBSY,
+            Errno::XDEV,
+        ];
+        let error = error.into();
+        match NOT_HERE.iter().any(|errno| errno::is(&error, *errno)) {
+            true => Self::NotHere(error),
+            false => Self::Failed(error),
+        }
+    }
+}
+
+/// Writes over a file that cannot be replaced. There is room for all before anything is lost.
+fn overwrite(mut old: File, bytes: &[u8]) -> io::Result<()> {
+    let (was, is) = (old.metadata()?.len(), bytes.len() as u64);
+    if is > was {
+        match rustix::fs::fallocate(&old, FallocateFlags::empty(), 0, is) {
+            // Not every disk can say beforehand.
+            Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => {}
+            Err(error) => {
+                old.set_len(was)?;
+                return Err(error.into());
+            }
+        }
+    }
+    old.write_all(bytes)?;
+    old.set_len(is)
+}
+
+fn swap(folder: &OwnedFd, name: &OsStr, old: Option<&File>, bytes: &[u8]) -> Result<(), Unswapped> {
     let temporary = format!(".{}.tmp", Uuid::new_v4().simple());
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let mode = Mode::from_raw_mode(0o666);
-    let mut new = File::from(rustix::fs::openat(folder, &temporary, flags, mode)?);
+    let made = rustix::fs::openat(folder, &temporary, flags, mode);
+    let mut new = File::from(made.map_err(Unswapped::naming)?);
     let done = (|| {
         if let Some(old) = old {
             let (was, is) = (old.metadata()?, new.metadata()?);
             if (was.uid(), was.gid()) != (is.uid(), is.gid()) {
-                return Err(Errno::PERM.into());
+                return Err(Unswapped::naming(Errno::PERM));
             }
-            new.set_permissions(was.permissions())?;
+            new.set_permissions(was.permissions())
+                .map_err(Unswapped::naming)?;
         }
         new.write_all(bytes)?;
-        Ok(rustix::fs::renameat(folder, &temporary, folder, name)?)
+        rustix::fs::renameat(folder, &temporary, folder, name).map_err(Unswapped::naming)
     })();
     if done.is_err() {
         let _ = rustix::fs::unlinkat(folder, &temporary, AtFlags::empty());
@@ -297,6 +342,31 @@ mod tests {
         assert_eq!(fs::read_to_string(&second).unwrap(), "old");
         let left: Vec<_> = fs::read_dir(guard.workspace()).unwrap().collect();
         assert_eq!(left.len(), 1, "no temporary file stays");
+    }
+
+    #[test]
+    fn what_cannot_be_replaced_is_written_over() {
+        let home = tempfile::tempdir().unwrap();
+        let file = home.path().join("f");
+        for (old, new) in [
+            ("old", "new and longer"),
+            ("old and longer", "new"),
+            ("o", ""),
+        ] {
+            fs::write(&file, old).unwrap();
+            let opened = fs::OpenOptions::new().write(true).open(&file).unwrap();
+            overwrite(opened, new.as_bytes()).unwrap();
+            assert_eq!(fs::read_to_string(&file).unwrap(), new);
+        }
+    }
+
+    #[test]
+    fn only_a_name_that_cannot_be_had_lets_the_old_file_be_written() {
+        let not_here = |errno: Errno| matches!(Unswapped::naming(errno), Unswapped::NotHere(_));
+        assert!(not_here(Errno::ACCESS) && not_here(Errno::BUSY) && not_here(Errno::ROFS));
+        for full in [Errno::NOSPC, Errno::DQUOT, Errno::FBIG, Errno::IO] {
+            assert!(!not_here(full), "{full:?}");
+        }
     }
 
     #[test]

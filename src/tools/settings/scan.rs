@@ -10,7 +10,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use ignore::WalkBuilder;
+use commands::EnvFiles;
 
 use super::hooks::config::{Hook, Standing};
 use super::mcp::config::ServerConfig;
@@ -173,7 +173,7 @@ impl Scan<'_> {
         self.rule_folder(&home.join(".cursor/rules"), None);
         self.skill_folders(home, None);
         self.skill_folder(&home.join(".cursor/skills-cursor"), None);
-        let servers = self.server_file(&home.join(".cursor/mcp.json"), None);
+        let servers = self.server_file(&home.join(".cursor/mcp.json"), None, EnvFiles::Read);
         self.add_servers(servers);
         let folder = home.join(".cursor");
         self.hook_file(
@@ -262,20 +262,16 @@ impl Scan<'_> {
     /// What lies further down in the workspace.
     fn nested(&mut self, workspace: &Path, large: Large, grown: &dyn Fn()) {
         let started = Instant::now();
-        let walk = WalkBuilder::new(workspace)
-            .hidden(false)
-            .parents(true)
-            .max_depth(Some(DEEPEST))
-            .add_custom_ignore_filename(".cursorignore")
-            .filter_entry(|entry| {
-                let name = entry.file_name().to_string_lossy();
-                let folder = entry.file_type().is_some_and(|kind| kind.is_dir());
-                let config = |name: &str| skills::FOLDERS.iter().any(|(config, _)| *config == name);
-                !folder
-                    || entry.depth() == 0
-                    || !(name.starts_with('.') && !config(&name) || FOREIGN.contains(&&*name))
-            })
-            .build();
+        let walk = native::walk(workspace, &[native::IGNORE_FILE], |entry| {
+            let name = entry.file_name().to_string_lossy();
+            let folder = entry.file_type().is_some_and(|kind| kind.is_dir());
+            let config = |name: &str| skills::FOLDERS.iter().any(|(config, _)| *config == name);
+            !folder
+                || entry.depth() == 0
+                || !(name.starts_with('.') && !config(&name) || FOREIGN.contains(&&*name))
+        })
+        .max_depth(Some(DEEPEST))
+        .build();
         let mut folders = 0;
         let mut found = Vec::new();
         let mut grown = Some(grown);

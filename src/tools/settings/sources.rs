@@ -83,10 +83,6 @@ impl Default for Choice {
 
 const SOURCES: &str = "PI_CURSOR_SETTING_SOURCES";
 const TRUST: &str = "PI_CURSOR_TRUST_PROJECT";
-const CONNECT: [&str; 2] = [
-    "PI_CURSOR_MCP_CONNECT_TIMEOUT_MS",
-    "PI_CURSOR_MCP_CONNECT_TIMEOUT_SECONDS",
-];
 
 impl Choice {
     /// Nothing is loaded.
@@ -115,7 +111,7 @@ impl Choice {
             match NAMES.iter().find(|(name, _)| *name == wanted) {
                 Some((_, source)) => drop(choice.sources.insert(*source)),
                 None if wanted == "all" => choice.sources = Self::default().sources,
-                None => warnings.extend(settings::not_understood(SOURCES, Some(&word))),
+                None => warnings.extend(settings::part_not_understood(SOURCES, &word)),
             }
         }
         let text = env(TRUST).filter(|text| !text.trim().is_empty());
@@ -125,17 +121,15 @@ impl Choice {
             (None, Some(text)) => {
                 let (folders, others): (Vec<_>, Vec<_>) =
                     std::env::split_paths(&text).partition(|folder| folder.is_absolute());
-                if !others.is_empty() {
-                    warnings.extend(settings::not_understood(TRUST, Some(&text)));
-                }
+                let others = others.iter().map(|folder| folder.to_string_lossy());
+                warnings.extend(
+                    others.filter_map(|folder| settings::part_not_understood(TRUST, &folder)),
+                );
                 Trust::Folders(folders)
             }
         };
-        for name in CONNECT {
-            let text = env(name).filter(|text| !text.trim().is_empty());
-            if parse::positive(text.as_deref()).is_none() {
-                warnings.extend(settings::not_understood(name, text.as_deref()));
-            }
+        for name in parse::CONNECT_TIMEOUT {
+            settings::number(env, name, &mut warnings);
         }
         (choice, warnings)
     }

@@ -2,7 +2,7 @@
 
 use super::{Live, OnDisk};
 use crate::conversation::fingerprint::Fingerprint;
-use crate::run::Checkpoint;
+use crate::run::{Checkpoint, What};
 
 /// Results the host brought, and what a state stands for that does not know them.
 #[derive(Debug)]
@@ -20,6 +20,8 @@ impl Live {
     /// history before them: they are told again if the run is lost.
     pub(super) fn checkpoint(&mut self, saved: Checkpoint) {
         self.on_disk = OnDisk::Stale;
+        let settled = saved.settled.iter().map(What::to_string);
+        self.settled.extend(settled);
         self.conversation.state = Some(saved.state);
         let lacks = |round: &Round| round.given.iter().any(|id| saved.lacks.contains(id));
         let unknown = self.rounds.iter().position(lacks);

@@ -19,10 +19,9 @@ impl Live {
         }
     }
 
-    /// Takes the words that came at the last moment: nobody would read them after this turn.
+    /// Says the words that came at the last moment.
     pub(in crate::turn) async fn last_words(&mut self, request: &mut TurnRequest) {
-        request.injections.close();
-        while let Some(message) = request.injections.recv().await {
+        for message in request.last_words().await {
             self.inject(message, Source::Beside).await;
         }
     }

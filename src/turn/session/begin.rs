@@ -1,13 +1,17 @@
 //! How a turn gets its run: the one that waits, one that brings a lost turn back, or a new one.
 
+use std::sync::Arc;
+
 use super::Task;
 use crate::conversation::answer::{Gap, compare};
+use crate::conversation::begun::Begun;
 use crate::conversation::fingerprint::Fingerprint;
 use crate::conversation::picture;
 use crate::conversation::plan::{SendPlan, latest, plan, with_note};
 use crate::conversation::recovery::Loss;
 use crate::diag::Digest;
-use crate::run::{Action, Ended, Memo, Outcome, Start, UserMessage};
+use crate::run::{Action, Ended, Memo, Outcome, Start, UserMessage, What, go_on};
+use crate::turn::cause::Cause;
 use crate::turn::launch;
 use crate::turn::live::{Live, said};
 use crate::turn::memory::Conversation;
@@ -69,10 +73,13 @@ impl Task {
         tally: &mut Tally,
     ) -> Result<Live, TurnResult> {
         let pictures = picture::latest(&request.transcript.messages)
-            .map_err(|error| TurnResult::failed(error.to_string()))?;
+            .map_err(|error| TurnResult::failed(Cause::Request, error.to_string()))?;
         let taken = self.memory.take().await;
-        let taken = taken.map_err(|busy| TurnResult::failed(busy.to_string()))?;
+        let taken = taken.map_err(|busy| TurnResult::failed(Cause::Taken, busy.to_string()))?;
         self.notice(request, taken.notice).await;
+        if let Some(begun) = taken.begun {
+            self.notes = Some(Arc::new(begun));
+        }
         let mine = taken
             .conversation
             .filter(|conversation| conversation.account == request.account);
@@ -107,10 +114,16 @@ impl Task {
                     let notice = self.memory.put(conversation).await;
                     self.notice(request, notice).await;
                 }
-                return Err(TurnResult::failed(match lost {
-                    Some(lost) => recover::lost(&lost),
-                    None => "there is no new message to answer".into(),
-                }));
+                return Err(match lost {
+                    Some(lost) => {
+                        let text = recover::lost(&lost);
+                        TurnResult::failed(Cause::Lost(Box::new(lost)), text)
+                    }
+                    None => {
+                        let text = "there is no new message to answer";
+                        TurnResult::failed(Cause::Request, text)
+                    }
+                });
             }
             SendPlan::Resume { unshown } => {
                 tracing::debug!(decision = "resume", "plan");
@@ -139,15 +152,17 @@ impl Task {
                 let fresh = launch::rebuilt(request, history, taken.kept);
                 let told = |problem| match &lost {
                     Some(lost) => {
-                        TurnResult::failed(format!("{} ({problem})", recover::lost(lost)))
+                        let text = format!("{} ({problem})", recover::lost(lost));
+                        TurnResult::failed(Cause::Lost(Box::new(lost.clone())), text)
                     }
-                    None => TurnResult::failed(problem),
+                    None => TurnResult::failed(Cause::Internal, problem),
                 };
                 (Some(fresh.map_err(told)?), Some(text))
             }
         };
         let Some(conversation) = conversation else {
-            return Err(TurnResult::failed("the session lost its conversation"));
+            let text = "the session lost its conversation";
+            return Err(TurnResult::failed(Cause::Internal, text));
         };
         let action = match text {
             None => Action::Resume,
@@ -189,6 +204,16 @@ impl Task {
             action,
             unshown: _,
         } = *ready;
+        let action = match (action, loss) {
+            (Action::Resume, Loss::Silent) if !tally.since_checkpoint.trim().is_empty() => {
+                Action::UserMessage(UserMessage {
+                    text: go_on(&tally.since_checkpoint),
+                    images: Vec::new(),
+                    mode: request.mode,
+                })
+            }
+            (action, _) => action,
+        };
         let Transcripted { system, messages } = transcript(request);
         self.done = Some((Fingerprint::of(system, messages), ended.done.clone()));
         tally.comebacks += 1;
@@ -230,6 +255,7 @@ impl Task {
                 self.notice(request, Some(notice.clone())).await;
             }
         }
+        let begun = self.begun_for(request, &conversation);
         let done = self.done_for(request, start(&conversation));
         let surroundings = launch::Surroundings {
             recorded: &self.recorded,
@@ -237,15 +263,12 @@ impl Task {
             seen: &self.seen,
             gate: &self.gate,
             settings,
-        };
-        let shown = match action {
-            Action::Resume => tally.since_checkpoint.clone(),
-            _ => String::new(),
+            begun,
         };
         let before = launch::Before {
             spent: tally.spent,
             rest: std::mem::take(&mut tally.rest),
-            shown,
+            shown: tally.since_checkpoint.clone(),
             told: tally.answer().to_owned(),
             done,
         };
@@ -264,12 +287,32 @@ impl Task {
         })
     }
 
-    /// What tools did for this very history already.
+    /// Where what the turn begins is written down: behind what it began before, if it was broken
+    /// off.
+    fn begun_for(
+        &mut self,
+        request: &TurnRequest,
+        conversation: &Conversation,
+    ) -> Option<Arc<Begun>> {
+        let Transcripted { system, messages } = transcript(request);
+        let before = self.notes.take().filter(|begun| begun.goes_on(messages));
+        let begins = || conversation.begins(Fingerprint::of(system, messages));
+        self.notes = before.or_else(|| begins().map(Arc::new));
+        self.notes.clone()
+    }
+
+    /// What tools did for this very history already, or have begun in the turn it goes on with.
     fn done_for(&mut self, request: &TurnRequest, start: Start) -> Memo {
         let Transcripted { system, messages } = transcript(request);
-        let same = |(of, _): &(Fingerprint, Memo)| *of == Fingerprint::of(system, messages);
-        let done = self.done.take().filter(same);
-        done.map_or_else(Memo::default, |(_, memo)| memo.handed_on(start))
+        let history = Fingerprint::of(system, messages);
+        match (self.done.take(), &self.notes) {
+            (Some((of, memo)), _) if of == history => memo.handed_on(start),
+            (Some((of, memo)), _) if of.goes_on(messages) => memo.handed_on_behind_words(start),
+            (_, Some(notes)) => {
+                Memo::begun(notes.all().iter().filter_map(|name| What::parse(name)))
+            }
+            (_, None) => Memo::default(),
+        }
     }
 
     /// Tells a failure. What tools did is kept for the host that asks again; one whose tools
@@ -340,6 +383,7 @@ impl Task {
             images: all.images,
             mode: request.mode,
         });
+        tally.apart();
         Ok(self.launch(conversation, action, request, tally).await)
     }
 }

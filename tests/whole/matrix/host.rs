@@ -3,12 +3,12 @@
 //! - Whole messages are written down at once, results too; what was not whole is lost with the
 //!   host's process.
 //! - An error in words that promise a better end next time is asked again by the host itself, up
-//!   to three times; the failed answer is not told again.
+//!   to three times; the failed answer is not told again. The end of the sidecar in a turn is
+//!   such an error. In a pause it costs nothing: another sidecar is started for the next turn.
 //! - After any other error the failed answer stays in the history as far as it was shown, and
-//!   the person has to say something. The same after the end of the sidecar in a turn. An end
-//!   in a pause costs nothing: another sidecar is started for the next turn.
+//!   the person has to say something.
 //! - A host that was killed comes back with what was written down, and the person has to say
-//!   something.
+//!   something. (With real pi: `tests/pi/losses.rs` and `processes.rs`.)
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -23,6 +23,8 @@ use crate::manners::{MOST_RETRIES, is_retryable};
 
 /// A killed host's sidecar must be gone so soon.
 const ORPHANED: Duration = Duration::from_secs(1);
+/// What the extension says of a sidecar that was killed.
+const LOST: &str = "connection lost: cursor-sidecar ended with SIGKILL";
 /// How often the person says something before giving up.
 const MOST_WORDS: usize = 4;
 
@@ -55,6 +57,8 @@ pub struct Host {
     state: PathBuf,
     seat: Arc<Seat>,
     weather: Arc<Once>,
+    /// Its tools.
+    tools: &'static [&'static str],
     pub messages: Vec<Json>,
     pub executed: BTreeMap<String, usize>,
     /// What the person has said.
@@ -72,13 +76,20 @@ pub struct Host {
 }
 
 impl Host {
-    pub fn new(reach: Reach, state: PathBuf, seat: Arc<Seat>, weather: Arc<Once>) -> Self {
+    pub fn new(
+        reach: Reach,
+        state: PathBuf,
+        seat: Arc<Seat>,
+        weather: Arc<Once>,
+        tools: &'static [&'static str],
+    ) -> Self {
         Self {
             sidecar: Sidecar::start(reach.port, reach.http, &state, &seat),
             reach,
             state,
             seat,
             weather,
+            tools,
             messages: Vec::new(),
             executed: BTreeMap::new(),
             said: Vec::new(),
@@ -129,9 +140,17 @@ impl Host {
                         self.final_errors.push(text.clone());
                         self.keep(&taken);
                     }
+                    // In words of the extension that pi takes for such an error.
+                    End::Gone if retries < MOST_RETRIES => {
+                        self.errors.push(LOST.into());
+                        self.retries += 1;
+                        retries += 1;
+                        self.restart();
+                        continue;
+                    }
                     End::Gone => {
-                        self.errors.push("the sidecar was killed".into());
-                        self.final_errors.push("the sidecar was killed".into());
+                        self.errors.push(LOST.into());
+                        self.final_errors.push(LOST.into());
                         self.keep(&taken);
                         self.restart();
                     }
@@ -158,7 +177,7 @@ impl Host {
         };
         let params = json!({"turnId": id, "sessionId": "session", "workspace": self.state,
             "systemPrompt": "Tell it.", "messages": self.messages,
-            "tools": [tool("first"), tool("second")],
+            "tools": self.tools.iter().map(|name| tool(name)).collect::<Vec<_>>(),
             "model": {"id": "composer-2", "contextWindow": 200_000, "maxTokens": 64_000}});
         self.sidecar.say(&id, "turn/start", &params);
         let mut taken = Taken {
@@ -239,7 +258,9 @@ impl Host {
         if self.weather.strikes_pause() {
             self.sidecar.dies();
         }
-        for (id, name) in calls {
+        // Of several at once, the first takes longest.
+        let (first, rest) = calls.split_at(1);
+        for (id, name) in rest.iter().chain(first) {
             *self.executed.entry(name.clone()).or_default() += 1;
             self.push(
                 json!({"role": "toolResult", "toolCallId": id, "toolName": name,

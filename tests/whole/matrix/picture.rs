@@ -19,7 +19,7 @@ const OUTCOMES: [(Outcome, &str, &str); 7] = [
 ];
 const WRONG: &str = "#dc2626";
 const CELL: usize = 9;
-const LEFT: usize = 220;
+const LEFT: usize = 260;
 
 fn name(kind: Kind) -> String {
     let fault = match kind.fault {
@@ -38,6 +38,8 @@ fn name(kind: Kind) -> String {
         Story::Prompt => "",
         Story::Bare => ", no checkpoint",
         Story::Late => ", late checkpoints",
+        Story::Busy => ", many tools",
+        Story::BusyBare => ", many tools, no checkpoint",
     };
     name += match kind.http {
         Http::Two => "",
@@ -62,6 +64,8 @@ fn colour(told: &Told) -> &'static str {
 
 /// One row a kind, one column a place: frames, a gap, bytes, pauses.
 pub fn draw(cells: &BTreeMap<(Kind, (usize, usize)), &Told>) -> String {
+    let tried = |kind: &Kind| cells.keys().any(|(of, _)| of == kind);
+    let kinds: Vec<Kind> = KINDS.into_iter().filter(tried).collect();
     let columns: Vec<(usize, usize)> = {
         let mut all: Vec<_> = cells.keys().map(|(_, column)| *column).collect();
         all.sort_unstable();
@@ -70,12 +74,12 @@ pub fn draw(cells: &BTreeMap<(Kind, (usize, usize)), &Told>) -> String {
     };
     let frames = columns.iter().filter(|(kind, _)| *kind == 0).count();
     let x = |index: usize| LEFT + index * CELL + if index >= frames { CELL } else { 0 };
-    let (width, height) = (x(columns.len()) + 10, 40 + KINDS.len() * CELL * 2 + 40);
+    let (width, height) = (x(columns.len()) + 10, 40 + kinds.len() * CELL * 2 + 40);
     let mut svg = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width}\" height=\"{height}\" font-family=\"sans-serif\" font-size=\"11\">\n<rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n<text x=\"{LEFT}\" y=\"16\">before each frame</text><text x=\"{}\" y=\"16\">within bytes</text>\n",
         x(frames)
     );
-    for (row, kind) in KINDS.iter().enumerate() {
+    for (row, kind) in kinds.iter().enumerate() {
         let y = 26 + row * CELL * 2;
         let _ = writeln!(svg, "<text x=\"4\" y=\"{}\">{}</text>", y + 12, name(*kind));
         for (index, column) in columns.iter().enumerate() {
@@ -92,7 +96,7 @@ pub fn draw(cells: &BTreeMap<(Kind, (usize, usize)), &Told>) -> String {
             );
         }
     }
-    let y = 26 + KINDS.len() * CELL * 2 + 14;
+    let y = 26 + kinds.len() * CELL * 2 + 14;
     let wrong = [(WRONG, "wrong")];
     let legend = OUTCOMES.iter().map(|(_, name, colour)| (*colour, *name));
     for (index, (colour, name)) in legend.chain(wrong).enumerate() {
@@ -114,18 +118,21 @@ fn sum(row: &[&Told], of: impl Fn(&Told) -> usize) -> usize {
 /// How often each fault came to what; behind it, all errors hosts were given, final or not, and
 /// how often they asked again by themselves after one.
 pub fn table(told: &[((Kind, Place), Told)]) -> String {
-    let mut table = format!("{:<45}", "");
+    let mut table = format!("{:<54}", "");
     for (_, name, _) in OUTCOMES {
         let _ = write!(table, "{name:>12}");
     }
     table.push_str("       wrong | errors given  again after one  sidecar left within\n");
     for kind in KINDS {
-        let _ = write!(table, "{:<45}", name(kind));
         let row: Vec<&Told> = told
             .iter()
             .filter(|((of, _), _)| *of == kind)
             .map(|(_, told)| told)
             .collect();
+        if row.is_empty() {
+            continue;
+        }
+        let _ = write!(table, "{:<54}", name(kind));
         for (outcome, ..) in OUTCOMES {
             let count = row.iter().filter(|told| told.outcome == outcome).count();
             let _ = write!(table, "{count:>12}");

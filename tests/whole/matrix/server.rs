@@ -9,10 +9,10 @@ use serde_json::Value as Json;
 
 use crate::backend::{Recording, binary};
 
-/// Words of the story.
+/// Words of the story, which are in no name of a folder.
 pub const WORDS: usize = 36;
 
-/// When the story's checkpoints come.
+/// What is asked for in the story, and when its checkpoints come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Story {
     /// Before each call, knowing all that was said and done.
@@ -21,14 +21,47 @@ pub enum Story {
     Bare,
     /// After each result, not knowing it; none before the first call.
     Late,
+    /// Three calls at once, then one beside a command, and Cursor's own tools between; with
+    /// checkpoints before each, and one that knows only the second of three results.
+    Busy,
+    /// The same, and a checkpoint only when all is told.
+    BusyBare,
 }
 
+/// What a command or a change may be answered with that was begun before.
+pub const BEGUN: &str = "look before doing it again";
+
 impl Story {
+    /// Whether it is of the conversation with this name.
+    pub fn is(self, conversation: &str) -> bool {
+        conversation
+            == match self {
+                Self::Prompt | Self::Bare | Self::Late => "rounds",
+                Self::Busy | Self::BusyBare => "tools",
+            }
+    }
+
+    /// The host's tools that are called.
+    pub fn calls(self) -> &'static [&'static str] {
+        match self {
+            Self::Prompt | Self::Bare | Self::Late => &["first", "second"],
+            Self::Busy | Self::BusyBare => &["first", "second", "third", "fourth"],
+        }
+    }
+
+    /// Lines that commands leave behind, in their order.
+    pub fn lines(self) -> &'static [&'static str] {
+        match self {
+            Self::Prompt | Self::Bare | Self::Late => &[],
+            Self::Busy | Self::BusyBare => &["ran-a", "ran-b", "ran-c"],
+        }
+    }
+
     /// Sixty-odd frames, two rounds of the host's tools.
-    fn steps(self) -> String {
+    fn steps(self, workspace: &Path) -> String {
         let words = |from: usize, to: usize| -> String {
             (from..=to)
-                .map(|n| format!("{{ text = \"w{n:02} \" }},\n"))
+                .map(|n| format!("{{ text = \"w-{n:02} \" }},\n"))
                 .collect()
         };
         let call = |name: &str| {
@@ -53,7 +86,59 @@ impl Story {
             ]
             .concat()
         };
+        let at_once = |name: &str| {
+            call(name).replace(" },\n", &format!(", open = true, name = \"{name}\" }},\n"))
+        };
+        let folder = workspace.display();
+        let command = |line: &str, kind: &str, expect: &str, more: &str| {
+            format!(
+                r#"{{ exec = {{ {kind} = {{ command = "echo {line} >> log; echo {line}", workingDirectory = "{folder}", toolCallId = "call-{line}", timeout = 10000, parsingResult = {{}} }} }}, told = "{line}", expect = {{ {expect} = "{line}\n" }}, may_throw = "{BEGUN}"{more} }},
+"#
+            )
+        };
+        let streamed =
+            |line: &str, more: &str| command(line, "shellStreamArgs", "shellStream.stdout", more);
+        let whole = |line: &str| command(line, "shellArgs", "shellResult.success.stdout", "");
+        let write = format!(
+            r#"{{ exec = {{ writeArgs = {{ path = "{folder}/note", fileText = "wrote it", toolCallId = "call-write" }} }}, told = "{folder}/note", expect = {{ writeResult.success = {{}} }}, may_throw = "{BEGUN}" }},
+"#
+        );
+        let read = format!(
+            r#"{{ exec = {{ readArgs = {{ path = "{folder}/seen", toolCallId = "call-read" }} }}, told = "seen it", expect = {{ readResult.success.content = "seen it" }} }},
+"#
+        );
+        let busy = |saved: &str| {
+            [
+                &words(1, 4),
+                saved,
+                &streamed("ran-a", ""),
+                &words(5, 6),
+                &write,
+                saved,
+                &whole("ran-b"),
+                &read,
+                &words(7, 10),
+                saved,
+                &words(11, 12),
+                &at_once("first"),
+                &at_once("second"),
+                &at_once("third"),
+                "{ await = [ \"second\" ] },\n",
+                saved,
+                "{ await = [ \"first\", \"third\" ] },\n",
+                saved,
+                &words(13, 20),
+                &streamed("ran-c", ", open = true, name = \"ran-c\""),
+                &at_once("fourth"),
+                "{ await = [ \"ran-c\", \"fourth\" ] },\n",
+                saved,
+                &words(21, WORDS),
+            ]
+            .concat()
+        };
         let told = match self {
+            Self::Busy => busy(SAVED),
+            Self::BusyBare => busy(""),
             Self::Prompt => in_time(SAVED),
             Self::Bare => in_time(""),
             Self::Late => [
@@ -93,9 +178,10 @@ pub struct Server {
 impl Server {
     pub fn new(folder: &Path, story: Story) -> Self {
         let scenario = folder.join("story.toml");
-        let steps = story.steps();
+        let steps = story.steps(folder);
         let text = format!("name = \"story\"\n[[run]]\nstory = true\nsteps = [\n{steps}]\n");
         std::fs::write(&scenario, text).unwrap();
+        std::fs::write(folder.join("seen"), "seen it").unwrap();
         Self::start(&scenario, "127.0.0.1:0")
     }
 

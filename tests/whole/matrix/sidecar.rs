@@ -79,6 +79,7 @@ impl Sidecar {
         let end = || Stdio::from(OwnedFd::from(end.try_clone().unwrap()));
         let child = Command::new(binary())
             .env_clear()
+            .env("PATH", "/usr/bin:/bin")
             .env("PI_CURSOR_STATE_DIR", state)
             .env("CURSOR_BACKEND_URL", format!("http://127.0.0.1:{port}"))
             .env("CURSOR_API_KEY", "crsr_matrix")

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::host::{Host, Reach};
 use super::place::{Once, Place};
-use super::server::{Server, Story, WORDS};
+use super::server::{BEGUN, Server, Story, WORDS};
 use super::sidecar::{Http, Seat, left_behind};
 use crate::wire::{self, Break};
 
@@ -65,6 +65,20 @@ const fn late(fault: Fault) -> Kind {
     }
 }
 
+const fn busy(fault: Fault) -> Kind {
+    Kind {
+        story: Story::Busy,
+        ..kind(fault)
+    }
+}
+
+const fn busy_bare(fault: Fault) -> Kind {
+    Kind {
+        story: Story::BusyBare,
+        ..kind(fault)
+    }
+}
+
 const fn http1(fault: Fault) -> Kind {
     Kind {
         http: Http::One,
@@ -79,7 +93,7 @@ const fn in_pauses(kind: Kind) -> Kind {
     }
 }
 
-pub const KINDS: [Kind; 22] = [
+pub const KINDS: [Kind; 37] = [
     kind(Fault::Reset),
     kind(Fault::GoAway),
     kind(Fault::HalfClose),
@@ -102,6 +116,21 @@ pub const KINDS: [Kind; 22] = [
     late(Fault::KillHost),
     in_pauses(kind(Fault::KillSidecar)),
     in_pauses(bare(Fault::KillSidecar)),
+    busy(Fault::Reset),
+    busy(Fault::GoAway),
+    busy(Fault::HalfClose),
+    busy(Fault::Stall),
+    busy(Fault::Garbage),
+    busy(Fault::KillSidecar),
+    busy(Fault::KillHost),
+    busy(Fault::RestartServer),
+    busy(Fault::Unavailable),
+    busy_bare(Fault::Reset),
+    busy_bare(Fault::Unavailable),
+    busy_bare(Fault::KillSidecar),
+    busy_bare(Fault::KillHost),
+    in_pauses(busy(Fault::KillSidecar)),
+    in_pauses(busy_bare(Fault::KillSidecar)),
 ];
 
 impl Kind {
@@ -193,7 +222,8 @@ pub fn trial(kind: Kind, place: Option<Place>) -> Told {
         http: kind.http,
     };
     let state = folder.path().to_owned();
-    let mut host = Host::new(reach, state, Arc::clone(&seat), Arc::clone(&weather));
+    let tools = kind.story.calls();
+    let mut host = Host::new(reach, state, Arc::clone(&seat), Arc::clone(&weather), tools);
 
     // A trial that hangs is ended by taking the sidecar away.
     let (over, wait) = mpsc::channel::<()>();
@@ -234,7 +264,7 @@ pub fn trial(kind: Kind, place: Option<Place>) -> Told {
     check(hung, &|| "it hangs".into());
     check(!ended, &|| "the answer never comes to its end".into());
     check(!after, &|| "the next message is never answered".into());
-    let whole: Vec<String> = (1..=WORDS).map(|n| format!("w{n:02}")).collect();
+    let whole: Vec<String> = (1..=WORDS).map(|n| format!("w-{n:02}")).collect();
     check(first != whole, &|| format!("it tells {}", first.join(" ")));
     let last = host.words();
     check(last != first, &|| {
@@ -243,9 +273,30 @@ pub fn trial(kind: Kind, place: Option<Place>) -> Told {
     for (name, times) in &host.executed {
         check(*times > 1, &|| format!("{name} was executed {times} times"));
     }
-    check(host.executed.len() != 2, &|| {
+    check(host.executed.len() != tools.len(), &|| {
         "a tool was never executed".into()
     });
+    // What was broken off before it had begun, the server is told to look at.
+    let throws = recording.client("execClientControlMessage.throw");
+    let told_to_look = throws
+        .iter()
+        .any(|control| control.to_string().contains(BEGUN));
+    let lines = std::fs::read_to_string(folder.path().join("log")).unwrap_or_default();
+    for line in kind.story.lines() {
+        let times = lines.lines().filter(|left| left == line).count();
+        check(times > 1, &|| format!("{line} {times} times"));
+        check(times == 0 && !told_to_look, &|| {
+            format!("{line} was never run")
+        });
+    }
+    // Writing twice leaves nothing to count.
+    let written = |line: &&str| {
+        ["\"exec.answered\"", "\"WriteArgs\"", "\"done\""]
+            .iter()
+            .all(|part| line.contains(part))
+    };
+    let writes = log.lines().filter(written).count();
+    check(writes > 1, &|| format!("written {writes} times"));
     let requests: String = recording
         .client("runRequest")
         .iter()

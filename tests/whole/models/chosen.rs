@@ -5,12 +5,7 @@ use super::*;
 #[test]
 fn an_unknown_id_is_answered_with_the_nearest() {
     let simulator = simulator(SHAPES, "");
-    let state = tempfile::tempdir().unwrap();
-    let setting = Setting {
-        url: &simulator.url,
-        state: state.path(),
-        more: &[],
-    };
+    let setting = Setting::new(&simulator.url, &[]);
     let mut host = setting.host(WITH_MAX);
     let result = turn(&mut host, json!({"id": "gpt-5.5@300k"}));
     assert_eq!(result["stopReason"], "error");
@@ -29,12 +24,7 @@ fn without_cursors_own_list_an_id_passes_unchanged() {
         format!("[server.unary.\"{path}\"]\nstatus = 500\nbody = {{ message = \"no\" }}\n")
     });
     let simulator = simulator(SHAPES, &failing.concat());
-    let state = tempfile::tempdir().unwrap();
-    let setting = Setting {
-        url: &simulator.url,
-        state: state.path(),
-        more: &[],
-    };
+    let setting = Setting::new(&simulator.url, &[]);
     let mut host = setting.host(WITH_MAX);
     for id in ["brand-new@9m", "gpt-5.5@272k"] {
         let result = turn(&mut host, json!({"id": id, "thinking": "high"}));
@@ -58,12 +48,7 @@ fn without_cursors_own_list_an_id_passes_unchanged() {
 #[test]
 fn cursor_is_sent_what_was_chosen() {
     let simulator = simulator(SHAPES, "");
-    let state = tempfile::tempdir().unwrap();
-    let setting = Setting {
-        url: &simulator.url,
-        state: state.path(),
-        more: &[],
-    };
+    let setting = Setting::new(&simulator.url, &[]);
     let choices = [
         json!({"id": "gpt-5.5@272k", "thinking": "medium"}),
         json!({"id": "gpt-5.5@272k", "thinking": "xhigh", "fast": true}),
@@ -114,12 +99,7 @@ fn max_mode_is_asked_for_where_the_catalogue_says_so() {
       variants = [ { params = [ { id = "context", value = "200k" } ] }, { params = [ { id = "context", value = "1m" } ], isMaxMode = true } ] },
       { id = "large", parameters = [ { id = "context", values = [ { value = "1m" } ] } ] } ]"#;
     let simulator = simulator(models, "");
-    let state = tempfile::tempdir().unwrap();
-    let setting = Setting {
-        url: &simulator.url,
-        state: state.path(),
-        more: &[],
-    };
+    let setting = Setting::new(&simulator.url, &[]);
     let mut host = setting.host(WITH_MAX);
     for id in ["m@200k", "m@1m", "large@1m"] {
         assert_eq!(turn(&mut host, json!({"id": id}))["stopReason"], "stop");
@@ -138,12 +118,7 @@ fn max_mode_is_asked_for_where_the_catalogue_says_so() {
 fn the_speed_in_force_is_sent() {
     let models = r#"[ { id = "m", parameters = [ { id = "fast", values = [ { value = "False" }, { value = "True" } ] } ], variants = [ { params = [ { id = "cyber", value = "false" } ] } ] } ]"#;
     let simulator = simulator(models, "");
-    let state = tempfile::tempdir().unwrap();
-    let setting = Setting {
-        url: &simulator.url,
-        state: state.path(),
-        more: &[],
-    };
+    let setting = Setting::new(&simulator.url, &[]);
     let mut host = setting.host(WITH_MAX);
     turn(&mut host, json!({"id": "m"}));
     turn(&mut host, json!({"id": "m", "fast": true}));
@@ -156,12 +131,7 @@ fn the_speed_in_force_is_sent() {
 #[test]
 fn preferences_outlive_the_process() {
     let simulator = simulator(SHAPES, "");
-    let state = tempfile::tempdir().unwrap();
-    let setting = Setting {
-        url: &simulator.url,
-        state: state.path(),
-        more: &[],
-    };
+    let setting = Setting::new(&simulator.url, &[]);
     let mut host = setting.host(WITH_MAX);
     assert_eq!(
         host.call("prefs/get", json!({}))["result"],
@@ -191,7 +161,7 @@ fn preferences_outlive_the_process() {
             "composer-2.5 fast=true",
         ]
     );
-    std::fs::write(state.path().join("prefs.json"), "{").unwrap();
+    std::fs::write(setting.state.path().join("prefs.json"), "{").unwrap();
     let refused = host.call("prefs/set", json!({"base": "gpt-5.5", "fast": true}));
     let message = refused["error"]["message"].as_str().unwrap();
     assert!(message.contains("prefs.json is damaged"), "{message}");
@@ -209,12 +179,7 @@ body = { items = [ { id = "stays", aliases = ["s"] }, { id = "goes" } ] }"#;
     let then = r#"[ { id = "stays", aliases = ["s"], parameters = [ { id = "context", values = [ { value = "1m" } ] } ] },
       { id = "comes", aliases = ["s"] } ]"#;
     let simulator = simulator(then, first);
-    let state = tempfile::tempdir().unwrap();
-    let setting = Setting {
-        url: &simulator.url,
-        state: state.path(),
-        more: &[],
-    };
+    let setting = Setting::new(&simulator.url, &[]);
     let mut host = setting.host(WITH_MAX);
     assert_eq!(ids(&list(&mut host, json!({}))), ["goes", "stays", "s"]);
     assert_eq!(turn(&mut host, json!({"id": "goes"}))["stopReason"], "stop");

@@ -55,38 +55,24 @@ body = { items = [ { id = "a" } ] }"#;
     simulator(r#"[ { id = "a" }, { id = "b" } ]"#, first)
 }
 
-/// A state folder with the first list of [`growing`], two days old.
-fn aged(simulator: &Simulator) -> tempfile::TempDir {
-    let state = tempfile::tempdir().unwrap();
-    let setting = Setting {
-        url: &simulator.url,
-        state: state.path(),
-        more: &[],
-    };
+/// A setting with the first list of [`growing`], two days old.
+fn aged(simulator: &Simulator) -> Setting {
+    let setting = Setting::new(&simulator.url, &[]);
     // Asked for, so that a loaded machine gets its time.
     let first = list(&mut setting.host(WITH_MAX), json!({"refresh": true}));
     assert_eq!(ids(&first), ["a"]);
-    age(state.path());
-    state
+    age(setting.state.path());
+    setting
 }
 
 #[test]
 fn without_a_key_the_list_of_the_last_account_is_shown() {
     let simulator = simulator(SHAPES, "");
-    let state = tempfile::tempdir().unwrap();
-    let setting = Setting {
-        url: &simulator.url,
-        state: state.path(),
-        more: &[],
-    };
+    let setting = Setting::new(&simulator.url, &[]);
     let live = list(&mut setting.host(WITH_MAX), json!({"refresh": true}));
     let keyless = |url: &str| {
-        let setting = Setting {
-            url,
-            more: &[("CURSOR_API_KEY", "")],
-            ..setting
-        };
-        list(&mut setting.host(WITH_MAX), json!({}))
+        let mut host = setting.host_at(url, WITH_MAX, &[("CURSOR_API_KEY", "")]);
+        list(&mut host, json!({}))
     };
     let shown = keyless(&simulator.url);
     assert_eq!(shown["source"], "cache");
@@ -111,12 +97,7 @@ fn without_a_key_the_list_of_the_last_account_is_shown() {
 #[test]
 fn rows_and_turns_follow_a_list_that_was_renewed_behind() {
     let simulator = growing();
-    let state = aged(&simulator);
-    let setting = Setting {
-        url: &simulator.url,
-        state: state.path(),
-        more: &[],
-    };
+    let setting = aged(&simulator);
     let mut host = setting.host(WITH_MAX);
     let old = list(&mut host, json!({}));
     assert_eq!((ids(&old), &old["source"]), (vec!["a"], &json!("cache")));
@@ -130,11 +111,14 @@ fn rows_and_turns_follow_a_list_that_was_renewed_behind() {
 #[test]
 fn who_prints_waits_for_an_old_list_to_be_renewed() {
     let simulator = growing();
-    let state = aged(&simulator);
+    let setting = aged(&simulator);
     let mut host = Host::start(&[
         ("CURSOR_BACKEND_URL", &simulator.url),
         ("CURSOR_API_KEY", KEY),
-        ("PI_CURSOR_STATE_DIR", state.path().to_str().unwrap()),
+        (
+            "PI_CURSOR_STATE_DIR",
+            setting.state.path().to_str().unwrap(),
+        ),
     ]);
     let printing = json!({"protocolVersion": 1, "host": {"name": "test", "mode": "print"}});
     host.call("initialize", printing);
@@ -146,10 +130,10 @@ fn who_prints_waits_for_an_old_list_to_be_renewed() {
 #[test]
 fn a_terminal_waits_for_an_old_list_to_be_renewed() {
     let simulator = growing();
-    let state = aged(&simulator);
+    let setting = aged(&simulator);
     let models = |url: &str| {
         let env = [("CURSOR_BACKEND_URL", url), ("CURSOR_API_KEY", KEY)];
-        let output = sidecar(&["models"], state.path(), &env);
+        let output = sidecar(&["models"], setting.state.path(), &env);
         assert!(output.status.success());
         let rows = String::from_utf8(output.stdout).unwrap();
         let rows = rows.lines().skip(1);
@@ -161,7 +145,7 @@ fn a_terminal_waits_for_an_old_list_to_be_renewed() {
     let (rows, told) = models(&simulator.url);
     assert_eq!(rows, ["a", "b"]);
     assert!(told.contains("from Cursor"), "{told}");
-    age(state.path());
+    age(setting.state.path());
     let url = simulator.url.clone();
     drop(simulator);
     let (rows, told) = models(&url);
@@ -180,14 +164,8 @@ fn a_terminal_waits_for_an_old_list_to_be_renewed() {
 #[test]
 fn a_renewal_that_failed_is_told_once() {
     let simulator = growing();
-    let state = aged(&simulator);
-    let url = simulator.url.clone();
+    let setting = aged(&simulator);
     drop(simulator);
-    let setting = Setting {
-        url: &url,
-        state: state.path(),
-        more: &[],
-    };
     let mut host = setting.host(WITH_MAX);
     let old = list(&mut host, json!({}));
     assert_eq!(
@@ -209,13 +187,10 @@ fn a_renewal_that_failed_is_told_once() {
 #[test]
 fn without_the_cache_a_failed_refresh_keeps_the_list() {
     let simulator = simulator(SHAPES, "");
-    let state = tempfile::tempdir().unwrap();
-    let url = simulator.url.clone();
-    let setting = Setting {
-        url: &url,
-        state: state.path(),
-        more: &[("PI_CURSOR_SDK_DISABLE_MODEL_CACHE", "1")],
-    };
+    let setting = Setting::new(
+        &simulator.url,
+        &[("PI_CURSOR_SDK_DISABLE_MODEL_CACHE", "1")],
+    );
     let mut host = setting.host(WITH_MAX);
     let live = list(&mut host, json!({}));
     drop(simulator);
@@ -244,12 +219,7 @@ fn an_accounts_token_opens_what_the_key_does_not() {
     ] {
         let failing = format!("[server.unary.\"/v1/models\"]\nstatus = {status}\nbody = {body}");
         let simulator = simulator(SHAPES, &failing);
-        let state = tempfile::tempdir().unwrap();
-        let setting = Setting {
-            url: &simulator.url,
-            state: state.path(),
-            more: &[],
-        };
+        let setting = Setting::new(&simulator.url, &[]);
         let mut host = setting.host(WITH_MAX);
         let found = list(&mut host, json!({}));
         assert_eq!(found["source"], "live", "{status}: {}", found["warnings"]);
@@ -263,12 +233,7 @@ fn an_accounts_token_opens_what_the_key_does_not() {
     }
     // Who is refused with the key need not try its token.
     let simulator = simulator(SHAPES, "");
-    let state = tempfile::tempdir().unwrap();
-    let setting = Setting {
-        url: &simulator.url,
-        state: state.path(),
-        more: &[("CURSOR_API_KEY", "crsr_invalid")],
-    };
+    let setting = Setting::new(&simulator.url, &[("CURSOR_API_KEY", "crsr_invalid")]);
     let refused = list(&mut setting.host(WITH_MAX), json!({}));
     assert_eq!(refused["source"], "bundled");
     assert_eq!(simulator.recorded().requests(USABLE).len(), 0);
@@ -279,12 +244,7 @@ fn an_accounts_token_opens_what_the_key_does_not() {
 fn two_keys_cost_a_start_no_more_than_one() {
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}", silent.local_addr().unwrap());
-    let state = tempfile::tempdir().unwrap();
-    let setting = Setting {
-        url: &url,
-        state: state.path(),
-        more: &[],
-    };
+    let setting = Setting::new(&url, &[]);
     let mut host = setting.host(WITH_MAX);
     let started = Instant::now();
     for key in [None, Some("crsr_stored"), Some("crsr_given")] {

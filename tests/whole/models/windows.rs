@@ -37,12 +37,7 @@ fn windows(result: &Json) -> Vec<(&str, u64)> {
 #[test]
 fn a_window_is_learned_from_a_run_that_went_well() {
     let simulator = telling(333_000, WELL);
-    let state = tempfile::tempdir().unwrap();
-    let setting = Setting {
-        url: &simulator.url,
-        state: state.path(),
-        more: &[],
-    };
+    let setting = Setting::new(&simulator.url, &[]);
     let mut host = setting.host(WITH_MAX);
     let before = list(&mut host, json!({}));
     let usual = [("ctx@1m", 1_000_000), ("mine", 200_000), ("plain", 200_000)];
@@ -52,13 +47,13 @@ fn a_window_is_learned_from_a_run_that_went_well() {
         turn(&mut host, json!({"id": "ctx@1m"}))["stopReason"],
         "stop"
     );
-    assert_eq!(learned(state.path()), Json::Null);
+    assert_eq!(learned(setting.state.path()), Json::Null);
     assert_eq!(
         turn(&mut host, json!({"id": "plain"}))["stopReason"],
         "stop"
     );
     let entry = json!({"contextWindows": {"plain": 333_000}});
-    assert_eq!(learned(state.path()), entry);
+    assert_eq!(learned(setting.state.path()), entry);
     let news = host.call("session/command", json!({"model": "plain"}))["result"].clone();
     let now = [("ctx@1m", 1_000_000), ("mine", 200_000), ("plain", 333_000)];
     assert_eq!(windows(&news), now);
@@ -72,29 +67,19 @@ fn nothing_is_learned_from_a_run_that_failed() {
         444_000,
         r#"{ end = { code = "permission_denied", message = "no" } }"#,
     );
-    let state = tempfile::tempdir().unwrap();
-    let setting = Setting {
-        url: &simulator.url,
-        state: state.path(),
-        more: &[],
-    };
+    let setting = Setting::new(&simulator.url, &[]);
     let mut host = setting.host(WITH_MAX);
     assert_eq!(
         turn(&mut host, json!({"id": "plain"}))["stopReason"],
         "error"
     );
-    assert_eq!(learned(state.path()), Json::Null);
+    assert_eq!(learned(setting.state.path()), Json::Null);
 }
 
 #[test]
 fn nothing_is_learned_from_a_run_that_was_stopped() {
     let simulator = telling(444_000, "{ expect_cancel = true }");
-    let state = tempfile::tempdir().unwrap();
-    let setting = Setting {
-        url: &simulator.url,
-        state: state.path(),
-        more: &[],
-    };
+    let setting = Setting::new(&simulator.url, &[]);
     let mut host = setting.host(WITH_MAX);
     let params = json!({"turnId": "t", "sessionId": "s", "workspace": "/workspace", "kind": "main",
         "messages": [{"role": "user", "content": "go", "timestamp": 1}], "model": {"id": "plain"}});
@@ -110,19 +95,14 @@ fn nothing_is_learned_from_a_run_that_was_stopped() {
         }
     };
     assert_eq!(stopped["result"]["stopReason"], "aborted");
-    assert_eq!(learned(state.path()), Json::Null);
+    assert_eq!(learned(setting.state.path()), Json::Null);
 }
 
 #[test]
 fn what_a_person_wrote_is_used_and_left_alone() {
     let simulator = telling(333_000, WELL);
-    let state = tempfile::tempdir().unwrap();
-    let setting = Setting {
-        url: &simulator.url,
-        state: state.path(),
-        more: &[],
-    };
-    let file = state.path().join("context-windows.json");
+    let setting = Setting::new(&simulator.url, &[]);
+    let file = setting.state.path().join("context-windows.json");
     let written = r#"{"note": "my own", "contextWindows": {"plain": 150000, "ctx@1m": 900000}}"#;
     std::fs::write(&file, written).unwrap();
     let mut host = setting.host(WITH_MAX);

@@ -113,20 +113,27 @@ impl Station {
         report["result"]["tasks"].as_u64().unwrap()
     }
 
+    /// A number the system tells of the process.
+    fn status(&self, name: &str) -> u64 {
+        let id = self.process.lock().unwrap().child.id();
+        let status = std::fs::read_to_string(format!("/proc/{id}/status")).unwrap_or_default();
+        let line = status.lines().find_map(|line| line.strip_prefix(name));
+        let number = line.and_then(|line| line.split_whitespace().next());
+        number.and_then(|number| number.parse().ok()).unwrap_or(0)
+    }
+
+    pub fn threads(&self) -> u64 {
+        self.status("Threads:")
+    }
+
     /// What it takes, by the system's numbers.
     pub fn measure(&self) -> Measure {
         let id = self.process.lock().unwrap().child.id();
-        let status = std::fs::read_to_string(format!("/proc/{id}/status")).unwrap_or_default();
-        let line = |name: &str| {
-            let line = status.lines().find_map(|line| line.strip_prefix(name));
-            let number = line.and_then(|line| line.split_whitespace().next());
-            number.and_then(|number| number.parse().ok()).unwrap_or(0)
-        };
         let fds = std::fs::read_dir(format!("/proc/{id}/fd"));
         Measure {
-            rss_kib: line("VmRSS:"),
+            rss_kib: self.status("VmRSS:"),
             fds: fds.map_or(0, |fds| fds.count() as u64),
-            threads: line("Threads:"),
+            threads: self.threads(),
             tasks: self.tasks(),
             disk: size(&self.state),
         }

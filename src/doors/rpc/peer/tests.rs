@@ -203,6 +203,13 @@ async fn questions_to_the_host() {
     host.say(json!({"jsonrpc": "2.0", "id": question["id"], "result": 42}))
         .await;
     assert_eq!(host.hear().await["result"], 42);
+    // An answer that is too large is one all the same.
+    host.call(3, "ask").await;
+    let id = host.hear().await["id"].to_string();
+    let heading = Heading::Answer { id };
+    let length = 1 << 30;
+    host.put(Inbound::TooLarge { length, heading }).await;
+    assert_eq!(host.hear().await["result"], Json::Null);
     // A cancelled method takes its question back.
     host.call(2, "ask").await;
     let question = host.hear().await;

@@ -159,6 +159,9 @@ pub struct EffectiveSetting {
     pub value: String,
     /// Where the value comes from.
     pub source: SettingSource,
+    /// What was given besides, and why it does not count.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub remark: Option<String>,
 }
 
 /// Where a setting's value comes from.

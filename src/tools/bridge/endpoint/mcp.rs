@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use rmcp::ServerHandler;
 use rmcp::model::{
-    CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, ErrorCode, ErrorData,
+    CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, ErrorData,
     Implementation, JsonObject, ListToolsResult, MetaObject, PaginatedRequestParams,
     ServerCapabilities, ServerConfig, Tool,
 };
@@ -15,9 +15,6 @@ use super::presence::Left;
 use crate::tools::bridge::content::Content;
 use crate::tools::bridge::gate::{Gate, Refused};
 use crate::tools::bridge::{HostResult, Verdict};
-
-/// In the range JSON-RPC leaves to servers; the TypeScript client uses the first few itself.
-const TOO_MANY: ErrorCode = ErrorCode(-32050);
 
 /// The tools of one run.
 pub(super) struct Tools {
@@ -64,9 +61,6 @@ impl ServerHandler for Tools {
             Err(refused @ (Refused::Unknown { .. } | Refused::Late(_) | Refused::Dropped)) => {
                 let text = ContentBlock::text(refused.to_string());
                 Ok(CallToolResult::error(vec![text]).into())
-            }
-            Err(refused @ Refused::Full) => {
-                Err(ErrorData::new(TOO_MANY, refused.to_string(), None))
             }
             Err(refused @ (Refused::Over | Refused::Left)) => {
                 Err(ErrorData::internal_error(refused.to_string(), None))

@@ -14,10 +14,9 @@ use tokio::sync::OwnedSemaphorePermit;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::admission::{MOST_BYTES, Refusal};
 use super::mcp::Tools;
 use super::presence::{Answer, Left};
-use super::{Answered, Gate};
+use super::{Answered, Gate, MOST_BYTES, Refusal};
 
 /// MCP sessions of one run. A client that connects anew and anew displaces idle ones.
 const MOST_SESSIONS: usize = 64;
@@ -47,6 +46,8 @@ impl Route {
         sessions.keep_alive = None;
         // No client is invited to come back for the rest: one that hangs up has given up.
         sessions.sse_retry = None;
+        // So nothing is kept for it either.
+        sessions.completed_cache_ttl = Duration::ZERO;
         let mut manager = LocalSessionManager::default();
         manager.session_config = sessions;
         let manager = Arc::new(manager);

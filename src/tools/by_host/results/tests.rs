@@ -26,8 +26,13 @@ fn one(request: Request, result: HostResult) -> Reply {
 }
 
 fn read_of(given: HostResult) -> read_result::Result {
+    ranged(None, given)
+}
+
+fn ranged(offset: Option<i32>, given: HostResult) -> read_result::Result {
     let request = Request::ReadArgs(ReadArgs {
         path: "/w/a".into(),
+        offset,
         ..ReadArgs::default()
     });
     match one(request, given) {
@@ -90,6 +95,29 @@ fn reads_keep_text_pictures_and_the_kind_of_error() {
         Read::InvalidFile(_)
     ));
     assert!(matches!(failed("not on a Sunday"), Read::Error(_)));
+}
+
+#[test]
+fn a_piece_of_a_file_tells_how_long_the_file_is() {
+    let more = "five\nsix\n\n[94 more lines in file. Use offset=7 to continue.]";
+    let shown = "five\nsix\n\n[Showing lines 5-6 of 100. Use offset=7 to continue.]";
+    let last = "ninety-nine\nhundred";
+    for (offset, text, total) in [
+        (Some(5), more, 100),
+        (Some(5), shown, 100),
+        (Some(99), last, 100),
+        (Some(1), more, 96),
+        // The host's tool is not given an offset that is none.
+        (Some(0), more, 96),
+        (None, more, 96),
+        (Some(i32::MAX), more, i32::MAX),
+    ] {
+        let given = result(text, Verdict::Done);
+        let read_result::Result::Success(read) = ranged(offset, given) else {
+            panic!();
+        };
+        assert_eq!(read.total_lines, total, "{offset:?} {text}");
+    }
 }
 
 #[test]

@@ -6,7 +6,7 @@
 use std::path::Path;
 use std::process::Stdio;
 
-use serde_json::Value as Json;
+use serde_json::{Map, Value as Json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::process::Command;
 
@@ -105,67 +105,137 @@ async fn run(
 /// What a hook's end means.
 fn judge(ended: &Ended) -> Verdict {
     let deny = |text: &str| Verdict::Deny(text.chars().take(MOST_TOLD).collect());
-    let json = last_object(&ended.stdout);
-    match (ended.code, &json) {
-        (Some(0), Some(json)) => judge_words(json),
-        // It has nothing to say.
-        (Some(0), None) if ended.stdout.is_empty() => Verdict::Allow,
-        (Some(0), None) => deny("the hook's answer is no JSON"),
-        (Some(2), Some(json)) if message(json).is_some() => deny(message(json).unwrap_or_default()),
-        (Some(2), _) if !ended.stdout.is_empty() => deny(&ended.stdout),
-        (Some(2), _) if !ended.stderr.is_empty() => deny(&ended.stderr),
-        (Some(2), _) => deny("it gave no reason"),
-        (Some(code), _) => deny(&format!("the hook failed with exit code {code}")),
-        (None, _) => deny("the hook was killed"),
+    let printed = Printed::read(&ended.stdout);
+    match ended.code {
+        Some(0) => match printed.objects.iter().find_map(denial) {
+            Some(why) => deny(&why),
+            // It has nothing to say.
+            None if ended.stdout.is_empty() => Verdict::Allow,
+            None if !printed.is_last || printed.objects.is_empty() => {
+                deny("the hook's answer is no JSON")
+            }
+            None if printed.is_torn() => deny(NO_SENSE),
+            None => Verdict::Allow,
+        },
+        Some(2) => {
+            let told = printed.objects.iter().rev().find_map(message);
+            let others = [ended.stdout.as_str(), &ended.stderr, "it gave no reason"];
+            let told = told.or_else(|| others.into_iter().find(|text| !text.is_empty()));
+            deny(told.unwrap_or_default())
+        }
+        Some(code) => deny(&format!("the hook failed with exit code {code}")),
+        None => deny("the hook was killed"),
     }
 }
 
-fn judge_words(json: &Json) -> Verdict {
-    if json
-        .get("updated_input")
-        .is_some_and(|input| !input.is_null())
-    {
-        // Running it as it was asked for would not be what the hook wants.
-        return Verdict::Deny("it wants other input, which this client cannot pass on".into());
-    }
-    let said = json.get("permission").or_else(|| json.get("decision"));
-    let why = message(json).unwrap_or("it gave no reason");
-    match said.map(Json::as_str) {
-        None | Some(Some("allow" | "approve")) => Verdict::Allow,
-        Some(Some("deny" | "block")) => Verdict::Deny(why.chars().take(MOST_TOLD).collect()),
-        Some(Some("ask")) => {
-            let why = message(json)
-                .map(|why| format!(" ({why})"))
-                .unwrap_or_default();
-            Verdict::Deny(format!(
-                "it wants a person to be asked{why}, and nobody can be asked here"
-            ))
+const NO_SENSE: &str = "the hook's answer makes no sense";
+
+type Object = Map<String, Json>;
+
+/// What a hook has printed: objects, with other words around them, as hooks like to.
+#[derive(Debug, Default)]
+struct Printed {
+    objects: Vec<Object>,
+    /// Everything else.
+    words: String,
+    /// Whether nothing follows the last object.
+    is_last: bool,
+}
+
+impl Printed {
+    fn read(text: &str) -> Self {
+        let mut printed = Self::default();
+        let mut rest = text;
+        while let Some(at) = rest.find('{') {
+            let (words, from) = rest.split_at(at);
+            printed.words.push_str(words);
+            let mut parsed = serde_json::Deserializer::from_str(from).into_iter();
+            let length = match parsed.next() {
+                Some(Ok(object)) => {
+                    printed.objects.push(object);
+                    parsed.byte_offset()
+                }
+                _ => {
+                    printed.words.push('{');
+                    1
+                }
+            };
+            rest = &from[length..];
+            printed.is_last = length > 1 && rest.trim().is_empty();
         }
-        Some(_) => Verdict::Deny("the hook's answer makes no sense".into()),
+        printed.words.push_str(rest);
+        printed
     }
+
+    /// Whether words that decide something stand in what is no object.
+    fn is_torn(&self) -> bool {
+        let words = self.words.to_ascii_lowercase();
+        ["\"permission", "\"decision"]
+            .iter()
+            .any(|word| words.contains(word))
+    }
+}
+
+/// The values of a member, however its name is written: `userMessage` is `user_message`.
+fn named<'a>(object: &'a Object, name: &'a str) -> impl Iterator<Item = &'a Json> {
+    let same = move |(key, value): (&'a String, &'a Json)| {
+        let same = key.replace('_', "").eq_ignore_ascii_case(name);
+        same.then_some(value)
+    };
+    object.iter().filter_map(same)
+}
+
+/// The object itself and where Claude's hooks put what they decide.
+fn parts(object: &Object) -> Vec<&Object> {
+    let inner = named(object, "hookSpecificOutput").filter_map(Json::as_object);
+    std::iter::once(object).chain(inner).collect()
+}
+
+/// Why an object does not let a tool run.
+fn denial(object: &Object) -> Option<String> {
+    let why = message(object);
+    let no = || Some(why.unwrap_or("it gave no reason").to_owned());
+    for part in parts(object) {
+        if named(part, "updatedInput").any(|input| !input.is_null()) {
+            // Running it as it was asked for would not be what the hook wants.
+            return Some("it wants other input, which this client cannot pass on".into());
+        }
+        if named(part, "continue").any(|goes_on| *goes_on == false) {
+            return no();
+        }
+        let names = ["permission", "decision", "permissionDecision"];
+        for said in names.iter().flat_map(|name| named(part, name)) {
+            match said.as_str() {
+                Some("allow" | "approve") => {}
+                Some("deny" | "block") => return no(),
+                Some("ask") => {
+                    let why = why.map(|why| format!(" ({why})")).unwrap_or_default();
+                    return Some(format!(
+                        "it wants a person to be asked{why}, and nobody can be asked here"
+                    ));
+                }
+                _ => return Some(NO_SENSE.into()),
+            }
+        }
+    }
+    None
 }
 
 /// Words for the model, else those for the person.
-fn message(json: &Json) -> Option<&str> {
-    [
-        "agent_message",
-        "user_message",
+fn message(object: &Object) -> Option<&str> {
+    let names = [
         "agentMessage",
         "userMessage",
         "reason",
-    ]
-    .iter()
-    .find_map(|key| json.get(key)?.as_str())
-    .filter(|text| !text.trim().is_empty())
-}
-
-/// The object a text is or ends with: hooks like to print a line before.
-fn last_object(text: &str) -> Option<Json> {
-    let object = |text: &str| serde_json::from_str(text).ok().filter(Json::is_object);
-    object(text).or_else(|| {
-        let starts = text.match_indices('{').map(|(at, _)| at);
-        starts.rev().take(64).find_map(|at| object(&text[at..]))
-    })
+        "permissionDecisionReason",
+        "stopReason",
+    ];
+    let parts = parts(object);
+    let all = names
+        .iter()
+        .flat_map(|name| parts.iter().flat_map(|part| named(part, name)));
+    all.filter_map(Json::as_str)
+        .find(|text| !text.trim().is_empty())
 }
 
 #[cfg(test)]
@@ -204,8 +274,62 @@ mod tests {
                 "echo '{\"permission\": \"allow\", \"updated_input\": {}}'",
                 false,
             ),
+            ("echo '[{\"permission\":\"allow\"}]'", false),
+            ("echo '{\"permission\":\"allow\"}' bye", false),
+            ("echo '{x} {\"permission\":\"allow\"}'", true),
+            ("echo '{\"n\":{}}{\"permission\":\"allow\"}'", true),
         ] {
             assert_eq!(said(command).await == Verdict::Allow, allowed, "{command}");
+        }
+    }
+
+    #[test]
+    fn a_no_counts_wherever_it_stands() {
+        let said = |stdout: &str| {
+            judge(&Ended {
+                code: Some(0),
+                stdout: stdout.into(),
+                stderr: String::new(),
+            })
+        };
+        let no = |why: &str| Verdict::Deny(why.into());
+        for (stdout, verdict) in [
+            (
+                r#"{"permission":"deny","reason":"r"} {"log":"done"}"#,
+                no("r"),
+            ),
+            (
+                r#"{"permission":"deny","reason":"r"} {"permission":"allow"}"#,
+                no("r"),
+            ),
+            (r#"{"permission":"deny",} {"log":"done"}"#, no(NO_SENSE)),
+            (r#"{"Permission":"deny","User_Message":"r"}"#, no("r")),
+            (r#"{"decision":"block","reason":"r"}"#, no("r")),
+            (
+                r#"{"permission":"allow","decision":"block"}"#,
+                no("it gave no reason"),
+            ),
+            (r#"{"continue":false,"stopReason":"r"}"#, no("r")),
+            (
+                r#"{"hookSpecificOutput":{"permissionDecision":"deny","permissionDecisionReason":"r"}}"#,
+                no("r"),
+            ),
+            (
+                r#"{"hookSpecificOutput":{"permissionDecision":"allow","updatedInput":{}}}"#,
+                no("it wants other input, which this client cannot pass on"),
+            ),
+            (
+                r#"{"hookSpecificOutput":{"permissionDecision":"defer"}}"#,
+                no(NO_SENSE),
+            ),
+            (
+                r#"{"hookSpecificOutput":{"permissionDecision":"allow"}}"#,
+                Verdict::Allow,
+            ),
+            (r#"{"continue":true,"decision":"approve"}"#, Verdict::Allow),
+            (r#"{"log":"{"} {"log":"done"}"#, Verdict::Allow),
+        ] {
+            assert_eq!(said(stdout), verdict, "{stdout}");
         }
     }
 

@@ -202,7 +202,8 @@ fn refused(request: Request, why: &str) -> Result<Reply, Thrown> {
             })),
         }));
     }
-    refuse::refusal(request, reason)
+    // Where there is no typed answer the reason is what is thrown.
+    refuse::refusal(request, reason.clone()).map_err(|_| Thrown(reason))
 }
 
 /// What a reply tells of a file; `None` if nothing.

@@ -1,12 +1,13 @@
 //! What the server asks about MCP servers, answered from them.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock,
-    ReadResourceRequestParams, ResourceContents,
+    ReadResourceRequestParams, Resource, ResourceContents,
 };
 use rmcp::service::ServiceError;
 use serde_json::{Map, Value as Json};
@@ -111,6 +112,36 @@ impl Server {
         }
     }
 
+    async fn resources(
+        &self,
+        ready: Arc<Ready>,
+    ) -> Result<Vec<list_mcp_resources_exec_result::McpResource>, String> {
+        let limit = self.times.connect;
+        let listing = ready.peer.list_all_resources();
+        let list = match tokio::time::timeout(limit, listing).await {
+            Ok(Ok(list)) => list,
+            // Many have none, and say so with an error.
+            Ok(Err(ServiceError::McpError(_))) => Vec::new(),
+            Ok(Err(problem)) => return Err(self.words(&ready, &problem)),
+            Err(_) => return Err(self.silent(limit)),
+        };
+        let server = self.config.identifier();
+        let told = |resource: Resource| list_mcp_resources_exec_result::McpResource {
+            uri: resource.uri.clone(),
+            name: Some(resource.name.clone()),
+            description: resource.description.clone(),
+            mime_type: resource.mime_type.clone(),
+            server: server.clone(),
+            ..Default::default()
+        };
+        Ok(list.into_iter().map(told).collect())
+    }
+
+    fn silent(&self, limit: Duration) -> String {
+        let (name, limit) = (&self.config.name, limit.as_secs());
+        format!("the MCP server {name:?} did not answer within {limit} s")
+    }
+
     /// The server's own name of the tool that is called.
     fn tool(&self, args: &McpArgs) -> Option<String> {
         let offers = self.offers();
@@ -184,36 +215,37 @@ impl Servers {
         self.0.iter().filter(wanted).map(state).collect()
     }
 
-    /// Resources of one server or of all that are there.
+    /// Resources of one server or of all that are there. Of all, one that does not answer is
+    /// left out as long as another does.
     pub(in crate::tools) async fn resources(
         &self,
         server: Option<&str>,
     ) -> Result<Vec<list_mcp_resources_exec_result::McpResource>, String> {
-        let mut all = Vec::new();
-        for one in &self.0 {
-            let identifier = one.config.identifier();
-            let ready = match (server, one.state()) {
-                (None, State::Ready(ready)) => ready,
-                (Some(name), _) if name == identifier => one.ready().await?,
-                _ => continue,
+        if let Some(name) = server {
+            let named = |server: &&Arc<Server>| server.config.identifier() == name;
+            return match self.0.iter().find(named) {
+                Some(server) => server.resources(server.ready().await?).await,
+                None => Ok(Vec::new()),
             };
-            // Many servers have none, and say so with an error.
-            let listing = ready.peer.list_all_resources();
-            let Ok(Ok(list)) = tokio::time::timeout(one.times.connect, listing).await else {
-                continue;
-            };
-            all.extend(list.into_iter().map(|resource| {
-                list_mcp_resources_exec_result::McpResource {
-                    uri: resource.uri.clone(),
-                    name: Some(resource.name.clone()),
-                    description: resource.description.clone(),
-                    mime_type: resource.mime_type.clone(),
-                    server: identifier.clone(),
-                    ..Default::default()
-                }
-            }));
         }
-        Ok(all)
+        let there = self.0.iter().filter_map(|server| match server.state() {
+            State::Ready(ready) => Some(server.resources(ready)),
+            _ => None,
+        });
+        let (mut all, mut problems, mut answered) = (Vec::new(), Vec::new(), 0);
+        for listed in futures_util::future::join_all(there).await {
+            match listed {
+                Ok(list) => {
+                    all.extend(list);
+                    answered += 1;
+                }
+                Err(problem) => problems.push(problem),
+            }
+        }
+        match answered == 0 && !problems.is_empty() {
+            true => Err(problems.join("; ")),
+            false => Ok(all),
+        }
     }
 
     /// Whether there is a server of this name.
@@ -249,7 +281,7 @@ impl Servers {
         let read = match tokio::time::timeout(server.times.call, reading).await {
             Ok(Ok(read)) => read,
             Ok(Err(problem)) => return Some(failed(server.words(&ready, &problem))),
-            Err(_) => return Some(failed("the server did not answer in time".into())),
+            Err(_) => return Some(failed(server.silent(server.times.call))),
         };
         let Some(first) = read.contents.into_iter().next() else {
             return Some(Answer::NotFound(ReadMcpResourceNotFound {
@@ -344,4 +376,74 @@ fn error(error: String) -> McpResult {
         error,
         ..McpError::default()
     }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Times, Way, config::ServerConfig};
+    use super::*;
+    use crate::tools::leash::Leash;
+
+    /// It has two tools, and does not answer when it is asked for resources.
+    const SILENT: &str = r#"while read -r line; do
+        id=$(printf %s "$line" | sed -n 's/.*"id":\([0-9]*\).*/\1/p')
+        case "$line" in
+            *'"initialize"'*) echo '{"jsonrpc":"2.0","id":'$id',"result":{"protocolVersion":"2025-06-18","capabilities":{"tools":{},"resources":{}},"serverInfo":{"name":"s","version":"1"}}}' ;;
+            *'"tools/list"'*) echo '{"jsonrpc":"2.0","id":'$id',"result":{"tools":[{"name":"t t","inputSchema":{"type":"object"}},{"name":"t_t","inputSchema":{"type":"object"}}]}}' ;;
+        esac
+    done"#;
+
+    fn silent(label: &str) -> Servers {
+        let way = Way::Command {
+            program: "sh".into(),
+            args: vec!["-c".into(), SILENT.into()],
+            env: Default::default(),
+            folder: std::env::temp_dir(),
+        };
+        let mut config = ServerConfig::new("s".into(), way);
+        config.label = label.into();
+        let limit = Duration::from_secs(60);
+        let times = Times {
+            connect: limit,
+            call: limit,
+        };
+        Servers(vec![Server::new(config, times, &Leash::default())])
+    }
+
+    #[tokio::test]
+    async fn tools_whose_names_look_alike_have_names_of_their_own() {
+        let servers = silent("s_2");
+        let server = &servers.0[0];
+        assert!(server.ready().await.is_ok());
+        let names: Vec<String> = servers.offers(0).into_iter().map(|one| one.name).collect();
+        assert_eq!(names, ["s_2-t_t", "s_2-t_t_2"]);
+        for (name, tool) in names.iter().zip(["t t", "t_t"]) {
+            let args = McpArgs {
+                name: name.clone(),
+                ..McpArgs::default()
+            };
+            assert_eq!(server.tool(&args).as_deref(), Some(tool));
+        }
+    }
+
+    #[tokio::test]
+    async fn a_server_that_does_not_list_its_resources_is_told() {
+        let servers = silent("s");
+        assert!(servers.0[0].ready().await.is_ok());
+        tokio::time::pause();
+        for server in [Some("s"), None] {
+            let problem = servers.resources(server).await.unwrap_err();
+            assert_eq!(problem, "the MCP server \"s\" did not answer within 60 s");
+        }
+        let args = ReadMcpResourceExecArgs {
+            server: "s".into(),
+            uri: "u:1".into(),
+            ..ReadMcpResourceExecArgs::default()
+        };
+        let read = servers.resource(&args).await.unwrap();
+        assert!(matches!(
+            read,
+            read_mcp_resource_exec_result::Result::Error(_)
+        ));
+    }
 }

@@ -13,11 +13,32 @@ use crate::tools::bridge::snapshot::PROVIDER;
 pub struct ServerConfig {
     /// Its name there.
     pub name: String,
+    /// What the names of its tools begin with: letters Cursor takes, and no other server's.
+    pub label: String,
     /// How it is reached.
     pub way: Way,
 }
 
 impl ServerConfig {
+    /// A server beside which there is no other yet.
+    pub(in crate::tools::settings) fn new(name: String, way: Way) -> Self {
+        let label = String::new();
+        let mut config = Self { name, label, way };
+        config.label = plain(&config.identifier());
+        config
+    }
+
+    /// Takes another label if one of these has its own.
+    pub(in crate::tools::settings) fn stand_beside(&mut self, others: &[Self]) {
+        let taken = |label: &str| others.iter().any(|other| other.label == label);
+        let mut number = 1;
+        let own = self.label.clone();
+        while taken(&self.label) {
+            number += 1;
+            self.label = format!("{own}_{number}");
+        }
+    }
+
     /// What its tools are grouped under. The host's own group is not to be had.
     pub fn identifier(&self) -> String {
         match self.name == PROVIDER {
@@ -25,6 +46,15 @@ impl ServerConfig {
             false => self.name.clone(),
         }
     }
+}
+
+/// A name Cursor takes.
+pub(super) fn plain(name: &str) -> String {
+    let letter = |letter: char| match letter {
+        'a'..='z' | 'A'..='Z' | '0'..='9' | '_' | '-' => letter,
+        _ => '_',
+    };
+    name.chars().map(letter).collect()
 }
 
 /// How a server is reached.
@@ -69,10 +99,12 @@ pub(in crate::tools::settings) struct Names<'a> {
     pub(in crate::tools::settings) env: &'a dyn Fn(&str) -> Option<String>,
 }
 
-/// Reads the servers of a file. What makes no sense is told, and the others count.
+/// Reads the servers of a file. What makes no sense is told, and the others count. `envFile`s
+/// are read by whoever knows how much may be read.
 pub(in crate::tools::settings) fn read(
     json: &Json,
     names: &Names<'_>,
+    env_file: &mut dyn FnMut(&Path) -> Option<String>,
 ) -> (Vec<ServerConfig>, Vec<String>) {
     let mut servers = Vec::new();
     let mut problems = Vec::new();
@@ -83,18 +115,19 @@ pub(in crate::tools::settings) fn read(
         if server["disabled"] == true || server["enabled"] == false {
             continue;
         }
-        match way(server, names) {
-            Ok(way) => servers.push(ServerConfig {
-                name: name.clone(),
-                way,
-            }),
+        match way(server, names, env_file) {
+            Ok(way) => servers.push(ServerConfig::new(name.clone(), way)),
             Err(problem) => problems.push(format!("server {name:?}: {problem}")),
         }
     }
     (servers, problems)
 }
 
-fn way(server: &Json, names: &Names<'_>) -> Result<Way, String> {
+fn way(
+    server: &Json,
+    names: &Names<'_>,
+    env_file: &mut dyn FnMut(&Path) -> Option<String>,
+) -> Result<Way, String> {
     let text = |key: &str| {
         let text = server[key].as_str().filter(|text| !text.trim().is_empty());
         text.map(|text| filled(text, names))
@@ -116,10 +149,8 @@ fn way(server: &Json, names: &Names<'_>) -> Result<Way, String> {
         let args = server["args"].as_array().into_iter().flatten();
         let mut env = BTreeMap::new();
         if let Some(file) = text("envFile") {
-            let file = names.workspace.join(file);
-            let text = std::fs::read_to_string(&file)
-                .map_err(|error| format!("its envFile cannot be read: {error}"))?;
-            env = env_file(&text);
+            let text = env_file(&names.workspace.join(file));
+            env = variables(&text.ok_or("its envFile is no file that can be read")?);
         }
         env.extend(map("env"));
         return Ok(Way::Command {
@@ -147,7 +178,7 @@ fn way(server: &Json, names: &Names<'_>) -> Result<Way, String> {
 }
 
 /// Lines such as `NAME=value`.
-fn env_file(text: &str) -> BTreeMap<String, String> {
+fn variables(text: &str) -> BTreeMap<String, String> {
     let lines = text.lines().map(str::trim);
     lines
         .filter(|line| !line.starts_with('#'))
@@ -213,7 +244,7 @@ mod tests {
             home: Some(Path::new("/home/me")),
             env: &env,
         };
-        read(json, &names)
+        read(json, &names, &mut |_| None)
     }
 
     #[test]
@@ -266,8 +297,21 @@ mod tests {
     }
 
     #[test]
+    fn servers_whose_names_look_alike_have_labels_of_their_own() {
+        let (mut servers, _) = parsed(&json!({"mcpServers": {
+            "a_b": {"command": "x"}, "a b": {"command": "x"}, "a:b": {"command": "x"}, "c": {"command": "x"},
+        }}));
+        for at in 0..servers.len() {
+            let (before, rest) = servers.split_at_mut(at);
+            rest[0].stand_beside(before);
+        }
+        let labels: Vec<&str> = servers.iter().map(|one| one.label.as_str()).collect();
+        assert_eq!(labels, ["a_b", "a_b_2", "a_b_3", "c"]);
+    }
+
+    #[test]
     fn lines_of_an_env_file() {
-        let read = env_file("# c\nexport A=1\nB = \"two words\"\nC='x'\nnothing\n");
+        let read = variables("# c\nexport A=1\nB = \"two words\"\nC='x'\nnothing\n");
         let expected = [("A", "1"), ("B", "two words"), ("C", "x")];
         assert_eq!(read, expected.map(|(n, v)| (n.into(), v.into())).into());
     }

@@ -199,10 +199,7 @@ mod tests {
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
     async fn fares(way: Way) -> State {
-        let config = ServerConfig {
-            name: "s".into(),
-            way,
-        };
+        let config = ServerConfig::new("s".into(), way);
         let times = Times {
             connect: Duration::from_secs(20),
             call: Duration::from_secs(20),

@@ -6,6 +6,7 @@ mod answer;
 pub mod config;
 mod connect;
 
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -19,7 +20,7 @@ use crate::tools::bridge::schema;
 use crate::tools::leash::Leash;
 use crate::tools::native::Group;
 use crate::tools::offer::Offer;
-use config::{ServerConfig, Way};
+use config::{ServerConfig, Way, plain};
 
 /// How long the first turn waits for servers it has just started, so that it has their
 /// tools. Once a server; no later turn waits.
@@ -258,17 +259,25 @@ impl Server {
             return Vec::new();
         };
         let provider = self.config.identifier();
-        let offer = |tool: &Tool| {
+        let mut taken = BTreeSet::new();
+        let mut offer = |tool: &Tool| {
             let schema = serde_json::Value::Object((*tool.input_schema).clone());
+            let own = format!("{}-{}", self.config.label, plain(&tool.name));
+            let mut name = own.clone();
+            let mut number = 1;
+            while !taken.insert(name.clone()) {
+                number += 1;
+                name = format!("{own}_{number}");
+            }
             Offer {
-                name: format!("{}-{}", plain(&provider), plain(&tool.name)),
+                name,
                 description: tool.description.clone().unwrap_or_default().into_owned(),
                 schema: schema::reduced(&schema).0,
                 provider: provider.clone(),
                 tool: tool.name.to_string(),
             }
         };
-        ready.tools.iter().map(offer).collect()
+        ready.tools.iter().map(&mut offer).collect()
     }
 }
 
@@ -276,15 +285,6 @@ impl Drop for Server {
     fn drop(&mut self) {
         self.end();
     }
-}
-
-/// A name Cursor takes.
-fn plain(name: &str) -> String {
-    let letter = |letter: char| match letter {
-        'a'..='z' | 'A'..='Z' | '0'..='9' | '_' | '-' => letter,
-        _ => '_',
-    };
-    name.chars().map(letter).collect()
 }
 
 /// The servers of a workspace.
@@ -352,15 +352,13 @@ mod tests {
     /// Servers that say nothing.
     fn silent(count: usize) -> Servers {
         let server = |number: usize| {
-            let config = ServerConfig {
-                name: format!("s{number}"),
-                way: Way::Command {
-                    program: "sleep".into(),
-                    args: vec!["600".into()],
-                    env: BTreeMap::new(),
-                    folder: std::env::temp_dir(),
-                },
+            let way = Way::Command {
+                program: "sleep".into(),
+                args: vec!["600".into()],
+                env: BTreeMap::new(),
+                folder: std::env::temp_dir(),
             };
+            let config = ServerConfig::new(format!("s{number}"), way);
             let times = Times {
                 connect: Duration::from_secs(60),
                 call: Duration::from_secs(60),

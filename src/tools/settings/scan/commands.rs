@@ -8,13 +8,26 @@ use crate::tools::settings::hooks::config::{self as hooks, Standing};
 use crate::tools::settings::jsonc;
 use crate::tools::settings::mcp::config::{self as servers, Names, ServerConfig};
 
+/// What is done with the files of variables that servers name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum EnvFiles {
+    /// They are read.
+    Read,
+    /// They are not even opened: nobody trusts whoever named them.
+    Left,
+}
+
 impl Scan<'_> {
     /// A project's servers are commands somebody else wrote.
     pub(super) fn project_servers(&mut self, workspace: &Path) {
         let file = workspace.join(".cursor/mcp.json");
-        let servers = self.server_file(&file, Some(workspace));
-        if servers.is_empty() || self.place.choice.trust.covers(workspace) {
+        if self.place.choice.trust.covers(workspace) {
+            let servers = self.server_file(&file, Some(workspace), EnvFiles::Read);
             return self.add_servers(servers);
+        }
+        let servers = self.server_file(&file, Some(workspace), EnvFiles::Left);
+        if servers.is_empty() {
+            return;
         }
         let names: Vec<&str> = servers.iter().map(|server| server.name.as_str()).collect();
         self.survey.notices.push(format!(
@@ -74,14 +87,20 @@ impl Scan<'_> {
 
     /// Of two servers with one name the first counts: the project's.
     pub(super) fn add_servers(&mut self, servers: Vec<ServerConfig>) {
-        for server in servers {
+        for mut server in servers {
             if !self.servers.iter().any(|known| known.name == server.name) {
+                server.stand_beside(&self.servers);
                 self.servers.push(server);
             }
         }
     }
 
-    pub(super) fn server_file(&mut self, path: &Path, within: Option<&Path>) -> Vec<ServerConfig> {
+    pub(super) fn server_file(
+        &mut self,
+        path: &Path,
+        within: Option<&Path>,
+        env_files: EnvFiles,
+    ) -> Vec<ServerConfig> {
         let Some(text) = self.survey.text(path, within) else {
             return Vec::new();
         };
@@ -90,8 +109,13 @@ impl Scan<'_> {
             home: self.place.home.as_deref(),
             env: &|name| std::env::var(name).ok(),
         };
+        let survey = &mut self.survey;
+        let mut env_file = |file: &Path| match env_files {
+            EnvFiles::Read => survey.text(file, None),
+            EnvFiles::Left => Some(String::new()),
+        };
         let (servers, problems) = match jsonc::parse(&text) {
-            Ok(json) => servers::read(&json, &names),
+            Ok(json) => servers::read(&json, &names, &mut env_file),
             // The words of the error could quote a password; its place cannot.
             Err(error) => {
                 let problem = format!("it is no JSON (line {})", error.line());

@@ -180,3 +180,50 @@ fn a_large_workspace_says_so_once() {
     let time = Duration::from_secs(99);
     assert_eq!(said(Large { entries: 2, time }), 0);
 }
+
+/// Places such as a pipe or `/dev/zero` would never end.
+#[test]
+fn a_file_of_variables_is_read_within_bounds_and_only_where_it_is_trusted() {
+    let folder = tempfile::tempdir().unwrap();
+    let root = folder.path().canonicalize().unwrap();
+    let servers = r#"{"mcpServers": {
+        "a": {"command": "a", "envFile": "vars"}, "b": {"command": "b", "envFile": "long"},
+        "c": {"command": "c", "envFile": "/dev/zero"}, "d": {"command": "d", "envFile": "none"}}}"#;
+    write(&root, ".cursor/mcp.json", servers);
+    write(&root, "vars", "A=1\n");
+    write(&root, "long", &"A=1\n".repeat(200_000));
+    let look = |trust: Trust| {
+        look(&Place {
+            workspace: root.clone(),
+            home: None,
+            choice: Choice {
+                trust,
+                ..Choice::default()
+            },
+        })
+    };
+    let refused = look(Trust::Nobody);
+    assert!(refused.servers.is_empty());
+    let [notice] = &refused.notices[..] else {
+        panic!("{:?}", refused.notices);
+    };
+    assert!(notice.contains("(a, b, c, d)"), "{notice}");
+    let trusted = look(Trust::Everybody);
+    let names: Vec<&str> = trusted
+        .servers
+        .iter()
+        .map(|one| one.name.as_str())
+        .collect();
+    assert_eq!(names, ["a"]);
+    for server in ["b", "c", "d"] {
+        let told = format!("server \"{server}\": its envFile");
+        let says = |notice: &String| notice.contains(&told);
+        assert!(trusted.notices.iter().any(says), "{:?}", trusted.notices);
+    }
+    write(&root, "vars", "A=1\nB=2\n");
+    assert!(refused.looks.hold() && !trusted.looks.hold());
+    let Way::Command { env, .. } = &look(Trust::Everybody).servers[0].way else {
+        panic!("not a command");
+    };
+    assert_eq!(env.len(), 2);
+}

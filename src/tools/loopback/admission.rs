@@ -6,40 +6,47 @@ use secrecy::{ExposeSecret as _, SecretString};
 use subtle::ConstantTimeEq as _;
 use url::{Host, Url};
 
-/// The longest body.
-pub(super) const MOST_BYTES: usize = 8 * 1024 * 1024;
-
 /// Why a request is turned away.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub(super) enum Refusal {
+pub enum Refusal {
+    /// Another name than ours.
     #[error("this server answers to 127.0.0.1 and localhost only")]
     ForeignHost,
+    /// A page of another site.
     #[error("web pages have no business here")]
     ForeignOrigin,
+    /// No such path.
     #[error("there is nothing here")]
     NotFound,
+    /// A path that was, once.
     #[error("the run these tools belong to is over")]
     Gone,
+    /// No token, or another.
     #[error("the token of this endpoint is needed: Authorization: Bearer <token>")]
     Unauthorized,
-    #[error("a request may have {MOST_BYTES} bytes")]
-    TooLarge,
+    /// More bytes than these.
+    #[error("a request may have {0} bytes")]
+    TooLarge(usize),
+    /// It took too long.
     #[error("the request did not arrive in time")]
     TooSlow,
+    /// It ended too early.
     #[error("the request broke off")]
     Broken,
+    /// There is no room now.
     #[error("too much is waiting here already; come back later")]
     Busy,
 }
 
 impl Refusal {
-    pub(super) fn status(self) -> StatusCode {
+    /// Its HTTP status.
+    pub fn status(self) -> StatusCode {
         match self {
             Self::ForeignHost | Self::ForeignOrigin => StatusCode::FORBIDDEN,
             Self::NotFound => StatusCode::NOT_FOUND,
             Self::Gone => StatusCode::GONE,
             Self::Unauthorized => StatusCode::UNAUTHORIZED,
-            Self::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
+            Self::TooLarge(_) => StatusCode::PAYLOAD_TOO_LARGE,
             Self::TooSlow => StatusCode::REQUEST_TIMEOUT,
             Self::Broken => StatusCode::BAD_REQUEST,
             Self::Busy => StatusCode::SERVICE_UNAVAILABLE,
@@ -49,7 +56,7 @@ impl Refusal {
 
 /// A page of another site must not reach us through the person's browser, neither openly
 /// (`Origin`) nor by a name that points to this machine (`Host`).
-pub(super) fn local(uri: &Uri, headers: &HeaderMap, port: u16) -> Result<(), Refusal> {
+pub fn local(uri: &Uri, headers: &HeaderMap, port: u16) -> Result<(), Refusal> {
     let ours = |name: &str| {
         let bare = name.strip_suffix(&format!(":{port}"));
         matches!(bare, Some("127.0.0.1" | "localhost"))
@@ -82,7 +89,7 @@ fn is_loopback(origin: &str) -> bool {
 }
 
 /// The comparison takes as long for a near miss as for a far one.
-pub(super) fn authorized(headers: &HeaderMap, token: &SecretString) -> Result<(), Refusal> {
+pub fn authorized(headers: &HeaderMap, token: &SecretString) -> Result<(), Refusal> {
     let mut given = headers.get_all(AUTHORIZATION).iter();
     let (Some(value), None) = (given.next(), given.next()) else {
         return Err(Refusal::Unauthorized);

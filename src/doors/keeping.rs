@@ -24,17 +24,20 @@ pub(super) struct Keeping {
 
 impl Keeping {
     /// The place; there is none on a machine without a home.
-    pub(super) fn store(&self, home: Option<&Path>) -> Option<Store> {
+    pub(super) fn store(
+        &self,
+        env: &impl Fn(&str) -> Option<String>,
+        home: Option<&Path>,
+    ) -> Option<Store> {
         let made = || {
-            let env = |name: &str| std::env::var(name).ok();
-            let folder = place::state_dir(&env, home)?;
+            let folder = place::state_dir(env, home)?;
             Some(Store::at(folder.join("conversations")))
         };
         self.store.get_or_init(made).clone()
     }
 
-    /// Once a day: removes what nobody used for long.
-    pub(super) fn tidy(&self, home: Option<&Path>) {
+    /// Once a day: removes from the place, once it was asked for, what nobody used for long.
+    pub(super) fn tidy(&self) {
         let due = {
             let mut last = self.tidied.lock().unwrap_or_else(PoisonError::into_inner);
             let due = last.is_none_or(|last| last.elapsed() > TIDY_EVERY);
@@ -43,7 +46,7 @@ impl Keeping {
             }
             due
         };
-        if let (Some(store), true) = (self.store(home), due) {
+        if let (Some(Some(store)), true) = (self.store.get().cloned(), due) {
             tokio::task::spawn_blocking(move || {
                 if let Err(error) = store.sweep(SystemTime::now(), BOUNDS) {
                     tracing::debug!(%error, "old conversations stay");

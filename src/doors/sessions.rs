@@ -74,6 +74,16 @@ impl Sessions {
         session
     }
 
+    /// Lets go of all of them; gives the ends of those that were at work.
+    pub(super) fn close(&self) -> Vec<Gone> {
+        let mut known = self.lock();
+        let names: Vec<String> = known.by_name.keys().cloned().collect();
+        for name in names {
+            known.let_go(&name);
+        }
+        std::mem::take(&mut known.leaving).into_values().collect()
+    }
+
     /// Lets go of a session. Its task sees its run off and goes.
     pub(super) fn remove(&self, name: &str) {
         self.lock().let_go(name);

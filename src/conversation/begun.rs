@@ -1,0 +1,203 @@
+//! What was begun in a turn that has not come to its end.
+//!
+//! It is written down before it is done, and forgotten when the turn ends well: a process that
+//! comes after `kill -9` knows what must not be done a second time unasked. The file has a line
+//! for the history of the turn, then a name for each thing. It outlives the process, which needs
+//! no sync, not the machine.
+
+use std::fs::{self, File};
+use std::io::{self, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use serde_json::Value as Json;
+
+use super::fingerprint::Fingerprint;
+
+/// What a turn has begun.
+#[derive(Debug)]
+pub struct Begun {
+    path: PathBuf,
+    history: Fingerprint,
+    names: Mutex<Names>,
+}
+
+#[derive(Debug)]
+struct Names {
+    all: Vec<String>,
+    file: Option<File>,
+}
+
+impl Begun {
+    /// Nothing yet, for a history.
+    pub(super) fn nothing(path: PathBuf, history: Fingerprint) -> Self {
+        let names = Mutex::new(Names {
+            all: Vec::new(),
+            file: None,
+        });
+        Self {
+            path,
+            history,
+            names,
+        }
+    }
+
+    /// What another process has written down; what makes no sense is nothing.
+    pub(super) fn read(path: PathBuf) -> Option<Self> {
+        let is_file = fs::metadata(&path).is_ok_and(|data| data.is_file());
+        let text = is_file.then(|| fs::read_to_string(&path).ok()).flatten()?;
+        // A name without an end was not written before its deed was done.
+        let mut lines = text
+            .split_inclusive('\n')
+            .filter_map(|line| line.strip_suffix('\n'));
+        let begun = Self::nothing(path, Fingerprint::parse(lines.next()?)?);
+        begun.names().all = lines.map(str::to_owned).collect();
+        Some(begun)
+    }
+
+    /// Whether a history goes on with the turn.
+    pub fn goes_on(&self, messages: &[Json]) -> bool {
+        self.history.goes_on(messages)
+    }
+
+    /// Their names, in the order they were begun.
+    pub fn all(&self) -> Vec<String> {
+        self.names().all.clone()
+    }
+
+    /// Something is about to be done.
+    pub fn add(&self, name: &str) -> io::Result<()> {
+        let mut names = self.names();
+        names.all.push(name.to_owned());
+        if let Some(file) = &mut names.file {
+            return file.write_all(format!("{name}\n").as_bytes());
+        }
+        self.write(&mut names)
+    }
+
+    /// What is kept on disk by now knows of these, each of them once: nobody need ask.
+    pub fn known(&self, these: &[String]) -> io::Result<()> {
+        let mut names = self.names();
+        let before = names.all.len();
+        for name in these {
+            if let Some(at) = names.all.iter().position(|begun| begun == name) {
+                names.all.remove(at);
+            }
+        }
+        match names.all.len() {
+            same if same == before => Ok(()),
+            0 => {
+                names.file = None;
+                remove(&self.path)
+            }
+            _ => self.write(&mut names),
+        }
+    }
+
+    /// Writes all of it, under another name first: what is there must not be lost by half a
+    /// write.
+    fn write(&self, names: &mut Names) -> io::Result<()> {
+        let fresh = self.path.with_extension("new");
+        let mut file = File::options()
+            .create(true)
+            .write(true)
+            .truncate(true)
+            .mode(0o600)
+            .open(&fresh)?;
+        let history = serde_json::to_string(&self.history)?;
+        let text = format!("{history}\n{}\n", names.all.join("\n"));
+        file.write_all(text.as_bytes())?;
+        fs::rename(&fresh, &self.path)?;
+        names.file = Some(file);
+        Ok(())
+    }
+
+    /// The turn has come to its end.
+    pub fn forget(&self) {
+        *self.names() = Names {
+            all: Vec::new(),
+            file: None,
+        };
+        if let Err(error) = remove(&self.path) {
+            tracing::debug!(%error, "what was begun is not forgotten");
+        }
+    }
+
+    fn names(&self) -> MutexGuard<'_, Names> {
+        self.names.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn remove(path: &Path) -> io::Result<()> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        removed => removed,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn said(role: &str, stop: &str) -> Json {
+        json!({"role": role, "content": "x", "stopReason": stop})
+    }
+
+    #[test]
+    fn another_process_reads_what_was_begun_and_goes_on_with_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("begun");
+        assert!(Begun::read(path.clone()).is_none());
+        let first = Begun::nothing(path.clone(), Fingerprint::of("S", &[said("user", "")]));
+        first.add("a").unwrap();
+        first.add("b").unwrap();
+        let second = Begun::read(path.clone()).unwrap();
+        assert_eq!(second.all(), ["a", "b"]);
+        second.add("c").unwrap();
+        second.add("d").unwrap();
+        // A name of which only a part was written.
+        let whole = fs::read_to_string(&path).unwrap();
+        fs::write(&path, format!("{whole}half")).unwrap();
+        let third = Begun::read(path.clone()).unwrap();
+        assert_eq!(third.all(), ["a", "b", "c", "d"]);
+        third.forget();
+        assert!(Begun::read(path.clone()).is_none() && third.all().is_empty());
+        fs::write(&path, "no history\na\n").unwrap();
+        assert!(Begun::read(path).is_none());
+    }
+
+    #[test]
+    fn what_the_state_on_disk_knows_is_not_asked_about() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("begun");
+        let begun = Begun::nothing(path.clone(), Fingerprint::of("S", &[said("user", "")]));
+        for name in ["a", "b", "a"] {
+            begun.add(name).unwrap();
+        }
+        begun.known(&["a".into(), "x".into()]).unwrap();
+        begun.add("c").unwrap();
+        let read = || Begun::read(path.clone()).map(|begun| begun.all());
+        assert_eq!(read().unwrap(), ["b", "a", "c"]);
+        begun.known(&["a".into(), "b".into(), "c".into()]).unwrap();
+        assert!(read().is_none());
+        begun.add("d").unwrap();
+        assert_eq!(read().unwrap(), ["d"]);
+    }
+
+    #[test]
+    fn a_turn_goes_on_until_it_has_a_whole_answer() {
+        let before = [said("user", "")];
+        let begun = Begun::nothing(PathBuf::new(), Fingerprint::of("S", &before));
+        let after = |more: &[Json]| begun.goes_on(&[&before, more].concat());
+        assert!(after(&[]));
+        assert!(after(&[said("assistant", "error"), said("user", "")]));
+        assert!(after(&[
+            said("assistant", "toolUse"),
+            said("toolResult", "")
+        ]));
+        assert!(!after(&[said("assistant", "stop"), said("user", "")]));
+        assert!(!begun.goes_on(&[said("assistant", "error")]));
+    }
+}

@@ -1,0 +1,286 @@
+//! `POST /v1/chat/completions`: what a client asks for, checked.
+//!
+//! Fields nobody here reads (sampling, penalties, seeds, limits) are let through: clients send
+//! them always. What is read has to be of the right type, or the client is told which is not.
+
+use serde::Deserialize;
+use serde_json::Value as Json;
+
+use super::fault::Fault;
+use super::transcript;
+use crate::catalog::Level;
+use crate::conversation::transcript::{Tool, Transcript};
+
+/// A request, understood.
+#[derive(Debug)]
+pub(super) struct Asked {
+    /// The model's id, as the client says it.
+    pub(super) model: String,
+    pub(super) level: Option<Level>,
+    pub(super) transcript: Transcript,
+    pub(super) form: Form,
+    /// The session the client names.
+    pub(super) session: Option<String>,
+}
+
+/// How the answer is told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Form {
+    /// In one piece.
+    Whole,
+    /// As it comes.
+    Stream(Accounts),
+}
+
+/// Whether a stream ends with its usage.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Accounts {
+    Told,
+    Untold,
+}
+
+#[derive(Deserialize)]
+struct Raw {
+    model: String,
+    messages: Vec<RawMessage>,
+    stream: Option<bool>,
+    stream_options: Option<StreamOptions>,
+    tools: Option<Vec<RawTool>>,
+    tool_choice: Option<Json>,
+    reasoning_effort: Option<String>,
+    n: Option<u64>,
+}
+
+#[derive(Deserialize)]
+struct StreamOptions {
+    include_usage: Option<bool>,
+}
+
+/// A message of whatever role.
+#[derive(Deserialize)]
+pub(super) struct RawMessage {
+    pub(super) role: String,
+    #[serde(default)]
+    pub(super) content: Json,
+    pub(super) tool_calls: Option<Vec<RawCall>>,
+    pub(super) tool_call_id: Option<String>,
+}
+
+/// A call the model made.
+#[derive(Deserialize)]
+pub(super) struct RawCall {
+    pub(super) id: String,
+    pub(super) function: RawFunction,
+}
+
+#[derive(Deserialize)]
+pub(super) struct RawFunction {
+    pub(super) name: String,
+    #[serde(default)]
+    pub(super) arguments: String,
+}
+
+#[derive(Deserialize)]
+struct RawTool {
+    #[serde(rename = "type")]
+    kind: Option<String>,
+    function: Option<RawDefinition>,
+}
+
+#[derive(Deserialize)]
+struct RawDefinition {
+    name: String,
+    description: Option<String>,
+    parameters: Option<Json>,
+}
+
+impl Asked {
+    /// Reads a body.
+    pub(super) fn read(body: &[u8], session: Option<String>) -> Result<Self, Fault> {
+        let mut json = serde_json::Deserializer::from_slice(body);
+        let raw: Raw = serde_path_to_error::deserialize(&mut json).map_err(wrong)?;
+        json.end().map_err(|error| {
+            Fault::field(
+                "",
+                &format!("the body is more than one JSON value: {error}"),
+            )
+        })?;
+        if raw.n.is_some_and(|n| n != 1) {
+            return Err(Fault::field("n", "only one answer can be given at a time"));
+        }
+        let level = raw.reasoning_effort.as_deref().map(level).transpose()?;
+        let tools = chosen(tools(raw.tools.unwrap_or_default())?, raw.tool_choice)?;
+        let messages = transcript::messages(raw.messages)?;
+        let accounts = match raw.stream_options.and_then(|options| options.include_usage) {
+            Some(true) => Accounts::Told,
+            _ => Accounts::Untold,
+        };
+        Ok(Self {
+            model: raw.model,
+            level,
+            transcript: Transcript::read(None, Some(tools), messages),
+            form: match raw.stream {
+                Some(true) => Form::Stream(accounts),
+                _ => Form::Whole,
+            },
+            session,
+        })
+    }
+}
+
+/// The field that is wrong, and how. A missing one is named by the text alone.
+fn wrong(error: serde_path_to_error::Error<serde_json::Error>) -> Fault {
+    let path = error.path().to_string();
+    let inner = error.into_inner();
+    if !inner.is_data() {
+        return Fault::field("", &format!("the body is not JSON: {inner}"));
+    }
+    let text = inner.to_string();
+    let text = text.split(" at line ").next().unwrap_or_default();
+    let missing = text
+        .strip_prefix("missing field `")
+        .and_then(|rest| rest.strip_suffix('`'));
+    match (missing, path.as_str()) {
+        (Some(field), ".") => Fault::field(field, "it is missing"),
+        (Some(field), path) => Fault::field(&format!("{path}.{field}"), "it is missing"),
+        (None, ".") => Fault::field("", text),
+        (None, path) => Fault::field(path, text),
+    }
+}
+
+fn level(text: &str) -> Result<Level, Fault> {
+    let name = match text {
+        "none" => Level::Off.name(),
+        other => other,
+    };
+    Level::parse(name).ok_or_else(|| {
+        let problem = format!("{text:?} is none of none, minimal, low, medium, high, xhigh, max");
+        Fault::field("reasoning_effort", &problem)
+    })
+}
+
+fn tools(raw: Vec<RawTool>) -> Result<Vec<Tool>, Fault> {
+    let tools = raw.into_iter().enumerate().map(|(index, tool)| {
+        let kind = tool.kind.as_deref().unwrap_or("function");
+        let Some(function) = tool.function.filter(|_| kind == "function") else {
+            let problem = "only tools of type \"function\", with a function, can be offered";
+            return Err(Fault::field(&format!("tools[{index}]"), problem));
+        };
+        Ok(Tool {
+            name: function.name,
+            description: function.description.unwrap_or_default(),
+            parameters: function
+                .parameters
+                .filter(|schema| !schema.is_null())
+                .unwrap_or_else(|| serde_json::json!({"type": "object", "properties": {}})),
+        })
+    });
+    tools.collect()
+}
+
+/// The tools that may be called. That one must be called cannot be enforced: a choice narrows
+/// what is offered.
+fn chosen(tools: Vec<Tool>, choice: Option<Json>) -> Result<Vec<Tool>, Fault> {
+    let wrong = |problem: &str| Err(Fault::field("tool_choice", problem));
+    let choice = choice.unwrap_or(Json::Null);
+    let word = choice.as_str().or(choice["type"].as_str());
+    match word {
+        Some("none") => Ok(Vec::new()),
+        Some("auto" | "required") => Ok(tools),
+        Some("function") => {
+            let name = choice["function"]["name"].as_str();
+            let only: Vec<Tool> = tools
+                .into_iter()
+                .filter(|tool| Some(tool.name.as_str()) == name)
+                .collect();
+            match only.is_empty() {
+                true => wrong("it names none of the tools"),
+                false => Ok(only),
+            }
+        }
+        None if choice.is_null() => Ok(tools),
+        _ => wrong("expected none, auto, required or a function"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn read(body: &Json) -> Result<Asked, Fault> {
+        Asked::read(body.to_string().as_bytes(), None)
+    }
+
+    fn asked(more: Json) -> Json {
+        let mut body = json!({"model": "m", "messages": [{"role": "user", "content": "hi"}]});
+        for (name, value) in more.as_object().unwrap() {
+            body[name] = value.clone();
+        }
+        body
+    }
+
+    #[test]
+    fn what_nobody_reads_does_no_harm() {
+        let body = asked(
+            json!({"temperature": 0.5, "max_tokens": "x", "seed": null, "user": "u",
+            "stream": null, "metadata": {}, "unheard_of": [1], "n": 1}),
+        );
+        let asked = read(&body).unwrap();
+        assert_eq!((asked.form, asked.level), (Form::Whole, None));
+        let body = json!({"stream": true, "stream_options": {"include_usage": true},
+                          "reasoning_effort": "none"});
+        let asked = read(&super::tests::asked(body)).unwrap();
+        assert_eq!(asked.form, Form::Stream(Accounts::Told));
+        assert_eq!(asked.level, Some(Level::Off));
+    }
+
+    #[test]
+    fn a_wrong_field_is_named() {
+        let call = json!([{"role": "assistant", "tool_calls": [{"id": "c", "function": {}}]}]);
+        let cases = [
+            (json!({"stream": "yes"}), "stream"),
+            (json!({"messages": "hi"}), "messages"),
+            (json!({"messages": [{"content": "hi"}]}), "messages[0].role"),
+            (
+                json!({ "messages": call }),
+                "messages[0].tool_calls[0].function.name",
+            ),
+            (json!({"model": 7}), "model"),
+            (json!({"n": 2}), "n"),
+            (json!({"reasoning_effort": "much"}), "reasoning_effort"),
+            (json!({"tools": [{"type": "web_search"}]}), "tools[0]"),
+            (json!({"tool_choice": "some"}), "tool_choice"),
+            (
+                json!({"tool_choice": {"type": "function", "function": {"name": "x"}}}),
+                "tool_choice",
+            ),
+        ];
+        for (more, param) in cases {
+            let fault = read(&asked(more.clone())).unwrap_err();
+            assert_eq!(fault.body()["error"]["param"], param, "{more}");
+            assert_eq!(fault.body()["error"]["type"], "invalid_request_error");
+        }
+        let fault = read(&json!({"messages": []})).unwrap_err();
+        assert_eq!(fault.body()["error"]["param"], "model");
+        for text in ["{", "[]", "", "{} {}"] {
+            let fault = Asked::read(text.as_bytes(), None).unwrap_err();
+            let message = fault.body()["error"]["message"].as_str().unwrap();
+            assert!(!message.is_empty(), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn a_choice_narrows_what_is_offered() {
+        let tool = |name: &str| json!({"type": "function", "function": {"name": name}});
+        let names = |choice: Json| {
+            let body = asked(json!({"tools": [tool("a"), tool("b")], "tool_choice": choice}));
+            let tools = read(&body).unwrap().transcript.tools;
+            tools.into_iter().map(|tool| tool.name).collect::<String>()
+        };
+        assert_eq!(names(json!(null)), "ab");
+        assert_eq!(names(json!("required")), "ab");
+        assert_eq!(names(json!("none")), "");
+        assert_eq!(names(tool("b")), "b");
+    }
+}

@@ -1,0 +1,217 @@
+//! One request of a client, one turn: taken to its end, or given up with its client.
+
+use std::sync::Arc;
+
+use http::HeaderMap;
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+use tracing::Instrument as _;
+use uuid::Uuid;
+
+use super::ask::{Asked, Form};
+use super::desk::Seat;
+use super::fault::Fault;
+use super::models::PROFILE;
+use super::reply::{self, Frame};
+use super::site::House;
+use crate::account::ApiKey;
+use crate::catalog::Wishes;
+use crate::diag::{Digest, prefix};
+use crate::doors::catalogue::{Chosen, Resolved, access};
+use crate::run::Backend;
+use crate::tools::loopback::Answered;
+use crate::turn::{Door, Hands, Stop, Surface, TurnEvent, TurnRequest, TurnResult};
+
+/// Names a client's session.
+const SESSION: &str = "x-session-id";
+/// The longest such name.
+const LONGEST_NAME: usize = 256;
+
+/// What an answer is made of.
+#[derive(Debug)]
+pub(super) enum Piece {
+    /// Something happened.
+    Event(TurnEvent),
+    /// The last piece.
+    End(Box<TurnResult>),
+}
+
+/// Reads a request.
+pub(super) fn read(headers: &HeaderMap, body: &[u8]) -> Result<Asked, Fault> {
+    let session = match headers.get(SESSION) {
+        None => None,
+        Some(name) => match name.to_str().map(str::trim) {
+            Ok("") => None,
+            Ok(name) if name.len() <= LONGEST_NAME => Some(name.to_owned()),
+            _ => {
+                let problem = format!("expected at most {LONGEST_NAME} visible characters");
+                return Err(Fault::field(SESSION, &problem));
+            }
+        },
+    };
+    Asked::read(body, session)
+}
+
+/// Answers a request. A client that goes takes its turn along.
+pub(super) async fn answer(house: Arc<House>, asked: Asked) -> Result<Answered, Fault> {
+    let arrived = Instant::now();
+    let (key, backend) = house.backend()?;
+    let chosen = Chosen {
+        id: &asked.model,
+        level: asked.level,
+        ..Chosen::default()
+    };
+    let access = access(&backend, key.clone());
+    let unasked = Wishes::default();
+    let found = house.catalogue.resolve(&chosen, &unasked, PROFILE, &access);
+    let resolved = found.await?;
+    let seat = house.desk.seat(&asked);
+    let frame = Frame::new(&asked, &house.turns);
+    let form = asked.form;
+    // Whoever holds the other end is the client: when it is dropped, the client is gone.
+    let (pieces, inbox) = mpsc::channel(64);
+    let span = tracing::debug_span!("turn", turn = frame.id, session = prefix(&seat.name));
+    let turn = Turn {
+        id: frame.id.clone(),
+        arrived,
+        asked,
+        key,
+        backend,
+        resolved,
+        seat,
+    };
+    let tracked = Arc::clone(&house);
+    tracked
+        .turns
+        .spawn(take(house, turn, pieces).instrument(span));
+    match form {
+        Form::Stream(_) => reply::stream(frame, inbox).await,
+        Form::Whole => reply::whole(frame, inbox).await,
+    }
+}
+
+/// A turn that can be taken.
+struct Turn {
+    id: String,
+    arrived: Instant,
+    asked: Asked,
+    key: ApiKey,
+    backend: Backend,
+    resolved: Resolved,
+    seat: Seat,
+}
+
+/// What of a turn decides where the next request belongs.
+#[derive(Default)]
+struct Heard {
+    text: String,
+    calls: Vec<String>,
+}
+
+/// Takes a turn, telling what happens.
+async fn take(house: Arc<House>, turn: Turn, pieces: mpsc::Sender<Piece>) {
+    let Turn {
+        id,
+        arrived,
+        asked,
+        key,
+        backend,
+        resolved,
+        seat,
+    } = turn;
+    let transcript = asked.transcript;
+    tracing::debug!(
+        model = asked.model,
+        messages = transcript.messages.len(),
+        tools = transcript.tools.len(),
+        system = %Digest(&transcript.system),
+        "turn.started"
+    );
+    let cancel = house.leaving.child_token();
+    let (events, mut told) = mpsc::channel(256);
+    let request = TurnRequest {
+        account: key.fingerprint(),
+        backend,
+        workspace: house.workspace.clone(),
+        transcript,
+        asked: arrived,
+        model: resolved.model,
+        limits: resolved.limits,
+        mode: None,
+        policy: house.policy.clone(),
+        library: Arc::default(),
+        keep: seat.keep,
+        door: Door::Chat,
+        hands: Hands::Between,
+        surface: Surface::Text,
+        cancel: cancel.clone(),
+        injections: mpsc::channel(1).1,
+        events,
+    };
+    let mut heard = Heard::default();
+    let telling = async {
+        while let Some(event) = told.recv().await {
+            match &event {
+                TurnEvent::Text(text) => heard.text.push_str(text),
+                TurnEvent::ToolCall { id, .. } => heard.calls.push(id.clone()),
+                _ => {}
+            }
+            if pieces.send(Piece::Event(event)).await.is_err() {
+                cancel.cancel();
+            }
+        }
+    };
+    let taking = async { tokio::join!(seat.session.turn(request), telling) };
+    let result = {
+        let mut taking = std::pin::pin!(taking);
+        tokio::select! {
+            (result, ()) = &mut taking => result,
+            () = pieces.closed() => {
+                cancel.cancel();
+                taking.await.0
+            }
+        }
+    };
+    tracing::debug!(
+        stop = ?Variant(&result.stop),
+        ms = arrived.elapsed().as_millis() as u64,
+        input = result.tokens.input,
+        output = result.tokens.output,
+        "turn.answered"
+    );
+    match &result.stop {
+        Stop::Finished => {
+            if let (Some(row), Some(window)) = (&resolved.row, result.window) {
+                house.catalogue.learn(row, window);
+            }
+            house.desk.answered(&seat, &heard.text);
+        }
+        Stop::ToolUse => house.desk.waits(&seat, &id, heard.calls).await,
+        Stop::Aborted | Stop::Failed(_) => house.desk.failed(&seat),
+    }
+    let waits = result.stop == Stop::ToolUse;
+    let gone = pieces.send(Piece::End(Box::new(result))).await.is_err();
+    if waits && (gone || cancel.is_cancelled()) {
+        // Nobody knows of its calls.
+        seat.session.let_go().await;
+    }
+}
+
+/// How a turn ended, without its words.
+struct Variant<'a>(&'a Stop);
+
+impl std::fmt::Debug for Variant<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self.0 {
+            Stop::Finished => "Stop",
+            Stop::ToolUse => "ToolUse",
+            Stop::Aborted => "Aborted",
+            Stop::Failed(_) => "Error",
+        })
+    }
+}
+
+/// A name for an answer, as OpenAI's begin.
+pub(super) fn answer_id() -> String {
+    format!("chatcmpl-{}", Uuid::new_v4().simple())
+}

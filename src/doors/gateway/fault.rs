@@ -1,0 +1,213 @@
+//! What went wrong, as an OpenAI client is told: a status and an error object.
+
+use bytes::Bytes;
+use http::header::{ALLOW, CONTENT_TYPE};
+use http::{HeaderValue, Response, StatusCode};
+use http_body_util::{BodyExt as _, Full};
+use serde_json::{Value as Json, json};
+
+use crate::account::KeyError;
+use crate::catalog::UnknownModel;
+use crate::run::AssembleError;
+use crate::tools::loopback::admission::Refusal;
+use crate::tools::loopback::{Answered, hints};
+use crate::turn::{Cause, Stop, TurnResult};
+
+const REQUEST: &str = "invalid_request_error";
+const SERVER: &str = "server_error";
+
+/// A failure.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Fault {
+    status: StatusCode,
+    body: Json,
+    again: Again,
+    allow: Option<&'static str>,
+}
+
+/// Whether a client may try by itself. Official ones do so for 409, 429 and all from 500 on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Again {
+    May,
+    Pointless,
+}
+
+impl Fault {
+    fn new(
+        status: StatusCode,
+        kind: &str,
+        code: impl Into<Json>,
+        message: impl Into<String>,
+    ) -> Self {
+        let message: String = message.into();
+        Self {
+            status,
+            body: json!({"error": {"message": message, "type": kind, "param": null, "code": code.into()}}),
+            again: Again::May,
+            allow: None,
+        }
+    }
+
+    fn pointless(self) -> Self {
+        Self {
+            again: Again::Pointless,
+            ..self
+        }
+    }
+
+    /// A field of the request is not what it should be.
+    pub(super) fn field(param: &str, problem: &str) -> Self {
+        let message = match param {
+            "" => problem.to_owned(),
+            param => format!("{param}: {problem}"),
+        };
+        let mut fault = Self::new(StatusCode::BAD_REQUEST, REQUEST, Json::Null, message);
+        if !param.is_empty() {
+            fault.body["error"]["param"] = param.into();
+        }
+        fault
+    }
+
+    /// No such path.
+    pub(super) fn nowhere(path: &str) -> Self {
+        let message = format!(
+            "there is nothing at {path:?}; there are /v1/chat/completions, /v1/models and /metrics"
+        );
+        Self::new(StatusCode::NOT_FOUND, REQUEST, "unknown_url", message)
+    }
+
+    /// No such method.
+    pub(super) fn method(allow: &'static str) -> Self {
+        let message = format!("this path takes {allow} only");
+        let status = StatusCode::METHOD_NOT_ALLOWED;
+        Self {
+            allow: Some(allow),
+            ..Self::new(status, REQUEST, "method_not_allowed", message)
+        }
+    }
+
+    /// A turn that did not end well; `None` if it did.
+    pub(super) fn of(result: &TurnResult) -> Option<Self> {
+        let text = match &result.stop {
+            Stop::Finished | Stop::ToolUse => return None,
+            Stop::Aborted => {
+                let message = "the gateway is about to end, and this answer with it";
+                let status = StatusCode::SERVICE_UNAVAILABLE;
+                return Some(Self::new(status, SERVER, "shutting_down", message));
+            }
+            Stop::Failed(text) => text.as_str(),
+        };
+        let new = |status, kind, code: &str| Self::new(status, kind, code, text);
+        Some(match &result.cause {
+            Some(Cause::Request) => Self::field("", text),
+            Some(Cause::Login) => new(
+                StatusCode::UNAUTHORIZED,
+                "authentication_error",
+                "invalid_api_key",
+            ),
+            Some(Cause::Quota) => new(
+                StatusCode::TOO_MANY_REQUESTS,
+                "insufficient_quota",
+                "insufficient_quota",
+            )
+            .pointless(),
+            Some(Cause::Overflow) => {
+                new(StatusCode::BAD_REQUEST, REQUEST, "context_length_exceeded")
+            }
+            Some(Cause::Model) => new(StatusCode::NOT_FOUND, REQUEST, "model_not_found"),
+            Some(Cause::Capacity) => new(StatusCode::SERVICE_UNAVAILABLE, SERVER, "overloaded"),
+            Some(Cause::Refused) => {
+                new(StatusCode::BAD_GATEWAY, SERVER, "refused_by_cursor").pointless()
+            }
+            Some(Cause::Upstream) => new(StatusCode::BAD_GATEWAY, SERVER, "upstream_error"),
+            Some(Cause::Silence) => new(StatusCode::GATEWAY_TIMEOUT, SERVER, "upstream_timeout"),
+            Some(Cause::Lost(lost)) => Self {
+                body: lost.body(),
+                ..new(StatusCode::CONFLICT, "", "").pointless()
+            },
+            Some(Cause::Taken) => new(StatusCode::CONFLICT, REQUEST, "session_busy"),
+            Some(Cause::Internal) | None => {
+                new(StatusCode::INTERNAL_SERVER_ERROR, SERVER, "internal_error")
+            }
+        })
+    }
+
+    /// We lost track of a turn.
+    pub(super) fn inside() -> Self {
+        let message = "the turn failed inside cursor-sidecar";
+        let status = StatusCode::INTERNAL_SERVER_ERROR;
+        Self::new(status, SERVER, "internal_error", message)
+    }
+
+    /// The error object.
+    pub(super) fn body(&self) -> &Json {
+        &self.body
+    }
+
+    /// The whole answer.
+    pub(super) fn answer(&self) -> Answered {
+        tracing::debug!(
+            status = self.status.as_u16(),
+            code = self.body["error"]["code"].as_str(),
+            "gateway.refused"
+        );
+        let mut answer = json_answer(&self.body);
+        *answer.status_mut() = self.status;
+        let headers = answer.headers_mut();
+        if self.again == Again::Pointless {
+            headers.insert("x-should-retry", HeaderValue::from_static("false"));
+        }
+        if let Some(allow) = self.allow {
+            headers.insert(ALLOW, HeaderValue::from_static(allow));
+        }
+        answer
+    }
+}
+
+/// A body of JSON.
+pub(super) fn json_answer(body: &Json) -> Answered {
+    let mut answer = Response::new(Full::new(Bytes::from(body.to_string())).boxed());
+    let json = HeaderValue::from_static("application/json");
+    answer.headers_mut().insert(CONTENT_TYPE, json);
+    answer
+}
+
+/// A refusal at the door.
+pub(super) fn refused(refusal: Refusal) -> Answered {
+    let (kind, code) = match refusal {
+        Refusal::Unauthorized => ("authentication_error", Json::from("invalid_api_key")),
+        Refusal::Busy => (SERVER, Json::from("overloaded")),
+        _ => (REQUEST, Json::Null),
+    };
+    let mut answer = Fault::new(refusal.status(), kind, code, refusal.to_string()).answer();
+    hints(refusal, answer.headers_mut());
+    answer
+}
+
+impl From<AssembleError> for Fault {
+    fn from(error: AssembleError) -> Self {
+        let message = match &error {
+            AssembleError::Key(KeyError::Missing) => {
+                "there is no Cursor API key: start the gateway with CURSOR_API_KEY set, or run `cursor-sidecar login` once (keys are made in Cursor's dashboard, under Integrations)".to_owned()
+            }
+            AssembleError::Key(error) => error.to_string(),
+            AssembleError::Endpoint(error) => {
+                let message = error.to_string();
+                let status = StatusCode::INTERNAL_SERVER_ERROR;
+                return Self::new(status, SERVER, "bad_settings", message).pointless();
+            }
+        };
+        let status = StatusCode::UNAUTHORIZED;
+        Self::new(status, "authentication_error", "no_cursor_key", message)
+    }
+}
+
+impl From<UnknownModel> for Fault {
+    fn from(unknown: UnknownModel) -> Self {
+        let message = unknown.to_string();
+        let mut fault = Self::new(StatusCode::NOT_FOUND, REQUEST, "model_not_found", message);
+        fault.body["error"]["param"] = "model".into();
+        fault.body["error"]["nearest"] = unknown.nearest.into();
+        fault
+    }
+}

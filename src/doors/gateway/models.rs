@@ -1,0 +1,46 @@
+//! `GET /v1/models`: what can be asked for.
+
+use std::time::UNIX_EPOCH;
+
+use serde_json::{Value as Json, json};
+
+use super::fault::json_answer;
+use super::site::House;
+use crate::account::KeyError;
+use crate::catalog::{Listing, Profile, Reason};
+use crate::doors::catalogue::access;
+use crate::run::AssembleError;
+use crate::tools::loopback::Answered;
+
+/// OpenAI's words for how much a model thinks go up to `xhigh`.
+pub(super) const PROFILE: Profile = Profile::UpToXhigh;
+
+/// The list. Without Cursor's own there is the bundled one, as for other hosts.
+pub(super) async fn answer(house: &House) -> Answered {
+    let env = |name: &str| (house.env)(name);
+    let home = house.home.as_deref();
+    let finder = &house.catalogue.finder;
+    let mut listing = match house.backends.get(None, &env, home) {
+        Ok((key, backend)) => finder.current(&access(&backend, key)).await,
+        Err(AssembleError::Key(error @ KeyError::Missing)) => {
+            finder.without_key(&env, home, &error.to_string())
+        }
+        Err(error) => Listing::bundled(Reason::DiscoveryFailed, &error.to_string()),
+    };
+    let rows = house.catalogue.rows(&mut listing, PROFILE);
+    for warning in &listing.warnings {
+        tracing::info!("{warning}");
+    }
+    let created = listing
+        .fetched
+        .and_then(|at| at.duration_since(UNIX_EPOCH).ok())
+        .map_or(0, |since| since.as_secs());
+    let data: Vec<Json> = rows
+        .iter()
+        .map(|row| {
+            json!({"id": row.id, "object": "model", "created": created, "owned_by": "cursor",
+                   "context_window": row.window})
+        })
+        .collect();
+    json_answer(&json!({"object": "list", "data": data}))
+}

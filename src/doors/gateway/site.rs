@@ -1,0 +1,90 @@
+//! Who is let in, and what is where.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use http::{HeaderMap, Method, Request};
+use hyper::body::Incoming;
+use secrecy::SecretString;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use super::desk::Desk;
+use super::fault::{self, Fault};
+use super::{Env, chat, metrics, models};
+use crate::account::ApiKey;
+use crate::doors::backends::Backends;
+use crate::doors::catalogue::Catalogue;
+use crate::run::Backend;
+use crate::tools::loopback::admission::{self, Refusal};
+use crate::tools::loopback::{Answered, Loopback, Site};
+use crate::turn::Policy;
+
+/// Everything requests share.
+pub(super) struct House {
+    pub(super) place: Arc<Loopback>,
+    pub(super) secret: SecretString,
+    pub(super) env: Env,
+    pub(super) home: Option<PathBuf>,
+    pub(super) workspace: PathBuf,
+    pub(super) backends: Backends,
+    pub(super) catalogue: Catalogue,
+    pub(super) policy: Policy,
+    pub(super) desk: Desk,
+    /// Turns under way.
+    pub(super) turns: TaskTracker,
+    /// Fires when we are about to end.
+    pub(super) leaving: CancellationToken,
+}
+
+impl House {
+    /// The account and hosts there are.
+    pub(super) fn backend(&self) -> Result<(ApiKey, Backend), Fault> {
+        let env = |name: &str| (self.env)(name);
+        let home = self.home.as_deref();
+        Ok(self.backends.get(None, &env, home)?)
+    }
+
+    async fn route(
+        self: Arc<Self>,
+        method: &Method,
+        path: &str,
+        headers: &HeaderMap,
+        body: Incoming,
+    ) -> Result<Result<Answered, Fault>, Refusal> {
+        Ok(match (method, path) {
+            (&Method::POST, "/v1/chat/completions") => {
+                let room = self.place.reserve(headers)?;
+                let body = self.place.read(body).await?;
+                match chat::read(headers, &body) {
+                    Err(fault) => Err(fault),
+                    Ok(asked) => {
+                        drop((body, room)); // a turn may take an hour
+                        chat::answer(self, asked).await
+                    }
+                }
+            }
+            (&Method::GET, "/v1/models") => Ok(models::answer(&self).await),
+            (&Method::GET, "/metrics") => Ok(metrics::answer(&self)),
+            (_, "/v1/chat/completions") => Err(Fault::method("POST")),
+            (_, "/v1/models" | "/metrics") => Err(Fault::method("GET")),
+            _ => Err(Fault::nowhere(path)),
+        })
+    }
+}
+
+impl Site for House {
+    /// The body is read last: nobody without the token has us read anything.
+    async fn answer(self: Arc<Self>, request: Request<Incoming>) -> Result<Answered, Refusal> {
+        admission::local(request.uri(), request.headers(), self.place.port())?;
+        admission::authorized(request.headers(), &self.secret)?;
+        let (head, body) = request.into_parts();
+        let path = head.uri.path().to_owned();
+        let answered = Box::pin(self.route(&head.method, &path, &head.headers, body)).await?;
+        Ok(answered.unwrap_or_else(|fault| fault.answer()))
+    }
+
+    fn refused(&self, refusal: Refusal) -> Answered {
+        fault::refused(refusal)
+    }
+}

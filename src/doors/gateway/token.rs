@@ -1,0 +1,133 @@
+//! The token clients have to show: the user's own, or one made here and kept in a private file.
+
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use secrecy::{ExposeSecret as _, SecretString};
+
+use crate::diag::{self, place, private};
+
+/// Names the token outright.
+pub(super) const TOKEN: &str = "CURSOR_SIDECAR_GATEWAY_TOKEN";
+/// Fewer characters could be guessed.
+const SHORTEST: usize = 16;
+const FILE: &str = "gateway-token";
+
+/// A token and where it stands. `Debug` does not show it.
+#[derive(Debug, Clone)]
+pub struct Token {
+    /// The token.
+    pub secret: SecretString,
+    /// The file it stands in, unless the environment says it.
+    pub file: Option<PathBuf>,
+}
+
+/// Why there is none.
+#[derive(Debug, thiserror::Error)]
+pub enum TokenError {
+    /// The user's own will not do.
+    #[error("{TOKEN} must have at least {SHORTEST} visible ASCII characters and nothing else")]
+    Weak,
+    /// No folder for a file.
+    #[error(
+        "there is no folder to keep a token in; set {TOKEN} or {}",
+        place::STATE_DIR
+    )]
+    Nowhere,
+    /// The file cannot be used.
+    #[error(transparent)]
+    Store(#[from] private::StoreError),
+    /// Nothing to make one of.
+    #[error("no source of randomness: {0}")]
+    Random(#[from] getrandom::Error),
+}
+
+impl Token {
+    /// The environment's token, else the one in our file, which is made if there is none: so
+    /// that a client has to be told once.
+    pub fn find(
+        env: &impl Fn(&str) -> Option<String>,
+        home: Option<&Path>,
+    ) -> Result<Self, TokenError> {
+        if let Some(said) = env(TOKEN).filter(|said| !said.is_empty()) {
+            let secret = strong(&said).ok_or(TokenError::Weak)?;
+            return Ok(Self::known(secret, None));
+        }
+        let folder = place::state_dir(env, home).ok_or(TokenError::Nowhere)?;
+        let file = folder.join(FILE);
+        let _lock = private::lock(&file)?;
+        if let Some(secret) = kept(&file)? {
+            return Ok(Self::known(secret, Some(file)));
+        }
+        let mut random = [0; 32];
+        getrandom::fill(&mut random)?;
+        let secret = SecretString::from(URL_SAFE_NO_PAD.encode(random));
+        private::write(&file, format!("{}\n", secret.expose_secret()).as_bytes())?;
+        Ok(Self::known(secret, Some(file)))
+    }
+
+    fn known(secret: SecretString, file: Option<PathBuf>) -> Self {
+        diag::secrets().learn(&secret);
+        Self { secret, file }
+    }
+}
+
+fn strong(text: &str) -> Option<SecretString> {
+    let visible = text.bytes().all(|byte| byte.is_ascii_graphic());
+    (visible && text.len() >= SHORTEST).then(|| text.into())
+}
+
+/// The token of an earlier gateway, unless others could have read it.
+fn kept(file: &Path) -> Result<Option<SecretString>, TokenError> {
+    let open = std::fs::metadata(file).is_ok_and(|data| data.permissions().mode() & 0o077 != 0);
+    if open {
+        tracing::warn!(
+            "others could read {}: there is a new token in it now",
+            file.display()
+        );
+        return Ok(None);
+    }
+    let text = private::read(file)?;
+    Ok(text.as_deref().map(str::trim).and_then(strong))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_is_made_once_and_kept_private() {
+        let folder = tempfile::tempdir().unwrap();
+        let env = |name: &str| {
+            (name == place::STATE_DIR).then(|| folder.path().to_str().unwrap().to_owned())
+        };
+        let first = Token::find(&env, None).unwrap();
+        let file = first.file.clone().unwrap();
+        let mode = std::fs::metadata(&file).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+        let same = |a: &Token, b: &Token| a.secret.expose_secret() == b.secret.expose_secret();
+        assert!(same(&first, &Token::find(&env, None).unwrap()));
+        assert!(!format!("{first:?}").contains(first.secret.expose_secret()));
+        // One that others could read is no secret any more.
+        std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o644)).unwrap();
+        assert!(!same(&first, &Token::find(&env, None).unwrap()));
+        let mode = std::fs::metadata(&file).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+    }
+
+    #[test]
+    fn the_users_own_must_be_long_enough() {
+        let find = |said: &'static str| {
+            Token::find(&|name: &str| (name == TOKEN).then(|| said.to_owned()), None)
+        };
+        let own = find("0123456789abcdef").unwrap();
+        assert_eq!(own.secret.expose_secret(), "0123456789abcdef");
+        assert_eq!(own.file, None);
+        for weak in ["short", "0123456789abcde", "0123456789 abcdef"] {
+            assert!(matches!(find(weak), Err(TokenError::Weak)), "{weak}");
+        }
+        assert!(matches!(find(""), Err(TokenError::Nowhere)));
+    }
+}

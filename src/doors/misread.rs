@@ -1,0 +1,51 @@
+//! Settings that were not understood: whichever room reads one, a door tells it once.
+
+use std::path::Path;
+
+use crate::catalog;
+use crate::diag::settings::{self, Warning};
+use crate::diag::{logfile, parse};
+use crate::run::Backend;
+use crate::turn;
+
+/// What only the extension heeds.
+pub(super) const CARD_SETTINGS: [&str; 2] = [
+    "PI_CURSOR_NATIVE_TOOL_DISPLAY",
+    "PI_CURSOR_REGISTER_NATIVE_TOOLS",
+];
+
+/// What was not understood of the settings of an environment, and of `names` in it; each once.
+pub(super) fn all(
+    env: &impl Fn(&str) -> Option<String>,
+    home: Option<&Path>,
+    names: impl Iterator<Item = String>,
+) -> Vec<Warning> {
+    let mut warnings = settings::unknown(names);
+    warnings.extend(Backend::misread(env));
+    warnings.extend(turn::Policy::from_env(env).1);
+    warnings.extend(catalog::Policy::from_env(env, None).1);
+    for name in CARD_SETTINGS {
+        let value = env(name).filter(|value| !["", "auto"].contains(&value.trim()));
+        if parse::switch(value.as_deref()).is_none() {
+            warnings.extend(settings::not_understood(name, value.as_deref()));
+        }
+    }
+    logfile::wanted(env, home, &mut warnings);
+    let mut once = Vec::new();
+    for warning in warnings {
+        if !once.contains(&warning) {
+            once.push(warning);
+        }
+    }
+    once
+}
+
+/// The same of this process, told on stderr and in the debug log.
+pub(super) fn told(home: Option<&Path>) -> Vec<Warning> {
+    let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
+    let warnings = all(&|name: &str| std::env::var(name).ok(), home, names);
+    for warning in &warnings {
+        tracing::warn!("{warning}");
+    }
+    warnings
+}

@@ -1,0 +1,71 @@
+//! What came of a request, in words.
+
+use crate::tools::Reply;
+use crate::wire::proto::agent::v1::{
+    McpToolResultContentItem, ShellStream, mcp_result, mcp_tool_result_content_item,
+    pi_bash_exec_result, shell_result, shell_stream,
+};
+
+/// How much of it is told; of more, the end.
+const MOST: usize = 16 * 1024;
+
+/// What the server is told of work it may know of already.
+pub(super) fn ran_before(replies: &[Reply]) -> String {
+    let said: String = replies.iter().map(words).collect();
+    let said = end_of(said.trim_end());
+    let gave = match said {
+        "" => String::new(),
+        said => format!(" What it gave then:\n\n{said}\n"),
+    };
+    format!(
+        "this was done before the connection broke, and is not done again unasked.{gave} If you ask for it once more, it is done"
+    )
+}
+
+fn end_of(text: &str) -> &str {
+    let start = text.len().saturating_sub(MOST);
+    let start = (start..=text.len()).find(|at| text.is_char_boundary(*at));
+    &text[start.unwrap_or(text.len())..]
+}
+
+fn words(reply: &Reply) -> String {
+    match reply {
+        Reply::ShellStream(ShellStream { event: Some(event) }) => match event {
+            shell_stream::Event::Stdout(out) => out.data.clone(),
+            shell_stream::Event::Stderr(error) => error.data.clone(),
+            shell_stream::Event::Exit(exit) if exit.code != 0 => exited(exit.code.cast_signed()),
+            _ => String::new(),
+        },
+        Reply::ShellResult(result) => match &result.result {
+            Some(shell_result::Result::Success(done)) => format!("{}{}", done.stdout, done.stderr),
+            Some(shell_result::Result::Failure(failed)) => format!(
+                "{}{}{}",
+                failed.stdout,
+                failed.stderr,
+                exited(failed.exit_code)
+            ),
+            _ => String::new(),
+        },
+        Reply::PiBashResult(result) => match &result.result {
+            Some(pi_bash_exec_result::Result::Success(done)) => done.output.clone(),
+            Some(pi_bash_exec_result::Result::Error(failed)) => failed.error.clone(),
+            None => String::new(),
+        },
+        Reply::McpResult(result) => match &result.result {
+            Some(mcp_result::Result::Success(done)) => done.content.iter().map(text).collect(),
+            _ => String::new(),
+        },
+        _ => String::new(),
+    }
+}
+
+fn exited(code: i32) -> String {
+    format!("\n[exit code {code}]")
+}
+
+fn text(item: &McpToolResultContentItem) -> String {
+    match &item.content {
+        Some(mcp_tool_result_content_item::Content::Text(text)) => format!("{}\n", text.text),
+        _ => String::new(),
+    }
+}

@@ -1,0 +1,99 @@
+use std::fs;
+
+use super::*;
+
+const KB: usize = 1024;
+
+/// Files, each with so many kilobytes to find.
+struct Files {
+    _folder: tempfile::TempDir,
+    candidates: Vec<Candidate>,
+}
+
+fn files(kilobytes: &[usize]) -> Files {
+    let folder = tempfile::tempdir().unwrap();
+    let line = format!("hit{:>1$}\n", "", KB / 2 - 4);
+    let file = |(number, kilobytes): (usize, &usize)| {
+        let path = folder.path().join(number.to_string());
+        fs::write(&path, line.repeat(2 * kilobytes)).unwrap();
+        Candidate {
+            path,
+            time: SystemTime::UNIX_EPOCH,
+            explicit: false,
+        }
+    };
+    let candidates = kilobytes.iter().enumerate().map(file).collect();
+    Files {
+        _folder: folder,
+        candidates,
+    }
+}
+
+/// Lets a crew search that may hold so much at once.
+fn with_crew<T>(room: usize, work: impl FnOnce(Crew<'_>, Stop<'_>) -> T) -> T {
+    let query = Query {
+        pattern: "hit".into(),
+        case: Case::Sensitive,
+        span: Span::Line,
+        output: Output::Content,
+        before: 0,
+        after: 0,
+        glob: None,
+        kind: None,
+        order: Order::Path,
+        direction: Direction::Ascending,
+        links: Links::Skipped,
+    };
+    let crew = Crew {
+        threads: 4,
+        room,
+        matcher: matcher(&query).unwrap(),
+        query: &query,
+    };
+    let stop = Stop {
+        deadline: Instant::now() + PATIENCE,
+        abort: &CancellationToken::new(),
+    };
+    work(crew, stop)
+}
+
+#[test]
+fn a_batch_holds_no_more_than_it_may() {
+    let files = files(&[64; 32]);
+    let held = |room| {
+        with_crew(room, |crew, stop| {
+            let bytes = |line: &Line| match line {
+                Line::Text { content, .. } => content.len(),
+                Line::Other => 0,
+            };
+            let searched = crew.batch(&files.candidates, &stop);
+            assert!(!matches!(searched[0], Searched::Later), "it goes on");
+            let held = searched.iter().map(|searched| match searched {
+                Searched::Found(found) => found.lines.iter().map(bytes).sum(),
+                _ => 0,
+            });
+            held.sum::<usize>()
+        })
+    };
+    assert!(held(usize::MAX) > 32 * 63 * KB, "they could hold more");
+    // The first file is held whatever the others hold.
+    assert!(held(256 * KB) < (256 + 64 + 64) * KB);
+}
+
+#[test]
+fn what_is_put_off_is_told_in_its_turn() {
+    let kilobytes = [1, 300, 0, 64, 64, 64, 1, 64, 64, 500, 0, 64, 64, 64, 2];
+    let files = files(&kilobytes);
+    with_crew(128 * KB, |crew, stop| {
+        let mut told = Vec::new();
+        let take = |found: Found| {
+            told.push((found.path, found.lines.len()));
+            true
+        };
+        crew.search(&files.candidates, &stop, take).unwrap();
+        let all = files.candidates.iter().zip(kilobytes);
+        let all = all.filter(|(_, kilobytes)| *kilobytes > 0);
+        let all = all.map(|(file, kilobytes)| (file.path.clone(), 2 * kilobytes));
+        assert_eq!(told, all.collect::<Vec<_>>());
+    });
+}

@@ -1,0 +1,145 @@
+//! What the host brings back: results and words for the run that waited for them, and what
+//! its state then stands for.
+
+use serde_json::Value as Json;
+use tokio::time::Instant;
+
+use super::Live;
+use super::rounds::Round;
+use crate::conversation::answer::{Gap, compare};
+use crate::conversation::continuation::continuation;
+use crate::conversation::fingerprint::Fingerprint;
+use crate::diag::Digest;
+use crate::run::RunEvent;
+use crate::tools::bridge::HostResult;
+use crate::turn::steer::{Source, words};
+use crate::turn::tally::Tally;
+
+/// What a host brings back that Cursor does not know.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum News {
+    /// Nothing.
+    None,
+    /// Results the run is told, and perhaps words.
+    Results,
+    /// Words for a run that is at work.
+    Words,
+    /// Words for a run that is over.
+    Late,
+}
+
+impl Live {
+    /// Gives the run what the host brings: results first, then words. Calls without a result
+    /// are offered again, unless the person spoke instead.
+    pub(in crate::turn) async fn resume(
+        &mut self,
+        system: &str,
+        messages: &[Json],
+        tally: &mut Tally,
+    ) {
+        // While the host was away, nobody looked at the clock.
+        self.steering.rearm(Instant::now());
+        self.retold(messages);
+        let brought = continuation(messages, |id| self.waits(id));
+        let (key, came) = (self.key.clone(), brought.results.len());
+        tracing::debug!(
+            bridgeKeyPrefix = key,
+            toolResultCount = came,
+            "native.tool_resume.start"
+        );
+        let news = match brought.results.iter().all(|(id, _)| self.show.waits(id)) {
+            // Cursor knows what its own tools gave: cards are only for the host.
+            true if brought.words.is_empty() => News::None,
+            true if self.is_over() => News::Late,
+            true if self.open.is_empty() && came > 0 => News::Words,
+            // Calls without a result are told that there is none.
+            _ => News::Results,
+        };
+        let given = brought
+            .results
+            .iter()
+            .map(|(id, _)| (*id).to_owned())
+            .collect();
+        for (id, message) in brought.results {
+            tally.said(&message["content"].to_string());
+            let Some(at) = self.open.iter().position(|call| call.id == id) else {
+                continue;
+            };
+            tracing::debug!(
+                bridgeKeyPrefix = key,
+                toolCallId = id,
+                "native.tool_resume.sent_result"
+            );
+            self.open.remove(at).answer(HostResult::read(message));
+        }
+        tracing::debug!(left = self.open.len(), words = %Digest(&brought.words), "turn.resumed");
+        self.show.open.clear();
+        self.cover(system, messages, news, given);
+        let left = std::mem::take(&mut self.open);
+        if brought.words.is_empty() {
+            if !left.is_empty() {
+                let left = left.len();
+                tracing::debug!(
+                    bridgeKeyPrefix = key,
+                    left,
+                    "native.tool_resume.partial_wait"
+                );
+            }
+            for call in left.into_iter().rev() {
+                self.waiting.push_front(RunEvent::HostCall(Box::new(call)));
+            }
+        } else {
+            for call in left {
+                call.answer(HostResult::failed(
+                    "the user went on before this tool had finished",
+                ));
+            }
+            tally.said(&brought.words);
+            let message = words(brought.words, brought.pictures);
+            self.inject(message, Source::History).await;
+        }
+    }
+
+    /// Notes the history the run has been told. A state that stood for the last one stands for
+    /// this one too, if nothing in it is news to Cursor.
+    fn cover(&mut self, system: &str, messages: &[Json], news: News, given: Vec<String>) {
+        let current = self.conversation.sent.as_ref() == Some(&self.covers);
+        let waiting = self.waiting.iter().filter_map(|event| match event {
+            RunEvent::Text(text) => Some(text.as_str()),
+            _ => None,
+        });
+        let waiting: String = waiting.collect();
+        let answered = std::mem::replace(&mut self.heard, waiting);
+        let shown = answered.strip_suffix(&self.heard).unwrap_or(&answered);
+        // What a state stands for that does not know the news.
+        let before = match news {
+            News::None | News::Results => messages.len(),
+            News::Words | News::Late => messages
+                .iter()
+                .rposition(|message| message["role"] == "toolResult")
+                .map_or(messages.len(), |at| at + 1),
+        };
+        let before = Fingerprint::of(system, &messages[..before]);
+        let covers = match news {
+            News::None | News::Results | News::Late => before.clone(),
+            News::Words => Fingerprint::of(system, messages),
+        };
+        let answer = shown.to_owned();
+        let covers = std::mem::replace(&mut self.covers, covers);
+        if news == News::Results {
+            self.rounds.push(Round {
+                covers,
+                answer,
+                given,
+            });
+        } else if current {
+            let known = self.conversation.answer.as_deref().unwrap_or_default();
+            self.conversation.answer = match compare(known, shown) {
+                Gap::Unshown(words) => Some(words),
+                Gap::None | Gap::Unknown(_) => Some(String::new()),
+            };
+            self.conversation.sent = Some(before.clone());
+        }
+        self.before_words = (news == News::Words).then_some(before);
+    }
+}

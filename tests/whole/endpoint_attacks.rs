@@ -1,0 +1,397 @@
+//! Those who mean the endpoint no good, or know no better.
+
+use std::time::Duration;
+
+use cursor_sidecar::tools::bridge::endpoint::Server;
+use cursor_sidecar::turn::Stop;
+use secrecy::ExposeSecret as _;
+use serde_json::{Value as Json, json};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+use tokio::time::Instant;
+
+use crate::endpoint::{Desk, Place, beside, knock};
+use crate::endpoint_sessions::Plain;
+use crate::inside::{END, Guest, Patience, opened, simulating};
+
+const HELLO: &str = r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"test","version":"1"}}}"#;
+
+fn call(n: u32, q: &str) -> Json {
+    let params = json!({"name": "pi__look", "arguments": {"q": q}});
+    json!({"jsonrpc": "2.0", "id": n, "method": "tools/call", "params": params})
+}
+
+const LIST: &str = r#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#;
+
+impl Place {
+    /// Host and port, and the path.
+    fn parts(&self) -> (&str, &str) {
+        let rest = self.url.strip_prefix("http://").unwrap();
+        let slash = rest.find('/').unwrap();
+        rest.split_at(slash)
+    }
+
+    /// The head of a request that is let in.
+    fn head(&self, more: &str) -> String {
+        let (host, path) = self.parts();
+        format!(
+            "POST {path} HTTP/1.1\r\nHost: {host}\r\nAuthorization: Bearer {}\r\n\
+             Content-Type: application/json\r\nAccept: application/json, text/event-stream\r\n\
+             Connection: close\r\n{more}\r\n\r\n",
+            self.token
+        )
+    }
+
+    /// Sends bytes; all that is answered.
+    async fn exchange(&self, bytes: &[u8]) -> String {
+        let mut stream = TcpStream::connect(self.parts().0).await.unwrap();
+        stream.write_all(bytes).await.unwrap();
+        let mut heard = String::new();
+        stream.read_to_string(&mut heard).await.unwrap();
+        heard
+    }
+}
+
+/// An honest call, which the host must hear next: nothing of what was tried came through.
+fn nothing_came_through(desk: &mut Desk) {
+    let plain = Plain::new(&desk.at);
+    let outside = beside(async move {
+        let id = plain.session().await.unwrap();
+        let answer = plain.post(Some(&id), call(1, "last")).await;
+        answer.text().await.unwrap()
+    });
+    assert_eq!(desk.work(), 1);
+    assert!(outside.join().unwrap().contains("saw last"));
+}
+
+/// A page of another site whose name was pointed to this machine: it knows the port, and let
+/// it even know path and token.
+#[test]
+fn a_name_that_was_pointed_here_opens_nothing() {
+    let mut desk = Desk::open();
+    let bearer = format!("Bearer {}", desk.at.token);
+    let auth = ("Authorization", bearer.as_str());
+    let (ours, path) = desk.at.parts();
+    let (ours, path) = (ours.to_owned(), path.to_owned());
+    let port = ours.split_once(':').unwrap().1.to_owned();
+    let names = [
+        "evil.com",
+        "127.0.0.1.evil.com",
+        "localhost.evil.com",
+        "0.0.0.0",
+        "[::1]",
+    ];
+    for name in names {
+        let host = format!("{name}:{port}");
+        let origin = format!("http://{host}");
+        for body in [HELLO, LIST] {
+            let rebound = [auth, ("Host", host.as_str()), ("Origin", origin.as_str())];
+            assert_eq!(desk.status(&rebound, body), 403, "{name}");
+            assert_eq!(desk.status(&rebound[..2], body), 403, "{name}");
+        }
+    }
+    let origin = format!("http://evil.com:{port}");
+    assert_eq!(desk.status(&[auth, ("Origin", &origin)], HELLO), 403);
+    let two = [auth, ("Host", ours.as_str()), ("Host", "evil.com")];
+    assert_eq!(desk.status(&two, HELLO), 403);
+    let elsewhere = "127.0.0.1:1";
+    assert_eq!(desk.status(&[auth, ("Host", elsewhere)], HELLO), 403);
+    // The name in the request line, where it counts more than in the head.
+    let line = format!("POST {path}");
+    let absolute = format!("POST http://evil.com:{port}{path}");
+    let request = desk.at.head(&format!("Content-Length: {}", HELLO.len()));
+    let request = request.replacen(&line, &absolute, 1) + HELLO;
+    let at = desk.at.clone();
+    let heard = beside(async move { at.exchange(request.as_bytes()).await });
+    let heard = heard.join().unwrap();
+    assert!(heard.starts_with("HTTP/1.1 403 "), "{heard}");
+    // Who may come: this machine under its own name.
+    let own = format!("http://localhost:{port}");
+    let host = format!("localhost:{port}");
+    let allowed = [auth, ("Host", host.as_str()), ("Origin", own.as_str())];
+    assert_eq!(desk.status(&allowed, HELLO), 200);
+    nothing_came_through(&mut desk);
+    desk.finish();
+}
+
+#[test]
+fn a_token_is_good_for_its_run_and_no_longer() {
+    let mut desk = Desk::open();
+    let plain = Plain::new(&desk.at);
+    let session = beside(async move {
+        let id = plain.session().await.unwrap();
+        let listed = plain
+            .post(Some(&id), serde_json::from_str(LIST).unwrap())
+            .await;
+        assert!(listed.text().await.unwrap().contains("pi__look"));
+        id
+    });
+    let session = session.join().unwrap();
+    let old = desk.at.clone();
+    let token = &old.token;
+    for wrong in [
+        "Bearer ".to_owned(),
+        format!("Bearer {}", &token[1..]),
+        format!("Bearer {}", &token[..token.len() - 1]),
+        format!("Bearer {token}x"),
+        format!("Bearer {}", token.to_uppercase()),
+        format!("Basic {token}"),
+        token.clone(),
+    ] {
+        let status = desk.status(&[("Authorization", &wrong)], HELLO);
+        assert_eq!(status, 401, "{wrong:?}");
+    }
+    desk.finish();
+    // The very same requests, word by word, after the run.
+    let replay = call(7, "replayed").to_string();
+    let bearer = format!("Bearer {token}");
+    let auth = ("Authorization", bearer.as_str());
+    let known = ("Mcp-Session-Id", session.as_str());
+    for body in [HELLO, LIST, &replay] {
+        assert_eq!(knock(&old.url, &[auth, known], body), 410);
+        assert_eq!(knock(&old.url, &[auth], body), 410);
+    }
+    // And during the next, which has nothing of the last.
+    desk.again();
+    assert_ne!(desk.at.url, old.url);
+    assert_ne!(desk.at.token, old.token);
+    assert_eq!(desk.at.parts().0, old.parts().0, "the same server");
+    let fresh = format!("Bearer {}", desk.at.token);
+    let fresh = ("Authorization", fresh.as_str());
+    assert_eq!(desk.status(&[auth, known], &replay), 401, "the old token");
+    assert_eq!(
+        desk.status(&[fresh, known], &replay),
+        404,
+        "the old session"
+    );
+    assert_eq!(
+        knock(&old.url, &[fresh, known], &replay),
+        410,
+        "the old path"
+    );
+    nothing_came_through(&mut desk);
+    desk.finish();
+}
+
+/// Only this machine reaches it, under one address, and only in the way MCP asks for.
+#[test]
+fn nobody_else_gets_as_far_as_the_door() {
+    let mut desk = Desk::open();
+    let (host, _) = desk.at.parts();
+    let port: u16 = host.split_once(':').unwrap().1.parse().unwrap();
+    let listeners = |file: &str| {
+        let table = std::fs::read_to_string(file).unwrap_or_default();
+        let lines = table.lines().map(str::to_owned).collect::<Vec<_>>();
+        let listening = lines.into_iter().filter(|line| {
+            let words: Vec<&str> = line.split_whitespace().collect();
+            words.get(3) == Some(&"0A") && words[1].ends_with(&format!(":{port:04X}"))
+        });
+        listening.collect::<Vec<_>>()
+    };
+    let own = listeners("/proc/net/tcp");
+    if std::path::Path::new("/proc/net/tcp").exists() {
+        assert_eq!(own.len(), 1, "{own:?}");
+        assert!(own[0].contains("0100007F:"), "127.0.0.1: {own:?}");
+        assert_eq!(listeners("/proc/net/tcp6"), [] as [String; 0]);
+    }
+    let at = desk.at.clone();
+    let heard = beside(async move {
+        let length = format!("Content-Length: {}", HELLO.len());
+        let hello = at.head(&length) + HELLO;
+        let plain = hello.replace("Accept: application/json, text/event-stream\r\n", "");
+        let wrong = hello.replace("Content-Type: application/json", "Content-Type: text/plain");
+        let put = hello.replacen("POST", "PUT", 1);
+        [
+            at.exchange(plain.as_bytes()).await,
+            at.exchange(wrong.as_bytes()).await,
+            at.exchange(put.as_bytes()).await,
+        ]
+    });
+    let statuses = heard.join().unwrap().map(|heard| heard[9..12].to_owned());
+    assert_eq!(statuses, ["406", "415", "405"]);
+    nothing_came_through(&mut desk);
+    desk.finish();
+}
+
+/// With and without a length, in the head and in the body.
+#[test]
+fn what_is_too_long_is_not_taken_in() {
+    const MOST: usize = 8 * 1024 * 1024;
+    let mut desk = Desk::open();
+    let at = desk.at.clone();
+    let before = desk.talk.host.peak_kib();
+    let outside = beside(async move {
+        let told = at.head(&format!("Content-Length: {}", MOST + 1));
+        let heard = at.exchange(told.as_bytes()).await;
+        assert!(heard.starts_with("HTTP/1.1 413 "), "{heard}");
+        // A client that does not say how much there is to come.
+        let piece = "x".repeat(64 * 1024);
+        let chunk = format!("{:x}\r\n{piece}\r\n", piece.len());
+        let mut body = at.head("Transfer-Encoding: chunked");
+        for _ in 0..MOST / piece.len() {
+            body.push_str(&chunk);
+        }
+        body.push_str("1\r\nx\r\n");
+        let heard = at.exchange(body.as_bytes()).await;
+        assert!(heard.starts_with("HTTP/1.1 413 "), "{heard}");
+        // One that goes on for ever is left.
+        let mut stream = TcpStream::connect(at.parts().0).await.unwrap();
+        let head = at.head("Transfer-Encoding: chunked");
+        stream.write_all(head.as_bytes()).await.unwrap();
+        while stream.write_all(chunk.as_bytes()).await.is_ok() {}
+        let long = at.head(&format!("X-Long: {}", "x".repeat(32 * 1024)));
+        let heard = at.exchange(long.as_bytes()).await;
+        assert!(heard.starts_with("HTTP/1.1 431 "), "{heard}");
+    });
+    outside.join().unwrap();
+    if let (Some(before), Some(peak)) = (before, desk.talk.host.peak_kib()) {
+        let grown = peak - before;
+        assert!(grown < 64 * 1024, "{grown} KiB");
+    }
+    nothing_came_through(&mut desk);
+    desk.finish();
+}
+
+/// The clock is stopped, the sockets are real.
+#[tokio::test]
+async fn who_sends_byte_by_byte_is_cut_off_while_others_are_served() {
+    let steps = format!(
+        r#"{}, {{ await = ["a"], timeout_ms = 900000 }}, {{ text = "Done." }}, {END}"#,
+        opened("look", "a")
+    );
+    let (_sim, backend) = simulating(&[steps]).await;
+    let mut guest = Guest::new(&backend, None);
+    let taken = guest.say("go").await;
+    assert_eq!(taken.stop, Stop::ToolUse);
+    let server = Server::default();
+    let gate = guest.session.gate().unwrap();
+    let address = server.open(&gate).await.unwrap();
+    drop(gate);
+    let at = Place {
+        url: address.url.expose_secret().into(),
+        token: address.token.expose_secret().into(),
+    };
+    tokio::time::pause();
+    let start = Instant::now();
+    // Begins with something and then says a byte a second, for ever.
+    let trickle = async |begin: String| {
+        let mut stream = TcpStream::connect(at.parts().0).await.unwrap();
+        stream.write_all(begin.as_bytes()).await.unwrap();
+        let (mut reading, mut writing) = stream.split();
+        let mut heard = String::new();
+        let dripping = async {
+            while writing.write_all(b"x").await.is_ok() {
+                tokio::time::sleep(Duration::from_secs(1)).await;
+            }
+            std::future::pending().await
+        };
+        tokio::select! {
+            // One that writes on may hear of the end by a reset.
+            _ = reading.read_to_string(&mut heard) => {}
+            () = dripping => {}
+        }
+        (heard, start.elapsed().as_secs())
+    };
+    let served = async {
+        for _ in 0..25 {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            let hello = at.head(&format!("Content-Length: {}", HELLO.len())) + HELLO;
+            let heard = at.exchange(hello.as_bytes()).await;
+            assert!(heard.starts_with("HTTP/1.1 200 "), "{heard}");
+            assert!(heard.contains("cursor-sidecar"), "{heard}");
+        }
+    };
+    let long = at.head("Content-Length: 1000000");
+    let head = at.head("X-Slow: ").trim_end().to_owned();
+    let (body, chunks, head, ()) = tokio::join!(
+        trickle(long),
+        trickle(at.head("Transfer-Encoding: chunked") + "f4240\r\n"),
+        trickle(head),
+        served
+    );
+    for (heard, after) in [body, chunks] {
+        assert!(heard.starts_with("HTTP/1.1 408 "), "{heard}");
+        assert!((29..=33).contains(&after), "after {after} s");
+    }
+    assert_eq!(head.0, "", "who asks for nothing is told nothing");
+    assert!((9..=13).contains(&head.1), "after {} s", head.1);
+    tokio::time::resume();
+    guest.result(&taken.calls[0], "42");
+    let taken = guest.turn(Patience::Endless).await;
+    assert_eq!((taken.stop, taken.text.as_str()), (Stop::Finished, "Done."));
+}
+
+/// Of two calls that wait one is taken back: the host hears so, the other is not disturbed,
+/// and what the host says of it all the same is for nobody.
+#[test]
+fn a_call_that_is_taken_back_is_answered_to_nobody() {
+    let mut desk = Desk::open();
+    let plain = Plain::new(&desk.at);
+    let (both_there, are_there) = tokio::sync::oneshot::channel::<()>();
+    let outside = beside(async move {
+        let id = plain.session().await.unwrap();
+        let cancel = json!({"jsonrpc": "2.0", "method": "notifications/cancelled",
+                            "params": {"requestId": 1, "reason": "enough"}});
+        let ask = async |n: u32| {
+            let answer = plain.post(Some(&id), call(n, &n.to_string())).await;
+            answer.text().await.unwrap()
+        };
+        let taking_back = async {
+            are_there.await.unwrap();
+            plain.post(Some(&id), cancel).await.status()
+        };
+        tokio::join!(ask(1), ask(2), taking_back)
+    });
+    let mut calls = [desk.talk.host.hear(), desk.talk.host.hear()];
+    calls.sort_by_key(|call| call["params"]["arguments"]["q"].to_string());
+    both_there.send(()).unwrap();
+    let cancel = desk.talk.host.hear();
+    assert_eq!(cancel["method"], "$/cancelRequest", "{cancel}");
+    assert_eq!(cancel["params"]["id"], calls[0]["id"]);
+    desk.answer(&calls[0], "late");
+    desk.answer(&calls[1], "saw 2");
+    let (one, two, status) = outside.join().unwrap();
+    assert_eq!(status, 202);
+    let answers = |body: &str| {
+        let data = body.lines().filter_map(|line| line.strip_prefix("data:"));
+        let data = data.filter(|data| !data.trim().is_empty());
+        data.map(|data| serde_json::from_str(data).unwrap())
+            .collect::<Vec<Json>>()
+    };
+    assert_eq!(answers(&one), [] as [Json; 0], "{one}");
+    let two = answers(&two);
+    assert_eq!(two.len(), 1, "{two:?}");
+    assert_eq!(
+        (&two[0]["id"], &two[0]["result"]["content"][0]["text"]),
+        (&json!(2), &json!("saw 2"))
+    );
+    nothing_came_through(&mut desk);
+    desk.finish();
+}
+
+/// A client that lost its memory says hello again, with or without the session it had.
+#[test]
+fn who_says_hello_again_is_welcome() {
+    let mut desk = Desk::open();
+    let plain = Plain::new(&desk.at);
+    let outside = beside(async move {
+        let list: Json = serde_json::from_str(LIST).unwrap();
+        let hello: Json = serde_json::from_str(HELLO).unwrap();
+        let first = plain.session().await.unwrap();
+        let again = plain.post(Some(&first), hello).await;
+        assert_eq!(again.status(), 200);
+        assert!(again.text().await.unwrap().contains("cursor-sidecar"));
+        let second = plain.session().await.unwrap();
+        assert_ne!(first, second);
+        for id in [&first, &second] {
+            let answer = plain.post(Some(id), list.clone()).await;
+            assert_eq!(answer.status(), 200);
+            assert!(answer.text().await.unwrap().contains("pi__look"));
+        }
+        let answer = plain.post(Some(&first), call(5, "last")).await;
+        answer.text().await.unwrap()
+    });
+    assert_eq!(desk.work(), 1);
+    assert!(outside.join().unwrap().contains("saw last"));
+    desk.finish();
+}

@@ -1,0 +1,45 @@
+//! The official OpenAI client, as anybody would use it.
+
+use std::process::Stdio;
+
+use serde_json::{Value as Json, json};
+
+use crate::backend::Transport;
+use crate::faults::playing;
+use crate::gateway::Gateway;
+use crate::host_tools::{END, calls, text};
+use crate::sdk::Sdk;
+
+/// Lists the models, talks, executes tools, goes on; and hears of an error as an error.
+#[test]
+fn the_official_client_talks_and_calls_tools() {
+    let steps = format!(
+        r#"{{ thinking = "Hm." }}, {{ text = "Let me look. " }}, {}, {{ text = "It says 42." }}, {END}"#,
+        calls("look", r#"{ q = "it" }"#, "", &text("42"))
+    );
+    let simulator = playing(Transport::H2c, &steps);
+    let gateway = Gateway::start(&simulator, &[]);
+    let output = Sdk::new()
+        .command("openai.mjs")
+        .env("OPENAI_BASE_URL", &gateway.url)
+        .env("OPENAI_API_KEY", &gateway.token)
+        .stderr(Stdio::inherit())
+        .output()
+        .unwrap();
+    assert!(output.status.success());
+    let report: Json = serde_json::from_slice(&output.stdout).unwrap();
+    assert!(
+        report["models"].to_string().contains("composer-2"),
+        "{report}"
+    );
+    let wanted = json!({"text": "Let me look. It says 42.", "thinking": "Hm.",
+        "calls": [{"name": "look", "arguments": {"q": "it"}}],
+        "finish": ["tool_calls", "stop"], "completion_tokens": 5});
+    assert_eq!(report["talk"], wanted);
+    assert_eq!(
+        report["unknown"],
+        json!({"status": 404, "code": "model_not_found"})
+    );
+    let recording = simulator.recorded();
+    recording.assert_played(&["completed"]);
+}

@@ -1,0 +1,280 @@
+//! How turns of OpenAI clients end before their time: silence, hang-ups, lost runs, signals.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use cursor_sidecar::doors::gateway;
+use cursor_sidecar::sim::{Http2, Options, ScenarioSource, Sim};
+use secrecy::ExposeSecret as _;
+use serde_json::{Value as Json, json};
+
+use crate::backend::{Simulator, Transport};
+use crate::faults::playing;
+use crate::gateway::{Chat, Gateway, Told, function};
+use crate::host_tools::script;
+use crate::inside::{END, opened};
+use crate::recovery::{fields, logged};
+
+/// A server that is told of the end, and saves what there is.
+const CANCELLED: &str = r#"{ expect_client = { conversationAction = { cancelAction = {} } } }, { checkpoint = "auto" }, { expect_cancel = true }"#;
+
+/// What a stream says up to these words.
+async fn heard_until(answer: &mut reqwest::Response, words: &str) -> String {
+    let mut heard = String::new();
+    while !heard.contains(words) {
+        let chunk = answer.chunk().await.unwrap().expect("more to come");
+        heard.push_str(std::str::from_utf8(&chunk).unwrap());
+    }
+    heard
+}
+
+/// The gateway inside this process, where the clock can be stopped.
+async fn inside(steps: &str, env: &'static [(&str, &str)]) -> (Sim, gateway::Gateway) {
+    let text = format!("name = \"inside\"\n[[run]]\nsteps = [ {steps} ]\n");
+    let label = "inside.toml".into();
+    let sim = Sim::start(Options {
+        scenarios: vec![ScenarioSource::Toml { label, text }],
+        http2: Http2::Force,
+        ..Options::default()
+    });
+    let sim = sim.await.unwrap();
+    let url = sim.url();
+    let env = Arc::new(move |name: &str| match name {
+        "CURSOR_BACKEND_URL" => Some(url.clone()),
+        "CURSOR_API_KEY" => Some("crsr_test".into()),
+        "CURSOR_SIDECAR_GATEWAY_TOKEN" => Some("a-token-of-my-own".into()),
+        other => {
+            let found = env.iter().find(|(name, _)| *name == other);
+            found.map(|(_, value)| (*value).to_owned())
+        }
+    });
+    let gateway = gateway::Gateway::open(0, env, None).await.unwrap();
+    (sim, gateway)
+}
+
+/// A server that lives and does nothing: the client is told every ten seconds that somebody is
+/// there, and the watchdog ends the turn as it does for any other host.
+#[tokio::test]
+async fn s45_a_silent_server_ends_the_stream_and_comments_keep_it_alive() {
+    let cases: [(&str, &str, &str, usize); 2] = [
+        // Nothing was said: started over once, then given up.
+        ("", "1", "over 2 attempts (1 retry)", 23),
+        // Words were shown: there is no starting over.
+        (
+            r#"{ text = "Half. " },"#,
+            "3",
+            "Partial assistant output",
+            11,
+        ),
+    ];
+    for (says, retries, ends, comments) in cases {
+        let steps = format!(
+            r#"{says} {{ delay_ms = 100000000, timeout_ms = 200000000 }}, {{ text = "Never." }}"#
+        );
+        let env: &'static [(&str, &str)] = match retries {
+            "1" => &[("PI_CURSOR_STREAM_IDLE_MAX_RETRIES", "1")],
+            _ => &[],
+        };
+        let (sim, gateway) = inside(&steps, env).await;
+        let mut chat = Chat::new(&gateway.url(), gateway.token().secret.expose_secret());
+        // What is asked for once is asked for now.
+        assert_eq!(chat.get("/v1/models").await.0, 200);
+        chat.user("go");
+        tokio::time::pause();
+        let started = tokio::time::Instant::now();
+        let told = Told::read(chat.send(&chat.body()).await).await;
+        let took = started.elapsed().as_secs();
+        tokio::time::resume();
+        assert_eq!(
+            (told.status, &told.error["code"]),
+            (200, &json!("upstream_timeout"))
+        );
+        let message = told.error["message"].as_str().unwrap();
+        assert!(
+            message.contains("idle timeout after 120000ms") && message.contains(ends),
+            "{message}"
+        );
+        assert!(!told.text.contains("Never"));
+        assert_eq!(
+            (told.finish.as_str(), told.last.as_str()),
+            ("", "data: [DONE]")
+        );
+        let budget = 120
+            * (sim
+                .recording()
+                .frames()
+                .iter()
+                .filter(|f| f.kind == "runRequest")
+                .count() as u64);
+        assert!(
+            (budget..budget + 15).contains(&took),
+            "{took} s of {budget}"
+        );
+        assert!(
+            (comments..=comments + 2).contains(&told.comments),
+            "{}",
+            told.comments
+        );
+        gateway.close().await;
+    }
+}
+
+/// The same through the real binary, with the shortest patience there is.
+#[tokio::test]
+async fn s45_the_watchdog_is_the_users() {
+    let steps = r#"{ delay_ms = 600000, timeout_ms = 700000 }, { text = "Never." }"#;
+    let simulator = playing(Transport::H2c, steps);
+    let env = [
+        ("PI_CURSOR_STREAM_IDLE_TIMEOUT_MS", "1"),
+        ("PI_CURSOR_STREAM_IDLE_MAX_RETRIES", "0"),
+    ];
+    let gateway = Gateway::start(&simulator, &env);
+    let mut chat = gateway.chat();
+    let told = chat.say("go").await;
+    assert_eq!(
+        (told.status, &told.error["code"]),
+        (504, &json!("upstream_timeout")),
+        "{told:?}"
+    );
+    let message = told.error["message"].as_str().unwrap();
+    assert!(message.contains("idle timeout after 1000ms"), "{message}");
+}
+
+async fn ended(simulator: &Simulator, runs: usize) {
+    let started = Instant::now();
+    while simulator.recording().await.verdicts().len() < runs {
+        assert!(started.elapsed().as_secs() < 20, "it does not come");
+    }
+}
+
+#[tokio::test]
+async fn a_client_that_hangs_up_takes_its_run_along() {
+    let first = format!(r#"{{ text = "Half. " }}, {CANCELLED}"#);
+    let second = format!(r#"{{ text = "Whole." }}, {END}"#);
+    let simulator = script(&[&first, &second]);
+    let gateway = Gateway::start(&simulator, &[]);
+    let mut chat = gateway.chat();
+    chat.user("go");
+    let mut answer = chat.send(&chat.body()).await;
+    heard_until(&mut answer, "Half. ").await;
+    drop(answer);
+    ended(&simulator, 1).await;
+    let recording = simulator.recording().await;
+    recording.assert_played(&["cancelled by client"]);
+}
+
+/// The same for one that waits for a whole answer.
+#[tokio::test]
+async fn a_client_that_does_not_wait_for_its_answer_takes_its_run_along() {
+    let steps = format!(r#"{{ text = "Half. " }}, {CANCELLED}"#);
+    let simulator = playing(Transport::H2c, &steps);
+    let gateway = Gateway::start(&simulator, &[]);
+    let mut chat = gateway.chat();
+    chat.stream = false;
+    chat.user("go");
+    let body = chat.body();
+    tokio::select! {
+        _ = chat.send(&body) => panic!("there is no answer"),
+        () = async { while simulator.recording().await.runs() == 0 {} } => {}
+    }
+    ended(&simulator, 1).await;
+    let recording = simulator.recording().await;
+    recording.assert_played(&["cancelled by client"]);
+}
+
+/// A run that breaks while the client works comes back by its history; what is told of it is
+/// named after the door.
+#[tokio::test]
+async fn a_lost_run_is_rebuilt_and_counted() {
+    let first = format!(
+        r#"{}, {{ delay_ms = 300 }}, {{ cut = true }}"#,
+        opened("look", "a")
+    );
+    let second = format!(r#"{{ text = "It says 42." }}, {END}"#);
+    let simulator = script(&[&first, &second]);
+    let gateway = Gateway::start(&simulator, &[("PI_CURSOR_PROVIDER_DEBUG", "1")]);
+    let mut chat = gateway.chat();
+    chat.tools = vec![function("look", &["asked"])];
+    let words = "canary words about herons";
+    let told = chat.say(words).await;
+    ended(&simulator, 1).await;
+    let died = "bridge.died_mid_pause_no_checkpoint";
+    crate::once::until(|| (!logged(gateway.folder(), died).is_empty()).then_some(()));
+    chat.result(&told.calls[0], "42");
+    let told = chat.turn().await;
+    assert_eq!(
+        (told.finish.as_str(), told.text.as_str()),
+        ("stop", "It says 42.")
+    );
+    let recording = simulator.recording().await;
+    let requests = recording.client("runRequest");
+    let said = &requests[1]["runRequest"]["action"]["userMessageAction"]["userMessage"]["text"];
+    assert!(said.as_str().unwrap().contains("Result:\n42\n"), "{said}");
+    let event = "chat.rebuild_full_history";
+    let line = crate::once::until(|| logged(gateway.folder(), event).pop());
+    let mut told = fields(&line);
+    // A client without a name has a key of its own each time.
+    let prefix = told["bridgeKeyPrefix"].take();
+    let prefix = prefix.as_str().unwrap();
+    assert!(prefix.len() == 8 && prefix.bytes().all(|digit| digit.is_ascii_hexdigit()));
+    let wanted = json!({"bridgeKeyPrefix": null, "modelId": "composer-2",
+        "rebuildReason": "no_checkpoint", "completedTurnCount": 0, "inFlightTurnHasImages": false,
+        "toolResultCount": 1, "sentinelInjectionDetected": false});
+    assert_eq!(told, wanted, "these and no others");
+    assert!(logged(gateway.folder(), "native.rebuild_full_history").is_empty());
+    let (status, metrics) = chat.get("/metrics").await;
+    assert_eq!(status, 200);
+    let counted =
+        r#"cursor_provider_rebuild_full_history{reason="no_checkpoint",model="composer-2"} 1"#;
+    assert!(metrics.lines().any(|line| line == counted), "{metrics}");
+    assert!(metrics.contains("# TYPE cursor_provider_rebuild_full_history counter"));
+    // Neither what was said nor the token is written down anywhere but in the token's file.
+    let logs = std::fs::read_dir(gateway.folder().join("debug")).unwrap();
+    let logs = logs.map(|log| log.unwrap().path());
+    for file in logs.chain([gateway.folder().join("stderr")]) {
+        let text = std::fs::read_to_string(&file).unwrap();
+        assert!(
+            !text.contains(words) && !text.contains(&gateway.token),
+            "{}",
+            file.display()
+        );
+    }
+}
+
+/// A signal ends a stream with an event, a run that waits and the process, in this order and
+/// soon.
+#[tokio::test]
+async fn a_signal_leaves_nothing() {
+    let speaks = format!(r#"{{ text = "Half. " }}, {CANCELLED}"#);
+    let waits = format!("{}, {CANCELLED}", opened("look", "look"));
+    let mut file = tempfile::Builder::new().suffix(".toml").tempfile().unwrap();
+    let text = format!(
+        "name = \"both\"\nattempts = \"all\"\n[[run]]\nsteps = [ {waits} ]\n[[run]]\nsteps = [ {speaks} ]\n"
+    );
+    std::io::Write::write_all(&mut file, text.as_bytes()).unwrap();
+    let simulator = Simulator::with(Transport::H2c, file.path());
+    let mut gateway = Gateway::start(&simulator, &[]);
+    let mut waiting = gateway.chat();
+    waiting.tools = vec![function("look", &["asked"])];
+    assert_eq!(waiting.say("look").await.finish, "tool_calls");
+    let mut chat = gateway.chat();
+    chat.user("go");
+    let mut answer = chat.send(&chat.body()).await;
+    let mut heard = heard_until(&mut answer, "Half. ").await;
+    let started = Instant::now();
+    let end = tokio::task::spawn_blocking(move || gateway.end());
+    heard.push_str(&answer.text().await.unwrap());
+    let mut told = Told::default();
+    told.stream(&heard);
+    assert_eq!(
+        (&told.error["code"], told.last.as_str()),
+        (&json!("shutting_down"), "data: [DONE]")
+    );
+    assert!(end.await.unwrap().success());
+    assert!(started.elapsed().as_secs() < 3, "{:?}", started.elapsed());
+    ended(&simulator, 2).await;
+    let recording = simulator.recording().await;
+    recording.assert_played(&["cancelled by client", "cancelled by client"]);
+    let cancels: Vec<&Json> = recording.client("conversationAction.cancelAction");
+    assert_eq!(cancels.len(), 2, "Cursor was told of both");
+}

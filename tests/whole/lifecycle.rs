@@ -1,0 +1,150 @@
+//! What the debug log tells of a run's life: these events, by these names, with these fields.
+
+use std::io::Write;
+use std::sync::{Arc, Mutex};
+
+use cursor_sidecar::turn::Stop;
+use serde_json::{Value as Json, json};
+
+use crate::host_tools::script;
+use crate::inside::{END, Guest, Patience, opened, simulating};
+use crate::once::until;
+use crate::recovery::{fields, logged, state};
+use crate::talk::{Call, Talk, tool};
+
+/// sha256("bridge:s"), its first eight digits.
+const PREFIX: &str = "a00a4c0d";
+
+fn talk(simulator: &crate::backend::Simulator, env: &[(&str, &str)]) -> Talk {
+    let mut talk = Talk::new(simulator, "s", env);
+    talk.tools = vec![tool("look")];
+    talk
+}
+
+/// A run that waited for its host in vain.
+#[test]
+fn a_run_that_waited_too_long_is_told() {
+    let first = format!(
+        r#"{}, {{ expect_client = {{ conversationAction = {{ cancelAction = {{}} }} }} }}, {{ expect_cancel = true }}"#,
+        opened("look", "a")
+    );
+    let second = format!(r#"{{ text = "It is 42." }}, {END}"#);
+    let simulator = script(&[&first, &second]);
+    let folder = tempfile::tempdir().unwrap();
+    let [place, log] = state(&folder);
+    let mut talk = talk(
+        &simulator,
+        &[place, log, ("PI_CURSOR_ACTIVE_BRIDGE_TTL_MS", "1000")],
+    );
+    let call: Call = talk.say("go").calls[0].clone();
+    let event = "bridge.active_ttl_expired";
+    let told = until(|| logged(folder.path(), event).pop());
+    assert_eq!(fields(&told), json!({"bridgeKeyPrefix": PREFIX}));
+    talk.result(&call, json!("42"));
+    assert_eq!(talk.turn().text, "It is 42.");
+    talk.host.exits();
+    assert_eq!(logged(folder.path(), event).len(), 1);
+}
+
+/// A run that died with a state, and the turn that came back with it.
+#[test]
+fn a_run_that_died_in_a_pause_and_its_comeback_are_told() {
+    let first = format!(
+        r#"{}, {{ checkpoint = "auto" }}, {{ delay_ms = 300 }}, {{ cut = true }}"#,
+        opened("look", "a")
+    );
+    let second =
+        format!(r#"{{ expect_state = "last checkpoint" }}, {{ text = "It is 42." }}, {END}"#);
+    let simulator = script(&[&first, &second]);
+    let folder = tempfile::tempdir().unwrap();
+    let mut talk = talk(&simulator, &state(&folder));
+    let call: Call = talk.say("go").calls[0].clone();
+    let event = "bridge.died_mid_pause_checkpoint_saved";
+    let died = until(|| logged(folder.path(), event).pop());
+    assert_eq!(fields(&died)["bridgeKeyPrefix"], PREFIX);
+    assert_eq!(fields(&died)["class"], "transport");
+    talk.result(&call, json!("42"));
+    assert_eq!(talk.turn().text, "It is 42.");
+    talk.host.exits();
+    let other = "bridge.died_mid_pause_no_checkpoint";
+    assert_eq!(logged(folder.path(), other), [Json::Null; 0]);
+    let told = logged(folder.path(), "bridge.recovered_via_checkpoint");
+    assert_eq!(told.len(), 1);
+    let wanted = json!({"bridgeKeyPrefix": PREFIX, "modelId": "composer-2",
+        "recoveryPath": "stored_checkpoint", "pendingToolCallIds": call.id, "toolResultCount": 1,
+        "sentinelInjectionDetected": false});
+    assert_eq!(fields(&told[0]), wanted);
+}
+
+/// A stream that did nothing for too long.
+#[test]
+fn a_stream_that_is_given_up_is_told() {
+    let nothing = r#"{ delay_ms = 200 }, { text = "" }, "#.repeat(30);
+    let simulator = script(&[&format!("{nothing} {END}")]);
+    let folder = tempfile::tempdir().unwrap();
+    let [place, log] = state(&folder);
+    let env = [
+        place,
+        log,
+        ("PI_CURSOR_STREAM_IDLE_TIMEOUT_MS", "1000"),
+        ("PI_CURSOR_STREAM_IDLE_MAX_RETRIES", "0"),
+    ];
+    let mut talk = talk(&simulator, &env);
+    assert_eq!(talk.say("go").stop, "error");
+    talk.host.exits();
+    let told = logged(folder.path(), "native.stream.idle_timeout");
+    assert_eq!(told.len(), 1);
+    assert_eq!(told[0]["bridgeKeyPrefix"], PREFIX);
+    assert_eq!(
+        (&told[0]["ms"], &told[0]["phase"]),
+        (&json!(1000), &json!("First"))
+    );
+}
+
+/// A log in memory.
+#[derive(Clone, Default)]
+struct Lines(Arc<Mutex<Vec<u8>>>);
+
+impl Write for Lines {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().unwrap().write(bytes)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+/// One that says nothing at all is given up sooner, and told by the same name: a person reads
+/// the same words.
+#[tokio::test]
+async fn a_mute_stream_is_told_as_an_idle_one() {
+    let lines = Lines::default();
+    let writer = lines.clone();
+    let log = tracing_subscriber::fmt()
+        .with_max_level(tracing::Level::DEBUG)
+        .without_time()
+        .with_writer(move || writer.clone())
+        .with_ansi(false)
+        .finish();
+    let _log = tracing::subscriber::set_default(log);
+    let (_sim, backend) = simulating(&["{ stall = true }".to_owned()]).await;
+    let mut guest = Guest::new(&backend, None);
+    guest.policy.idle_retries = 1;
+    guest.user("go");
+    tokio::time::pause();
+    let taken = guest.turn(Patience::Endless).await;
+    tokio::time::resume();
+    assert!(matches!(taken.stop, Stop::Failed(_)), "{taken:?}");
+    let lines = String::from_utf8(lines.0.lock().unwrap().clone()).unwrap();
+    let told = lines
+        .lines()
+        .filter(|line| line.contains("native.stream.idle_timeout"));
+    let told: Vec<&str> = told.collect();
+    assert_eq!(told.len(), 2, "once a stream");
+    assert!(
+        told.iter()
+            .all(|line| line.contains("ms=30000 phase=First")),
+        "{told:?}"
+    );
+}
