@@ -57,16 +57,21 @@ pub struct TurnRequest {
 }
 
 impl TurnRequest {
-    /// Takes the words that came at the last moment, and no more: nobody would read them after
-    /// this turn.
+    /// The words that came at the last moment.
     pub(super) async fn last_words(&mut self) -> Vec<UserMessage> {
-        self.injections.close();
-        let mut words = Vec::new();
-        while let Some(message) = self.injections.recv().await {
-            words.push(message);
-        }
-        words
+        last_words(&mut self.injections).await
     }
+}
+
+/// Takes the words that came at the last moment, and no more: nobody would read them after
+/// this turn.
+pub(super) async fn last_words(injections: &mut mpsc::Receiver<UserMessage>) -> Vec<UserMessage> {
+    injections.close();
+    let mut words = Vec::new();
+    while let Some(message) = injections.recv().await {
+        words.push(message);
+    }
+    words
 }
 
 /// Where a conversation is kept between turns.

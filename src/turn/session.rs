@@ -14,7 +14,7 @@ use super::cause::Cause;
 use super::live::{Idle, Live, Offered, Pause};
 use super::memory::Memory;
 use super::recover;
-use super::request::{Keep, Stop, TurnEvent, TurnRequest, TurnResult};
+use super::request::{self, Keep, Stop, TurnEvent, TurnRequest, TurnResult};
 use super::show::{Record, Recorded};
 use super::steer::Source;
 use super::tally::{Shown, Tally};
@@ -61,12 +61,20 @@ impl Gone {
 
 enum Ask {
     Turn(
-        oneshot::Receiver<Box<TurnRequest>>,
+        oneshot::Receiver<Brought>,
         oneshot::Sender<TurnResult>,
         Span,
     ),
     Invalidate(oneshot::Sender<()>),
     Release(oneshot::Sender<()>),
+}
+
+/// What comes to a turn's place.
+#[derive(Debug)]
+enum Brought {
+    Turn(Box<TurnRequest>),
+    /// It comes to nothing; these are words it had taken from the host.
+    Words(Vec<UserMessage>),
 }
 
 impl Session {
@@ -182,18 +190,26 @@ impl Session {
 /// A place in a session's queue; dropped, it is given up.
 #[derive(Debug)]
 pub struct TurnPlace {
-    request: oneshot::Sender<Box<TurnRequest>>,
+    request: oneshot::Sender<Brought>,
     answer: oneshot::Receiver<TurnResult>,
 }
 
 impl TurnPlace {
     /// Takes the turn.
     pub async fn turn(self, request: TurnRequest) -> TurnResult {
-        let given = self.request.send(Box::new(request));
+        let given = self.request.send(Brought::Turn(Box::new(request)));
         match (given, self.answer.await) {
             (Ok(()), Ok(result)) => result,
             _ => TurnResult::failed(Cause::Internal, "the session failed inside cursor-sidecar"),
         }
+    }
+
+    /// Gives the place up. The host was told that these words were taken: the next turn says
+    /// them.
+    pub async fn give_up(self, injections: &mut mpsc::Receiver<UserMessage>) {
+        let words = request::last_words(injections).await;
+        // A session that is gone has no next turn.
+        let _ = self.request.send(Brought::Words(words));
     }
 }
 
@@ -253,8 +269,13 @@ impl Task {
             match ask {
                 Some(Ask::Turn(request, reply, span)) => {
                     self.begun += 1;
-                    let Ok(request) = request.await else {
-                        continue; // given up before it was complete
+                    let request = match request.await {
+                        Ok(Brought::Turn(request)) => request,
+                        Ok(Brought::Words(words)) => {
+                            self.unsaid.extend(words);
+                            continue;
+                        }
+                        Err(_) => continue, // its door is gone
                     };
                     let mut answer = Answer(Some(reply));
                     let turn = self.turn(*request, &mut answer).instrument(span);

@@ -414,19 +414,21 @@ async fn heartbeats_after_the_turn_keep_the_stream_for_the_last_checkpoint() {
     assert!(told.events.iter().any(checkpoint), "{:?}", told.events);
 }
 
-/// They do not keep it for ever.
+/// They do not keep it for ever, and neither do checkpoints.
 #[tokio::test]
-async fn heartbeats_after_the_turn_do_not_keep_it_open() {
-    let beats = r#"{ heartbeat = true }, { delay_ms = 100 }, "#.repeat(100);
-    let steps = format!(
-        r#"{{ text = "all of it" }}, {{ usage = {{}} }}, {beats} {{ expect_cancel = true }}"#
-    );
-    let simulator = playing(Transport::H2c, &steps);
-    let mut ours = Ours::new(&simulator, Transport::H2c);
-    ours.timing.after_turn = Duration::from_millis(500);
-    let started = std::time::Instant::now();
-    ours.say("go").await.finished("all of it");
-    assert!(started.elapsed() < Duration::from_secs(8));
+async fn what_nobody_sees_after_the_turn_does_not_keep_it_open() {
+    for beat in ["heartbeat = true", r#"checkpoint = "auto""#] {
+        let beats = format!(r#"{{ {beat} }}, {{ delay_ms = 100 }}, "#).repeat(600);
+        let steps = format!(
+            r#"{{ text = "all of it" }}, {{ usage = {{}} }}, {beats} {{ expect_cancel = true }}"#
+        );
+        let simulator = playing(Transport::H2c, &steps);
+        let mut ours = Ours::new(&simulator, Transport::H2c);
+        ours.timing.after_turn = Duration::from_millis(500);
+        let started = std::time::Instant::now();
+        ours.say("go").await.finished("all of it");
+        assert!(started.elapsed() < Duration::from_secs(30), "{beat}");
+    }
 }
 
 /// The key exchange: any success is one, a refusal keeps its words, and a token that cannot be

@@ -82,6 +82,37 @@ fn words_reach_the_turn_they_come_behind() {
     }
 }
 
+/// The turn they were taken for never began: they are said in the next one.
+#[test]
+fn words_of_a_turn_that_comes_to_nothing_are_said_in_the_next() {
+    let simulator = script(&[&format!(
+        r#"{{ text = "Heard." }}, {{ delay_ms = 300 }}, {END}"#
+    )]);
+    let mut talk = Talk::new(&simulator, "s", &[]);
+    talk.user("go");
+    let mut params = talk.params();
+    params["model"]["id"] = json!("no-such-model");
+    let words = json!({"turnId": params["turnId"], "text": "hurry"});
+    talk.host.say_all(&[
+        request("start", "turn/start", &params),
+        request("words", "turn/inject", &words),
+    ]);
+    let answers = talk.host.answers(2);
+    assert_eq!(answers["words"]["result"]["taken"], true, "{answers:?}");
+    assert_eq!(answers["start"]["result"]["stopReason"], "error");
+    assert_eq!(talk.turn().stop, "stop");
+    let recording = simulator.recorded();
+    let sent: String = [
+        recording.client("runRequest"),
+        recording.client("conversationAction"),
+    ]
+    .concat()
+    .iter()
+    .map(|message| message.to_string())
+    .collect();
+    assert_eq!(sent.matches("hurry").count(), 1, "{sent}");
+}
+
 /// A turn, a word that its state is of no use any more, and the next turn, all at once.
 #[test]
 fn what_is_forgotten_stays_between_two_turns() {

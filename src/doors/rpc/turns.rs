@@ -31,7 +31,9 @@ use crate::doors::sessions::Sessions;
 use crate::run::{Backend, Mode, UserMessage};
 use crate::tools::bridge::Verdict;
 use crate::tools::settings::Library;
-use crate::turn::{Door, Follows, Hands, Keep, Policy, Session, Stop, Surface, TurnRequest, words};
+use crate::turn::{
+    Door, Follows, Hands, Keep, Policy, Session, Stop, Surface, TurnPlace, TurnRequest, words,
+};
 
 /// What went to the host during a turn.
 #[derive(Default)]
@@ -94,6 +96,16 @@ struct UnderWay<'a> {
     id: String,
     cancel: CancellationToken,
     injections: Option<mpsc::Receiver<UserMessage>>,
+}
+
+impl UnderWay<'_> {
+    /// The turn comes to nothing before its run; what it was told is not lost.
+    async fn undone(&mut self, place: TurnPlace, stop: Stop) -> TurnStartResult {
+        if let Some(injections) = &mut self.injections {
+            place.give_up(injections).await;
+        }
+        unsent(stop)
+    }
 }
 
 impl Drop for UnderWay<'_> {
@@ -193,7 +205,9 @@ impl Turns {
         let controls = Controls::read(params.kept.as_ref().unwrap_or(&Kept::default()));
         let mode = match mode(&params, &controls) {
             Ok(mode) => mode,
-            Err(unknown) => return Ok(unsent(Stop::Failed(unknown.to_string()))),
+            Err(unknown) => {
+                return Ok(turn.undone(place, Stop::Failed(unknown.to_string())).await);
+            }
         };
         let model = params.model.clone();
         let mut wishes = controls.wishes;
@@ -201,11 +215,11 @@ impl Turns {
         let key_given = params.api_key.as_deref();
         let resolved = tokio::select! {
             resolved = origin.models.resolve(model, &wishes, &backend, key_given) => resolved,
-            () = turn.cancel.cancelled() => return Ok(unsent(Stop::Aborted)),
+            () = turn.cancel.cancelled() => return Ok(turn.undone(place, Stop::Aborted).await),
         };
         let Resolved { model, limits, row } = match resolved {
             Ok(resolved) => resolved,
-            Err(problem) => return Ok(unsent(Stop::Failed(problem))),
+            Err(problem) => return Ok(turn.undone(place, Stop::Failed(problem)).await),
         };
         if params.kind == TurnKind::Main {
             self.parked.forget(&params.session_id);

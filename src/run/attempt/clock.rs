@@ -1,5 +1,7 @@
 //! What a stream does by itself as time passes: beats, and gives up on silence.
 
+use std::time::Duration;
+
 use tokio::time::Instant;
 
 use super::{Attempt, Closing, Reading};
@@ -15,6 +17,7 @@ impl Attempt<'_> {
             self.last_inbound = now;
             self.watchdog.worked(now);
             self.turn_ended = self.turn_ended.map(|_| now);
+            self.ends_by = self.ends_by.map(|_| now + self.last_call());
         }
         self.reading = reading;
     }
@@ -47,7 +50,13 @@ impl Attempt<'_> {
 
     fn ends_at(&self) -> Option<Instant> {
         let at = self.turn_ended? + self.around.timing.after_turn;
+        let at = self.ends_by.map_or(at, |by| at.min(by));
         Some(self.heard_out(at))
+    }
+
+    /// What a server may take after a turn's end, whatever it sends that nobody sees.
+    fn last_call(&self) -> Duration {
+        self.around.timing.after_turn * 6
     }
 
     /// Whether it has been silent until then. That nothing is left to be read of what came by
@@ -67,6 +76,7 @@ impl Attempt<'_> {
     pub(super) fn ended(&mut self) {
         self.turn_ended = Some(self.last_inbound);
         self.beats_until = Some(self.last_inbound + self.around.timing.after_turn);
+        self.ends_by = Some(self.last_inbound + self.last_call());
     }
 
     /// What follows a turn's end: if the person sees it, the turn was not over.

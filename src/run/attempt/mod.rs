@@ -142,6 +142,8 @@ struct Attempt<'a> {
     turn_ended: Option<Instant>,
     /// How long what nobody is shown counts as such a thing: until the last checkpoint has come.
     beats_until: Option<Instant>,
+    /// When it is over, whatever else comes but words and tools.
+    ends_by: Option<Instant>,
     /// When to let go of a run that was given up.
     leaving: Option<Instant>,
     /// When the server should have heard of that.
@@ -185,6 +187,7 @@ pub(super) async fn drive(stream: RunStream, around: Surroundings<'_>) -> Closed
         last_inbound: now,
         turn_ended: None,
         beats_until: None,
+        ends_by: None,
         leaving: None,
         heeds_by: None,
         untold: 0,

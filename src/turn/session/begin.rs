@@ -30,31 +30,10 @@ impl Task {
         request: &mut TurnRequest,
         tally: &mut Tally,
     ) -> Result<Live, TurnResult> {
-        if let Some((mut live, _)) = self.live.take() {
-            let Transcripted { system, messages } = transcript(request);
-            let same_account = live.conversation.account == request.account;
-            let lost = live.lost().cloned();
-            if lost.is_none() && same_account && live.continues(system, messages) {
-                live.resume(system, messages, tally).await;
-                tracing::debug!(decision = "live resume", "plan");
-                return Ok(live);
-            }
-            // The run is gone, or the history went another way: what waits is of no use any
-            // more. Of a run that broke, the last checkpoint is, and what was said to it.
-            live.cancel().await;
-            if lost.is_none() {
-                // The next run may be one of the same conversation, which takes one at a time.
-                live.see_off(std::future::ready(())).await;
-            } else {
-                live.retold(messages);
-                self.done = Some((Fingerprint::of(system, messages), live.done()));
-                live.lose();
-                self.unsaid.extend(live.untold());
-                let notice = self.memory.put(live.conversation).await;
-                self.notice(request, notice).await;
-            }
-        }
-        let mut live = self.begin_anew(request, tally).await?;
+        let mut live = match self.take_up(request, tally).await {
+            Some(live) => live,
+            None => self.begin_anew(request, tally).await?,
+        };
         let Transcripted { messages, .. } = transcript(request);
         let now = said(&messages[latest(messages)..]);
         for words in self.unsaid.drain(..) {
@@ -64,6 +43,34 @@ impl Task {
             }
         }
         Ok(live)
+    }
+
+    /// The run that waits for the host, if this turn goes on with it.
+    async fn take_up(&mut self, request: &TurnRequest, tally: &mut Tally) -> Option<Live> {
+        let (mut live, _) = self.live.take()?;
+        let Transcripted { system, messages } = transcript(request);
+        let same_account = live.conversation.account == request.account;
+        let lost = live.lost().cloned();
+        if lost.is_none() && same_account && live.continues(system, messages) {
+            live.resume(system, messages, tally).await;
+            tracing::debug!(decision = "live resume", "plan");
+            return Some(live);
+        }
+        // The run is gone, or the history went another way: what waits is of no use any
+        // more. Of a run that broke, the last checkpoint is, and what was said to it.
+        live.cancel().await;
+        if lost.is_none() {
+            // The next run may be one of the same conversation, which takes one at a time.
+            live.see_off(std::future::ready(())).await;
+        } else {
+            live.retold(messages);
+            self.done = Some((Fingerprint::of(system, messages), live.done()));
+            live.lose();
+            self.unsaid.extend(live.untold());
+            let notice = self.memory.put(live.conversation).await;
+            self.notice(request, notice).await;
+        }
+        None
     }
 
     /// A run on what is kept of the conversation, or on a new one.
