@@ -57,6 +57,12 @@ impl Fingerprint {
         serde_json::from_str(text).ok()
     }
 
+    /// How many messages it stands for.
+    #[expect(clippy::len_without_is_empty, reason = "nobody asks")]
+    pub fn len(&self) -> usize {
+        self.message_hashes.len()
+    }
+
     /// How many messages of a history this one is the beginning of, the system prompt aside;
     /// `None` if it is not.
     pub fn begins(&self, messages: &[Json]) -> Option<usize> {

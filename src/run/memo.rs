@@ -200,6 +200,12 @@ impl Memo {
         self.count();
     }
 
+    /// A person ends what is under way, and may want it done again.
+    pub(super) fn stop(&mut self) {
+        self.open.clear();
+        self.count();
+    }
+
     /// The server goes on: it has heard what it was told.
     pub(super) fn worked(&mut self) {
         self.advance(Known::Here, Known::Heard);

@@ -29,7 +29,7 @@ use crate::tools::bridge::gate::Inlet;
 use crate::tools::bridge::{Bridge, HostCall};
 use crate::wire::awake;
 use crate::wire::failure::Retry;
-use crate::wire::state::occupancy;
+use crate::wire::state::Occupancy;
 
 /// Events that may pile up while the host works; then the run stops reading.
 const MOST_WAITING: usize = 4096;
@@ -64,6 +64,8 @@ pub(super) struct Live {
     waiting: VecDeque<RunEvent>,
     /// Words for the model at work.
     steering: Steering,
+    /// What the context holds, by the newest state.
+    occupancy: Option<Occupancy>,
     /// What Cursor's own tools did.
     show: Show,
     /// Lines that came between calls: they open the next turn.
@@ -112,6 +114,7 @@ impl Live {
             offering: Vec::new(),
             waiting: VecDeque::new(),
             steering: Steering::new(),
+            occupancy: None,
             show,
             later: Vec::new(),
             settling: 0,
@@ -349,14 +352,14 @@ impl Live {
                 }
                 Some(RunEvent::Thinking(text)) => TurnEvent::Thinking(text),
                 Some(RunEvent::ThinkingDone) => TurnEvent::ThinkingDone,
-                Some(RunEvent::Retrying(failure)) => TurnEvent::Retrying(failure.to_string()),
+                Some(RunEvent::Retrying(failure)) => {
+                    self.say_again().await;
+                    TurnEvent::Retrying(failure.to_string())
+                }
                 Some(RunEvent::Checkpoint(saved)) => {
-                    if let Ok(Some(occupancy)) = occupancy(&saved.state) {
-                        tally.seen.occupied = Some(occupancy.used.into());
-                        tally.window = Some(occupancy.limit).filter(|limit| *limit > 0);
-                    }
                     tally.since_checkpoint.clear();
                     self.checkpoint(saved);
+                    self.count(tally);
                     continue;
                 }
                 Some(RunEvent::HostCall(call)) => {
@@ -406,7 +409,7 @@ impl Live {
     }
 
     /// Whether the turn's end leaves a state that stands for all that was said.
-    pub(super) fn settle_accounts(&mut self, outcome: Option<&Outcome>, shown: Shown) {
+    pub(super) fn settle_accounts(&mut self, outcome: Option<&Outcome>) {
         let current = self.conversation.sent.as_ref() == Some(&self.covers);
         // Words it ended without hearing are said to the state they came behind.
         let unheard = self.before_words.is_some()
@@ -414,8 +417,8 @@ impl Live {
             && self.has_unheard();
         let sound = match outcome {
             Some(Outcome::Finished) => current || unheard,
-            // What was shown and is in no checkpoint would be forgotten.
-            Some(Outcome::Cancelled) => current || shown == Shown::Nothing,
+            // An older state is told all that came since.
+            Some(Outcome::Cancelled) => true,
             Some(Outcome::Failed(failure)) => match failure.retry() {
                 Retry::Transport => true,
                 // One the run began with may be what the server chokes on.
@@ -429,6 +432,10 @@ impl Live {
         }
         if let Some(Outcome::Finished) = outcome {
             self.conversation.pause = None;
+            if !self.has_unheard() {
+                // They were answered.
+                self.steering.known();
+            }
         }
     }
 }

@@ -17,7 +17,7 @@ use super::recover;
 use super::request::{self, Keep, Stop, TurnEvent, TurnRequest, TurnResult};
 use super::show::{Record, Recorded};
 use super::steer::Source;
-use super::tally::{Shown, Tally};
+use super::tally::Tally;
 use super::usage;
 use crate::conversation::begun::Begun;
 use crate::conversation::comeback::Place;
@@ -307,7 +307,7 @@ impl Task {
         if let Some((mut live, _)) = self.live.take() {
             live.cancel().await;
             let ended = live.see_off(self.next_turn()).await;
-            live.settle_accounts(ended.as_ref().map(|ended| &ended.outcome), Shown::Something);
+            live.settle_accounts(ended.as_ref().map(|ended| &ended.outcome));
             self.unsaid.extend(live.untold());
             if let Some(notice) = self.put_away(live).await {
                 tracing::warn!("{notice}");
@@ -364,6 +364,7 @@ impl Task {
                 }
                 Pause::Over(ended) => ended.map(|ended| *ended),
             };
+            tally.report(ended.as_ref().and_then(|ended| ended.usage));
             if let Some(again) = self
                 .bring_back(&live, ended.as_ref(), &request, &mut tally)
                 .await
@@ -377,7 +378,7 @@ impl Task {
             }
             live.last_words(&mut request).await;
             let outcome = ended.as_ref().map(|ended| &ended.outcome);
-            live.settle_accounts(outcome, tally.shown());
+            live.settle_accounts(outcome);
             let over = matches!(outcome, Some(Outcome::Finished | Outcome::Cancelled));
             if over && live.has_unheard() {
                 let words = live.unheard_words();
@@ -413,11 +414,10 @@ impl Task {
             {
                 notes.forget();
             }
-            let reported = ended.and_then(|ended| ended.usage);
             return TurnResult {
                 stop,
                 cause,
-                tokens: usage::account(reported, request.limits, tally.seen()),
+                tokens: usage::account(tally.reported, request.limits, tally.seen()),
                 window: tally.window,
             };
         }
@@ -452,6 +452,8 @@ impl Task {
         self.answered = Some(Instant::now());
         answer.give(result.clone());
         let last = request.last_words().await;
+        let told = &request.transcript;
+        let history = Fingerprint::of(&told.system, &told.messages);
         drop(request); // ends the host's events
         // A person who stopped it may want it done again. It stays on disk: the host may be gone.
         self.notes = None;
@@ -459,7 +461,9 @@ impl Task {
         tracing::debug!(bridgeKeyPrefix = key, "native.stream.abort");
         live.cancel().await;
         let ended = live.see_off(self.next_turn()).await;
-        live.settle_accounts(ended.as_ref().map(|ended| &ended.outcome), tally.shown());
+        live.settle_accounts(ended.as_ref().map(|ended| &ended.outcome));
+        // What had ended by itself is done.
+        self.done = ended.map(|ended| (history, ended.done));
         // The host was told that they were taken.
         self.unsaid.extend(live.untold());
         self.unsaid.extend(last);

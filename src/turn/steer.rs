@@ -29,6 +29,9 @@ pub fn words(text: String, pictures: Vec<Picture>) -> UserMessage {
 #[derive(Debug)]
 pub(super) struct Steering {
     unheard: Vec<Unheard>,
+    /// Words the model has heard and no state knows yet, under their names if they were
+    /// injected: a stream that breaks may take them along.
+    heard: Vec<(Option<Uuid>, Unsaid)>,
     run: Run,
 }
 
@@ -42,8 +45,9 @@ enum Run {
 /// Where words come from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Source {
-    /// The host's history: a run that is told it is told them.
-    History,
+    /// The host's history, as the last of so many messages: a run that is told these is told
+    /// them.
+    History(usize),
     /// The host said them by themselves while a turn went on.
     Beside,
 }
@@ -76,8 +80,45 @@ impl Steering {
     pub(super) fn new() -> Self {
         Self {
             unheard: Vec::new(),
+            heard: Vec::new(),
             run: Run::Listening,
         }
+    }
+
+    /// The run begins with these words.
+    pub(super) fn begin(&mut self, words: Vec<Unsaid>) {
+        self.heard
+            .extend(words.into_iter().map(|words| (None, words)));
+    }
+
+    /// A state came: it knows what the model has heard.
+    pub(super) fn known(&mut self) {
+        self.heard.clear();
+    }
+
+    /// Another stream begins, where the newest state stands: what was injected and is not in
+    /// it has to be said again.
+    pub(super) fn again(&mut self, now: Instant) -> Vec<Injection> {
+        let (injected, begun): (Vec<_>, Vec<_>) =
+            self.heard.drain(..).partition(|(id, _)| id.is_some());
+        self.heard = begun;
+        let heard = injected
+            .into_iter()
+            .filter_map(|(id, words)| Some((id?, words)));
+        let heard = heard.map(|(id, words)| Unheard {
+            id,
+            words,
+            give_up: None,
+        });
+        self.unheard.splice(..0, heard);
+        for words in &mut self.unheard {
+            words.give_up = Some(now + UNHEARD);
+        }
+        let injection = |unheard: &Unheard| Injection {
+            id: unheard.id,
+            message: unheard.words.message.clone(),
+        };
+        self.unheard.iter().map(injection).collect()
     }
 
     /// Words to be injected.
@@ -104,7 +145,7 @@ impl Steering {
     /// Forgets words that the host has said by themselves and now tells in its history.
     pub(super) fn retold(&mut self, said: &[String]) {
         self.unheard.retain(|Unheard { words, .. }| {
-            words.source == Source::History || !said.contains(&words.message.text)
+            matches!(words.source, Source::History(_)) || !said.contains(&words.message.text)
         });
     }
 
@@ -127,7 +168,8 @@ impl Steering {
             // What a run heard that was given up, its last checkpoint may not know.
             _ if self.is_released() => Then::GoOn,
             Some(State::Delivered(_)) => {
-                self.unheard.remove(at);
+                let Unheard { id, words, .. } = self.unheard.remove(at);
+                self.heard.push((Some(id), words));
                 Then::GoOn
             }
             Some(State::Queued(_)) | None => {
@@ -155,12 +197,11 @@ impl Steering {
         self.unheard.is_empty()
     }
 
-    /// The words nobody heard, one by one.
+    /// The words nobody heard or no state knows, one by one.
     pub(super) fn take(&mut self) -> Vec<Unsaid> {
-        self.unheard
-            .drain(..)
-            .map(|unheard| unheard.words)
-            .collect()
+        let heard = self.heard.drain(..).map(|(_, words)| words);
+        let unheard = self.unheard.drain(..).map(|unheard| unheard.words);
+        heard.chain(unheard).collect()
     }
 }
 
@@ -209,13 +250,34 @@ mod tests {
         );
         assert_eq!(steering.report(&delivered), Then::GoOn);
         assert!(steering.is_settled());
+        steering.known();
         assert_eq!(steering.take(), []);
+    }
+
+    #[test]
+    fn words_no_state_knows_are_said_to_the_next_stream() {
+        let now = Instant::now();
+        let mut steering = Steering::new();
+        let begun = Unsaid {
+            message: said("go"),
+            source: Source::History(3),
+        };
+        steering.begin(vec![begun]);
+        let injected = steering.say(said("hurry"), Source::Beside, now);
+        let delivered = State::Delivered(ContextInjectionDelivered::default());
+        steering.report(&report(injected.id, delivered));
+        assert!(steering.is_settled());
+        // What the run begins with, it begins with again.
+        assert_eq!(steering.again(now), [injected]);
+        assert!(!steering.is_settled());
+        let left = steering.take().into_iter().map(|words| words.message.text);
+        assert_eq!(left.collect::<Vec<_>>(), ["go", "hurry"]);
     }
 
     #[test]
     fn words_a_run_refuses_are_left_whatever_it_says_afterwards() {
         let mut steering = Steering::new();
-        let injected = steering.say(said("hurry"), Source::History, Instant::now());
+        let injected = steering.say(said("hurry"), Source::History(1), Instant::now());
         let refused = report(
             injected.id,
             State::Rejected(ContextInjectionRejected::default()),
@@ -262,7 +324,7 @@ mod tests {
     #[test]
     fn words_are_retold_by_a_whole_message_only() {
         let mut steering = Steering::new();
-        for (text, source) in [("go", Source::Beside), ("hurry", Source::History)] {
+        for (text, source) in [("go", Source::Beside), ("hurry", Source::History(1))] {
             steering.say(said(text), source, Instant::now());
         }
         let left = |steering: &Steering| steering.unheard.len();
@@ -275,7 +337,7 @@ mod tests {
     #[test]
     fn reports_on_other_words_do_nothing() {
         let mut steering = Steering::new();
-        steering.say(said("hurry"), Source::History, Instant::now());
+        steering.say(said("hurry"), Source::History(1), Instant::now());
         let other = report(
             Uuid::new_v4(),
             State::Rejected(ContextInjectionRejected::default()),

@@ -4,12 +4,14 @@ use std::time::Duration;
 
 use super::request::{TurnEvent, TurnRequest};
 use super::usage::{self, Seen};
-use crate::run::Spent;
+use crate::run::{Spent, Usage};
 
 /// What a turn has seen of a run.
 #[derive(Default)]
 pub(super) struct Tally {
     pub(super) seen: Seen,
+    /// What Cursor reported of the runs that are over.
+    pub(super) reported: Option<Usage>,
     /// The model's window, as Cursor told it.
     pub(super) window: Option<u32>,
     output: String,
@@ -62,6 +64,13 @@ impl Tally {
         }
     }
 
+    /// Counts what Cursor reports of a run: a turn may take several.
+    pub(super) fn report(&mut self, usage: Option<Usage>) {
+        if let Some(usage) = usage {
+            self.reported = Some(self.reported.map_or(usage, |before| before.plus(usage)));
+        }
+    }
+
     /// Counts what was said to the model.
     pub(super) fn said(&mut self, text: &str) {
         self.seen.input += usage::estimate(text);
@@ -101,13 +110,6 @@ impl Tally {
         };
         self.retries += 1;
         (self.retries > 1).then(|| format!("No answer from Cursor yet, trying again: {reason}"))
-    }
-
-    pub(super) fn shown(&self) -> Shown {
-        match self.output.is_empty() {
-            true => Shown::Nothing,
-            false => Shown::Something,
-        }
     }
 }
 

@@ -5,7 +5,6 @@ use std::time::{Duration, Instant};
 use cursor_sidecar::run::Outcome;
 use cursor_sidecar::tools::native::policy::Policy;
 use cursor_sidecar::turn::Stop;
-use serde_json::Value as Json;
 
 use crate::backend::Transport;
 use crate::clock::played;
@@ -20,11 +19,6 @@ async fn stopped(guest: &mut Guest, words: &str) {
     guest.user(words);
     let taken = guest.turn(Patience::Events(1)).await;
     assert_eq!((taken.stop, taken.text.as_str()), (Stop::Aborted, "Two. "));
-}
-
-fn roots(request: &Json) -> usize {
-    let roots = &request["conversationState"]["rootPromptMessagesJson"];
-    roots.as_array().map_or(0, Vec::len)
 }
 
 /// The state Cursor gives when it hears of the stop stands for what was said until then.
@@ -44,22 +38,27 @@ async fn s26_an_aborted_turn_keeps_the_conversation() {
     assert_eq!(said(&requests[1]), "go on");
 }
 
-/// Without such a state nothing passes for one: neither what the run began with, which knows
-/// nothing of the turn, nor what it left.
+/// Without such a state nothing passes for one: what the run began with stands for what it
+/// stood for, and is told what happened since.
 #[tokio::test]
 async fn s50_what_a_stopped_run_left_is_no_checkpoint() {
-    let answer = format!(r#"{{ text = "One." }}, {END}"#);
+    let first = format!(r#"{{ text = "One." }}, {END}"#);
     let second = format!(r#"{{ text = "Two. " }}, {CANCELLED}, {{ end = true }}"#);
-    let (sim, backend) = simulating(&[answer, second]).await;
+    let third = format!(r#"{{ expect_state = "last checkpoint" }}, {{ text = "Three." }}, {END}"#);
+    let (sim, backend) = simulating(&[first, second, third]).await;
     let mut guest = Guest::new(&backend, None);
     guest.say("go").await;
     stopped(&mut guest, "and on").await;
-    // In a new conversation the scenario begins anew.
-    assert_eq!(guest.say("more").await.text, "One.");
+    assert_eq!(guest.say("more").await.text, "Three.");
+    played(&sim.recording());
     let requests = requests(&sim);
     let (before, after) = (&requests[1], &requests[2]);
-    assert_ne!(before["conversationId"], after["conversationId"]);
-    assert_eq!((roots(after), said(after).as_str()), (4, "more"));
+    assert_eq!(before["conversationId"], after["conversationId"]);
+    assert_eq!(before["conversationState"], after["conversationState"]);
+    let told = said(after);
+    for part in ["User: and on", "Assistant: Two.", "more"] {
+        assert_eq!(told.matches(part).count(), 1, "{part}: {told}");
+    }
 }
 
 /// Whatever a server asks for that has been told of the stop: it is answered, and nothing is

@@ -7,12 +7,13 @@ use tempfile::TempDir;
 
 use crate::host_tools::{END, script};
 use crate::once::until;
-use crate::talk::Talk;
+use crate::talk::{Taken, Talk};
 
 const CONTEXT: &str = "{ exec = { requestContextArgs = {} } }";
 /// A command that leaves a line each time it runs.
 const COMMAND: &str = r#"{ exec = { shellStreamArgs = { command = "echo line >> log; echo line", workingDirectory = "$WS", toolCallId = "c", timeout = 10000 } }, "#;
 const RUN: &str = r#"expect = { shellStream = { stdout = "line\n" } } }"#;
+const KNOWN: &str = r#"throws = "is not done again unasked" }"#;
 const TOLD: &str = r#"throws = "look before doing it again" }"#;
 
 fn env(state: &TempDir) -> [(&'static str, &str); 3] {
@@ -119,10 +120,13 @@ fn a_second_kill_forgets_nothing() {
 #[test]
 fn a_command_the_person_stopped_is_run_again_when_asked_for() {
     let (state, workspace) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let endless = COMMAND.replace("echo line\"", "exec sleep 600\"");
     let first = format!(
-        "{CONTEXT}, {{ checkpoint = \"auto\" }}, {COMMAND} {RUN}, {{ expect_cancel = true }}"
+        "{CONTEXT}, {{ checkpoint = \"auto\" }}, {endless} open = true, name = \"a\" }}, {{ expect_cancel = true }}"
     );
-    let again = format!("{CONTEXT}, {COMMAND} {RUN}, {{ text = \"Again.\" }}, {END}");
+    let ran = r#"expect = { shellStream = { exit = { aborted = true } } } }"#;
+    let brief = endless.replace("timeout = 10000", "timeout = 500");
+    let again = format!("{CONTEXT}, {brief} {ran}, {{ text = \"Again.\" }}, {END}");
     let simulator = script(&[&first, &again]);
     let mut talk = Talk::new(&simulator, "killed", &env(&state));
     talk.workspace = workspace.path().to_str().unwrap().into();
@@ -136,4 +140,33 @@ fn a_command_the_person_stopped_is_run_again_when_asked_for() {
     let taken = talk.say("once more");
     assert_eq!(taken.stop, "stop", "{taken:?}");
     assert_eq!(log(&workspace), "line\nline\n");
+}
+
+/// What had ended by itself is told, and done again only if it is asked for once more.
+#[test]
+fn a_command_that_had_ended_is_not_run_again_behind_a_stop() {
+    let (state, workspace) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let first = format!(
+        "{CONTEXT}, {{ checkpoint = \"auto\" }}, {COMMAND} {RUN}, {{ text = \"Done.\" }}, {{ expect_cancel = true }}"
+    );
+    let again = format!("{CONTEXT}, {COMMAND} {KNOWN}, {{ text = \"Known.\" }}, {END}");
+    let simulator = script(&[&first, &again]);
+    let mut talk = Talk::new(&simulator, "killed", &env(&state));
+    talk.workspace = workspace.path().to_str().unwrap().into();
+    talk.user("go");
+    let turn = talk.begin();
+    let mut begun = Taken::default();
+    while begun.text.is_empty() {
+        begun.hear(&talk.host.hear());
+    }
+    talk.host.say(
+        &json!({"jsonrpc": "2.0", "id": "stop", "method": "turn/cancel", "params": {"turnId": turn}}),
+    );
+    assert_eq!(talk.finish(&turn).stop, "aborted");
+    let taken = talk.say("go on");
+    assert_eq!(
+        (taken.stop.as_str(), taken.text.as_str()),
+        ("stop", "Known.")
+    );
+    assert_eq!(log(&workspace), "line\n");
 }

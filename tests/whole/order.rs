@@ -102,14 +102,11 @@ fn words_of_a_turn_that_comes_to_nothing_are_said_in_the_next() {
     assert_eq!(answers["start"]["result"]["stopReason"], "error");
     assert_eq!(talk.turn().stop, "stop");
     let recording = simulator.recorded();
-    let sent: String = [
-        recording.client("runRequest"),
-        recording.client("conversationAction"),
-    ]
-    .concat()
-    .iter()
-    .map(|message| message.to_string())
-    .collect();
+    let sent: String = recording
+        .frames(1, "client")
+        .iter()
+        .map(|frame| frame["json"].to_string())
+        .collect();
     assert_eq!(sent.matches("hurry").count(), 1, "{sent}");
 }
 

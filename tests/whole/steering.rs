@@ -7,10 +7,14 @@ use serde_json::{Value as Json, json};
 use crate::backend::{Recording, Simulator, Transport};
 use crate::host_tools::{END, calls, script, text};
 use crate::inside::{opened, said};
+use crate::once::until;
 use crate::talk::{Taken, Talk, tool};
 
 pub const INJECTED: &str = r#"{ expect_client = { conversationAction = { injectContextAction = {} } }, capture = { I = "/conversationAction/injectContextAction/injectionId" } }"#;
 const REFUSED: &str = r#"{ update = { contextInjectionState = { injectionId = "$I", state = { rejected = { reason = "no" } } } } }"#;
+const DELIVERED: &str = r#"{ update = { contextInjectionState = { injectionId = "$I", state = { delivered = { step = 1 } } } } }"#;
+const QUEUED: &str =
+    r#"{ update = { contextInjectionState = { injectionId = "$I", state = { queued = {} } } } }"#;
 const GIVEN_UP: &str = r#"{ expect_client = { conversationAction = { cancelAction = {} } } }"#;
 
 fn talk(simulator: &Simulator) -> Talk {
@@ -207,4 +211,123 @@ fn words_a_stopped_turn_did_not_hear_are_said_in_the_next() {
         assert_eq!(talk.say("and now").text, "Well. Heard.");
         assert_eq!(injected(&simulator.recorded(), 2), ["hurry"]);
     }
+}
+
+/// The model had heard them, and what it knew went with its stream.
+#[test]
+fn words_no_state_knows_are_said_again_to_the_next_stream() {
+    let breaks = [
+        r#"{ checkpoint = "auto" }, { text = "Hm. " }"#,
+        r#"{ text = "Hm. " }"#,
+    ];
+    let ends = [
+        r#"{ reset = "internal_error" }"#,
+        r#"{ end = { code = "unavailable", message = "later" } }"#,
+    ];
+    for (begins, breaks) in breaks.into_iter().zip(ends) {
+        let first = format!("{begins}, {INJECTED}, {DELIVERED}, {breaks}");
+        let second = format!(r#"{INJECTED}, {DELIVERED}, {{ text = "Heard." }}, {END}"#);
+        let simulator = runs(&[&first, &second]);
+        let mut talk = talk(&simulator);
+        talk.user("go");
+        let taken = interrupted(&mut talk, "hurry");
+        // Without a state, words that were shown are not asked for again by us.
+        if taken.stop == "error" {
+            assert_eq!(talk.say("and now").stop, "stop");
+        }
+        assert_eq!(injected(&simulator.recorded(), 2), ["hurry"], "{breaks}");
+    }
+}
+
+/// A state that came behind them knows them.
+#[test]
+fn words_a_state_knows_are_not_said_again() {
+    let first = format!(
+        r#"{{ text = "Hm. " }}, {INJECTED}, {DELIVERED}, {{ checkpoint = "auto" }}, {{ reset = "internal_error" }}"#
+    );
+    let second = format!(r#"{{ expect_state = "last checkpoint" }}, {{ text = "Heard." }}, {END}"#);
+    let simulator = runs(&[&first, &second]);
+    let mut talk = talk(&simulator);
+    talk.user("go");
+    let taken = interrupted(&mut talk, "hurry");
+    assert_eq!(taken.stop, "stop", "{taken:?}");
+    assert_eq!(injected(&simulator.recorded(), 2), [""; 0]);
+}
+
+/// Words that got a run of their own, which fails before any state knows them.
+#[test]
+fn words_whose_own_run_fails_are_said_in_the_next_turn() {
+    let first = format!(
+        r#"{{ text = "Hm. " }}, {{ checkpoint = "auto" }}, {INJECTED}, {REFUSED}, {GIVEN_UP}, {{ expect_cancel = true }}"#
+    );
+    let own = r#"{ text = "So. " }, { end = { code = "permission_denied", message = "no" } }"#;
+    let next = format!(r#"{INJECTED}, {DELIVERED}, {{ text = "Heard." }}, {END}"#);
+    let simulator = runs(&[&first, own, &next]);
+    let mut talk = talk(&simulator);
+    talk.user("go");
+    let taken = interrupted(&mut talk, "hurry");
+    assert_eq!(taken.stop, "error", "{taken:?}");
+    assert_eq!(talk.say("and now").stop, "stop");
+    assert_eq!(asked(&simulator)[1], "hurry");
+    assert_eq!(injected(&simulator.recorded(), 3), ["hurry"]);
+}
+
+/// The state passes for one that knows them, for it is younger than they are.
+#[test]
+fn words_that_were_queued_survive_a_loss_behind_a_later_result() {
+    let first = format!(
+        r#"{}, {INJECTED}, {QUEUED}, {{ checkpoint = "auto" }}, {}, {{ end = {{ code = "unavailable", message = "later" }} }}"#,
+        calls("look", "{}", "", &text("it says 42")),
+        calls("slow", "{}", "", &text("done")),
+    );
+    let second = format!(r#"{INJECTED}, {DELIVERED}, {{ text = "Heard." }}, {END}"#);
+    let simulator = runs(&[&first, &second]);
+    let mut talk = talk(&simulator);
+    let taken = talk.say("go");
+    talk.result(&taken.calls[0], json!("it says 42"));
+    talk.user("hurry");
+    let taken = talk.turn();
+    assert_eq!(taken.stop, "toolUse", "{taken:?}");
+    talk.result(&taken.calls[0], json!("done"));
+    assert_eq!(talk.turn().text, "Heard.");
+    assert_eq!(injected(&simulator.recorded(), 2), ["hurry"]);
+}
+
+/// Both runs of a turn count.
+#[test]
+fn what_two_runs_of_a_turn_took_is_added_up() {
+    let first = format!(r#"{{ text = "Hm. " }}, {INJECTED}, {QUEUED}, {END}"#);
+    let second = format!(r#"{{ text = "Heard." }}, {END}"#);
+    let simulator = runs(&[&first, &second]);
+    let mut talk = talk(&simulator);
+    talk.user("go");
+    let taken = interrupted(&mut talk, "hurry");
+    assert_eq!(taken.text, "Hm. \n\nHeard.");
+    assert_eq!(
+        (&taken.usage["input"], &taken.usage["output"]),
+        (&json!(200), &json!(10))
+    );
+}
+
+/// What Cursor said of the context while the host was at work counts in the next turn.
+#[test]
+fn a_state_that_came_in_a_pause_tells_how_full_the_context_is() {
+    let first = format!(
+        r#"{}, {{ token_details = {{ usedTokens = 12345, maxTokens = 200000 }} }}, {{ checkpoint = "auto" }}, {{ await = ["a"] }}, {}, {{ expect_cancel = true }}"#,
+        opened("look", "a"),
+        opened("slow", "b"),
+    );
+    let simulator = script(&[&first]);
+    let mut talk = talk(&simulator);
+    let taken = talk.say("go");
+    until(|| {
+        let recording = simulator.recorded();
+        let frames = recording.frames(1, "server");
+        let state = |frame: &&&Json| frame["kind"] == "conversationCheckpointUpdate";
+        frames.iter().find(state).map(|_| ())
+    });
+    talk.result(&taken.calls[0], json!("it says 42"));
+    let taken = talk.turn();
+    assert_eq!(taken.stop, "toolUse", "{taken:?}");
+    assert_eq!(taken.usage["totalTokens"], 12345);
 }

@@ -19,6 +19,7 @@ impl Attempt<'_> {
         self.leaving = Some(now + self.around.timing.linger);
         self.heeds_by = Some(now + self.around.timing.heed);
         self.execs.abort_all();
+        self.around.memo.stop();
         self.act(conversation_action::Action::CancelAction(
             CancelAction::default(),
         ));

@@ -156,6 +156,8 @@ struct Attempt<'a> {
     owed: Owed,
     /// Requests the host works on.
     hosted: BTreeSet<u32>,
+    /// Words this stream was told.
+    injected: BTreeSet<Uuid>,
     watchdog: Watchdog,
     /// Questions a person has not answered yet; while there are any, silence is no stall.
     questions: JoinSet<(u32, AskQuestionResult)>,
@@ -194,6 +196,7 @@ pub(super) async fn drive(stream: RunStream, around: Surroundings<'_>) -> Closed
         reading: Reading::On,
         owed: Owed::default(),
         hosted: BTreeSet::new(),
+        injected: BTreeSet::new(),
         watchdog,
         questions: JoinSet::new(),
     };

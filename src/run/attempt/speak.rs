@@ -65,6 +65,9 @@ impl Attempt<'_> {
     }
 
     pub(super) fn inject(&mut self, injection: &Injection) {
+        if !self.injected.insert(injection.id) {
+            return; // this stream has it
+        }
         tracing::debug!(injection = %injection.id, bytes = injection.message.text.len(), images = injection.message.images.len(), "run.inject");
         let action = InjectContextAction {
             injection_id: injection.id.to_string(),

@@ -18,7 +18,7 @@ pub(super) fn ran_before(replies: &[Reply]) -> String {
         said => format!(" What it gave then:\n\n{said}\n"),
     };
     format!(
-        "this was done before the connection broke, and is not done again unasked.{gave} If you ask for it once more, it is done"
+        "this was done before the turn was broken off, and is not done again unasked.{gave} If you ask for it once more, it is done"
     )
 }
 

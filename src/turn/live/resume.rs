@@ -40,6 +40,7 @@ impl Live {
         // While the host was away, nobody looked at the clock.
         self.steering.rearm(Instant::now());
         self.retold(messages);
+        self.count(tally);
         let brought = continuation(messages, |id| self.waits(id));
         let (key, came) = (self.key.clone(), brought.results.len());
         tracing::debug!(
@@ -96,7 +97,7 @@ impl Live {
             }
             tally.said(&brought.words);
             let message = words(brought.words, brought.pictures);
-            self.inject(message, Source::History).await;
+            self.inject(message, Source::History(messages.len())).await;
         }
     }
 

@@ -3,6 +3,8 @@
 use super::{Live, OnDisk};
 use crate::conversation::fingerprint::Fingerprint;
 use crate::run::{Checkpoint, What};
+use crate::turn::tally::Tally;
+use crate::wire::state::occupancy;
 
 /// Results the host brought, and what a state stands for that does not know them.
 #[derive(Debug)]
@@ -20,6 +22,10 @@ impl Live {
     /// history before them: they are told again if the run is lost.
     pub(super) fn checkpoint(&mut self, saved: Checkpoint) {
         self.on_disk = OnDisk::Stale;
+        self.steering.known();
+        if let Ok(Some(occupancy)) = occupancy(&saved.state) {
+            self.occupancy = Some(occupancy);
+        }
         let settled = saved.settled.iter().map(What::to_string);
         self.settled.extend(settled);
         self.conversation.state = Some(saved.state);
@@ -32,5 +38,14 @@ impl Live {
         };
         self.conversation.sent = Some(sent.clone());
         self.conversation.answer = Some(answer.clone());
+    }
+
+    /// Counts what the context holds by the newest state, which may have come while the host
+    /// was away.
+    pub(super) fn count(&self, tally: &mut Tally) {
+        if let Some(occupancy) = &self.occupancy {
+            tally.seen.occupied = Some(occupancy.used.into());
+            tally.window = Some(occupancy.limit).filter(|limit| *limit > 0);
+        }
     }
 }

@@ -4,6 +4,7 @@ use serde_json::Value as Json;
 use tokio::time::Instant;
 
 use super::{Live, Offered};
+use crate::conversation::fingerprint::Fingerprint;
 use crate::conversation::message::read;
 use crate::run::{Command, UserMessage};
 use crate::tools::bridge::HostResult;
@@ -51,12 +52,28 @@ impl Live {
         self.steering.retold(&said(&messages[known..]));
     }
 
-    /// Words the model did not hear and a run that goes on with the conversation is not told.
+    /// Words the run begins with.
+    pub(in crate::turn) fn begin_with(&mut self, words: Vec<Unsaid>) {
+        self.steering.begin(words);
+    }
+
+    /// The run goes on over another stream, which has not heard what no state knows.
+    pub(super) async fn say_again(&mut self) {
+        for injection in self.steering.again(Instant::now()) {
+            let _ = self.handle.commands.send(Command::Inject(injection)).await;
+        }
+    }
+
+    /// Words the model did not hear, or no state knows, and that a run that goes on with the
+    /// conversation is not told.
     pub(in crate::turn) fn untold(&mut self) -> Vec<UserMessage> {
-        let covered = self.conversation.sent.as_ref() == Some(&self.covers);
+        let sent = self.conversation.sent.as_ref().map_or(0, Fingerprint::len);
         let unheard = self.steering.take().into_iter();
         unheard
-            .filter(|words| covered || words.source == Source::Beside)
+            .filter(|words| match words.source {
+                Source::Beside => true,
+                Source::History(place) => place <= sent,
+            })
             .map(|words| words.message)
             .collect()
     }
@@ -66,7 +83,7 @@ impl Live {
         !self.steering.is_settled()
     }
 
-    /// These words, to be said in a run of their own.
+    /// These words and those no state knows, to be said in a run of their own.
     pub(in crate::turn) fn unheard_words(&mut self) -> Vec<Unsaid> {
         self.steering.take()
     }

@@ -350,9 +350,16 @@ impl Task {
     ) -> Result<Live, String> {
         let Transcripted { system, messages } = transcript(request);
         let (sent, known) = (conversation.sent.as_ref(), conversation.answer.as_deref());
+        // A state from before this turn knows nothing of its answer.
+        let known = match sent.is_some_and(|sent| sent.len() > latest(messages)) {
+            true => known,
+            false => Some(""),
+        };
         let gap = known.map_or(Gap::None, |known| compare(known, tally.answer()));
         // What the history tells need not be said beside it.
-        let told = words.iter().any(|words| words.source == Source::History);
+        let told = words
+            .iter()
+            .any(|words| matches!(words.source, Source::History(_)));
         let beside = words.iter().filter(|words| words.source == Source::Beside);
         let beside: Vec<&str> = beside.map(|words| words.message.text.as_str()).collect();
         let beside = beside.join("\n\n");
@@ -366,7 +373,7 @@ impl Task {
             SendPlan::Nothing | SendPlan::Resume { .. } => {
                 (conversation, with_note(all.text, &gap))
             }
-            SendPlan::Incremental { text, .. } => (conversation, with_those(text)),
+            SendPlan::Incremental { text, .. } => (conversation, with_note(with_those(text), &gap)),
             SendPlan::Bootstrap { history, text, .. } => {
                 let (before, text) = match told {
                     true => (history, with_those(text)),
@@ -391,7 +398,9 @@ impl Task {
             mode: request.mode,
         });
         tally.apart();
-        Ok(self.launch(conversation, action, request, tally).await)
+        let mut live = self.launch(conversation, action, request, tally).await;
+        live.begin_with(words);
+        Ok(live)
     }
 }
 
