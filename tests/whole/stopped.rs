@@ -165,7 +165,7 @@ async fn a_machine_that_slept_has_not_lost_the_last_state() {
     guest.user("go");
     assert_eq!(slept(&mut guest, &sim, 20).await.text, "One.");
     assert_eq!(guest.say("on").await.text, "Two.");
-    played(&sim.recording());
+    played(&sim.recording()).await;
 }
 
 /// Nor has it waited in vain for a word on what was said to the model.
