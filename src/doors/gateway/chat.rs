@@ -192,8 +192,7 @@ async fn take(house: Arc<House>, turn: Turn, pieces: mpsc::Sender<Piece>) {
     let waits = result.stop == Stop::ToolUse;
     let gone = pieces.send(Piece::End(Box::new(result))).await.is_err();
     if waits && (gone || cancel.is_cancelled()) {
-        // Nobody knows of its calls.
-        seat.session.let_go().await;
+        house.desk.left(&seat, &id).await;
     }
 }
 
