@@ -183,6 +183,34 @@ async fn a_client_that_does_not_wait_for_its_answer_takes_its_run_along() {
     recording.assert_played(&["cancelled by client"]);
 }
 
+/// More turns than may be under way are turned away, until one of them has ended.
+#[tokio::test]
+async fn too_many_turns_are_told_to_come_back() {
+    let steps = r#"{ text = "Half. " }, { expect_cancel = true, timeout_ms = 600000 }"#;
+    let simulator = playing(Transport::H2c, steps);
+    let gateway = Gateway::start(&simulator, &[]);
+    let mut chat = gateway.chat();
+    chat.user("go");
+    let body = chat.body();
+    let begin = async |_| {
+        let mut answer = chat.send(&body).await;
+        heard_until(&mut answer, "Half. ").await;
+        answer
+    };
+    let mut under_way = futures_util::future::join_all((0..256).map(begin)).await;
+    let answer = chat.send(&body).await;
+    assert_eq!(answer.headers()["retry-after"], "1");
+    let told = Told::read(answer).await;
+    assert_eq!(
+        (told.status, &told.error["code"]),
+        (503, &json!("overloaded"))
+    );
+    drop(under_way.pop());
+    while chat.send(&body).await.status() != 200 {
+        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+    }
+}
+
 /// A run that breaks while the client works comes back by its history; what is told of it is
 /// named after the door.
 #[tokio::test]

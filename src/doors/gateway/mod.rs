@@ -21,11 +21,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::json;
+use tokio::sync::Semaphore;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 
 use self::desk::Desk;
-use self::site::House;
+use self::site::{House, MOST_TURNS};
 pub use self::token::{Token, TokenError};
 use super::backends::Backends;
 use super::catalogue::Catalogue;
@@ -126,6 +127,7 @@ impl Gateway {
             env,
             home,
             turns: TaskTracker::new(),
+            places: Arc::new(Semaphore::new(MOST_TURNS)),
             leaving: CancellationToken::new(),
         });
         let end = CancellationToken::new();
