@@ -48,8 +48,8 @@ pub type Env = Arc<dyn Fn(&str) -> Option<String> + Send + Sync>;
 
 /// Serve OpenAI clients over HTTP on this machine.
 ///
-/// Prints one line of JSON when ready: the URL to give to clients, and the file their key is in
-/// unless CURSOR_SIDECAR_GATEWAY_TOKEN says it. See docs/gateway.md.
+/// Prints one line of JSON when ready: the base URL, and the file that holds the API key (no file
+/// if CURSOR_SIDECAR_GATEWAY_TOKEN is set). See docs/gateway.md.
 #[derive(Debug, clap::Args)]
 pub struct Serve {
     /// The port on 127.0.0.1; 0 is any that is free.
