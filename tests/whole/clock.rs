@@ -105,10 +105,10 @@ async fn a_call_has_a_deadline() {
     let taken = guest.say("go").await;
     assert_eq!(taken.stop, Stop::ToolUse);
     tokio::time::pause();
-    tokio::time::sleep(Duration::from_secs(59)).await;
+    tokio::time::sleep(Duration::from_secs(55)).await;
     let recording = sim.recording();
     assert_eq!(sent(&recording, "execClientMessage.mcpResult"), 0);
-    tokio::time::sleep(Duration::from_secs(2)).await;
+    tokio::time::sleep(Duration::from_secs(6)).await;
     assert_eq!(sent(&recording, "execClientMessage.mcpResult"), 1);
     // The host is late; what the run said meanwhile is shown all the same.
     let call = &taken.calls[0];
@@ -129,10 +129,10 @@ async fn a_run_does_not_wait_for_ever() {
     let taken = guest.say("go").await;
     assert_eq!(taken.stop, Stop::ToolUse);
     tokio::time::pause();
-    tokio::time::sleep(Duration::from_secs(59)).await;
+    tokio::time::sleep(Duration::from_secs(55)).await;
     let recording = sim.recording();
     assert_eq!(sent(&recording, "conversationAction.cancelAction"), 0);
-    tokio::time::sleep(Duration::from_secs(10)).await;
+    tokio::time::sleep(Duration::from_secs(14)).await;
     assert_eq!(sent(&recording, "conversationAction.cancelAction"), 1);
     assert_eq!(sent(&recording, "execClientMessage.mcpResult"), 1);
     // The result comes after all: the conversation goes on with it in a run of its own.
