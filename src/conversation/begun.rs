@@ -70,10 +70,15 @@ impl Begun {
     pub fn add(&self, name: &str) -> io::Result<()> {
         let mut names = self.names();
         names.all.push(name.to_owned());
-        if let Some(file) = &mut names.file {
-            return file.write_all(format!("{name}\n").as_bytes());
+        let Some(file) = &mut names.file else {
+            return self.write(&mut names);
+        };
+        let added = file.write_all(format!("{name}\n").as_bytes());
+        if added.is_err() {
+            // Half a line may be there, which the next name must not follow.
+            names.file = None;
         }
-        self.write(&mut names)
+        added
     }
 
     /// What is kept on disk by now knows of these, each of them once: nobody need ask.
@@ -166,6 +171,23 @@ mod tests {
         assert!(Begun::read(path.clone()).is_none() && third.all().is_empty());
         fs::write(&path, "no history\na\n").unwrap();
         assert!(Begun::read(path).is_none());
+    }
+
+    #[test]
+    fn a_name_that_could_not_be_written_spoils_no_other() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("begun");
+        let begun = Begun::nothing(path.clone(), Fingerprint::of("S", &[said("user", "")]));
+        begun.add("a").unwrap();
+        let whole = fs::read_to_string(&path).unwrap();
+        // A disk that was full in the middle of a line.
+        fs::write(&path, format!("{whole}hal")).unwrap();
+        begun.names().file = Some(File::open(&path).unwrap());
+        begun.add("half").unwrap_err();
+        begun.add("b").unwrap();
+        begun.add("c").unwrap();
+        let read = Begun::read(path).unwrap();
+        assert_eq!(read.all(), ["a", "half", "b", "c"]);
     }
 
     #[test]

@@ -471,7 +471,7 @@ pub fn unknown(names: impl Iterator<Item = String>) -> Vec<Warning> {
 /// The table as `docs/settings.md` shows it.
 pub fn markdown() -> String {
     let mut page = String::from(
-        "# Settings\n\nEnvironment variables. A bad value gives one warning and the default, a bad part of a list one and is left out; of `PI_CURSOR_NATIVE_TOOLS` and `PI_CURSOR_NATIVE_TOOLS_DENY` it forbids whatever it may have meant to forbid; an unknown `PI_CURSOR_` name gives one, too. A number out of its bounds counts as the bound. `cursor-sidecar doctor` tells what is in force.\n\n| name | default | values | meaning |\n|---|---|---|---|\n",
+        "# Settings\n\nEnvironment variables. A value that cannot be read gives a warning, and the default is used. An unreadable item of a list gives a warning and is ignored, except in `PI_CURSOR_NATIVE_TOOLS` and `PI_CURSOR_NATIVE_TOOLS_DENY`, where it denies everything it could have meant. An unknown `PI_CURSOR_…` name gives a warning. A number out of range is set to the nearest bound. `cursor-sidecar doctor` tells what is in force.\n\n| name | default | values | meaning |\n|---|---|---|---|\n",
     );
     for setting in SETTINGS {
         let default = if setting.default.is_empty() {

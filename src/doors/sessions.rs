@@ -48,6 +48,11 @@ impl Sessions {
         self.lock().used(name)
     }
 
+    /// Whether there is one of that name. This is no use of it.
+    pub(super) fn has(&self, name: &str) -> bool {
+        self.lock().by_name.contains_key(name)
+    }
+
     /// The session of that name, made if there is none: after the last one of that name, if
     /// that is still at work. So many runs may wait for the host.
     pub(super) fn enter(

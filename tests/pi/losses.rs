@@ -163,7 +163,10 @@ fn a_pi_killed_behind_a_command_does_not_have_it_run_twice() {
     assert_eq!(text(&first.prompt("hello")), "Hello.");
     first.say(&json!({"type": "prompt", "message": "do it"}));
     let log = desk.home.path().join("workspace/log");
-    until("the command has run", || log.exists().then_some(()));
+    until("the command has run", || {
+        let text = std::fs::read_to_string(&log).ok()?;
+        (text == "line\n").then_some(())
+    });
     drop(first); // with SIGKILL
     desk.no_sidecar_is_left();
     let mut second = pi(&desk, &["--continue"]);

@@ -55,6 +55,9 @@ steps = [ { text = "This may take a while" }, { expect_cancel = true } ]
     until("the tool runs", || waiting.exists().then_some(()));
     pi.keys(&["Escape"]);
     pi.shows("aborted");
+    desk.recorded("the run is given up", |recording| {
+        recording.verdicts().len() == 2
+    });
     pi.say("three");
     pi.shows("Still here.");
     let recording = desk.recorded("three runs", |recording| recording.verdicts().len() == 3);

@@ -55,6 +55,9 @@ fn after_an_abort_the_conversation_goes_on(version: Version) {
     pi.say(&json!({"type": "abort"}));
     pi.answer();
     pi.settle();
+    desk.recorded("the run is given up", |recording| {
+        recording.verdicts().len() == 1
+    });
     assert_eq!(text(&pi.prompt("@cancel two")), "Follow-up answer.");
     let recording = desk.recorded("both runs", |recording| recording.verdicts().len() == 2);
     recording.assert_played(&["cancelled by client", "completed"]);

@@ -217,7 +217,7 @@ async fn judge(case: &Case, way: Way, report: &Value, recording: &Recording) -> 
         .collect();
     let wanted = case.outcomes.len();
     let verdicts = tokio::time::timeout(
-        std::time::Duration::from_secs(5),
+        std::time::Duration::from_secs(30),
         recording.wait_for(|recording| {
             let verdicts = recording.verdicts();
             (verdicts.len() >= wanted).then_some(verdicts)

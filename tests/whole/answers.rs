@@ -38,7 +38,7 @@ async fn words_of_a_run_given_up_in_a_pause_are_not_taken_for_shown() {
     assert_eq!((taken.stop, taken.text.as_str()), (Stop::ToolUse, "alpha "));
     guest.session.release().await;
     assert_eq!(guest.say("next").await.text, "beta");
-    played(&sim.recording());
+    played(&sim.recording()).await;
     let (states, requests) = (checkpoints(&sim), requests(&sim));
     assert_ne!(states[0], states[1], "the second state knows more");
     assert_eq!(brought(&requests[1]), &states[0]);
@@ -66,7 +66,7 @@ async fn words_behind_the_last_state_are_told_in_the_next_turn() {
     tokio::time::resume();
     let mut guest = guest.moved(store());
     assert_eq!(guest.say("next").await.text, "gamma");
-    played(&sim.recording());
+    played(&sim.recording()).await;
     insta::assert_snapshot!(said(&requests(&sim)[1]), @r"
     next
 
@@ -96,5 +96,5 @@ async fn an_answer_asked_for_again_is_shown_from_its_beginning() {
         (taken.stop, taken.text.as_str()),
         (Stop::Finished, "alpha beta gamma")
     );
-    played(&sim.recording());
+    played(&sim.recording()).await;
 }

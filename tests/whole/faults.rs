@@ -404,10 +404,10 @@ async fn s42_what_breaks_after_the_turn_broke_nothing() {
 /// A server that beats after the turn may still be at its last checkpoint.
 #[tokio::test]
 async fn heartbeats_after_the_turn_keep_the_stream_for_the_last_checkpoint() {
-    let steps = r#"{ text = "all of it" }, { usage = {} }, { delay_ms = 1200 }, { heartbeat = true }, { delay_ms = 1200 }, { checkpoint = "auto" }, { expect_cancel = true }"#;
+    let steps = r#"{ text = "all of it" }, { usage = {} }, { delay_ms = 4000 }, { heartbeat = true }, { delay_ms = 4000 }, { checkpoint = "auto" }, { end = true }"#;
     let simulator = playing(Transport::H2c, steps);
     let mut ours = Ours::new(&simulator, Transport::H2c);
-    ours.timing.after_turn = Duration::from_secs(2);
+    ours.timing.after_turn = Duration::from_secs(6);
     let told = ours.say("go").await;
     told.finished("all of it");
     let checkpoint = |event: &RunEvent| matches!(event, RunEvent::Checkpoint(_));

@@ -143,7 +143,8 @@ async fn s45_the_watchdog_is_the_users() {
 async fn ended(simulator: &Simulator, runs: usize) {
     let started = Instant::now();
     while simulator.recording().await.verdicts().len() < runs {
-        assert!(started.elapsed().as_secs() < 20, "it does not come");
+        assert!(started.elapsed().as_secs() < 60, "it does not come");
+        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
     }
 }
 
@@ -175,20 +176,51 @@ async fn a_client_that_does_not_wait_for_its_answer_takes_its_run_along() {
     let body = chat.body();
     tokio::select! {
         _ = chat.send(&body) => panic!("there is no answer"),
-        () = async { while simulator.recording().await.runs() == 0 {} } => {}
+        () = async { while simulator.recording().await.client("runRequest").is_empty() {} } => {}
     }
     ended(&simulator, 1).await;
     let recording = simulator.recording().await;
     recording.assert_played(&["cancelled by client"]);
 }
 
+/// More turns than may be under way are turned away, until one of them has ended.
+#[tokio::test]
+async fn too_many_turns_are_told_to_come_back() {
+    let steps = r#"{ text = "Half. " }, { expect_cancel = true, timeout_ms = 600000 }"#;
+    let simulator = playing(Transport::H2c, steps);
+    let gateway = Gateway::start(&simulator, &[]);
+    let mut chat = gateway.chat();
+    chat.user("go");
+    let body = chat.body();
+    let begin = async |_| {
+        let mut answer = chat.send(&body).await;
+        heard_until(&mut answer, "Half. ").await;
+        answer
+    };
+    let mut under_way = futures_util::future::join_all((0..256).map(begin)).await;
+    let answer = chat.send(&body).await;
+    assert_eq!(answer.headers()["retry-after"], "1");
+    let told = Told::read(answer).await;
+    assert_eq!(
+        (told.status, &told.error["code"]),
+        (503, &json!("overloaded"))
+    );
+    drop(under_way.pop());
+    while chat.send(&body).await.status() != 200 {
+        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+    }
+}
+
 /// A run that breaks while the client works comes back by its history; what is told of it is
 /// named after the door.
 #[tokio::test]
 async fn a_lost_run_is_rebuilt_and_counted() {
+    let folder = tempfile::tempdir().unwrap();
+    let parked = folder.path().join("parked");
     let first = format!(
-        r#"{}, {{ delay_ms = 300 }}, {{ cut = true }}"#,
-        opened("look", "a")
+        r#"{}, {{ expect_file = "{}" }}, {{ cut = true }}"#,
+        opened("look", "a"),
+        parked.display()
     );
     let second = format!(r#"{{ text = "It says 42." }}, {END}"#);
     let simulator = script(&[&first, &second]);
@@ -197,6 +229,7 @@ async fn a_lost_run_is_rebuilt_and_counted() {
     chat.tools = vec![function("look", &["asked"])];
     let words = "canary words about herons";
     let told = chat.say(words).await;
+    std::fs::write(&parked, "").unwrap();
     ended(&simulator, 1).await;
     let died = "bridge.died_mid_pause_no_checkpoint";
     crate::once::until(|| (!logged(gateway.folder(), died).is_empty()).then_some(()));
@@ -271,7 +304,7 @@ async fn a_signal_leaves_nothing() {
         (&json!("shutting_down"), "data: [DONE]")
     );
     assert!(end.await.unwrap().success());
-    assert!(started.elapsed().as_secs() < 3, "{:?}", started.elapsed());
+    assert!(started.elapsed().as_secs() < 15, "{:?}", started.elapsed());
     ended(&simulator, 2).await;
     let recording = simulator.recording().await;
     recording.assert_played(&["cancelled by client", "cancelled by client"]);

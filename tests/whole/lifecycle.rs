@@ -49,16 +49,19 @@ fn a_run_that_waited_too_long_is_told() {
 /// A run that died with a state, and the turn that came back with it.
 #[test]
 fn a_run_that_died_in_a_pause_and_its_comeback_are_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let parked = folder.path().join("parked");
     let first = format!(
-        r#"{}, {{ checkpoint = "auto" }}, {{ delay_ms = 300 }}, {{ cut = true }}"#,
-        opened("look", "a")
+        r#"{}, {{ checkpoint = "auto" }}, {{ expect_file = "{}" }}, {{ cut = true }}"#,
+        opened("look", "a"),
+        parked.display()
     );
     let second =
         format!(r#"{{ expect_state = "last checkpoint" }}, {{ text = "It is 42." }}, {END}"#);
     let simulator = script(&[&first, &second]);
-    let folder = tempfile::tempdir().unwrap();
     let mut talk = talk(&simulator, &state(&folder));
     let call: Call = talk.say("go").calls[0].clone();
+    std::fs::write(&parked, "").unwrap();
     let event = "bridge.died_mid_pause_checkpoint_saved";
     let died = until(|| logged(folder.path(), event).pop());
     assert_eq!(fields(&died)["bridgeKeyPrefix"], PREFIX);

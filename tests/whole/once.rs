@@ -200,8 +200,8 @@ pub fn until<T>(mut look: impl FnMut() -> Option<T>) -> T {
         if let Some(found) = look() {
             return found;
         }
-        assert!(start.elapsed().as_secs() < 20, "it does not come");
-        std::thread::yield_now();
+        assert!(start.elapsed().as_secs() < 60, "it does not come");
+        std::thread::sleep(std::time::Duration::from_millis(10));
     }
 }
 

@@ -38,7 +38,7 @@ async fn break_off(sim: &Sim) {
 /// A run that asks for a tool and breaks off.
 fn asks(name: &str, before: &str) -> String {
     format!(
-        r#"{before} {}, {{ delay_ms = 1000 }}, {{ cut = true }}"#,
+        r#"{before} {}, {{ delay_ms = 60000 }}, {{ cut = true }}"#,
         opened("look", name)
     )
 }
@@ -85,7 +85,7 @@ async fn s23_s24_s31_a_second_loss_and_the_turn_after_it_keep_their_state() {
     assert_eq!((taken.stop, taken.text.as_str()), (Stop::Finished, "Done."));
     let taken = guest.say("next").await;
     assert_eq!(taken.text, "Still here.");
-    played(&sim.recording());
+    played(&sim.recording()).await;
     let requests = requests(&sim);
     let ids: std::collections::BTreeSet<String> = requests
         .iter()
@@ -151,7 +151,7 @@ async fn s19_s20_s22_s29_s30_s33_an_older_checkpoint_is_not_this_pause() {
 #[tokio::test]
 async fn results_on_a_checkpoint_are_named_as_cursor_named_the_calls() {
     let first = format!(
-        r#"{CHECKPOINT} {}, {}, {{ delay_ms = 1000 }}, {{ cut = true }}"#,
+        r#"{CHECKPOINT} {}, {}, {{ delay_ms = 60000 }}, {{ cut = true }}"#,
         opened("look", "toolu_A"),
         opened("slow", "toolu_B")
     );
@@ -182,7 +182,7 @@ async fn results_on_a_checkpoint_are_named_as_cursor_named_the_calls() {
 #[tokio::test]
 async fn s20_s21_a_checkpoint_in_the_pause_counts_and_its_stamp_stays() {
     let first = format!(
-        r#"{}, {{ delay_ms = 5000 }}, {{ checkpoint = "auto" }}, {{ delay_ms = 1000 }}, {{ cut = true }}"#,
+        r#"{}, {{ delay_ms = 60000 }}, {{ checkpoint = "auto" }}, {{ delay_ms = 1000 }}, {{ cut = true }}"#,
         opened("look", "a")
     );
     let last = format!(r#"{{ expect_state = "last checkpoint" }}, {{ text = "Went on." }}, {END}"#);
@@ -203,7 +203,7 @@ async fn s20_s21_a_checkpoint_in_the_pause_counts_and_its_stamp_stays() {
     let mut guest = guest.moved(store());
     let taken = guest.turn(Patience::Endless).await;
     assert_eq!(taken.text, "Went on.");
-    played(&sim.recording());
+    played(&sim.recording()).await;
     assert!(said(&requests(&sim)[1]).contains("Result:\n42\n"));
 }
 
@@ -302,12 +302,12 @@ async fn a_server_that_is_busy_after_the_results_is_asked_again() {
             (taken.stop, taken.text.as_str()),
             (Stop::Finished, "Went on.")
         );
-        played(&sim.recording());
+        played(&sim.recording()).await;
         let requests = requests(&sim);
         assert_eq!(requests.len(), 4);
         assert!(said(&requests[1]).contains("Result:\n42\n"));
         // 2, 4 and 8 s, and a fifth at most.
-        assert!((14..=17).contains(&took.as_secs()), "{took:?}");
+        assert!((14..=30).contains(&took.as_secs()), "{took:?}");
     }
 }
 
@@ -334,7 +334,7 @@ async fn a_checkpoint_from_before_the_results_outlives_the_run() {
         guest.messages.pop();
         let taken = guest.turn(Patience::Endless).await;
         assert_eq!(taken.text, "It says 42.");
-        played(&sim.recording());
+        played(&sim.recording()).await;
         assert!(said(&requests(&sim)[1]).contains("Result:\n42\n"));
     }
 }
@@ -342,7 +342,7 @@ async fn a_checkpoint_from_before_the_results_outlives_the_run() {
 /// A person is asked once, whatever becomes of the connection meanwhile.
 #[tokio::test]
 async fn s25_a_question_is_a_pause_too() {
-    let question = r#"{ send = { interactionQuery = { id = 7, askQuestionInteractionQuery = { args = { title = "T", questions = [ { id = "q1", prompt = "Which?", options = [ { id = "a", label = "Apples" } ] } ] }, toolCallId = "c" } } } }, { checkpoint = "auto" }, { delay_ms = 1000 }, { cut = true }"#;
+    let question = r#"{ send = { interactionQuery = { id = 7, askQuestionInteractionQuery = { args = { title = "T", questions = [ { id = "q1", prompt = "Which?", options = [ { id = "a", label = "Apples" } ] } ] }, toolCallId = "c" } } } }, { checkpoint = "auto" }, { delay_ms = 60000 }, { cut = true }"#;
     let last =
         format!(r#"{{ expect_state = "last checkpoint" }}, {{ text = "Apples it is." }}, {END}"#);
     let (sim, backend) = simulating(&[question.to_owned(), last]).await;
@@ -356,7 +356,7 @@ async fn s25_a_question_is_a_pause_too() {
         (taken.text.as_str(), taken.calls.len()),
         ("Apples it is.", 0)
     );
-    played(&sim.recording());
+    played(&sim.recording()).await;
     assert!(said(&requests(&sim)[1]).contains("Result:\nUser answered: Apples\n"));
 }
 

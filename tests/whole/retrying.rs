@@ -10,7 +10,7 @@ use cursor_sidecar::run::{Backend, Outcome, RunEvent};
 use cursor_sidecar::turn::Stop;
 use serde_json::Value as Json;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 
 use crate::backend::{Recording, Transport};
 use crate::faults::playing;
@@ -75,9 +75,10 @@ async fn after_a_goaway_a_run_goes_on_over_another_connection() {
 
 #[tokio::test(start_paused = true)]
 async fn a_server_that_is_not_there_is_given_up_soon_and_told_of() {
-    let unused = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let url = format!("http://{}", unused.local_addr().unwrap());
-    drop(unused);
+    // Taken, so that nobody else is there, and not listened on.
+    let taken = TcpSocket::new_v4().unwrap();
+    taken.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let url = format!("http://{}", taken.local_addr().unwrap());
     let env = |name: &str| match name {
         "CURSOR_BACKEND_URL" => Some(url.clone()),
         "CURSOR_API_KEY" => Some("crsr_test".into()),
@@ -146,7 +147,7 @@ async fn after_a_sleep_a_run_goes_on_over_another_connection() {
         "PI_CURSOR_HTTP" => Some("2".into()),
         _ => None,
     });
-    ours.timing.stall = Duration::from_secs(1);
+    ours.timing.stall = Duration::from_secs(5);
     let mut handle = ours.begin("go");
     let mut text = String::new();
     let ended = loop {

@@ -69,7 +69,7 @@ fn a_call_is_named_after_its_run_and_its_turn_is_estimated() {
 #[tokio::test]
 async fn a_call_cursor_takes_back_in_a_pause_is_not_offered() {
     let steps = format!(
-        r#"{}, {{ delay_ms = 1000 }}, {}, {{ abort = "b" }}, {CONTEXT}, {{ await = ["a"], timeout_ms = 100000 }}, {{ text = "Done." }}, {}"#,
+        r#"{}, {{ delay_ms = 60000 }}, {}, {{ abort = "b" }}, {CONTEXT}, {{ await = ["a"], timeout_ms = 100000 }}, {{ text = "Done." }}, {}"#,
         opened("look", "a"),
         opened("slow", "b"),
         inside::END,
@@ -79,7 +79,7 @@ async fn a_call_cursor_takes_back_in_a_pause_is_not_offered() {
     let taken = guest.say("go").await;
     assert_eq!((taken.stop, taken.calls.len()), (Stop::ToolUse, 1));
     tokio::time::pause();
-    tokio::time::sleep(Duration::from_secs(10)).await;
+    tokio::time::sleep(Duration::from_secs(70)).await;
     tokio::time::resume();
     guest.result(&taken.calls[0], "42");
     let taken = guest.turn(Patience::Endless).await;
@@ -87,7 +87,7 @@ async fn a_call_cursor_takes_back_in_a_pause_is_not_offered() {
         (taken.stop, taken.calls.len(), taken.text.as_str()),
         (Stop::Finished, 0, "Done.")
     );
-    played(&sim.recording());
+    played(&sim.recording()).await;
 }
 
 /// B1: no bridge, no tools, and a call all the same is told so.

@@ -116,7 +116,7 @@ async fn s38_a_silent_resume_goes_on_from_the_checkpoint_after_it() {
         (taken.stop, taken.text.as_str()),
         (Stop::Finished, "It says 42.")
     );
-    played(&sim.recording());
+    played(&sim.recording()).await;
 }
 
 #[tokio::test]
@@ -155,7 +155,7 @@ async fn s40_no_text_is_shown_twice() {
         (taken.stop, taken.text.as_str()),
         (Stop::Finished, "Half. Rest.")
     );
-    played(&sim.recording());
+    played(&sim.recording()).await;
 }
 
 /// A state does not know what was said behind it: a model that is not told says it again in
@@ -175,7 +175,7 @@ async fn s40_words_behind_the_checkpoint_are_told_from_the_first_restart() {
     let taken = fast(&mut guest).await;
     let all = "Half. The capital is Paris. The river is the Seine.";
     assert_eq!((taken.stop, taken.text.as_str()), (Stop::Finished, all));
-    played(&sim.recording());
+    played(&sim.recording()).await;
     // After results, too.
     let resumed = format!(r#"{}, {{ await = ["a"] }}, {silent}"#, opened("look", "a"));
     let (sim, backend) = simulating(&[resumed, rest]).await;
@@ -184,7 +184,7 @@ async fn s40_words_behind_the_checkpoint_are_told_from_the_first_restart() {
     guest.result(&taken.calls[0], "42");
     let taken = fast(&mut guest).await;
     assert_eq!((taken.stop, taken.text.as_str()), (Stop::Finished, all));
-    played(&sim.recording());
+    played(&sim.recording()).await;
 }
 
 #[tokio::test]

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use http::HeaderMap;
-use tokio::sync::mpsc;
+use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use tokio::time::Instant;
 use tracing::Instrument as _;
 use uuid::Uuid;
@@ -53,7 +53,11 @@ pub(super) fn read(headers: &HeaderMap, body: &[u8]) -> Result<Asked, Fault> {
 }
 
 /// Answers a request. A client that goes takes its turn along.
-pub(super) async fn answer(house: Arc<House>, asked: Asked) -> Result<Answered, Fault> {
+pub(super) async fn answer(
+    house: Arc<House>,
+    asked: Asked,
+    place: OwnedSemaphorePermit,
+) -> Result<Answered, Fault> {
     let arrived = Instant::now();
     let (key, backend) = house.backend()?;
     let chosen = Chosen {
@@ -79,6 +83,7 @@ pub(super) async fn answer(house: Arc<House>, asked: Asked) -> Result<Answered, 
         backend,
         resolved,
         seat,
+        place,
     };
     let tracked = Arc::clone(&house);
     tracked
@@ -99,6 +104,8 @@ struct Turn {
     backend: Backend,
     resolved: Resolved,
     seat: Seat,
+    /// Its place among those under way.
+    place: OwnedSemaphorePermit,
 }
 
 /// What of a turn decides where the next request belongs.
@@ -118,6 +125,7 @@ async fn take(house: Arc<House>, turn: Turn, pieces: mpsc::Sender<Piece>) {
         backend,
         resolved,
         seat,
+        place: _place,
     } = turn;
     let transcript = asked.transcript;
     tracing::debug!(
@@ -192,8 +200,7 @@ async fn take(house: Arc<House>, turn: Turn, pieces: mpsc::Sender<Piece>) {
     let waits = result.stop == Stop::ToolUse;
     let gone = pieces.send(Piece::End(Box::new(result))).await.is_err();
     if waits && (gone || cancel.is_cancelled()) {
-        // Nobody knows of its calls.
-        seat.session.let_go().await;
+        house.desk.left(&seat, &id).await;
     }
 }
 

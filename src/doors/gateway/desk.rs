@@ -7,7 +7,7 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::path::Path;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use serde_json::Value as Json;
@@ -49,8 +49,30 @@ struct Known {
     calls: Bounded<String>,
     /// Histories that were answered, and by whom.
     ends: Bounded<End>,
-    /// Sessions without a name, and when they were last used.
-    unnamed: HashMap<String, Instant>,
+    /// Sessions without a name.
+    unnamed: HashMap<String, Unnamed>,
+}
+
+/// How a session without a name is used.
+struct Unnamed {
+    last: Instant,
+    /// Held by its turns, too.
+    turns: Arc<()>,
+}
+
+impl Unnamed {
+    fn is_under_way(&self) -> bool {
+        Arc::strong_count(&self.turns) > 1
+    }
+}
+
+impl Known {
+    /// A session is used, if it has no name.
+    fn used(&mut self, name: &str) {
+        if let Some(unnamed) = self.unnamed.get_mut(name) {
+            unnamed.last = Instant::now();
+        }
+    }
 }
 
 /// Whose a history is that was answered here.
@@ -73,6 +95,8 @@ pub(super) struct Seat {
     found_by: Option<String>,
     /// The history it answers.
     answers: String,
+    /// Says that its turn is under way, if it has no name.
+    _turn: Option<Arc<()>>,
 }
 
 impl Desk {
@@ -124,7 +148,6 @@ impl Desk {
         };
         if keep == Keep::Memory {
             self.forget_unused(&mut known);
-            known.unnamed.insert(name.clone(), Instant::now());
         }
         let session = self.sessions.enter(&name, self.most_parked, |last| {
             // Nothing is executed here: there is nobody to be held on a leash.
@@ -135,18 +158,30 @@ impl Desk {
             }
         });
         self.parked.forget(&name);
+        let turn = (keep == Keep::Memory).then(|| {
+            let unnamed = known.unnamed.entry(name.clone());
+            let unnamed = unnamed.or_insert_with(|| Unnamed {
+                last: Instant::now(),
+                turns: Arc::default(),
+            });
+            Arc::clone(&unnamed.turns)
+        });
+        known.used(&name);
+        // Of too many the longest unused has gone.
+        known.unnamed.retain(|name, _| self.sessions.has(name));
         Seat {
             session,
             name,
             keep,
             found_by,
             answers: before(told, &told.messages),
+            _turn: turn,
         }
     }
 
     fn forget_unused(&self, known: &mut Known) {
-        known.unnamed.retain(|name, used| {
-            let stays = used.elapsed() < self.unused;
+        known.unnamed.retain(|name, unnamed| {
+            let stays = unnamed.is_under_way() || unnamed.last.elapsed() < self.unused;
             if !stays {
                 self.sessions.remove(name);
             }
@@ -162,6 +197,7 @@ impl Desk {
         }
         let history = history(&seat.answers, answer);
         let mut known = self.known();
+        known.used(&seat.name);
         let end = match known.ends.get(&history) {
             None => End::Of(seat.name.clone()),
             Some(_) => End::Several,
@@ -173,6 +209,7 @@ impl Desk {
     pub(super) async fn waits(&self, seat: &Seat, turn: &str, calls: Vec<String>) {
         {
             let mut known = self.known();
+            known.used(&seat.name);
             for call in calls {
                 known.calls.set(&call, seat.name.clone());
             }
@@ -184,12 +221,19 @@ impl Desk {
         }
     }
 
+    /// The client of such a turn has left: nobody knows of its calls.
+    pub(super) async fn left(&self, seat: &Seat, turn: &str) {
+        self.parked.take(turn);
+        seat.session.let_go().await;
+    }
+
     /// A turn came to nothing: the client may ask for it again.
     pub(super) fn failed(&self, seat: &Seat) {
+        let mut known = self.known();
+        known.used(&seat.name);
         let Some(history) = &seat.found_by else {
             return;
         };
-        let mut known = self.known();
         if known.ends.get(history) == Some(&End::Past(seat.name.clone())) {
             known.ends.set(history, End::Of(seat.name.clone()));
         }
@@ -300,14 +344,67 @@ mod tests {
             ..Policy::default()
         };
         let desk = Desk::new(&|_: &str| None, None, &policy);
-        let (unnamed, named) = (desk.seat(&asked(None)), desk.seat(&asked(Some("me"))));
-        let there = |seat: &Seat| desk.sessions.find(&seat.name).is_some();
+        let sit = |name| desk.seat(&asked(name)).name;
+        let there = |name: &str| desk.sessions.has(name);
+        let (unnamed, named) = (sit(None), sit(Some("me")));
         tokio::time::advance(UNUSED - Duration::from_secs(1)).await;
-        let second = desk.seat(&asked(None));
-        assert!(there(&unnamed) && second.name != unnamed.name);
+        let second = sit(None);
+        assert!(there(&unnamed) && second != unnamed);
         tokio::time::advance(Duration::from_secs(2)).await;
-        desk.seat(&asked(None));
+        sit(None);
         assert!(!there(&unnamed), "its time is up");
         assert!(there(&second) && there(&named));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn s47_the_time_of_a_session_begins_when_its_turn_is_over() {
+        let policy = Policy {
+            park: UNUSED,
+            ..Policy::default()
+        };
+        let desk = Desk::new(&|_: &str| None, None, &policy);
+        let sit = || desk.seat(&asked(None));
+        let [answers, waits, fails] = [sit(), sit(), sit()];
+        let names = [&answers, &waits, &fails].map(|seat| seat.name.clone());
+        let there = || names.each_ref().map(|name| desk.sessions.has(name));
+        tokio::time::advance(3 * UNUSED).await;
+        sit();
+        assert_eq!(there(), [true; 3], "their turns are under way");
+        desk.answered(&answers, "words");
+        desk.waits(&waits, "turn", vec!["call".into()]).await;
+        desk.failed(&fails);
+        drop((answers, waits, fails));
+        tokio::time::advance(UNUSED - Duration::from_secs(1)).await;
+        sit();
+        assert_eq!(there(), [true; 3]);
+        tokio::time::advance(Duration::from_secs(2)).await;
+        sit();
+        assert_eq!(there(), [false; 3]);
+    }
+
+    #[tokio::test]
+    async fn s47_sessions_of_which_there_are_too_many_are_forgotten() {
+        let policy = Policy {
+            most_parked: 1,
+            ..Policy::default()
+        };
+        let desk = Desk::new(&|_: &str| None, None, &policy);
+        for _ in 0..1000 {
+            desk.seat(&asked(None));
+        }
+        let known = desk.known();
+        assert!(known.unnamed.len() < 1000);
+        assert!(known.unnamed.keys().all(|name| desk.sessions.has(name)));
+    }
+
+    #[tokio::test]
+    async fn a_turn_whose_client_has_left_takes_nobodys_place() {
+        let desk = Desk::new(&|_: &str| None, None, &Policy::default());
+        let [gone, stays] = [desk.seat(&asked(None)), desk.seat(&asked(None))];
+        desk.waits(&gone, "gone", Vec::new()).await;
+        desk.left(&gone, "gone").await;
+        assert_eq!(desk.parked.take("gone"), None);
+        let evicts = desk.parked.add("stays".into(), stays.name, 1);
+        assert_eq!(evicts, None, "there is room");
     }
 }

@@ -21,11 +21,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::json;
+use tokio::sync::Semaphore;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 
 use self::desk::Desk;
-use self::site::House;
+use self::site::{House, MOST_TURNS};
 pub use self::token::{Token, TokenError};
 use super::backends::Backends;
 use super::catalogue::Catalogue;
@@ -47,8 +48,8 @@ pub type Env = Arc<dyn Fn(&str) -> Option<String> + Send + Sync>;
 
 /// Serve OpenAI clients over HTTP on this machine.
 ///
-/// Prints one line of JSON when ready: the URL to give to clients, and the file their key is in
-/// unless CURSOR_SIDECAR_GATEWAY_TOKEN says it. See docs/gateway.md.
+/// Prints one line of JSON when ready: the base URL, and the file that holds the API key (no file
+/// if CURSOR_SIDECAR_GATEWAY_TOKEN is set). See docs/gateway.md.
 #[derive(Debug, clap::Args)]
 pub struct Serve {
     /// The port on 127.0.0.1; 0 is any that is free.
@@ -126,6 +127,7 @@ impl Gateway {
             env,
             home,
             turns: TaskTracker::new(),
+            places: Arc::new(Semaphore::new(MOST_TURNS)),
             leaving: CancellationToken::new(),
         });
         let end = CancellationToken::new();

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use http::{HeaderMap, Method, Request};
 use hyper::body::Incoming;
 use secrecy::SecretString;
+use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -20,6 +21,9 @@ use crate::tools::loopback::admission::{self, Refusal};
 use crate::tools::loopback::{Answered, Loopback, Site};
 use crate::turn::Policy;
 
+/// Turns under way at most. Those that wait for their client are not.
+pub(super) const MOST_TURNS: usize = 256;
+
 /// Everything requests share.
 pub(super) struct House {
     pub(super) place: Arc<Loopback>,
@@ -33,6 +37,8 @@ pub(super) struct House {
     pub(super) desk: Desk,
     /// Turns under way.
     pub(super) turns: TaskTracker,
+    /// Places for them.
+    pub(super) places: Arc<Semaphore>,
     /// Fires when we are about to end.
     pub(super) leaving: CancellationToken,
 }
@@ -60,7 +66,9 @@ impl House {
                     Err(fault) => Err(fault),
                     Ok(asked) => {
                         drop((body, room)); // a turn may take an hour
-                        chat::answer(self, asked).await
+                        let place = Arc::clone(&self.places).try_acquire_owned();
+                        let place = place.map_err(|_| Refusal::Busy)?;
+                        chat::answer(self, asked, place).await
                     }
                 }
             }

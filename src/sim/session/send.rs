@@ -187,6 +187,7 @@ impl Session {
         reply: Reply,
     ) -> Result<(), Stop> {
         self.record(Side::Server, 0, Content::Fault(name, facts, Bytes::new()));
+        self.recording.ending(self.run);
         self.put(reply).await?;
         self.phase = Phase::Over;
         Ok(())

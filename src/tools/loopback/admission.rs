@@ -25,7 +25,7 @@ pub enum Refusal {
     #[error("the token of this endpoint is needed: Authorization: Bearer <token>")]
     Unauthorized,
     /// More bytes than these.
-    #[error("a request may have {0} bytes")]
+    #[error("a request may have at most {0} bytes")]
     TooLarge(usize),
     /// It took too long.
     #[error("the request did not arrive in time")]

@@ -152,7 +152,8 @@ fn a_terminal_waits_for_an_old_list_to_be_renewed() {
     assert_eq!(rows, ["a", "b"], "the old one");
     assert!(told.contains("showing an older one"), "{told}");
     // Somebody else took the port, who says nothing.
-    let silent = TcpListener::bind(url.trim_start_matches("http://")).unwrap();
+    let port = url.trim_start_matches("http://");
+    let silent = crate::once::until(|| TcpListener::bind(port).ok());
     let started = Instant::now();
     let (rows, told) = models(&url);
     assert_eq!(rows, ["a", "b"]);
@@ -246,11 +247,14 @@ fn two_keys_cost_a_start_no_more_than_one() {
     let url = format!("http://{}", silent.local_addr().unwrap());
     let setting = Setting::new(&url, &[]);
     let mut host = setting.host(WITH_MAX);
-    let started = Instant::now();
-    for key in [None, Some("crsr_stored"), Some("crsr_given")] {
+    let [first, later @ ..] = [None, Some("crsr_stored"), Some("crsr_given")].map(|key| {
+        let started = Instant::now();
         let bundled = list(&mut host, json!({"apiKey": key}));
         assert_eq!(bundled["reason"], "discovery-failed");
+        started.elapsed()
+    });
+    assert!(first >= BUDGET, "{first:?}");
+    for took in later {
+        assert!(took < BUDGET, "waited once more: {took:?}");
     }
-    let took = started.elapsed();
-    assert!(took >= BUDGET && took < 2 * BUDGET, "{took:?}");
 }

@@ -208,7 +208,7 @@ async fn a_command_behind_whose_time_is_over_leaves_nothing() {
         panic!("another kind");
     };
     sent.timeout_behavior = TimeoutBehavior::Background as i32;
-    sent.hard_timeout = Some(2000);
+    sent.hard_timeout = Some(10_000);
     let asked = scratch.ask(Request::ShellStreamArgs(sent));
     let gone = cut(lifeline).await;
     let id = number(asked.all().await.last().unwrap());
