@@ -480,7 +480,7 @@ fn s03_a_fresh_process_never_rebuilds_and_what_is_lost_is_said() {
         name: "look".into(),
         arguments: json!({}),
     };
-    talk.result(&forged, json!("42"));
+    talk.result(&forged, json!("forty-two"));
     let history = talk.messages.clone();
     let taken = talk.turn();
     assert_eq!(
@@ -490,7 +490,7 @@ fn s03_a_fresh_process_never_rebuilds_and_what_is_lost_is_said() {
     let one = request(&simulator, 0);
     let told = said(&one);
     assert!(
-        told.contains("]\nTool call id: c\nResult:\n42\n[End"),
+        told.contains("]\nTool call id: c\nResult:\nforty-two\n[End"),
         "{told}"
     );
     assert_eq!(roots(&one), 2, "the history is told");
@@ -512,7 +512,7 @@ fn s03_a_fresh_process_never_rebuilds_and_what_is_lost_is_said() {
     talk.host.exits();
     let told = logged(folder.path(), "bridge.recovery_skipped");
     assert_eq!(told[0]["skipReason"], "no_stored_conversation");
-    assert!(!told[0].to_string().contains("42"));
+    assert!(!told[0].to_string().contains("forty-two"));
     assert_eq!(
         logged(folder.path(), "native.lost_tool_continuation").len(),
         1
