@@ -206,11 +206,8 @@ impl<'a> Comeback<'a> {
         let results = results.into_iter().map(|message| {
             let id = message["toolCallId"].as_str().unwrap_or_default();
             let call = named(id);
-            let cursor = call.and_then(|call| call.cursor.as_deref());
             Recovered {
-                // Cursor's may have several lines, which would pass for others of the block.
-                call: cursor
-                    .map_or_else(|| id.into(), |id| id.lines().collect::<Vec<_>>().join(" ")),
+                call: call.and_then(cursors).unwrap_or_else(|| id.into()),
                 tool: call.map(|call| call.tool.clone()),
                 content: message::text(&message["content"], sent()),
                 verdict: match message["isError"] {
@@ -247,8 +244,15 @@ fn is_result(message: &Json) -> bool {
     message["role"] == "toolResult"
 }
 
+/// Cursor's own name of a call. It may have several lines, which would pass for others of the
+/// block it is told in.
+pub(super) fn cursors(call: &PausedCall) -> Option<String> {
+    let id = call.cursor.as_deref()?;
+    Some(id.lines().collect::<Vec<_>>().join(" "))
+}
+
 /// The ids of the calls in an answer.
-fn calls(message: &Json) -> impl Iterator<Item = &str> {
+pub(super) fn calls(message: &Json) -> impl Iterator<Item = &str> {
     let blocks = match message["role"].as_str() {
         Some("assistant") => message["content"].as_array().map_or(&[][..], Vec::as_slice),
         _ => &[],

@@ -109,7 +109,7 @@ fn fold(messages: &[(&Json, Spoken)]) -> Spoken {
     let mark = plan::mark(messages.iter().map(|(message, _)| *message));
     let texts: Vec<String> = messages
         .iter()
-        .filter_map(|(message, _)| plan::line(message, Pictures::Omitted, mark))
+        .filter_map(|(message, _)| plan::line(message, Pictures::Omitted, mark, &[]))
         .collect();
     Spoken {
         speaker: Speaker::User,

@@ -67,6 +67,13 @@ pub struct Paused {
     pub session: Option<String>,
 }
 
+impl Paused {
+    /// All calls of the turn, oldest first.
+    pub fn all(&self) -> Vec<PausedCall> {
+        [self.earlier.as_slice(), &self.calls].concat()
+    }
+}
+
 /// A call that waits.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]

@@ -5,7 +5,9 @@ use sha2::{Digest as _, Sha256};
 use uuid::Uuid;
 
 use super::answer::{Gap, gap, is_answer};
+use super::comeback::{calls, cursors};
 use super::fingerprint::{Continuity, Divergence, Fingerprint};
+use super::journal::PausedCall;
 use super::message::{self, Pictures, Speaker, read_with};
 use super::wrap::{Recovered, Verdict, wrap_as};
 
@@ -44,10 +46,11 @@ pub enum SendPlan<'a> {
 }
 
 /// Plans a send. `sent` is the fingerprint of the last history that was sent and answered,
-/// `answer` what the state knows of that answer.
+/// `answer` what the state knows of that answer, `asked` the calls in it as Cursor knows them.
 pub fn plan<'a>(
     sent: Option<&Fingerprint>,
     answer: Option<&str>,
+    asked: &[PausedCall],
     system: &str,
     messages: &'a [Json],
 ) -> SendPlan<'a> {
@@ -63,7 +66,7 @@ pub fn plan<'a>(
         Gap::Unshown(words) if !is_answer(new.first()) => words.clone(),
         _ => String::new(),
     };
-    match news(new, &gap) {
+    match news(new, &gap, asked) {
         text if text.is_empty() && is_unanswered(&messages[..known], new) => {
             SendPlan::Resume { unshown }
         }
@@ -107,7 +110,7 @@ fn is_unanswered(known: &[Json], new: &[Json]) -> bool {
 
 fn anew(messages: &[Json], because: Divergence) -> SendPlan<'_> {
     let latest = latest(messages);
-    match said(&messages[latest..]) {
+    match said(&messages[latest..], &[]) {
         text if text.is_empty() => SendPlan::Nothing,
         text => SendPlan::Bootstrap {
             history: &messages[..latest],
@@ -119,7 +122,12 @@ fn anew(messages: &[Json], because: Divergence) -> SendPlan<'_> {
 
 /// Everything Cursor has not seen. Its own answer comes first and is part of its state, up to
 /// a gap; a later answer was given elsewhere (by another model, or cut off) and has to be told.
-fn news(messages: &[Json], gap: &Gap) -> String {
+fn news(messages: &[Json], gap: &Gap, asked: &[PausedCall]) -> String {
+    let own: Vec<&str> = messages.first().into_iter().flat_map(calls).collect();
+    let asked: Vec<&PausedCall> = asked
+        .iter()
+        .filter(|call| own.contains(&call.id.as_str()))
+        .collect();
     let first = messages
         .iter()
         .position(|message| message["role"] != "assistant");
@@ -128,9 +136,9 @@ fn news(messages: &[Json], gap: &Gap) -> String {
     let mark = mark(unseen.iter());
     let elsewhere: Vec<String> = unseen[..latest]
         .iter()
-        .filter_map(|message| line(message, Pictures::Omitted, mark))
+        .filter_map(|message| line(message, Pictures::Omitted, mark, &asked))
         .collect();
-    let now = said(&unseen[latest..]);
+    let now = said(&unseen[latest..], &asked);
     if now.is_empty() {
         return now;
     }
@@ -159,8 +167,13 @@ pub(super) fn mark<'a>(messages: impl Iterator<Item = &'a Json>) -> Uuid {
 }
 
 /// One message within a text of many, with its speaker.
-pub(super) fn line(message: &Json, pictures: Pictures, mark: Uuid) -> Option<String> {
-    let (speaker, text) = told(message, pictures, mark)?;
+pub(super) fn line(
+    message: &Json,
+    pictures: Pictures,
+    mark: Uuid,
+    asked: &[&PausedCall],
+) -> Option<String> {
+    let (speaker, text) = told(message, pictures, mark, asked)?;
     Some(match speaker {
         Speaker::User => format!("User: {text}"),
         Speaker::Assistant => format!("Assistant: {text}"),
@@ -168,15 +181,24 @@ pub(super) fn line(message: &Json, pictures: Pictures, mark: Uuid) -> Option<Str
 }
 
 /// One message within a text of many. What a tool said is marked as data, lest it pass for
-/// somebody's words.
-fn told(message: &Json, pictures: Pictures, mark: Uuid) -> Option<(Speaker, String)> {
+/// somebody's words; results of calls that were `asked` for go by Cursor's names.
+fn told(
+    message: &Json,
+    pictures: Pictures,
+    mark: Uuid,
+    asked: &[&PausedCall],
+) -> Option<(Speaker, String)> {
     let spoken = read_with(message, pictures)?;
     if message["role"] != "toolResult" {
         return Some((spoken.speaker, spoken.text));
     }
+    let id = message["toolCallId"].as_str().unwrap_or_default();
+    let call = asked.iter().find(|call| call.id == id);
     let result = Recovered {
-        call: message["toolCallId"].as_str().unwrap_or_default().into(),
-        tool: None,
+        call: call
+            .and_then(|call| cursors(call))
+            .unwrap_or_else(|| id.into()),
+        tool: call.map(|call| call.tool.clone()),
         content: message::text(&message["content"], pictures),
         verdict: match message["isError"] {
             Json::Bool(true) => Verdict::Failed,
@@ -196,7 +218,7 @@ pub fn latest(messages: &[Json]) -> usize {
 
 /// Everything said to the model since its last words, one message after the other. The
 /// person's have their pictures with them.
-fn said(messages: &[Json]) -> String {
+fn said(messages: &[Json], asked: &[&PausedCall]) -> String {
     let mark = mark(messages.iter());
     let texts: Vec<String> = messages
         .iter()
@@ -205,7 +227,7 @@ fn said(messages: &[Json]) -> String {
                 true => Pictures::Attached,
                 false => Pictures::Omitted,
             };
-            told(message, pictures, mark)
+            told(message, pictures, mark, asked)
         })
         .filter(|(speaker, _)| *speaker == Speaker::User)
         .map(|(_, text)| text)
@@ -233,7 +255,7 @@ mod tests {
             history,
             text,
             because,
-        } = plan(None, None, "S", &messages)
+        } = plan(None, None, &[], "S", &messages)
         else {
             panic!("not a bootstrap");
         };
@@ -255,7 +277,7 @@ mod tests {
             user("and that", 5),
         ];
         assert_eq!(
-            plan(Some(&sent), None, "S", &after),
+            plan(Some(&sent), None, &[], "S", &after),
             SendPlan::Incremental {
                 text: "Ran `ls`\na\n\nand this\n\nand that".into(),
                 unshown: String::new(),
@@ -275,7 +297,7 @@ mod tests {
             history,
             text,
             because,
-        } = plan(Some(&sent), None, "S", &after)
+        } = plan(Some(&sent), None, &[], "S", &after)
         else {
             panic!("not a bootstrap");
         };
@@ -295,7 +317,7 @@ mod tests {
             assistant("the other says 7", 4),
             user("what did it say?", 5),
         ];
-        let SendPlan::Incremental { text, .. } = plan(Some(&sent), None, "S", &after) else {
+        let SendPlan::Incremental { text, .. } = plan(Some(&sent), None, &[], "S", &after) else {
             panic!("not incremental");
         };
         let mark = mark(after[2..].iter()).to_string();
@@ -318,7 +340,7 @@ mod tests {
             user("go on", 5),
         ];
         assert!(matches!(
-            plan(Some(&sent), None, "S", &long),
+            plan(Some(&sent), None, &[], "S", &long),
             SendPlan::Bootstrap {
                 because: Divergence::Elsewhere,
                 ..
@@ -343,7 +365,7 @@ mod tests {
         ];
         let now = [assistant("calls", 8), result, user("go on", 11)];
         for (sent, messages) in [(Some(&sent), &elsewhere[..]), (None, &now)] {
-            let text = match plan(sent, None, "S", messages) {
+            let text = match plan(sent, None, &[], "S", messages) {
                 SendPlan::Incremental { text, .. } | SendPlan::Bootstrap { text, .. } => text,
                 other => panic!("{other:?}"),
             };
@@ -362,8 +384,11 @@ mod tests {
         let messages = [user("hi", 1)];
         let sent = Fingerprint::of("S", &messages);
         let answered = [user("hi", 1), assistant("hello", 2)];
-        assert_eq!(plan(Some(&sent), None, "S", &answered), SendPlan::Nothing);
-        assert_eq!(plan(None, None, "S", &[]), SendPlan::Nothing);
+        assert_eq!(
+            plan(Some(&sent), None, &[], "S", &answered),
+            SendPlan::Nothing
+        );
+        assert_eq!(plan(None, None, &[], "S", &[]), SendPlan::Nothing);
     }
 
     #[test]
@@ -372,7 +397,7 @@ mod tests {
         let sent = Fingerprint::of("S", &messages);
         let resumed = |answer, unshown: &str| {
             let unshown = unshown.into();
-            let planned = plan(Some(&sent), answer, "S", &messages);
+            let planned = plan(Some(&sent), answer, &[], "S", &messages);
             assert_eq!(planned, SendPlan::Resume { unshown });
         };
         resumed(None, "");
@@ -384,7 +409,7 @@ mod tests {
     fn what_was_shown_and_is_not_known_is_told() {
         let sent = Fingerprint::of("S", &[user("hi", 1)]);
         let after = [user("hi", 1), assistant("one two", 2), user("go on", 3)];
-        let told = |answer| match plan(Some(&sent), Some(answer), "S", &after) {
+        let told = |answer| match plan(Some(&sent), Some(answer), &[], "S", &after) {
             SendPlan::Incremental { text, unshown } if unshown.is_empty() => text,
             other => panic!("{other:?}"),
         };
@@ -409,7 +434,7 @@ mod tests {
     fn what_a_host_lost_is_shown_before_the_next_answer() {
         let sent = Fingerprint::of("S", &[user("hi", 1)]);
         let after = [user("hi", 1), user("go on", 2)];
-        let planned = plan(Some(&sent), Some("one two"), "S", &after);
+        let planned = plan(Some(&sent), Some("one two"), &[], "S", &after);
         let (text, unshown) = ("go on".into(), "one two".into());
         assert_eq!(planned, SendPlan::Incremental { text, unshown });
     }

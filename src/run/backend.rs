@@ -93,15 +93,16 @@ pub(super) struct Opened {
 }
 
 impl Backend {
-    /// Opens one attempt of a run.
+    /// Opens one attempt of a run, for which somebody has so much patience.
     pub(super) async fn open(
         &self,
         spec: &RunSpec,
         ids: RequestIds,
         first: &AgentClientMessage,
+        patience: Option<Duration>,
     ) -> Result<Opened, OpenError> {
         let issued = self.account.token().await?;
-        self.ask_for_advice(&issued).await;
+        self.ask_for_advice(&issued, patience).await;
         let version = self.choice.version(&self.endpoints.agent, Instant::now());
         let opening = Opening {
             base: self.endpoints.agent.clone(),
@@ -120,8 +121,9 @@ impl Backend {
         })
     }
 
-    /// Asks the server once which HTTP version it wants; no answer is no advice.
-    async fn ask_for_advice(&self, issued: &Issued) {
+    /// Asks the server once which HTTP version it wants; no answer is no advice. Whoever has
+    /// little patience wants a run for it.
+    async fn ask_for_advice(&self, issued: &Issued, patience: Option<Duration>) {
         if !self.choice.wants_advice(&self.endpoints.agent) {
             return;
         }
@@ -130,7 +132,7 @@ impl Backend {
             path: SERVER_CONFIG,
             headers: anonymous(&issued.token),
             version: HttpVersion::Http1,
-            deadline: ADVICE_DEADLINE,
+            deadline: patience.map_or(ADVICE_DEADLINE, |all| ADVICE_DEADLINE.min(all / 3)),
         };
         let answer: Result<GetServerConfigResponse, _> = self
             .http

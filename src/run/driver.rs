@@ -278,7 +278,7 @@ impl Run {
         let opened = match self.spec.request(self.ids.original) {
             Ok(first) => tokio::select! {
                 after = overdue(&self.timing) => return self.idle(Bark::unopened(after), Progress::default()),
-                opened = self.backend.open(&self.spec, self.ids, &first) => opened,
+                opened = self.backend.open(&self.spec, self.ids, &first, to_open(&self.timing)) => opened,
                 () = given_up(&mut self.commands, &self.events, &mut self.held) => {
                     return Step::Done(Outcome::Cancelled);
                 }
@@ -444,13 +444,18 @@ impl Run {
     }
 }
 
+/// How long a stream may take to be opened.
+fn to_open(timing: &Timing) -> Option<Duration> {
+    let limit = timing.patience.first?;
+    Some(limit.min(timing.stall))
+}
+
 /// Resolves when a stream should have been opened, with how long that took; never, for those
 /// who want no watchdog.
 async fn overdue(timing: &Timing) -> Duration {
-    let Some(limit) = timing.patience.first else {
+    let Some(limit) = to_open(timing) else {
         return std::future::pending().await;
     };
-    let limit = limit.min(timing.stall);
     awake::sleep(limit).await;
     limit
 }

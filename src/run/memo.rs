@@ -19,7 +19,7 @@ use crate::wire::proto::agent::v1::ExecClientMessage;
 const MOST_BYTES: usize = 16 * 1024 * 1024;
 
 /// What the server is told of work that was broken off.
-const BROKEN_OFF: &str = "the connection broke while this was under way, and it was ended: it may have been done in part, so look before doing it again";
+const BROKEN_OFF: &str = "the connection broke while this was under way, and it was ended: it may have been done, in full or in part, so look before doing it again. If you ask for it once more, it is done";
 
 /// What the server is told of work of which nobody knows what came of it.
 const UNKNOWN: &str = "this was begun before the turn was broken off, and what came of it is not known: it may have been done, in full or in part, so look before doing it again. If you ask for it once more, it is done";
@@ -34,6 +34,8 @@ pub struct Memo {
     forgotten: Forgotten,
     /// What was done at all and cannot be told again.
     ever_forgotten: Forgotten,
+    /// How many beginnings and ends there were.
+    clock: u64,
 }
 
 /// A request that is done, or on its way.
@@ -51,14 +53,17 @@ pub(super) struct Done {
     known: Known,
     /// What the server asked for afterwards.
     then: Then,
+    /// Its beginning and its end, by the clock of the memo.
+    began: u64,
+    ended: u64,
 }
 
 /// Who has done it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum By {
-    /// We have, and the server may give the call another name when it asks again.
+    /// We have, or the host while we waited, and the server may give the call another name when it asks again.
     Us,
-    /// The host has, and knows it by itself.
+    /// The host has, between turns, and knows it by itself.
     Host,
     /// A turn that was broken off has begun it.
     Earlier,
@@ -129,6 +134,8 @@ impl Memo {
             end: Err(Thrown(UNKNOWN.into())),
             known: Known::Before,
             then: Then::Nothing,
+            began: 0,
+            ended: 0,
         };
         let mut memo = Self::default();
         for what in all {
@@ -187,12 +194,14 @@ impl Memo {
             };
         }
         // What we had under way was broken off, and may have been done in part. What the host
-        // has, it does to the end.
+        // has between turns, it does to the end.
+        let ended = self.tick();
         for (_, mut done) in std::mem::take(&mut self.open) {
             if done.by == By::Us {
                 done.replies.clear();
                 done.end = Err(Thrown(BROKEN_OFF.into()));
                 done.known = Known::Before;
+                done.ended = ended;
                 self.done.push(done);
                 self.forgotten = self.forgotten.max(Forgotten::Broken);
             }
@@ -250,12 +259,11 @@ impl Memo {
         found.known = Known::Here;
         let done = found.clone();
         if done.by == By::Us {
-            // What came earlier and is not asked for, the checkpoint knew.
-            let mut index = 0;
-            self.done.retain(|done| {
-                index += 1;
-                index > at || done.by != By::Us || !done.is_earlier()
-            });
+            // What came earlier and is not asked for, the checkpoint knew. What went on beside it
+            // may still be asked for.
+            let began = done.began;
+            let passed = |done: &Done| done.by == By::Us && done.is_earlier();
+            self.done.retain(|done| !passed(done) || done.ended > began);
         }
         self.count();
         Some(done)
@@ -289,6 +297,7 @@ impl Memo {
     }
 
     fn enter(&mut self, id: u32, request: &Request, what: What, by: By) {
+        let began = self.tick();
         let done = Done {
             what,
             call: call_id(request).into(),
@@ -297,8 +306,15 @@ impl Memo {
             end: Ok(()),
             known: Known::Here,
             then: Then::Nothing,
+            began,
+            ended: began,
         };
         self.open.push((id, done));
+    }
+
+    fn tick(&mut self) -> u64 {
+        self.clock += 1;
+        self.clock
     }
 
     fn forget(&mut self) {
@@ -346,6 +362,7 @@ impl Memo {
     pub(super) fn end(&mut self, id: u32, end: &Result<(), Thrown>) {
         if let Some(at) = self.open.iter().position(|(open, _)| *open == id) {
             let (_, mut done) = self.open.remove(at);
+            done.ended = self.tick();
             done.end.clone_from(end);
             self.done.push(done);
         }

@@ -8,7 +8,7 @@ use tokio::sync::watch;
 
 use super::live::{Covered, Live};
 use super::memory::Conversation;
-use super::noted::Noted;
+use super::noted::{Calls, Noted};
 use super::policy::Bridging;
 use super::request::{Hands, TurnRequest};
 use super::show::{Recorded, Show};
@@ -119,7 +119,11 @@ pub(super) fn launch(
     };
     // Within the hooks: what they refuse is not begun.
     let executor = Guarded::around(
-        Noted::around(Arc::new(executor), surroundings.begun.clone()),
+        Noted::around(
+            Arc::new(executor),
+            surroundings.begun.clone(),
+            Calls::of(&request.hands),
+        ),
         &surroundings.settings,
         Occasion {
             workspace: request.workspace.clone(),

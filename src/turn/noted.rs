@@ -1,28 +1,86 @@
 //! An executor that has everything written down before another one does it.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
+use tokio::sync::oneshot;
 use tokio::task::JoinError;
 use tokio_util::sync::CancellationToken;
 
+use super::request::Hands;
 use crate::conversation::begun::Begun;
 use crate::run::What;
 use crate::tools::{Asking, Executor, Replies, Request, Thrown, Work};
 use crate::wire::proto::agent::v1::AskQuestionArgs;
 
-/// Writes down what is done here, not what the host does: that is in its history.
+/// Writes down what is done within a turn: here, or by a host that executes inline. What a host
+/// does between turns is in its history.
 pub(super) struct Noted {
     inner: Arc<dyn Executor>,
-    begun: Arc<Begun>,
+    /// Where, if anything is kept.
+    begun: Option<Arc<Begun>>,
+    calls: Calls,
+    /// Fires when the last call has gone to the host: calls keep their order.
+    last: Mutex<Option<oneshot::Receiver<()>>>,
+}
+
+/// What calls of the host's tools are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Calls {
+    /// The host's own business, and in its history.
+    Theirs,
+    /// Work of the run like any other: no history tells of it.
+    Ours,
+}
+
+impl Calls {
+    pub(super) fn of(hands: &Hands) -> Self {
+        match hands {
+            Hands::Between => Self::Theirs,
+            Hands::Inline(_) => Self::Ours,
+        }
+    }
 }
 
 impl Noted {
-    /// The executor itself where nothing is kept.
-    pub(super) fn around(inner: Arc<dyn Executor>, begun: Option<Arc<Begun>>) -> Arc<dyn Executor> {
-        match begun {
-            Some(begun) => Arc::new(Self { inner, begun }),
-            None => inner,
+    /// The executor itself where there is nothing to do.
+    pub(super) fn around(
+        inner: Arc<dyn Executor>,
+        begun: Option<Arc<Begun>>,
+        calls: Calls,
+    ) -> Arc<dyn Executor> {
+        match (&begun, calls) {
+            (None, Calls::Theirs) => inner,
+            _ => Arc::new(Self {
+                inner,
+                begun,
+                calls,
+                last: Mutex::default(),
+            }),
         }
+    }
+
+    /// Has something written down that is about to be done.
+    async fn note(&self, what: What) -> Result<(), Thrown> {
+        let Some(begun) = self.begun.clone() else {
+            return Ok(());
+        };
+        let noted = tokio::task::spawn_blocking(move || begun.add(&what.to_string()));
+        match noted.await {
+            Ok(Ok(())) => Ok(()),
+            // A disk that fails is no reason to do nothing.
+            Ok(Err(error)) => {
+                tracing::debug!(%error, "not written down before it was begun");
+                Ok(())
+            }
+            Err(error) => Err(unwritten(&error)),
+        }
+    }
+
+    /// Gives when the call before has gone, and what says that this one has.
+    fn queue(&self) -> (Option<oneshot::Receiver<()>>, oneshot::Sender<()>) {
+        let (gone, next) = oneshot::channel();
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        (last.replace(next), gone)
     }
 }
 
@@ -34,22 +92,23 @@ impl Executor for Noted {
         abort: CancellationToken,
     ) -> Work {
         let what = What::of(&request);
-        let work = Arc::clone(&self.inner).execute(request, replies, abort);
-        let (Some(what), None) = (what, &work.call) else {
+        let work = Arc::clone(&self.inner).execute(request, replies.clone(), abort);
+        let Some(what) = what.filter(|_| work.call.is_none() || self.calls == Calls::Ours) else {
             return work;
         };
+        let Work { done, call } = work;
+        let call = call.map(|call| (call, self.queue()));
         let done = async move {
-            let begun = Arc::clone(&self.begun);
-            let noted = tokio::task::spawn_blocking(move || begun.add(&what.to_string()));
-            match noted.await {
-                Ok(Ok(())) => work.done.await,
-                // A disk that fails is no reason to do nothing.
-                Ok(Err(error)) => {
-                    tracing::debug!(%error, "not written down before it was begun");
-                    work.done.await
+            self.note(what).await?;
+            if let Some((call, (before, gone))) = call {
+                if let Some(before) = before {
+                    // One that never went is in nobody's way.
+                    let _ = before.await;
                 }
-                Err(error) => Err(unwritten(&error)),
+                replies.call(call).await;
+                drop(gone);
             }
+            done.await
         };
         Work {
             done: Box::pin(done),
@@ -106,7 +165,7 @@ mod tests {
         let kept = Store::at(folder.path()).take("s").unwrap();
         let begun = Arc::new(kept.begins(Fingerprint::of("S", &[])));
         let doer = Arc::new(Doer::default());
-        let noted = Noted::around(Arc::clone(&doer) as _, Some(begun));
+        let noted = Noted::around(Arc::clone(&doer) as _, Some(begun), Calls::Theirs);
         let request = Request::ShellArgs(ShellArgs::default());
         let replies = Replies::new(1, mpsc::channel(1).0);
         let work = noted.execute(request, replies, CancellationToken::new());

@@ -14,7 +14,7 @@ use super::request::{Door, TurnRequest};
 use super::tally::{Shown, Tally};
 use super::wording::Lost;
 use crate::conversation::comeback::{Comeback, News};
-use crate::conversation::journal::PausedCall;
+use crate::conversation::journal::Paused;
 use crate::conversation::picture::Picture;
 use crate::conversation::recovery::{
     Checkpoint, Decision, Loss, Millis, Owner, Pause, Plan, Reason, Row, Skip, plan,
@@ -138,10 +138,8 @@ pub(super) fn recover(
     let news = match &decision.plan {
         Plan::Skip(skip) => return skipped(skip, Some(conversation)),
         Plan::RecoverCheckpoint => {
-            let asked: Vec<PausedCall> = match &conversation.pause {
-                Some(pause) => [pause.earlier.as_slice(), &pause.calls].concat(),
-                None => Vec::new(),
-            };
+            let asked = conversation.pause.as_ref();
+            let asked = asked.map_or_else(Vec::new, Paused::all);
             let news = match known {
                 Some(known) => come.since(known, conversation.answer.as_deref(), &asked),
                 None => come.since(come.place.start, None, &asked),

@@ -213,6 +213,50 @@ fn nobody_else_gets_as_far_as_the_door() {
     desk.finish();
 }
 
+/// Who gets it wrong is told what is wrong, by the id it was asked with.
+#[test]
+fn what_is_no_call_is_told_to_be_none() {
+    let mut desk = Desk::open();
+    let plain = Plain::new(&desk.at);
+    let told = beside(async move {
+        let id = plain.session().await.unwrap();
+        let mut wrong = call(7, "x");
+        wrong["params"]["arguments"] = json!([1]);
+        let bodies = [
+            wrong.to_string(),
+            "{".into(),
+            "[]".into(),
+            r#"{"id":1}"#.into(),
+        ];
+        let mut told = Vec::new();
+        for body in bodies {
+            let answer = plain.send(Some(&id), body).await;
+            let status = answer.status().as_u16();
+            let body: Json = serde_json::from_str(&answer.text().await.unwrap()).unwrap();
+            told.push((status, body["id"].clone(), body["error"].clone()));
+        }
+        told
+    });
+    let told = told.join().unwrap();
+    let error = |code: i32, message: &str| json!({"code": code, "message": message});
+    let none = error(-32600, "the body is not a JSON-RPC 2.0 message");
+    assert_eq!(
+        told,
+        [
+            (
+                200,
+                json!(7),
+                error(-32602, "arguments: expected an object")
+            ),
+            (400, Json::Null, error(-32700, "the body is not JSON")),
+            (400, Json::Null, none.clone()),
+            (400, Json::Null, none),
+        ]
+    );
+    nothing_came_through(&mut desk);
+    desk.finish();
+}
+
 /// With and without a length, in the head and in the body.
 #[test]
 fn what_is_too_long_is_not_taken_in() {

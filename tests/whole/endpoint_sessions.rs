@@ -38,6 +38,13 @@ impl Plain {
         request.json(&message).send().await.unwrap()
     }
 
+    /// Whatever it is, it is called JSON.
+    pub async fn send(&self, session: Option<&str>, body: String) -> reqwest::Response {
+        let request = self.request(reqwest::Method::POST, session);
+        let request = request.header("content-type", "application/json");
+        request.body(body).send().await.unwrap()
+    }
+
     /// The stream on which a server may speak of its own accord.
     pub async fn listen(&self, session: &str) -> reqwest::Response {
         let request = self.request(reqwest::Method::GET, Some(session));

@@ -1,6 +1,7 @@
 //! HTTP/2 or HTTP/1.1 against servers that have only one of them, or stumble over one.
 
 use std::io::Write as _;
+use std::time::Duration;
 
 use cursor_sidecar::run::{Outcome, RunEvent};
 
@@ -86,6 +87,18 @@ async fn a_plain_server_without_runs_over_http1_is_asked_over_http2() {
         let recording = simulator.recording().await;
         assert_eq!(recording.requests(RUN_SSE).len(), 1, "{status}");
     }
+}
+
+/// Advice that does not come must not use up the time a stream has to be opened.
+#[tokio::test]
+async fn advice_that_never_comes_costs_the_impatient_no_run() {
+    let fates = [(SERVER_CONFIG, "late_ms = 60000")];
+    let simulator = serving(Transport::Http1, &fates, HELLO);
+    let mut ours = Ours::new(&simulator, Transport::H2c);
+    ours.timing.patience.first = Some(Duration::from_millis(2500));
+    ours.say("go").await.finished("Hello.");
+    let recording = simulator.recording().await;
+    assert_eq!(recording.requests(SERVER_CONFIG).len(), 1);
 }
 
 /// A full connection has looked at nothing: another one is opened at once.

@@ -4,21 +4,32 @@ use serde_json::{Value as Json, json};
 
 use crate::backend::{Simulator, Transport};
 use crate::faults::playing;
-use crate::host_tools::{END, calls, text};
+use crate::host_tools::{END, calls, script, text};
+use crate::manners::is_retryable;
 use crate::rpc::Host;
 use crate::talk::{Talk, tool};
 
 fn talk(simulator: &Simulator) -> Talk {
+    kept(simulator, &[])
+}
+
+fn kept(simulator: &Simulator, env: &[(&str, &str)]) -> Talk {
     let mut talk = Talk::new(simulator, "s", &[]);
-    talk.host = Host::start(&[
-        ("CURSOR_BACKEND_URL", simulator.url.as_str()),
-        ("CURSOR_API_KEY", "crsr_test"),
-    ]);
-    let params = json!({"protocolVersion": 1, "host": {"name": "test"},
-                        "capabilities": {"tools": "inline"}});
-    talk.host.call("initialize", params);
+    talk.host = host(simulator, env);
     talk.tools = vec![tool("a"), tool("b"), tool("c")];
     talk
+}
+
+fn host(simulator: &Simulator, env: &[(&str, &str)]) -> Host {
+    let ours = [
+        ("CURSOR_BACKEND_URL", simulator.url.as_str()),
+        ("CURSOR_API_KEY", "crsr_test"),
+    ];
+    let mut host = Host::start(&[&ours, env].concat());
+    let params = json!({"protocolVersion": 1, "host": {"name": "test"},
+                        "capabilities": {"tools": "inline"}});
+    host.call("initialize", params);
+    host
 }
 
 /// The next call the host is asked to execute.
@@ -141,4 +152,92 @@ fn words_are_heard_while_the_host_executes() {
     let recording = simulator.recorded();
     recording.assert_played(&["completed"]);
     assert_eq!(recording.client("runRequest").len(), 1);
+}
+
+/// A call that is left open, one that is answered, and what comes then.
+fn broken_off(then: &str) -> String {
+    format!(
+        r#"{{ exec = {{ requestContextArgs = {{}} }} }}, {{ checkpoint = "auto" }}, {}, {}, {then}"#,
+        calls("a", "{}", r#"open = true, name = "a","#, "{}"),
+        calls("b", "{}", "", &text("B")),
+    )
+}
+
+fn asked(name: &str, expect: &str) -> String {
+    let call = calls(name, "{}", "", "{}").replace("call-", "again-");
+    let (call, _) = call.split_once("expect =").unwrap();
+    format!("{call} {expect} }}")
+}
+
+fn answers(words: &str) -> String {
+    format!("expect = {{ mcpResult = {} }}", text(words))
+}
+
+const TOLD: &str = r#"throws = "look before doing it again""#;
+
+/// Begins a turn whose first call stays open, and answers the second.
+fn begun(talk: &mut Talk) -> String {
+    talk.user("go");
+    let turn = talk.begin();
+    let (a, b) = (called(talk), called(talk));
+    assert_eq!(
+        (&a["params"]["name"], &b["params"]["name"]),
+        (&json!("a"), &json!("b"))
+    );
+    answer(talk, &b, "B");
+    turn
+}
+
+/// No history tells of what such a host does, so the run that takes the place of a lost one is
+/// told: what came of it, or that it was under way.
+#[test]
+fn a_call_that_was_open_when_the_stream_broke_is_not_made_twice_unasked() {
+    let first = broken_off(r#"{ reset = "internal_error" }"#);
+    let again = format!(
+        r#"{}, {}, {}, {{ text = "Looked." }}, {END}"#,
+        asked("a", TOLD),
+        asked("b", &answers("B")),
+        asked("a", &answers("A")),
+    );
+    let simulator = script(&[&first, &again]);
+    let mut talk = talk(&simulator);
+    let turn = begun(&mut talk);
+    let taken = talk.finish(&turn);
+    assert!(is_retryable(&taken.error), "{taken:?}");
+    talk.messages.pop();
+    let turn = talk.begin();
+    let call = called(&mut talk);
+    assert_eq!(call["params"]["name"], "a", "asked for once more");
+    answer(&mut talk, &call, "A");
+    assert_eq!(talk.finish(&turn).text, "Looked.");
+    simulator
+        .recorded()
+        .assert_played(&["completed", "completed"]);
+}
+
+/// Nothing is known of results then, so both are told to have been begun.
+#[test]
+fn a_call_of_a_killed_sidecar_is_not_made_twice_unasked() {
+    let state = tempfile::tempdir().unwrap();
+    let env = [("PI_CURSOR_STATE_DIR", state.path().to_str().unwrap())];
+    let read = r#"{ kv_set = { text = "x" } }, { text = "Read." }, { expect_cancel = true }"#;
+    let first = script(&[&broken_off(read)]);
+    let mut talk = kept(&first, &env);
+    begun(&mut talk);
+    while talk.host.hear()["params"]["events"][0]["text"] != "Read." {}
+    talk.host.kill();
+    let again = format!(
+        r#"{}, {}, {}, {{ text = "Looked." }}, {END}"#,
+        asked("a", TOLD),
+        asked("b", TOLD),
+        asked("a", &answers("A")),
+    );
+    let second = script(&[&again]);
+    talk.host = host(&second, &env);
+    let turn = talk.begin();
+    let call = called(&mut talk);
+    assert_eq!(call["params"]["name"], "a", "asked for once more");
+    answer(&mut talk, &call, "A");
+    assert_eq!(talk.finish(&turn).text, "Looked.");
+    second.recorded().assert_played(&["completed"]);
 }

@@ -108,7 +108,9 @@ fn moves() -> impl Strategy<Value = Vec<Move>> {
 }
 
 impl Plot {
-    fn run(&self) -> String {
+    /// The plot of that number: another one asks for other things, lest it be told what came of
+    /// them the first time.
+    fn run(&self, number: usize) -> String {
         let injections = self
             .injections
             .map(|fate| format!("injections = {fate:?}\n"));
@@ -116,6 +118,7 @@ impl Plot {
             "{}steps = [ {RECALL}, {} ]\n",
             injections.unwrap_or_default(),
             self.steps()
+                .replace("asked = ", &format!("plot = \"{number}\", asked = "))
         )
     }
 
@@ -367,7 +370,7 @@ proptest! {
             .build()
             .unwrap();
         runtime.block_on(async {
-            let mut runs: Vec<String> = plots.iter().map(Plot::run).collect();
+            let mut runs: Vec<String> = plots.iter().enumerate().map(|(n, plot)| plot.run(n)).collect();
             runs.push(format!(r#"steps = [ {RECALL}, {{ text = "Done." }}, {END} ]"#));
             // A history that is told in a new conversation goes on with the next plot too.
             let (sim, backend) = simulating_runs(&runs, "attempts = \"all\"\n").await;

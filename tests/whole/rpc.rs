@@ -197,6 +197,14 @@ fn bad_messages_are_told_and_survived() {
     assert_eq!(host.hear()["error"]["code"], -32700);
     host.write(b"Content-Length: 1\r\n\r\n{");
     assert_eq!(host.hear()["error"]["code"], -32700);
+    host.write(b"Foo: 1\r\n\r\n");
+    assert_eq!(host.hear()["error"]["code"], -32700);
+    host.say(&json!({"jsonrpc": "2.0", "id": null, "method": "prefs/get"}));
+    let nobody = host.hear();
+    assert_eq!(
+        (&nobody["id"], &nobody["error"]["code"]),
+        (&Json::Null, &json!(-32600))
+    );
     let wrong = host.call(
         "initialize",
         json!({"protocolVersion": "1", "host": {"name": "x"}}),

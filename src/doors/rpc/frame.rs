@@ -13,6 +13,7 @@ pub const MAX_BODY: u64 = 64 * 1024 * 1024;
 const NO_BODY: u64 = 1024 * 1024 * 1024;
 /// The longest header line; anything longer is garbage.
 const MAX_LINE: u64 = 4096;
+const NO_LENGTH: &str = "expected a Content-Length header";
 
 /// What came in.
 #[derive(Debug, PartialEq, Eq)]
@@ -46,6 +47,18 @@ impl Inbound {
 pub struct Reader {
     /// What is left of a frame over the limit.
     skip: u64,
+    /// What is left of a block of headers that was told to be none.
+    headers: Headers,
+}
+
+/// What was read of a block of headers without a length.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+enum Headers {
+    #[default]
+    None,
+    Some,
+    /// And it was told what is wrong with them.
+    Told,
 }
 
 impl Reader {
@@ -55,6 +68,7 @@ impl Reader {
         let skip = std::mem::take(&mut self.skip);
         io::copy(&mut input.by_ref().take(skip), &mut io::sink())?;
         let mut length: Option<u64> = None;
+        let mut headers = std::mem::take(&mut self.headers);
         loop {
             let Some(line) = line(input)? else {
                 return Ok(None);
@@ -75,7 +89,12 @@ impl Reader {
                         };
                     }
                     Some(length) => return body(input, length).map(Some),
-                    None => continue, // blank lines between frames harm nobody
+                    None if headers == Headers::Some => return malformed(NO_LENGTH),
+                    // Blank lines between frames harm nobody.
+                    None => {
+                        headers = Headers::None;
+                        continue;
+                    }
                 }
             }
             let header = String::from_utf8_lossy(&line);
@@ -83,12 +102,22 @@ impl Reader {
                 Some((name, value)) if name.trim().eq_ignore_ascii_case("content-length") => {
                     match value.trim().parse() {
                         Ok(number) => length = Some(number),
-                        Err(_) => return malformed("Content-Length is not a number"),
+                        Err(_) => {
+                            self.headers = Headers::Told;
+                            return malformed("Content-Length is not a number");
+                        }
                     }
                 }
                 // Other headers, such as Content-Type, say nothing we need.
-                Some((name, _)) if is_token(name) => {}
-                _ => return malformed("expected a Content-Length header"),
+                Some((name, _)) if is_token(name) => {
+                    if headers == Headers::None {
+                        headers = Headers::Some;
+                    }
+                }
+                _ => {
+                    self.headers = Headers::Told;
+                    return malformed(NO_LENGTH);
+                }
             }
         }
     }
@@ -165,6 +194,25 @@ mod tests {
             [
                 Inbound::Malformed("expected a Content-Length header".into()),
                 Inbound::Body(b"{}".to_vec()),
+                Inbound::Malformed("Content-Length is not a number".into()),
+                Inbound::Body(b"[]".to_vec()),
+            ]
+        );
+    }
+
+    #[test]
+    fn headers_without_a_length_are_told_once() {
+        let mut bytes = b"Foo: 1\r\n\r\n".to_vec();
+        put(&mut bytes, b"{}");
+        bytes.extend_from_slice(b"what?\r\nFoo: 1\r\n\r\nContent-Length: x\r\nFoo: 1\r\n\r\n");
+        put(&mut bytes, b"[]");
+        let none = || Inbound::Malformed(NO_LENGTH.into());
+        assert_eq!(
+            all(&bytes),
+            [
+                none(),
+                Inbound::Body(b"{}".to_vec()),
+                none(),
                 Inbound::Malformed("Content-Length is not a number".into()),
                 Inbound::Body(b"[]".to_vec()),
             ]

@@ -15,7 +15,7 @@ use futures_util::FutureExt as _;
 use jsonrpsee::core::server::{MethodCallback, Methods};
 use jsonrpsee::types::{Id, Params};
 use jsonrpsee::{ConnectionId, Extensions};
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
 use serde_json::{Value as Json, json};
 use tokio::sync::{mpsc, oneshot};
@@ -216,7 +216,8 @@ struct Connection {
 /// Any JSON-RPC message, parts not looked into.
 #[derive(Deserialize)]
 struct Message<'a> {
-    #[serde(borrow)]
+    /// `null` is an id too, though none to ask with.
+    #[serde(borrow, default, deserialize_with = "present")]
     id: Option<&'a RawValue>,
     method: Option<String>,
     #[serde(borrow)]
@@ -225,6 +226,10 @@ struct Message<'a> {
     result: Option<&'a RawValue>,
     #[serde(borrow)]
     error: Option<&'a RawValue>,
+}
+
+fn present<'de, D: Deserializer<'de>>(json: D) -> Result<Option<&'de RawValue>, D::Error> {
+    Deserialize::deserialize(json).map(Some)
 }
 
 impl Connection {
@@ -254,8 +259,11 @@ impl Connection {
         match (message.method, message.id) {
             (Some(method), Some(id)) => self.request(id.get(), &method, message.params).await?,
             (Some(method), None) => return Ok(self.notification(&method, message.params)),
-            (None, Some(id)) => self.answer(id.get(), message.result, message.error),
-            (None, None) => {
+            // Of somebody who could not read what we said: not to be answered in turn.
+            (None, Some(id)) if id.get() != "null" || message.error.is_some() => {
+                self.answer(id.get(), message.result, message.error);
+            }
+            (None, _) => {
                 let problem = "a message needs a method or an id";
                 self.refuse(None, error::INVALID_REQUEST, problem).await?;
             }

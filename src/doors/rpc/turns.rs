@@ -4,6 +4,8 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
+use futures_util::StreamExt as _;
+use futures_util::stream::FuturesUnordered;
 use jsonrpsee::types::ErrorObjectOwned;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
@@ -273,15 +275,16 @@ impl Turns {
             }
         };
         let calling = async {
-            let mut asked = tokio::task::JoinSet::new();
+            // All in this task: the host hears of calls in the order they were made.
+            let mut asked = FuturesUnordered::new();
             loop {
                 tokio::select! {
                     call = called.recv() => match call {
-                        Some(call) => asked.spawn(ask(origin.peer.clone(), turn.id.clone(), call)),
+                        Some(call) => asked.push(ask(origin.peer.clone(), turn.id.clone(), call)),
                         None => break,
                     },
-                    Some(_) = asked.join_next() => continue,
-                };
+                    Some(()) = asked.next() => {}
+                }
             }
             // The turn is over: nobody waits for what is still asked.
         };

@@ -293,6 +293,7 @@ impl Attempt<'_> {
             Happened::Told(Err(Gone)) => Some(Closing::Cancelled),
             Happened::Exec(execs::Progress::Call(id, call)) => {
                 self.owed.ask(Ask::Exec(id), Effect::None, "", &call.id);
+                self.hosted.insert(id);
                 self.tell(RunEvent::HostCall(Box::new(call)));
                 None
             }

@@ -78,6 +78,21 @@ fn what_is_passed_over_was_known() {
 }
 
 #[test]
+fn what_was_done_side_by_side_may_be_asked_for_in_any_order() {
+    let mut memo = Memo::default();
+    run(&mut memo, 1, "before");
+    memo.begin(2, &shell("slow", "a"));
+    run(&mut memo, 3, "quick");
+    for (first, second) in [("slow", "quick"), ("quick", "slow")] {
+        let mut memo = memo.clone();
+        memo.restart();
+        assert!(memo.recall(&shell(first, "x")).is_some());
+        assert!(memo.recall(&shell(second, "x")).is_some());
+        assert!(memo.recall(&shell("before", "x")).is_none());
+    }
+}
+
+#[test]
 fn a_stream_that_does_something_else_is_not_told_old_news() {
     let mut memo = Memo::default();
     run(&mut memo, 1, "test");

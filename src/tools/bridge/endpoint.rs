@@ -4,6 +4,7 @@
 //! the path and the token of a run, hands the rest to rmcp, and ends with the run. It binds
 //! 127.0.0.1 only, executes nothing, and logs neither path nor token.
 
+mod body;
 mod mcp;
 mod presence;
 mod route;
@@ -15,7 +16,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use bytes::Bytes;
 use http::header::{AUTHORIZATION, HeaderName};
-use http::{HeaderMap, HeaderValue, Request, Response};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt as _, Full};
 use hyper::body::Incoming;
 use secrecy::SecretString;
@@ -27,6 +28,7 @@ use super::gate::Gate;
 use crate::diag;
 use crate::tools::loopback::admission::{self, Refusal};
 use crate::tools::loopback::{Answered, Bounds, Loopback, Site, hints, serve};
+use body::Fault;
 use route::Route;
 
 /// The longest body.
@@ -158,10 +160,19 @@ impl Site for Listening {
         let (head, body) = request.into_parts();
         let room = self.place.reserve(&head.headers)?;
         let body = self.place.read(body).await?;
+        let message = head.method == Method::POST && body::says_json(&head.headers);
+        if message && let Err(fault) = body::check(&body) {
+            return Ok(fault.answer());
+        }
         let mut inner = Request::new(Full::new(body));
         *inner.method_mut() = head.method;
         *inner.headers_mut() = copied(&head.headers);
-        route.serve(inner, room).await
+        let answer = route.serve(inner, room).await?;
+        // Not the kind of body, but what is in it.
+        match message && answer.status() == StatusCode::UNSUPPORTED_MEDIA_TYPE {
+            true => Ok(Fault::NoMessage.answer()),
+            false => Ok(answer),
+        }
     }
 
     fn refused(&self, refusal: Refusal) -> Answered {

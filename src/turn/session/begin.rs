@@ -6,6 +6,7 @@ use super::Task;
 use crate::conversation::answer::{Gap, compare};
 use crate::conversation::begun::Begun;
 use crate::conversation::fingerprint::Fingerprint;
+use crate::conversation::journal::Paused;
 use crate::conversation::picture;
 use crate::conversation::plan::{SendPlan, latest, plan, with_note};
 use crate::conversation::recovery::Loss;
@@ -114,7 +115,11 @@ impl Task {
             .and_then(|conversation| conversation.answer.as_deref());
         let Transcripted { system, messages } = transcript(request);
         let mut owed = String::new();
-        let (conversation, text) = match plan(sent, answer, system, messages) {
+        let asked = mine
+            .as_ref()
+            .and_then(|conversation| conversation.pause.as_ref());
+        let asked = asked.map_or_else(Vec::new, Paused::all);
+        let (conversation, text) = match plan(sent, answer, &asked, system, messages) {
             SendPlan::Nothing => {
                 // What was taken in hand is put back as it was.
                 if let Some(conversation) = mine {
@@ -368,7 +373,7 @@ impl Task {
             false => format!("{text}\n\n{beside}"),
         };
         let all = joined(words.iter().map(|words| words.message.clone())).unwrap_or_default();
-        let (conversation, text) = match plan(sent, None, system, messages) {
+        let (conversation, text) = match plan(sent, None, &[], system, messages) {
             // The state has all but the words that were not heard, and what it was behind.
             SendPlan::Nothing | SendPlan::Resume { .. } => {
                 (conversation, with_note(all.text, &gap))

@@ -140,7 +140,12 @@ async fn what_is_no_request_is_told_and_the_connection_lives() {
     assert_eq!(host.code().await, (Json::Null, -32600));
     host.say(json!({"jsonrpc": "2.0"})).await;
     assert_eq!(host.code().await, (Json::Null, -32600));
-    for id in [json!({}), json!(-1), json!(1.5)] {
+    host.say(json!({"id": null})).await;
+    assert_eq!(host.code().await, (Json::Null, -32600));
+    // Nobody is asked back and forth about what nobody understands.
+    host.say(json!({"id": null, "error": {"code": -32700, "message": "what?"}}))
+        .await;
+    for id in [json!({}), json!(-1), json!(1.5), Json::Null] {
         host.say(json!({"id": id, "method": "forever"})).await;
         let (answered, code) = host.code().await;
         assert_eq!(code, -32600);
