@@ -235,10 +235,10 @@ impl Run {
     }
 
     /// How a run goes on from its checkpoint: after a broken connection as the official client
-    /// does, after silence told what was shown since.
+    /// does, after silence told what was shown since. What one stream was told, the next is too.
     fn on_from_checkpoint(&mut self, failure: &Failure) -> Action {
-        let silent = failure.retry() == Retry::Idle;
-        match silent.then(|| self.overlap.tell()).flatten() {
+        let tells = failure.retry() == Retry::Idle || self.overlap.is_told();
+        match tells.then(|| self.overlap.tell()).flatten() {
             Some(words) => Action::UserMessage(UserMessage {
                 text: go_on(&words),
                 images: Vec::new(),

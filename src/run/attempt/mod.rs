@@ -199,6 +199,9 @@ pub(super) async fn drive(stream: RunStream, around: Surroundings<'_>) -> Closed
     };
     let mut closing = attempt.run().await;
     attempt.tally.close(&closing);
+    if let Closing::Finished = closing {
+        attempt.release_all();
+    }
     while let Some(event) = attempt.pending.pop_front() {
         if attempt.around.events.send(event).await.is_err() {
             closing = Closing::Cancelled;
