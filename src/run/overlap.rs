@@ -196,6 +196,14 @@ impl Lane {
         self.heard = self.shown.len();
     }
 
+    /// What was shown that the newest checkpoint does not know.
+    pub(super) fn behind(&self) -> &str {
+        match self.told {
+            true => "",
+            false => &self.shown,
+        }
+    }
+
     fn restart(&mut self) {
         self.heard = 0;
         self.held.clear();
@@ -281,6 +289,7 @@ mod tests {
         // Either of them may come again.
         assert_eq!(told(&mut overlap.text, &["so ", "ö was it"]), " it");
         overlap.checkpoint();
+        assert_eq!(overlap.text.behind(), "");
         overlap.restart();
         assert_eq!(told(&mut overlap.text, &["so"]), "so");
         let mut overlap = Overlap::after("a line\n".into());
@@ -338,11 +347,12 @@ mod tests {
         let mut overlap = Overlap::after(shown.into());
         overlap.restart();
         overlap.checkpoint();
+        assert_eq!(overlap.text.behind(), shown);
         assert_eq!(told(&mut overlap.text, &again), "On the Seine.");
         let mut overlap = Overlap::after(shown.into()).told();
         overlap.restart();
         overlap.checkpoint();
-        assert!(!overlap.is_told());
+        assert_eq!((overlap.text.behind(), overlap.is_told()), ("", false));
         assert_eq!(told(&mut overlap.text, &again), "On the Seine.");
     }
 

@@ -355,7 +355,7 @@ impl Live {
                         tally.seen.occupied = Some(occupancy.used.into());
                         tally.window = Some(occupancy.limit).filter(|limit| *limit > 0);
                     }
-                    tally.since_checkpoint.clear();
+                    tally.since_checkpoint.clone_from(&saved.behind);
                     self.checkpoint(saved);
                     continue;
                 }

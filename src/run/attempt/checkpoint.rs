@@ -21,12 +21,14 @@ impl Attempt<'_> {
         let state = Bytes::copy_from_slice(state);
         self.owed.checkpoint(&state::pending(&state));
         let settled = self.around.memo.checkpoint();
+        self.release_all();
+        self.around.overlap.checkpoint();
         let event = RunEvent::Checkpoint(Checkpoint {
             lacks: self.owed.unknown(),
             state: state.clone(),
+            behind: self.around.overlap.text.behind().to_owned(),
             settled,
         });
-        self.release(&event);
         // A state that does not know a tool's result asks for it a second time, which is fine
         // where it is on record.
         let memo = &*self.around.memo;
@@ -38,7 +40,6 @@ impl Attempt<'_> {
             checkpoint: Some(state),
             shown,
         };
-        self.around.overlap.checkpoint();
         self.tell(event);
         // Perhaps its last. One that was on its way when the server was told is not.
         if let (Some(until), 0) = (self.leaving, self.untold) {

@@ -12,7 +12,7 @@ impl Attempt<'_> {
     }
 
     /// Words that were held back come before whatever they cannot be held back behind.
-    pub(super) fn release(&mut self, before: &RunEvent) {
+    fn release(&mut self, before: &RunEvent) {
         match before {
             RunEvent::Other(_) => {}
             RunEvent::Thinking(_) => self.release_text(),
