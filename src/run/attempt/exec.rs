@@ -1,5 +1,8 @@
 //! What the server asks to be done: started once, told again where it was done before.
 
+use prost::Message as _;
+use sha2::{Digest as _, Sha256};
+
 use super::{Attempt, execs};
 use crate::diag::Variant;
 use crate::run::event::RunEvent;
@@ -12,6 +15,11 @@ impl Attempt<'_> {
     pub(super) fn exec(&mut self, exec: ExecServerMessage) {
         if self.leaving.is_some() {
             return self.decline(exec);
+        }
+        if !self.is_first(&exec) {
+            tracing::debug!(exec = exec.id, "exec.repeated");
+            self.around.drift.count("exec: the same request twice");
+            return;
         }
         match exec.message {
             Some(request) => {
@@ -50,6 +58,31 @@ impl Attempt<'_> {
                 self.post(&execs::close(exec.id));
             }
         }
+    }
+}
+
+impl Attempt<'_> {
+    /// Whether a request has not come on this stream under the same names. One that has is at
+    /// work or answered: another answer is not owed, and doing it twice may do harm.
+    fn is_first(&mut self, exec: &ExecServerMessage) -> bool {
+        // By its number alone another request of the same kind may go.
+        exec.exec_id.is_empty() || self.asked.insert(Sent::of(exec))
+    }
+}
+
+/// A digest of a request and its names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Sent([u8; 32]);
+
+impl Sent {
+    fn of(exec: &ExecServerMessage) -> Self {
+        let named = ExecServerMessage {
+            id: exec.id,
+            exec_id: exec.exec_id.clone(),
+            message: exec.message.clone(),
+            ..ExecServerMessage::default()
+        };
+        Self(Sha256::digest(named.encode_to_vec()).into())
     }
 }
 

@@ -18,6 +18,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, Sleep, sleep_until};
 use uuid::Uuid;
 
+use self::exec::Sent;
 use super::answer;
 use super::blobs::Blobs;
 use super::driver::{Command, Injection};
@@ -156,6 +157,8 @@ struct Attempt<'a> {
     owed: Owed,
     /// Requests the host works on.
     hosted: BTreeSet<u32>,
+    /// Requests that came, each under its names.
+    asked: BTreeSet<Sent>,
     watchdog: Watchdog,
     /// Questions a person has not answered yet; while there are any, silence is no stall.
     questions: JoinSet<(u32, AskQuestionResult)>,
@@ -194,6 +197,7 @@ pub(super) async fn drive(stream: RunStream, around: Surroundings<'_>) -> Closed
         reading: Reading::On,
         owed: Owed::default(),
         hosted: BTreeSet::new(),
+        asked: BTreeSet::new(),
         watchdog,
         questions: JoinSet::new(),
     };
