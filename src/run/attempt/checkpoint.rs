@@ -10,13 +10,13 @@ use crate::wire::state;
 impl Attempt<'_> {
     pub(super) fn checkpoint(&mut self, state: &Bytes) {
         self.tally.checkpoint(state.len());
-        self.turn_ended = self.turn_ended.map(|_| self.last_inbound);
-        self.beats_until = None;
         // One that nothing can go on from must not replace one that something can.
         if let Err(unusable) = state::check(state) {
             self.around.drift.count(format!("checkpoint: {unusable}"));
             return;
         }
+        self.turn_ended = self.turn_ended.map(|_| self.last_inbound);
+        self.beats_until = None;
         // A copy: the state is kept, the network buffer it came in should not be.
         let state = Bytes::copy_from_slice(state);
         self.owed.checkpoint(&state::pending(&state));

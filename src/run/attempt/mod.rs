@@ -143,7 +143,7 @@ struct Attempt<'a> {
     turn_ended: Option<Instant>,
     /// How long what nobody is shown counts as such a thing: until the last checkpoint has come.
     beats_until: Option<Instant>,
-    /// When it is over, whatever else comes but words and tools.
+    /// When it is over, whatever else comes but words.
     ends_by: Option<Instant>,
     /// When to let go of a run that was given up.
     leaving: Option<Instant>,
