@@ -19,12 +19,12 @@ impl Attempt<'_> {
         self.beats_until = None;
         // A copy: the state is kept, the network buffer it came in should not be.
         let state = Bytes::copy_from_slice(state);
-        self.owed.checkpoint(&state::pending(&state));
+        self.around.owed.checkpoint(&state::pending(&state));
         let settled = self.around.memo.checkpoint();
         self.release_all();
         self.around.overlap.checkpoint();
         let event = RunEvent::Checkpoint(Checkpoint {
-            lacks: self.owed.unknown(),
+            lacks: self.around.owed.unknown(),
             state: state.clone(),
             behind: self.around.overlap.text.behind().to_owned(),
             settled,
@@ -32,7 +32,7 @@ impl Attempt<'_> {
         // A state that does not know a tool's result asks for it a second time, which is fine
         // where it is on record.
         let memo = &*self.around.memo;
-        let shown = match self.owed.is_settled(|call| memo.holds(call)) {
+        let shown = match self.around.owed.is_settled(|call| memo.holds(call)) {
             true => Shown::Nothing,
             false => Shown::Called,
         };
@@ -57,11 +57,11 @@ impl Attempt<'_> {
             | RunEvent::Thinking(_)
             | RunEvent::Injection(_)
             | RunEvent::TurnEnded(_) => {
-                self.owed.spoken();
+                self.around.owed.spoken();
                 self.around.memo.worked();
             }
             RunEvent::ToolCompleted(completed) => {
-                self.owed.completed(&completed.call_id);
+                self.around.owed.completed(&completed.call_id);
                 self.around.memo.worked();
             }
             _ => {}

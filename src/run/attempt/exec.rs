@@ -25,6 +25,7 @@ impl Attempt<'_> {
             Some(request) => {
                 if let Some(done) = self.around.memo.recall(&request) {
                     tracing::debug!(exec = exec.id, kind = %Variant(&request), "exec.recalled");
+                    self.around.owed.recalled(&done.call);
                     for frame in execs::again(exec.id, done) {
                         self.post(&frame);
                     }
@@ -42,7 +43,9 @@ impl Attempt<'_> {
                 }
                 if let Some(call) = call {
                     let name = copy.as_ref().map_or("", call_id);
-                    self.owed.ask(Ask::Exec(exec.id), effect, name, &call.id);
+                    self.around
+                        .owed
+                        .ask(Ask::Exec(exec.id), effect, name, &call.id);
                     if effect == Effect::Lasting {
                         self.progress.shown = self.progress.shown.max(Shown::Called);
                     }

@@ -56,6 +56,8 @@ pub(super) struct Surroundings<'a> {
     pub(super) overlap: &'a mut Overlap,
     /// What tools did for an earlier stream already.
     pub(super) memo: &'a mut Memo,
+    /// What the host does for the server, until a state knows of it.
+    pub(super) owed: &'a mut Owed,
     /// Called when the server takes the stream.
     pub(super) on_accepted: &'a (dyn Fn() + Sync),
 }
@@ -153,8 +155,6 @@ struct Attempt<'a> {
     untold: usize,
     /// Whether there is room to read; what we do not read cannot be silent.
     reading: Reading,
-    /// What the host does for the server, until a state knows of it.
-    owed: Owed,
     /// Requests the host works on.
     hosted: BTreeSet<u32>,
     /// Requests that came, each under its names.
@@ -195,7 +195,6 @@ pub(super) async fn drive(stream: RunStream, around: Surroundings<'_>) -> Closed
         heeds_by: None,
         untold: 0,
         reading: Reading::On,
-        owed: Owed::default(),
         hosted: BTreeSet::new(),
         asked: BTreeSet::new(),
         watchdog,
@@ -296,7 +295,9 @@ impl Attempt<'_> {
             Happened::Told(Ok(())) => None,
             Happened::Told(Err(Gone)) => Some(Closing::Cancelled),
             Happened::Exec(execs::Progress::Call(id, call)) => {
-                self.owed.ask(Ask::Exec(id), Effect::None, "", &call.id);
+                self.around
+                    .owed
+                    .ask(Ask::Exec(id), Effect::None, "", &call.id);
                 self.tell(RunEvent::HostCall(Box::new(call)));
                 None
             }
@@ -308,7 +309,7 @@ impl Attempt<'_> {
                     execs::Progress::Call(..) => {}
                 }
                 if let execs::Progress::Done(id, _) = &progress {
-                    self.owed.answered(Ask::Exec(*id));
+                    self.around.owed.answered(Ask::Exec(*id));
                     // The server's turn again.
                     match self.hosted.remove(id) {
                         true => self.watchdog.resumed(now),
