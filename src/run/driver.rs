@@ -17,6 +17,7 @@ use super::blobs::Blobs;
 use super::event::{Ended, Outcome, RunEvent, Usage};
 use super::memo::Memo;
 use super::overlap::{Overlap, go_on};
+use super::owed::Owed;
 use super::request::{Action, Mode, RunSpec, UserMessage};
 use super::retry::{self, Ledger, Next, Progress, Reached, Restarts, RetryPolicy, Shown, Timing};
 use super::watchdog::{Bark, Idle, Phase};
@@ -117,6 +118,7 @@ pub fn start(
         overlap,
         mode,
         memo,
+        owed: Owed::default(),
     };
     let last_word = run.events.clone();
     let task = async move {
@@ -165,6 +167,7 @@ struct Run {
     overlap: Overlap,
     mode: Option<Mode>,
     memo: Memo,
+    owed: Owed,
 }
 
 /// What one attempt came to.
@@ -235,10 +238,10 @@ impl Run {
     }
 
     /// How a run goes on from its checkpoint: after a broken connection as the official client
-    /// does, after silence told what was shown since.
+    /// does, after silence told what was shown since. What one stream was told, the next is too.
     fn on_from_checkpoint(&mut self, failure: &Failure) -> Action {
-        let silent = failure.retry() == Retry::Idle;
-        match silent.then(|| self.overlap.tell()).flatten() {
+        let tells = failure.retry() == Retry::Idle || self.overlap.is_told();
+        match tells.then(|| self.overlap.tell()).flatten() {
             Some(words) => Action::UserMessage(UserMessage {
                 text: go_on(&words),
                 images: Vec::new(),
@@ -274,6 +277,7 @@ impl Run {
         self.attempts += 1;
         self.overlap.restart();
         self.memo.restart();
+        self.owed.restart();
         tracing::debug!(n = self.attempts, request = %self.ids.request, "attempt.started");
         let opened = match self.spec.request(self.ids.original) {
             Ok(first) => tokio::select! {
@@ -314,6 +318,7 @@ impl Run {
                 held: &mut self.held,
                 overlap: &mut self.overlap,
                 memo: &mut self.memo,
+                owed: &mut self.owed,
                 on_accepted: &|| {
                     self.backend.choice.accepted(
                         &self.backend.endpoints.agent,

@@ -55,6 +55,9 @@ pub struct Checkpoint {
     pub state: Bytes,
     /// Calls of the host whose results it may not know, though they were given.
     pub lacks: Vec<String>,
+    /// The last words that were shown, as far as it does not know them: an earlier stream said
+    /// them, and this one has not said them again.
+    pub behind: String,
     /// What was done here that it knows for sure, and no state before it did.
     pub settled: Vec<What>,
 }

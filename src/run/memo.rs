@@ -43,7 +43,7 @@ pub struct Memo {
 pub(super) struct Done {
     what: What,
     /// The server's name of the call.
-    call: String,
+    pub(super) call: String,
     by: By,
     /// What the server was told.
     pub(super) replies: Vec<Reply>,

@@ -357,7 +357,7 @@ impl Live {
                     TurnEvent::Retrying(failure.to_string())
                 }
                 Some(RunEvent::Checkpoint(saved)) => {
-                    tally.since_checkpoint.clear();
+                    tally.since_checkpoint.clone_from(&saved.behind);
                     self.checkpoint(saved);
                     self.count(tally);
                     continue;

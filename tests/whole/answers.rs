@@ -76,6 +76,29 @@ async fn words_behind_the_last_state_are_told_in_the_next_turn() {
     ");
 }
 
+/// Nor are they in a state of the next stream that has not said them again.
+#[tokio::test]
+async fn words_the_next_stream_has_not_said_again_are_told_in_the_next_turn() {
+    let saved = r#"{ checkpoint = { rootPromptMessagesJson = ["YmVmb3Jl"] } }"#;
+    let first = format!(
+        r#"{{ text = "alpha " }}, {saved}, {{ text = "beta " }}, {{ kv_set = {{ text = "read this far" }} }}, {{ reset = "internal_error" }}"#
+    );
+    let again = format!(r#"{saved}, {{ thinking = "hm" }}, {{ expect_cancel = true }}"#);
+    let next = format!(r#"{{ text = "gamma" }}, {END}"#);
+    let (sim, backend) = simulating(&[first, again, next]).await;
+    let mut guest = Guest::new(&backend, None);
+    guest.user("go");
+    let taken = guest.turn(Patience::Events(4)).await;
+    assert_eq!(
+        (taken.stop, taken.text.as_str()),
+        (Stop::Aborted, "alpha beta ")
+    );
+    assert_eq!(guest.say("next").await.text, "gamma");
+    played(&sim.recording()).await;
+    let said = said(&requests(&sim)[2]);
+    assert!(said.ends_with("has read this too:]\n\nbeta"), "{said}");
+}
+
 /// A host that asks again after an error has dropped the answer: it gets all of it, from the
 /// state and from where the run goes on.
 #[tokio::test]

@@ -108,7 +108,7 @@ async fn a_drop_after_a_checkpoint_is_resumed() {
         let told = Ours::new(&simulator, transport)
             .say("@checkpoint-drop go")
             .await;
-        told.finished("before checkpoint. after checkpoint, lost. resumed.");
+        told.finished("before checkpoint. after checkpoint, lost. \n\nresumed.");
         assert_eq!(told.ended.attempts, 2);
         let recording = simulator.recording().await;
         let requests = recording.client("runRequest");

@@ -138,6 +138,30 @@ fn a_call_by_the_same_name_is_answered_from_the_record() {
         .assert_played(&["completed", "completed"]);
 }
 
+/// The next stream goes on without asking for what its state waits for: none of its states knows
+/// the result, so the next turn tells the history.
+#[test]
+fn a_result_nobody_asks_for_again_is_told_in_the_next_turn() {
+    let waits = r#"{ checkpoint = { pendingToolCalls = ["c1"] } }"#;
+    let first = format!(r#"{}, {waits}, {READ}, {BROKEN}"#, look("c1", "found 41"));
+    let second = format!(r#"{{ text = "Well." }}, {END}"#);
+    let simulator = script(&[&first, &second]);
+    let mut talk = guest(&simulator, &[]);
+    let taken = talk.say("go");
+    let call = called(&taken);
+    result(&mut talk, &call, "found 41");
+    assert_eq!(talk.turn().text, "Well.");
+    // In another conversation, which begins like the first one.
+    called(&talk.say("next"));
+    let recording = simulator.recorded();
+    let requests = recording.client("runRequest");
+    let runs: Vec<&Json> = (requests.iter().map(|sent| &sent["runRequest"])).collect();
+    assert!(runs[1]["action"]["resumeAction"].is_object(), "{}", runs[1]);
+    assert_ne!(runs[1]["conversationId"], runs[2]["conversationId"]);
+    let told = &runs[2]["conversationState"]["rootPromptMessagesJson"];
+    assert!(told.as_array().is_some_and(|told| told.len() > 1), "{told}");
+}
+
 #[tokio::test]
 async fn words_a_late_state_does_not_know_are_shown_once() {
     let saved = r#"{ checkpoint = { rootPromptMessagesJson = ["YmVmb3Jl"] } }"#;

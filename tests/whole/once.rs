@@ -45,6 +45,52 @@ fn played(runs: &[String]) -> (String, Taken, Simulator) {
     (log, taken, simulator)
 }
 
+/// Sent twice on one stream, while it is at work and when it is answered.
+#[test]
+fn the_same_request_is_worked_on_once() {
+    let command = |line: &str| {
+        format!(
+            r#"shellStreamArgs = {{ command = "echo {line} | tee -a log", workingDirectory = "$WS", toolCallId = "c", timeout = 10000 }}"#
+        )
+    };
+    let sent = |line: &str, name: &str| {
+        format!(
+            r#"{{ send = {{ execServerMessage = {{ id = 77, execId = "{name}", {} }} }} }}"#,
+            command(line)
+        )
+    };
+    let first = format!(
+        r#"{{ exec = {{ {} }}, id = 77, name = "a", open = true }}"#,
+        command("line")
+    );
+    let again = sent("line", "exec-77");
+    let waited = r#"{ await = ["a"] }"#;
+    for (steps, wanted) in [
+        (format!("{first}, {again}, {waited}"), "line\n"),
+        (format!("{first}, {waited}, {again}"), "line\n"),
+        // A number may be used again.
+        (
+            format!("{first}, {waited}, {}", sent("other", "exec-77")),
+            "line\nother\n",
+        ),
+        (
+            format!("{first}, {waited}, {}", sent("line", "exec-78")),
+            "line\nline\n",
+        ),
+    ] {
+        let run = format!(
+            r#"{CONTEXT}, {steps}, {READ}, {{ delay_ms = 1000 }}, {{ text = "done" }}, {END}"#
+        );
+        let (log, taken, _) = played(&[run]);
+        assert_eq!(
+            (taken.text.as_str(), taken.stop.as_str()),
+            ("done", "stop"),
+            "{steps}"
+        );
+        assert_eq!(log, wanted, "{steps}");
+    }
+}
+
 #[test]
 fn a_command_that_was_answered_is_not_run_again() {
     let asked = |id: &str| COMMAND.replace("ID", id);

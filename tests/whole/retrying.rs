@@ -168,6 +168,39 @@ async fn after_a_sleep_a_run_goes_on_over_another_connection() {
     assert_eq!(connections(&simulator.recording().await).len(), 2);
 }
 
+/// A stream that goes on may use other words: no sentence is made of two.
+#[tokio::test]
+async fn words_said_differently_by_the_next_stream_stand_apart() {
+    let first = format!(
+        r#"{{ text = "Well. " }}, {{ checkpoint = "auto" }}, {{ text = "I will " }}, {{ text = "read." }}, {READ}, {{ reset = "internal_error" }}"#
+    );
+    let said = |pieces: &str| format!(r#"{FROM_CHECKPOINT}, {pieces}, {END}"#);
+    for (pieces, all) in [
+        (
+            r#"{ text = "I " }, { text = "can write." }"#,
+            "Well. I will read.\n\nI can write.",
+        ),
+        (
+            r#"{ text = "I " }, { text = "will read. Done." }"#,
+            "Well. I will read. Done.",
+        ),
+        // It ends in the middle: everything has been read.
+        (r#"{ text = "I will " }"#, "Well. I will read."),
+        (
+            r#"{ text = "I will " }, { thinking = "hm" }, { text = "read. Done." }"#,
+            "Well. I will read. Done.",
+        ),
+    ] {
+        let simulator = script(&[&first, &said(pieces)]);
+        let mut ours = Ours::new(&simulator, Transport::H2c);
+        ours.say("go").await.finished(all);
+        simulator
+            .recording()
+            .await
+            .assert_played(&["completed", "completed"]);
+    }
+}
+
 #[tokio::test]
 async fn a_piece_of_text_without_a_word_stands_in_nobodys_way() {
     let first = format!(r#"{{ text = "" }}, {READ}, {{ reset = "internal_error" }}"#);

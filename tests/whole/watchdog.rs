@@ -158,6 +158,43 @@ async fn s40_no_text_is_shown_twice() {
     played(&sim.recording()).await;
 }
 
+/// However the next stream ends: words it was told of are in no state yet.
+#[tokio::test]
+async fn s40_words_are_told_until_a_state_knows_them() {
+    let told = |words: &str| {
+        format!(
+            r#"{{ expect_state = "last checkpoint" }}, {{ expect_request = {{ action = {{ userMessageAction = {{ userMessage = {{ text = {{ "$contains" = "{words}" }} }} }} }} }} }},"#
+        )
+    };
+    let silent = format!(
+        r#"{{ text = "Half. " }}, {{ checkpoint = "auto" }}, {{ text = "The capital is Paris. " }}, {}"#,
+        lives(FOREVER)
+    );
+    let broken = r#"{ kv_set = { text = "read this far" } }, { reset = "internal_error" }"#;
+    for end in [lives(FOREVER), broken.into()] {
+        for more in ["It has a river. ", ""] {
+            let again = format!(
+                r#"{} {{ text = "{more}" }}, {end}"#,
+                told("The capital is Paris.")
+            );
+            let known = format!("The capital is Paris. {more}");
+            for repeats in ["", known.as_str()] {
+                let rest = format!(
+                    r#"{} {{ text = "{repeats}" }}, {{ text = "The Seine." }}, {END}"#,
+                    told(known.trim())
+                );
+                let (sim, backend) = simulating(&[silent.clone(), again.clone(), rest]).await;
+                let mut guest = Guest::new(&backend, None);
+                guest.user("go");
+                let taken = fast(&mut guest).await;
+                let all = format!("Half. {known}The Seine.");
+                assert_eq!((taken.stop, taken.text), (Stop::Finished, all));
+                played(&sim.recording()).await;
+            }
+        }
+    }
+}
+
 /// A state does not know what was said behind it: a model that is not told says it again in
 /// other words, which no comparison finds.
 #[tokio::test]

@@ -10,27 +10,29 @@ use crate::wire::state;
 impl Attempt<'_> {
     pub(super) fn checkpoint(&mut self, state: &Bytes) {
         self.tally.checkpoint(state.len());
-        self.turn_ended = self.turn_ended.map(|_| self.last_inbound);
-        self.beats_until = None;
         // One that nothing can go on from must not replace one that something can.
         if let Err(unusable) = state::check(state) {
             self.around.drift.count(format!("checkpoint: {unusable}"));
             return;
         }
+        self.turn_ended = self.turn_ended.map(|_| self.last_inbound);
+        self.beats_until = None;
         // A copy: the state is kept, the network buffer it came in should not be.
         let state = Bytes::copy_from_slice(state);
-        self.owed.checkpoint(&state::pending(&state));
+        self.around.owed.checkpoint(&state::pending(&state));
         let settled = self.around.memo.checkpoint();
+        self.release_all();
+        self.around.overlap.checkpoint();
         let event = RunEvent::Checkpoint(Checkpoint {
-            lacks: self.owed.unknown(),
+            lacks: self.around.owed.unknown(),
             state: state.clone(),
+            behind: self.around.overlap.text.behind().to_owned(),
             settled,
         });
-        self.release(&event);
         // A state that does not know a tool's result asks for it a second time, which is fine
         // where it is on record.
         let memo = &*self.around.memo;
-        let shown = match self.owed.is_settled(|call| memo.holds(call)) {
+        let shown = match self.around.owed.is_settled(|call| memo.holds(call)) {
             true => Shown::Nothing,
             false => Shown::Called,
         };
@@ -38,7 +40,6 @@ impl Attempt<'_> {
             checkpoint: Some(state),
             shown,
         };
-        self.around.overlap.checkpoint();
         self.tell(event);
         // Perhaps its last. One that was on its way when the server was told is not.
         if let (Some(until), 0) = (self.leaving, self.untold) {
@@ -56,11 +57,11 @@ impl Attempt<'_> {
             | RunEvent::Thinking(_)
             | RunEvent::Injection(_)
             | RunEvent::TurnEnded(_) => {
-                self.owed.spoken();
+                self.around.owed.spoken();
                 self.around.memo.worked();
             }
             RunEvent::ToolCompleted(completed) => {
-                self.owed.completed(&completed.call_id);
+                self.around.owed.completed(&completed.call_id);
                 self.around.memo.worked();
             }
             _ => {}

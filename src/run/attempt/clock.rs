@@ -54,9 +54,9 @@ impl Attempt<'_> {
         Some(self.heard_out(at))
     }
 
-    /// What a server may take after a turn's end, whatever it sends that nobody sees.
+    /// What a server may take after a turn's end, whatever it sends but words.
     fn last_call(&self) -> Duration {
-        self.around.timing.after_turn * 6
+        self.around.timing.after_turn * 2
     }
 
     /// Whether it has been silent until then. That nothing is left to be read of what came by
@@ -74,12 +74,17 @@ impl Attempt<'_> {
 
     /// The turn is over, as far as is known.
     pub(super) fn ended(&mut self) {
-        self.turn_ended = Some(self.last_inbound);
-        self.beats_until = Some(self.last_inbound + self.around.timing.after_turn);
+        self.goes_on();
         self.ends_by = Some(self.last_inbound + self.last_call());
     }
 
-    /// What follows a turn's end: if the person sees it, the turn was not over.
+    fn goes_on(&mut self) {
+        self.turn_ended = Some(self.last_inbound);
+        self.beats_until = Some(self.last_inbound + self.around.timing.after_turn);
+    }
+
+    /// What follows a turn's end: if the person sees it, the turn was not over. Tools may come
+    /// again and again and bring nothing, so only words are waited for without a limit.
     pub(super) fn behind_the_end(&mut self, event: &RunEvent) {
         if self.turn_ended.is_none() {
             return;
@@ -89,7 +94,7 @@ impl Attempt<'_> {
             RunEvent::ToolStarted(_)
             | RunEvent::ToolPartial(_)
             | RunEvent::ToolDelta(_)
-            | RunEvent::ToolCompleted(_) => self.ended(),
+            | RunEvent::ToolCompleted(_) => self.goes_on(),
             _ => self.lives_on(),
         }
     }

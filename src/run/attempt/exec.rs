@@ -1,5 +1,8 @@
 //! What the server asks to be done: started once, told again where it was done before.
 
+use prost::Message as _;
+use sha2::{Digest as _, Sha256};
+
 use super::{Attempt, execs};
 use crate::diag::Variant;
 use crate::run::event::RunEvent;
@@ -13,10 +16,16 @@ impl Attempt<'_> {
         if self.leaving.is_some() {
             return self.decline(exec);
         }
+        if !self.is_first(&exec) {
+            tracing::debug!(exec = exec.id, "exec.repeated");
+            self.around.drift.count("exec: the same request twice");
+            return;
+        }
         match exec.message {
             Some(request) => {
                 if let Some(done) = self.around.memo.recall(&request) {
                     tracing::debug!(exec = exec.id, kind = %Variant(&request), "exec.recalled");
+                    self.around.owed.recalled(&done.call);
                     for frame in execs::again(exec.id, done) {
                         self.post(&frame);
                     }
@@ -34,7 +43,9 @@ impl Attempt<'_> {
                 }
                 if let Some(call) = call {
                     let name = copy.as_ref().map_or("", call_id);
-                    self.owed.ask(Ask::Exec(exec.id), effect, name, &call.id);
+                    self.around
+                        .owed
+                        .ask(Ask::Exec(exec.id), effect, name, &call.id);
                     if effect == Effect::Lasting {
                         self.progress.shown = self.progress.shown.max(Shown::Called);
                     }
@@ -50,6 +61,31 @@ impl Attempt<'_> {
                 self.post(&execs::close(exec.id));
             }
         }
+    }
+}
+
+impl Attempt<'_> {
+    /// Whether a request has not come on this stream under the same names. One that has is at
+    /// work or answered: another answer is not owed, and doing it twice may do harm.
+    fn is_first(&mut self, exec: &ExecServerMessage) -> bool {
+        // By its number alone another request of the same kind may go.
+        exec.exec_id.is_empty() || self.asked.insert(Sent::of(exec))
+    }
+}
+
+/// A digest of a request and its names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Sent([u8; 32]);
+
+impl Sent {
+    fn of(exec: &ExecServerMessage) -> Self {
+        let named = ExecServerMessage {
+            id: exec.id,
+            exec_id: exec.exec_id.clone(),
+            message: exec.message.clone(),
+            ..ExecServerMessage::default()
+        };
+        Self(Sha256::digest(named.encode_to_vec()).into())
     }
 }
 

@@ -18,6 +18,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, Sleep, sleep_until};
 use uuid::Uuid;
 
+use self::exec::Sent;
 use super::answer;
 use super::blobs::Blobs;
 use super::driver::{Command, Injection};
@@ -55,6 +56,8 @@ pub(super) struct Surroundings<'a> {
     pub(super) overlap: &'a mut Overlap,
     /// What tools did for an earlier stream already.
     pub(super) memo: &'a mut Memo,
+    /// What the host does for the server, until a state knows of it.
+    pub(super) owed: &'a mut Owed,
     /// Called when the server takes the stream.
     pub(super) on_accepted: &'a (dyn Fn() + Sync),
 }
@@ -142,7 +145,7 @@ struct Attempt<'a> {
     turn_ended: Option<Instant>,
     /// How long what nobody is shown counts as such a thing: until the last checkpoint has come.
     beats_until: Option<Instant>,
-    /// When it is over, whatever else comes but words and tools.
+    /// When it is over, whatever else comes but words.
     ends_by: Option<Instant>,
     /// When to let go of a run that was given up.
     leaving: Option<Instant>,
@@ -152,12 +155,12 @@ struct Attempt<'a> {
     untold: usize,
     /// Whether there is room to read; what we do not read cannot be silent.
     reading: Reading,
-    /// What the host does for the server, until a state knows of it.
-    owed: Owed,
     /// Requests the host works on.
     hosted: BTreeSet<u32>,
     /// Words this stream was told.
     injected: BTreeSet<Uuid>,
+    /// Requests that came, each under its names.
+    asked: BTreeSet<Sent>,
     watchdog: Watchdog,
     /// Questions a person has not answered yet; while there are any, silence is no stall.
     questions: JoinSet<(u32, AskQuestionResult)>,
@@ -194,14 +197,17 @@ pub(super) async fn drive(stream: RunStream, around: Surroundings<'_>) -> Closed
         heeds_by: None,
         untold: 0,
         reading: Reading::On,
-        owed: Owed::default(),
         hosted: BTreeSet::new(),
         injected: BTreeSet::new(),
+        asked: BTreeSet::new(),
         watchdog,
         questions: JoinSet::new(),
     };
     let mut closing = attempt.run().await;
     attempt.tally.close(&closing);
+    if let Closing::Finished = closing {
+        attempt.release_all();
+    }
     while let Some(event) = attempt.pending.pop_front() {
         if attempt.around.events.send(event).await.is_err() {
             closing = Closing::Cancelled;
@@ -292,7 +298,9 @@ impl Attempt<'_> {
             Happened::Told(Ok(())) => None,
             Happened::Told(Err(Gone)) => Some(Closing::Cancelled),
             Happened::Exec(execs::Progress::Call(id, call)) => {
-                self.owed.ask(Ask::Exec(id), Effect::None, "", &call.id);
+                self.around
+                    .owed
+                    .ask(Ask::Exec(id), Effect::None, "", &call.id);
                 self.hosted.insert(id);
                 self.tell(RunEvent::HostCall(Box::new(call)));
                 None
@@ -305,7 +313,7 @@ impl Attempt<'_> {
                     execs::Progress::Call(..) => {}
                 }
                 if let execs::Progress::Done(id, _) = &progress {
-                    self.owed.answered(Ask::Exec(*id));
+                    self.around.owed.answered(Ask::Exec(*id));
                     // The server's turn again.
                     match self.hosted.remove(id) {
                         true => self.watchdog.resumed(now),

@@ -32,7 +32,8 @@ impl Attempt<'_> {
                 .spawn(asking.answer.map(move |result| (id, result)));
             // Asked again by a second stream, the person would have to answer twice.
             let (ask, call) = (Ask::Question(id), &asking.call.id);
-            self.owed
+            self.around
+                .owed
                 .ask(ask, Effect::Lasting, &question.tool_call_id, call);
             self.progress.shown = self.progress.shown.max(Shown::Called);
             self.tell(RunEvent::HostCall(Box::new(asking.call)));
@@ -51,7 +52,7 @@ impl Attempt<'_> {
             id,
             result: Some(Answer::AskQuestionInteractionResponse(answer)),
         });
-        self.owed.answered(Ask::Question(id));
+        self.around.owed.answered(Ask::Question(id));
         // A person thinks in silence: it counts from now.
         let now = Instant::now();
         self.last_inbound = now;

@@ -12,18 +12,30 @@ impl Attempt<'_> {
     }
 
     /// Words that were held back come before whatever they cannot be held back behind.
-    pub(super) fn release(&mut self, before: &RunEvent) {
-        let overlap = &mut *self.around.overlap;
-        let (thinking, text) = match before {
-            RunEvent::Thinking(_) | RunEvent::Other(_) => return,
-            RunEvent::Text(_) | RunEvent::ThinkingDone => {
-                (overlap.thinking.release(), String::new())
-            }
-            _ => (overlap.thinking.release(), overlap.text.release()),
-        };
+    fn release(&mut self, before: &RunEvent) {
+        match before {
+            RunEvent::Other(_) => {}
+            RunEvent::Thinking(_) => self.release_text(),
+            RunEvent::Text(_) | RunEvent::ThinkingDone => self.release_thinking(),
+            _ => self.release_all(),
+        }
+    }
+
+    /// Nothing comes that they could be held back for.
+    pub(super) fn release_all(&mut self) {
+        self.release_thinking();
+        self.release_text();
+    }
+
+    fn release_thinking(&mut self) {
+        let thinking = self.around.overlap.thinking.release();
         if !thinking.is_empty() {
             self.pass_on(RunEvent::Thinking(thinking));
         }
+    }
+
+    fn release_text(&mut self) {
+        let text = self.around.overlap.text.release();
         if !text.is_empty() {
             self.pass_on(RunEvent::Text(text));
         }

@@ -21,6 +21,7 @@ async fn told() -> Vec<RunEvent> {
             held: &mut Vec::new(),
             overlap: &mut Overlap::after(String::new()),
             memo: &mut Memo::default(),
+            owed: &mut Owed::default(),
             on_accepted: &|| {},
         },
     )

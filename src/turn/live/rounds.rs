@@ -32,12 +32,15 @@ impl Live {
         let lacks = |round: &Round| round.given.iter().any(|id| saved.lacks.contains(id));
         let unknown = self.rounds.iter().position(lacks);
         self.rounds.drain(..unknown.unwrap_or(self.rounds.len()));
-        let (sent, answer) = match self.rounds.first() {
-            Some(round) => (&round.covers, &round.answer),
-            None => (&self.covers, &self.heard),
-        };
+        // From the last words back, as far as it does not know them.
+        let (mut sent, mut answer) = (&self.covers, self.heard.as_str());
+        let mut behind = saved.behind.as_str();
+        for round in self.rounds.iter().rev() {
+            behind = behind.strip_suffix(answer).unwrap_or_default();
+            (sent, answer) = (&round.covers, &round.answer);
+        }
         self.conversation.sent = Some(sent.clone());
-        self.conversation.answer = Some(answer.clone());
+        self.conversation.answer = Some(known(answer, behind).to_owned());
     }
 
     /// Counts what the context holds by the newest state, which may have come while the host
@@ -47,5 +50,27 @@ impl Live {
             tally.seen.occupied = Some(occupancy.used.into());
             tally.window = Some(occupancy.limit).filter(|limit| *limit > 0);
         }
+    }
+}
+
+/// What is known of an answer that ends with words that are not; they may begin before it.
+fn known<'a>(answer: &'a str, behind: &str) -> &'a str {
+    match answer.strip_suffix(behind) {
+        Some(known) => known,
+        None if behind.ends_with(answer) => "",
+        None => answer,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::known;
+
+    #[test]
+    fn an_answer_is_known_up_to_the_words_behind_its_state() {
+        assert_eq!(known("one two", ""), "one two");
+        assert_eq!(known("one two", " two"), "one");
+        assert_eq!(known(" two", "one two"), "");
+        assert_eq!(known("one two", "three"), "one two");
     }
 }
