@@ -13,6 +13,7 @@ mod delete;
 mod denylist;
 mod errno;
 mod fetch;
+mod forbidden;
 mod git_diff;
 mod grammar;
 mod grep;
