@@ -2,6 +2,7 @@
 //! are to change nothing and there is no sandbox here that keeps them from it.
 
 use super::denylist;
+use crate::tools::{Reply, Request};
 use crate::wire::proto::agent::v1::*;
 
 /// How the official client calls the policy.
@@ -10,11 +11,27 @@ const NO_SANDBOX: &str = "this client has no sandbox that keeps a command from c
 
 /// Why a command is not run.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Forbidden {
+pub(in crate::tools) enum Forbidden {
     /// An administrator's list says so, in these words.
     Denied(String),
     /// It is to run read-only.
     ReadOnly,
+}
+
+/// The command of a request, if it is one that can be forbidden.
+pub(in crate::tools) fn command(request: &Request) -> Option<&ShellArgs> {
+    match request {
+        Request::ShellArgs(args)
+        | Request::ShellStreamArgs(args)
+        | Request::MiniSweAgentBashArgs(args) => Some(args),
+        _ => None,
+    }
+}
+
+/// Whether it takes a closer look to know that a command may run.
+pub(in crate::tools) fn is_in_doubt(args: &ShellArgs) -> bool {
+    let policy = args.requested_sandbox_policy.as_ref();
+    !args.admin_command_denylist.is_empty() || is_read_only(policy)
 }
 
 fn is_read_only(policy: Option<&SandboxPolicy>) -> bool {
@@ -35,7 +52,7 @@ fn policy(kind: sandbox_policy::Type) -> SandboxPolicy {
 
 impl Forbidden {
     /// Why a command is not run, if it is not.
-    pub(super) async fn of(args: &ShellArgs) -> Option<Self> {
+    pub(in crate::tools) async fn of(args: &ShellArgs) -> Option<Self> {
         let policy = args.requested_sandbox_policy.as_ref();
         Self::by(&args.command, &args.admin_command_denylist, policy).await
     }
@@ -115,6 +132,28 @@ impl Forbidden {
             Self::ReadOnly => Result::SandboxUnsupported(unsupported(command, folder)),
         });
         BackgroundShellSpawnResult { result }
+    }
+
+    /// The answers to the request of a [`command`].
+    pub(in crate::tools) fn replies(self, request: Request) -> Vec<Reply> {
+        match request {
+            Request::ShellArgs(args) => {
+                let told = !args.skip_approval;
+                let result = self.whole(args.command, args.working_directory, told);
+                vec![Reply::ShellResult(result)]
+            }
+            Request::MiniSweAgentBashArgs(args) => {
+                let result = self.whole(args.command, args.working_directory, true);
+                vec![Reply::MiniSweAgentBashResult(result)]
+            }
+            Request::ShellStreamArgs(args) => {
+                let told = !args.skip_approval;
+                let events = self.streamed(args.command, args.working_directory, told);
+                let reply = |event| Reply::ShellStream(ShellStream { event: Some(event) });
+                events.into_iter().map(reply).collect()
+            }
+            _ => Vec::new(),
+        }
     }
 }
 

@@ -13,7 +13,7 @@ mod delete;
 mod denylist;
 mod errno;
 mod fetch;
-mod forbidden;
+pub(super) mod forbidden;
 mod git_diff;
 mod grammar;
 mod grep;
