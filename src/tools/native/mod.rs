@@ -98,6 +98,7 @@ pub fn executor(
             shell: Shell {
                 bench: Arc::clone(bench),
                 workspace: guard.workspace().to_owned(),
+                home: facts.home.clone(),
             },
             guard: Arc::new(guard),
             refuse: Arc::clone(&denied),

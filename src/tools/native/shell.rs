@@ -16,6 +16,7 @@ use super::output::{Clipped, Spill, Stream};
 use super::pipes::Pipes;
 use super::terminal::Title;
 use super::workbench::Workbench;
+use crate::tools::paths::meant;
 use crate::tools::{Replies, Reply};
 use crate::wire::proto::agent::v1::*;
 
@@ -24,6 +25,7 @@ use crate::wire::proto::agent::v1::*;
 pub(super) struct Shell {
     pub(super) bench: Arc<Workbench>,
     pub(super) workspace: PathBuf,
+    pub(super) home: Option<PathBuf>,
 }
 
 /// Whose words a result uses.
@@ -117,7 +119,8 @@ impl Shell {
             let name = cwd.to_string_lossy().into_owned();
             return (cwd, name);
         }
-        (self.workspace.join(given), given.to_owned())
+        let folder = meant(given, &self.workspace, self.home.as_deref());
+        (folder, given.to_owned())
     }
 
     fn spill(&self, args: &ShellArgs) -> Spill {
@@ -274,7 +277,8 @@ impl Shell {
 
     /// Starts a command behind.
     pub(super) async fn spawn(&self, args: BackgroundShellSpawnArgs) -> BackgroundShellSpawnResult {
-        let (folder, working_directory) = self.folder(&args.working_directory);
+        let (folder, _) = self.folder(&args.working_directory);
+        let working_directory = folder.to_string_lossy().into_owned();
         if let Some(forbidden) = Forbidden::behind(&args).await {
             return forbidden.spawned(args.command, working_directory);
         }

@@ -61,6 +61,7 @@ impl Scratch {
     fn ask(&self, request: Request) -> Asked {
         let facts = Facts {
             workspace: self.workspace.clone(),
+            home: self.workspace.parent().map(Path::to_owned),
             offers: self.offers.clone(),
             ..Facts::default()
         };
