@@ -128,6 +128,11 @@ impl Format {
     }
 
     fn bytes(&self, text: &str) -> Vec<u8> {
+        // The mark of the file is put there in any case.
+        let text = match self.marked {
+            true => text.strip_prefix('\u{feff}').unwrap_or(text),
+            false => text,
+        };
         let text = match self.ends {
             Ends::Lf => text.to_owned(),
             Ends::CrLf => text.replace("\r\n", "\n").replace('\n', "\r\n"),
