@@ -30,6 +30,19 @@ impl<'a> Outcome<'a> {
     }
 }
 
+/// Every text in a value without its secrets; keys stay.
+pub(super) fn scrubbed(json: &Json, scrub: &dyn Fn(&str) -> String) -> Json {
+    match json {
+        Json::String(text) => Json::String(scrub(text)),
+        Json::Array(items) => items.iter().map(|item| scrubbed(item, scrub)).collect(),
+        Json::Object(fields) => fields
+            .iter()
+            .map(|(key, value)| (key.clone(), scrubbed(value, scrub)))
+            .collect(),
+        json => json.clone(),
+    }
+}
+
 impl Activity {
     /// Reads a call told as JSON: `name` or `type`, `args` or `input`, `result`.
     pub fn read(call: &Json) -> Self {
@@ -43,6 +56,16 @@ impl Activity {
                 .or_else(|| object("input"))
                 .unwrap_or_default(),
             result: call.get("result").cloned(),
+        }
+    }
+
+    /// The same without secrets. Before anything is cut: half of one is not known for one.
+    pub(super) fn scrubbed(&self, scrub: &dyn Fn(&str) -> String) -> Self {
+        let argument = |(key, value): (&String, &Json)| (key.clone(), scrubbed(value, scrub));
+        Self {
+            name: self.name.clone(),
+            arguments: self.arguments.iter().map(argument).collect(),
+            result: self.result.as_ref().map(|result| scrubbed(result, scrub)),
         }
     }
 

@@ -33,7 +33,7 @@ fn content(view: &View<'_>) -> Content {
     }
     let path = text::string(view.args.get("path")).filter(|path| !path.is_empty());
     match path.and_then(|path| preview::preview(path, &view.root, READ.chars)) {
-        Some(now) => Content::Local(format!("{}\n{now}", preview::NOTICE)),
+        Some(now) => Content::Local(format!("{}\n{}", preview::NOTICE, (view.scrub)(&now))),
         None => Content::Seen(text::any(view.outcome.value())),
     }
 }

@@ -148,8 +148,10 @@ impl Ledger {
             Some(Delta::Stderr(err)) => (Stream::Stderr, &err.content),
             None => return Show::Nothing,
         };
-        let line = self.shells.printed_by(&update.call_id, stream, data);
-        line.map_or(Show::Nothing, |line| Show::Line((at.scrub)(&line)))
+        let line = self
+            .shells
+            .printed_by(&update.call_id, stream, data, at.scrub);
+        line.map_or(Show::Nothing, Show::Line)
     }
 
     /// Other updates: summaries, and output that names no call.
@@ -168,8 +170,8 @@ impl Ledger {
             },
             _ => return Show::Nothing,
         };
-        let line = self.shells.printed(stream, data);
-        line.map_or(Show::Nothing, |line| Show::Line((at.scrub)(&line)))
+        let line = self.shells.printed(stream, data, at.scrub);
+        line.map_or(Show::Nothing, Show::Line)
     }
 
     /// Takes a call that starts; told twice it counts once. A subagent at work is worth a

@@ -32,7 +32,7 @@ use serde_json::{Map, Value as Json};
 pub use activity::Activity;
 pub use text::line as one_line;
 
-use activity::Outcome;
+use activity::{Outcome, scrubbed};
 use names::Tool;
 
 /// The host tool that shows activity no host tool of its own stands for.
@@ -78,6 +78,7 @@ struct View<'a> {
     args: &'a Map<String, Json>,
     outcome: Outcome<'a>,
     root: PathBuf,
+    scrub: &'a dyn Fn(&str) -> String,
 }
 
 impl View<'_> {
@@ -108,21 +109,23 @@ impl View<'_> {
     }
 }
 
-fn view<'a>(activity: &'a Activity, workspace: &Workspace<'_>) -> View<'a> {
+fn view<'a>(activity: &'a Activity, workspace: &Workspace<'a>) -> View<'a> {
     View {
         raw: activity.raw_name(),
         tool: names::resolve(activity.raw_name(), &activity.arguments),
         args: &activity.arguments,
         outcome: activity.outcome(),
         root: workspace.root.to_owned(),
+        scrub: workspace.scrub,
     }
 }
 
 /// The card to show for an activity: one the host takes. Hosts refuse a call whose arguments
 /// do not satisfy the tool's schema, so one that does not becomes a neutral card.
 pub fn card(activity: &Activity, workspace: &Workspace<'_>) -> Card {
-    let view = view(activity, workspace);
-    let card = mapped(activity, workspace);
+    let activity = activity.scrubbed(workspace.scrub);
+    let view = view(&activity, workspace);
+    let card = drawn(&view, workspace);
     if fits(&card) {
         return as_host_shows(card, &view, workspace);
     }
@@ -173,33 +176,40 @@ fn fits(card: &Card) -> bool {
 
 /// The card an activity maps to by its tool alone, whether or not a host would take it.
 pub fn mapped(activity: &Activity, workspace: &Workspace<'_>) -> Card {
-    let view = view(activity, workspace);
+    let activity = activity.scrubbed(workspace.scrub);
+    drawn(&view(&activity, workspace), workspace)
+}
+
+fn drawn(view: &View<'_>, workspace: &Workspace<'_>) -> Card {
     let card = match &view.tool {
-        Tool::Read => files::read_card(&view),
-        Tool::Shell => shell::card(&view),
-        Tool::Grep => search::grep_card(&view),
-        Tool::Glob => search::glob_card(&view),
-        Tool::Ls => files::ls_card(&view),
-        Tool::Edit => files::edit_card(&view),
-        Tool::Write => files::write_card(&view),
-        Tool::Other(name) => unknown::card(&view, name),
-        _ => neutral::card(&view),
+        Tool::Read => files::read_card(view),
+        Tool::Shell => shell::card(view),
+        Tool::Grep => search::grep_card(view),
+        Tool::Glob => search::glob_card(view),
+        Tool::Ls => files::ls_card(view),
+        Tool::Edit => files::edit_card(view),
+        Tool::Write => files::write_card(view),
+        Tool::Other(name) => unknown::card(view, name),
+        _ => neutral::card(view),
     };
     clean(card, workspace)
 }
 
+/// What was told has lost its secrets before it was cut; this finds those that show only in
+/// what it became, by a name before them.
 fn clean(card: Card, workspace: &Workspace<'_>) -> Card {
     Card {
-        arguments: scrubbed(card.arguments, workspace.scrub),
+        arguments: scrubbed(&card.arguments, workspace.scrub),
         content: (workspace.scrub)(&card.content),
-        details: scrubbed(card.details, workspace.scrub),
+        details: scrubbed(&card.details, workspace.scrub),
         ..card
     }
 }
 
 /// An activity as bounded text, for hosts without cards. Ends with a line break.
 pub fn transcript(activity: &Activity, workspace: &Workspace<'_>) -> String {
-    (workspace.scrub)(&written(&view(activity, workspace)))
+    let activity = activity.scrubbed(workspace.scrub);
+    (workspace.scrub)(&written(&view(&activity, workspace)))
 }
 
 fn written(view: &View<'_>) -> String {
@@ -226,22 +236,6 @@ pub fn plan(activity: &Activity, workspace: &Workspace<'_>) -> Option<String> {
     (!plan.is_empty()).then(|| (workspace.scrub)(plan))
 }
 
-/// Every text in a value without its secrets; keys stay.
-fn scrubbed(json: Json, scrub: &dyn Fn(&str) -> String) -> Json {
-    match json {
-        Json::String(text) => Json::String(scrub(&text)),
-        Json::Array(items) => items
-            .into_iter()
-            .map(|item| scrubbed(item, scrub))
-            .collect(),
-        Json::Object(fields) => fields
-            .into_iter()
-            .map(|(key, value)| (key, scrubbed(value, scrub)))
-            .collect(),
-        json => json,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -254,6 +248,43 @@ mod tests {
             scrub: &scrub,
         };
         card(&Activity::read(&call), &at)
+    }
+
+    #[test]
+    fn what_is_cut_in_the_middle_of_a_secret_shows_no_half_of_it() {
+        for at in 100..125 {
+            let prompt = format!("{}hunter2 and more", "x".repeat(at));
+            let call = json!({"name": "mcp", "args": {"toolName": prompt.clone(), "args": {"a": prompt}},
+                "result": {"status": "success", "value": {}}});
+            let card = shown(call);
+            let told = format!("{card:?}");
+            assert!(!told.contains("xh"), "{at}: {told}");
+        }
+        let long = format!("{}hunter2", "x".repeat(23_997));
+        let call = json!({"name": "grep", "args": {"pattern": "x"}, "result": {"status": "success",
+            "value": {"workspaceResults": {"/w": {"type": "files", "output": {"files": [long]}}}}}});
+        assert!(!shown(call).content.contains("xh"));
+    }
+
+    #[test]
+    fn what_was_found_is_told_from_the_workspace_on() {
+        let found = |kind: &str, output: Json| {
+            let value = json!({"workspaceResults": {"/w": {"type": kind, "output": output}}});
+            let call = json!({"name": "grep", "args": {"pattern": "x"},
+                "result": {"status": "success", "value": value}});
+            shown(call).content
+        };
+        assert_eq!(
+            found("files", json!({"files": ["/w/a.rs", "/v/b.rs"]})),
+            "a.rs\n/v/b.rs"
+        );
+        let counts = json!({"counts": [{"file": "/w/a.rs", "count": 2}]});
+        assert_eq!(found("count", counts), "a.rs: 2");
+        let matches = json!({"matches": [{"file": "/w/a.rs", "lineNumber": 1, "line": "x"}]});
+        assert_eq!(found("content", matches), "a.rs:1: x");
+        let find = json!({"name": "glob", "args": {"globPattern": "*"},
+            "result": {"status": "success", "value": {"files": ["/w/src/a.rs"]}}});
+        assert_eq!(shown(find).content, "src/a.rs");
     }
 
     #[test]

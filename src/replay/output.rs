@@ -51,6 +51,9 @@ enum Whose {
     Unclear,
 }
 
+/// Takes secrets out of a text.
+type Scrub<'a> = &'a dyn Fn(&str) -> String;
+
 impl Printed {
     fn add(&mut self, stream: Stream, data: &str) {
         let kept = match stream {
@@ -65,8 +68,9 @@ impl Printed {
     }
 
     /// A line to show for a piece of output, the first few times.
-    fn line(&mut self, stream: Stream, data: &str) -> Option<String> {
-        let first = text::first_line(data)?;
+    fn line(&mut self, stream: Stream, data: &str, scrub: Scrub<'_>) -> Option<String> {
+        let data = scrub(data);
+        let first = text::first_line(&data)?;
         if self.lines >= MOST_LINES {
             return None;
         }
@@ -89,7 +93,7 @@ impl Shells {
     }
 
     /// Output without a name. Gives a line to show.
-    pub fn printed(&mut self, stream: Stream, data: &str) -> Option<String> {
+    pub fn printed(&mut self, stream: Stream, data: &str, scrub: Scrub<'_>) -> Option<String> {
         if data.is_empty() {
             return None;
         }
@@ -111,11 +115,17 @@ impl Shells {
         }
         let printed = self.running.values_mut().next()?;
         printed.add(stream, data);
-        printed.line(stream, data)
+        printed.line(stream, data, scrub)
     }
 
     /// Output that names its call. Gives a line to show.
-    pub fn printed_by(&mut self, id: &str, stream: Stream, data: &str) -> Option<String> {
+    pub fn printed_by(
+        &mut self,
+        id: &str,
+        stream: Stream,
+        data: &str,
+        scrub: Scrub<'_>,
+    ) -> Option<String> {
         let printed = self.running.get_mut(id)?;
         if printed.whose != Whose::Named {
             let lines = printed.lines;
@@ -126,7 +136,7 @@ impl Shells {
             };
         }
         printed.add(stream, data);
-        printed.line(stream, data)
+        printed.line(stream, data, scrub)
     }
 
     /// A shell is over: an empty success gets what was seen of its output.
@@ -171,9 +181,9 @@ mod tests {
     fn nothing_printed_says_nothing_about_whose_it_is() {
         let mut shells = Shells::default();
         shells.started("1");
-        shells.printed(Stream::Stdout, "a");
+        shells.printed(Stream::Stdout, "a", &str::to_owned);
         shells.started("2");
-        shells.printed(Stream::Stdout, "");
+        shells.printed(Stream::Stdout, "", &str::to_owned);
         let empty = json!({"name": "shell", "result": {"status": "success", "value": {}}});
         let merged = shells.completed("1", Activity::read(&empty));
         assert_eq!(merged.result.unwrap()["value"]["stdout"], "a");

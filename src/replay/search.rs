@@ -20,7 +20,7 @@ pub(super) fn grep(view: &View<'_>) -> String {
     let header = words.join(" ");
     match view.outcome {
         Outcome::Failed(error) => text::section(&header, &text::error(error)),
-        Outcome::Done(value) => text::section(&header, &matches(value)),
+        Outcome::Done(value) => text::section(&header, &matches(view, value)),
     }
 }
 
@@ -55,7 +55,7 @@ pub(super) fn grep_card(view: &View<'_>) -> Card {
         },
         content: match view.outcome {
             Outcome::Failed(error) => text::error(error),
-            Outcome::Done(value) => matches(value),
+            Outcome::Done(value) => matches(view, value),
         },
         details: Json::Null,
         verdict: view.verdict(),
@@ -69,9 +69,9 @@ fn chosen<const N: usize>(fields: [(&str, Option<Json>); N]) -> Map<String, Json
         .collect()
 }
 
-fn matches(value: Option<&Json>) -> String {
+fn matches(view: &View<'_>, value: Option<&Json>) -> String {
     let lines = match value {
-        Some(value) => found(value),
+        Some(value) => found(view, value),
         None => Vec::new(),
     };
     let body = match lines.is_empty() {
@@ -86,10 +86,10 @@ fn count_in_words(count: f64) -> String {
 }
 
 /// One thing that was found as a line.
-type InWords = fn(&Json) -> Option<String>;
+type InWords = fn(&View<'_>, &Json) -> Option<String>;
 
 /// What was found, a line each, whatever of its several shapes the result has.
-fn found(value: &Json) -> Vec<String> {
+fn found(view: &View<'_>, value: &Json) -> Vec<String> {
     let editor = value
         .get("activeEditorResult")
         .filter(|editor| !editor.is_null());
@@ -112,13 +112,15 @@ fn found(value: &Json) -> Vec<String> {
         let kind = part["type"].as_str();
         let listed: Option<(&[Json], InWords)> = match kind {
             Some("content") => Some((items("matches"), match_line)),
-            Some("files") => Some((items("files"), |file| file.as_str().map(file_name))),
-            Some("count") => Some((items("counts"), |count| Some(count_line(count)))),
+            Some("files") => Some((items("files"), |view, file| {
+                file.as_str().map(|file| file_name(view, file))
+            })),
+            Some("count") => Some((items("counts"), |view, count| Some(count_line(view, count)))),
             _ => None,
         };
         if let Some((items, show)) = listed {
             nothing |= items.is_empty() && text::number(output.get("totalMatches")) == Some(0.0);
-            lines.extend(items.iter().filter_map(show));
+            lines.extend(items.iter().filter_map(|item| show(view, item)));
             continue;
         }
         match text::number(part.get("totalMatches")) {
@@ -142,29 +144,37 @@ fn found(value: &Json) -> Vec<String> {
     lines
 }
 
-fn file_name(file: &str) -> String {
-    file.strip_suffix(':').unwrap_or(file).to_owned()
+fn file_name(view: &View<'_>, file: &str) -> String {
+    place(view, file.strip_suffix(':').unwrap_or(file))
 }
 
-fn match_line(found: &Json) -> Option<String> {
-    let file = file_name(found["file"].as_str().unwrap_or_default());
+/// A path that was found: one that begins with the workspace is shown without it.
+fn place(view: &View<'_>, path: &str) -> String {
+    match path.starts_with('/') {
+        true => view.path(path),
+        false => path.to_owned(),
+    }
+}
+
+fn match_line(view: &View<'_>, found: &Json) -> Option<String> {
+    let file = file_name(view, found["file"].as_str().unwrap_or_default());
     let number = text::number(found.get("lineNumber"));
     let line = found["line"].as_str().unwrap_or_default();
     if number.is_none() && line.trim().is_empty() {
         return (!file.is_empty()).then_some(file);
     }
-    let place = match number {
+    let at = match number {
         Some(number) => format!("{file}:{}", text::shown(number)),
         None => file,
     };
     Some(match line {
-        "" => place,
-        line => format!("{place}: {line}"),
+        "" => at,
+        line => format!("{at}: {line}"),
     })
 }
 
-fn count_line(count: &Json) -> String {
-    let file = count["file"].as_str().unwrap_or_default();
+fn count_line(view: &View<'_>, count: &Json) -> String {
+    let file = place(view, count["file"].as_str().unwrap_or_default());
     let number = text::number(count.get("count")).unwrap_or(0.0);
     format!("{file}: {}", text::shown(number)).trim().to_owned()
 }
@@ -190,7 +200,7 @@ pub(super) fn glob(view: &View<'_>) -> String {
     };
     match view.outcome {
         Outcome::Failed(error) => text::section(&header, &text::error(error)),
-        Outcome::Done(value) => text::section(&header, &files(value)),
+        Outcome::Done(value) => text::section(&header, &files(view, value)),
     }
 }
 
@@ -208,20 +218,20 @@ pub(super) fn glob_card(view: &View<'_>) -> Card {
         arguments: arguments.into(),
         content: match view.outcome {
             Outcome::Failed(error) => text::error(error),
-            Outcome::Done(value) => files(value),
+            Outcome::Done(value) => files(view, value),
         },
         details: Json::Null,
         verdict: view.verdict(),
     }
 }
 
-fn files(value: Option<&Json>) -> String {
+fn files(view: &View<'_>, value: Option<&Json>) -> String {
     let field = |key: &str| value.and_then(|value| value.get(key));
     let listed = field("files").and_then(Json::as_array);
     let files: Vec<String> = listed
         .into_iter()
         .flatten()
-        .filter_map(|file| file.as_str().map(str::to_owned))
+        .filter_map(|file| file.as_str().map(|file| place(view, file)))
         .collect();
     if !files.is_empty() {
         return text::bounded(&text::listed(&files, "files"), TRANSCRIPT, None);

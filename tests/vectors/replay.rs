@@ -175,8 +175,8 @@ pub(super) fn shell_case(case: &Json) -> Result<(), String> {
             "delta" => {
                 let data = event["data"].as_str().unwrap_or_default();
                 let line = match event["stream"].as_str() {
-                    Some("stdout") => shells.printed(Stream::Stdout, data),
-                    Some("stderr") => shells.printed(Stream::Stderr, data),
+                    Some("stdout") => shells.printed(Stream::Stdout, data, &as_told),
+                    Some("stderr") => shells.printed(Stream::Stderr, data, &as_told),
                     _ => None,
                 };
                 got.push(json!({"progress": line}));

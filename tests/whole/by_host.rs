@@ -40,6 +40,22 @@ fn left_to_the_host_each_of_cursors_tools_is_the_hosts_own() {
             r#"{ shellResult = { rejected = { reason = { "$contains" = "blocked by a hook" } } } }"#,
         ),
         exec(
+            r#"{ shellStreamArgs = { command = "rm x", toolCallId = "f", adminCommandDenylist = ["rm"] } }"#,
+            r#"{ shellStream = { rejected = { command = "rm x", reason = { "$contains" = "(denylist rule: rm)" } } } }"#,
+        ),
+        exec(
+            r#"{ shellArgs = { command = "touch x", toolCallId = "g", requestedSandboxPolicy = { type = "TYPE_WORKSPACE_READONLY" } } }"#,
+            r#"{ shellResult = { spawnError = { command = "touch x", error = { "$contains" = "not supported" } } } }"#,
+        ),
+        exec(
+            r#"{ shellStreamArgs = { command = "touch x", toolCallId = "h", requestedSandboxPolicy = { type = "TYPE_WORKSPACE_READONLY" } } }"#,
+            r#"{ shellStream = { sandboxUnsupported = { command = "touch x", sandboxPolicyType = "workspace_readonly", isReadonly = true } } }"#,
+        ),
+        exec(
+            r#"{ shellArgs = { command = "ls x", toolCallId = "i", adminCommandDenylist = ["rm"] } }"#,
+            r#"{ shellResult = { success = { stdout = "x\n" } } }"#,
+        ),
+        exec(
             r#"{ lsArgs = { path = "$WS", toolCallId = "e" } }"#,
             r#"{ lsResult = { rejected = { reason = { "$contains" = "leaves Cursor's built-in tools to the host" } } } }"#,
         ),
@@ -68,6 +84,7 @@ fn left_to_the_host_each_of_cursors_tools_is_the_hosts_own() {
             "oh\n\nCommand exited with code 3",
             true,
         ),
+        ("bash", json!({"command": "ls x"}), "x\n", false),
     ];
     let mut taken = talk.say("go");
     for (tool, arguments, text, failed) in answers {

@@ -18,6 +18,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::bridge::Bridge;
+use super::native::forbidden::{self, Forbidden};
 use super::refuse::{self, Refuse};
 use super::{Executor, Replies, Request, Work};
 use calls::Around;
@@ -71,6 +72,28 @@ impl ByHost {
         }
     }
 
+    /// Asks whether a command may run before the host is asked to run it.
+    async fn if_allowed(
+        self: Arc<Self>,
+        request: Request,
+        replies: Replies,
+        abort: CancellationToken,
+    ) -> Result<(), super::Thrown> {
+        if let Some(args) = forbidden::command(&request)
+            && let Some(forbidden) = Forbidden::of(args).await
+        {
+            for reply in forbidden.replies(request) {
+                replies.send(reply).await;
+            }
+            return Ok(());
+        }
+        let work = self.hand_over(request, replies.clone(), abort);
+        if let Some(call) = work.call {
+            replies.call(call).await;
+        }
+        work.done.await
+    }
+
     async fn refuse_loss(request: Request, replies: Replies) -> Result<(), super::Thrown> {
         let reason = "the host's read tool showed only a part of this file; writing it whole \
                       would lose the rest: change it with a command or an edit of the host";
@@ -92,6 +115,24 @@ impl Executor for ByHost {
                 call: None,
             };
         }
+        if forbidden::command(&request).is_some_and(forbidden::is_in_doubt) {
+            return Work {
+                done: Box::pin(self.if_allowed(request, replies, abort)),
+                call: None,
+            };
+        }
+        self.hand_over(request, replies, abort)
+    }
+}
+
+impl ByHost {
+    /// Has the host do it.
+    fn hand_over(
+        self: Arc<Self>,
+        request: Request,
+        replies: Replies,
+        abort: CancellationToken,
+    ) -> Work {
         let whole = |path: &str| self.seen.text(&self.places.of(path));
         let around = Around {
             tools: &self.tools,

@@ -1,4 +1,4 @@
-//! What a shell leaves for the next one: its folder, exports and functions.
+//! What a shell leaves for the next one: its folder, exports, functions, aliases and options.
 
 use std::ffi::OsStr;
 use std::fs;

@@ -97,8 +97,12 @@ pub(super) struct Running {
 }
 
 /// Runs after the last command's exports are back, and leaves folder and exports for the
-/// next. On one line, so that the shell's messages count lines as the user does.
-const SCRIPT: &str = r#"__command=$1 __before=$2 __after=$3; shift 3; [ -s "$__before" ] && . "$__before"; eval "$__command"; __code=$?; { pwd; printf '\0'; ( unset PWD OLDPWD SHLVL _; export -p; declare -f ); } > "$__after" 2>/dev/null; exit $__code"#;
+/// next. On one line, so that the shell's messages count lines as the user does, and so that
+/// no alias changes what it says.
+///
+/// What is left is read line by line: options come first, for functions may need them, but
+/// aliases count only when all is read. Their names may be anything, so they are quoted.
+const SCRIPT: &str = r#"__command=$1 __before=$2 __after=$3; shift 3; [ -s "$__before" ] && . "$__before"; eval "$__command"; __code=$?; { pwd; printf '\0'; ( set +aeux; unset PWD SHLVL _; if [ "$BASH_VERSION" ]; then builtin echo "{"; builtin shopt -p; builtin echo "shopt -u expand_aliases; } 2>/dev/null"; builtin shopt -q expand_aliases && __code=on; builtin shopt -u expand_aliases; eval 'for __name in "${!BASH_ALIASES[@]}"; do builtin printf "alias -- %q\n" "$__name=${BASH_ALIASES[$__name]}"; done'; fi; export -p; declare -f; [ "$__code" = on ] && builtin echo "builtin shopt -s expand_aliases" ); } > "$__after" 2>/dev/null; exit $__code"#;
 
 /// Starts a command in a shell, in a group of its own.
 pub(super) fn start(

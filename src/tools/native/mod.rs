@@ -13,6 +13,7 @@ mod delete;
 mod denylist;
 mod errno;
 mod fetch;
+pub(super) mod forbidden;
 mod git_diff;
 mod grammar;
 mod grep;
@@ -97,6 +98,7 @@ pub fn executor(
             shell: Shell {
                 bench: Arc::clone(bench),
                 workspace: guard.workspace().to_owned(),
+                home: facts.home.clone(),
             },
             guard: Arc::new(guard),
             refuse: Arc::clone(&denied),

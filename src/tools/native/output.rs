@@ -87,6 +87,7 @@ impl Clipped {
 #[derive(Debug)]
 pub(super) struct Spill {
     threshold: Option<u64>,
+    most_lines: u64,
     path: PathBuf,
     held: Vec<u8>,
     file: Option<File>,
@@ -99,12 +100,18 @@ impl Spill {
     pub(super) fn new(threshold: Option<u64>, path: PathBuf) -> Self {
         Self {
             threshold,
+            most_lines: u64::MAX,
             path,
             held: Vec::new(),
             file: None,
             bytes: 0,
             lines: 0,
         }
+    }
+
+    /// Also keeps what has more line breaks than this.
+    pub(super) fn or_lines(self, most_lines: u64) -> Self {
+        Self { most_lines, ..self }
     }
 
     pub(super) async fn push(&mut self, bytes: &[u8]) -> std::io::Result<()> {
@@ -119,7 +126,7 @@ impl Spill {
             return file.write_all(bytes).await;
         }
         self.held.extend_from_slice(bytes);
-        if self.bytes > threshold {
+        if self.bytes > threshold || self.lines > self.most_lines {
             let mut file = File::create(&self.path).await?;
             file.write_all(&self.held).await?;
             self.held = Vec::new();

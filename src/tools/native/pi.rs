@@ -103,7 +103,7 @@ pub(super) fn head(text: &str) -> (&str, Option<PiTruncation>) {
 
 /// Reads lines of a file.
 pub(super) fn read(guard: &Guard, args: &PiReadExecArgs) -> Result<PiReadExecSuccess, Failure> {
-    let path = guard.absolute(&args.path);
+    let path = guard.absolute(named(&args.path));
     let bytes = whole(guard, &path)?;
     let text = String::from_utf8_lossy(&bytes);
     let lines: Vec<&str> = text.split('\n').collect();
@@ -166,7 +166,7 @@ pub(super) fn write_file(guard: &Guard, args: &PiWriteExecArgs) -> Result<String
 /// Writes through the same door as everybody.
 pub(super) fn put(guard: &Guard, path: &str, text: &str) -> Result<(), Failure> {
     let args = WriteArgs {
-        path: path.into(),
+        path: named(path).into(),
         file_text: text.into(),
         ..WriteArgs::default()
     };
@@ -188,7 +188,7 @@ pub(super) fn save(guard: &Guard, args: &WriteArgs) -> Result<(), Failure> {
 
 /// Lists a folder.
 pub(super) fn list(guard: &Guard, args: &PiLsExecArgs) -> Result<PiLsExecSuccess, Failure> {
-    let path = guard.absolute(args.path.as_deref().unwrap_or_default());
+    let path = guard.absolute(named(args.path.as_deref().unwrap_or_default()));
     let cleared = cleared(guard, &path, "List")?;
     if !cleared.real.is_dir() {
         return Err(Failure(format!("Not a directory: {}", path.display())));
@@ -217,12 +217,14 @@ pub(super) fn list(guard: &Guard, args: &PiLsExecArgs) -> Result<PiLsExecSuccess
     })
 }
 
-/// A limit the request gives, or the usual one.
+/// A limit the request gives, at least one, or the usual one.
 pub(super) fn limit(given: Option<i32>, usual: usize) -> usize {
-    given
-        .and_then(|limit| usize::try_from(limit).ok())
-        .filter(|limit| *limit > 0)
-        .unwrap_or(usual)
+    given.map_or(usual, |limit| usize::try_from(limit).unwrap_or(0).max(1))
+}
+
+/// A path as these requests write it: a mark before it, as people mention files, is no part.
+pub(super) fn named(path: &str) -> &str {
+    path.strip_prefix('@').unwrap_or(path)
 }
 
 /// Cuts a list to what one answer shows.
@@ -239,7 +241,7 @@ pub(super) fn find(
     args: &PiFindExecArgs,
     abort: &CancellationToken,
 ) -> Result<PiFindExecSuccess, Failure> {
-    let root = guard.absolute(args.path.as_deref().unwrap_or_default());
+    let root = guard.absolute(named(args.path.as_deref().unwrap_or_default()));
     cleared(guard, &root, "Find")?;
     if root.is_dir() {
         errno::readable(&root).map_err(|error| Failure::io(&error, "scandir", &root))?;

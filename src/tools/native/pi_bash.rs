@@ -24,7 +24,7 @@ pub(super) async fn bash(
     let timeout = args.timeout.filter(|seconds| *seconds > 0.0);
     let order = Order {
         command: args.command,
-        folder: shell.workspace.clone(),
+        folder: shell.bench.cwd(&shell.workspace),
         call: String::new(),
         timeout: timeout
             .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
@@ -50,7 +50,8 @@ pub(super) async fn bash(
         text: String::new(),
         bytes: 0,
         lines: 0,
-        spill: Spill::new(Some(MAX_BYTES as u64), file),
+        // One line more than breaks is counted.
+        spill: Spill::new(Some(MAX_BYTES as u64), file).or_lines(MAX_LINES as u64 - 1),
     };
     let ending = command.run(&abort, &mut tail).await;
     let code = match ending {
@@ -62,7 +63,7 @@ pub(super) async fn bash(
     let full_output_path = location
         .filter(|_| truncation.is_some())
         .map(|location| location.file_path);
-    if let (Some(cut), Some(path)) = (&truncation, &full_output_path) {
+    if let Some(cut) = &truncation {
         let first = cut.total_lines - cut.output_lines + 1;
         let last = cut.total_lines;
         let kilobytes = cut.output_bytes / 1024;
@@ -73,7 +74,11 @@ pub(super) async fn bash(
             ),
             false => format!("lines {first}-{last} of {last}"),
         };
-        output.push_str(&format!("\n\n[Showing {shown}. Full output: {path}]"));
+        let rest = match &full_output_path {
+            Some(path) => format!("Full output: {path}"),
+            None => "The rest was not kept".into(),
+        };
+        output.push_str(&format!("\n\n[Showing {shown}. {rest}]"));
     }
     if output.is_empty() {
         output = "(no output)".into();

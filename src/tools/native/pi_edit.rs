@@ -13,7 +13,7 @@ pub(super) fn edit(guard: &Guard, args: &PiEditExecArgs) -> Result<PiEditExecSuc
             "edits must contain at least one replacement.".into(),
         ));
     }
-    let path = guard.absolute(&args.path);
+    let path = guard.absolute(pi::named(&args.path));
     // It is written in the encoding it has; what does not fit one would be lost.
     let text = text::faithful(&pi::whole(guard, &path)?).ok_or_else(|| {
         Failure("the file is in no encoding this client knows: an edit would damage it".into())

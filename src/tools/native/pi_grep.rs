@@ -19,7 +19,7 @@ pub(super) fn grep(
     args: &PiGrepExecArgs,
     abort: &CancellationToken,
 ) -> Result<PiGrepExecSuccess, Failure> {
-    let target = guard.absolute(args.path.as_deref().unwrap_or_default());
+    let target = guard.absolute(pi::named(args.path.as_deref().unwrap_or_default()));
     match guard.read(&target) {
         Ok(_) => {}
         Err(Refusal::Missing) => {

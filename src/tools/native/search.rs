@@ -444,10 +444,11 @@ impl<'a> Worker<'a> {
                 })
             }
             Output::Files | Output::Count => {
-                let kind = match (self.query.output, self.query.span) {
-                    (Output::Files, _) => SummaryKind::Count,
-                    (_, Span::Line) => SummaryKind::Count,
-                    (_, Span::Lines) => SummaryKind::CountMatches,
+                // As ripgrep: lines, unless a match may have more than one.
+                let across = searcher.multi_line_with_matcher(&self.matcher);
+                let kind = match (self.query.output, across) {
+                    (Output::Count, true) => SummaryKind::CountMatches,
+                    _ => SummaryKind::Count,
                 };
                 let mut printer = SummaryBuilder::new()
                     .kind(kind)

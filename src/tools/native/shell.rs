@@ -10,11 +10,13 @@ use tokio_util::sync::CancellationToken;
 
 use super::child::{self, Input};
 use super::command::{Ending, Foreground, Listener, Order};
+use super::errno;
+use super::forbidden::{Forbidden, no_sandbox};
 use super::output::{Clipped, Spill, Stream};
 use super::pipes::Pipes;
 use super::terminal::Title;
 use super::workbench::Workbench;
-use super::{denylist, errno};
+use crate::tools::paths::meant;
 use crate::tools::{Replies, Reply};
 use crate::wire::proto::agent::v1::*;
 
@@ -23,6 +25,7 @@ use crate::wire::proto::agent::v1::*;
 pub(super) struct Shell {
     pub(super) bench: Arc<Workbench>,
     pub(super) workspace: PathBuf,
+    pub(super) home: Option<PathBuf>,
 }
 
 /// Whose words a result uses.
@@ -40,23 +43,6 @@ fn milliseconds(since: Instant) -> i32 {
 
 fn in_milliseconds(duration: Duration) -> i32 {
     i32::try_from(duration.as_millis()).unwrap_or(i32::MAX)
-}
-
-fn rejected(command: String, working_directory: String, reason: String) -> ShellRejected {
-    tracing::warn!("refused a command an administrator denies");
-    ShellRejected {
-        command,
-        working_directory,
-        reason,
-        is_readonly: false,
-    }
-}
-
-fn no_sandbox() -> SandboxPolicy {
-    SandboxPolicy {
-        r#type: sandbox_policy::Type::InsecureNone as i32,
-        ..SandboxPolicy::default()
-    }
 }
 
 /// What all results of a command say.
@@ -133,7 +119,8 @@ impl Shell {
             let name = cwd.to_string_lossy().into_owned();
             return (cwd, name);
         }
-        (self.workspace.join(given), given.to_owned())
+        let folder = meant(given, &self.workspace, self.home.as_deref());
+        (folder, given.to_owned())
     }
 
     fn spill(&self, args: &ShellArgs) -> Spill {
@@ -167,11 +154,9 @@ impl Shell {
             answer.sandbox_policy = None;
             return answer;
         }
-        if let Some(reason) = denylist::objection(&args.command, &args.admin_command_denylist).await
-        {
-            let no = rejected(args.command, working_directory, reason);
-            answer.result = Some(shell_result::Result::Rejected(no));
-            return answer;
+        if let Some(forbidden) = Forbidden::of(&args).await {
+            let told = answer.sandbox_policy.is_some();
+            return forbidden.whole(args.command, working_directory, told);
         }
         let started = Instant::now();
         // Only a streamed command goes behind when its time is over.
@@ -217,10 +202,11 @@ impl Shell {
             spill: self.spill(&args),
             clips: Default::default(),
         };
-        if let Some(reason) = denylist::objection(&args.command, &args.admin_command_denylist).await
-        {
-            let no = rejected(args.command, working_directory, reason);
-            tell.say(shell_stream::Event::Rejected(no)).await;
+        if let Some(forbidden) = Forbidden::of(&args).await {
+            let told = !args.skip_approval;
+            for event in forbidden.streamed(args.command, working_directory, told) {
+                tell.say(event).await;
+            }
             return;
         }
         let start = ShellStreamStart {
@@ -291,12 +277,10 @@ impl Shell {
 
     /// Starts a command behind.
     pub(super) async fn spawn(&self, args: BackgroundShellSpawnArgs) -> BackgroundShellSpawnResult {
-        let (folder, working_directory) = self.folder(&args.working_directory);
-        if let Some(reason) = denylist::objection(&args.command, &args.admin_command_denylist).await
-        {
-            let no = rejected(args.command, working_directory, reason);
-            let result = Some(background_shell_spawn_result::Result::Rejected(no));
-            return BackgroundShellSpawnResult { result };
+        let (folder, _) = self.folder(&args.working_directory);
+        let working_directory = folder.to_string_lossy().into_owned();
+        if let Some(forbidden) = Forbidden::behind(&args).await {
+            return forbidden.spawned(args.command, working_directory);
         }
         let input = if args.enable_write_shell_stdin_tool {
             Input::Pipe

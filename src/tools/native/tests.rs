@@ -61,6 +61,7 @@ impl Scratch {
     fn ask(&self, request: Request) -> Asked {
         let facts = Facts {
             workspace: self.workspace.clone(),
+            home: self.workspace.parent().map(Path::to_owned),
             offers: self.offers.clone(),
             ..Facts::default()
         };
@@ -120,6 +121,40 @@ fn event(reply: &Reply) -> &shell_stream::Event {
         Reply::ShellStream(stream) => stream.event.as_ref().unwrap(),
         other => panic!("no event: {other:?}"),
     }
+}
+
+#[tokio::test]
+async fn a_command_that_may_only_read_is_not_run() {
+    let scratch = scratch();
+    let policy = SandboxPolicy {
+        r#type: sandbox_policy::Type::WorkspaceReadonly as i32,
+        ..SandboxPolicy::default()
+    };
+    let args = ShellArgs {
+        command: "touch made".into(),
+        parsing_result: Some(ShellCommandParsingResult::default()),
+        requested_sandbox_policy: Some(policy.clone()),
+        skip_approval: true,
+        ..ShellArgs::default()
+    };
+    for request in [
+        Request::ShellArgs(args.clone()),
+        Request::MiniSweAgentBashArgs(args.clone()),
+        Request::ShellStreamArgs(args),
+        Request::BackgroundShellSpawnArgs(BackgroundShellSpawnArgs {
+            command: "touch made".into(),
+            sandbox_policy: Some(policy),
+            ..BackgroundShellSpawnArgs::default()
+        }),
+    ] {
+        let all = scratch.ask(request).all().await;
+        let told = format!("{:?}", all.last());
+        assert!(
+            told.contains("SpawnError") || told.contains("SandboxUnsupported"),
+            "{told}"
+        );
+    }
+    assert!(!scratch.workspace.join("made").exists());
 }
 
 const HOLD: &str = "exec 9>lifeline; trap '' TERM; echo up; (trap '' TERM; sleep 600); sleep 600";

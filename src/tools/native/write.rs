@@ -20,6 +20,10 @@ use crate::wire::proto::agent::v1::*;
 /// Files larger than this keep no format: new text goes as it is.
 const MAX_SURVEYED: u64 = 64 * 1024 * 1024;
 
+/// Why a text is not written.
+const UNFIT: &str = "the file is neither UTF-8 nor UTF-16 and its encoding does not have all these \
+                     letters; nothing was written. Convert the file with a command first, e.g. iconv";
+
 /// Answers one request to write.
 pub(super) fn write(guard: &Guard, args: &WriteArgs) -> WriteResult {
     let path = guard.absolute(&args.path);
@@ -50,8 +54,18 @@ fn attempt(cleared: &Cleared, args: &WriteArgs, shown: &str) -> io::Result<write
         return Err(Errno::ISDIR.into());
     }
     let bytes = if args.file_bytes.is_empty() {
-        let format = Format::of(cleared, args.encoding_hint.as_deref());
-        format.bytes(&args.file_text)
+        let hint = args.encoding_hint.as_deref();
+        match Format::of(cleared, hint).bytes(&args.file_text) {
+            Ok(bytes) => bytes,
+            Err(_) if Format::is_old(cleared) && !wants_utf8(hint) => {
+                return Ok(write_result::Result::Error(WriteError {
+                    path: shown.to_owned(),
+                    error: UNFIT.into(),
+                }));
+            }
+            // Nobody reads it as something else yet, or it was asked for.
+            Err(text) => text.into_bytes(),
+        }
     } else {
         args.file_bytes.to_vec()
     };
@@ -66,6 +80,10 @@ fn attempt(cleared: &Cleared, args: &WriteArgs, shown: &str) -> io::Result<write
         file_size: i32::try_from(bytes.len()).unwrap_or(i32::MAX),
         file_content_after_write: written.filter(|_| args.return_file_content_after_write),
     }))
+}
+
+fn wants_utf8(hint: Option<&str>) -> bool {
+    hint.is_some_and(|hint| hint.to_ascii_lowercase().starts_with("utf"))
 }
 
 /// How a file stores its text.
@@ -91,6 +109,11 @@ impl Format {
             format = format.hinted(hint);
         }
         format
+    }
+
+    /// Whether a file is there, in an encoding others know it has.
+    fn is_old(cleared: &Cleared) -> bool {
+        Self::existing(cleared).is_some_and(|format| format.encoding == Encoding::Western)
     }
 
     fn hinted(self, hint: Option<&str>) -> Self {
@@ -127,13 +150,18 @@ impl Format {
         })
     }
 
-    fn bytes(&self, text: &str) -> Vec<u8> {
+    /// The bytes of a text; the text as it would go if the encoding lacks letters of it.
+    fn bytes(&self, text: &str) -> Result<Vec<u8>, String> {
+        // The mark of the file is put there in any case.
+        let text = match self.marked {
+            true => text.strip_prefix('\u{feff}').unwrap_or(text),
+            false => text,
+        };
         let text = match self.ends {
             Ends::Lf => text.to_owned(),
             Ends::CrLf => text.replace("\r\n", "\n").replace('\n', "\r\n"),
         };
-        // Letters the old encoding has not make the file UTF-8.
-        text::encode(&text, self.encoding, self.marked).unwrap_or_else(|| text.into_bytes())
+        text::encode(&text, self.encoding, self.marked).ok_or(text)
     }
 }
 
@@ -321,8 +349,31 @@ mod tests {
         fs::write(&file, b"caf\xe9\n").unwrap();
         write_text(&guard, "f", "th\u{e9}\n");
         assert_eq!(fs::read(&file).unwrap(), b"th\xe9\n");
-        write_text(&guard, "f", "crab 🦀\n");
-        assert_eq!(fs::read(&file).unwrap(), "crab 🦀\n".as_bytes());
+        fs::write(&file, b"\xef\xbb\xbfa\n").unwrap();
+        write_text(&guard, "f", "\u{feff}b\n");
+        assert_eq!(fs::read(&file).unwrap(), "\u{feff}b\n".as_bytes());
+    }
+
+    #[test]
+    fn letters_an_old_encoding_has_not_are_not_written() {
+        let (_home, guard) = scratch();
+        let file = guard.workspace().join("f");
+        let old = b"\xcf\xf0\xe8\xe2\xe5\xf2\n";
+        fs::write(&file, old).unwrap();
+        let result = write_text(&guard, "f", "Привет\n");
+        let write_result::Result::Error(no) = &result else {
+            panic!("{result:?}");
+        };
+        assert!(no.error.contains("nothing was written"), "{no:?}");
+        assert_eq!(fs::read(&file).unwrap(), old);
+        let hinted = WriteArgs {
+            path: "f".into(),
+            file_text: "Привет\n".into(),
+            encoding_hint: Some("utf-8".into()),
+            ..WriteArgs::default()
+        };
+        write(&guard, &hinted);
+        assert_eq!(fs::read(&file).unwrap(), "Привет\n".as_bytes());
     }
 
     #[test]

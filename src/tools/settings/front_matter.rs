@@ -18,6 +18,7 @@ pub(super) struct Document<'a> {
 enum Value {
     Text(String),
     List(Vec<String>),
+    True,
 }
 
 /// Cuts a file; `None` if it has no head.
@@ -53,8 +54,14 @@ impl Document<'_> {
     pub(super) fn text(&self, key: &str) -> Option<&str> {
         match self.value(key)? {
             Value::Text(text) => Some(text.as_str()).filter(|text| !text.trim().is_empty()),
+            Value::True => Some("true"),
             Value::List(_) => None,
         }
+    }
+
+    /// Whether a key is `true`, and not the word in quotes.
+    pub(super) fn is_bare_true(&self, key: &str) -> bool {
+        self.value(key) == Some(&Value::True)
     }
 
     /// Whether a key is `true`.
@@ -67,6 +74,7 @@ impl Document<'_> {
         match self.value(key) {
             Some(Value::List(items)) => items.clone(),
             Some(Value::Text(text)) => cut(text),
+            Some(Value::True) => vec!["true".into()],
             None => Vec::new(),
         }
     }
@@ -122,7 +130,13 @@ fn fields(head: &str) -> Vec<(String, Value)> {
         } else if let Some(items) = bracketed(value) {
             fields.push((key, Value::List(items)));
         } else {
-            fields.push((key, Value::Text(plain(value).to_owned())));
+            fields.push((
+                key,
+                match value {
+                    "true" => Value::True,
+                    value => Value::Text(plain(value).to_owned()),
+                },
+            ));
         }
     }
     fields
@@ -208,8 +222,10 @@ mod tests {
         assert_eq!(document.text("description"), Some("one two"));
         assert_eq!(document.list("metadata.environments"), ["web", "cli"]);
         assert_eq!(document.list("metadata.scopedTo"), ["y"]);
-        assert!(document.is_true("alwaysApply"));
+        assert!(document.is_true("alwaysApply") && document.is_bare_true("alwaysApply"));
         assert_eq!(document.body, "body");
+        let quoted = parse("---\nalwaysApply: \"true\"\n---\n").unwrap();
+        assert!(quoted.is_true("alwaysApply") && !quoted.is_bare_true("alwaysApply"));
     }
 
     #[test]

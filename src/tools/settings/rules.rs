@@ -64,7 +64,7 @@ impl Rule {
     pub(super) fn headed(path: &Path, text: &str) -> Option<Self> {
         let document = front_matter::parse(text)?;
         let globs = document.list("globs");
-        let when = if document.is_true("alwaysApply") {
+        let when = if document.is_bare_true("alwaysApply") {
             When::Always
         } else if !globs.is_empty() {
             When::Files(globs)

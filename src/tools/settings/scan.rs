@@ -1,7 +1,7 @@
 //! Where rules and skills lie, and reading them.
 //!
-//! Of the workspace: its own, those of the folders above it, and nested ones where git (and
-//! `.cursorignore`) lets them be seen. Of the user: those in the home folder.
+//! Of the workspace: its own, those of the folders above it that are in the same repository,
+//! and nested ones where git (and `.cursorignore`) lets them be seen. Of the user: those in the home folder.
 
 mod commands;
 
@@ -136,18 +136,18 @@ impl Scan<'_> {
     fn project(&mut self) {
         let workspace = self.place.workspace.clone();
         let home = self.place.home.clone();
-        let repository = workspace
-            .ancestors()
-            .find(|folder| folder.join(".git").exists())
-            .unwrap_or(&workspace)
-            .to_owned();
+        // What lies above the repository is of other projects; without one, all above is.
+        let mut folders: Vec<&Path> = Vec::from_iter(workspace.ancestors());
+        let top = folders.iter().position(|it| it.join(".git").exists());
+        folders.truncate(top.unwrap_or(0) + 1);
+        let repository = folders.last().copied().unwrap_or(&workspace).to_owned();
         let old = repository.join(".cursorrules");
         if let Some(text) = self.read(&old, Some(&repository)) {
             self.rules.push(Rule::whole(&old, text));
         }
-        for folder in workspace.ancestors() {
+        for folder in folders.into_iter().rev() {
             // Anybody may put a file into a folder such as /tmp.
-            if !folder.starts_with(&repository) && !is_ours(folder) {
+            if folder != workspace && is_open(folder) {
                 continue;
             }
             if Some(folder) != home.as_deref() {
@@ -157,6 +157,7 @@ impl Scan<'_> {
                 self.whole(&folder.join(name), folder);
             }
         }
+        self.whole(&workspace.join(".claude/CLAUDE.md"), &workspace);
         self.skill_folders(&workspace, Some(&workspace));
         if Some(&workspace) != home.as_ref() {
             self.project_servers(&workspace);
@@ -353,13 +354,9 @@ fn across_folders(path: &Path) -> Option<PathBuf> {
     Some(root.join("::skills").join(inside))
 }
 
-/// Whether nobody but us and the administrator can have put files there.
-fn is_ours(folder: &Path) -> bool {
-    let us = rustix::process::geteuid().as_raw();
-    folder.metadata().is_ok_and(|folder| {
-        let others_write = folder.mode() & 0o022 != 0;
-        (folder.uid() == us || folder.uid() == 0) && !others_write
-    })
+/// Whether anybody can put files there.
+fn is_open(folder: &Path) -> bool {
+    !folder.metadata().is_ok_and(|it| it.mode() & 0o002 == 0)
 }
 
 #[cfg(test)]

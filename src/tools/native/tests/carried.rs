@@ -59,6 +59,49 @@ async fn a_folders_name_is_no_command() {
     );
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn aliases_options_and_the_last_folder_are_carried() {
+    let scratch = scratch();
+    fs::create_dir(scratch.workspace.join("sub")).unwrap();
+    let left = [
+        "shopt -s expand_aliases extglob",
+        "alias q='echo \"it is\"' '#odd=touch made' '*=touch made' '{a,b}=touch made'",
+        "alias alias='touch made' declare='touch made' shopt='touch made' for='touch made'",
+        "export FOO=bar",
+        "eval 'f() { case $1 in +(x)) echo many;; esac; }'",
+        "cd sub",
+    ];
+    scratch.run(&left.join("\n")).await;
+    let expected = format!("it is bar\nmany\n{}\n", scratch.workspace.display());
+    for _ in 0..2 {
+        assert_eq!(scratch.run("q $FOO; f xx; cd sub; cd -").await, expected);
+    }
+    assert!(!scratch.workspace.join("made").exists());
+    assert!(!scratch.workspace.join("sub/made").exists());
+    // Strict shells leave their state too.
+    scratch.run("set -eux; unalias -a; export FOO=baz").await;
+    assert_eq!(scratch.run("alias; echo $FOO").await, "baz\n");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_folder_is_named_as_files_are() {
+    let scratch = scratch();
+    let home = scratch.workspace.parent().unwrap().display();
+    let workspace = scratch.workspace.display();
+    for (given, real) in [
+        ("~".to_owned(), home.to_string()),
+        ("~/ws".to_owned(), workspace.to_string()),
+        (format!("file://{workspace}"), workspace.to_string()),
+    ] {
+        let Request::ShellArgs(mut named) = shell("pwd") else {
+            panic!("another kind");
+        };
+        named.working_directory = given;
+        let reply = scratch.one(Request::ShellArgs(named)).await;
+        assert_eq!(printed(&reply), format!("{real}\n"));
+    }
+}
+
 /// Elsewhere such names are not possible.
 #[cfg(target_os = "linux")]
 #[tokio::test(flavor = "multi_thread")]

@@ -3,6 +3,7 @@
 //! A hook that cannot be asked, takes too long or makes no sense says no: it was put there
 //! to keep something from happening.
 
+use std::io::ErrorKind;
 use std::path::Path;
 use std::process::Stdio;
 
@@ -48,6 +49,10 @@ pub(super) async fn ask(asked: &Asked, payload: &Json, workspace: &Path, leash: 
     };
     match tokio::time::timeout(patience, run(command, folder, payload, workspace, leash)).await {
         Ok(Ok(ended)) => judge(&ended),
+        Ok(Err(error)) if error.kind() == ErrorKind::FileTooLarge => Verdict::Deny(format!(
+            "the hook printed more than {} MiB",
+            MOST_OUTPUT >> 20
+        )),
         Ok(Err(error)) => Verdict::Deny(format!("the hook could not be run: {}", error.kind())),
         Err(_) => Verdict::Deny(format!(
             "the hook did not answer within {} s",
@@ -79,21 +84,36 @@ async fn run(
     let missing = || std::io::Error::from(std::io::ErrorKind::BrokenPipe);
     let mut input = child.stdin.take().ok_or_else(missing)?;
     let output = child.stdout.take().ok_or_else(missing)?;
-    let errors = child.stderr.take().ok_or_else(missing)?;
+    let mut errors = child.stderr.take().ok_or_else(missing)?;
     let text = payload.to_string();
     let telling = async move {
         // A hook need not read what it is told.
         let _ = input.write_all(text.as_bytes()).await;
         let _ = input.shutdown().await;
+        Ok::<(), std::io::Error>(())
     };
-    let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
-    let (mut output, mut errors) = (output.take(MOST_OUTPUT), errors.take(MOST_OUTPUT));
-    let (_, read, complained) = tokio::join!(
-        telling,
-        output.read_to_end(&mut stdout),
-        errors.read_to_end(&mut stderr)
-    );
-    read.and(complained)?;
+    let answering = async move {
+        let mut stdout = Vec::new();
+        output
+            .take(MOST_OUTPUT + 1)
+            .read_to_end(&mut stdout)
+            .await?;
+        match stdout.len() as u64 > MOST_OUTPUT {
+            // Nobody reads on: it would wait, and we for it.
+            true => Err(ErrorKind::FileTooLarge.into()),
+            false => Ok(stdout),
+        }
+    };
+    let complaining = async move {
+        let mut stderr = Vec::new();
+        (&mut errors)
+            .take(MOST_OUTPUT)
+            .read_to_end(&mut stderr)
+            .await?;
+        tokio::io::copy(&mut errors, &mut tokio::io::sink()).await?;
+        Ok(stderr)
+    };
+    let ((), stdout, stderr) = tokio::try_join!(telling, answering, complaining)?;
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim().to_owned();
     Ok(Ended {
         code: child.wait().await?.code(),
@@ -331,6 +351,17 @@ mod tests {
         ] {
             assert_eq!(said(stdout), verdict, "{stdout}");
         }
+    }
+
+    #[tokio::test]
+    async fn one_that_prints_too_much_says_no_at_once() {
+        let Verdict::Deny(why) = said("head -c 2000000 /dev/zero; sleep 600").await else {
+            panic!("allowed");
+        };
+        assert_eq!(why, "the hook printed more than 1 MiB");
+        // What it complains of is nobody's answer.
+        let chatty = "head -c 2000000 /dev/zero >&2; echo '{\"permission\": \"allow\"}'";
+        assert_eq!(said(chatty).await, Verdict::Allow);
     }
 
     #[tokio::test]

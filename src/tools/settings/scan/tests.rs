@@ -35,7 +35,7 @@ fn everything_in_its_place_is_found_once() {
     let root = folder.path().canonicalize().unwrap();
     let rule = "---\nalwaysApply: true\n---\nx";
     for (path, text) in [
-        ("AGENTS.md", "above"),
+        ("AGENTS.md", "above the repository"),
         ("work/.git/HEAD", ""),
         ("work/.gitignore", "/.cursor\n/made\n"),
         ("work/.cursorignore", "kept\n"),
@@ -49,6 +49,7 @@ fn everything_in_its_place_is_found_once() {
             "work/.cursor/skills/fly/SKILL.md",
             "---\ndescription: d\n---\n",
         ),
+        ("work/.claude/CLAUDE.md", "here as well"),
         ("work/.claude/skills/fly/SKILL.md", "the same"),
         (
             "work/.agents/skills/swim/SKILL.md",
@@ -81,7 +82,7 @@ fn everything_in_its_place_is_found_once() {
             "work/.cursor/rules/a/one.mdc",
             "work/AGENTS.md",
             "work/CLAUDE.md",
-            "AGENTS.md",
+            "work/.claude/CLAUDE.md",
             "work/deep/.cursor/rules/two.mdc",
             "work/deep/down/AGENTS.md",
             "home/.cursor/rules/mine.mdc",
@@ -117,14 +118,34 @@ fn a_nested_file_that_appears_shows() {
 }
 
 #[test]
-fn files_of_others_above_the_workspace_are_not_ours() {
+fn what_lies_above_counts_as_far_as_the_repository_outermost_first() {
     let folder = tempfile::tempdir().unwrap();
-    let shared = folder.path().join("shared");
-    fs::create_dir(&shared).unwrap();
-    assert!(is_ours(&shared));
+    let root = folder.path().canonicalize().unwrap();
+    let rule = "---\nalwaysApply: true\n---\nx";
+    for above in ["", "repo/", "repo/a/", "repo/a/b/"] {
+        write(&root, &format!("{above}AGENTS.md"), "x");
+        write(&root, &format!("{above}.cursor/rules/r.mdc"), rule);
+    }
+    let place = Place {
+        workspace: root.join("repo/a/b"),
+        home: None,
+        choice: Choice::default(),
+    };
+    let found = || {
+        let rules = look(&place).rules.into_iter();
+        let name = |rule: Rule| rule.path.strip_prefix(&root).unwrap().display().to_string();
+        rules.map(name).collect::<Vec<_>>()
+    };
+    let own = ["repo/a/b/.cursor/rules/r.mdc", "repo/a/b/AGENTS.md"];
+    assert_eq!(found(), own, "without git nothing above counts");
+    write(&root, "repo/.git/HEAD", "");
+    let above = ["repo/.cursor/rules/r.mdc", "repo/AGENTS.md"];
+    let between = ["repo/a/.cursor/rules/r.mdc", "repo/a/AGENTS.md"];
+    assert_eq!(found(), [above, between, own].concat());
+    // Anybody can put a repository into such a folder.
     let open = std::os::unix::fs::PermissionsExt::from_mode(0o777);
-    fs::set_permissions(&shared, open).unwrap();
-    assert!(!is_ours(&shared));
+    fs::set_permissions(root.join("repo"), open).unwrap();
+    assert_eq!(found(), [between, own].concat());
 }
 
 #[test]
