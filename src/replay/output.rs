@@ -69,11 +69,11 @@ impl Printed {
 
     /// A line to show for a piece of output, the first few times.
     fn line(&mut self, stream: Stream, data: &str, scrub: Scrub<'_>) -> Option<String> {
-        let data = scrub(data);
-        let first = text::first_line(&data)?;
         if self.lines >= MOST_LINES {
             return None;
         }
+        let data = scrub(data);
+        let first = text::first_line(&data)?;
         self.lines += 1;
         let stream = match stream {
             Stream::Stdout => "stdout",
