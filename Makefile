@@ -13,7 +13,7 @@ SOAK_TURNS ?= 10000
 FUZZ_SECONDS ?= 600
 FUZZ_TARGETS := envelope message frames journal planner scenario
 
-.PHONY: demo test bench lint fmt faults soak fuzz schema docs audit
+.PHONY: demo test bench lint lint-rust lint-shim fmt faults soak fuzz schema docs audit
 
 # Real pi: with Cursor if CURSOR_API_KEY is set, else with the simulator.
 demo: $(NODE) $(PI_087)
@@ -24,10 +24,14 @@ test: lint $(NODE) $(PI) $(INSPECTOR)
 	@command -v tmux >/dev/null || ./.ci/install tmux # to look at pi's screen
 	./.ci/rust-tests
 
-# The extension is checked against the types of a real pi.
-lint: $(SHIM) $(PI)
+lint: lint-rust lint-shim
+
+lint-rust:
 	$(CARGO) fmt --check
 	$(CARGO) clippy --quiet --all-targets -- -D warnings
+
+# The extension is checked against the types of a real pi.
+lint-shim: $(SHIM) $(PI)
 	npm run --prefix js-shim --silent check
 
 fmt: $(SHIM)
