@@ -28,8 +28,11 @@ pub enum Story {
     BusyBare,
 }
 
-/// What a command or a change may be answered with that was begun before.
-pub const BEGUN: &str = "look before doing it again";
+/// What a command or a change may be answered with that was begun before: what came of it, or
+/// that nobody knows.
+const BEGUN: &str = "If you ask for it once more, it is done";
+/// That nobody knows.
+pub const LOOK: &str = "look before doing it again";
 
 impl Story {
     /// Whether it is of the conversation with this name.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::host::{Host, Reach};
 use super::place::{Once, Place};
-use super::server::{BEGUN, Server, Story, WORDS};
+use super::server::{LOOK, Server, Story, WORDS};
 use super::sidecar::{Http, Seat, left_behind};
 use crate::wire::{self, Break};
 
@@ -280,7 +280,7 @@ pub fn trial(kind: Kind, place: Option<Place>) -> Told {
     let throws = recording.client("execClientControlMessage.throw");
     let told_to_look = throws
         .iter()
-        .any(|control| control.to_string().contains(BEGUN));
+        .any(|control| control.to_string().contains(LOOK));
     let lines = std::fs::read_to_string(folder.path().join("log")).unwrap_or_default();
     for line in kind.story.lines() {
         let times = lines.lines().filter(|left| left == line).count();
