@@ -312,10 +312,10 @@ fn sending(said: &Said) {
         Fingerprint::of(if same { "S" } else { "T" }, &messages[..known])
     });
     let answer = said.history.last().map(|told| told.words.text());
-    let planned = send::plan(sent.as_ref(), answer, "S", &messages);
+    let planned = send::plan(sent.as_ref(), answer, &[], "S", &messages);
     assert_eq!(
         planned,
-        send::plan(sent.as_ref(), answer, "S", &messages),
+        send::plan(sent.as_ref(), answer, &[], "S", &messages),
         "not of its arguments alone"
     );
     let continues = matches!(said.sent, Some((_, true)));
