@@ -85,7 +85,7 @@ fn sidecar() -> Child {
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
-    let params = json!({"protocolVersion": 1, "host": {"name": "bench", "mode": "print"}});
+    let params = json!({"protocolVersion": 1, "nativeTools": {"default": "local"}, "host": {"name": "bench", "mode": "print"}});
     let body =
         json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params}).to_string();
     let stdin = child.stdin.as_mut().unwrap();

@@ -38,7 +38,7 @@ impl Host {
             child,
             _state: state,
         };
-        let params = json!({"protocolVersion": 1, "host": {"name": "bench"}});
+        let params = json!({"protocolVersion": 1, "nativeTools": {"default": "local"}, "host": {"name": "bench"}});
         host.say("initialize", "i", &params);
         host.hear();
         host

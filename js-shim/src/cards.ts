@@ -1,4 +1,5 @@
-/** Cards: what Cursor's own tools did, as pi shows its own. Results are recorded, nothing runs. */
+/** Cards: what Cursor's own tools did, drawn as pi draws its own. Results are recorded; nothing runs. */
+
 import { readFileSync, statSync } from "node:fs";
 import { resolve } from "node:path";
 import type { ExtensionAPI, ExtensionContext } from "@earendil-works/pi-coding-agent";
@@ -6,20 +7,24 @@ import type { Sidecar } from "./sidecar.ts";
 
 type Tool = Parameters<ExtensionAPI["registerTool"]>[0];
 type Row = Parameters<NonNullable<Tool["renderResult"]>>[3];
+type Call = { name: string; arguments: Record<string, unknown> };
+/** `names` returns the tools that have cards now; `display` returns the call to show for a card. */
+export type Cards = { names(): string[]; display(id: string, call: Call): Call };
 
-/** Ids of calls that Cursor made and pi only shows. */
+/** Ids of calls that Cursor made and pi only displays. */
 const RECORDED = "cursor-replay-";
 const NEUTRAL = "cursor";
-/** Those pi does not turn on by itself. */
-const EXTRA = ["grep", "find", "ls", NEUTRAL];
+/** pi leaves these off by default; Cursor's agent searches with their counterparts. */
+const SEARCH = ["grep", "find", "ls"];
+/** What changes something has neutral cards only: a permission gate would take the name for a call. */
+const WRAPPED = ["read", ...SEARCH];
 
-/** Gives the names of the tools there are cards for at the moment. */
-export function registerCards(pi: ExtensionAPI, sidecar: Sidecar): () => string[] {
+export function registerCards(pi: ExtensionAPI, sidecar: Sidecar): Cards {
   const failed = new Set<string>();
-  const wrapped: string[] = [];
+  /** Our wrappers by name, with the object that identifies them in pi's registry. */
+  const wrappers = new Map<string, Tool["parameters"]>();
   let wrapping: Promise<void> | undefined;
   let added: string[] | undefined;
-
   const recorded = async (callId: string, ctx: ExtensionContext) => {
     const sessionId = ctx.sessionManager.getSessionId();
     const result = await sidecar.call("replay/result", { sessionId, callId });
@@ -29,27 +34,31 @@ export function registerCards(pi: ExtensionAPI, sidecar: Sidecar): () => string[
   const wrap = async (ctx: ExtensionContext) => {
     if (!sidecar.about?.cards) return;
     const owners = new Map(pi.getAllTools().map((tool) => [tool.name, tool.sourceInfo.source]));
-    for (const own of [...(await piTools(ctx)), await neutral()]) {
+    const own = await piTools(ctx);
+    for (const tool of [...own.filter(({ name }) => WRAPPED.includes(name)), await neutral(own)]) {
       // Another extension's tool is not ours to wrap.
-      if (owners.get(own.name) !== (own.name === NEUTRAL ? undefined : "builtin")) continue;
+      if (owners.get(tool.name) !== (tool.name === NEUTRAL ? undefined : "builtin")) continue;
+      const parameters = { ...tool.parameters };
       pi.registerTool({
-        ...own,
+        ...tool,
+        parameters,
         execute: (id, ...call) =>
-          id.startsWith(RECORDED) ? recorded(id, call[3]) : own.execute(id, ...call),
-        renderCall: (args, theme, row) => own.renderCall?.(args, theme, still(row)) as never,
+          id.startsWith(RECORDED) ? recorded(id, call[3]) : tool.execute(id, ...call),
+        renderCall: (args, theme, row) => tool.renderCall?.(args, theme, still(row)) as never,
         renderResult: (result, options, theme, row) =>
-          own.renderResult?.(result, options, theme, still(row, result.details)) as never,
+          tool.renderResult?.(result, options, theme, still(row, result.details)) as never,
       });
-      wrapped.push(own.name);
+      wrappers.set(tool.name, parameters);
     }
   };
   const sync = async (ctx: ExtensionContext, cursor: boolean) => {
     const active = pi.getActiveTools();
     if (cursor) wrapping ??= wrap(ctx);
     await wrapping?.catch(() => {});
-    // Where pi has no tools at all, none is wanted.
-    if (active.length === 0 || cursor === (added !== undefined)) return;
-    const ours = added ?? EXTRA.filter((name) => wrapped.includes(name) && !active.includes(name));
+    // Who has `read` switched off wants no searches either.
+    if (!active.includes("read") || cursor === (added !== undefined)) return;
+    const extra = [...SEARCH, ...[NEUTRAL].filter((name) => wrappers.has(name))];
+    const ours = added ?? extra.filter((name) => !active.includes(name));
     const others = active.filter((name) => !ours.includes(name));
     pi.setActiveTools(cursor ? [...others, ...ours] : others);
     added = cursor ? ours : undefined;
@@ -59,12 +68,25 @@ export function registerCards(pi: ExtensionAPI, sidecar: Sidecar): () => string[
   pi.on("session_start", async (_, ctx) => {
     const cursor = ctx.model?.provider === "cursor";
     const seen = (entry: object) => JSON.stringify(entry).includes(RECORDED);
-    // Cards of old are drawn whoever answers now.
+    // Old cards are drawn whichever model answers now.
     if (cursor || ctx.sessionManager.getBranch().some(seen)) await sync(ctx, true);
     await sync(ctx, cursor);
   });
   pi.on("model_select", ({ model }, ctx) => sync(ctx, model.provider === "cursor"));
-  return () => pi.getActiveTools().filter((name) => wrapped.includes(name));
+  /** Another extension may have registered the name since; its tool would execute the card. */
+  const isOurs = (name: string) =>
+    wrappers.has(name) &&
+    pi.getAllTools().find((tool) => tool.name === name)?.parameters === wrappers.get(name);
+  return {
+    names: () => pi.getActiveTools().filter(isOurs),
+    display(id, call) {
+      if (!id.startsWith(RECORDED) || isOurs(call.name)) return call;
+      const [hostTool, activityTitle] = [call.name, `Cursor ${call.name}`];
+      // A name that no tool has is an error in pi; nothing is executed.
+      const name = isOurs(NEUTRAL) ? NEUTRAL : "cursor_card_without_tool";
+      return { name, arguments: { activityTitle, hostTool, hostArguments: call.arguments } };
+    },
+  };
 }
 
 /** pi would look at files to foresee what is done already, and time what it does not execute. */
@@ -89,8 +111,9 @@ async function piTools(ctx: ExtensionContext): Promise<Tool[]> {
   return kinds.flatMap((kind) => make[`create${kind}ToolDefinition`]?.(ctx.cwd, options) ?? []);
 }
 
-/** Activity no tool of pi stands for. */
-async function neutral(): Promise<Tool> {
+/** Activity no tool of pi stands for, and changes that Cursor made, drawn as by pi's own tools. */
+async function neutral(own: Tool[]): Promise<Tool> {
+  const drawer = (args: unknown) => own.find(({ name }) => name === Object(args).hostTool);
   const { keyHint, renderDiff } = await import("@earendil-works/pi-coding-agent");
   const { Container, Image, Text } = await import("@earendil-works/pi-tui");
   return {
@@ -99,12 +122,26 @@ async function neutral(): Promise<Tool> {
     description: "Shows what Cursor's own tools did. It does nothing when called.",
     parameters: { type: "object", properties: {} } as Tool["parameters"],
     execute: () => Promise.reject(new Error("There is no recorded Cursor result to show.")),
-    renderCall(args, theme) {
+    renderCall(args, theme, row) {
+      const tool = drawer(args);
+      if (tool?.renderCall) return tool.renderCall(Object(args).hostArguments, theme, row);
       const { activityTitle = "Cursor activity", activitySummary = "" } = Object(args);
       const title = theme.fg("toolTitle", theme.bold(activityTitle));
       return new Text(`${title} ${theme.fg("accent", activitySummary)}`, 0, 0);
     },
-    renderResult({ content: [block], details }, { expanded }, theme, row) {
+    renderResult(result, options, theme, row) {
+      const tool = drawer(row.args);
+      if (tool?.renderResult) {
+        const args = { value: Object(row.args).hostArguments };
+        return tool.renderResult(result, options, theme, Object.create(row, { args }));
+      }
+      const [
+        {
+          content: [block],
+          details,
+        },
+        { expanded },
+      ] = [result, options]; // prettier
       const { diff, glance, glanceMore, imagePath, imageMimeType } = Object(details);
       const told = block?.type === "text" ? block.text.replace(/^.*\n\n/, "") : "";
       const lines: string[] = (expanded ? undefined : glance) ?? (diff ?? told).split("\n");

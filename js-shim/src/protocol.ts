@@ -326,7 +326,13 @@ host: Host,
 /**
  * What it can do.
  */
-capabilities: HostCapabilities, };
+capabilities: HostCapabilities, 
+/**
+ * Who executes Cursor's native tools, unless a turn states otherwise. A host that states
+ * nothing has nothing executed by the sidecar: its own tools execute what they can, and
+ * the rest is refused.
+ */
+nativeTools?: NativeTools, };
 /**
  * The answer to `initialize`.
  */
@@ -561,6 +567,60 @@ export type ModelsReason = "missing-api-key" | "discovery-failed" | "empty-model
  * Where rows come from.
  */
 export type ModelsSource = "live" | "cache" | "bundled";
+/**
+ * Who executes a native tool.
+ */
+export type NativeMode = "local" | "host" | "ask" | "off";
+/**
+ * Who executes Cursor's native tools, by kind. The user's settings may name another executor,
+ * but what is `off` here stays off.
+ */
+export type NativeTools = { 
+/**
+ * For kinds that are not stated.
+ */
+default?: NativeMode, 
+/**
+ * Reading files.
+ */
+read?: NativeMode, 
+/**
+ * Listing folders and finding files by name.
+ */
+ls?: NativeMode, 
+/**
+ * Searching in files.
+ */
+grep?: NativeMode, 
+/**
+ * Writing and editing files.
+ */
+write?: NativeMode, 
+/**
+ * Deleting files.
+ */
+delete?: NativeMode, 
+/**
+ * Running commands.
+ */
+shell?: NativeMode, 
+/**
+ * Fetching a page.
+ */
+fetch?: NativeMode, 
+/**
+ * Reading changes from git.
+ */
+gitDiff?: NativeMode, 
+/**
+ * Reading diagnostics of a file.
+ */
+diagnostics?: NativeMode, 
+/**
+ * Whether a kind is executed only while the host offers a tool for the same work: `bash`
+ * for shell, `write` or `edit` for write and delete, `read`, `grep`, `find` or `ls`.
+ */
+requireHostTool?: boolean, };
 /**
  * `prefs/get`: nothing to say.
  */
@@ -917,6 +977,10 @@ model: ModelChoice,
  * Agent or plan.
  */
 mode?: TurnMode | null, 
+/**
+ * Who executes Cursor's native tools in this turn, where it differs from `initialize`.
+ */
+nativeTools?: NativeTools, 
 /**
  * How the host shows what Cursor's own tools did.
  */

@@ -8,6 +8,12 @@ import { PROTOCOL_VERSION } from "./protocol.ts";
 const MAX_RESTARTS = 4;
 const RESTART_WINDOW_MS = 3 * 60_000;
 
+/** What changes something is executed by pi's own tools, so that its permissions count. */
+const NATIVE_TOOLS = {
+  ...({ default: "local", shell: "host", write: "host", delete: "host" } as const),
+  requireHostTool: true,
+};
+
 export class Sidecar {
   /** What the sidecar wants a person to know. */
   onLog: (line: LogMessageParams) => void = () => {};
@@ -81,6 +87,7 @@ export class Sidecar {
       protocolVersion: PROTOCOL_VERSION,
       host: { name: "pi", program: argv[1], mode, cwd: process.cwd(), processId: process.pid },
       capabilities: { tools: "between" },
+      nativeTools: NATIVE_TOOLS,
     });
     this.about = await about.finally(() => clearTimeout(late));
     return connection;

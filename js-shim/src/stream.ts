@@ -1,6 +1,7 @@
 /** A turn of the sidecar as the stream of events pi reads. */
 import { randomUUID } from "node:crypto";
 import type * as ai from "@earendil-works/pi-ai";
+import type { Cards } from "./cards.ts";
 import type { HostEvent, HostTool, Kept, TurnStartParams, TurnStartResult } from "./protocol.ts";
 import type { Sidecar } from "./sidecar.ts";
 
@@ -50,10 +51,10 @@ class Answer {
     }
   }
 
-  take(event: HostEvent): void {
+  take(event: HostEvent, cards: Cards): void {
     if (event.type === "text" || event.type === "thinking") this.write(event.type, event.text);
     else if (event.type === "thinkingDone" && this.open?.type === "thinking") this.close();
-    else if (event.type === "toolCall") this.call(event.id, event.name, event.arguments);
+    else if (event.type === "toolCall") this.call(event.id, cards.display(event.id, event));
   }
 
   end({ stopReason, errorMessage, usage }: Ending): void {
@@ -85,7 +86,7 @@ class Answer {
     this.open = undefined;
   }
 
-  private call(id: string, name: string, args: Record<string, unknown>): void {
+  private call(id: string, { name, arguments: args }: ReturnType<Cards["display"]>): void {
     this.close();
     const toolCall = { type: "toolCall", id, name, arguments: args } as ai.ToolCall;
     this.message.content.push(toolCall);
@@ -106,7 +107,7 @@ class Answer {
 export function streamTurn(
   sidecar: Sidecar,
   sessions: Sessions,
-  cards: () => string[],
+  cards: Cards,
   model: ai.Model<ai.Api>,
   context: Context,
   options: ai.SimpleStreamOptions = {},
@@ -128,7 +129,7 @@ export function streamTurn(
     const payload: TurnStartParams = {
       turnId,
       surface: "cards",
-      cardTools: session ? cards() : [],
+      cardTools: session ? cards.names() : [],
       ...(session?.seat ?? { sessionId: randomUUID() }),
       kind: session ? "main" : "side",
       systemPrompt: context.systemPrompt,
@@ -145,7 +146,7 @@ export function streamTurn(
       // Other extensions only watch this: their trouble is not the turn's.
       void (async () => hear?.({ status: 200, headers: {} }, model))().catch(() => {});
       hear = undefined;
-      for (const event of events) answer.take(event);
+      for (const event of events) answer.take(event, cards);
     });
     const result = await sidecar.call("turn/start", { ...(replaced ?? payload), turnId, apiKey });
     answer.end(result);

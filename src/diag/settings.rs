@@ -304,9 +304,9 @@ pub const SETTINGS: &[Setting] = &[
     ),
     setting(
         "PI_CURSOR_NATIVE_TOOLS",
-        "local",
-        "local, host, off; of single tools tool=local, tool=host, tool=off; several with commas",
-        "Who executes Cursor's own tools: this process, the host's tools, or nobody. `local,shell=host,delete=off` leaves commands to the host and deletes nothing; the tools have the names of the next setting.",
+        "",
+        "local, host, ask, off; of single tools tool=local, tool=host, tool=ask, tool=off; several with commas",
+        "Who executes Cursor's native tools: `local` this process, `host` the host's own tools, `ask` this process after the host gave permission, `off` no one. Unset, the host decides; pi reads and searches locally and runs commands, writes, edits and deletes with its own tools. `local,shell=host,delete=off` leaves commands to the host and deletes nothing; the tools have the names of the next setting. A tool that is switched off in the host stays off.",
     ),
     setting(
         "PI_CURSOR_NATIVE_TOOLS_DENY",

@@ -62,6 +62,39 @@ pub struct Card {
     pub verdict: Verdict,
 }
 
+impl Card {
+    /// The same card under the neutral name. `hostTool` and `hostArguments` say what it stands
+    /// for, so that a host can still draw it as a card of that tool; an edit is drawn by its
+    /// diff, because hosts frame their own edits differently.
+    pub fn under_neutral_name(self) -> Self {
+        if self.tool == ACTIVITY {
+            return self;
+        }
+        let mut keys = ["command", "path"].iter();
+        let subject = keys.find_map(|key| self.arguments[*key].as_str());
+        let summary = one_line(subject.unwrap_or_default(), text::ARGUMENT);
+        let mut arguments = serde_json::json!({
+            "activityTitle": names::activity_title(names::normalise(self.tool).name()),
+            "activitySummary": summary,
+        });
+        let is_edit = self.tool == "edit";
+        if !is_edit {
+            arguments["hostTool"] = self.tool.into();
+            arguments["hostArguments"] = self.arguments;
+        }
+        let card = Self {
+            tool: ACTIVITY,
+            arguments,
+            ..self
+        };
+        if is_edit {
+            neutral::with_glance(card)
+        } else {
+            card
+        }
+    }
+}
+
 /// Whether a recorded call went well.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
@@ -118,6 +151,11 @@ fn view<'a>(activity: &'a Activity, workspace: &Workspace<'a>) -> View<'a> {
         root: workspace.root.to_owned(),
         scrub: workspace.scrub,
     }
+}
+
+/// The tool of Cursor's agent that an activity belongs to.
+pub fn tool(activity: &Activity) -> Tool {
+    names::resolve(activity.raw_name(), &activity.arguments)
 }
 
 /// The card to show for an activity: one the host takes. Hosts refuse a call whose arguments

@@ -9,7 +9,6 @@
 pub mod bridge;
 pub mod by_host;
 pub mod context;
-mod divided;
 mod git;
 pub mod hosted;
 pub mod leash;
@@ -17,7 +16,9 @@ pub mod loopback;
 pub mod native;
 pub mod offer;
 mod paths;
+pub mod permission;
 pub mod refuse;
+mod router;
 mod servers;
 pub mod settings;
 pub mod surrogates;

@@ -8,30 +8,31 @@ use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 
 use super::context::Facts;
-use super::native::policy::Tool;
+use super::native::policy::{Denial, Tool};
 use super::offer::Offer;
 use super::{Executor, Replies, Reply, Request, Thrown, Work, context, servers};
 use crate::wire::proto::agent::v1::*;
 
 /// Answers the request context truthfully and refuses everything else.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub struct Refuse {
-    /// What the context tells.
+    /// What the context reports.
     pub facts: Facts,
-    /// Why the rest is refused.
-    pub why: Why,
+    /// Why native tools are refused.
+    pub denial: Denial,
+    /// Names of native tools that may be used.
+    pub available: Vec<&'static str>,
 }
 
-/// Why Cursor's own tools are refused.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Why {
-    /// Nobody executes them.
-    #[default]
-    Off,
-    /// They are the host's, which is asked by its own tools' names.
-    Host,
-    /// The user's settings deny this one.
-    Denied,
+impl Default for Refuse {
+    /// Refuses because the settings say so, with nothing known of the machine.
+    fn default() -> Self {
+        Self {
+            facts: Facts::default(),
+            denial: Denial::Settings,
+            available: Vec::new(),
+        }
+    }
 }
 
 impl Executor for Refuse {
@@ -62,18 +63,29 @@ impl Executor for Refuse {
 }
 
 impl Refuse {
-    /// Why a request is refused, and the host's tool that does the same.
+    /// Why a request is refused, and what may be used instead.
     fn reason(&self, request: &Request) -> String {
         let tool = Tool::of(request);
-        let mut reason = match (self.why, tool) {
-            (Why::Denied, Some(tool)) => {
-                format!(
-                    "the user's settings deny this client the tool {}",
-                    tool.name()
-                )
+        let name = tool.map_or("this", Tool::name);
+        let mut reason = match (self.denial, request) {
+            (Denial::NoHostTool, request) if is_background_shell(request) => {
+                "the host's shell runs commands in the foreground only; run the command in the \
+                 foreground"
+                    .to_owned()
             }
-            (Why::Host, _) => "this client leaves Cursor's built-in tools to the host".into(),
-            (Why::Off | Why::Denied, _) => {
+            (Denial::Denied, _) => format!("the user's settings deny this client the tool {name}"),
+            (Denial::Host, _) => format!("this host does not allow Cursor's built-in tool {name}"),
+            (Denial::SwitchedOff, _) => {
+                format!("the user has switched off the host's tools for {name}")
+            }
+            (Denial::NoHostTool, _) => "this client leaves Cursor's built-in tools to the host, \
+                                        which has none for this"
+                .to_owned(),
+            (Denial::PlanMode, _) => {
+                format!("{name} is not available in plan mode: plan, change nothing")
+            }
+            (Denial::Declined, _) => "the user declined this; ask before you try again".to_owned(),
+            (Denial::Settings, _) => {
                 "this client does not execute Cursor's built-in tools".to_owned()
             }
         };
@@ -82,8 +94,11 @@ impl Refuse {
             let same = |offer: &&Offer| offer.name.rsplit("__").next() == Some(name);
             self.facts.offers.iter().find(same)
         });
-        if let Some(offer) = offered {
+        let usable = !matches!(self.denial, Denial::PlanMode | Denial::Declined);
+        if let Some(offer) = offered.filter(|_| usable) {
             reason.push_str(&format!("; use the tool {} instead", offer.name));
+        } else if !self.available.is_empty() && usable {
+            reason.push_str(&format!("; available: {}", self.available.join(", ")));
         }
         reason
     }
@@ -137,6 +152,16 @@ impl Refuse {
             result: Some(result),
         }
     }
+}
+
+/// Whether a request needs a shell that keeps commands running in the background.
+fn is_background_shell(request: &Request) -> bool {
+    matches!(
+        request,
+        Request::BackgroundShellSpawnArgs(_)
+            | Request::WriteShellStdinArgs(_)
+            | Request::ForceBackgroundShellArgs(_)
+    )
 }
 
 /// The typed answer that says no, for this reason.

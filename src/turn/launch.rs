@@ -22,11 +22,11 @@ use crate::run::{Action, Memo, Restarts, RetryPolicy, RunSpec, Spent, Timing, st
 use crate::tools::bridge::Bridge;
 use crate::tools::bridge::gate::{self, Gate};
 use crate::tools::bridge::snapshot::{HostTool, PROVIDER, Snapshot};
-use crate::tools::by_host::{HostTools, Seen};
+use crate::tools::by_host::Seen;
 use crate::tools::context::{Facts, Rule};
 use crate::tools::hosted::Hosted;
-use crate::tools::native::policy::{Mode, Tool};
 use crate::tools::native::{self, Workbench};
+use crate::tools::permission::Granted;
 use crate::tools::settings::Settings;
 use crate::tools::settings::hooks::{Guarded, Occasion};
 
@@ -38,6 +38,8 @@ pub(super) struct Surroundings<'a> {
     pub(super) bench: &'a Arc<Workbench>,
     /// What the host's tools have shown of files.
     pub(super) seen: &'a Arc<Seen>,
+    /// What the host has allowed in this session.
+    pub(super) granted: &'a Granted,
     /// The user's Cursor settings.
     pub(super) settings: Arc<Settings>,
     /// Where what is begun here is written down.
@@ -72,7 +74,10 @@ pub(super) fn launch(
 ) -> Live {
     let mut offers = snapshot.offers();
     let host_offers = offers.clone();
-    offers.extend(surroundings.settings.servers.offers(offers.len()));
+    let tools = request.tools();
+    if tools.mcp_servers {
+        offers.extend(surroundings.settings.servers.offers(offers.len()));
+    }
     let hosted = snapshot
         .tools
         .iter()
@@ -87,7 +92,7 @@ pub(super) fn launch(
         surroundings.recorded.clone(),
         request.workspace.clone(),
         hosted,
-        done_by_host(request),
+        tools.decisions.clone(),
     );
     let facts = Facts {
         workspace: request.workspace.clone(),
@@ -98,16 +103,19 @@ pub(super) fn launch(
         ..Facts::default()
     };
     let policy = &request.policy;
-    let host_tools = host_tools(request);
-    let gates = policy.native.gates(&host_tools);
+    let gates = tools.decisions.gates();
+    let (tools, current) = watch::channel(tools);
     let diagnostics = policy.diagnostics.clone();
     let bridge = match policy.bridge {
         Bridging::On => Bridge::new(snapshot, policy.call_deadline, diagnostics),
         Bridging::Off => Bridge::off(policy.call_deadline, diagnostics),
     };
-    let host = native::Host {
+    let execution = native::Surroundings {
+        policy: &policy.native,
+        bench: surroundings.bench,
+        current,
+        granted: surroundings.granted.clone(),
         bridge: Arc::clone(&bridge),
-        tools: host_tools,
         seen: Arc::clone(surroundings.seen),
     };
     let inlet = gate::open(Arc::clone(&bridge));
@@ -115,7 +123,7 @@ pub(super) fn launch(
     let executor = Hosted {
         bridge: Arc::clone(&bridge),
         settings: Arc::clone(&surroundings.settings),
-        native: native::executor(&policy.native, facts, surroundings.bench, Some(host)),
+        native: native::executor(facts, execution),
     };
     // Within the hooks: what they refuse is not begun.
     let executor = Guarded::around(
@@ -169,28 +177,7 @@ pub(super) fn launch(
         covers,
         heard: before.told,
     };
-    Live::new(handle, bridge, conversation, history, show, inlet)
-}
-
-/// The host's tools that can do what Cursor's own would.
-fn host_tools(request: &TurnRequest) -> HostTools {
-    let tools = request.transcript.tools.iter();
-    HostTools::new(tools.map(|tool| (tool.name.as_str(), &tool.parameters)))
-}
-
-/// Names of tools whose work the host shows itself, since it does it.
-fn done_by_host(request: &TurnRequest) -> Vec<String> {
-    let native = &request.policy.native;
-    let by_host = |name: &&str| {
-        let does = |tool: Tool| native.of(tool) == Mode::Host && tool.done_by().contains(name);
-        Tool::ALL.iter().any(|(_, tool)| does(*tool))
-    };
-    let names = request
-        .transcript
-        .tools
-        .iter()
-        .map(|tool| tool.name.as_str());
-    names.filter(by_host).map(str::to_owned).collect()
+    Live::new(handle, bridge, conversation, history, show, inlet, tools)
 }
 
 /// A new conversation that starts from a history told anew.

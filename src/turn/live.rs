@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use futures_util::FutureExt as _;
 use serde_json::Value as Json;
+use tokio::sync::watch;
 use tokio::time::Instant;
 
 pub(super) use self::offer::Offered;
@@ -27,6 +28,7 @@ use crate::conversation::store::StoreError;
 use crate::run::{Command, Ended, Handle, Memo, Outcome, RunEvent};
 use crate::tools::bridge::gate::Inlet;
 use crate::tools::bridge::{Bridge, HostCall};
+use crate::tools::permission::TurnTools;
 use crate::wire::awake;
 use crate::wire::failure::Retry;
 use crate::wire::state::Occupancy;
@@ -66,6 +68,8 @@ pub(super) struct Live {
     steering: Steering,
     /// What the context holds, by the newest state.
     occupancy: Option<Occupancy>,
+    /// What the current turn says about tools; the run's executors read it.
+    tools: watch::Sender<Arc<TurnTools>>,
     /// What Cursor's own tools did.
     show: Show,
     /// Lines that came between calls: they open the next turn.
@@ -96,8 +100,10 @@ impl Live {
         Covered { covers, heard }: Covered,
         show: Show,
         inlet: Inlet,
+        tools: watch::Sender<Arc<TurnTools>>,
     ) -> Self {
         Self {
+            tools,
             handle,
             bridge,
             key: String::new(),
@@ -119,6 +125,12 @@ impl Live {
             later: Vec::new(),
             settling: 0,
         }
+    }
+
+    /// Another turn takes the run over, with tool switches of its own.
+    pub(super) fn use_tools(&mut self, tools: Arc<TurnTools>) {
+        self.show.decisions = tools.decisions.clone();
+        self.tools.send_replace(tools);
     }
 
     fn waits(&self, id: &str) -> bool {

@@ -1,5 +1,6 @@
 //! What the user's settings say about turns.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::show::Surface;
@@ -77,12 +78,13 @@ impl Default for Policy {
 }
 
 impl Policy {
-    /// The same for a turn of words alone: nothing is executed, by whomever.
+    /// The same for a turn without tools: nothing is executed.
     pub fn words_only(self) -> Self {
         Self {
             bridge: Bridging::Off,
             native: native::policy::Policy {
-                mode: native::policy::Mode::Off,
+                mode: Some(native::policy::Mode::Off),
+                overrides: BTreeMap::new(),
                 ..self.native
             },
             cursor: Choice::nothing(),
@@ -92,11 +94,9 @@ impl Policy {
 
     /// The same for a host of which nothing is known but its tools: it executes them, and this
     /// process nothing. All of them are offered, for they need not be such as Cursor's own.
-    pub fn hands_off(mut self) -> Self {
-        let local = native::policy::Mode::Local;
-        self.native.mode = native::policy::Mode::Host;
-        self.native.overrides.retain(|_, mode| *mode != local);
+    pub fn hands_off(self) -> Self {
         Self {
+            native: self.native.without_local(),
             bridge: Bridging::On,
             overlapping: Overlapping::Offered,
             cursor: Choice::nothing(),

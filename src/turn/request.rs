@@ -15,6 +15,9 @@ use super::usage::{Limits, Tokens};
 use crate::conversation::transcript::Transcript;
 use crate::run::{Backend, Mode, Model, UserMessage};
 use crate::tools::bridge::HostCall;
+use crate::tools::by_host::HostTools;
+use crate::tools::native::policy::HostPolicy;
+use crate::tools::permission::{PermissionRequest, TurnTools};
 use crate::tools::settings::Library;
 
 /// One turn as a host asks for it.
@@ -38,6 +41,10 @@ pub struct TurnRequest {
     pub mode: Option<Mode>,
     /// What the user's settings say.
     pub policy: Policy,
+    /// What the host states about Cursor's native tools.
+    pub native_tools: HostPolicy,
+    /// Where the host is asked for permission; `None` for a host that cannot be asked.
+    pub permissions: Option<mpsc::Sender<PermissionRequest>>,
     /// The user's Cursor settings.
     pub library: Arc<Library>,
     /// Where the conversation is kept.
@@ -57,6 +64,16 @@ pub struct TurnRequest {
 }
 
 impl TurnRequest {
+    /// What this turn says about tools.
+    pub(super) fn tools(&self) -> Arc<TurnTools> {
+        let tools = self.transcript.tools.iter();
+        let host = HostTools::new(tools.map(|tool| (tool.name.as_str(), &tool.parameters)));
+        let plan_mode = self.mode == Some(Mode::Plan);
+        let (settings, stated) = (&self.policy.native, &self.native_tools);
+        let asked = self.permissions.clone();
+        Arc::new(TurnTools::new(settings, stated, host, plan_mode, asked))
+    }
+
     /// The words that came at the last moment.
     pub(super) async fn last_words(&mut self) -> Vec<UserMessage> {
         last_words(&mut self.injections).await

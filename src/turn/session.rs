@@ -28,6 +28,7 @@ use crate::tools::bridge::gate::Gate;
 use crate::tools::by_host::Seen;
 use crate::tools::leash::Leash;
 use crate::tools::native::Workbench;
+use crate::tools::permission::Granted;
 
 /// A handle to a session's task.
 #[derive(Debug, Clone)]
@@ -112,6 +113,7 @@ impl Session {
             recorded: recorded.clone(),
             bench: Arc::new(Workbench::new(leash)),
             seen: Arc::default(),
+            granted: Granted::default(),
             unsaid: Vec::new(),
         };
         tokio::spawn(async move {
@@ -236,6 +238,8 @@ struct Task {
     bench: Arc<Workbench>,
     /// What the host's tools have shown of files.
     seen: Arc<Seen>,
+    /// Native tools the host has allowed for the rest of the session.
+    granted: Granted,
     /// Words that were taken from the host and that no run has heard.
     unsaid: Vec<UserMessage>,
 }

@@ -14,9 +14,10 @@ use serde_json::Value as Json;
 use super::final_text::{self, Boundary, Candidates};
 use super::request::TurnEvent;
 use crate::replay::ledger::{self, Ledger};
-use crate::replay::{self, Activity, Workspace};
+use crate::replay::{self, Activity, Workspace, names};
 use crate::run::RunEvent;
 use crate::tools::bridge::Verdict;
+use crate::tools::native::policy::{Decision, Decisions, Tool};
 
 /// Recorded results a session holds.
 const MOST_RECORDS: usize = 512;
@@ -148,8 +149,8 @@ pub(super) struct Show {
     plan: Option<String>,
     /// What the model answered, to know whether it said the plan itself.
     said: String,
-    /// Tools whose work the host does and shows itself.
-    done_by_host: Vec<String>,
+    /// Who executes native tools. What the host executes, it displays itself.
+    pub(super) decisions: Decisions,
 }
 
 impl Drop for Show {
@@ -164,7 +165,7 @@ impl Show {
         recorded: Recorded,
         workspace: PathBuf,
         hosted: impl IntoIterator<Item = String>,
-        done_by_host: Vec<String>,
+        decisions: Decisions,
     ) -> Self {
         static RUNS: AtomicU64 = AtomicU64::new(1);
         let now = SystemTime::now().duration_since(UNIX_EPOCH);
@@ -179,7 +180,7 @@ impl Show {
             recorded,
             plan: None,
             said: String::new(),
-            done_by_host,
+            decisions,
         }
     }
 
@@ -216,9 +217,14 @@ impl Show {
         if let Some(plan) = replay::plan(activity, &at) {
             self.plan = Some(plan);
         }
-        let card = replay::card(activity, &at);
-        if self.done_by_host.iter().any(|tool| tool == card.tool) {
+        let tool = native_tool(activity);
+        if tool.is_some_and(|tool| self.decisions.of(tool) == Decision::Host) {
             return Shown::Nothing;
+        }
+        let mut card = replay::card(activity, &at);
+        if tool.is_some_and(Tool::changes_something) {
+            // Under the host's own name a permission gate would take it for a call to decide.
+            card = card.under_neutral_name();
         }
         if let Surface::Cards(tools) = surface
             && tools.iter().any(|tool| tool == card.tool)
@@ -299,6 +305,20 @@ pub(super) fn ends_cards(event: &RunEvent) -> bool {
     )
 }
 
+/// The native tool that an activity belongs to, as the policy knows it.
+fn native_tool(activity: &Activity) -> Option<Tool> {
+    Some(match replay::tool(activity) {
+        names::Tool::Read => Tool::Read,
+        names::Tool::Grep => Tool::Grep,
+        names::Tool::Glob | names::Tool::Ls => Tool::Ls,
+        names::Tool::Shell => Tool::Shell,
+        names::Tool::Edit | names::Tool::Write => Tool::Write,
+        names::Tool::Delete => Tool::Delete,
+        names::Tool::ReadLints => Tool::Diagnostics,
+        _ => return None,
+    })
+}
+
 /// Secrets stay out of what is shown.
 fn scrub(text: &str) -> String {
     crate::diag::secrets().scrub(text).into()
@@ -307,7 +327,19 @@ fn scrub(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tools::by_host::HostTools;
+    use crate::tools::native::policy::{HostPolicy, Mode, Policy};
     use serde_json::json;
+
+    /// Everything executed here.
+    fn local() -> Decisions {
+        let settings = Policy {
+            mode: Some(Mode::Local),
+            ..Policy::default()
+        };
+        let host = HostTools::default();
+        Decisions::new(&settings, &HostPolicy::default(), &host, false)
+    }
 
     fn record(bytes: usize) -> Record {
         Record {
@@ -336,7 +368,7 @@ mod tests {
     #[test]
     fn results_go_with_their_run() {
         let recorded = Recorded::default();
-        let show = || Show::new(recorded.clone(), PathBuf::from("/w"), [], Vec::new());
+        let show = || Show::new(recorded.clone(), PathBuf::from("/w"), [], local());
         let card = |show: &mut Show| {
             let call =
                 json!({"name": "read", "args": {"path": "/w/a"}, "result": {"content": "A"}});
@@ -355,8 +387,25 @@ mod tests {
     }
 
     #[test]
+    fn changes_made_here_have_cards_that_no_permission_gate_takes_for_a_call() {
+        let mut show = Show::new(Recorded::default(), PathBuf::from("/w"), [], local());
+        let call = json!({"name": "shell", "args": {"command": "rm -rf a"}, "result": {}});
+        let tools = Surface::Cards(vec!["bash".into(), "cursor".into()]);
+        let Shown::Card(TurnEvent::ToolCall {
+            name, arguments, ..
+        }) = show.completed(&Activity::read(&call), &tools)
+        else {
+            panic!("no card");
+        };
+        assert_eq!(name, "cursor");
+        assert_eq!(arguments["hostTool"], "bash");
+        assert_eq!(arguments["hostArguments"]["command"], "rm -rf a");
+        assert_eq!(arguments["activitySummary"], "rm -rf a");
+    }
+
+    #[test]
     fn what_the_host_has_no_card_for_is_told_in_lines() {
-        let mut show = Show::new(Recorded::default(), PathBuf::from("/w"), [], Vec::new());
+        let mut show = Show::new(Recorded::default(), PathBuf::from("/w"), [], local());
         let call = json!({"name": "shell", "args": {"command": "ls"}, "result": {"stdout": "a"}});
         let tools = Surface::Cards(vec!["read".into()]);
         let Shown::Lines(lines) = show.completed(&Activity::read(&call), &tools) else {
@@ -368,7 +417,7 @@ mod tests {
     #[test]
     fn a_run_ends_with_what_of_its_plan_was_not_said() {
         let ends = |said: &[&str], plan: Option<&str>| {
-            let mut show = Show::new(Recorded::default(), PathBuf::from("/w"), [], Vec::new());
+            let mut show = Show::new(Recorded::default(), PathBuf::from("/w"), [], local());
             said.iter().for_each(|text| show.said(text));
             show.plan = plan.map(str::to_owned);
             show.unsaid()

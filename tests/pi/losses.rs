@@ -157,7 +157,7 @@ fn a_pi_killed_behind_a_command_does_not_have_it_run_twice() {
         })
         .collect();
     let scenario = format!("name = \"losses\"\nattempts = \"all\"\n{runs}");
-    let desk = Desk::playing(Version::V150, &scenario);
+    let desk = Desk::playing(Version::V150, &scenario).with("PI_CURSOR_NATIVE_TOOLS", "local");
     std::fs::write(desk.home.path().join("tools.ts"), TOOLS).unwrap();
     let mut first = pi(&desk, &[]);
     assert_eq!(text(&first.prompt("hello")), "Hello.");

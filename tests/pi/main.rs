@@ -29,6 +29,7 @@ mod screen;
 mod sdk;
 mod sessions;
 mod settings;
+mod switches;
 mod terminal;
 mod tools;
 mod trouble;

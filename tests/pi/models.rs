@@ -250,7 +250,7 @@ fn a_persons_controls_on_the_screen_and_after_a_resume() {
     pi.say("/cursor-tools");
     let tools = pi.shows("Not offered, since Cursor has its own: read, bash, edit, write");
     assert!(
-        tools.contains("executed by cursor-sidecar: read, ls, grep"),
+        tools.contains("executed by cursor-sidecar: read, fetch"),
         "{tools}"
     );
 

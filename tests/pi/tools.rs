@@ -190,6 +190,8 @@ fn words_on_the_way_reach_the_same_run_and_a_follow_up_the_next(version: Version
         r#"{{ expect_state = "last checkpoint" }}, {{ text = "And then: $USER_TEXT" }}, {END}"#
     );
     let (desk, tools) = desk(version, &[first, second]);
+    // The command only holds the model up; executed here, it ends no turn of pi.
+    let desk = desk.with("PI_CURSOR_NATIVE_TOOLS", "local");
     let mut pi = pi(&desk, &tools, &[]);
     let touch = |file: &str| std::fs::write(desk.home.path().join(file), "").unwrap();
     let streams = |pi: &mut Rpc, text: &str| {
@@ -265,9 +267,9 @@ fn giving_up_a_tool_keeps_the_conversation(version: Version) {
     recording.assert_played(&["cancelled by client", "completed"]);
 }
 
-/// pi's tools go; Cursor's own stay.
+/// Neither pi's tools nor Cursor's native ones.
 fn without_tools_none_is_offered(version: Version) {
-    let read = r#"{ exec = { readArgs = { path = "$WS/note", toolCallId = "r" } }, expect = { readResult = { success = { content = { "$contains" = "mine" } } } } }"#;
+    let read = r#"{ exec = { readArgs = { path = "$WS/note", toolCallId = "r" } }, expect = { readResult = { rejected = { reason = { "$contains" = "switched off" } } } } }"#;
     let missing = call(
         "echo",
         r#"expect = { mcpResult = { toolNotFound = { name = "pi__echo" } } }"#,

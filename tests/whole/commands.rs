@@ -15,7 +15,11 @@ fn host(simulator: &Simulator, env: &[(&str, &str)]) -> (Host, Json) {
     ];
     all.extend(env);
     let mut host = Host::start(&all);
-    let params = json!({"protocolVersion": 1, "host": {"name": "pi", "version": "0.87.1"}});
+    let params = json!({
+        "protocolVersion": 1, "host": {"name": "pi", "version": "0.87.1"},
+        "nativeTools": {"default": "local", "shell": "host", "write": "host", "delete": "host",
+                        "requireHostTool": true},
+    });
     let about = host.call("initialize", params)["result"].clone();
     (host, about)
 }
@@ -146,7 +150,8 @@ fn mode_tools_and_notices() {
 
     let tools = json!({"command": "cursor-tools", "tools": ["read", "bash", "cursor", "count words", "cursor_ask_question"]});
     insta::assert_snapshot!(give(&mut host, tools)["message"].as_str().unwrap(), @r"
-    Cursor's own tools, executed by cursor-sidecar: read, ls, grep, write, delete, git_diff, diagnostics
+    Cursor's native tools, executed by cursor-sidecar: read, git_diff, diagnostics
+    Not executed, because it is switched off in pi: ls, grep, write, delete
     Denied (PI_CURSOR_NATIVE_TOOLS_DENY): shell, fetch
     Tools of pi, executed by it: pi__count_words, pi__cursor_ask_question
     Not offered, since Cursor has its own: read, bash
@@ -208,8 +213,9 @@ fn tools_are_those_that_can_be_called_now() {
         assert!(started.elapsed().as_secs() < 30, "{shown}");
     };
     insta::assert_snapshot!(shown, @r#"
-    Cursor's own tools, executed by pi: read, shell
-    Not executed, as pi has no tool for it: ls, write, delete, fetch, git_diff, diagnostics
+    Cursor's native tools, executed by pi: read, shell
+    Not executed, because pi has no tool for it: fetch, git_diff, diagnostics
+    Not executed, because it is switched off in pi: ls, write, delete
     Denied (PI_CURSOR_NATIVE_TOOLS_DENY): grep
     Tools of pi, executed by it: pi__note
     Not offered, since Cursor has its own: read, bash, grep
@@ -220,7 +226,7 @@ fn tools_are_those_that_can_be_called_now() {
     let first = shown.lines().next().unwrap();
     assert_eq!(
         first,
-        "Not executed, as pi has no tool for it: read, ls, write, delete, shell, fetch, git_diff, diagnostics"
+        "Not executed, because it is switched off in pi: read, ls, write, delete, shell, fetch, git_diff, diagnostics"
     );
 }
 

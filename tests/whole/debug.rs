@@ -84,7 +84,7 @@ impl Place {
             {"role": "user", "content": format!("{text} {PROMPT}"), "timestamp": 5},
         ]);
         say(json!({"jsonrpc": "2.0", "id": 1, "method": "initialize",
-                   "params": {"protocolVersion": 1, "host": {"name": "test"}}}));
+                   "params": {"protocolVersion": 1, "nativeTools": {"default": "local"}, "host": {"name": "test"}}}));
         say(
             json!({"jsonrpc": "2.0", "id": 7, "method": "turn/start", "params": {
             "turnId": "t1", "sessionId": "0123456789", "systemPrompt": SYSTEM,

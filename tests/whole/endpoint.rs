@@ -55,7 +55,7 @@ impl Desk {
         ];
         all.extend_from_slice(env);
         talk.host = Host::start(&all);
-        let params = json!({"protocolVersion": 1, "host": {"name": "test"},
+        let params = json!({"protocolVersion": 1, "nativeTools": {"default": "local"}, "host": {"name": "test"},
                             "capabilities": {"tools": "inline"}});
         talk.host.call("initialize", params);
         talk.tools = vec![tool("look"), tool("read")];

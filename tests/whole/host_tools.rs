@@ -391,7 +391,7 @@ fn a_host_with_hands_of_its_own_answers_within_the_turn() {
         ("CURSOR_BACKEND_URL", simulator.url.as_str()),
         ("CURSOR_API_KEY", "crsr_test"),
     ]);
-    talk.host.call("initialize", json!({"protocolVersion": 1, "host": {"name": "test"}, "capabilities": {"tools": "inline"}}));
+    talk.host.call("initialize", json!({"protocolVersion": 1, "nativeTools": {"default": "local"}, "host": {"name": "test"}, "capabilities": {"tools": "inline"}}));
     talk.tools = vec![tool("look")];
     talk.user("go");
     let turn = talk.begin();

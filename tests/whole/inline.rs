@@ -26,7 +26,7 @@ fn host(simulator: &Simulator, env: &[(&str, &str)]) -> Host {
         ("CURSOR_API_KEY", "crsr_test"),
     ];
     let mut host = Host::start(&[&ours, env].concat());
-    let params = json!({"protocolVersion": 1, "host": {"name": "test"},
+    let params = json!({"protocolVersion": 1, "nativeTools": {"default": "local"}, "host": {"name": "test"},
                         "capabilities": {"tools": "inline"}});
     host.call("initialize", params);
     host

@@ -7,6 +7,7 @@ use cursor_sidecar::run::{Backend, Model};
 use cursor_sidecar::sim::{Http2, Options, ScenarioSource, Sim};
 use cursor_sidecar::tools::bridge::{HostCall, HostResult};
 use cursor_sidecar::tools::leash::Leash;
+use cursor_sidecar::tools::native::policy::HostPolicy;
 use cursor_sidecar::turn::usage::Limits;
 use cursor_sidecar::turn::{self, Hands, Keep, Policy, Session, Stop, TurnEvent, TurnRequest};
 use serde_json::{Value as Json, json};
@@ -162,6 +163,8 @@ impl Guest {
             },
             mode: None,
             policy: self.policy.clone(),
+            native_tools: HostPolicy::default(),
+            permissions: None,
             library: std::sync::Arc::default(),
             surface: cursor_sidecar::turn::Surface::Text,
             keep: Keep::Disk,

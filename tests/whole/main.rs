@@ -57,6 +57,7 @@ mod official_errors;
 mod once;
 mod order;
 mod ours;
+mod policy;
 mod pressure;
 mod recovery;
 mod repeated;

@@ -93,7 +93,7 @@ impl Ours {
             workspace: std::env::temp_dir(),
             home: None,
             native: Policy {
-                mode: Mode::Off,
+                mode: Some(Mode::Off),
                 ..Policy::default()
             },
             bench: Arc::default(),
@@ -122,7 +122,7 @@ impl Ours {
             offers: self.spec.offers.clone(),
             ..Facts::default()
         };
-        let executor = native::executor(&self.native, facts, &self.bench, None);
+        let (executor, _) = native::executor_without_host(facts, &self.native, &self.bench, false);
         start(
             self.backend.clone(),
             self.spec.clone(),

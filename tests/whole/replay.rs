@@ -40,7 +40,7 @@ impl Pi {
         ]);
         host.call(
             "initialize",
-            json!({"protocolVersion": 1, "host": {"name": "test", "mode": "interactive"}}),
+            json!({"protocolVersion": 1, "nativeTools": {"default": "local"}, "host": {"name": "test", "mode": "interactive"}}),
         );
         Self {
             host,
@@ -197,14 +197,14 @@ fn every_kind_of_activity_is_a_card_with_a_recorded_result() {
         .collect();
     insta::assert_snapshot!(table.join("\n"), @r##"
     read {"path":"src/a.rs"} -> "fn main() {}\n"
-    bash {"command":"make","timeout":30} -> "building"
-    bash! {"command":"false"} -> "no\n\nCommand exited with code 1"
+    cursor "Cursor shell" | "make" -> "building"
+    cursor! "Cursor shell" | "false" -> "no\n\nCommand exited with code 1"
     grep {"pattern":"main","path":"src","ignoreCase":true} -> "src/a.rs:1: fn main() {}"
     find {"pattern":"*.zig"} -> "No files found matching pattern"
     ls {"path":"."} -> "README.md\nsrc/\nsrc/a.rs"
     cursor "Cursor edit" | "src/a.rs" -> "edit src/a.rs\n\n+1 -1\n\n--- a/src/a.rs\n+++ b/src/a.rs\n@@ -1,2 +1,2 @@\n-old\n+new\n same"
-    edit {"path":"src/a.rs","edits":[{"oldText":"old","newText":"new"}]} -> "edit src/a.rs\n\n@@ -1 +1 @@\n-old\n+new\n"
-    write {"path":"new.md","content":"# Hi\n"} -> "write new.md\n\nCreated 1 lines\n\nFile size: 5 bytes\n\n# Hi"
+    cursor "Cursor edit" | "src/a.rs" -> "edit src/a.rs\n\n@@ -1 +1 @@\n-old\n+new\n"
+    cursor "Cursor write" | "new.md" -> "write new.md\n\nCreated 1 lines\n\nFile size: 5 bytes\n\n# Hi"
     cursor! "Cursor delete" | "old" -> "delete old\n\nError: file not found"
     cursor "Cursor diagnostics" | "1 diagnostic in src/a.rs" -> "readLints src/a.rs\n\nsrc/a.rs: error rustc: boom"
     cursor "Cursor todos" | "1/2 completed, 1 in progress" -> "updateTodos\n\n✓ A (completed)\n… B (inProgress)"
@@ -220,7 +220,7 @@ fn every_kind_of_activity_is_a_card_with_a_recorded_result() {
     "##);
     let edits: Vec<&Json> = shown
         .iter()
-        .filter(|(call, _)| call["arguments"]["path"] == "src/a.rs")
+        .filter(|(call, _)| call["arguments"]["activityTitle"] == "Cursor edit")
         .filter_map(|(_, result)| result["details"].get("diff"))
         .collect();
     assert_eq!(
@@ -493,11 +493,11 @@ fn without_cards_the_activity_is_text_and_the_turn_goes_on() {
 fn wrappers_somebody_else_owns_are_not_used() {
     let simulator = Simulator::start(Transport::Http1);
     let mut pi = Pi::new(&simulator, "cards");
-    pi.wrappers = vec!["bash"];
+    pi.wrappers = vec!["cursor"];
     let turn = pi.says("@replay go");
     assert!(turn.thinking.contains("read src/a.rs"));
     assert!(
-        turn.calls.iter().all(|call| call["name"] == "bash"),
+        turn.calls.iter().all(|call| call["name"] == "cursor"),
         "{:?}",
         turn.calls
     );

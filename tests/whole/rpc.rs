@@ -107,7 +107,7 @@ impl Host {
     pub fn initialize(&mut self) -> Json {
         self.call(
             "initialize",
-            json!({"protocolVersion": 1, "host": {"name": "test", "mode": "print"}}),
+            json!({"protocolVersion": 1, "nativeTools": {"default": "local"}, "host": {"name": "test", "mode": "print"}}),
         )
     }
 
@@ -298,7 +298,7 @@ fn it_ends_with_its_host() {
     let mut host = Host::start(&[]);
     let answer = host.call(
         "initialize",
-        json!({"protocolVersion": 1, "host": {"name": "test", "processId": pretended_host.id()}}),
+        json!({"protocolVersion": 1, "nativeTools": {"default": "local"}, "host": {"name": "test", "processId": pretended_host.id()}}),
     );
     assert!(answer.get("result").is_some(), "{answer}");
     pretended_host.kill().unwrap();
@@ -463,7 +463,7 @@ mod turns {
         insta::assert_snapshot!(taken.notices.join("\n"), @r#"
         PI_CURSOR_NATIVE_TOOL is not a setting of cursor-sidecar; see docs/settings.md
         PI_CURSOR_HTTP: "9" is not one of auto, 1, 2; using auto
-        PI_CURSOR_NATIVE_TOOLS: "of" is not one of local, host, off; of single tools tool=local, tool=host, tool=off; several with commas; until it is, every tool without a word of its own is refused
+        PI_CURSOR_NATIVE_TOOLS: "of" is not one of local, host, ask, off; of single tools tool=local, tool=host, tool=ask, tool=off; several with commas; until it is, every tool without a word of its own is refused
         PI_CURSOR_NATIVE_TOOL_DISPLAY: "perhaps" is not one of auto, 0, 1; using auto
         "#);
         assert!(!workspace.path().join("ghost").exists());

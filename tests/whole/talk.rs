@@ -59,7 +59,7 @@ impl Talk {
     pub fn on(mut host: Host, session: &str) -> Self {
         host.call(
             "initialize",
-            json!({"protocolVersion": 1, "host": {"name": "test"}}),
+            json!({"protocolVersion": 1, "nativeTools": {"default": "local"}, "host": {"name": "test"}}),
         );
         Self {
             host,

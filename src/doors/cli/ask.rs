@@ -18,7 +18,6 @@ use crate::run::{
     Outcome, RetryPolicy, RunEvent, RunSpec, Spent, Timing, ToolGates, UserMessage, start,
 };
 use crate::tools::Executor;
-use crate::tools::by_host::HostTools;
 use crate::tools::context::Facts;
 use crate::tools::leash::Leash;
 use crate::tools::native::{self, Workbench};
@@ -141,7 +140,7 @@ impl Ask {
             ..Facts::default()
         };
         let executor: Arc<dyn Executor> = match self.tools {
-            true => let_loose(facts, &mut spec, &library, &env).await,
+            true => self.executor(facts, &mut spec, &library, &env).await,
             false => Arc::new(Refuse {
                 facts,
                 ..Refuse::default()
@@ -167,6 +166,34 @@ impl Ask {
         let printed = self.print(handle).await;
         library.close();
         printed
+    }
+
+    /// The executor of a run with tools: everything is executed here unless the settings say
+    /// otherwise, because there is no host whose tools could.
+    async fn executor(
+        &self,
+        mut facts: Facts,
+        spec: &mut RunSpec,
+        library: &Arc<Library>,
+        env: &impl Fn(&str) -> Option<String>,
+    ) -> Arc<dyn Executor> {
+        let (policy, _) = native::policy::Policy::from_env(env);
+        let (choice, _) = Choice::from_env(env);
+        let settings = library.open(&choice, &facts.workspace).await;
+        for notice in settings.notices.iter().chain(&settings.servers.problems(0)) {
+            tracing::warn!("{notice}");
+        }
+        spec.offers = settings.servers.offers(0);
+        let occasion = Occasion {
+            workspace: facts.workspace.clone(),
+            conversation: spec.conversation_id.clone(),
+            model: spec.model.id.clone(),
+        };
+        facts.settings = Arc::clone(&settings);
+        let bench = Arc::new(Workbench::new(library.leash().clone()));
+        let (inner, gates) = native::executor_without_host(facts, &policy, &bench, self.plan);
+        spec.gates = gates;
+        Guarded::around(inner, &settings, occasion)
     }
 
     async fn print(&self, mut handle: Handle) -> Result<(), AskError> {
@@ -225,32 +252,6 @@ async fn model_id(
     let access = access(backend, key);
     let listing = Finder::new(policy).list(&access, Wanted::CacheFirst).await;
     catalog::base(&listing.items, name).to_owned()
-}
-
-/// An executor that does what the settings allow.
-async fn let_loose(
-    mut facts: Facts,
-    spec: &mut RunSpec,
-    library: &Arc<Library>,
-    env: &impl Fn(&str) -> Option<String>,
-) -> Arc<dyn Executor> {
-    let (policy, _) = native::policy::Policy::from_env(env);
-    let (choice, _) = Choice::from_env(env);
-    let settings = library.open(&choice, &facts.workspace).await;
-    for notice in settings.notices.iter().chain(&settings.servers.problems(0)) {
-        tracing::warn!("{notice}");
-    }
-    spec.offers = settings.servers.offers(0);
-    spec.gates = policy.gates(&HostTools::default());
-    let occasion = Occasion {
-        workspace: facts.workspace.clone(),
-        conversation: spec.conversation_id.clone(),
-        model: spec.model.id.clone(),
-    };
-    facts.settings = Arc::clone(&settings);
-    let bench = Arc::new(Workbench::new(library.leash().clone()));
-    let inner = native::executor(&policy, facts, &bench, None);
-    Guarded::around(inner, &settings, occasion)
 }
 
 /// One event for a program to read.

@@ -20,6 +20,7 @@ use crate::diag::{Digest, prefix};
 use crate::doors::catalogue::{Chosen, Resolved, access};
 use crate::run::Backend;
 use crate::tools::loopback::Answered;
+use crate::tools::native::policy::HostPolicy;
 use crate::turn::{Door, Hands, Stop, Surface, TurnEvent, TurnRequest, TurnResult};
 
 /// Names a client's session.
@@ -147,6 +148,8 @@ async fn take(house: Arc<House>, turn: Turn, pieces: mpsc::Sender<Piece>) {
         limits: resolved.limits,
         mode: None,
         policy: house.policy.clone(),
+        native_tools: HostPolicy::default(),
+        permissions: None,
         library: Arc::default(),
         keep: seat.keep,
         door: Door::Chat,

@@ -10,7 +10,8 @@ use super::models::Newness;
 use super::protocol::*;
 use crate::catalog::{Decided, Listing, Rows, Source, Speed, Whose};
 use crate::tools::bridge::snapshot::{HostTool, Overlapping};
-use crate::tools::native::policy::{Mode, Tool};
+use crate::tools::by_host::HostTools;
+use crate::tools::native::policy::{Decision, Decisions, Denial, Tool};
 use crate::turn::{Bridging, Policy, Surface};
 
 const REFRESH: &str = "cursor-refresh-models";
@@ -296,42 +297,53 @@ impl Seat<'_> {
         self.context.host.get().map_or("the host", String::as_str)
     }
 
-    /// Who executes Cursor's own tools, as far as anybody does.
+    /// Who executes Cursor's native tools, and why the others are not executed.
     fn own_tools(&self, policy: &Policy) -> Vec<String> {
-        let native = &policy.native;
-        let active = |name: &str, _: &[&str]| self.params.tools.iter().any(|tool| tool == name);
-        let names = |wanted: &dyn Fn(Tool) -> bool| {
-            let tools = Tool::ALL.iter().filter(|(_, tool)| wanted(*tool));
-            let names: Vec<&str> = tools.map(|(name, _)| *name).collect();
-            names.join(", ")
+        let active = HostTools::named(self.params.tools.iter().map(String::as_str));
+        let plan_mode = self
+            .controls
+            .mode()
+            .is_ok_and(|mode| mode == TurnMode::Plan);
+        let stated = self.context.native_tools();
+        let decisions = Decisions::new(&policy.native, &stated, &active, plan_mode);
+        let host = self.host();
+        let native = "Cursor's native tools, executed by";
+        let groups = [
+            (Decision::Local, format!("{native} cursor-sidecar")),
+            (
+                Decision::Ask,
+                format!("{native} cursor-sidecar after asking {host}"),
+            ),
+            (Decision::Host, format!("{native} {host}")),
+            (
+                Decision::Refuse(Denial::NoHostTool),
+                format!("Not executed, because {host} has no tool for it"),
+            ),
+            (
+                Decision::Refuse(Denial::SwitchedOff),
+                format!("Not executed, because it is switched off in {host}"),
+            ),
+            (
+                Decision::Refuse(Denial::PlanMode),
+                "Off in plan mode".to_owned(),
+            ),
+            (Decision::Refuse(Denial::Host), format!("Off in {host}")),
+            (
+                Decision::Refuse(Denial::Settings),
+                "Off (PI_CURSOR_NATIVE_TOOLS)".to_owned(),
+            ),
+            (
+                Decision::Refuse(Denial::Denied),
+                "Denied (PI_CURSOR_NATIVE_TOOLS_DENY)".to_owned(),
+            ),
+        ];
+        let line = |(decision, title): &(Decision, String)| {
+            let tools = Tool::ALL.iter().map(|(_, tool)| *tool);
+            let names = tools.filter(|tool| decisions.of(*tool) == *decision);
+            let names: Vec<&str> = names.map(Tool::name).collect();
+            (!names.is_empty()).then(|| format!("{title}: {}", names.join(", ")))
         };
-        let mut lines = Vec::new();
-        let mut tell = |what: String, names: String| {
-            if !names.is_empty() {
-                lines.push(format!("{what}: {names}"));
-            }
-        };
-        for (mode, by) in [(Mode::Local, "cursor-sidecar"), (Mode::Host, self.host())] {
-            let by_it = |tool| native.of(tool) == mode;
-            let done = names(&|tool| by_it(tool) && native.executes(tool, active));
-            tell(format!("Cursor's own tools, executed by {by}"), done);
-            let missing = names(&|tool| by_it(tool) && !native.executes(tool, active));
-            tell(format!("Not executed, as {by} has no tool for it"), missing);
-        }
-        let denied = |tool| native.denied.contains(&tool);
-        let off = |tool| native.of(tool) == Mode::Off;
-        match Tool::ALL.iter().all(|(_, tool)| off(*tool)) {
-            true => lines.push("Cursor's own tools are off (PI_CURSOR_NATIVE_TOOLS)".into()),
-            false => {
-                let off = names(&|tool| off(tool) && !denied(tool));
-                tell("Off (PI_CURSOR_NATIVE_TOOLS)".into(), off);
-                tell(
-                    "Denied (PI_CURSOR_NATIVE_TOOLS_DENY)".into(),
-                    names(&denied),
-                );
-            }
-        }
-        lines
+        groups.iter().filter_map(line).collect()
     }
 
     fn host_tools(&self, policy: &Policy, count: &mut usize) -> Vec<String> {

@@ -27,6 +27,7 @@ use crate::diag::settings::{self, SETTINGS, Warning};
 use crate::doors::misread::CARD_SETTINGS;
 use crate::tools::bridge::endpoint::Server;
 use crate::tools::bridge::{dialog, question};
+use crate::tools::native::policy::HostPolicy;
 use crate::turn::{Bridging, Questions};
 
 /// What methods share.
@@ -38,6 +39,8 @@ pub(super) struct Context {
     pub(super) cwd: Mutex<Option<PathBuf>>,
     /// When the host executes its tools.
     pub(super) tools: Mutex<HostTools>,
+    /// What the host states about native tools.
+    pub(super) native_tools: Mutex<HostPolicy>,
     pub(super) turns: Turns,
     /// Where other agents reach the host's tools.
     pub(super) endpoints: Server,
@@ -59,6 +62,12 @@ impl Context {
         let said = said.clone();
         said.or_else(|| std::env::current_dir().ok())
             .unwrap_or_default()
+    }
+
+    /// What the host states about native tools.
+    pub(super) fn native_tools(&self) -> HostPolicy {
+        let stated = self.native_tools.lock();
+        stated.unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Cursor's models for a key.
@@ -118,7 +127,10 @@ pub(super) fn notifications() -> Vec<Entry> {
 
 /// What a host is asked, if it said that it can do it.
 pub(super) fn questions() -> Vec<Entry> {
-    vec![entry::<ToolCallParams, ToolCallResult>("tool/call")]
+    vec![
+        entry::<ToolCallParams, ToolCallResult>("tool/call"),
+        entry::<PermissionRequestParams, PermissionRequestResult>("permission/request"),
+    ]
 }
 
 /// Every method.
@@ -182,6 +194,7 @@ pub(super) fn register(context: Context) -> Result<RpcModule<Context>, RegisterM
             cwd: context.cwd(),
             models: &context.models,
             tools: *context.tools.lock().unwrap_or_else(PoisonError::into_inner),
+            native_tools: context.native_tools(),
             misread: &context.misread,
         };
         context.turns.start(params, origin).await
@@ -278,6 +291,9 @@ fn initialize(
     let asks = policy.bridge == Bridging::On && policy.questions == Questions::Asked;
     let tools = params.capabilities.tools;
     *context.tools.lock().unwrap_or_else(PoisonError::into_inner) = tools;
+    let stated = HostPolicy::from(&params.native_tools);
+    let native_tools = context.native_tools.lock();
+    *native_tools.unwrap_or_else(PoisonError::into_inner) = stated;
     Ok(InitializeResult {
         name: env!("CARGO_PKG_NAME").into(),
         version: env!("CARGO_PKG_VERSION").into(),

@@ -77,6 +77,7 @@ pub async fn serve(home: Option<PathBuf>, leash: Leash) -> Result<Ended, ServeEr
         host: OnceLock::new(),
         cwd: Mutex::default(),
         tools: Mutex::default(),
+        native_tools: Mutex::default(),
         turns: turns::Turns::new(Arc::clone(&library)),
         endpoints: Server::default(),
         logins: account::Logins::default(),

@@ -3,6 +3,7 @@
 use super::peer::Peer;
 use super::protocol::*;
 use crate::tools::bridge::{HostCall, HostResult};
+use crate::tools::permission::PermissionRequest;
 use crate::turn::TurnEvent;
 
 /// Tells the host what happened: events together, a person's lines by themselves.
@@ -42,6 +43,21 @@ pub(super) async fn tell(peer: &Peer, turn_id: &str, batch: &mut Vec<TurnEvent>)
         peer.notify("turn/event", TurnEventParams { turn_id, events })
             .await;
     }
+}
+
+/// Asks the host whether a native tool may be executed. An error denies.
+pub(super) async fn permit(peer: Peer, turn_id: String, request: PermissionRequest) {
+    let params = PermissionRequestParams {
+        turn_id,
+        tool: request.tool.name().to_owned(),
+        subject: request.subject,
+    };
+    let answer = peer.ask("permission/request", params).await;
+    let decision = answer
+        .ok()
+        .and_then(|answer| serde_json::from_value::<PermissionRequestResult>(answer).ok())
+        .map_or(PermissionDecision::Deny, |answer| answer.decision);
+    let _ = request.answer.send(decision.into());
 }
 
 /// Has the host execute a call, unless nobody waits for it any more.

@@ -18,7 +18,7 @@ use super::error::INVALID_PARAMS;
 use super::models::Models;
 use super::peer::Peer;
 use super::protocol::*;
-use super::telling::{ask, tell};
+use super::telling::{ask, permit, tell};
 use crate::account::ApiKey;
 use crate::catalog::Speed;
 use crate::conversation::picture;
@@ -32,6 +32,7 @@ use crate::doors::parked::Parked;
 use crate::doors::sessions::Sessions;
 use crate::run::{Backend, Mode, UserMessage};
 use crate::tools::bridge::Verdict;
+use crate::tools::native::policy::HostPolicy;
 use crate::tools::settings::Library;
 use crate::turn::{
     Door, Follows, Hands, Keep, Policy, Session, Stop, Surface, TurnPlace, TurnRequest, words,
@@ -77,6 +78,8 @@ pub(super) struct Origin<'a> {
     pub(super) cwd: PathBuf,
     pub(super) models: &'a Models,
     pub(super) tools: HostTools,
+    /// What the host stated about native tools when it connected.
+    pub(super) native_tools: HostPolicy,
     /// Settings that were not understood.
     pub(super) misread: &'a [Warning],
 }
@@ -228,6 +231,8 @@ impl Turns {
         }
         let (events, mut inbox) = mpsc::channel(256);
         let (calls, mut called) = mpsc::channel(64);
+        let (permissions, mut asked_for) = mpsc::channel(16);
+        let native_tools = HostPolicy::from(&params.native_tools).or(&origin.native_tools);
         let hands = match origin.tools {
             HostTools::Inline => Hands::Inline(calls),
             HostTools::Between => {
@@ -251,6 +256,8 @@ impl Turns {
             limits,
             mode,
             policy,
+            native_tools,
+            permissions: Some(permissions),
             library,
             keep: match params.keep {
                 TurnKeep::Disk => Keep::Disk,
@@ -288,8 +295,24 @@ impl Turns {
             }
             // The turn is over: nobody waits for what is still asked.
         };
+        let permitting = async {
+            let mut asked = FuturesUnordered::new();
+            loop {
+                tokio::select! {
+                    Some(request) = asked_for.recv() => {
+                        asked.push(permit(origin.peer.clone(), turn.id.clone(), request));
+                    }
+                    Some(()) = asked.next() => {}
+                    else => std::future::pending().await,
+                }
+            }
+        };
         // The events end with the turn, so the answer comes after the last of them.
-        let (mut result, (), ()) = tokio::join!(place.turn(request), telling, calling);
+        let taking = async { tokio::join!(place.turn(request), telling, calling) };
+        let (mut result, (), ()) = tokio::select! {
+            taken = taking => taken,
+            () = permitting => return Ok(unsent(Stop::Aborted)),
+        };
         if let (Stop::Finished, Some(row), Some(window)) = (&result.stop, row, result.window) {
             origin.models.learn(&row, window);
         }

@@ -1,17 +1,18 @@
 //! Which call of the host's tools does what Cursor's own tool asks for. Pure.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value as Json, json};
 
 use super::edits;
 use crate::tools::Request;
+use crate::tools::native::policy::Tool as NativeTool;
 use crate::wire::proto::agent::v1::*;
 
-/// The host's tools by name, with the names of their arguments.
+/// The host's active tools by name, with the names of their arguments where those are known.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct HostTools(BTreeMap<String, Vec<String>>);
+pub struct HostTools(BTreeMap<String, Option<Vec<String>>>);
 
 impl HostTools {
     /// The tools of a host, with their schemas.
@@ -25,14 +26,47 @@ impl HostTools {
         let tools = tools.into_iter();
         Self(
             tools
-                .map(|(name, schema)| (name.to_owned(), arguments(schema)))
+                .map(|(name, schema)| (name.to_owned(), Some(arguments(schema))))
                 .collect(),
         )
+    }
+
+    /// Tools of which only the names are known: each is taken to accept any argument.
+    pub fn named<'a>(names: impl IntoIterator<Item = &'a str>) -> Self {
+        let names = names.into_iter();
+        Self(names.map(|name| (name.to_owned(), None)).collect())
+    }
+
+    /// Whether no tool is active.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Whether there is such a tool.
+    pub fn has(&self, tool: &str) -> bool {
+        self.0.contains_key(tool)
+    }
+
+    /// Whether the host's tools can do the work of a native tool.
+    pub fn can_execute(&self, tool: NativeTool) -> bool {
+        match tool {
+            NativeTool::Read => self.take("read", &["path"]),
+            NativeTool::Ls => self.take("ls", &["path"]) || self.take("find", &["pattern"]),
+            NativeTool::Grep => self.take("grep", &["pattern"]),
+            NativeTool::Write => {
+                self.take("write", &["path", "content"]) || self.take("edit", &["path", "edits"])
+            }
+            NativeTool::Delete | NativeTool::Shell => self.take("bash", &["command"]),
+            NativeTool::Fetch | NativeTool::GitDiff | NativeTool::Diagnostics => false,
+        }
     }
 
     /// Whether there is such a tool, and it takes all these arguments.
     pub fn take(&self, tool: &str, arguments: &[&str]) -> bool {
         self.0.get(tool).is_some_and(|known| {
+            let Some(known) = known else {
+                return true;
+            };
             let takes = |name: &&str| known.iter().any(|known| known == name);
             arguments.iter().all(takes)
         })
@@ -50,8 +84,10 @@ pub(super) struct Call {
 pub(super) struct Around<'a> {
     pub(super) tools: &'a HostTools,
     pub(super) workspace: &'a Path,
-    /// What a file was last seen to say, if all of it was seen.
-    pub(super) seen: &'a dyn Fn(&str) -> Option<String>,
+    /// A path of the request, absolute.
+    pub(super) absolute: &'a dyn Fn(&str) -> PathBuf,
+    /// The current text of the file that a request writes, if it is known.
+    pub(super) before: Option<&'a str>,
 }
 
 /// The call that does what a request asks for; `None` if the host has no tool for it.
@@ -137,7 +173,7 @@ pub(super) fn call(request: &Request, around: &Around<'_>) -> Option<Call> {
         ),
         Request::WriteArgs(args) => {
             let text = written(args)?;
-            let edit = (around.seen)(&args.path).and_then(|before| edits::of(&before, &text));
+            let edit = around.before.and_then(|before| edits::of(before, &text));
             let edit = edit.and_then(|edits| made("edit", edit_arguments(&args.path, edits)));
             edit.or_else(|| {
                 made(
@@ -145,6 +181,11 @@ pub(super) fn call(request: &Request, around: &Around<'_>) -> Option<Call> {
                     set(&[("path", args.path.clone().into()), ("content", text.into())]),
                 )
             })
+        }
+        Request::DeleteArgs(args) => {
+            let path = (around.absolute)(&args.path);
+            let command = format!("rm -- {}", quoted(path.to_str()?));
+            made("bash", set(&[("command", command.into())]))
         }
         Request::PiWriteArgs(args) => made(
             "write",
@@ -242,8 +283,12 @@ fn inside(command: &str, folder: &str, workspace: &Path) -> String {
     if folder.is_empty() || workspace.join(folder) == workspace {
         return command.to_owned();
     }
-    let quoted = folder.replace('\'', r"'\''");
-    format!("cd '{quoted}' && {{ {command}\n}}")
+    format!("cd {} && {{ {command}\n}}", quoted(folder))
+}
+
+/// A text as one word of a shell command.
+fn quoted(text: &str) -> String {
+    format!("'{}'", text.replace('\'', r"'\''"))
 }
 
 #[cfg(test)]
@@ -273,7 +318,8 @@ mod tests {
         let around = Around {
             tools: &tools(),
             workspace: Path::new("/w"),
-            seen: &|_| seen.map(str::to_owned),
+            absolute: &|path| Path::new("/w").join(path),
+            before: seen,
         };
         call(request, &around).map(|call| (call.tool, call.arguments))
     }
@@ -376,6 +422,22 @@ mod tests {
             ..WriteArgs::default()
         });
         assert_eq!(planned(&bytes, None), None);
+    }
+
+    #[test]
+    fn a_delete_is_a_command_for_one_file() {
+        let delete = |path: &str| {
+            let path = path.to_owned();
+            let request = Request::DeleteArgs(DeleteArgs {
+                path,
+                ..DeleteArgs::default()
+            });
+            planned(&request, None).unwrap()
+        };
+        assert_eq!(
+            delete("-rf it's"),
+            ("bash", json!({"command": r"rm -- '/w/-rf it'\''s'"}))
+        );
     }
 
     #[test]

@@ -11,6 +11,13 @@ pub(super) fn of(before: &str, after: &str) -> Option<Vec<(String, String)>> {
     if before.is_empty() || before == after {
         return None;
     }
+    // Edit tools normalise line ends and byte order marks, so the result could differ.
+    if [before, after]
+        .iter()
+        .any(|text| text.contains(['\r', '\u{feff}']))
+    {
+        return None;
+    }
     let lines: Vec<&str> = before.split_inclusive('\n').collect();
     if lines.len() + after.lines().count() > MOST_LINES {
         return None;

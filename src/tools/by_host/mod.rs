@@ -19,6 +19,8 @@ use tokio_util::sync::CancellationToken;
 
 use super::bridge::Bridge;
 use super::native::forbidden::{self, Forbidden};
+use super::native::policy::{Decision, Tool};
+use super::permission::CurrentTools;
 use super::refuse::{self, Refuse};
 use super::{Executor, Replies, Request, Work};
 use calls::Around;
@@ -27,21 +29,29 @@ use listing::Target;
 use places::Places;
 pub use seen::Seen;
 
+/// Bytes of a file whose change is shown as an edit; a longer one is written whole.
+const MAX_EDITED: u64 = 1024 * 1024;
+
 /// Has the host's tools do it.
 pub struct ByHost {
     bridge: Arc<Bridge>,
-    tools: HostTools,
+    current: CurrentTools,
     places: Places,
     refuse: Arc<Refuse>,
     seen: Arc<Seen>,
 }
 
 impl ByHost {
-    /// An executor that uses these tools of the host, and knows what they have shown before.
-    pub fn new(bridge: Arc<Bridge>, tools: HostTools, seen: Arc<Seen>, refuse: Refuse) -> Self {
+    /// An executor that uses the host's active tools, and knows what they have shown before.
+    pub fn new(
+        bridge: Arc<Bridge>,
+        current: CurrentTools,
+        seen: Arc<Seen>,
+        refuse: Refuse,
+    ) -> Self {
         Self {
             bridge,
-            tools,
+            current,
             places: Places {
                 workspace: refuse.facts.workspace.clone(),
                 home: refuse.facts.home.clone(),
@@ -72,8 +82,29 @@ impl ByHost {
         }
     }
 
-    /// Asks whether a command may run before the host is asked to run it.
-    async fn if_allowed(
+    /// The current text of the file that a request writes: what the host has shown of it, or
+    /// what is on disk where reads are executed here, because the host's files are ours then.
+    async fn text_before(&self, request: &Request) -> Option<String> {
+        let Request::WriteArgs(args) = request else {
+            return None;
+        };
+        let path = self.places.of(&args.path);
+        if let Some(text) = self.seen.text(&path) {
+            return Some(text);
+        }
+        if self.current.borrow().decisions.of(Tool::Read) != Decision::Local {
+            return None;
+        }
+        let about = tokio::fs::metadata(&path).await.ok()?;
+        if !about.is_file() || about.len() > MAX_EDITED {
+            return None;
+        }
+        tokio::fs::read_to_string(&path).await.ok()
+    }
+
+    /// Looks up what the host's call depends on, then has the host execute it. A command that
+    /// the administrator forbids is refused instead.
+    async fn look_up_first(
         self: Arc<Self>,
         request: Request,
         replies: Replies,
@@ -87,7 +118,8 @@ impl ByHost {
             }
             return Ok(());
         }
-        let work = self.hand_over(request, replies.clone(), abort);
+        let before = self.text_before(&request).await;
+        let work = self.hand_over(request, before, replies.clone(), abort);
         if let Some(call) = work.call {
             replies.call(call).await;
         }
@@ -115,29 +147,32 @@ impl Executor for ByHost {
                 call: None,
             };
         }
-        if forbidden::command(&request).is_some_and(forbidden::is_in_doubt) {
+        let in_doubt = forbidden::command(&request).is_some_and(forbidden::is_in_doubt);
+        if in_doubt || matches!(request, Request::WriteArgs(_)) {
             return Work {
-                done: Box::pin(self.if_allowed(request, replies, abort)),
+                done: Box::pin(self.look_up_first(request, replies, abort)),
                 call: None,
             };
         }
-        self.hand_over(request, replies, abort)
+        self.hand_over(request, None, replies, abort)
     }
 }
 
 impl ByHost {
-    /// Has the host do it.
+    /// Has the host execute a request.
     fn hand_over(
         self: Arc<Self>,
         request: Request,
+        before: Option<String>,
         replies: Replies,
         abort: CancellationToken,
     ) -> Work {
-        let whole = |path: &str| self.seen.text(&self.places.of(path));
+        let current = Arc::clone(&self.current.borrow());
         let around = Around {
-            tools: &self.tools,
+            tools: &current.host,
             workspace: &self.places.workspace,
-            seen: &whole,
+            absolute: &|path| self.places.of(path),
+            before: before.as_deref(),
         };
         let Some(planned) = calls::call(&request, &around) else {
             return Arc::clone(&self.refuse).execute(request, replies, abort);

@@ -48,6 +48,22 @@ impl Given {
     }
 }
 
+/// The result of a delete that the host's shell executed.
+fn delete(args: DeleteArgs, given: Given) -> delete_result::Result {
+    let path = args.path;
+    match given.split() {
+        Ok(_) => delete_result::Result::Success(DeleteSuccess {
+            deleted_file: path.clone(),
+            path,
+            ..DeleteSuccess::default()
+        }),
+        Err(error) if error.contains("No such file or directory") => {
+            delete_result::Result::FileNotFound(DeleteFileNotFound { path })
+        }
+        Err(error) => delete_result::Result::Error(DeleteError { path, error }),
+    }
+}
+
 /// The replies to a request, in order.
 pub(super) fn replies(
     request: Request,
@@ -80,6 +96,9 @@ pub(super) fn replies(
         })],
         Request::WriteArgs(args) => vec![Reply::WriteResult(WriteResult {
             result: Some(write(args, given)),
+        })],
+        Request::DeleteArgs(args) => vec![Reply::DeleteResult(DeleteResult {
+            result: Some(delete(args, given)),
         })],
         Request::ShellArgs(args) => vec![Reply::ShellResult(shell(args, given, took))],
         Request::MiniSweAgentBashArgs(args) => {

@@ -42,57 +42,71 @@ mod write;
 mod tests;
 
 use std::sync::Arc;
+use std::time::Duration;
 
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use super::bridge::Bridge;
+use super::bridge::diagnostics::Diagnostics;
 use super::by_host::{ByHost, HostTools, Seen};
 use super::context::Facts;
-use super::divided::Divided;
-use super::refuse::{Refuse, Why};
+use super::permission::{CurrentTools, Granted, TurnTools};
+use super::refuse::Refuse;
+use super::router::NativeRouter;
 use super::{Executor, Replies, Reply, Request, Thrown, Work, servers};
+use crate::wire::headers::ToolGates;
 use crate::wire::proto::agent::v1::*;
 pub(super) use child::{Group, scrub, spawn};
 use guard::Guard;
 pub(super) use ignored::{FILE as IGNORE_FILE, is_ignored};
-use policy::{Mode, Policy, Tool};
+use policy::{Decision, Denial, HostPolicy, Mode, Policy, Tool};
 use shell::{Dialect, Shell};
 pub(super) use walk::walk;
 pub use workbench::Workbench;
 
-/// The host's hands, where there are some.
-pub struct Host {
-    /// Where calls go.
+/// What the executor of a run needs besides the facts of its request context.
+pub struct Surroundings<'a> {
+    /// The user's settings.
+    pub policy: &'a Policy,
+    /// Commands that outlive a run.
+    pub bench: &'a Arc<Workbench>,
+    /// The decisions of the current turn.
+    pub current: CurrentTools,
+    /// What the host has allowed in this session.
+    pub granted: Granted,
+    /// Where calls of the host's tools go.
     pub bridge: Arc<Bridge>,
-    /// What it can do.
-    pub tools: HostTools,
-    /// What it has shown in this session.
+    /// What the host's tools have shown in this session.
     pub seen: Arc<Seen>,
 }
 
-/// The executor of a run: whoever the policy says. Without a host nobody does what is left
-/// to it.
-pub fn executor(
-    policy: &Policy,
-    mut facts: Facts,
-    bench: &Arc<Workbench>,
-    host: Option<Host>,
-) -> Arc<dyn Executor> {
-    if policy.of(Tool::Shell) == Mode::Local {
+/// The executor of a run: each native tool goes where the current turn's decisions say.
+pub fn executor(mut facts: Facts, surroundings: Surroundings<'_>) -> Arc<dyn Executor> {
+    let Surroundings {
+        policy,
+        bench,
+        current,
+        granted,
+        bridge,
+        seen,
+    } = surroundings;
+    let shell = current.borrow().decisions.of(Tool::Shell);
+    if matches!(shell, Decision::Local | Decision::Ask) {
         facts.terminals = bench.terminals().ok();
     }
     let guard = Guard::new(&facts.workspace, facts.home.clone(), policy.outside_writes);
-    let refuse = |why| Refuse {
+    let refuse = |denial| Refuse {
         facts: facts.clone(),
-        why,
+        denial,
+        available: Vec::new(),
     };
-    let by_host = host.map(|host| -> Arc<dyn Executor> {
-        let refuse = refuse(Why::Host);
-        Arc::new(ByHost::new(host.bridge, host.tools, host.seen, refuse))
-    });
-    let denied = Arc::new(refuse(Why::Denied));
-    Arc::new(Divided {
-        policy: policy.clone(),
+    let no_tool = refuse(Denial::NoHostTool);
+    let denied = Arc::new(refuse(Denial::Denied));
+    Arc::new(NativeRouter {
+        host: Arc::new(ByHost::new(bridge, current.clone(), seen, no_tool)),
+        current,
+        granted,
         local: Arc::new(Native {
             policy: policy.clone(),
             shell: Shell {
@@ -103,9 +117,33 @@ pub fn executor(
             guard: Arc::new(guard),
             refuse: Arc::clone(&denied),
         }),
-        host: by_host,
         refuse: denied,
     })
+}
+
+/// The executor of a run without a host: everything is executed here unless the settings say
+/// otherwise. Also returns what the server must not offer.
+pub fn executor_without_host(
+    facts: Facts,
+    policy: &Policy,
+    bench: &Arc<Workbench>,
+    plan_mode: bool,
+) -> (Arc<dyn Executor>, ToolGates) {
+    let stated = HostPolicy {
+        default: Some(Mode::Local),
+        ..HostPolicy::default()
+    };
+    let tools = TurnTools::new(policy, &stated, HostTools::default(), plan_mode, None);
+    let gates = tools.decisions.gates();
+    let surroundings = Surroundings {
+        policy,
+        bench,
+        current: watch::channel(Arc::new(tools)).1,
+        granted: Granted::default(),
+        bridge: Bridge::off(Duration::ZERO, Diagnostics::Off),
+        seen: Arc::default(),
+    };
+    (executor(facts, surroundings), gates)
 }
 
 /// Executes what it can and leaves the rest to the refusals.

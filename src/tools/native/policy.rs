@@ -1,22 +1,25 @@
 //! Whose hands do what Cursor's own tools ask for, as the user's settings say it.
 
+mod decision;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::diag::settings::{self, Warning};
 use crate::tools::Request;
-use crate::tools::by_host::HostTools;
 use crate::tools::servers;
-use crate::wire::headers::ToolGates;
 
-/// Who executes Cursor's own tools.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub use decision::{Decision, Decisions, Denial, HostPolicy};
+
+/// How a native tool is executed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mode {
-    /// This process does.
-    #[default]
+    /// By this process.
     Local,
-    /// The host's own tools do.
+    /// By the host's own tools.
     Host,
-    /// Nobody does.
+    /// By this process, after the host has given permission.
+    Ask,
+    /// Not at all.
     Off,
 }
 
@@ -62,6 +65,8 @@ impl Tool {
         Some(match request {
             Request::ReadArgs(_) | Request::PiReadArgs(_) => Tool::Read,
             Request::LsArgs(_) | Request::PiLsArgs(_) | Request::PiFindArgs(_) => Tool::Ls,
+            // A glob without a pattern finds files.
+            Request::GrepArgs(args) if args.pattern.is_empty() => Tool::Ls,
             Request::GrepArgs(_) | Request::PiGrepArgs(_) => Tool::Grep,
             Request::WriteArgs(_) | Request::PiWriteArgs(_) | Request::PiEditArgs(_) => Tool::Write,
             Request::ReadMcpResourceExecArgs(args) if servers::is_saved(args) => Tool::Write,
@@ -112,15 +117,22 @@ impl Tool {
         }
     }
 
-    /// The host's tools that do it where it is left to the host.
-    pub fn done_by(self) -> &'static [&'static str] {
+    /// Whether it can change files or have other effects.
+    pub fn changes_something(self) -> bool {
+        matches!(self, Tool::Write | Tool::Delete | Tool::Shell)
+    }
+
+    /// The host's tools that switch it: it is executed only while one of them is active, for
+    /// hosts that want it so. What only reads follows `read`; `fetch` follows what could reach
+    /// the network otherwise.
+    pub fn switched_by(self) -> &'static [&'static str] {
         match self {
-            Tool::Read => &["read"],
+            Tool::Read | Tool::GitDiff | Tool::Diagnostics => &["read"],
             Tool::Ls => &["ls", "find"],
-            Tool::Grep => &["grep", "find"],
-            Tool::Write => &["edit", "write"],
+            Tool::Grep => &["grep"],
+            Tool::Write | Tool::Delete => &["edit", "write"],
             Tool::Shell => &["bash"],
-            Tool::Delete | Tool::Fetch | Tool::GitDiff | Tool::Diagnostics => &[],
+            Tool::Fetch => &["fetch", "web_fetch", "bash"],
         }
     }
 
@@ -150,11 +162,11 @@ pub enum Leave {
 /// What the user's settings say about native tools.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Policy {
-    /// Who executes, unless something else is said of a tool.
-    pub mode: Mode,
-    /// Who executes these instead.
+    /// The mode of tools without an entry in `overrides`; `None` leaves it to the host.
+    pub mode: Option<Mode>,
+    /// Modes of single tools.
     pub overrides: BTreeMap<Tool, Mode>,
-    /// Tools nobody executes, whatever the mode.
+    /// Tools that are refused, whatever the mode.
     pub denied: BTreeSet<Tool>,
     /// Writes and deletes outside the workspace.
     pub outside_writes: Leave,
@@ -167,54 +179,28 @@ const DENY: &str = "PI_CURSOR_NATIVE_TOOLS_DENY";
 const OUTSIDE: &str = "PI_CURSOR_ALLOW_OUTSIDE_WRITES";
 const PRIVATE: &str = "PI_CURSOR_ALLOW_PRIVATE_FETCH";
 
-const MODES: [(&str, Mode); 3] = [
+/// Modes by the names settings and hosts use.
+pub const MODES: [(&str, Mode); 4] = [
     ("local", Mode::Local),
     ("host", Mode::Host),
+    ("ask", Mode::Ask),
     ("off", Mode::Off),
 ];
 
 impl Policy {
-    /// Who executes a tool.
-    pub fn of(&self, tool: Tool) -> Mode {
-        match self.denied.contains(&tool) {
-            true => Mode::Off,
-            false => *self.overrides.get(&tool).unwrap_or(&self.mode),
-        }
-    }
-
-    /// Whether anybody executes a tool, of a host that has these tools with these arguments.
-    pub fn executes(&self, tool: Tool, host_has: impl Fn(&str, &[&str]) -> bool) -> bool {
-        let by_host = || match tool {
-            Tool::Read => host_has("read", &["path"]),
-            Tool::Ls => host_has("ls", &["path"]),
-            Tool::Grep => host_has("grep", &["pattern"]),
-            Tool::Write => host_has("write", &["path", "content"]),
-            Tool::Shell => host_has("bash", &["command"]),
-            Tool::Delete | Tool::Fetch | Tool::GitDiff | Tool::Diagnostics => false,
-        };
-        match self.of(tool) {
-            Mode::Local => true,
-            Mode::Host => by_host(),
-            Mode::Off => false,
-        }
-    }
-
-    /// What the server is told not to offer to the model: it would only be refused.
-    pub fn gates(&self, host: &HostTools) -> ToolGates {
-        let refused = |tool: Tool| !self.executes(tool, |name, needs| host.take(name, needs));
-        let tools = Tool::ALL.iter().map(|(_, tool)| *tool);
-        let names = tools.filter(|tool| refused(*tool)).flat_map(Tool::calls);
-        ToolGates {
-            allowed: None,
-            excluded: names.map(|name| (*name).to_owned()).collect(),
-        }
+    /// The same without execution here, for front ends that execute nothing.
+    pub fn without_local(mut self) -> Self {
+        let here = |mode: &Mode| matches!(mode, Mode::Local | Mode::Ask);
+        self.mode = self.mode.filter(|mode| !here(mode));
+        self.overrides.retain(|_, mode| !here(mode));
+        self
     }
 
     /// Reads the settings. What is not understood becomes a warning, and whatever it may have
     /// forbidden is forbidden: nobody should learn from a deleted file that a word was mistyped.
     pub fn from_env(env: &impl Fn(&str) -> Option<String>) -> (Self, Vec<Warning>) {
         let mut warnings = Vec::new();
-        let (mut mode, mut overrides) = (Mode::Local, BTreeMap::new());
+        let (mut mode, mut overrides) = (None, BTreeMap::new());
         let mut denied = BTreeSet::new();
         let mut unread = false;
         for text in listed(&env(MODE)) {
@@ -224,7 +210,7 @@ impl Policy {
             };
             let instead = match (tool, said) {
                 (None, Some(said)) => {
-                    mode = said;
+                    mode = Some(said);
                     continue;
                 }
                 (Some(Some(tool)), Some(said)) => {
@@ -232,7 +218,7 @@ impl Policy {
                     continue;
                 }
                 // It would have allowed what nobody else allows.
-                (Some(None), Some(Mode::Local)) => "it changes nothing",
+                (Some(None), Some(Mode::Local | Mode::Ask)) => "it changes nothing",
                 (Some(Some(tool)), None) => {
                     overrides.insert(tool, Mode::Off);
                     "that tool is refused"
@@ -245,7 +231,7 @@ impl Policy {
             warnings.extend(settings::taken_for(MODE, text, instead));
         }
         if unread {
-            mode = Mode::Off;
+            mode = Some(Mode::Off);
         }
         for name in listed(&env(DENY)) {
             match tool_of(name) {
@@ -311,9 +297,9 @@ mod tests {
     }
 
     #[test]
-    fn the_default_executes_here_and_keeps_to_the_workspace() {
+    fn the_default_leaves_the_mode_to_the_host_and_keeps_to_the_workspace() {
         assert_eq!(read(&[]), (Policy::default(), Vec::new()));
-        assert_eq!(Policy::default().mode, Mode::Local);
+        assert_eq!(Policy::default().mode, None);
         assert_eq!(Policy::default().outside_writes, Leave::Refused);
     }
 
@@ -326,43 +312,35 @@ mod tests {
             (PRIVATE, "true"),
         ]);
         assert_eq!(warnings, []);
-        assert_eq!(policy.mode, Mode::Off);
+        assert_eq!(policy.mode, Some(Mode::Off));
         assert_eq!(policy.denied, BTreeSet::from([Tool::Write, Tool::Shell]));
         assert_eq!(policy.outside_writes, Leave::Allowed);
         assert_eq!(policy.private_fetch, Leave::Allowed);
     }
 
     #[test]
-    fn single_tools_can_be_somebody_elses() {
-        let (policy, warnings) = read(&[(MODE, "host, Shell = Local,read=off,"), (DENY, "write")]);
+    fn single_tools_have_modes_of_their_own() {
+        let (policy, warnings) = read(&[(MODE, "host, Shell = Local,read=off,write=ask,")]);
         assert_eq!(warnings, []);
-        let of = |tool| policy.of(tool);
-        assert_eq!(
-            [Tool::Grep, Tool::Shell, Tool::Read, Tool::Write].map(of),
-            [Mode::Host, Mode::Local, Mode::Off, Mode::Off]
-        );
-        // Nothing is said of the others.
+        assert_eq!(policy.mode, Some(Mode::Host));
+        let modes = [
+            (Tool::Read, Mode::Off),
+            (Tool::Write, Mode::Ask),
+            (Tool::Shell, Mode::Local),
+        ];
+        assert_eq!(policy.overrides, BTreeMap::from(modes));
+        // The others are left to the host.
         let (policy, warnings) = read(&[(MODE, "shell=off")]);
-        assert_eq!((policy.mode, warnings.len()), (Mode::Local, 0));
-        assert_eq!(policy.of(Tool::Shell), Mode::Off);
-        let excluded = read(&[(MODE, "off,read=local")])
-            .0
-            .gates(&HostTools::default());
-        assert!(!excluded.excluded.contains(&"read_tool_call".into()));
-        assert!(excluded.excluded.contains(&"shell_tool_call".into()));
+        assert_eq!((policy.mode, warnings.len()), (None, 0));
     }
 
     #[test]
-    fn the_server_is_told_what_would_be_refused() {
-        let schema = serde_json::json!({"properties": {"path": {}, "command": {}}});
-        let host = HostTools::new([("read", &schema), ("bash", &schema)]);
-        let excluded = |pairs: &[(&str, &str)]| read(pairs).0.gates(&host).excluded;
-        assert_eq!(excluded(&[]), [""; 0]);
-        assert_eq!(excluded(&[(DENY, "delete")]), ["delete_tool_call"]);
-        let by_host = excluded(&[(MODE, "host")]);
-        assert!(by_host.contains(&"grep_tool_call".into()), "{by_host:?}");
-        assert!(!by_host.contains(&"shell_tool_call".into()), "{by_host:?}");
-        assert!(excluded(&[(MODE, "off")]).contains(&"shell_tool_call".into()));
+    fn front_ends_without_local_execution_keep_the_denials() {
+        let (policy, _) = read(&[(MODE, "local,shell=ask,read=off"), (DENY, "write")]);
+        let policy = policy.without_local();
+        assert_eq!(policy.mode, None);
+        assert_eq!(policy.overrides, BTreeMap::from([(Tool::Read, Mode::Off)]));
+        assert_eq!(policy.denied, BTreeSet::from([Tool::Write]));
     }
 
     #[test]
@@ -381,10 +359,14 @@ mod tests {
             ("read=local", "delete,shel", "", ALL),
         ] {
             let (policy, warnings) = read(&[(MODE, mode), (DENY, deny)]);
-            let by = |(name, tool): &(&str, Tool)| match policy.of(*tool) {
+            let chosen = |tool: &Tool| {
+                let own = policy.overrides.get(tool).copied().or(policy.mode);
+                own.filter(|_| !policy.denied.contains(tool))
+            };
+            let by = |(name, tool): &(&str, Tool)| match chosen(tool)? {
                 Mode::Local => Some((*name).to_owned()),
                 Mode::Host => Some(format!("{name}=host")),
-                Mode::Off => None,
+                Mode::Ask | Mode::Off => None,
             };
             let by: Vec<String> = Tool::ALL.iter().filter_map(by).collect();
             assert_eq!(by.join(" "), executed, "{mode} {deny}");

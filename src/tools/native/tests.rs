@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use tokio::sync::mpsc;
 
-use super::policy::Leave;
+use super::policy::{Leave, Mode};
 use super::*;
 use crate::tools::Said;
 use crate::tools::offer::Offer;
@@ -65,7 +65,7 @@ impl Scratch {
             offers: self.offers.clone(),
             ..Facts::default()
         };
-        let executor = executor(&self.policy, facts, &self.bench, None);
+        let (executor, _) = executor_without_host(facts, &self.policy, &self.bench, false);
         let (queue, replies) = mpsc::channel(64);
         let abort = CancellationToken::new();
         let work = executor.execute(request, Replies::new(1, queue), abort.clone());
@@ -378,7 +378,7 @@ async fn denied_tools_are_refused_and_others_are_not() {
 #[tokio::test]
 async fn off_names_the_hosts_tool() {
     let mut scratch = scratch();
-    scratch.policy.mode = Mode::Off;
+    scratch.policy.mode = Some(Mode::Off);
     scratch.offers.push(Offer {
         name: "pi__bash".into(),
         description: String::new(),
@@ -400,7 +400,7 @@ async fn off_names_the_hosts_tool() {
 #[tokio::test]
 async fn the_context_tells_machine_tools_and_repositories() {
     let mut scratch = scratch();
-    scratch.policy.mode = Mode::Local;
+    scratch.policy.mode = Some(Mode::Local);
     let context = Request::RequestContextArgs(RequestContextArgs::default());
     let Reply::RequestContextResult(result) = scratch.one(context).await else {
         panic!("another kind");

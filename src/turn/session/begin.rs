@@ -53,6 +53,7 @@ impl Task {
         let same_account = live.conversation.account == request.account;
         let lost = live.lost().cloned();
         if lost.is_none() && same_account && live.continues(system, messages) {
+            live.use_tools(request.tools());
             live.resume(system, messages, tally).await;
             tracing::debug!(decision = "live resume", "plan");
             return Some(live);
@@ -273,6 +274,7 @@ impl Task {
             recorded: &self.recorded,
             bench: &self.bench,
             seen: &self.seen,
+            granted: &self.granted,
             gate: &self.gate,
             settings,
             begun,

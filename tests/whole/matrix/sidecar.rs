@@ -103,7 +103,7 @@ impl Sidecar {
             heard: BufReader::new(cable.try_clone().unwrap()),
             cable,
         };
-        let hello = json!({"protocolVersion": 1, "host": {"name": "matrix"}});
+        let hello = json!({"protocolVersion": 1, "nativeTools": {"default": "local"}, "host": {"name": "matrix"}});
         sidecar.say("hello", "initialize", &hello);
         sidecar.hear();
         sidecar

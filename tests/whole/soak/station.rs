@@ -194,7 +194,7 @@ impl Process {
             .unwrap();
         let mut stdin = child.stdin.take().unwrap();
         let mut stdout = BufReader::new(child.stdout.take().unwrap());
-        let hello = json!({"protocolVersion": 1, "host": {"name": "soak"}});
+        let hello = json!({"protocolVersion": 1, "nativeTools": {"default": "local"}, "host": {"name": "soak"}});
         say(&mut stdin, "hello", "initialize", &hello);
         assert!(hear(&mut stdout).is_some(), "the sidecar does not start");
         let routes: Routes = Arc::new(Mutex::new(Some(HashMap::new())));

@@ -13,6 +13,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use ts_rs::TS;
 
+use crate::tools::native::policy::{HostPolicy, Mode, Tool};
+use crate::tools::permission::Permission;
+
 pub use account::*;
 pub use bridge::*;
 pub use models::*;
@@ -33,6 +36,156 @@ pub struct InitializeParams {
     /// What it can do.
     #[serde(default)]
     pub capabilities: HostCapabilities,
+    /// Who executes Cursor's native tools, unless a turn states otherwise. A host that states
+    /// nothing has nothing executed by the sidecar: its own tools execute what they can, and
+    /// the rest is refused.
+    #[serde(default)]
+    #[ts(as = "Option<_>", optional)]
+    pub native_tools: NativeTools,
+}
+
+/// Who executes Cursor's native tools, by kind. The user's settings may name another executor,
+/// but what is `off` here stays off.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema, TS)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct NativeTools {
+    /// For kinds that are not stated.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[ts(optional)]
+    pub default: Option<NativeMode>,
+    /// Reading files.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[ts(optional)]
+    pub read: Option<NativeMode>,
+    /// Listing folders and finding files by name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[ts(optional)]
+    pub ls: Option<NativeMode>,
+    /// Searching in files.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[ts(optional)]
+    pub grep: Option<NativeMode>,
+    /// Writing and editing files.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[ts(optional)]
+    pub write: Option<NativeMode>,
+    /// Deleting files.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[ts(optional)]
+    pub delete: Option<NativeMode>,
+    /// Running commands.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[ts(optional)]
+    pub shell: Option<NativeMode>,
+    /// Fetching a page.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[ts(optional)]
+    pub fetch: Option<NativeMode>,
+    /// Reading changes from git.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[ts(optional)]
+    pub git_diff: Option<NativeMode>,
+    /// Reading diagnostics of a file.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[ts(optional)]
+    pub diagnostics: Option<NativeMode>,
+    /// Whether a kind is executed only while the host offers a tool for the same work: `bash`
+    /// for shell, `write` or `edit` for write and delete, `read`, `grep`, `find` or `ls`.
+    #[serde(default)]
+    #[ts(as = "Option<_>", optional)]
+    pub require_host_tool: bool,
+}
+
+impl From<&NativeTools> for HostPolicy {
+    fn from(stated: &NativeTools) -> Self {
+        let kinds = [
+            (Tool::Read, stated.read),
+            (Tool::Ls, stated.ls),
+            (Tool::Grep, stated.grep),
+            (Tool::Write, stated.write),
+            (Tool::Delete, stated.delete),
+            (Tool::Shell, stated.shell),
+            (Tool::Fetch, stated.fetch),
+            (Tool::GitDiff, stated.git_diff),
+            (Tool::Diagnostics, stated.diagnostics),
+        ];
+        let stated_kinds = kinds.into_iter();
+        Self {
+            default: stated.default.map(Mode::from),
+            kinds: stated_kinds
+                .filter_map(|(tool, mode)| Some((tool, mode?.into())))
+                .collect(),
+            requires_host_tool: stated.require_host_tool,
+        }
+    }
+}
+
+/// Who executes a native tool.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema, TS)]
+#[serde(rename_all = "lowercase")]
+pub enum NativeMode {
+    /// The sidecar.
+    Local,
+    /// A tool of the host.
+    Host,
+    /// The sidecar, after the host has answered `permission/request`.
+    Ask,
+    /// It is refused.
+    Off,
+}
+
+impl From<NativeMode> for Mode {
+    fn from(mode: NativeMode) -> Self {
+        match mode {
+            NativeMode::Local => Mode::Local,
+            NativeMode::Host => Mode::Host,
+            NativeMode::Ask => Mode::Ask,
+            NativeMode::Off => Mode::Off,
+        }
+    }
+}
+
+/// `permission/request`, from us: may a native tool be executed? Asked in mode `ask`; an error
+/// as answer denies.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema, TS)]
+#[serde(rename_all = "camelCase")]
+pub struct PermissionRequestParams {
+    /// The turn that asks.
+    pub turn_id: String,
+    /// The kind of tool, such as `shell`.
+    pub tool: String,
+    /// The command line, path or URL. Secrets are redacted.
+    pub subject: String,
+}
+
+/// The answer to `permission/request`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema, TS)]
+#[serde(rename_all = "camelCase")]
+pub struct PermissionRequestResult {
+    /// The user's decision.
+    pub decision: PermissionDecision,
+}
+
+/// The user's decision about a native tool.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema, TS)]
+#[serde(rename_all = "camelCase")]
+pub enum PermissionDecision {
+    /// Execute this once.
+    AllowOnce,
+    /// Execute this, and this kind of tool for the rest of the session.
+    AllowSession,
+    /// Do not execute it.
+    Deny,
+}
+
+impl From<PermissionDecision> for Permission {
+    fn from(decision: PermissionDecision) -> Self {
+        match decision {
+            PermissionDecision::AllowOnce => Permission::AllowOnce,
+            PermissionDecision::AllowSession => Permission::AllowSession,
+            PermissionDecision::Deny => Permission::Deny,
+        }
+    }
 }
 
 /// What a host can do.

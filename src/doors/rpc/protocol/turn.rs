@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use ts_rs::TS;
 
-use super::Kept;
+use super::{Kept, NativeTools};
 
 /// `turn/start`: one turn. The answer is how it ended; before it come `turn/event`s.
 #[derive(Clone, PartialEq, Serialize, Deserialize, JsonSchema, TS)]
@@ -37,6 +37,10 @@ pub struct TurnStartParams {
     /// Agent or plan.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mode: Option<TurnMode>,
+    /// Who executes Cursor's native tools in this turn, where it differs from `initialize`.
+    #[serde(default)]
+    #[ts(as = "Option<_>", optional)]
+    pub native_tools: NativeTools,
     /// How the host shows what Cursor's own tools did.
     #[serde(default)]
     #[ts(as = "Option<_>", optional)]

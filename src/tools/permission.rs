@@ -1,0 +1,156 @@
+//! Permission of the host for native tools in mode `ask`, and what a turn says about tools.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tokio::sync::{mpsc, oneshot, watch};
+
+use super::Request;
+use super::by_host::HostTools;
+use super::native::policy::{Decisions, HostPolicy, Policy, Tool};
+use crate::diag;
+
+/// Characters of a command or path that a permission request shows.
+const MAX_SUBJECT: usize = 2_000;
+
+/// What the current turn of a run says about tools. A run may outlive a turn, and the next turn
+/// may bring other switches, so executors look here for every request.
+#[derive(Debug, Clone)]
+pub struct TurnTools {
+    /// Who executes which native tool.
+    pub decisions: Decisions,
+    /// The host's active tools.
+    pub host: HostTools,
+    /// Whether the MCP servers of the user's Cursor settings may be called.
+    pub mcp_servers: bool,
+    /// Where permission requests go; `None` for a host that cannot be asked.
+    pub permissions: Option<mpsc::Sender<PermissionRequest>>,
+}
+
+impl TurnTools {
+    /// The tools of a turn. A host whose switches count and that has every tool switched off
+    /// wants no MCP servers either.
+    pub fn new(
+        settings: &Policy,
+        stated: &HostPolicy,
+        host: HostTools,
+        plan_mode: bool,
+        permissions: Option<mpsc::Sender<PermissionRequest>>,
+    ) -> Self {
+        Self {
+            decisions: Decisions::new(settings, stated, &host, plan_mode),
+            mcp_servers: !stated.requires_host_tool || !host.is_empty(),
+            host,
+            permissions,
+        }
+    }
+}
+
+/// The tools of the current turn, as an executor sees them.
+pub type CurrentTools = watch::Receiver<Arc<TurnTools>>;
+
+/// A question to the host: may this native tool be executed?
+#[derive(Debug)]
+pub struct PermissionRequest {
+    /// The tool.
+    pub tool: Tool,
+    /// What exactly: the command line, the path, the URL. Secrets are redacted.
+    pub subject: String,
+    /// Where the answer goes. Dropping it leaves the question open until the next turn.
+    pub answer: oneshot::Sender<Permission>,
+}
+
+/// The host's answer to a permission request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Permission {
+    /// Execute this once.
+    AllowOnce,
+    /// Execute this, and this kind of tool from now on in this session.
+    AllowSession,
+    /// Do not execute it.
+    Deny,
+}
+
+/// Kinds of tools the host has allowed for the rest of a session.
+#[derive(Debug, Clone, Default)]
+pub struct Granted(Arc<Mutex<BTreeSet<Tool>>>);
+
+impl Granted {
+    fn contains(&self, tool: Tool) -> bool {
+        let granted = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        granted.contains(&tool)
+    }
+
+    fn insert(&self, tool: Tool) {
+        let mut granted = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        granted.insert(tool);
+    }
+}
+
+/// Returns whether the host permits a request. While no turn is under way there is nobody to
+/// ask, so the question waits for the next turn; the caller stops waiting when the run ends.
+pub(super) async fn is_permitted(
+    tool: Tool,
+    request: &Request,
+    granted: &Granted,
+    current: &mut CurrentTools,
+) -> bool {
+    if granted.contains(tool) {
+        return true;
+    }
+    let subject = subject(request);
+    loop {
+        let asked = current.borrow_and_update().permissions.clone();
+        let Some(asked) = asked else {
+            return false;
+        };
+        let (answer, answered) = oneshot::channel();
+        let question = PermissionRequest {
+            tool,
+            subject: subject.clone(),
+            answer,
+        };
+        if asked.send(question).await.is_ok()
+            && let Ok(permission) = answered.await
+        {
+            if permission == Permission::AllowSession {
+                granted.insert(tool);
+            }
+            return permission != Permission::Deny;
+        }
+        if current.changed().await.is_err() {
+            return false;
+        }
+    }
+}
+
+/// What a request is about, in one line.
+fn subject(request: &Request) -> String {
+    let text = match request {
+        Request::ShellArgs(args)
+        | Request::ShellStreamArgs(args)
+        | Request::MiniSweAgentBashArgs(args) => args.command.as_str(),
+        Request::BackgroundShellSpawnArgs(args) => args.command.as_str(),
+        Request::PiBashArgs(args) => args.command.as_str(),
+        Request::WriteShellStdinArgs(args) => args.chars.as_str(),
+        Request::ReadArgs(args) => args.path.as_str(),
+        Request::PiReadArgs(args) => args.path.as_str(),
+        Request::LsArgs(args) => args.path.as_str(),
+        Request::PiLsArgs(args) => args.path.as_deref().unwrap_or_default(),
+        Request::PiFindArgs(args) => args.pattern.as_str(),
+        Request::GrepArgs(args) if args.pattern.is_empty() => {
+            args.glob.as_deref().unwrap_or_default()
+        }
+        Request::GrepArgs(args) => args.pattern.as_str(),
+        Request::PiGrepArgs(args) => args.pattern.as_str(),
+        Request::WriteArgs(args) => args.path.as_str(),
+        Request::PiWriteArgs(args) => args.path.as_str(),
+        Request::PiEditArgs(args) => args.path.as_str(),
+        Request::DeleteArgs(args) => args.path.as_str(),
+        Request::DiagnosticsArgs(args) => args.path.as_str(),
+        Request::FetchArgs(args) => args.url.as_str(),
+        _ => "",
+    };
+    let text: String = text.chars().take(MAX_SUBJECT).collect();
+    diag::secrets().scrub(&text).into()
+}

@@ -1,0 +1,267 @@
+//! pi decides what runs: its tool switches, its permission gates, and its own display of what
+//! they let through.
+
+use std::fs;
+use std::path::PathBuf;
+
+use crate::backend::Recording;
+use crate::desk::{Desk, Ran, Version};
+use crate::screen::Screen;
+
+/// The versions the promise is made for.
+const VERSIONS: [Version; 3] = [Version::V079, Version::V087, Version::V150];
+
+/// A model that takes these steps and then ends its answer.
+fn scenario(steps: &str) -> String {
+    format!(
+        r#"
+name = "switches"
+[[run]]
+steps = [
+  {{ exec = {{ requestContextArgs = {{}} }} }},
+  {steps},
+  {{ text = "Done." }},
+  {{ checkpoint = "auto" }},
+  {{ usage = {{}} }},
+  {{ end = true }},
+]
+"#
+    )
+}
+
+const REMOVE: &str = r#"{ exec = { shellArgs = { command = "rm -rf victim", workingDirectory = "$WS", toolCallId = "a", skipApproval = true, parsingResult = {} } } }"#;
+
+/// pi's command-line switches, and whether a command may run with them.
+const COMMAND_LINES: [(&[&str], bool); 5] = [
+    (&["--no-tools"], false),
+    (&["--tools", "read,grep,find,ls"], false),
+    (&["--no-builtin-tools"], false),
+    (&["--exclude-tools", "bash,write,edit"], false),
+    (&[], true),
+];
+
+fn desk_with_victim(version: Version, steps: &str) -> Desk {
+    let desk = Desk::playing(version, &scenario(steps));
+    fs::create_dir(desk.workspace.join("victim")).unwrap();
+    fs::write(desk.workspace.join("victim/file"), "precious").unwrap();
+    desk
+}
+
+fn print(desk: &Desk, more: &[&str]) -> Ran {
+    let ran = desk.pi(&[&["--model", "cursor/composer-2"], more, &["-p", "go"]].concat());
+    assert_eq!(
+        (ran.code, ran.stdout.as_str()),
+        (Some(0), "Done.\n"),
+        "{ran:?}"
+    );
+    ran
+}
+
+fn excluded(recording: &Recording) -> String {
+    let requests = [
+        recording.requests("/agent.v1.AgentService/RunSSE"),
+        recording.requests("/agent.v1.AgentService/Run"),
+    ]
+    .concat();
+    let header = &requests[0]["headers"]["x-cursor-agent-exclude-tools"];
+    header.as_str().unwrap_or_default().to_owned()
+}
+
+fn switches_decide_whether_a_command_runs(version: Version) {
+    for (switches, may_run) in COMMAND_LINES {
+        let desk = desk_with_victim(version, REMOVE);
+        print(&desk, switches);
+        let exists = desk.workspace.join("victim/file").exists();
+        assert_eq!(exists, !may_run, "{version:?} {switches:?}");
+        let recording = desk.simulator.recorded();
+        let excluded = excluded(&recording);
+        assert_eq!(
+            excluded.contains("shell_tool_call"),
+            !may_run,
+            "{version:?} {switches:?}: {excluded}"
+        );
+    }
+}
+
+fn switches_decide_also_when_settings_say_local(version: Version) {
+    let delete = r#"{ exec = { deleteArgs = { path = "$WS/victim/file", toolCallId = "a" } } }"#;
+    for steps in [REMOVE, delete] {
+        let desk = desk_with_victim(version, steps).with("PI_CURSOR_NATIVE_TOOLS", "local");
+        print(&desk, &["--exclude-tools", "bash,write,edit"]);
+        assert!(
+            desk.workspace.join("victim/file").exists(),
+            "{version:?} {steps}"
+        );
+        print(&desk, &[]);
+        assert!(
+            !desk.workspace.join("victim/file").exists(),
+            "{version:?} {steps}"
+        );
+    }
+}
+
+fn gate(desk: &Desk) -> PathBuf {
+    let program = PathBuf::from(desk.program());
+    let package = program
+        .ancestors()
+        .find(|folder| folder.join("examples").is_dir());
+    package
+        .unwrap()
+        .join("examples/extensions/permission-gate.ts")
+}
+
+/// pi's own example of a permission gate is asked before the command runs, and its answer
+/// reaches the model.
+fn a_permission_gate_decides_before_the_command_runs(version: Version) {
+    let desk = desk_with_victim(version, REMOVE);
+    let gate = gate(&desk);
+    print(&desk, &["-e", gate.to_str().unwrap()]);
+    assert!(desk.workspace.join("victim/file").exists(), "{version:?}");
+    let recording = desk.simulator.recorded();
+    let reply = recording.client("execClientMessage.shellResult")[0].to_string();
+    assert!(reply.contains("Dangerous command blocked"), "{reply}");
+}
+
+/// Where commands are executed here, a gate has nothing to decide, so it must not look as if
+/// it had: the card has a name of ours.
+fn a_gate_is_not_asked_about_what_has_already_run(version: Version) {
+    let shown = [
+        REMOVE,
+        r#"{ update = { toolCallStarted = { callId = "a", toolCall = { shellToolCall = { args = { command = "rm -rf victim" } } } } } }"#,
+        r#"{ update = { toolCallCompleted = { callId = "a", toolCall = { shellToolCall = { args = { command = "rm -rf victim" }, result = { success = { command = "rm -rf victim", stdout = "gone" } } } } } } }"#,
+    ];
+    let shown = shown.join(",\n  ");
+    let desk = desk_with_victim(version, &shown).with("PI_CURSOR_NATIVE_TOOLS", "local");
+    let gate = gate(&desk);
+    let more = ["--mode", "json", "-e", gate.to_str().unwrap(), "go"];
+    let ran = desk.pi(&[&["--model", "cursor/composer-2"], &more[..]].concat());
+    assert!(!desk.workspace.join("victim/file").exists(), "{ran:?}");
+    assert!(!ran.stdout.contains("blocked"), "{}", ran.stdout);
+    assert!(
+        ran.stdout.contains(r#""toolName":"cursor""#),
+        "{}",
+        ran.stdout
+    );
+}
+
+fn a_running_command_is_visible_and_stopping_it_names_it(version: Version) {
+    let step = r#"{ exec = { shellArgs = { command = "echo first line; until [ -e ../go ]; do sleep 0.05; done; echo last line", workingDirectory = "$WS", toolCallId = "a", skipApproval = true, parsingResult = {} } } }"#;
+    let desk = desk_with_victim(version, step);
+    let pi = Screen::with(&desk, &["--model", "cursor/composer-2", "Run it."]);
+    pi.shows("first line");
+    let screen = pi.shows("Elapsed");
+    assert!(screen.contains("$ echo first line; until"), "{screen}");
+    pi.keep("running-command");
+    pi.keys(&["Escape"]);
+    let screen = pi.becomes("what was stopped", |screen| {
+        screen.to_lowercase().contains("aborted")
+    });
+    assert!(screen.contains("$ echo first line; until"), "{screen}");
+    assert!(!screen.contains("last line\n"), "{screen}");
+    pi.keep("stopped-command");
+}
+
+/// An extension that registers a tool of the same name while a turn runs must not get the
+/// recorded call to execute.
+fn a_card_is_never_executed_by_another_extension(version: Version) {
+    let steps = [
+        r#"{ exec = { shellArgs = { command = "until [ -e ../registered ]; do sleep 0.01; done", workingDirectory = "$WS", timeout = 40000, toolCallId = "a", skipApproval = true, parsingResult = {} } } }"#,
+        r#"{ update = { toolCallCompleted = { callId = "r", toolCall = { readToolCall = { args = { path = "$WS/note" }, result = { success = { content = "recorded" } } } } } } }"#,
+    ];
+    let scenario = scenario(&steps.join(",\n  "));
+    let desk = Desk::playing(version, &scenario).with("PI_CURSOR_NATIVE_TOOLS", "local");
+    fs::write(desk.workspace.join("note"), "on disk").unwrap();
+    let other = desk.home.path().join("other.ts");
+    fs::write(
+        &other,
+        r#"
+import { writeFileSync } from "node:fs";
+export default (pi) => {
+  let registered = false;
+  pi.on("message_start", ({ message }) => {
+    if (registered || message.role !== "assistant") return;
+    registered = true;
+    pi.registerTool({
+      name: "read", label: "read", description: "another read",
+      parameters: { type: "object", properties: { path: { type: "string" } } },
+      execute: async () => { writeFileSync(`${process.env.HOME}/executed`, ""); return { content: [{ type: "text", text: "executed" }], details: {} }; },
+    });
+    writeFileSync(`${process.env.HOME}/registered`, "");
+  });
+};
+"#,
+    )
+    .unwrap();
+    // Before ours, because the first extension that has a name keeps it.
+    let mut arguments = desk.arguments(&["--model", "cursor/composer-2", "--mode", "json", "go"]);
+    let ours = arguments.iter().position(|word| word == "-e").unwrap();
+    arguments.splice(
+        ours..ours,
+        ["-e".to_owned(), other.to_str().unwrap().to_owned()],
+    );
+    let mut command = std::process::Command::new(&arguments[0]);
+    command
+        .args(&arguments[1..])
+        .current_dir(&desk.workspace)
+        .env_clear()
+        .envs(desk.environment())
+        .stdin(std::process::Stdio::null());
+    let ran = Ran::from(command.output().unwrap());
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    assert!(
+        !desk.home.path().join("executed").exists(),
+        "{}",
+        ran.stdout
+    );
+    assert!(ran.stdout.contains("cursor-replay-"), "{}", ran.stdout);
+    assert!(
+        !ran.stdout.contains(r#""toolName":"read""#),
+        "{}",
+        ran.stdout
+    );
+}
+
+/// A change that Cursor's agent makes to a file is pi's `edit`, with its diff.
+fn a_change_of_a_file_is_an_edit_of_pi(version: Version) {
+    let step = r#"{ exec = { writeArgs = { path = "$WS/a.txt", fileText = "one\nTWO\nthree\n", toolCallId = "b" } }, expect = { writeResult = { success = { fileSize = 14 } } } }"#;
+    let desk = Desk::playing(version, &scenario(step));
+    fs::write(desk.workspace.join("a.txt"), "one\ntwo\nthree\n").unwrap();
+    let ran = desk.pi(&["--model", "cursor/composer-2", "--mode", "json", "go"]);
+    assert!(
+        ran.stdout.contains(r#""toolName":"edit""#),
+        "{}",
+        ran.stdout
+    );
+    desk.simulator.recorded().assert_played(&["completed"]);
+    let now = fs::read_to_string(desk.workspace.join("a.txt")).unwrap();
+    assert_eq!(now, "one\nTWO\nthree\n");
+}
+
+/// A delete of Cursor's agent is a command of pi's shell, for one file.
+fn a_delete_is_a_command_of_pi(version: Version) {
+    let step = r#"{ exec = { deleteArgs = { path = "$WS/victim/file", toolCallId = "b" } }, expect = { deleteResult = { success = { path = "$WS/victim/file" } } } }"#;
+    let desk = desk_with_victim(version, step);
+    print(&desk, &[]);
+    desk.simulator.recorded().assert_played(&["completed"]);
+    assert!(!desk.workspace.join("victim/file").exists());
+    assert!(desk.workspace.join("victim").exists());
+}
+
+macro_rules! on_promised_versions {
+    ($($test:ident),+ $(,)?) => {
+        mod v079 { $(#[test] fn $test() { super::$test(super::VERSIONS[0]); })+ }
+        mod v087 { $(#[test] fn $test() { super::$test(super::VERSIONS[1]); })+ }
+        mod v150 { $(#[test] fn $test() { super::$test(super::VERSIONS[2]); })+ }
+    };
+}
+
+on_promised_versions!(
+    switches_decide_whether_a_command_runs,
+    switches_decide_also_when_settings_say_local,
+    a_permission_gate_decides_before_the_command_runs,
+    a_gate_is_not_asked_about_what_has_already_run,
+    a_running_command_is_visible_and_stopping_it_names_it,
+    a_card_is_never_executed_by_another_extension,
+    a_change_of_a_file_is_an_edit_of_pi,
+    a_delete_is_a_command_of_pi,
+);
