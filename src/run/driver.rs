@@ -389,7 +389,13 @@ impl Run {
 
     /// A stream that lived and did nothing. After results, starting over may be the owner's
     /// business.
-    fn idle(&self, Bark { after, phase, told }: Bark, progress: Progress) -> Step {
+    fn idle(&self, bark: Bark, progress: Progress) -> Step {
+        let Bark {
+            after,
+            phase,
+            told,
+            unknown_exec,
+        } = bark;
         let ms = after.as_millis() as u64;
         tracing::debug!(ms, ?phase, "native.stream.idle_timeout");
         let idle = Idle {
@@ -397,6 +403,7 @@ impl Run {
             attempts: self.attempts,
             retries: self.policy.idle,
             told,
+            unknown_exec: unknown_exec.map(|id| format!("request {id}")),
         };
         let failure = Failure::Idle(idle.to_string());
         match (phase, self.policy.after_results) {

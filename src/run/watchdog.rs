@@ -16,6 +16,10 @@ use crate::wire::proto::agent::v1::{agent_server_message::Message, interaction_u
 /// The restarts a silent stream may have, by default.
 pub const RETRIES: u32 = 3;
 
+/// How long a stream may go without work after an exec request that this version cannot answer.
+/// The server was sent an error for it; one that still waits will not continue.
+const AFTER_UNKNOWN_EXEC: Duration = Duration::from_secs(45);
+
 /// How long a stream may go without work; `None` is for ever.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Patience {
@@ -83,6 +87,8 @@ pub(super) struct Bark {
     pub(super) after: Duration,
     pub(super) phase: Phase,
     pub(super) told: Told,
+    /// The exec request of an unknown kind that came last, if no work followed it.
+    pub(super) unknown_exec: Option<u32>,
 }
 
 impl Bark {
@@ -92,6 +98,7 @@ impl Bark {
             after,
             phase: Phase::First,
             told: Told::Nothing,
+            unknown_exec: None,
         }
     }
 }
@@ -104,6 +111,7 @@ pub(super) struct Watchdog {
     /// Whether there were words since the host answered last.
     told: Told,
     last_work: Instant,
+    unknown_exec: Option<u32>,
 }
 
 impl Watchdog {
@@ -113,6 +121,7 @@ impl Watchdog {
             phase: Phase::First,
             told: Told::Nothing,
             last_work: now,
+            unknown_exec: None,
         }
     }
 
@@ -135,19 +144,27 @@ impl Watchdog {
             after,
             phase: self.phase,
             told: self.told,
+            unknown_exec: self.unknown_exec,
         }
     }
 
-    /// Something came, or the wait begins anew.
+    /// Restarts the wait, because the server did something.
     pub(super) fn worked(&mut self, now: Instant) {
         self.last_work = now;
+        self.unknown_exec = None;
+    }
+
+    /// Shortens the wait until the server works again: it was sent an error for an exec request
+    /// of a kind this version does not know.
+    pub(super) fn refused_unknown_exec(&mut self, id: u32) {
+        self.unknown_exec = Some(id);
     }
 
     /// The host has answered.
     pub(super) fn resumed(&mut self, now: Instant) {
         self.phase = Phase::Resumed;
         self.told = Told::Nothing;
-        self.last_work = now;
+        self.worked(now);
     }
 
     pub(super) fn last_work(&self) -> Instant {
@@ -156,10 +173,14 @@ impl Watchdog {
 
     /// The patience in force.
     pub(super) fn limit(&self) -> Option<Duration> {
-        match self.phase {
+        let limit = match self.phase {
             Phase::First => self.patience.first,
             Phase::Resumed => self.patience.resumed,
+        };
+        if self.unknown_exec.is_some() {
+            return limit.map(|limit| limit.min(AFTER_UNKNOWN_EXEC));
         }
+        limit
     }
 
     /// When it runs out.
@@ -170,8 +191,8 @@ impl Watchdog {
     }
 }
 
-/// A stream that lived and did not work, in words.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// The error of a stream that was open and did no work.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Idle {
     /// How long it was waited for.
     pub after: Duration,
@@ -181,6 +202,8 @@ pub struct Idle {
     pub retries: u32,
     /// Whether anything of the answer was told.
     pub told: Told,
+    /// The exec request that the server waits for and this version does not know.
+    pub unknown_exec: Option<String>,
 }
 
 /// Whether the person has seen anything of an answer.
@@ -199,7 +222,15 @@ impl fmt::Display for Idle {
             attempts,
             retries,
             told,
+            unknown_exec,
         } = self;
+        if let Some(exec) = unknown_exec {
+            return write!(
+                f,
+                "Cursor waits for an exec request that this version does not know ({exec}). The request was answered with an error, and the run did no work for {}ms. Update cursor-sidecar; /cursor-doctor and `cursor-sidecar doctor` list what it does not know.",
+                after.as_millis(),
+            );
+        }
         write!(
             f,
             "Cursor stream idle timeout after {}ms without upstream progress over {attempts} attempt{} ({retries} {}).",

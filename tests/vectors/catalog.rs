@@ -151,7 +151,7 @@ pub(crate) fn selection(case: &Json, all: &[Json]) -> Result<(), String> {
     };
     let is_it = |case: &&Json| case["id"] == reference;
     // A part of the cases may come without it.
-    let whole = super::cases(&super::shared().join("model-selection.json")).unwrap_or_default();
+    let whole = super::cases(&super::public().join("model-selection.json")).unwrap_or_default();
     let catalog = all.iter().find(is_it).or(whole.iter().find(is_it));
     let items = items(&catalog.ok_or("no such catalogue")?["input"][reference]);
     let id = input["piModelId"].as_str().unwrap();

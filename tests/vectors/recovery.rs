@@ -260,6 +260,7 @@ pub(crate) fn wrap_case(case: &Json) -> Result<(), String> {
                 attempts: number("attempt") as u32,
                 retries: number("maxRetries") as u32,
                 told: Told::Nothing,
+                unknown_exec: None,
             };
             for (key, told) in [
                 ("pi-cursor", Told::Nothing),
@@ -274,9 +275,34 @@ pub(crate) fn wrap_case(case: &Json) -> Result<(), String> {
             }
             Ok(())
         }
+        "park_message" => park_case(case["text"].as_str().unwrap()),
+        "diagnostic" => lost_case(case),
         // Another project's words for the same end.
         kind if kind.ends_with("_timeout") => Ok(()),
         other => Err(format!("unknown kind {other}")),
+    }
+}
+
+/// The wording is ours; the exec kind, the wait and the way to the report must be in it.
+fn park_case(text: &str) -> Result<(), String> {
+    let exec = text.split('"').nth(1).ok_or("no exec kind")?;
+    let wait = text.split_whitespace().find_map(|word| {
+        let digits = word.trim_end_matches('.').strip_suffix("ms")?;
+        digits.parse::<u64>().ok()
+    });
+    let wait = wait.ok_or("no wait")?;
+    let ours = Idle {
+        after: std::time::Duration::from_millis(wait),
+        attempts: 1,
+        retries: 3,
+        told: Told::Nothing,
+        unknown_exec: Some(exec.into()),
+    };
+    let ours = ours.to_string();
+    let facts = [exec, &format!("{wait}ms"), "doctor", "error"];
+    match facts.iter().find(|fact| !ours.contains(**fact)) {
+        None => Ok(()),
+        Some(missing) => Err(format!("{missing:?} is missing in {ours:?}")),
     }
 }
 

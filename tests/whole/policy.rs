@@ -39,7 +39,7 @@ fn host_tool(name: &str, arguments: &[&str]) -> Json {
            "parameters": {"type": "object", "properties": properties}})
 }
 
-const TOUCH: &str = r#"{ shellArgs = { command = "touch made", workingDirectory = "$WS", toolCallId = "s", timeout = 20000 } }"#;
+const TOUCH: &str = r#"{ shellArgs = { command = "touch made", workingDirectory = "$WS", toolCallId = "s", timeout = 20000, skipApproval = true, parsingResult = {} } }"#;
 const EXECUTED: &str = r#"{ shellResult = { success = { command = "touch made" } } }"#;
 
 fn rejected(reason: &str) -> String {

@@ -64,6 +64,25 @@ async fn s35_s36_tokens_are_work_and_heartbeats_are_not() {
     assert_eq!(requests(&sim).len(), 3);
 }
 
+/// A server that waits for something this version cannot do will wait forever: the turn ends
+/// sooner than after other silences, and says why.
+#[tokio::test]
+async fn a_server_that_waits_for_an_unknown_exec_is_named_after_45_seconds() {
+    let unknown = r#"{ send_hex = "1205 0805 9a0600" }, { expect_client = { execClientControlMessage = { throw = { id = 5 } } } }"#;
+    let waits = format!(r#"{unknown}, {} {{ text = "Never." }}"#, lives(FOREVER));
+    let continues = format!(r#"{unknown}, {} {{ text = "Done." }}, {END}"#, lives(35));
+    let (_sim, backend) = simulating(&[continues, waits]).await;
+    let mut guest = Guest::new(&backend, None);
+    guest.policy.idle_retries = 0;
+    guest.user("go");
+    let taken = fast(&mut guest).await;
+    assert_eq!(taken.text, "Done.", "{:?}", taken.stop);
+    guest.user("again");
+    let taken = fast(&mut guest).await;
+    idles(&taken, "does not know (request 5)");
+    idles(&taken, "no work for 45000ms");
+}
+
 /// A resumed stream that only lives is brought back once, before any retry is spent; all in
 /// all no more streams are opened than that and the retries allow.
 #[tokio::test]

@@ -56,6 +56,7 @@ impl Attempt<'_> {
             None => {
                 tracing::debug!(exec = exec.id, "exec.unknown");
                 self.around.drift.count("exec: unknown request");
+                self.watchdog.refused_unknown_exec(exec.id);
                 let error = "this client has no handler for this kind of request";
                 self.post(&execs::throw(exec.id, error.into()));
                 self.post(&execs::close(exec.id));
