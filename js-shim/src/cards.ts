@@ -1,5 +1,4 @@
 /** Cards: what Cursor's own tools did, drawn as pi draws its own. Results are recorded; nothing runs. */
-
 import { readFileSync, statSync } from "node:fs";
 import { resolve } from "node:path";
 import type { ExtensionAPI, ExtensionContext } from "@earendil-works/pi-coding-agent";
@@ -24,7 +23,9 @@ export function registerCards(pi: ExtensionAPI, sidecar: Sidecar): Cards {
   /** Our wrappers by name, with the object that identifies them in pi's registry. */
   const wrappers = new Map<string, Tool["parameters"]>();
   let wrapping: Promise<void> | undefined;
-  let added: string[] | undefined;
+  /** Tools that are active only with a Cursor model; what the user switches off stays off. */
+  const shown = new Set([sidecar.about?.question?.name ?? ""]);
+  const hidden = new Set([...SEARCH, NEUTRAL]);
   const recorded = async (callId: string, ctx: ExtensionContext) => {
     const sessionId = ctx.sessionManager.getSessionId();
     const result = await sidecar.call("replay/result", { sessionId, callId });
@@ -52,16 +53,19 @@ export function registerCards(pi: ExtensionAPI, sidecar: Sidecar): Cards {
     }
   };
   const sync = async (ctx: ExtensionContext, cursor: boolean) => {
-    const active = pi.getActiveTools();
+    const active = new Set(pi.getActiveTools());
     if (cursor) wrapping ??= wrap(ctx);
     await wrapping?.catch(() => {});
-    // Who has `read` switched off wants no searches either.
-    if (!active.includes("read") || cursor === (added !== undefined)) return;
-    const extra = [...SEARCH, ...[NEUTRAL].filter((name) => wrappers.has(name))];
-    const ours = added ?? extra.filter((name) => !active.includes(name));
-    const others = active.filter((name) => !ours.includes(name));
-    pi.setActiveTools(cursor ? [...others, ...ours] : others);
-    added = cursor ? ours : undefined;
+    const [from, to] = cursor ? [hidden, shown] : [shown, hidden];
+    for (const name of from) {
+      // A user who switched `read` off wants no searches either.
+      const unwanted = cursor && SEARCH.includes(name) && !active.has("read");
+      if (unwanted || active.has(name) === cursor) continue;
+      active[cursor ? "add" : "delete"](name);
+      from.delete(name);
+      to.add(name);
+    }
+    pi.setActiveTools([...active]);
   };
   // Throwing would lose what the card has besides its text.
   pi.on("tool_result", ({ toolCallId }) => (failed.delete(toolCallId) ? { isError: true } : {}));
@@ -135,16 +139,11 @@ async function neutral(own: Tool[]): Promise<Tool> {
         const args = { value: Object(row.args).hostArguments };
         return tool.renderResult(result, options, theme, Object.create(row, { args }));
       }
-      const [
-        {
-          content: [block],
-          details,
-        },
-        { expanded },
-      ] = [result, options]; // prettier
-      const { diff, glance, glanceMore, imagePath, imageMimeType } = Object(details);
-      const told = block?.type === "text" ? block.text.replace(/^.*\n\n/, "") : "";
-      const lines: string[] = (expanded ? undefined : glance) ?? (diff ?? told).split("\n");
+      const { diff, glance, glanceMore, imagePath, imageMimeType } = Object(result.details);
+      const [block] = result.content;
+      const text = block?.type === "text" ? block.text.replace(/^.*\n\n/, "") : "";
+      const { expanded } = options;
+      const lines: string[] = (expanded ? undefined : glance) ?? (diff ?? text).split("\n");
       const plain = (text: string) => theme.fg("toolOutput", text);
       const body = diff ? renderDiff(lines.join("\n")) : lines.map(plain).join("\n");
       const [more, end] = [`... (${glanceMore} more lines,`, ")"].map((s) => theme.fg("muted", s));

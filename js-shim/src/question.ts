@@ -20,15 +20,4 @@ export function registerQuestion(pi: ExtensionAPI, sidecar: Sidecar): void {
       }
     },
   });
-  // Other models have no use for it; what the user turned off stays off.
-  let hidden = false;
-  const show = (cursor: boolean) => {
-    const active = pi.getActiveTools();
-    if (cursor === active.includes(tool.name) || (cursor && !hidden)) return;
-    hidden = !cursor;
-    const others = active.filter((name) => name !== tool.name);
-    pi.setActiveTools(cursor ? [...others, tool.name] : others);
-  };
-  pi.on("session_start", (_, ctx) => show(ctx.model?.provider === "cursor"));
-  pi.on("model_select", ({ model }) => show(model.provider === "cursor"));
 }

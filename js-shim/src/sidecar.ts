@@ -7,12 +7,8 @@ import { PROTOCOL_VERSION } from "./protocol.ts";
 /** As editors do with language servers. */
 const MAX_RESTARTS = 4;
 const RESTART_WINDOW_MS = 3 * 60_000;
-
-/** What changes something is executed by pi's own tools, so that its permissions count. */
-const NATIVE_TOOLS = {
-  ...({ default: "local", shell: "host", write: "host", delete: "host" } as const),
-  requireHostTool: true,
-};
+/** Cursor's own tools read and search in the sidecar while pi's tool for the same is active. */
+const LOCAL = { default: "local", requireHostTool: true } as const;
 
 export class Sidecar {
   /** What the sidecar wants a person to know. */
@@ -87,7 +83,8 @@ export class Sidecar {
       protocolVersion: PROTOCOL_VERSION,
       host: { name: "pi", program: argv[1], mode, cwd: process.cwd(), processId: process.pid },
       capabilities: { tools: "between" },
-      nativeTools: NATIVE_TOOLS,
+      // What changes something is executed by pi's own tools, so that its permissions count.
+      nativeTools: { ...LOCAL, shell: "host", write: "host", delete: "host" },
     });
     this.about = await about.finally(() => clearTimeout(late));
     return connection;

@@ -1,6 +1,6 @@
 /** A turn of the sidecar as the stream of events pi reads. */
 import { randomUUID } from "node:crypto";
-import type * as ai from "@earendil-works/pi-ai";
+import * as ai from "@earendil-works/pi-ai";
 import type { Cards } from "./cards.ts";
 import type { HostEvent, HostTool, Kept, TurnStartParams, TurnStartResult } from "./protocol.ts";
 import type { Sidecar } from "./sidecar.ts";
@@ -17,38 +17,18 @@ const ABORTED: Ending = { stopReason: "aborted", errorMessage: "Request was abor
 /** A block of text, under the name of its type. */
 type Block = { type: "text" | "thinking"; text: string; thinking: string };
 
-/** The answer as it grows: what pi iterates over. The last event is `done` or `error`. */
+/** Writes an answer into pi's stream of events. The last event is `done` or `error`. */
 class Answer {
+  readonly stream = ai.createAssistantMessageEventStream();
   private readonly message: ai.AssistantMessage;
-  private readonly queue: ai.AssistantMessageEvent[] = [];
   private open: Block | undefined;
   private ended = false;
-  private wake = () => {};
-  private settle: (message: ai.AssistantMessage) => void = () => {};
-  private readonly final = new Promise<ai.AssistantMessage>((resolve) => {
-    this.settle = resolve;
-  });
 
   constructor({ api, provider, id }: ai.Model<ai.Api>) {
     const usage = { ...NOTHING, totalTokens: 0, cost: { ...NOTHING, total: 0 } };
     const from = { role: "assistant" as const, api, provider, model: id };
     this.message = { ...from, content: [], usage, stopReason: "pending", timestamp: Date.now() };
     this.push({ type: "start" });
-  }
-
-  result(): Promise<ai.AssistantMessage> {
-    return this.final;
-  }
-
-  async *[Symbol.asyncIterator](): AsyncGenerator<ai.AssistantMessageEvent> {
-    for (;;) {
-      for (const event of this.queue.splice(0)) yield event;
-      if (this.queue.length > 0) continue;
-      if (this.ended) return;
-      await new Promise<void>((resolve) => {
-        this.wake = resolve;
-      });
-    }
   }
 
   take(event: HostEvent, cards: Cards): void {
@@ -66,7 +46,6 @@ class Answer {
     const whole = failed ? { error: this.message } : { message: this.message };
     this.push({ type: failed ? "error" : "done", reason: stopReason, ...whole });
     this.ended = true;
-    this.settle(this.message);
   }
 
   private write(type: Block["type"], delta: string): void {
@@ -98,8 +77,7 @@ class Answer {
   private push(event: { type: ai.AssistantMessageEvent["type"]; [field: string]: unknown }): void {
     if (this.ended) return;
     const place = { contentIndex: this.message.content.length - 1, partial: this.message };
-    this.queue.push({ ...place, ...event } as ai.AssistantMessageEvent);
-    this.wake();
+    this.stream.push({ ...place, ...event } as ai.AssistantMessageEvent);
   }
 }
 
@@ -157,5 +135,5 @@ export function streamTurn(
   void run()
     .catch(({ message }: Error) => answer.end({ stopReason: "error", errorMessage: message }))
     .finally(() => sidecar.turns.delete(turnId));
-  return answer as unknown as ai.AssistantMessageEventStream;
+  return answer.stream;
 }
