@@ -1,6 +1,7 @@
 //! Answers that need no executor: blobs and the questions of the interaction channel.
 
 use super::blobs::Blobs;
+use crate::prompts;
 use crate::wire::drift::Drift;
 use crate::wire::proto::agent::v1::*;
 
@@ -95,7 +96,7 @@ pub(super) fn question(query: InteractionQuery, drift: &Drift) -> InteractionRes
             Answer::AskQuestionInteractionResponse(AskQuestionInteractionResponse {
                 result: Some(AskQuestionResult {
                     result: Some(ask_question_result::Result::Rejected(AskQuestionRejected {
-                        reason: "nobody is here to answer; decide with what you know".into(),
+                        reason: prompts::NO_USER.into(),
                     })),
                 }),
             }),

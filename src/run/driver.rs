@@ -16,12 +16,13 @@ use super::backend::{Backend, Opened};
 use super::blobs::Blobs;
 use super::event::{Ended, Outcome, RunEvent, Usage};
 use super::memo::Memo;
-use super::overlap::{Overlap, go_on};
+use super::overlap::Overlap;
 use super::owed::Owed;
 use super::request::{Action, Mode, RunSpec, UserMessage};
 use super::retry::{self, Ledger, Next, Progress, Reached, Restarts, RetryPolicy, Shown, Timing};
 use super::watchdog::{Bark, Idle, Phase};
 use crate::diag::Variant;
+use crate::prompts;
 use crate::tools::Executor;
 use crate::wire::awake;
 use crate::wire::error::WireError;
@@ -243,7 +244,7 @@ impl Run {
         let tells = failure.retry() == Retry::Idle || self.overlap.is_told();
         match tells.then(|| self.overlap.tell()).flatten() {
             Some(words) => Action::UserMessage(UserMessage {
-                text: go_on(&words),
+                text: prompts::continue_answer(&words),
                 images: Vec::new(),
                 mode: self.mode,
             }),

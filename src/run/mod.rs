@@ -27,7 +27,6 @@ pub use blobs::{BlobError, Blobs, MemoryBlobs};
 pub use driver::{Command, Handle, Injection, start};
 pub use event::{Checkpoint, Ended, Outcome, RunEvent, Usage};
 pub use memo::{Memo, Start, What};
-pub use overlap::go_on;
 pub use request::{Action, Image, Mode, Model, RunSpec, UserMessage};
 pub use retry::{Ledger, Next, Progress, Restarts, RetryPolicy, Shown, Spent, Timing};
 pub use watchdog::{Idle, Patience, RETRIES, Told};
