@@ -46,6 +46,7 @@ enum Command {
 }
 
 fn main() -> ExitCode {
+    let closed = close_to_others();
     panics::install();
     // A host gives none, and starts us often: reading them costs time and memory.
     let arguments = match std::env::args_os().len() {
@@ -67,6 +68,9 @@ fn main() -> ExitCode {
     let command = arguments.command.unwrap_or(Command::Stdio);
     // Held to the end: dropping it writes the last records.
     let _log = start_logs(&command, home.as_deref());
+    if let Err(error) = closed {
+        tracing::warn!(%error, "processes of the same user can read the key from this one");
+    }
     match run(command, home) {
         Ok(code) => code,
         Err(error) => {
@@ -81,6 +85,20 @@ fn main() -> ExitCode {
             ExitCode::from(code)
         }
     }
+}
+
+/// Keeps other processes of the same user, such as the commands we start, from reading our
+/// environment and memory, because the key is there. Nor is there a core file.
+#[cfg(target_os = "linux")]
+fn close_to_others() -> std::io::Result<()> {
+    use rustix::process::{DumpableBehavior, set_dumpable_behavior};
+    Ok(set_dumpable_behavior(DumpableBehavior::NotDumpable)?)
+}
+
+/// There is no safe call for it on other systems.
+#[cfg(not(target_os = "linux"))]
+fn close_to_others() -> std::io::Result<()> {
+    Ok(())
 }
 
 fn run(command: Command, home: Option<std::path::PathBuf>) -> anyhow::Result<ExitCode> {

@@ -143,7 +143,7 @@ async fn changes(
     let context = request
         .unified_context_lines
         .map(|lines| format!("-U{lines}"));
-    let mut args = vec!["diff", "--no-color", "--no-ext-diff", "--no-textconv"];
+    let mut args = vec!["diff", "--no-color"];
     // The user's own prefixes are not what we read.
     args.extend(["--src-prefix=a/", "--dst-prefix=b/"]);
     if !request.include_space_changes {
@@ -352,9 +352,11 @@ async fn contents(
     changes: &mut [Change],
 ) -> Result<(), Thrown> {
     for change in changes {
+        // `git show` would show a commit that stands where a file was, and verify its signature
+        // with a program that the repository names.
         let show = async |at: &str, name: &str| {
             let what = format!("{at}:{name}");
-            git(folder, &["show", "--no-textconv", &what])
+            git(folder, &["cat-file", "blob", &what])
                 .await
                 .unwrap_or_default()
         };

@@ -57,6 +57,7 @@ use super::router::NativeRouter;
 use super::{Executor, Replies, Reply, Request, Thrown, Work, servers};
 use crate::wire::headers::ToolGates;
 use crate::wire::proto::agent::v1::*;
+pub(crate) use child::remove_secrets;
 pub(super) use child::{Group, scrub, spawn};
 use guard::Guard;
 pub(super) use ignored::{FILE as IGNORE_FILE, is_ignored};
