@@ -76,7 +76,7 @@ async fn answer(guard: &Arc<Guard>, request: GetDiffRequest) -> Result<GetDiffRe
         room: MAX_CONTENTS,
     };
     changes.extend(untracked(&mut files, &folder, request.max_untracked_files).await?);
-    changes.retain(|change| !change.paths().any(|path| guard.is_ignored(path)));
+    changes.retain(|change| !change.paths().any(|path| guard.is_hidden(path)));
     if request.output_format() == OutputFormat::DiffsWithBeforeAndAfter {
         contents(&mut files, &folder, &base, head.as_deref(), &mut changes).await?;
     }
@@ -327,7 +327,7 @@ async fn untracked(files: &mut Files, folder: &Path, most: i32) -> Result<Vec<Ch
     let shown = names
         .into_iter()
         .map(|name| (name, folder.join(name)))
-        .filter(|(_, path)| !guard.is_ignored(path));
+        .filter(|(_, path)| !guard.is_hidden(path));
     let (names, paths): (Vec<&str>, Vec<PathBuf>) = shown.unzip();
     let looked = files.look(paths.clone()).await?;
     let changes = names.into_iter().zip(paths).zip(looked);
