@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use clap::{CommandFactory as _, Parser, Subcommand};
 use cursor_sidecar::diag::logfile::{self, LogFile, Wanted};
 use cursor_sidecar::diag::record::{self, Guard, Recorder};
-use cursor_sidecar::diag::{panics, secrets};
+use cursor_sidecar::diag::{panics, place, private, secrets};
 use cursor_sidecar::doors::cli::{
     Ask, AskError, Doctor, Login, Logout, Models, Schema, SchemaError, Verdict,
 };
@@ -187,7 +187,11 @@ fn debug_log(home: Option<&Path>) -> Option<(Recorder, Guard)> {
     let mut stderr = std::io::stderr();
     let opened = match wanted {
         Wanted::Off => return None,
-        Wanted::In(folder) => LogFile::create_in(&folder),
+        Wanted::In(folder) => {
+            let state = place::state_dir(&env, home).unwrap_or_else(|| folder.clone());
+            let checked = private::check_folder(&state).map_err(std::io::Error::other);
+            checked.and_then(|()| LogFile::create_in(&folder))
+        }
         Wanted::At(path) => LogFile::open(&path),
         Wanted::Nowhere => Err(std::io::Error::other(
             "there is no state folder; set PI_CURSOR_STATE_DIR",

@@ -100,7 +100,13 @@ impl Guard {
     /// Guards a workspace with the usual protection. One that does not exist contains nothing.
     pub fn new(workspace: &Path, home: Option<PathBuf>, outside_writes: Leave) -> Self {
         let protected = ProtectedPaths::default();
-        Self::with(workspace, home, outside_writes, &protected, &SecretPaths::default())
+        Self::with(
+            workspace,
+            home,
+            outside_writes,
+            &protected,
+            &SecretPaths::default(),
+        )
     }
 
     /// Guards a workspace as the user's settings say it.

@@ -249,7 +249,9 @@ pub(super) fn names(guard: &Guard, path: &Path) -> io::Result<Vec<String>> {
         let Ok(real) = entry.path().canonicalize() else {
             continue;
         };
-        let is_secret = secrets.iter().any(|secret| secret.is(&real, || real.metadata().ok()));
+        let is_secret = secrets
+            .iter()
+            .any(|secret| secret.is(&real, || real.metadata().ok()));
         if is_secret || rules.ignore(&real) {
             continue;
         }

@@ -98,7 +98,11 @@ pub fn executor(mut facts: Facts, surroundings: Surroundings<'_>) -> Arc<dyn Exe
     if matches!(shell, Decision::Local | Decision::Ask) {
         facts.terminals = bench.terminals().ok();
     }
-    let guard = Arc::new(Guard::by_policy(&facts.workspace, facts.home.clone(), policy));
+    let guard = Arc::new(Guard::by_policy(
+        &facts.workspace,
+        facts.home.clone(),
+        policy,
+    ));
     let refuse = |denial| Refuse {
         facts: facts.clone(),
         denial,

@@ -3,6 +3,7 @@
 //! commands could run them all the same.
 
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 use ignore::Match;
 use ignore::gitignore::{Gitignore, GitignoreBuilder};
@@ -79,6 +80,15 @@ impl ProtectedPaths {
 
     /// The list for a workspace. Both folders are without links.
     pub(super) fn for_workspace(&self, workspace: &Path, home: Option<&Path>) -> Protection {
+        Protection {
+            workspace: workspace.to_owned(),
+            home: home.map(Path::to_owned),
+            protected: self.clone(),
+            patterns: OnceLock::new(),
+        }
+    }
+
+    fn compile(&self) -> Patterns {
         let mut inside = builder();
         let mut at_home = builder();
         for pattern in &self.0 {
@@ -93,10 +103,9 @@ impl ProtectedPaths {
                 None => inside.add_line(None, &format!("{sign}{rest}")),
             };
         }
-        let build = |builder: GitignoreBuilder| builder.build().unwrap_or_else(|_| Gitignore::empty());
-        Protection {
-            workspace: workspace.to_owned(),
-            home: home.map(Path::to_owned),
+        let build =
+            |builder: GitignoreBuilder| builder.build().unwrap_or_else(|_| Gitignore::empty());
+        Patterns {
             inside: build(inside),
             at_home: build(at_home),
             git: self.0.iter().any(|pattern| pattern == GIT),
@@ -119,6 +128,13 @@ fn is_pattern(part: &str) -> bool {
 pub(super) struct Protection {
     workspace: PathBuf,
     home: Option<PathBuf>,
+    protected: ProtectedPaths,
+    /// Made for the first change: most runs change nothing, or nothing here.
+    patterns: OnceLock<Patterns>,
+}
+
+#[derive(Debug, Clone)]
+struct Patterns {
     inside: Gitignore,
     at_home: Gitignore,
     /// Whether git's folders are protected under other names too.
@@ -134,19 +150,20 @@ impl Protection {
     }
 
     fn rule_by_name(&self, path: &Path) -> Option<String> {
+        let patterns = self.patterns.get_or_init(|| self.protected.compile());
         let is_inside = path.starts_with(&self.workspace);
         let from = match is_inside {
             true => self.workspace.as_path(),
             false => Path::new("/"),
         };
-        let mut found = vec![("", matched(&self.inside, path, from))];
+        let mut found = vec![("", matched(&patterns.inside, path, from))];
         if let Some(home) = &self.home
             && path.starts_with(home)
         {
             // A workspace in a protected folder of the home directory is there to be changed.
-            let exempt = is_inside && matched(&self.at_home, &self.workspace, home).is_ignore();
+            let exempt = is_inside && matched(&patterns.at_home, &self.workspace, home).is_ignore();
             if !exempt {
-                found.push(("~", matched(&self.at_home, path, home)));
+                found.push(("~", matched(&patterns.at_home, path, home)));
             }
         }
         if found.iter().any(|(_, found)| found.is_whitelist()) {
@@ -156,7 +173,8 @@ impl Protection {
             Match::Ignore(rule) => Some(format!("{start}{}", rule.original())),
             Match::Whitelist(_) | Match::None => None,
         });
-        let in_git = || (self.git && is_inside && self.is_in_git_folder(path)).then(|| GIT.into());
+        let in_git =
+            || (patterns.git && is_inside && self.is_in_git_folder(path)).then(|| GIT.into());
         rule.or_else(in_git)
     }
 
@@ -311,8 +329,16 @@ mod tests {
             ("/no/home", "/no/home/src/.eslintrc", false),
             ("/no/home", "/no/home/notes.txt", false),
             ("/no/home/src", "/no/home/.bashrc", true),
-            ("/no/home/.config/nvim", "/no/home/.config/nvim/init.lua", false),
-            ("/no/home/.config/nvim", "/no/home/.config/nvim/.git/config", true),
+            (
+                "/no/home/.config/nvim",
+                "/no/home/.config/nvim/init.lua",
+                false,
+            ),
+            (
+                "/no/home/.config/nvim",
+                "/no/home/.config/nvim/.git/config",
+                true,
+            ),
         ] {
             let protection = protected.for_workspace(Path::new(workspace), home);
             let found = protection.rule(Path::new(path));
@@ -358,7 +384,11 @@ mod tests {
             fs::create_dir_all(workspace.join(folder)).unwrap();
         }
         fs::write(workspace.join(".bare/HEAD"), "ref: refs/heads/main\n").unwrap();
-        fs::write(workspace.join("work/.git"), "gitdir: ../.bare/worktrees/work\n").unwrap();
+        fs::write(
+            workspace.join("work/.git"),
+            "gitdir: ../.bare/worktrees/work\n",
+        )
+        .unwrap();
         fs::write(workspace.join("conf/tasks.json"), "{}").unwrap();
         symlink("p", workspace.join(".pi")).unwrap();
         fs::create_dir(workspace.join(".vscode")).unwrap();
@@ -379,6 +409,9 @@ mod tests {
         // A work tree inside git's own folder is still a work tree.
         fs::create_dir_all(workspace.join(".bare/main/src")).unwrap();
         fs::write(workspace.join(".bare/main/.git"), "gitdir: ..\n").unwrap();
-        assert_eq!(protection.rule(&workspace.join(".bare/main/src/a.rs")), None);
+        assert_eq!(
+            protection.rule(&workspace.join(".bare/main/src/a.rs")),
+            None
+        );
     }
 }

@@ -48,12 +48,13 @@ impl SecretPaths {
                 false => paths.push(state.clone()),
             }
         }
-        let agent = self.agent.as_deref().and_then(|folder| {
-            match (folder.strip_prefix("~/"), home) {
-                (Some(rest), Some(home)) => Some(home.join(rest)),
-                _ => std::path::absolute(folder).ok(),
-            }
-        });
+        let agent =
+            self.agent
+                .as_deref()
+                .and_then(|folder| match (folder.strip_prefix("~/"), home) {
+                    (Some(rest), Some(home)) => Some(home.join(rest)),
+                    _ => std::path::absolute(folder).ok(),
+                });
         let usual = home.map(|home| home.join(".pi/agent"));
         let agents = agent.into_iter().chain(usual);
         paths.extend(agents.map(|folder| folder.join(AUTH)));
@@ -69,8 +70,11 @@ impl Secrets {
     /// Whether a path is one of them or inside one, by its name or by what is there.
     pub(super) fn contain(&self, path: &Path) -> bool {
         let found = self.found();
-        path.ancestors()
-            .any(|path| found.iter().any(|secret| secret.is(path, || path.metadata().ok())))
+        path.ancestors().any(|path| {
+            found
+                .iter()
+                .any(|secret| secret.is(path, || path.metadata().ok()))
+        })
     }
 
     /// The paths as they are now, for a walk that asks often.
@@ -120,7 +124,13 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let root = root.path().canonicalize().unwrap();
         let home = root.join("home");
-        for folder in ["home/.local/state/cursor-sidecar", "home/.pi/agent", "state", "agent", "ws"] {
+        for folder in [
+            "home/.local/state/cursor-sidecar",
+            "home/.pi/agent",
+            "state",
+            "agent",
+            "ws",
+        ] {
             fs::create_dir_all(root.join(folder)).unwrap();
         }
         fs::write(root.join("state/login.json"), "{}").unwrap();
@@ -155,7 +165,8 @@ mod tests {
     fn of_a_state_folder_that_holds_the_workspace_only_our_files_are_secret() {
         let env = |name: &str| (name == "PI_CURSOR_STATE_DIR").then(|| "/no/home".to_owned());
         let home = Path::new("/no/home");
-        let secrets = SecretPaths::from_env(&env).for_workspace(Path::new("/no/home/ws"), Some(home));
+        let secrets =
+            SecretPaths::from_env(&env).for_workspace(Path::new("/no/home/ws"), Some(home));
         assert!(secrets.contain(Path::new("/no/home/login.json")));
         assert!(secrets.contain(Path::new("/no/home/conversations/x/journal")));
         assert!(!secrets.contain(Path::new("/no/home/ws/a")));

@@ -283,14 +283,23 @@ fn protected_paths_are_not_changed_behind_links_either() {
         let told = guard.host_change(&guard.absolute(path));
         assert!(matches!(told, Err(Refusal::Protected { .. })), "{path}");
     }
-    for path in [".git/config", "innocent/config", "notes.txt", ".envrc", "in/.envrc"] {
+    for path in [
+        ".git/config",
+        "innocent/config",
+        "notes.txt",
+        ".envrc",
+        "in/.envrc",
+    ] {
         let refused = guard.delete(&guard.absolute(path));
         assert!(
             matches!(refused, Err(Refusal::Protected { .. })),
             "{path}: {refused:?}"
         );
     }
-    let reason = guard.write(&guard.absolute(".git/config")).unwrap_err().to_string();
+    let reason = guard
+        .write(&guard.absolute(".git/config"))
+        .unwrap_err()
+        .to_string();
     for part in ["rule .git", "PI_CURSOR_PROTECTED_PATHS"] {
         assert!(reason.contains(part), "{reason}");
     }
@@ -319,7 +328,11 @@ fn credentials_are_neither_read_nor_changed() {
         fs::write(file, "crsr_secret").unwrap();
     }
     symlink(&state, guard.workspace().join("innocent")).unwrap();
-    fs::hard_link(home.join(".pi/agent/auth.json"), guard.workspace().join("second")).unwrap();
+    fs::hard_link(
+        home.join(".pi/agent/auth.json"),
+        guard.workspace().join("second"),
+    )
+    .unwrap();
     let guard = Guard::new(guard.workspace(), Some(home.clone()), Leave::Allowed);
     for path in [
         "~/.local/state/cursor-sidecar/login.json",
