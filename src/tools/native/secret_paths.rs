@@ -15,7 +15,7 @@ const STATE: [&str; 5] = [
     "gateway-token",
     "conversations",
     "debug",
-    "trust.json",
+    "trust",
 ];
 
 /// Where credentials are, as the environment says it.
@@ -70,11 +70,13 @@ impl Secrets {
     /// Whether a path is one of them or inside one, by its name or by what is there.
     pub(super) fn contain(&self, path: &Path) -> bool {
         let found = self.found();
-        path.ancestors().any(|path| {
-            found
-                .iter()
-                .any(|secret| secret.is(path, || path.metadata().ok()))
-        })
+        let is_named = |path: &Path| found.iter().any(|secret| secret.is_named(path));
+        let is_there = |about: Metadata| found.iter().any(|secret| secret.id == Some(id(&about)));
+        path.ancestors().any(is_named)
+            || path
+                .ancestors()
+                .filter_map(|path| path.metadata().ok())
+                .any(is_there)
     }
 
     /// The paths as they are now, for a walk that asks often.
@@ -103,9 +105,11 @@ impl Secret {
     /// Whether a path is this one, whatever it is called: by another case, through another
     /// mount, as a second name.
     pub(super) fn is(&self, path: &Path, about: impl FnOnce() -> Option<Metadata>) -> bool {
-        path == self.path
-            || path == self.real
-            || self.id.is_some() && about().as_ref().map(id) == self.id
+        self.is_named(path) || self.id.is_some() && about().as_ref().map(id) == self.id
+    }
+
+    fn is_named(&self, path: &Path) -> bool {
+        path == self.path || path == self.real
     }
 }
 
