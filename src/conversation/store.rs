@@ -26,6 +26,7 @@ use super::begun::Begun;
 use super::fingerprint::Fingerprint;
 use super::journal::{self, Damage, Entry, Sums};
 use super::shelf::Shelf;
+use crate::diag::private;
 
 const LOCK: &str = "lock";
 const JOURNAL: &str = "journal";
@@ -35,6 +36,8 @@ const BEGUN: &str = "begun";
 #[derive(Debug, Clone)]
 pub struct Store {
     root: PathBuf,
+    /// The folder it is in, if that has to be private too.
+    within: Option<PathBuf>,
     steps: Steps,
 }
 
@@ -71,6 +74,9 @@ pub enum StoreError {
         "this session is at work in another cursor-sidecar; wait for its turn to end, or fork the session"
     )]
     Busy,
+    /// It could be anybody's.
+    #[error(transparent)]
+    Exposed(#[from] private::StoreError),
     /// The disk said no.
     #[error("cannot {action} {path}: {source}")]
     Io {
@@ -130,7 +136,16 @@ impl Store {
     pub fn at(root: impl Into<PathBuf>) -> Self {
         Self {
             root: root.into(),
+            within: None,
             steps: Steps::default(),
+        }
+    }
+
+    /// The same store, used only while a folder above it is private.
+    pub fn within(self, folder: impl Into<PathBuf>) -> Self {
+        Self {
+            within: Some(folder.into()),
+            ..self
         }
     }
 
@@ -145,6 +160,9 @@ impl Store {
     /// Takes a session's folder.
     pub fn take(&self, session: &str) -> Result<Kept, StoreError> {
         let folder = self.root.join(name(session));
+        for above in self.within.iter().chain([&self.root]) {
+            private::check_folder(above)?;
+        }
         loop {
             make_private(&folder)?;
             let path = folder.join(LOCK);

@@ -21,6 +21,7 @@ mod clock;
 mod closing;
 mod commands;
 mod compare;
+mod confined;
 mod crowd;
 mod debug;
 mod drift;

@@ -7,6 +7,7 @@ use std::process::{Command, Stdio};
 use crate::account::{Forgotten, Login as Begun, LoginError, StoredLogin};
 use crate::diag::private::StoreError;
 use crate::run::{AssembleError, dashboard};
+use crate::tools::native::remove_secrets;
 
 /// Sign in to Cursor with a browser; the key it makes stays on this machine.
 #[derive(Debug, clap::Args)]
@@ -80,13 +81,15 @@ fn open(page: &str) {
         true => "open",
         false => "xdg-open",
     };
-    let quiet = Command::new(program)
+    let mut command = Command::new(program);
+    command
         .arg(page)
         .stdin(Stdio::null())
         .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn();
-    if let Err(error) = quiet {
+        .stderr(Stdio::null());
+    // A browser lives long, and starts others.
+    remove_secrets(&mut command);
+    if let Err(error) = command.spawn() {
         tracing::debug!(%error, "no browser was opened");
     }
 }

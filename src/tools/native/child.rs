@@ -136,11 +136,16 @@ pub(super) fn start(
     })
 }
 
-/// Gives a command our environment without what is ours alone.
-pub(in crate::tools) fn scrub(command: &mut Command) {
+/// Keeps our credentials and settings from a command that gets our environment.
+pub(crate) fn remove_secrets(command: &mut std::process::Command) {
     for name in secret_names(std::env::vars_os().map(|(name, _)| name)) {
         command.env_remove(name);
     }
+}
+
+/// The same for a command whose output is read by a program.
+pub(in crate::tools) fn scrub(command: &mut Command) {
+    remove_secrets(command.as_std_mut());
     command.envs(BTreeMap::from([
         ("CURSOR_AGENT", "1"),
         ("FORCE_COLOR", "0"),
