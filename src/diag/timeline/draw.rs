@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use super::{Mark, Phase, PhaseKind, Timeline, Turn};
+use crate::diag::terminal_text::clean;
 
 /// How to draw.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -89,7 +90,8 @@ pub fn draw(timeline: &Timeline, style: Style) -> String {
     }
     for problem in &timeline.problems {
         let sign = style.sign(Mark::Failed);
-        let _ = writeln!(page, "{sign} line {}: {}", problem.line, problem.what);
+        let what = clean(&problem.what);
+        let _ = writeln!(page, "{sign} line {}: {what}", problem.line);
     }
     while page.ends_with("\n\n") {
         page.pop();
@@ -103,6 +105,7 @@ fn draw_drift(page: &mut String, timeline: &Timeline, style: Style) {
     }
     page.push_str("wire drift: the server sends what this version does not know\n");
     for (kind, count) in &timeline.drift {
+        let kind = clean(kind);
         let _ = writeln!(
             page,
             "  {} {kind} (at least {count})",
@@ -125,7 +128,7 @@ fn draw_turn(page: &mut String, turn: &Turn, style: Style) {
     }
     let end = turn.end.as_deref().unwrap_or("not over when the log ends");
     let _ = write!(head, "{dot}{}{dot}{end}", span(turn.length_us));
-    let _ = writeln!(page, "{}", style.paint("1", &head));
+    let _ = writeln!(page, "{}", style.paint("1", &clean(&head)));
     for phase in &turn.phases {
         draw_phase(page, phase, turn.length_us, style);
     }
@@ -155,7 +158,7 @@ fn draw_phase(page: &mut String, phase: &Phase, whole: u64, style: Style) {
         colour
     };
     let name = format!("{sign} {name} {}", phase.detail);
-    let name: String = name.trim_end().chars().take(NAME).collect();
+    let name: String = clean(name.trim_end()).chars().take(NAME).collect();
     let bar = style.paint(colour, &bar(phase, whole, style));
     let _ = writeln!(
         page,
