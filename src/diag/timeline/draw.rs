@@ -90,8 +90,7 @@ pub fn draw(timeline: &Timeline, style: Style) -> String {
     }
     for problem in &timeline.problems {
         let sign = style.sign(Mark::Failed);
-        let what = clean(&problem.what);
-        let _ = writeln!(page, "{sign} line {}: {what}", problem.line);
+        let _ = writeln!(page, "{sign} line {}: {}", problem.line, problem.what);
     }
     while page.ends_with("\n\n") {
         page.pop();
