@@ -7,8 +7,6 @@ import { PROTOCOL_VERSION } from "./protocol.ts";
 /** As editors do with language servers. */
 const MAX_RESTARTS = 4;
 const RESTART_WINDOW_MS = 3 * 60_000;
-/** Before the second restart in that time, doubled before each later one. */
-const BACKOFF_MS = 250;
 
 /** What changes something is executed by pi's own tools, so that its permissions count. */
 const NATIVE_TOOLS = {
@@ -64,8 +62,9 @@ export class Sidecar {
       throw new Error(`cursor-sidecar ${left}; the last time: ${this.lastEnd}`);
     }
     this.starts.push(now);
+    // The first restart is at once, the second after 250 ms, each later one after twice as long.
     const later = this.starts.length - 3;
-    if (later >= 0) await new Promise((wait) => setTimeout(wait, BACKOFF_MS * 2 ** later));
+    if (later >= 0) await new Promise((wait) => setTimeout(wait, 250 * 2 ** later));
     if (this.starts.at(-1) !== now) throw new Error("cursor-sidecar was stopped");
     const connection = new Connection(
       findBinary(),
