@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use clap::{CommandFactory as _, Parser, Subcommand};
 use cursor_sidecar::diag::logfile::{self, LogFile, Wanted};
 use cursor_sidecar::diag::record::{self, Guard, Recorder};
-use cursor_sidecar::diag::{panics, place, private, secrets};
+use cursor_sidecar::diag::{panics, place, presentable, private, secrets};
 use cursor_sidecar::doors::cli::{
     Ask, AskError, Doctor, Login, Logout, Models, Schema, SchemaError, Verdict,
 };
@@ -81,6 +81,7 @@ fn main() -> ExitCode {
                 _ => 1,
             };
             // Nothing to be done about a closed stderr.
+            let error = presentable(&error.to_string());
             let _ = writeln!(std::io::stderr(), "error: {error}");
             ExitCode::from(code)
         }
@@ -137,7 +138,23 @@ fn run(command: Command, home: Option<std::path::PathBuf>) -> anyhow::Result<Exi
     code
 }
 
-/// Warnings for a person on stderr (`RUST_LOG` asks for more), everything in the debug log if
+/// Where lines of the log are written: names and errors in them are others' words.
+struct Lines<W>(W);
+
+impl<W: std::io::Write> std::io::Write for Lines<W> {
+    /// Writes a line, which the log writes at once.
+    fn write(&mut self, line: &[u8]) -> std::io::Result<usize> {
+        let text = presentable(&String::from_utf8_lossy(line));
+        self.0.write_all(text.as_bytes())?;
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        self.0.flush()
+    }
+}
+
+/// Warnings for a user on stderr (`RUST_LOG` asks for more), everything in the debug log if
 /// one is wanted.
 fn start_logs(command: &Command, home: Option<&Path>) -> Option<Guard> {
     let usual = || Targets::new().with_target("cursor_sidecar", tracing::Level::INFO);
@@ -150,7 +167,7 @@ fn start_logs(command: &Command, home: Option<&Path>) -> Option<Guard> {
         Err(_) => usual(),
     };
     let stderr = tracing_subscriber::fmt::layer()
-        .with_writer(std::io::stderr)
+        .with_writer(|| Lines(std::io::stderr()))
         .with_ansi(false)
         .without_time()
         .with_target(false);

@@ -35,6 +35,8 @@ pub struct Shells {
 struct Printed {
     stdout: String,
     stderr: String,
+    /// How far the streams have been looked at for lines.
+    seen: [usize; 2],
     lines: usize,
     whose: Whose,
 }
@@ -67,20 +69,25 @@ impl Printed {
         kept.push_str(&data[..end.unwrap_or(0)]);
     }
 
-    /// A line to show for a piece of output, the first few times.
-    fn line(&mut self, stream: Stream, data: &str, scrub: Scrub<'_>) -> Option<String> {
-        if self.lines >= MOST_LINES {
+    /// A line to show for new output, the first few times. Only whole lines are shown, and
+    /// secrets are looked for in all there is of the stream, because one may come in pieces.
+    fn line(&mut self, stream: Stream, scrub: Scrub<'_>) -> Option<String> {
+        let (kept, seen, name) = match stream {
+            Stream::Stdout => (&self.stdout, &mut self.seen[0], "stdout"),
+            Stream::Stderr => (&self.stderr, &mut self.seen[1], "stderr"),
+        };
+        let end = kept.rfind('\n').map_or(0, |at| at + 1);
+        let start = std::mem::replace(seen, end);
+        if self.lines >= MOST_LINES || start >= end || kept[start..end].trim().is_empty() {
             return None;
         }
-        let data = scrub(data);
-        let first = text::first_line(&data)?;
         self.lines += 1;
-        let stream = match stream {
-            Stream::Stdout => "stdout",
-            Stream::Stderr => "stderr",
-        };
+        let (before, all) = (scrub(&kept[..start]), scrub(&kept[..end]));
+        // Where they differ, a secret reaches from the earlier output into the new one.
+        let new = all.strip_prefix(&before)?;
+        let first = text::first_line(new)?;
         Some(format!(
-            "Cursor shell {stream}: {}\n",
+            "Cursor shell {name}: {}\n",
             text::line(first, LINE)
         ))
     }
@@ -115,7 +122,7 @@ impl Shells {
         }
         let printed = self.running.values_mut().next()?;
         printed.add(stream, data);
-        printed.line(stream, data, scrub)
+        printed.line(stream, scrub)
     }
 
     /// Output that names its call. Gives a line to show.
@@ -136,7 +143,7 @@ impl Shells {
             };
         }
         printed.add(stream, data);
-        printed.line(stream, data, scrub)
+        printed.line(stream, scrub)
     }
 
     /// A shell is over: an empty success gets what was seen of its output.
@@ -187,5 +194,42 @@ mod tests {
         let empty = json!({"name": "shell", "result": {"status": "success", "value": {}}});
         let merged = shells.completed("1", Activity::read(&empty));
         assert_eq!(merged.result.unwrap()["value"]["stdout"], "a");
+    }
+    #[test]
+    fn a_secret_in_pieces_is_not_shown() {
+        let scrub = |text: &str| text.replace("otters and newts", "***");
+        let mut shells = Shells::default();
+        shells.started("1");
+        let mut shown = String::new();
+        for piece in [
+            "key: ott",
+            "ers and ",
+            "newts\nnext",
+            " line\nan unfinished one",
+        ] {
+            if let Some(line) = shells.printed(Stream::Stdout, piece, &scrub) {
+                shown.push_str(&line);
+            }
+        }
+        assert_eq!(
+            shown,
+            "Cursor shell stdout: key: ***\nCursor shell stdout: next line\n"
+        );
+    }
+
+    #[test]
+    fn a_secret_of_several_lines_is_not_shown() {
+        let scrub = |text: &str| {
+            crate::diag::scrub::Scrubber::default()
+                .scrub(text)
+                .into_owned()
+        };
+        let mut shells = Shells::default();
+        shells.started("1");
+        for piece in ["-----BEGIN PRIVATE KEY-----\n", "MIIEvQ\n", "IBADAN\n"] {
+            let line = shells.printed(Stream::Stdout, piece, &scrub);
+            let line = line.unwrap_or_default();
+            assert!(!line.contains("MIIE") && !line.contains("IBAD"), "{line}");
+        }
     }
 }

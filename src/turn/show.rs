@@ -19,6 +19,14 @@ use crate::run::RunEvent;
 use crate::tools::bridge::Verdict;
 use crate::tools::native::policy::{Decision, Decisions, Tool};
 
+/// How the ids of all cards start.
+const CARD: &str = "cursor-replay-";
+
+/// Whether a call with this id is a card, which is displayed and never executed.
+pub fn is_card(id: &str) -> bool {
+    id.starts_with(CARD)
+}
+
 /// Recorded results a session holds.
 const MOST_RECORDS: usize = 512;
 /// Their bytes.
@@ -174,7 +182,7 @@ impl Show {
         Self {
             ledger: Ledger::new(hosted),
             workspace,
-            run: format!("cursor-replay-{millis}-{run}-tool-"),
+            run: format!("{CARD}{millis}-{run}-tool-"),
             cards: 0,
             open: Vec::new(),
             recorded,

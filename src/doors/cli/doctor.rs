@@ -5,11 +5,14 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value as Json, json};
 
+use super::for_stdout;
 use crate::diag::in_force::{InForce, Source};
 use crate::diag::logfile;
 use crate::diag::place::state_dir;
+use crate::diag::presentable;
 use crate::diag::private;
 use crate::diag::settings::SETTINGS;
+use crate::diag::terminal_text::clean;
 use crate::diag::timeline::{self, Glyphs, Mark, Paint, Style, Timeline};
 use crate::doors::misread;
 use crate::run::Backend;
@@ -174,7 +177,10 @@ impl Doctor {
         let in_force: Vec<Named> = in_force.collect();
         let shown = &logs[..logs.len().min(LOGS_SHOWN)];
         let page = match self.json {
-            true => format!("{:#}\n", as_json(&findings, &in_force, shown, &drift)),
+            true => {
+                let json = as_json(&findings, &in_force, shown, &drift);
+                format!("{:#}\n", for_stdout(json))
+            }
             false => as_text(&findings, &in_force, shown, style(env)),
         };
         write!(std::io::stdout(), "{page}")?;
@@ -241,7 +247,8 @@ type Named = (&'static str, InForce);
 fn as_text(findings: &[Finding], settings: &[Named], logs: &[PathBuf], style: Style) -> String {
     let mut page = String::new();
     for finding in findings {
-        page.push_str(&format!("{} {}\n", style.sign(finding.mark), finding.text));
+        let text = presentable(&finding.text);
+        page.push_str(&format!("{} {text}\n", style.sign(finding.mark)));
     }
     page.push_str("\nsettings in force\n");
     for (name, in_force) in settings {
@@ -252,12 +259,13 @@ fn as_text(findings: &[Finding], settings: &[Named], logs: &[PathBuf], style: St
         let source = source(in_force);
         let remark = remark.as_deref().map(|remark| format!("; {remark}"));
         let remark = remark.unwrap_or_default();
-        page.push_str(&format!("  {name} = {value} ({source}{remark})\n"));
+        let line = format!("  {name} = {value} ({source}{remark})\n");
+        page.push_str(&clean(&line));
     }
     if !logs.is_empty() {
         page.push_str("\nnewest debug logs (cursor-sidecar doctor FILE draws one)\n");
         for log in logs {
-            page.push_str(&format!("  {}\n", log.display()));
+            page.push_str(&clean(&format!("  {}\n", log.display())));
         }
     }
     page

@@ -6,6 +6,7 @@ use std::process::{Command, Stdio};
 
 use crate::account::{Forgotten, Login as Begun, LoginError, StoredLogin};
 use crate::diag::private::StoreError;
+use crate::diag::terminal_text::clean;
 use crate::run::{AssembleError, dashboard};
 use crate::tools::native::remove_secrets;
 
@@ -58,7 +59,7 @@ impl Login {
         }
         let login = login.wait(&dashboard).await?;
         login.save(&env, home.as_deref())?;
-        let who = login.email.as_deref().unwrap_or("you");
+        let who = clean(login.email.as_deref().unwrap_or("you"));
         writeln!(out, "Signed in: {who}. The key is good for 90 days.")?;
         Ok(())
     }

@@ -4,11 +4,13 @@ use std::collections::BTreeSet;
 use std::io::{IsTerminal as _, Write};
 use std::path::{Path, PathBuf};
 
+use super::for_stdout;
 use crate::account::{KeyError, find_key};
 use crate::catalog::{
     BUDGET, Finder, Listing, Policy, Profile, Row, Rows, Source, Speed, Wanted, Windows,
     render_snapshot,
 };
+use crate::diag::terminal_text::clean;
 use crate::diag::{place, settings};
 use crate::doors::catalogue::access;
 use crate::doors::rpc::ModelsListResult;
@@ -80,7 +82,7 @@ impl Models {
         if self.json {
             let result = serde_json::to_value(ModelsListResult::of(listing, &rows));
             let result = result.map_err(std::io::Error::other)?;
-            writeln!(out, "{result:#}")?;
+            writeln!(out, "{:#}", for_stdout(result))?;
             return refused.map_or(Ok(()), Err);
         }
         let plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
@@ -132,7 +134,7 @@ fn write_snapshot(file: &Path, listing: &Listing, windows: &Windows) -> Result<(
     std::fs::write(file, render_snapshot(&listing.items, windows))?;
     let mut out = std::io::stdout();
     for item in listing.items.iter() {
-        writeln!(out, "{}", item.id)?;
+        writeln!(out, "{}", clean(&item.id))?;
     }
     let (models, learned) = (listing.items.len(), windows.learned().len());
     writeln!(out, "{models} models, {learned} learned context windows")?;
@@ -156,6 +158,11 @@ enum Paint {
     Colours,
 }
 
+/// A server's text for one cell of the table: one line without control characters.
+fn for_cell(text: &str) -> String {
+    clean(text).replace(['\n', '\t'], " ")
+}
+
 const HEADINGS: [&str; 5] = ["MODEL", "CONTEXT", "THINKING", "FAST", "NAME"];
 
 fn table(rows: &[Row], paint: Paint) -> String {
@@ -163,15 +170,15 @@ fn table(rows: &[Row], paint: Paint) -> String {
         .iter()
         .map(|row| {
             [
-                row.id.clone(),
+                for_cell(&row.id),
                 tokens(row.window),
-                thinking(row),
+                for_cell(&thinking(row)),
                 match row.speed() {
                     Some(Speed::Fast) => "on".into(),
                     Some(Speed::Normal) => "off".into(),
                     None => "-".into(),
                 },
-                row.name.clone(),
+                for_cell(&row.name),
             ]
         })
         .collect();
@@ -241,5 +248,17 @@ mod tests {
         gpt@1m         1m  off low max  -     GPT @ 1m
         ");
         assert!(table(&rows, Paint::Colours).starts_with("\u{1b}[1mMODEL"));
+    }
+
+    #[test]
+    fn names_have_one_line_without_control_characters() {
+        let items = serde_json::json!({"items": [
+            {"id": "gpt", "displayName": "G\u{1b}]52;c;c3J2\u{7}P\nT\u{202e}"}]});
+        let items = Item::read_list(&items).unwrap();
+        let rows = Rows::build(&items, Profile::UpToMax, &Windows::default());
+        insta::assert_snapshot!(table(&rows, Paint::None), @r"
+        MODEL  CONTEXT  THINKING  FAST  NAME
+        gpt       200k  -         -     G␛]52;c;c3J2␇P T�
+        ");
     }
 }

@@ -18,7 +18,7 @@ use super::error::INVALID_PARAMS;
 use super::models::Models;
 use super::peer::Peer;
 use super::protocol::*;
-use super::telling::{ask, permit, tell};
+use super::telling::{ask, log, permit, tell};
 use crate::account::ApiKey;
 use crate::catalog::Speed;
 use crate::conversation::picture;
@@ -337,11 +337,7 @@ impl Turns {
     async fn tell_misread(&self, origin: &Origin<'_>) {
         if self.told_misread.set(()).is_ok() {
             for warning in origin.misread {
-                let line = LogMessageParams {
-                    level: LogLevel::Warning,
-                    message: warning.to_string(),
-                };
-                origin.peer.notify("log/message", line).await;
+                log(origin.peer, LogLevel::Warning, &warning.to_string()).await;
             }
         }
     }
