@@ -11,7 +11,7 @@ use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot};
 
 use super::frame::{self, Inbound};
-use super::queue::{Bounds, Queued, Sender, queue};
+use crate::run::queue::{Bounds, Queued, Sender, queue};
 use crate::tools::surrogates;
 
 /// What may wait on either side; then the other one has to.

@@ -5,6 +5,7 @@
 mod answer;
 pub mod config;
 mod connect;
+mod lines;
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
