@@ -97,13 +97,16 @@ impl Shelf {
         let on_disk = *fresh.on_disk.get_or_insert_with(|| self.bytes_on_disk());
         let before = fresh.blobs.get(&path).map_or(0, Bytes::len);
         let waiting = fresh.bytes - before + data.len();
-        // A blob that was written twice was counted twice: before one is refused, all are counted.
         if on_disk + waiting > self.bounds.all {
-            fresh.on_disk = Some(self.bytes_on_disk());
-        }
-        if fresh.on_disk.unwrap_or(0) + waiting > self.bounds.all {
-            let limit = self.bounds.all;
-            return Err(ShelfError::Full { limit });
+            // A blob that was written twice was counted twice: before one is refused, all are
+            // counted, but for what it replaces.
+            let on_disk = self.bytes_on_disk();
+            fresh.on_disk = Some(on_disk);
+            let replaced = fs::metadata(&path).map_or(0, |file| file.len() as usize);
+            if on_disk.saturating_sub(replaced) + waiting > self.bounds.all {
+                let limit = self.bounds.all;
+                return Err(ShelfError::Full { limit });
+            }
         }
         if waiting <= self.bounds.fresh {
             fresh.blobs.insert(path, Bytes::copy_from_slice(data));

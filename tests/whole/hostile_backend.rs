@@ -3,7 +3,6 @@
 mod server;
 
 use std::process::{Command, Stdio};
-use std::time::Duration;
 
 use serde_json::{Value as Json, json};
 
@@ -41,7 +40,6 @@ fn turn(server: &Server, change: impl FnOnce(&mut Json)) -> (Taken, u64) {
     let id = talk.begin_with(&params);
     let taken = talk.finish(&id);
     let peak = talk.host.peak_kib().map_or(0, |kib| kib / 1024);
-    eprintln!("PEAK {peak}");
     (taken, peak)
 }
 
@@ -175,16 +173,9 @@ fn a_host_that_reads_late_gets_everything_in_order_and_costs_little() {
     let before = talk.host.peak_kib();
     talk.user("go");
     let id = talk.begin();
-    // Nothing is read until the server has found no room for a while.
-    let mut sent = 0;
-    loop {
-        std::thread::sleep(Duration::from_millis(300));
-        let now = server.sent();
-        if now > 0 && now == sent {
-            break;
-        }
-        sent = now;
-    }
+    // Nothing is read until the server finds no room.
+    server.wait_until_blocked();
+    let sent = server.sent();
     assert!(sent < PIECES * 4096, "it has to wait for the host");
     if let (Some(before), Some(peak)) = (before, talk.host.peak_kib()) {
         let more = (peak - before) / 1024;

@@ -280,7 +280,8 @@ mod tests {
             read(MOST_MESSAGES).unwrap().transcript.messages.len(),
             MOST_MESSAGES
         );
-        let body = read(MOST_MESSAGES + 1).unwrap_err().body();
+        let fault = read(MOST_MESSAGES + 1).unwrap_err();
+        let body = fault.body();
         let (param, told) = (&body["error"]["param"], &body["error"]["message"]);
         assert!(param.as_str().unwrap().starts_with("messages"), "{body}");
         assert!(

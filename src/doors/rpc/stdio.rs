@@ -21,7 +21,7 @@ const INBOUND: Bounds = Bounds {
 };
 const OUTBOUND: Bounds = Bounds {
     items: 256,
-    bytes: 8 * 1024 * 1024,
+    bytes: 4 * 1024 * 1024,
 };
 /// One write holds no more than this.
 const MAX_WRITE: usize = 256 * 1024;

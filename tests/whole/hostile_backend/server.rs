@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use bytes::Bytes;
 use cursor_sidecar::wire::envelope::{self, Kind};
@@ -12,11 +13,15 @@ use tokio::net::TcpListener;
 /// The envelopes of a run.
 pub type Envelopes = Box<dyn Iterator<Item = Bytes> + Send>;
 
+/// A client that takes nothing for so long is blocked.
+const NO_ROOM: Duration = Duration::from_secs(1);
+
 /// A running server; ends with the test.
 pub struct Server {
     pub url: String,
     /// Bytes the clients have taken.
     sent: Arc<AtomicUsize>,
+    blocked: std::sync::mpsc::Receiver<()>,
 }
 
 impl Server {
@@ -25,6 +30,7 @@ impl Server {
         let (ready, url) = std::sync::mpsc::channel();
         let sent: Arc<AtomicUsize> = Arc::default();
         let counter = Arc::clone(&sent);
+        let (block, blocked) = std::sync::mpsc::channel();
         std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread()
                 .enable_all()
@@ -37,13 +43,15 @@ impl Server {
                 let envelopes = Arc::new(envelopes);
                 while let Ok((socket, _)) = listener.accept().await {
                     let (envelopes, counter) = (Arc::clone(&envelopes), Arc::clone(&counter));
+                    let block = block.clone();
                     tokio::spawn(async move {
                         let Ok(mut connection) = h2::server::handshake(socket).await else {
                             return;
                         };
                         while let Some(Ok((request, respond))) = connection.accept().await {
                             tokio::spawn(drain(request.into_body()));
-                            let run = play(respond, envelopes(), Arc::clone(&counter));
+                            let run =
+                                play(respond, envelopes(), Arc::clone(&counter), block.clone());
                             // A client that has had enough resets the stream.
                             tokio::spawn(async move { drop(run.await) });
                         }
@@ -54,7 +62,13 @@ impl Server {
         Self {
             url: url.recv().unwrap(),
             sent,
+            blocked,
         }
+    }
+
+    /// Waits until a client has had no room for [`NO_ROOM`].
+    pub fn wait_until_blocked(&self) {
+        self.blocked.recv().unwrap();
     }
 
     /// Bytes of all runs that clients had room for.
@@ -73,6 +87,7 @@ async fn play(
     mut respond: h2::server::SendResponse<Bytes>,
     envelopes: Envelopes,
     sent: Arc<AtomicUsize>,
+    block: std::sync::mpsc::Sender<()>,
 ) -> Result<(), h2::Error> {
     let head = http::Response::builder()
         .header("content-type", "application/connect+proto")
@@ -83,7 +98,16 @@ async fn play(
     for mut envelope in envelopes {
         while !envelope.is_empty() {
             stream.reserve_capacity(envelope.len());
-            let Some(room) = std::future::poll_fn(|cx| stream.poll_capacity(cx)).await else {
+            let room = std::future::poll_fn(|cx| stream.poll_capacity(cx));
+            let mut room = std::pin::pin!(room);
+            let room = match tokio::time::timeout(NO_ROOM, &mut room).await {
+                Ok(room) => room,
+                Err(_) => {
+                    let _ = block.send(());
+                    room.await
+                }
+            };
+            let Some(room) = room else {
                 return Ok(());
             };
             let piece = envelope.split_to(room?.min(envelope.len()));

@@ -16,6 +16,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::config::{ServerConfig, Way};
+use super::http::Bounded;
 use super::lines::bounded;
 use super::{Connection, Ready, Server, State, Why};
 use crate::tools::native::{scrub, spawn};
@@ -114,7 +115,7 @@ async fn open(
         }
         Way::Http { url, headers } => {
             let transport = StreamableHttpClientTransport::with_client(
-                http_client(url)?,
+                Bounded(http_client(url)?),
                 StreamableHttpClientTransportConfig::with_uri(url.as_str())
                     .custom_headers(header_map(headers)?),
             );

@@ -16,7 +16,7 @@ const BUFFER: usize = 64 * 1024;
 /// The server's output with every line within [`MAX_LINE`]. Ends with the output, or with a line
 /// that is too long and does not tell which call it answers, because all calls would wait.
 pub(super) fn bounded(output: impl AsyncRead + Send + Unpin + 'static) -> impl AsyncRead + Send {
-    let (reader, writer) = tokio::io::simplex(BUFFER);
+    let (reader, writer) = tokio::io::duplex(BUFFER);
     tokio::spawn(async move {
         if let Err(error) = copy(output, writer, MAX_LINE).await {
             tracing::debug!(%error, "mcp.output_ended");
@@ -96,14 +96,19 @@ impl Line {
             let problem = "a message is too long and does not tell what it answers";
             return Err(io::Error::other(problem));
         };
-        let message = format!(
-            "the answer of the MCP server is longer than {} MiB, which is the limit; ask for less of it",
-            limit.div_ceil(1024 * 1024)
-        );
+        let message = too_long(limit);
         let error =
             json!({"jsonrpc": "2.0", "id": id, "error": {"code": -32603, "message": message}});
         Ok(format!("{error}\n").into_bytes())
     }
+}
+
+/// What the model reads instead of an answer over the limit.
+pub(super) fn too_long(limit: usize) -> String {
+    format!(
+        "the answer of the MCP server is longer than {} MiB, which is the limit; ask for less of it",
+        limit.div_ceil(1024 * 1024)
+    )
 }
 
 /// What the beginning of a message tells.
@@ -181,7 +186,7 @@ mod tests {
     use tokio::io::AsyncReadExt as _;
 
     async fn read(input: &str, limit: usize) -> (String, bool) {
-        let (mut reader, writer) = tokio::io::simplex(64);
+        let (mut reader, writer) = tokio::io::duplex(64);
         let copying = copy(input.as_bytes(), writer, limit);
         let mut text = String::new();
         let (copied, read) = tokio::join!(copying, reader.read_to_string(&mut text));

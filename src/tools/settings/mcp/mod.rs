@@ -5,6 +5,7 @@
 mod answer;
 pub mod config;
 mod connect;
+mod http;
 mod lines;
 
 use std::collections::BTreeSet;
