@@ -44,7 +44,11 @@ pub(super) fn pieces(text: &str) -> impl Iterator<Item = &str> {
         if rest.is_empty() {
             return None;
         }
-        let (piece, behind) = rest.split_at(rest.floor_char_boundary(MAX_PIECE));
+        let mut end = rest.len().min(MAX_PIECE);
+        while !rest.is_char_boundary(end) {
+            end -= 1;
+        }
+        let (piece, behind) = rest.split_at(end);
         rest = behind;
         Some(piece)
     })

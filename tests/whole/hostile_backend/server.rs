@@ -147,7 +147,6 @@ pub fn blob(id: u32, bytes: usize) -> Bytes {
     let args = SetBlobArgs {
         blob_id: id.to_be_bytes().to_vec().into(),
         blob_data: vec![b'b'; bytes].into(),
-        ..SetBlobArgs::default()
     };
     server_message(agent_server_message::Message::KvServerMessage(
         KvServerMessage {
