@@ -179,7 +179,6 @@ fn a_host_that_reads_late_gets_everything_in_order_and_costs_little() {
     assert!(sent < PIECES * 4096, "it has to wait for the host");
     if let (Some(before), Some(peak)) = (before, talk.host.peak_kib()) {
         let more = (peak - before) / 1024;
-        eprintln!("MORE {more}");
         assert!(more <= 64, "{more} MiB more");
     }
     let taken = talk.finish(&id);
