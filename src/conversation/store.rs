@@ -11,9 +11,9 @@
 //! A process may die between any two steps: what is found afterwards is the old journal
 //! with all its blobs or the new one with all of its.
 
-use std::fs::{self, DirBuilder, File};
+use std::fs::{self, File};
 use std::io::{self, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
@@ -25,7 +25,7 @@ use sha2::{Digest as _, Sha256};
 use super::begun::Begun;
 use super::fingerprint::Fingerprint;
 use super::journal::{self, Damage, Entry, Sums};
-use super::shelf::Shelf;
+use super::shelf::{self, Shelf};
 use crate::diag::private;
 
 const LOCK: &str = "lock";
@@ -391,11 +391,7 @@ fn name(text: &str) -> String {
 }
 
 fn make_private(folder: &Path) -> Result<(), StoreError> {
-    DirBuilder::new()
-        .recursive(true)
-        .mode(0o700)
-        .create(folder)
-        .map_err(failed("create", folder))
+    shelf::make_private(folder).map_err(failed("create", folder))
 }
 
 /// Bytes in a folder; what cannot be looked at counts nothing.

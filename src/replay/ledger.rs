@@ -19,6 +19,8 @@ use crate::wire::proto::agent::v1::{
 const MOST_REMEMBERED: usize = 4096;
 /// Calls that may be under way at once.
 const MOST_STARTED: usize = 1024;
+/// Bytes of their arguments; of more the oldest are forgotten.
+const MOST_STARTED_BYTES: usize = 8 * 1024 * 1024;
 /// Characters of a line about a running call.
 const LINE: usize = 240;
 /// How deep in a call's arguments a host tool's name is looked for.
@@ -195,14 +197,22 @@ impl Ledger {
                     self.shells.started(id);
                 }
                 self.started.push_back((id.to_owned(), activity));
-                if self.started.len() > MOST_STARTED {
-                    self.started.pop_front();
-                }
             }
+        }
+        while self.started.len() > MOST_STARTED || self.started_bytes() > MOST_STARTED_BYTES {
+            let Some((oldest, _)) = self.started.pop_front() else {
+                break;
+            };
+            self.hosted_calls.remove(&oldest);
         }
         line.map_or(Show::Nothing, |line| {
             Show::Line(format!("Cursor task: {line}\n"))
         })
+    }
+
+    fn started_bytes(&self) -> usize {
+        let bytes = |(id, activity): &(String, Activity)| id.len() + activity.bytes();
+        self.started.iter().map(bytes).sum()
     }
 
     /// Takes a completion and says what becomes of it.

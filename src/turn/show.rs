@@ -31,6 +31,8 @@ pub fn is_card(id: &str) -> bool {
 const MOST_RECORDS: usize = 512;
 /// Their bytes.
 const MOST_BYTES: usize = 16 * 1024 * 1024;
+/// As much of an answer is kept to know whether it has the plan in it.
+const MOST_SAID: usize = 2 * 1024 * 1024;
 
 /// How a host shows the activity of Cursor's own tools.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -273,7 +275,7 @@ impl Show {
 
     /// The model answers.
     pub(super) fn said(&mut self, text: &str) {
-        if self.said.len() < MOST_BYTES {
+        if self.said.len() < MOST_SAID {
             self.said.push_str(text);
         }
     }

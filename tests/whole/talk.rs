@@ -130,7 +130,7 @@ impl Talk {
         self.begin_with(&params)
     }
 
-    fn begin_with(&mut self, params: &Json) -> String {
+    pub fn begin_with(&mut self, params: &Json) -> String {
         let id = params["turnId"].as_str().unwrap().to_owned();
         self.host
             .say(&json!({"jsonrpc": "2.0", "id": id, "method": "turn/start", "params": params}));

@@ -25,9 +25,9 @@ use tokio_util::sync::CancellationToken;
 
 use super::error;
 use super::frame::{self, Heading, Inbound};
-use super::queue::{Queued, Sender};
 use super::replies::{Replies, Unread};
 use crate::diag::terminal_text::clean_json_bytes;
+use crate::run::queue::{Queued, Sender};
 
 /// Requests at once that are under way or whose answers nobody has read; one more is told to
 /// come back later.

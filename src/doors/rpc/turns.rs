@@ -35,7 +35,8 @@ use crate::tools::bridge::Verdict;
 use crate::tools::native::policy::HostPolicy;
 use crate::tools::settings::Library;
 use crate::turn::{
-    Door, Follows, Hands, Keep, Policy, Session, Stop, Surface, TurnPlace, TurnRequest, words,
+    Door, Follows, Hands, Keep, Policy, Session, Stop, Surface, TurnPlace, TurnRequest,
+    turn_events, words,
 };
 
 /// What went to the host during a turn.
@@ -229,7 +230,7 @@ impl Turns {
         if params.kind == TurnKind::Main {
             self.parked.forget(&params.session_id);
         }
-        let (events, mut inbox) = mpsc::channel(256);
+        let (events, mut inbox) = turn_events();
         let (calls, mut called) = mpsc::channel(64);
         let (permissions, mut asked_for) = mpsc::channel(16);
         let native_tools = HostPolicy::from(&params.native_tools).or(&origin.native_tools);
