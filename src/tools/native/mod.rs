@@ -15,7 +15,6 @@ mod errno;
 mod fetch;
 pub(super) mod forbidden;
 mod git_diff;
-mod grammar;
 mod grep;
 pub mod guard;
 mod ignored;
