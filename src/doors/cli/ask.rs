@@ -184,13 +184,15 @@ impl Ask {
             tracing::warn!("{notice}");
         }
         spec.offers = settings.servers.offers(0);
+        let bench = Arc::new(Workbench::new(library.leash().clone()));
         let occasion = Occasion {
             workspace: facts.workspace.clone(),
+            home: facts.home.clone(),
+            bench: Arc::clone(&bench),
             conversation: spec.conversation_id.clone(),
             model: spec.model.id.clone(),
         };
         facts.settings = Arc::clone(&settings);
-        let bench = Arc::new(Workbench::new(library.leash().clone()));
         let (inner, gates) = native::executor_without_host(facts, &policy, &bench, self.plan);
         spec.gates = gates;
         Guarded::around(inner, &settings, occasion)

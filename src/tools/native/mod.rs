@@ -61,6 +61,7 @@ use guard::Guard;
 pub(super) use ignored::{FILE as IGNORE_FILE, is_ignored};
 use policy::{Decision, Denial, HostPolicy, Mode, Policy, Tool};
 use shell::{Dialect, Shell};
+pub(super) use text::faithful;
 pub(super) use walk::walk;
 pub use workbench::Workbench;
 
@@ -112,6 +113,7 @@ pub fn executor(mut facts: Facts, surroundings: Surroundings<'_>) -> Arc<dyn Exe
                 bench: Arc::clone(bench),
                 workspace: guard.workspace().to_owned(),
                 home: facts.home.clone(),
+                is_hooked: facts.settings.hooks.judge_commands(),
             },
             guard: Arc::new(guard),
             refuse: Arc::clone(&denied),
