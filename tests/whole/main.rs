@@ -74,6 +74,7 @@ mod soak;
 mod steering;
 mod stopped;
 mod talk;
+mod trust;
 mod unary;
 mod watchdog;
 mod wire;

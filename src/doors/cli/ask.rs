@@ -133,7 +133,8 @@ impl Ask {
             rest: std::time::Duration::ZERO,
             done: Default::default(),
         };
-        let library = Arc::new(Library::new(home.clone(), leash));
+        let state = place::state_dir(&env, home.as_deref());
+        let library = Arc::new(Library::new(home.clone(), leash).with_state(state));
         let facts = Facts {
             workspace,
             home,
