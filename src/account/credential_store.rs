@@ -1,4 +1,4 @@
-//! The login kept on this machine: an API key in a file only its owner can read.
+//! The login stored on this machine: an API key in a file that only its owner can read.
 
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -14,7 +14,7 @@ use crate::wire::endpoint::Endpoints;
 const FILE: &str = "login.json";
 const VERSION: u64 = 1;
 
-/// What hosts put in the place of a key they do not have: the environment's is meant.
+/// Placeholders that hosts send when they have no key of their own; the environment's is used.
 const PLACEHOLDERS: [&str; 4] = [
     "cursor-key-not-given-to-pi",
     "CURSOR_API_KEY",
@@ -22,25 +22,25 @@ const PLACEHOLDERS: [&str; 4] = [
     "${CURSOR_API_KEY}",
 ];
 
-/// A key that a browser login made.
+/// A key that a browser login created.
 #[derive(Debug, Clone)]
 pub struct StoredLogin {
-    /// The server that made it; of no use anywhere else.
+    /// The server that issued the key; no other server accepts it.
     pub backend: String,
     /// The key.
     pub key: ApiKey,
-    /// Whose it is.
+    /// The email address of the user.
     pub email: Option<String>,
-    /// When it was made, in milliseconds since 1970.
+    /// Creation time, in milliseconds since 1970.
     pub created_ms: u64,
-    /// Until when it is good.
+    /// Expiry time, in milliseconds since 1970.
     pub expires_ms: u64,
 }
 
 /// Where a key came from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum KeySource {
-    /// The host gave it.
+    /// The host sent it.
     Host,
     /// `CURSOR_API_KEY`.
     Environment,
@@ -48,17 +48,18 @@ pub enum KeySource {
     Login,
 }
 
-/// The key to use: the host's, the environment's, else that of a login for this server.
+/// Returns the key to use: the host's, else the environment's, else that of a stored login for
+/// this server.
 pub fn find_key(
     given: Option<&str>,
     env: &impl Fn(&str) -> Option<String>,
     home: Option<&Path>,
 ) -> Result<(ApiKey, KeySource), KeyError> {
-    let said = |key: &str| !key.trim().is_empty() && !PLACEHOLDERS.contains(&key);
-    if let Some(key) = given.filter(|key| said(key)) {
+    let is_set = |key: &str| !key.trim().is_empty() && !PLACEHOLDERS.contains(&key);
+    if let Some(key) = given.filter(|key| is_set(key)) {
         return Ok((ApiKey::parse(key)?, KeySource::Host));
     }
-    if let Some(key) = env("CURSOR_API_KEY").filter(|key| said(key)) {
+    if let Some(key) = env("CURSOR_API_KEY").filter(|key| is_set(key)) {
         return Ok((ApiKey::parse(&key)?, KeySource::Environment));
     }
     match StoredLogin::load(env, home) {
@@ -76,7 +77,7 @@ fn file(env: &impl Fn(&str) -> Option<String>, home: Option<&Path>) -> Option<Pa
 }
 
 impl StoredLogin {
-    /// The login for the server in force, unless it is over.
+    /// Returns the login for the configured server, unless it has expired.
     pub fn load(
         env: &impl Fn(&str) -> Option<String>,
         home: Option<&Path>,
@@ -89,17 +90,17 @@ impl StoredLogin {
         };
         let login = Self::parse(&text).ok_or_else(|| StoreError::Damaged {
             path,
-            problem: "it is no login of this version".into(),
+            problem: "not a login file of this version".into(),
         })?;
         crate::diag::secrets().learn(login.key.secret());
         let now = SystemTime::now().duration_since(UNIX_EPOCH);
         let now = now.map_or(0, |now| now.as_millis() as u64);
-        let here = Endpoints::resolve(env, home)
+        let is_current_server = Endpoints::resolve(env, home)
             .is_ok_and(|endpoints| endpoints.backend.to_string() == login.backend);
-        Ok(Some(login).filter(|login| here && now < login.expires_ms))
+        Ok(Some(login).filter(|login| is_current_server && now < login.expires_ms))
     }
 
-    /// Keeps the login; one from before is replaced.
+    /// Stores the login and replaces an earlier one.
     pub fn save(
         &self,
         env: &impl Fn(&str) -> Option<String>,
@@ -109,7 +110,9 @@ impl StoredLogin {
             return Err(StoreError::Io {
                 doing: "write",
                 path: FILE.into(),
-                cause: std::io::Error::other("there is no state folder; set PI_CURSOR_STATE_DIR"),
+                cause: std::io::Error::other(
+                    "there is no state directory; set PI_CURSOR_STATE_DIR",
+                ),
             });
         };
         let login = json!({
@@ -123,17 +126,17 @@ impl StoredLogin {
         private::write(&path, format!("{login:#}\n").as_bytes())
     }
 
-    /// Forgets the login of this machine. Gives whether there was one.
-    pub fn forget(
+    /// Deletes the stored login. Returns whether there was one.
+    pub fn delete(
         env: &impl Fn(&str) -> Option<String>,
         home: Option<&Path>,
-    ) -> Result<Forgotten, StoreError> {
+    ) -> Result<bool, StoreError> {
         let Some(path) = file(env, home) else {
-            return Ok(Forgotten::Nothing);
+            return Ok(false);
         };
         match std::fs::remove_file(&path) {
-            Ok(()) => Ok(Forgotten::Login),
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Forgotten::Nothing),
+            Ok(()) => Ok(true),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(false),
             Err(cause) => Err(StoreError::Io {
                 doing: "remove",
                 path,
@@ -155,27 +158,18 @@ impl StoredLogin {
     }
 }
 
-/// What forgetting came to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Forgotten {
-    /// There was a login.
-    Login,
-    /// There was none.
-    Nothing,
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn a_login_is_kept_for_its_server_and_its_time() {
+    fn a_login_is_used_for_its_server_until_it_expires() {
         let root = tempfile::tempdir().unwrap();
-        let folder = root.path().display().to_string();
+        let dir = root.path().display().to_string();
         let with = |pairs: &[(&'static str, &'static str)]| {
-            let (pairs, folder) = (pairs.to_vec(), folder.clone());
+            let (pairs, dir) = (pairs.to_vec(), dir.clone());
             move |name: &str| match name {
-                "PI_CURSOR_STATE_DIR" => Some(folder.clone()),
+                "PI_CURSOR_STATE_DIR" => Some(dir.clone()),
                 name => pairs
                     .iter()
                     .find(|(known, _)| *known == name)
@@ -203,21 +197,21 @@ mod tests {
         assert_eq!(source(None, &keyed), Ok(KeySource::Environment));
         let elsewhere = with(&[("CURSOR_BACKEND_URL", "http://127.0.0.1:9")]);
         assert_eq!(source(None, &elsewhere), Err(KeyError::Missing));
-        let over = StoredLogin {
+        let expired = StoredLogin {
             expires_ms: 2,
             ..login
         };
-        over.save(&env, None).unwrap();
+        expired.save(&env, None).unwrap();
         assert_eq!(source(None, &env), Err(KeyError::Missing));
-        assert_eq!(StoredLogin::forget(&env, None).unwrap(), Forgotten::Login);
-        assert_eq!(StoredLogin::forget(&env, None).unwrap(), Forgotten::Nothing);
+        assert!(StoredLogin::delete(&env, None).unwrap());
+        assert!(!StoredLogin::delete(&env, None).unwrap());
     }
 
     #[test]
-    fn a_damaged_file_is_told_and_is_no_key() {
+    fn a_damaged_file_is_an_error_and_yields_no_key() {
         let root = tempfile::tempdir().unwrap();
-        let folder = root.path().display().to_string();
-        let env = |name: &str| (name == "PI_CURSOR_STATE_DIR").then(|| folder.clone());
+        let dir = root.path().display().to_string();
+        let env = |name: &str| (name == "PI_CURSOR_STATE_DIR").then(|| dir.clone());
         std::fs::write(root.path().join(FILE), "{}").unwrap();
         let error = StoredLogin::load(&env, None).unwrap_err().to_string();
         assert!(error.contains("login.json is damaged"), "{error}");
