@@ -1,31 +1,31 @@
-//! What was chosen, and what Cursor is then sent.
+//! The selected model and what is sent to Cursor for it.
 
 use super::*;
 
 #[test]
-fn an_unknown_id_is_answered_with_the_nearest() {
-    let simulator = simulator(SHAPES, "");
-    let setting = Setting::new(&simulator.url, &[]);
-    let mut host = setting.host(WITH_MAX);
+fn an_unknown_id_is_an_error_with_suggestions() {
+    let simulator = simulator(MODELS, "");
+    let test = TestEnv::new(&simulator.url, &[]);
+    let mut host = test.host(WITH_MAX);
     let result = turn(&mut host, json!({"id": "gpt-5.5@300k"}));
     assert_eq!(result["stopReason"], "error");
-    insta::assert_snapshot!(result["errorMessage"].as_str().unwrap(), @r#"Cursor has no model "gpt-5.5@300k"; the nearest are gpt-5.5@272k, gpt-5.5@1m. If it is new, refresh the list of models"#);
+    insta::assert_snapshot!(result["errorMessage"].as_str().unwrap(), @r#"Cursor has no model "gpt-5.5@300k"; similar models: gpt-5.5@272k, gpt-5.5@1m. If it is new, refresh the model list"#);
     assert_eq!(simulator.recorded().runs(), 0);
 }
 
 #[test]
-fn without_cursors_own_list_an_id_passes_unchanged() {
+fn with_the_bundled_list_an_unknown_id_is_sent_unchanged() {
     let failing = [
-        CATALOGUE,
+        MODELS_PATH,
         "/agent.v1.AgentService/GetUsableModels",
         "/aiserver.v1.AiService/AvailableModels",
     ]
     .map(|path| {
         format!("[server.unary.\"{path}\"]\nstatus = 500\nbody = {{ message = \"no\" }}\n")
     });
-    let simulator = simulator(SHAPES, &failing.concat());
-    let setting = Setting::new(&simulator.url, &[]);
-    let mut host = setting.host(WITH_MAX);
+    let simulator = simulator(MODELS, &failing.concat());
+    let test = TestEnv::new(&simulator.url, &[]);
+    let mut host = test.host(WITH_MAX);
     for id in ["brand-new@9m", "gpt-5.5@272k"] {
         let result = turn(&mut host, json!({"id": id, "thinking": "high"}));
         assert_eq!(result["stopReason"], "stop", "{result}");
@@ -39,16 +39,16 @@ fn without_cursors_own_list_an_id_passes_unchanged() {
         ]
     );
     assert_eq!(
-        recording.requests(CATALOGUE).len(),
+        recording.requests(MODELS_PATH).len(),
         1,
-        "not asked for every turn"
+        "the list is not fetched for every turn"
     );
 }
 
 #[test]
-fn cursor_is_sent_what_was_chosen() {
-    let simulator = simulator(SHAPES, "");
-    let setting = Setting::new(&simulator.url, &[]);
+fn the_selected_parameters_are_sent() {
+    let simulator = simulator(MODELS, "");
+    let test = TestEnv::new(&simulator.url, &[]);
     let choices = [
         json!({"id": "gpt-5.5@272k", "thinking": "medium"}),
         json!({"id": "gpt-5.5@272k", "thinking": "xhigh", "fast": true}),
@@ -65,11 +65,11 @@ fn cursor_is_sent_what_was_chosen() {
         json!({"id": "default", "thinking": "ultra"}),
         json!({"id": "gpt-5.5@272k", "thinking": "high", "parameters": {"cyber": "false"}}),
     ];
-    let mut host = setting.host(WITHOUT_MAX);
+    let mut host = test.host(WITHOUT_MAX);
     for choice in &choices {
         assert_eq!(turn(&mut host, choice.clone())["stopReason"], "stop");
     }
-    let mut host = setting.host(WITH_MAX);
+    let mut host = test.host(WITH_MAX);
     for level in ["xhigh", "max"] {
         turn(&mut host, json!({"id": "gpt-5.5@1m", "thinking": level}));
     }
@@ -94,13 +94,13 @@ fn cursor_is_sent_what_was_chosen() {
 }
 
 #[test]
-fn max_mode_is_asked_for_where_the_catalogue_says_so() {
+fn max_mode_is_sent_if_the_catalog_requires_it() {
     let models = r#"[ { id = "m", parameters = [ { id = "context", values = [ { value = "200k" }, { value = "1m" } ] } ],
       variants = [ { params = [ { id = "context", value = "200k" } ] }, { params = [ { id = "context", value = "1m" } ], isMaxMode = true } ] },
       { id = "large", parameters = [ { id = "context", values = [ { value = "1m" } ] } ] } ]"#;
     let simulator = simulator(models, "");
-    let setting = Setting::new(&simulator.url, &[]);
-    let mut host = setting.host(WITH_MAX);
+    let test = TestEnv::new(&simulator.url, &[]);
+    let mut host = test.host(WITH_MAX);
     for id in ["m@200k", "m@1m", "large@1m"] {
         assert_eq!(turn(&mut host, json!({"id": id}))["stopReason"], "stop");
     }
@@ -113,13 +113,13 @@ fn max_mode_is_asked_for_where_the_catalogue_says_so() {
     assert_eq!(asked, [false, true, false]);
 }
 
-/// The default variant need not name a speed the model has.
+/// The default variant need not contain the `fast` parameter of the model.
 #[test]
-fn the_speed_in_force_is_sent() {
+fn the_resolved_speed_is_sent() {
     let models = r#"[ { id = "m", parameters = [ { id = "fast", values = [ { value = "False" }, { value = "True" } ] } ], variants = [ { params = [ { id = "cyber", value = "false" } ] } ] } ]"#;
     let simulator = simulator(models, "");
-    let setting = Setting::new(&simulator.url, &[]);
-    let mut host = setting.host(WITH_MAX);
+    let test = TestEnv::new(&simulator.url, &[]);
+    let mut host = test.host(WITH_MAX);
     turn(&mut host, json!({"id": "m"}));
     turn(&mut host, json!({"id": "m", "fast": true}));
     assert_eq!(
@@ -129,10 +129,10 @@ fn the_speed_in_force_is_sent() {
 }
 
 #[test]
-fn preferences_outlive_the_process() {
-    let simulator = simulator(SHAPES, "");
-    let setting = Setting::new(&simulator.url, &[]);
-    let mut host = setting.host(WITH_MAX);
+fn preferences_are_stored_across_processes() {
+    let simulator = simulator(MODELS, "");
+    let test = TestEnv::new(&simulator.url, &[]);
+    let mut host = test.host(WITH_MAX);
     assert_eq!(
         host.call("prefs/get", json!({}))["result"],
         json!({"fast": {}})
@@ -142,7 +142,7 @@ fn preferences_outlive_the_process() {
     let both = json!({"fast": {"composer-2.5": false, "gpt-5.5": true}});
     assert_eq!(answer["result"], both);
 
-    let mut host = setting.host(WITH_MAX);
+    let mut host = test.host(WITH_MAX);
     assert_eq!(host.call("prefs/get", json!({}))["result"], both);
     turn(&mut host, json!({"id": "composer-2.5"}));
     turn(&mut host, json!({"id": "gpt-latest@1m", "thinking": "low"}));
@@ -161,7 +161,7 @@ fn preferences_outlive_the_process() {
             "composer-2.5 fast=true",
         ]
     );
-    std::fs::write(setting.state.path().join("prefs.json"), "{").unwrap();
+    std::fs::write(test.state.path().join("prefs.json"), "{").unwrap();
     let refused = host.call("prefs/set", json!({"base": "gpt-5.5", "fast": true}));
     let message = refused["error"]["message"].as_str().unwrap();
     assert!(message.contains("prefs.json is damaged"), "{message}");
@@ -172,15 +172,15 @@ fn preferences_outlive_the_process() {
 }
 
 #[test]
-fn rows_follow_the_catalogue() {
+fn models_follow_the_refreshed_list() {
     let first = r#"[server.unary."/v1/models"]
 times = 1
 body = { items = [ { id = "stays", aliases = ["s"] }, { id = "goes" } ] }"#;
     let then = r#"[ { id = "stays", aliases = ["s"], parameters = [ { id = "context", values = [ { value = "1m" } ] } ] },
       { id = "comes", aliases = ["s"] } ]"#;
     let simulator = simulator(then, first);
-    let setting = Setting::new(&simulator.url, &[]);
-    let mut host = setting.host(WITH_MAX);
+    let test = TestEnv::new(&simulator.url, &[]);
+    let mut host = test.host(WITH_MAX);
     assert_eq!(ids(&list(&mut host, json!({}))), ["goes", "stays", "s"]);
     assert_eq!(turn(&mut host, json!({"id": "goes"}))["stopReason"], "stop");
     let refreshed = list(&mut host, json!({"refresh": true}));
@@ -193,8 +193,8 @@ body = { items = [ { id = "stays", aliases = ["s"] }, { id = "goes" } ] }"#;
     assert_eq!(vanished["stopReason"], "error");
     let text = vanished["errorMessage"].as_str().unwrap();
     assert!(text.starts_with("Cursor has no model \"goes\""), "{text}");
-    // The next process sees the same, from the cache.
-    let mut host = setting.host(WITH_MAX);
+    // The next process uses the same list from the cache.
+    let mut host = test.host(WITH_MAX);
     assert_eq!(ids(&list(&mut host, json!({}))), ["comes", "stays@1m"]);
     turn(&mut host, json!({"id": "stays"}));
     assert_eq!(sent(&simulator.recorded()), ["goes", "stays context=1m"]);

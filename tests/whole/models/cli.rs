@@ -1,4 +1,4 @@
-//! The catalogue for a person at a terminal.
+//! The `models` command.
 
 use std::process::{Command, Output};
 
@@ -16,8 +16,8 @@ pub fn sidecar(arguments: &[&str], state: &Path, env: &[(&str, &str)]) -> Output
 }
 
 #[test]
-fn the_table_in_a_terminal() {
-    let simulator = simulator(SHAPES, "");
+fn models_are_printed_as_a_table_or_json() {
+    let simulator = simulator(MODELS, "");
     let state = tempfile::tempdir().unwrap();
     let env = [
         ("CURSOR_BACKEND_URL", simulator.url.as_str()),
@@ -29,7 +29,7 @@ fn the_table_in_a_terminal() {
         assert!(output.status.success());
         (text(output.stdout), text(output.stderr))
     };
-    let (table, told) = run(&["models"]);
+    let (table, output) = run(&["models"]);
     insta::assert_snapshot!(table, @r"
     MODEL                 CONTEXT  THINKING                       FAST  NAME
     claude-opus-4-7@300k     300k  off low high xhigh max         -     Opus 4.7 @ 300k
@@ -42,20 +42,23 @@ fn the_table_in_a_terminal() {
     gpt-latest@1m              1m  off low medium high xhigh max  off   GPT-5.5 (gpt-latest) @ 1m
     haiku                    200k  off high                       -     Haiku
     ");
-    assert!(told.contains("9 rows of 5 models, from Cursor"), "{told}");
-    let (same, told) = run(&["models"]);
+    assert!(
+        output.contains("9 entries for 5 models, from Cursor"),
+        "{output}"
+    );
+    let (same, output) = run(&["models"]);
     assert_eq!(same, table);
-    assert!(told.contains("from the cache"), "{told}");
+    assert!(output.contains("from the cache"), "{output}");
     let (json, _) = run(&["models", "--json", "--refresh"]);
     let json: Json = serde_json::from_str(&json).unwrap();
     assert_eq!(json["source"], "live");
     assert_eq!(ids(&json).len(), 9);
-    assert_eq!(simulator.recorded().requests(CATALOGUE).len(), 2);
+    assert_eq!(simulator.recorded().requests(MODELS_PATH).len(), 2);
 }
 
 #[test]
-fn a_refresh_that_failed_is_an_error() {
-    let simulator = simulator(SHAPES, "");
+fn a_failed_refresh_exits_with_an_error() {
+    let simulator = simulator(MODELS, "");
     let state = tempfile::tempdir().unwrap();
     let url = simulator.url.clone();
     let env = [
@@ -67,14 +70,14 @@ fn a_refresh_that_failed_is_an_error() {
     drop(simulator);
     let failed = run(&["models", "--refresh"]);
     assert_eq!(failed.status.code(), Some(1));
-    assert_eq!(failed.stdout, table, "the old one is shown all the same");
-    let told = String::from_utf8(failed.stderr).unwrap();
-    let last = told.lines().last().unwrap();
+    assert_eq!(failed.stdout, table, "the stale list is still shown");
+    let output = String::from_utf8(failed.stderr).unwrap();
+    let last = output.lines().last().unwrap();
     assert!(
         last.starts_with("error: the list was not refreshed: ") && last.contains("cannot connect"),
-        "{told}"
+        "{output}"
     );
-    assert_eq!(told.matches("cannot connect").count(), 1, "{told}");
+    assert_eq!(output.matches("cannot connect").count(), 1, "{output}");
     let failed = run(&["models", "--refresh", "--json"]);
     assert_eq!(failed.status.code(), Some(1));
     let json: Json = serde_json::from_slice(&failed.stdout).unwrap();
@@ -82,8 +85,8 @@ fn a_refresh_that_failed_is_an_error() {
 }
 
 #[test]
-fn a_snapshot_is_of_cursors_own_list_only() {
-    let simulator = simulator(SHAPES, "");
+fn a_snapshot_needs_a_list_fetched_from_cursor() {
+    let simulator = simulator(MODELS, "");
     let state = tempfile::tempdir().unwrap();
     std::fs::write(
         state.path().join("learned-windows.json"),
@@ -103,7 +106,7 @@ fn a_snapshot_is_of_cursors_own_list_only() {
     let text = std::fs::read_to_string(&file).unwrap();
     let snapshot: Json = serde_json::from_str(&text).unwrap();
     let windows = &snapshot["contextWindows"];
-    assert_eq!(windows.get("haiku"), None, "only if it is asked for");
+    assert_eq!(windows.get("haiku"), None, "only on request");
     let arguments = [&arguments[..], &["--context-windows"]].concat();
     let output = sidecar(&arguments, state.path(), &env);
     assert_eq!(

@@ -1,40 +1,40 @@
-//! One model as Cursor describes it, read leniently: an odd field hides a detail, never the
-//! model, and an odd model never the list.
+//! One model as Cursor describes it. Parsing is lenient: an invalid field drops that detail, not
+//! the model, and an invalid model does not drop the list.
 
 use serde::Serialize;
 use serde_json::Value as Json;
 
-/// A model of Cursor's catalogue. Written in the shape of `GET /v1/models`.
+/// A model of Cursor's catalog. Serialized in the format of `GET /v1/models`.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Item {
-    /// Its id.
+pub struct CatalogModel {
+    /// The id.
     pub id: String,
-    /// Its name for people; may be empty.
+    /// The display name; may be empty.
     pub display_name: String,
-    /// Other ids Cursor takes for it.
+    /// Other ids that Cursor accepts for it.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub aliases: Vec<String>,
-    /// What can be chosen.
+    /// The parameters that can be set.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub parameters: Vec<Parameter>,
-    /// Ready-made choices.
+    /// Predefined parameter sets.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub variants: Vec<Variant>,
-    /// Tokens its context holds, where the catalogue says so.
+    pub variants: Vec<ModelVariant>,
+    /// Context window in tokens, if known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub context_window: Option<u32>,
-    /// The same in Max Mode.
+    /// Context window in Max Mode, if known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_context_window: Option<u32>,
 }
 
-/// A parameter and the values it takes.
+/// A parameter and its allowed values.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Parameter {
-    /// Its id.
+    /// The id.
     pub id: String,
-    /// Its values, in Cursor's order.
+    /// The allowed values, in Cursor's order.
     pub values: Vec<ParameterValue>,
 }
 
@@ -45,34 +45,34 @@ pub struct ParameterValue {
     pub value: String,
 }
 
-/// A ready-made choice.
+/// A predefined parameter set.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Variant {
-    /// Parameters and their values.
-    pub params: Vec<Choice>,
-    /// Whether it is what Cursor uses unasked.
+pub struct ModelVariant {
+    /// The parameters and their values.
+    pub params: Vec<ParameterChoice>,
+    /// Whether Cursor uses it by default.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub is_default: bool,
-    /// Whether it is one of Max Mode.
+    /// Whether it enables Max Mode.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub is_max_mode: bool,
-    /// Whether it is what Cursor uses in Max Mode unasked.
+    /// Whether Cursor uses it by default in Max Mode.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub is_default_max: bool,
 }
 
-/// A parameter with the value chosen for it.
+/// A parameter and the value selected for it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Choice {
-    /// The parameter.
+pub struct ParameterChoice {
+    /// The id of the parameter.
     pub id: String,
-    /// Its value.
+    /// The selected value.
     pub value: String,
 }
 
 impl Parameter {
-    /// The catalogue's spelling of a value, whatever its case.
+    /// Returns the catalog's spelling of a value, which is matched case-insensitively.
     pub fn spelling(&self, wanted: &str) -> Option<&str> {
         self.values
             .iter()
@@ -81,24 +81,24 @@ impl Parameter {
     }
 }
 
-impl Item {
-    /// The parameter of an id; the first one, should there be two.
+impl CatalogModel {
+    /// Returns the parameter with an id; the first one if there are several.
     pub fn parameter(&self, id: &str) -> Option<&Parameter> {
         self.parameters.iter().find(|parameter| parameter.id == id)
     }
 
-    /// What Cursor uses unasked: the default variant, else the first.
-    pub fn defaults(&self) -> &[Choice] {
+    /// Returns the default parameters: those of the default variant, else of the first.
+    pub fn defaults(&self) -> &[ParameterChoice] {
         let default = self.variants.iter().find(|variant| variant.is_default);
         default
             .or(self.variants.first())
             .map_or(&[], |variant| &variant.params)
     }
 
-    /// Whether a context is one of Max Mode: if every ready-made choice with it is. Only the
-    /// catalogue can say so, no context is large enough to be believed.
+    /// Whether a context size implies Max Mode: if every variant with it has Max Mode. This is
+    /// never derived from the size itself.
     pub(super) fn is_max_mode(&self, context: Option<&str>) -> bool {
-        let fits = |variant: &&Variant| {
+        let fits = |variant: &&ModelVariant| {
             let choice = variant.params.iter().find(|choice| choice.id == "context");
             choice.map(|choice| choice.value.as_str()) == context
         };
@@ -106,8 +106,8 @@ impl Item {
         fitting.peek().is_some() && fitting.all(|variant| variant.is_max_mode)
     }
 
-    /// What Cursor uses unasked with a context: Max Mode may have a default of its own.
-    pub(super) fn defaults_with(&self, context: Option<&str>) -> &[Choice] {
+    /// Returns the default parameters for a context size; Max Mode may have its own.
+    pub(super) fn defaults_with(&self, context: Option<&str>) -> &[ParameterChoice] {
         let own = self.variants.iter().find(|variant| variant.is_default_max);
         match own.filter(|_| self.is_max_mode(context)) {
             Some(variant) => &variant.params,
@@ -115,7 +115,7 @@ impl Item {
         }
     }
 
-    /// Its name for people.
+    /// Returns the display name, or the id if there is none.
     pub fn name(&self) -> &str {
         match self.display_name.as_str() {
             "" => &self.id,
@@ -123,8 +123,8 @@ impl Item {
         }
     }
 
-    /// Reads one model; one without an id is none.
-    pub fn read(json: &Json) -> Option<Self> {
+    /// Parses one model; returns `None` if it has no id.
+    pub fn from_json(json: &Json) -> Option<Self> {
         let id = json["id"].as_str().filter(|id| !id.trim().is_empty())?;
         let parameters = list(json, "parameters").filter_map(|parameter| {
             let values = list(parameter, "values")
@@ -137,10 +137,10 @@ impl Item {
                 values: values.collect(),
             })
         });
-        let variants = list(json, "variants").map(|variant| Variant {
+        let variants = list(json, "variants").map(|variant| ModelVariant {
             params: list(variant, "params")
                 .filter_map(|param| {
-                    Some(Choice {
+                    Some(ParameterChoice {
                         id: param["id"].as_str()?.to_owned(),
                         value: param["value"].as_str()?.to_owned(),
                     })
@@ -158,15 +158,15 @@ impl Item {
                 .collect(),
             parameters: parameters.collect(),
             variants: variants.collect(),
-            context_window: super::windows::positive(&json["contextWindow"]),
-            max_context_window: super::windows::positive(&json["maxContextWindow"]),
+            context_window: super::context_window::positive_u32(&json["contextWindow"]),
+            max_context_window: super::context_window::positive_u32(&json["maxContextWindow"]),
         })
     }
 
-    /// Reads `{"items": […]}`; `None` if it is nothing of the kind.
-    pub fn read_list(json: &Json) -> Option<Vec<Self>> {
-        let items = json.get("items")?.as_array()?;
-        Some(items.iter().filter_map(Self::read).collect())
+    /// Parses `{"items": […]}`; returns `None` for anything else.
+    pub fn list_from_json(json: &Json) -> Option<Vec<Self>> {
+        let models = json.get("items")?.as_array()?;
+        Some(models.iter().filter_map(Self::from_json).collect())
     }
 }
 
@@ -181,28 +181,28 @@ mod tests {
     use super::*;
 
     #[test]
-    fn odd_models_and_fields_hide_nothing_else() {
+    fn invalid_models_and_fields_do_not_affect_others() {
         let answer = json!({"items": [
             7, {"id": ""}, {"displayName": "no id"},
             {"id": "a", "displayName": 5, "aliases": ["x", 1], "parameters": "none",
              "variants": [{"params": [{"id": "fast", "value": true}, {"id": "cyber", "value": "false"}]}]},
         ]});
-        let items = Item::read_list(&answer).unwrap();
-        assert_eq!(items.len(), 1);
-        assert_eq!(items[0].aliases, ["x"]);
-        assert_eq!(items[0].name(), "a");
-        assert_eq!(items[0].defaults().len(), 1, "only texts are values");
-        assert_eq!(Item::read_list(&json!({"items": "?"})), None);
-        assert_eq!(Item::read_list(&json!([])), None);
+        let models = CatalogModel::list_from_json(&answer).unwrap();
+        assert_eq!(models.len(), 1);
+        assert_eq!(models[0].aliases, ["x"]);
+        assert_eq!(models[0].name(), "a");
+        assert_eq!(models[0].defaults().len(), 1, "only strings are values");
+        assert_eq!(CatalogModel::list_from_json(&json!({"items": "?"})), None);
+        assert_eq!(CatalogModel::list_from_json(&json!([])), None);
     }
 
     #[test]
-    fn what_is_written_can_be_read() {
+    fn serialized_models_can_be_parsed() {
         let model = json!({"id": "m", "displayName": "M", "aliases": ["n"],
             "parameters": [{"id": "context", "values": [{"value": "1m"}]}],
             "variants": [{"params": [{"id": "context", "value": "1m"}], "isDefault": true, "isMaxMode": true, "isDefaultMax": true}],
             "contextWindow": 1000, "maxContextWindow": 2000});
-        let item = Item::read(&model).unwrap();
+        let item = CatalogModel::from_json(&model).unwrap();
         assert_eq!(serde_json::to_value(&item).unwrap(), model);
     }
 }

@@ -1,4 +1,4 @@
-//! Asking Cursor for its models: over REST with an API key, over two calls with a login.
+//! Fetches Cursor's models: with an API key over REST, with a login over two RPCs.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,8 +9,8 @@ use http::{HeaderValue, Method};
 use prost::Message as _;
 use secrecy::SecretString;
 
-use super::cache::Fingerprint;
-use super::item::{Choice, Item, Parameter, ParameterValue, Variant};
+use super::cache::AccountFingerprint;
+use super::model::{CatalogModel, ModelVariant, Parameter, ParameterChoice, ParameterValue};
 use crate::account::{Account, ApiKey, AuthorizedError};
 use crate::wire::available_models::{self, AvailableModel};
 use crate::wire::endpoint::Endpoints;
@@ -23,45 +23,45 @@ use crate::wire::proto::agent::v1::{
 use crate::wire::proto::aiserver::v1::AvailableModelsRequest;
 use crate::wire::unary::{Call, CallError};
 
-const REST: &str = "/v1/models";
-const USABLE: &str = "/agent.v1.AgentService/GetUsableModels";
-const AVAILABLE: &str = "/aiserver.v1.AiService/AvailableModels";
-/// How long Cursor may take, whoever waits.
+const REST_PATH: &str = "/v1/models";
+const USABLE_PATH: &str = "/agent.v1.AgentService/GetUsableModels";
+const AVAILABLE_PATH: &str = "/aiserver.v1.AiService/AvailableModels";
+/// Time limit of each request.
 pub(super) const DEADLINE: Duration = Duration::from_secs(15);
 
-/// Who asks, and where.
+/// Fetches the models of one account.
 #[derive(Debug, Clone)]
-pub struct Access {
-    /// Clients.
+pub struct CatalogClient {
+    /// The HTTP clients.
     pub http: Arc<Http>,
-    /// Hosts.
+    /// The servers.
     pub endpoints: Endpoints,
-    /// How we introduce ourselves.
+    /// The client identity sent in headers.
     pub identity: Identity,
-    /// What we have.
-    pub credential: Credential,
+    /// The credential to authenticate with.
+    pub credential: CatalogCredential,
 }
 
-/// What opens the catalogue.
+/// How to authenticate.
 #[derive(Debug, Clone)]
-pub enum Credential {
+pub enum CatalogCredential {
     /// An API key.
     Key {
         /// The key.
         key: ApiKey,
-        /// The account that hands out tokens for it.
+        /// The account that issues tokens for the key.
         account: Account,
     },
-    /// An account that hands out tokens.
+    /// A login, with tokens only.
     Login {
         /// The account.
         account: Account,
-        /// What tells it from other accounts, such as its user id.
+        /// Distinguishes the account from others, for example a user id.
         name: String,
     },
 }
 
-/// Why there is no live list.
+/// Why the models could not be fetched.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum DiscoverError {
     /// The call failed.
@@ -70,24 +70,24 @@ pub enum DiscoverError {
     /// The call failed, or there is no token for it.
     #[error(transparent)]
     Authorized(#[from] AuthorizedError),
-    /// Cursor does not know the key.
+    /// Cursor rejected the key.
     #[error("Cursor did not accept the API key ({0})")]
-    Refused(String),
-    /// An answer without models.
+    Rejected(String),
+    /// The response has no models.
     #[error("Cursor listed no models")]
     Empty,
-    /// No answer within the time.
+    /// There was no response in time.
     #[error("no answer within {} s", .0.as_secs_f32())]
-    Slow(Duration),
-    /// No time was left to wait.
+    Timeout(Duration),
+    /// The request is still running and the caller did not want to wait.
     #[error("no answer yet")]
     Pending,
 }
 
 impl DiscoverError {
-    /// Whether an account's token may open what the key did not: another host is asked with
-    /// it. Not for a key that is refused, nor after all the time was spent.
-    fn suggests_token(&self) -> bool {
+    /// Whether to retry with the account's token, which goes to another server. Not if the key
+    /// was rejected, nor after a timeout.
+    fn allows_token_fallback(&self) -> bool {
         match self {
             Self::Call(CallError::Wire(WireError::Transport(error))) => {
                 !matches!(error, TransportError::Deadline { .. })
@@ -98,66 +98,68 @@ impl DiscoverError {
     }
 }
 
-impl Access {
-    /// Whose list it is.
-    pub fn fingerprint(&self) -> Fingerprint {
+impl CatalogClient {
+    /// Identifies the account and server of the list.
+    pub fn fingerprint(&self) -> AccountFingerprint {
         match &self.credential {
-            Credential::Key { key, .. } => Fingerprint::of_key(key, &self.host()),
-            Credential::Login { name, .. } => Fingerprint::of_login(name, &self.host()),
+            CatalogCredential::Key { key, .. } => AccountFingerprint::of_key(key, &self.host()),
+            CatalogCredential::Login { name, .. } => {
+                AccountFingerprint::of_login(name, &self.host())
+            }
         }
     }
 
-    /// Where it is asked for.
+    /// Returns the server that the list is fetched from.
     pub(super) fn host(&self) -> String {
         match &self.credential {
-            Credential::Key { .. } => self.endpoints.rest.to_string(),
-            Credential::Login { .. } => self.endpoints.backend.to_string(),
+            CatalogCredential::Key { .. } => self.endpoints.rest.to_string(),
+            CatalogCredential::Login { .. } => self.endpoints.backend.to_string(),
         }
     }
 
-    /// Cursor's models, now.
-    pub async fn discover(&self) -> Result<Vec<Item>, DiscoverError> {
-        let items = match &self.credential {
-            Credential::Key { key, account } => match self.with_key(key).await {
-                Err(error) if error.suggests_token() => {
-                    // Should both fail, the first failure is the one to tell.
+    /// Fetches the models.
+    pub async fn fetch_models(&self) -> Result<Vec<CatalogModel>, DiscoverError> {
+        let models = match &self.credential {
+            CatalogCredential::Key { key, account } => match self.with_key(key).await {
+                Err(error) if error.allows_token_fallback() => {
+                    // If both fail, the first error is reported.
                     self.with_login(account).await.map_err(|_| error)?
                 }
-                items => items?,
+                models => models?,
             },
-            Credential::Login { account, .. } => self.with_login(account).await?,
+            CatalogCredential::Login { account, .. } => self.with_login(account).await?,
         };
-        if items.is_empty() {
+        if models.is_empty() {
             return Err(DiscoverError::Empty);
         }
-        Ok(items)
+        Ok(models)
     }
 
-    async fn with_key(&self, key: &ApiKey) -> Result<Vec<Item>, DiscoverError> {
+    async fn with_key(&self, key: &ApiKey) -> Result<Vec<CatalogModel>, DiscoverError> {
         let call = Call {
             base: &self.endpoints.rest,
-            path: REST,
+            path: REST_PATH,
             headers: self.identity.rest(key.secret()),
             version: HttpVersion::Http1,
             deadline: DEADLINE,
         };
-        let answer = self
+        let response = self
             .http
             .get_json(call)
             .await
             .map_err(|error| match error {
                 CallError::Wire(WireError::Remote(remote)) if remote.status == Some(401) => {
-                    DiscoverError::Refused(remote.text())
+                    DiscoverError::Rejected(remote.text())
                 }
                 error => error.into(),
             })?;
-        let items = Item::read_list(&answer);
-        items.ok_or_else(|| CallError::from(TransportError::Message).into())
+        let models = CatalogModel::list_from_json(&response);
+        models.ok_or_else(|| CallError::from(TransportError::Message).into())
     }
 
-    /// Both calls: one knows what the account may use, the other what can be chosen. Either
-    /// alone is a list too.
-    async fn with_login(&self, account: &Account) -> Result<Vec<Item>, DiscoverError> {
+    /// Makes both calls: one returns what the account may use, the other the parameters of the
+    /// models. The result of either alone is used if the other fails.
+    async fn with_login(&self, account: &Account) -> Result<Vec<CatalogModel>, DiscoverError> {
         let (usable, available) = tokio::join!(
             account.authorized(|token| self.usable(token)),
             account.authorized(|token| self.available(token))
@@ -172,7 +174,9 @@ impl Access {
 
     async fn usable(&self, token: SecretString) -> Result<GetUsableModelsResponse, CallError> {
         let request = GetUsableModelsRequest::default();
-        self.http.call(self.call(USABLE, &token), &request).await
+        self.http
+            .call(self.call(USABLE_PATH, &token), &request)
+            .await
     }
 
     async fn available(&self, token: SecretString) -> Result<Vec<AvailableModel>, CallError> {
@@ -181,12 +185,12 @@ impl Access {
             do_not_use_markdown: Some(true),
             ..AvailableModelsRequest::default()
         };
-        let mut call = self.call(AVAILABLE, &token);
+        let mut call = self.call(AVAILABLE_PATH, &token);
         let kind = HeaderValue::from_static("application/proto");
         call.headers.insert(CONTENT_TYPE, kind);
         let body = Bytes::from(request.encode_to_vec());
-        let answer = self.http.exchange(Method::POST, call, body).await?;
-        available_models::decode(answer).map_err(|_| TransportError::Message.into())
+        let response = self.http.exchange(Method::POST, call, body).await?;
+        available_models::decode(response).map_err(|_| TransportError::Message.into())
     }
 
     fn call<'a>(&'a self, path: &'a str, token: &SecretString) -> Call<'a> {
@@ -200,13 +204,17 @@ impl Access {
     }
 }
 
-/// One list of both answers. The usable models decide which there are, if there are any.
-fn merge(usable: &[ModelDetails], available: Vec<AvailableModel>) -> Vec<Item> {
+/// Merges both responses. If there are usable models, only those are listed.
+fn merge(usable: &[ModelDetails], available: Vec<AvailableModel>) -> Vec<CatalogModel> {
     let shown = |model: &AvailableModel| {
         model.is_hidden != Some(true) && model.supports_agent != Some(false)
     };
     if usable.is_empty() {
-        return available.into_iter().filter(shown).map(item).collect();
+        return available
+            .into_iter()
+            .filter(shown)
+            .map(catalog_model)
+            .collect();
     }
     let mut available = available;
     usable
@@ -216,38 +224,40 @@ fn merge(usable: &[ModelDetails], available: Vec<AvailableModel>) -> Vec<Item> {
             let known = available
                 .iter()
                 .position(|model| model.name == details.model_id);
-            let mut item = known.map_or_else(Item::default, |at| item(available.swap_remove(at)));
-            item.id.clone_from(&details.model_id);
-            if item.display_name.is_empty() {
-                item.display_name.clone_from(&details.display_name);
+            let mut model = known.map_or_else(CatalogModel::default, |at| {
+                catalog_model(available.swap_remove(at))
+            });
+            model.id.clone_from(&details.model_id);
+            if model.display_name.is_empty() {
+                model.display_name.clone_from(&details.display_name);
             }
             for alias in &details.aliases {
-                if !item.aliases.contains(alias) {
-                    item.aliases.push(alias.clone());
+                if !model.aliases.contains(alias) {
+                    model.aliases.push(alias.clone());
                 }
             }
-            item
+            model
         })
         .collect()
 }
 
-fn item(model: AvailableModel) -> Item {
+fn catalog_model(model: AvailableModel) -> CatalogModel {
     let parameters: Vec<Parameter> = if model.parameters.is_empty() {
-        seen_in_variants(&model)
+        parameters_of_variants(&model)
     } else {
         model.parameters.into_iter().map(parameter).collect()
     };
-    let variants = model.variants.into_iter().map(|variant| Variant {
+    let variants = model.variants.into_iter().map(|variant| ModelVariant {
         params: variant
             .parameters
             .into_iter()
-            .map(|(id, value)| Choice { id, value })
+            .map(|(id, value)| ParameterChoice { id, value })
             .collect(),
         is_default: variant.is_default_non_max_config == Some(true),
         is_max_mode: variant.is_max_mode,
         is_default_max: variant.is_default_max_config == Some(true),
     });
-    Item {
+    CatalogModel {
         id: model.name,
         display_name: model.client_display_name.unwrap_or_default(),
         aliases: model.id_aliases,
@@ -268,8 +278,8 @@ fn parameter((id, values): (String, Vec<String>)) -> Parameter {
     }
 }
 
-/// Older answers define no parameters; the variants show them.
-fn seen_in_variants(model: &AvailableModel) -> Vec<Parameter> {
+/// Derives the parameters from the variants, because older responses do not define them.
+fn parameters_of_variants(model: &AvailableModel) -> Vec<Parameter> {
     let mut seen: Vec<(String, Vec<String>)> = Vec::new();
     for (id, value) in model
         .variants
@@ -317,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn the_usable_models_decide_and_the_available_ones_describe() {
+    fn usable_models_are_listed_with_the_parameters_of_available_ones() {
         let available = vec![
             model(
                 "a",
@@ -325,23 +335,23 @@ mod tests {
             ),
             model("not-usable", &[]),
         ];
-        let items = merge(&[details("a"), details("flat-high-fast")], available);
-        let ids: Vec<_> = items.iter().map(|item| item.id.as_str()).collect();
+        let models = merge(&[details("a"), details("flat-high-fast")], available);
+        let ids: Vec<_> = models.iter().map(|model| model.id.as_str()).collect();
         assert_eq!(ids, ["a", "flat-high-fast"]);
-        let context = items[0].parameter("context").unwrap();
+        let context = models[0].parameter("context").unwrap();
         let values: Vec<_> = context.values.iter().map(|v| v.value.as_str()).collect();
         assert_eq!(values, ["200k", "1m"]);
-        assert_eq!(items[1].name(), "flat-high-fast by name");
+        assert_eq!(models[1].name(), "flat-high-fast by name");
     }
 
     #[test]
-    fn hidden_models_stay_hidden() {
+    fn hidden_models_and_models_without_agent_support_are_left_out() {
         let mut hidden = model("hidden", &[]);
         hidden.is_hidden = Some(true);
         let mut chat = model("chat", &[]);
         chat.supports_agent = Some(false);
-        let items = merge(&[], vec![hidden, chat, model("shown", &[])]);
-        assert_eq!(items.len(), 1);
-        assert_eq!(items[0].id, "shown");
+        let models = merge(&[], vec![hidden, chat, model("shown", &[])]);
+        assert_eq!(models.len(), 1);
+        assert_eq!(models[0].id, "shown");
     }
 }

@@ -1,19 +1,19 @@
-//! Where a list comes from when Cursor cannot be asked, or not at once.
+//! The source of the list when Cursor does not respond, or not in time.
 
 use std::net::TcpListener;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use cursor_sidecar::catalog::BUDGET;
+use cursor_sidecar::catalog::WAIT_BUDGET;
 
-use super::terminal::sidecar;
+use super::cli::sidecar;
 use super::*;
 
 const USABLE: &str = "/agent.v1.AgentService/GetUsableModels";
-/// Nothing here takes this long; a loaded machine gets it all the same.
+/// Generous time limit, for a loaded machine.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// The only cached list of a state folder.
+/// Returns the only cached list of a state directory.
 pub fn cached(state: &Path) -> PathBuf {
     let entries = std::fs::read_dir(state).unwrap();
     let paths = entries.map(|entry| entry.unwrap().path());
@@ -35,7 +35,7 @@ fn age(state: &Path) {
     std::fs::write(&file, list.to_string()).unwrap();
 }
 
-/// Asks how things are until the answer has this member.
+/// Calls `session/command` until its result has this member.
 fn until(host: &mut Host, member: &str) -> Json {
     let started = Instant::now();
     loop {
@@ -47,7 +47,7 @@ fn until(host: &mut Host, member: &str) -> Json {
     }
 }
 
-/// Cursor lists `a`, and from its second answer on `a` and `b`.
+/// Lists `a` in the first response, and `a` and `b` from the second on.
 fn growing() -> Simulator {
     let first = r#"[server.unary."/v1/models"]
 times = 1
@@ -55,23 +55,23 @@ body = { items = [ { id = "a" } ] }"#;
     simulator(r#"[ { id = "a" }, { id = "b" } ]"#, first)
 }
 
-/// A setting with the first list of [`growing`], two days old.
-fn aged(simulator: &Simulator) -> Setting {
-    let setting = Setting::new(&simulator.url, &[]);
-    // Asked for, so that a loaded machine gets its time.
-    let first = list(&mut setting.host(WITH_MAX), json!({"refresh": true}));
+/// A test environment with the first list of [`growing`], two days old.
+fn aged(simulator: &Simulator) -> TestEnv {
+    let test = TestEnv::new(&simulator.url, &[]);
+    // An explicit refresh has no wait budget, so this works on a loaded machine.
+    let first = list(&mut test.host(WITH_MAX), json!({"refresh": true}));
     assert_eq!(ids(&first), ["a"]);
-    age(setting.state.path());
-    setting
+    age(test.state.path());
+    test
 }
 
 #[test]
 fn without_a_key_the_list_of_the_last_account_is_shown() {
-    let simulator = simulator(SHAPES, "");
-    let setting = Setting::new(&simulator.url, &[]);
-    let live = list(&mut setting.host(WITH_MAX), json!({"refresh": true}));
+    let simulator = simulator(MODELS, "");
+    let test = TestEnv::new(&simulator.url, &[]);
+    let live = list(&mut test.host(WITH_MAX), json!({"refresh": true}));
     let keyless = |url: &str| {
-        let mut host = setting.host_at(url, WITH_MAX, &[("CURSOR_API_KEY", "")]);
+        let mut host = test.host_at(url, WITH_MAX, &[("CURSOR_API_KEY", "")]);
         list(&mut host, json!({}))
     };
     let shown = keyless(&simulator.url);
@@ -80,45 +80,45 @@ fn without_a_key_the_list_of_the_last_account_is_shown() {
     assert_eq!(shown["models"], live["models"]);
     let warning = shown["warnings"][0].as_str().unwrap();
     assert!(
-        warning.ends_with("showing that of the account used last"),
+        warning.ends_with("showing the list of the account used last"),
         "{warning}"
     );
     let other = keyless("http://127.0.0.1:9");
-    assert_eq!(other["source"], "bundled", "another server's list is not");
-    assert_eq!(simulator.recorded().requests(CATALOGUE).len(), 1);
+    assert_eq!(
+        other["source"], "bundled",
+        "the list of another server is not shown"
+    );
+    assert_eq!(simulator.recorded().requests(MODELS_PATH).len(), 1);
 
-    // The last account that was used, not the last that was tried.
+    // The account that was last used successfully, not the one that was last tried.
     for key in ["crsr_invalid", KEY] {
-        list(&mut setting.host(WITH_MAX), json!({"apiKey": key}));
+        list(&mut test.host(WITH_MAX), json!({"apiKey": key}));
         assert_eq!(keyless(&simulator.url)["models"], live["models"]);
     }
 }
 
 #[test]
-fn rows_and_turns_follow_a_list_that_was_renewed_behind() {
+fn models_and_turns_use_a_list_refreshed_in_the_background() {
     let simulator = growing();
-    let setting = aged(&simulator);
-    let mut host = setting.host(WITH_MAX);
+    let test = aged(&simulator);
+    let mut host = test.host(WITH_MAX);
     let old = list(&mut host, json!({}));
     assert_eq!((ids(&old), &old["source"]), (vec!["a"], &json!("cache")));
     let news = until(&mut host, "models");
     assert_eq!(ids(&news), ["a", "b"]);
     assert!(news.get("message").is_none(), "{news}");
     assert_eq!(turn(&mut host, json!({"id": "b"}))["stopReason"], "stop");
-    assert_eq!(simulator.recorded().requests(CATALOGUE).len(), 2);
+    assert_eq!(simulator.recorded().requests(MODELS_PATH).len(), 2);
 }
 
 #[test]
-fn who_prints_waits_for_an_old_list_to_be_renewed() {
+fn a_host_in_print_mode_waits_for_a_stale_list_to_be_refreshed() {
     let simulator = growing();
-    let setting = aged(&simulator);
+    let test = aged(&simulator);
     let mut host = Host::start(&[
         ("CURSOR_BACKEND_URL", &simulator.url),
         ("CURSOR_API_KEY", KEY),
-        (
-            "PI_CURSOR_STATE_DIR",
-            setting.state.path().to_str().unwrap(),
-        ),
+        ("PI_CURSOR_STATE_DIR", test.state.path().to_str().unwrap()),
     ]);
     let printing = json!({"protocolVersion": 1, "host": {"name": "test", "mode": "print"}});
     host.call("initialize", printing);
@@ -128,12 +128,12 @@ fn who_prints_waits_for_an_old_list_to_be_renewed() {
 }
 
 #[test]
-fn a_terminal_waits_for_an_old_list_to_be_renewed() {
+fn the_command_line_waits_for_a_stale_list_to_be_refreshed() {
     let simulator = growing();
-    let setting = aged(&simulator);
+    let test = aged(&simulator);
     let models = |url: &str| {
         let env = [("CURSOR_BACKEND_URL", url), ("CURSOR_API_KEY", KEY)];
-        let output = sidecar(&["models"], setting.state.path(), &env);
+        let output = sidecar(&["models"], test.state.path(), &env);
         assert!(output.status.success());
         let rows = String::from_utf8(output.stdout).unwrap();
         let rows = rows.lines().skip(1);
@@ -142,43 +142,43 @@ fn a_terminal_waits_for_an_old_list_to_be_renewed() {
             .collect();
         (rows, String::from_utf8(output.stderr).unwrap())
     };
-    let (rows, told) = models(&simulator.url);
+    let (rows, output) = models(&simulator.url);
     assert_eq!(rows, ["a", "b"]);
-    assert!(told.contains("from Cursor"), "{told}");
-    age(setting.state.path());
+    assert!(output.contains("from Cursor"), "{output}");
+    age(test.state.path());
     let url = simulator.url.clone();
     drop(simulator);
-    let (rows, told) = models(&url);
-    assert_eq!(rows, ["a", "b"], "the old one");
-    assert!(told.contains("showing an older one"), "{told}");
-    // Somebody else took the port, who says nothing.
+    let (rows, output) = models(&url);
+    assert_eq!(rows, ["a", "b"], "the stale list");
+    assert!(output.contains("showing an older list"), "{output}");
+    // Another server takes the port and never responds.
     let port = url.trim_start_matches("http://");
     let silent = crate::once::until(|| TcpListener::bind(port).ok());
     let started = Instant::now();
-    let (rows, told) = models(&url);
+    let (rows, output) = models(&url);
     assert_eq!(rows, ["a", "b"]);
-    assert!(told.contains("no answer within 2 s"), "{told}");
-    assert!(started.elapsed() >= BUDGET);
+    assert!(output.contains("no answer within 2 s"), "{output}");
+    assert!(started.elapsed() >= WAIT_BUDGET);
     drop(silent);
 }
 
 #[test]
-fn a_renewal_that_failed_is_told_once() {
+fn a_failed_refresh_is_reported_once() {
     let simulator = growing();
-    let setting = aged(&simulator);
+    let test = aged(&simulator);
     drop(simulator);
-    let mut host = setting.host(WITH_MAX);
+    let mut host = test.host(WITH_MAX);
     let old = list(&mut host, json!({}));
     assert_eq!(
         (&old["source"], &old["reason"]),
         (&json!("cache"), &Json::Null)
     );
-    let told = until(&mut host, "message");
-    let message = told["message"].as_str().unwrap();
-    assert!(message.ends_with("showing an older one"), "{message}");
-    assert_eq!(told["level"], "warning");
+    let output = until(&mut host, "message");
+    let message = output["message"].as_str().unwrap();
+    assert!(message.ends_with("showing an older list"), "{message}");
+    assert_eq!(output["level"], "warning");
     let quiet = host.call("session/command", json!({"model": "a"}));
-    assert_eq!(quiet["result"], json!({}), "once is enough");
+    assert_eq!(quiet["result"], json!({}), "the warning is not repeated");
     let again = list(&mut host, json!({}));
     assert_eq!(again["reason"], "cached-after-error");
     assert_eq!(again["warnings"], json!([message]));
@@ -186,75 +186,81 @@ fn a_renewal_that_failed_is_told_once() {
 }
 
 #[test]
-fn without_the_cache_a_failed_refresh_keeps_the_list() {
-    let simulator = simulator(SHAPES, "");
-    let setting = Setting::new(
+fn with_the_cache_disabled_a_failed_refresh_keeps_the_list() {
+    let simulator = simulator(MODELS, "");
+    let test = TestEnv::new(
         &simulator.url,
         &[("PI_CURSOR_SDK_DISABLE_MODEL_CACHE", "1")],
     );
-    let mut host = setting.host(WITH_MAX);
+    let mut host = test.host(WITH_MAX);
     let live = list(&mut host, json!({}));
     drop(simulator);
     let refresh = json!({"command": "cursor-refresh-models", "model": "gpt-5.5@1m"});
-    let told = host.call("session/command", refresh)["result"].clone();
-    let message = told["message"].as_str().unwrap();
+    let output = host.call("session/command", refresh)["result"].clone();
+    let message = output["message"].as_str().unwrap();
     assert!(
         message.starts_with("9 Cursor models (cache: cached-after-error)\n"),
         "{message}"
     );
-    assert!(told.get("models").is_none(), "the host has them: {told}");
+    assert!(
+        output.get("models").is_none(),
+        "the host has them: {output}"
+    );
     let kept = list(&mut host, json!({"refresh": true}));
     assert_eq!(kept["reason"], "cached-after-error");
     assert_eq!(kept["warnings"].as_array().unwrap().len(), 1);
     assert_eq!(kept["models"], live["models"]);
     let other = list(&mut host, json!({"refresh": true, "apiKey": "crsr_other"}));
-    assert_eq!(other["source"], "bundled", "another account's is not shown");
+    assert_eq!(
+        other["source"], "bundled",
+        "the list of another account is not shown"
+    );
 }
 
 #[test]
-fn an_accounts_token_opens_what_the_key_does_not() {
+fn the_token_is_used_if_the_fetch_with_the_key_fails() {
     for (status, body) in [
         (404, r#""Not found""#),
         (500, "{ message = \"no\" }"),
         (200, r#""<html>""#),
     ] {
         let failing = format!("[server.unary.\"/v1/models\"]\nstatus = {status}\nbody = {body}");
-        let simulator = simulator(SHAPES, &failing);
-        let setting = Setting::new(&simulator.url, &[]);
-        let mut host = setting.host(WITH_MAX);
+        let simulator = simulator(MODELS, &failing);
+        let test = TestEnv::new(&simulator.url, &[]);
+        let mut host = test.host(WITH_MAX);
         let found = list(&mut host, json!({}));
         assert_eq!(found["source"], "live", "{status}: {}", found["warnings"]);
         assert_eq!(found["warnings"], json!([]));
         assert_eq!(ids(&found).len(), 9);
         assert_eq!(simulator.recorded().requests(USABLE).len(), 1);
-        let chosen = json!({"id": "gpt-5.5@1m", "thinking": "low"});
-        assert_eq!(turn(&mut host, chosen)["stopReason"], "stop");
-        let again = list(&mut setting.host(WITH_MAX), json!({}));
-        assert_eq!(again["source"], "cache", "it is kept like any other");
+        let selection = json!({"id": "gpt-5.5@1m", "thinking": "low"});
+        assert_eq!(turn(&mut host, selection)["stopReason"], "stop");
+        let again = list(&mut test.host(WITH_MAX), json!({}));
+        assert_eq!(again["source"], "cache", "the list is cached");
     }
-    // Who is refused with the key need not try its token.
-    let simulator = simulator(SHAPES, "");
-    let setting = Setting::new(&simulator.url, &[("CURSOR_API_KEY", "crsr_invalid")]);
-    let refused = list(&mut setting.host(WITH_MAX), json!({}));
+    // If the key is rejected, its token is not tried.
+    let simulator = simulator(MODELS, "");
+    let test = TestEnv::new(&simulator.url, &[("CURSOR_API_KEY", "crsr_invalid")]);
+    let refused = list(&mut test.host(WITH_MAX), json!({}));
     assert_eq!(refused["source"], "bundled");
     assert_eq!(simulator.recorded().requests(USABLE).len(), 0);
 }
 
-/// Somebody takes every call and answers none.
+/// The server accepts connections and never responds.
 #[test]
-fn two_keys_cost_a_start_no_more_than_one() {
+fn all_keys_share_one_wait_budget() {
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}", silent.local_addr().unwrap());
-    let setting = Setting::new(&url, &[]);
-    let mut host = setting.host(WITH_MAX);
+    let test = TestEnv::new(&url, &[]);
+    let mut host = test.host(WITH_MAX);
     let [first, later @ ..] = [None, Some("crsr_stored"), Some("crsr_given")].map(|key| {
         let started = Instant::now();
         let bundled = list(&mut host, json!({"apiKey": key}));
         assert_eq!(bundled["reason"], "discovery-failed");
         started.elapsed()
     });
-    assert!(first >= BUDGET, "{first:?}");
+    assert!(first >= WAIT_BUDGET, "{first:?}");
     for took in later {
-        assert!(took < BUDGET, "waited once more: {took:?}");
+        assert!(took < WAIT_BUDGET, "waited once more: {took:?}");
     }
 }
