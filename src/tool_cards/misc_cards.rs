@@ -1,27 +1,27 @@
-//! Diagnostics, pictures, recordings, MCP, semantic search and the web.
+//! Diagnostics, images, screen recordings, MCP, semantic search and the web.
 
 use serde_json::Value as Json;
 
-use super::View;
-use super::activity::Outcome;
-use super::neutral::{Details, Sketch};
-use super::text::{self, ARGUMENT, TRANSCRIPT};
+use super::ActivityView;
+use super::activity::CallOutcome;
+use super::generic_card::{CardDraft, FieldMap};
+use super::text::{self, MAX_ARGUMENT_CHARS, TRANSCRIPT};
 
-/// The files diagnostics were asked or told for, each once.
-fn lint_paths(view: &View<'_>) -> Vec<String> {
+/// Returns the files that diagnostics were requested or reported for, without duplicates.
+fn lint_paths(view: &ActivityView<'_>) -> Vec<String> {
     let listed = view.args.get("paths").and_then(Json::as_array);
-    let asked: Vec<&str> = match listed {
+    let requested: Vec<&str> = match listed {
         Some(paths) => paths.iter().filter_map(Json::as_str).collect(),
         None => text::string(view.args.get("path")).into_iter().collect(),
     };
-    let told = view.value("fileDiagnostics").and_then(Json::as_array);
-    let told = told
+    let reported = view.value("fileDiagnostics").and_then(Json::as_array);
+    let reported = reported
         .into_iter()
         .flatten()
         .filter_map(|file| file["path"].as_str())
         .filter(|path| !path.is_empty());
     let mut paths: Vec<String> = Vec::new();
-    for path in asked.into_iter().chain(told) {
+    for path in requested.into_iter().chain(reported) {
         let path = view.path(path);
         if !paths.contains(&path) {
             paths.push(path);
@@ -30,7 +30,7 @@ fn lint_paths(view: &View<'_>) -> Vec<String> {
     paths
 }
 
-fn diagnostics(view: &View<'_>) -> Vec<String> {
+fn diagnostics(view: &ActivityView<'_>) -> Vec<String> {
     let files = view.value("fileDiagnostics").and_then(Json::as_array);
     let mut lines = Vec::new();
     for file in files.into_iter().flatten() {
@@ -49,15 +49,16 @@ fn diagnostics(view: &View<'_>) -> Vec<String> {
     lines
 }
 
-pub(super) fn lints(view: &View<'_>) -> String {
+pub(super) fn lints(view: &ActivityView<'_>) -> String {
     let paths = lint_paths(view);
-    let header = match paths.is_empty() {
-        true => "readLints".to_owned(),
-        false => format!("readLints {}", paths.join(" ")),
+    let header = if paths.is_empty() {
+        "readLints".to_owned()
+    } else {
+        format!("readLints {}", paths.join(" "))
     };
     let value = match view.outcome {
-        Outcome::Failed(error) => return text::section(&header, &text::error(error)),
-        Outcome::Done(value) => value,
+        CallOutcome::Failed(error) => return text::section(&header, &text::error(error)),
+        CallOutcome::Done(value) => value,
     };
     let lines = diagnostics(view);
     let body = match (lines.is_empty(), paths.is_empty()) {
@@ -65,14 +66,14 @@ pub(super) fn lints(view: &View<'_>) -> String {
         (true, false) => {
             return text::section(&header, &format!("No diagnostics in {}", paths.join(", ")));
         }
-        (true, true) => text::any(value),
+        (true, true) => text::to_text(value),
     };
-    text::section(&header, &text::bounded(&body, TRANSCRIPT, None))
+    text::section(&header, &text::truncate_lines(&body, TRANSCRIPT, None))
 }
 
-pub(super) fn lints_sketch(view: &View<'_>) -> Sketch {
+pub(super) fn lints_draft(view: &ActivityView<'_>) -> CardDraft {
     let paths = lint_paths(view);
-    let mut arguments = Details::default();
+    let mut arguments = FieldMap::default();
     let mut summary = None;
     if !paths.is_empty() {
         let count = diagnostics(view).len();
@@ -88,30 +89,30 @@ pub(super) fn lints_sketch(view: &View<'_>) -> Sketch {
         };
         summary = Some(format!("{count} {what} in {}", paths.join(", ")));
     }
-    Sketch {
+    CardDraft {
         arguments,
         summary,
-        details: Details::default(),
+        details: FieldMap::default(),
     }
 }
 
-fn prompt<'a>(view: &View<'a>) -> &'a str {
+fn prompt<'a>(view: &ActivityView<'a>) -> &'a str {
     text::string(view.args.get("prompt"))
         .or_else(|| text::string(view.args.get("description")))
         .unwrap_or("image")
 }
 
-fn image_path<'a>(view: &'a View<'_>) -> Option<&'a str> {
+fn image_path<'a>(view: &'a ActivityView<'_>) -> Option<&'a str> {
     text::string(view.value("filePath"))
         .or_else(|| text::string(view.args.get("filePath")))
         .or_else(|| text::string(view.args.get("path")))
 }
 
-pub(super) fn image(view: &View<'_>) -> String {
+pub(super) fn image(view: &ActivityView<'_>) -> String {
     let header = format!("generateImage {}", prompt(view));
     let value = match view.outcome {
-        Outcome::Failed(error) => return text::section(&header, &text::error(error)),
-        Outcome::Done(value) => value,
+        CallOutcome::Failed(error) => return text::section(&header, &text::error(error)),
+        CallOutcome::Done(value) => value,
     };
     let saved = image_path(view)
         .filter(|path| !path.is_empty())
@@ -119,27 +120,31 @@ pub(super) fn image(view: &View<'_>) -> String {
     let data = text::string(view.value("imageData")).filter(|data| !data.is_empty());
     let data = data.map(|_| "Image data returned by Cursor SDK.".to_owned());
     let lines: Vec<String> = saved.into_iter().chain(data).collect();
-    match lines.is_empty() {
-        true => text::section(&header, &text::bounded(&text::any(value), TRANSCRIPT, None)),
-        false => text::section(&header, &lines.join("\n")),
+    if lines.is_empty() {
+        text::section(
+            &header,
+            &text::truncate_lines(&text::to_text(value), TRANSCRIPT, None),
+        )
+    } else {
+        text::section(&header, &lines.join("\n"))
     }
 }
 
-pub(super) fn image_sketch(view: &View<'_>) -> Sketch {
+pub(super) fn image_draft(view: &ActivityView<'_>) -> CardDraft {
     let path = image_path(view).filter(|path| !path.is_empty());
     let shown = path.map(|path| view.path(path));
-    let prompt = text::short(prompt(view), ARGUMENT);
-    let mut arguments = Details::default();
+    let prompt = text::truncate(prompt(view), MAX_ARGUMENT_CHARS);
+    let mut arguments = FieldMap::default();
     arguments.text("prompt", Some(prompt.clone()));
     arguments.text("path", shown.clone());
-    let mut details = Details::default();
+    let mut details = FieldMap::default();
     details.text("imagePath", path.map(str::to_owned));
     details.text("imageDisplayPath", shown.clone());
     details.text(
         "imageMimeType",
         path.and_then(image_type).map(str::to_owned),
     );
-    Sketch {
+    CardDraft {
         arguments,
         summary: Some(shown.unwrap_or(prompt)),
         details,
@@ -156,7 +161,7 @@ fn image_type(path: &str) -> Option<&'static str> {
     })
 }
 
-fn mode(view: &View<'_>) -> String {
+fn mode(view: &ActivityView<'_>) -> String {
     match text::string(view.args.get("mode")) {
         Some("START_RECORDING") => "start recording",
         Some("SAVE_RECORDING") => "save recording",
@@ -167,28 +172,32 @@ fn mode(view: &View<'_>) -> String {
     .to_owned()
 }
 
-fn duration(view: &View<'_>) -> Option<String> {
+fn duration(view: &ActivityView<'_>) -> Option<String> {
     let millis = text::number(view.value("recordingDurationMs")).filter(|millis| *millis >= 0.0)?;
     let seconds = millis / 1000.0;
     Some(match (millis < 1000.0, seconds < 60.0) {
-        (true, _) => format!("{}ms", text::shown((millis + 0.5).floor())),
-        (_, true) => format!("{}s", text::tenths(seconds)),
+        (true, _) => format!("{}ms", text::format_number((millis + 0.5).floor())),
+        (_, true) => format!("{}s", text::one_decimal(seconds)),
         _ => {
             let minutes = (seconds / 60.0).floor();
             let rest = (seconds % 60.0 + 0.5).floor();
-            format!("{}m {}s", text::shown(minutes), text::shown(rest))
+            format!(
+                "{}m {}s",
+                text::format_number(minutes),
+                text::format_number(rest)
+            )
         }
     })
 }
 
-fn recorded_path(view: &View<'_>) -> Option<String> {
+fn recorded_path(view: &ActivityView<'_>) -> Option<String> {
     let path = text::string(view.value("path")).filter(|path| !path.is_empty())?;
     Some(view.path(path))
 }
 
-pub(super) fn recording(view: &View<'_>) -> String {
+pub(super) fn recording(view: &ActivityView<'_>) -> String {
     let header = format!("recordScreen {}", mode(view));
-    if let Outcome::Failed(error) = view.outcome {
+    if let CallOutcome::Failed(error) = view.outcome {
         return text::section(&header, &text::error(error));
     }
     let cancelled = view.value("wasPriorRecordingCancelled") == Some(&Json::Bool(true));
@@ -211,36 +220,37 @@ pub(super) fn recording(view: &View<'_>) -> String {
     text::section(&header, &lines.join("\n"))
 }
 
-pub(super) fn recording_sketch(view: &View<'_>) -> Sketch {
-    let told = text::string(view.args.get("mode")).filter(|mode| !mode.is_empty());
+pub(super) fn recording_draft(view: &ActivityView<'_>) -> CardDraft {
+    let reported = text::string(view.args.get("mode")).filter(|mode| !mode.is_empty());
     let path = recorded_path(view);
-    let mut arguments = Details::default();
-    arguments.text("mode", told.map(str::to_owned));
+    let mut arguments = FieldMap::default();
+    arguments.text("mode", reported.map(str::to_owned));
     arguments.text("path", path.clone());
     arguments.number("recordingDurationMs", view.value("recordingDurationMs"));
     let summary = match (path, duration(view)) {
         (Some(path), Some(duration)) => Some(format!("{path} · {duration}")),
         (Some(path), None) => Some(path),
-        (None, _) => told.map(str::to_owned),
+        (None, _) => reported.map(str::to_owned),
     };
-    Sketch {
+    CardDraft {
         arguments,
         summary,
-        details: Details::default(),
+        details: FieldMap::default(),
     }
 }
 
 const SEARCH: &str = "semantic search";
 
-pub(super) fn semantic(view: &View<'_>) -> String {
+pub(super) fn semantic_search(view: &ActivityView<'_>) -> String {
     let query = text::string(view.args.get("query")).unwrap_or(SEARCH);
-    let header = format!("semSearch {}", text::short(query, ARGUMENT));
+    let header = format!("semSearch {}", text::truncate(query, MAX_ARGUMENT_CHARS));
     let value = match view.outcome {
-        Outcome::Failed(error) => return text::section(&header, &text::error(error)),
-        Outcome::Done(value) => value,
+        CallOutcome::Failed(error) => return text::section(&header, &text::error(error)),
+        CallOutcome::Done(value) => value,
     };
-    let said = |told: Option<&str>| {
-        told.map(str::trim)
+    let first_argument = |reported: Option<&str>| {
+        reported
+            .map(str::trim)
             .filter(|text| !text.is_empty())
             .map(str::to_owned)
     };
@@ -250,35 +260,37 @@ pub(super) fn semantic(view: &View<'_>) -> String {
         .map(|folders| {
             let names: Vec<String> = folders
                 .iter()
-                .map(|folder| text::any(Some(folder)))
+                .map(|folder| text::to_text(Some(folder)))
                 .collect();
             format!("Scope: {}", names.join(", "))
         });
     let parts: Vec<String> = [
-        said(text::string(view.args.get("explanation"))).map(|why| format!("Explanation: {why}")),
+        first_argument(text::string(view.args.get("explanation")))
+            .map(|why| format!("Explanation: {why}")),
         folders,
-        said(text::string(view.value("results"))),
+        first_argument(text::string(view.value("results"))),
     ]
     .into_iter()
     .flatten()
     .collect();
-    let body = match parts.is_empty() {
-        true => text::any(value),
-        false => parts.join("\n\n"),
+    let body = if parts.is_empty() {
+        text::to_text(value)
+    } else {
+        parts.join("\n\n")
     };
-    text::section(&header, &text::bounded(&body, TRANSCRIPT, None))
+    text::section(&header, &text::truncate_lines(&body, TRANSCRIPT, None))
 }
 
-pub(super) fn semantic_sketch(view: &View<'_>) -> Sketch {
+pub(super) fn semantic_search_draft(view: &ActivityView<'_>) -> CardDraft {
     let query = text::string(view.args.get("query")).unwrap_or(SEARCH);
-    let query = text::short(query, ARGUMENT);
+    let query = text::truncate(query, MAX_ARGUMENT_CHARS);
     let folders = view.args.get("targetDirectories").and_then(Json::as_array);
     let folders: Vec<&Json> = folders
         .into_iter()
         .flatten()
         .filter(|f| f.is_string())
         .collect();
-    let mut arguments = Details::default();
+    let mut arguments = FieldMap::default();
     arguments.text("query", Some(query.clone()));
     let summary = match (query.trim(), folders.len()) {
         ("", _) => None,
@@ -292,20 +304,20 @@ pub(super) fn semantic_sketch(view: &View<'_>) -> Sketch {
             Some(folders.into_iter().cloned().collect()),
         );
     }
-    Sketch {
+    CardDraft {
         arguments,
         summary,
-        details: Details::default(),
+        details: FieldMap::default(),
     }
 }
 
-/// What an MCP tool gave: its text, else what else it was.
-struct Given {
+/// The content of an MCP result: its text, else a note on what was omitted.
+struct McpContent {
     body: String,
     preview: Option<String>,
 }
 
-fn given(view: &View<'_>) -> Given {
+fn mcp_content(view: &ActivityView<'_>) -> McpContent {
     let mut texts = Vec::new();
     let mut others = Vec::new();
     let mut preview = None;
@@ -317,30 +329,31 @@ fn given(view: &View<'_>) -> Given {
             .filter(|text| !text.is_empty());
         match direct.or(nested) {
             Some(text) => {
-                let line = text::first_line(text).map(|line| text::short(line, ARGUMENT));
+                let line =
+                    text::first_line(text).map(|line| text::truncate(line, MAX_ARGUMENT_CHARS));
                 preview = preview.or(line);
                 texts.push(text.to_owned());
             }
-            None => others.push(left_out(block)),
+            None => others.push(omitted_block(block)),
         }
     }
     let preview = preview.or_else(|| others.first().cloned());
     let body = match (texts.is_empty(), others.is_empty()) {
         (false, _) => texts.join("\n"),
         (true, false) => others.join("\n"),
-        (true, true) => text::any(view.outcome.value()),
+        (true, true) => text::to_text(view.outcome.value()),
     };
-    let refused = match view.value("isError") {
+    let error_mark = match view.value("isError") {
         Some(Json::Bool(true)) => "[tool error]\n",
         _ => "",
     };
-    Given {
-        body: format!("{refused}{body}").trim().to_owned(),
+    McpContent {
+        body: format!("{error_mark}{body}").trim().to_owned(),
         preview,
     }
 }
 
-fn left_out(block: &Json) -> String {
+fn omitted_block(block: &Json) -> String {
     let field = |key: &str| block[key].as_str();
     match field("type").unwrap_or("content") {
         "image" => match ["mimeType", "mime", "mediaType"]
@@ -354,30 +367,32 @@ fn left_out(block: &Json) -> String {
     }
 }
 
-fn mcp_name<'a>(view: &View<'a>) -> &'a str {
+fn mcp_name<'a>(view: &ActivityView<'a>) -> &'a str {
     text::string(view.args.get("toolName")).unwrap_or("mcp")
 }
 
-fn about(view: &View<'_>, header: &str) -> String {
+fn mcp_transcript(view: &ActivityView<'_>, header: &str) -> String {
     match view.outcome {
-        Outcome::Failed(error) => text::section(header, &text::error(error)),
-        Outcome::Done(_) => {
-            text::section(header, &text::bounded(&given(view).body, TRANSCRIPT, None))
-        }
+        CallOutcome::Failed(error) => text::section(header, &text::error(error)),
+        CallOutcome::Done(_) => text::section(
+            header,
+            &text::truncate_lines(&mcp_content(view).body, TRANSCRIPT, None),
+        ),
     }
 }
 
-pub(super) fn mcp(view: &View<'_>) -> String {
-    about(view, mcp_name(view))
+pub(super) fn mcp(view: &ActivityView<'_>) -> String {
+    mcp_transcript(view, mcp_name(view))
 }
 
-pub(super) fn mcp_sketch(view: &View<'_>) -> Sketch {
-    let name = text::short(mcp_name(view), ARGUMENT);
-    let preview = match view.failed() {
-        true => None,
-        false => given(view).preview,
+pub(super) fn mcp_draft(view: &ActivityView<'_>) -> CardDraft {
+    let name = text::truncate(mcp_name(view), MAX_ARGUMENT_CHARS);
+    let preview = if view.failed() {
+        None
+    } else {
+        mcp_content(view).preview
     };
-    let mut arguments = Details::default();
+    let mut arguments = FieldMap::default();
     arguments.text("toolName", Some(name.clone()));
     arguments.text("preview", preview.clone());
     let subject = match name.trim() {
@@ -390,15 +405,15 @@ pub(super) fn mcp_sketch(view: &View<'_>) -> Sketch {
         }
         _ => subject.to_owned(),
     };
-    Sketch {
+    CardDraft {
         arguments,
         summary: Some(summary),
-        details: Details::default(),
+        details: FieldMap::default(),
     }
 }
 
-/// The first of some arguments that says something, its own or those inside an MCP call.
-fn said<'a>(view: &View<'a>, keys: &[&str]) -> Option<&'a str> {
+/// Returns the first non-blank argument of these keys, from the call or a nested MCP call.
+fn first_argument<'a>(view: &ActivityView<'a>, keys: &[&str]) -> Option<&'a str> {
     let inner = view.args.get("args").and_then(Json::as_object);
     [Some(view.args), inner]
         .into_iter()
@@ -411,31 +426,31 @@ fn said<'a>(view: &View<'a>, keys: &[&str]) -> Option<&'a str> {
         })
 }
 
-/// What was searched for.
-pub(super) fn query<'a>(view: &View<'a>) -> Option<&'a str> {
-    said(view, &["search_term", "searchTerm", "query", "q"])
+/// Returns the search query.
+pub(super) fn query<'a>(view: &ActivityView<'a>) -> Option<&'a str> {
+    first_argument(view, &["search_term", "searchTerm", "query", "q"])
 }
 
-/// What was fetched.
-pub(super) fn address<'a>(view: &View<'a>) -> Option<&'a str> {
-    said(view, &["url", "uri", "href"])
+/// Returns the fetched URL.
+pub(super) fn url<'a>(view: &ActivityView<'a>) -> Option<&'a str> {
+    first_argument(view, &["url", "uri", "href"])
 }
 
-pub(super) fn web(view: &View<'_>, what: &str, target: Option<&str>) -> String {
+pub(super) fn web(view: &ActivityView<'_>, what: &str, target: Option<&str>) -> String {
     match target {
-        Some(target) => about(view, &format!("{what} {target}")),
-        None => about(view, what),
+        Some(target) => mcp_transcript(view, &format!("{what} {target}")),
+        None => mcp_transcript(view, what),
     }
 }
 
-pub(super) fn web_sketch(key: &str, target: Option<&str>) -> Sketch {
-    let target = target.map(|target| text::short(target, ARGUMENT));
-    let mut arguments = Details::default();
+pub(super) fn web_draft(key: &str, target: Option<&str>) -> CardDraft {
+    let target = target.map(|target| text::truncate(target, MAX_ARGUMENT_CHARS));
+    let mut arguments = FieldMap::default();
     arguments.text(key, target.clone());
-    let mut details = Details::default();
-    // Pages are long and nobody asked for them.
+    let mut details = FieldMap::default();
+    // Pages are long.
     details.put("collapseDetailsByDefault", Some(true.into()));
-    Sketch {
+    CardDraft {
         arguments,
         summary: target,
         details,

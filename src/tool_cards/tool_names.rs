@@ -1,4 +1,4 @@
-//! Cursor's many names for the same tool, and what a person calls them.
+//! Cursor's names for its tools, and their display titles.
 
 use serde_json::{Map, Value as Json};
 
@@ -7,7 +7,7 @@ use super::text;
 /// A tool of Cursor's agent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[allow(missing_docs)]
-pub enum Tool {
+pub enum CursorTool {
     Read,
     Grep,
     Glob,
@@ -26,27 +26,27 @@ pub enum Tool {
     RecordScreen,
     WebSearch,
     WebFetch,
-    /// One we know nothing of, by its name.
+    /// An unknown tool, by its name.
     Other(String),
 }
 
 /// The name of a tool without one.
 const UNNAMED: &str = "unknown";
 
-/// Each known tool: its name, its other names in lower case, what a neutral card calls it.
-const KNOWN: &[(Tool, &str, &[&str], Option<&str>)] = &[
-    (Tool::Read, "read", &["read_file"], None),
-    (Tool::Grep, "grep", &["grep_search", "search"], None),
-    (Tool::Glob, "glob", &["file_search"], None),
-    (Tool::Ls, "ls", &["list_dir"], None),
+/// Each known tool: its name, its aliases in lower case, and its title on a generic card.
+const KNOWN: &[(CursorTool, &str, &[&str], Option<&str>)] = &[
+    (CursorTool::Read, "read", &["read_file"], None),
+    (CursorTool::Grep, "grep", &["grep_search", "search"], None),
+    (CursorTool::Glob, "glob", &["file_search"], None),
+    (CursorTool::Ls, "ls", &["list_dir"], None),
     (
-        Tool::Shell,
+        CursorTool::Shell,
         "shell",
         &["run_terminal_cmd", "terminal", "bash"],
         None,
     ),
     (
-        Tool::Edit,
+        CursorTool::Edit,
         "edit",
         &[
             "strreplace",
@@ -62,56 +62,66 @@ const KNOWN: &[(Tool, &str, &[&str], Option<&str>)] = &[
         Some("Cursor edit"),
     ),
     (
-        Tool::Write,
+        CursorTool::Write,
         "write",
         &["write_file", "writefile"],
         Some("Cursor write"),
     ),
-    (Tool::Delete, "delete", &[], Some("Cursor delete")),
+    (CursorTool::Delete, "delete", &[], Some("Cursor delete")),
     (
-        Tool::ReadLints,
+        CursorTool::ReadLints,
         "readLints",
         &[],
         Some("Cursor diagnostics"),
     ),
-    (Tool::UpdateTodos, "updateTodos", &[], Some("Cursor todos")),
-    (Tool::CreatePlan, "createPlan", &[], Some("Cursor plan")),
-    (Tool::Task, "task", &[], Some("Cursor subagent")),
     (
-        Tool::GenerateImage,
+        CursorTool::UpdateTodos,
+        "updateTodos",
+        &[],
+        Some("Cursor todos"),
+    ),
+    (
+        CursorTool::CreatePlan,
+        "createPlan",
+        &[],
+        Some("Cursor plan"),
+    ),
+    (CursorTool::Task, "task", &[], Some("Cursor subagent")),
+    (
+        CursorTool::GenerateImage,
         "generateImage",
         &[],
         Some("Cursor image generation"),
     ),
-    (Tool::Mcp, "mcp", &[], Some("Cursor MCP")),
+    (CursorTool::Mcp, "mcp", &[], Some("Cursor MCP")),
     (
-        Tool::SemSearch,
+        CursorTool::SemSearch,
         "semSearch",
         &[],
         Some("Cursor semantic search"),
     ),
     (
-        Tool::RecordScreen,
+        CursorTool::RecordScreen,
         "recordScreen",
         &[],
         Some("Cursor screen recording"),
     ),
     (
-        Tool::WebSearch,
+        CursorTool::WebSearch,
         "webSearch",
         &["web_search", "web-search"],
         Some("Cursor web search"),
     ),
     (
-        Tool::WebFetch,
+        CursorTool::WebFetch,
         "webFetch",
         &["web_fetch", "web-fetch"],
         Some("Cursor web fetch"),
     ),
 ];
 
-impl Tool {
-    /// The tool's one name.
+impl CursorTool {
+    /// Returns the canonical name.
     pub fn name(&self) -> &str {
         match self {
             Self::Other(name) => name,
@@ -122,17 +132,17 @@ impl Tool {
         }
     }
 
-    /// What a neutral card calls it; `None` for tools with a card of the host's own.
+    /// Returns the title on a generic card; `None` for tools with a card of a host tool.
     fn title(&self) -> Option<&'static str> {
         KNOWN.iter().find(|(tool, ..)| tool == self)?.3
     }
 }
 
-/// The tool a name stands for, whatever its arguments.
-pub fn normalise(name: &str) -> Tool {
-    let name = text::spaced(name);
+/// Returns the tool for a name, regardless of its arguments.
+pub fn normalize(name: &str) -> CursorTool {
+    let name = text::collapse_whitespace(name);
     if name.is_empty() {
-        return Tool::Other(UNNAMED.to_owned());
+        return CursorTool::Other(UNNAMED.to_owned());
     }
     let lower = name.to_lowercase();
     KNOWN
@@ -140,16 +150,16 @@ pub fn normalise(name: &str) -> Tool {
         .find(|(_, known, others, _)| {
             known.to_lowercase() == lower || others.contains(&lower.as_str())
         })
-        .map_or(Tool::Other(name), |(tool, ..)| tool.clone())
+        .map_or(CursorTool::Other(name), |(tool, ..)| tool.clone())
 }
 
-/// The tool a call stands for: web tools hide behind several names, and behind MCP.
-pub fn resolve(name: &str, arguments: &Map<String, Json>) -> Tool {
-    let tool = normalise(name);
+/// Returns the tool of a call. Web tools have several names and may be called through MCP.
+pub fn resolve(name: &str, arguments: &Map<String, Json>) -> CursorTool {
+    let tool = normalize(name);
     if let Some(web) = web(name) {
         return web;
     }
-    if tool == Tool::Mcp {
+    if tool == CursorTool::Mcp {
         let inner = text::string(arguments.get("toolName"))
             .or_else(|| text::string(arguments.get("tool_name")));
         if let Some(web) = inner.and_then(web) {
@@ -159,8 +169,8 @@ pub fn resolve(name: &str, arguments: &Map<String, Json>) -> Tool {
     tool
 }
 
-fn web(name: &str) -> Option<Tool> {
-    let name = text::spaced(name).to_lowercase();
+fn web(name: &str) -> Option<CursorTool> {
+    let name = text::collapse_whitespace(name).to_lowercase();
     let joined = |first: &str, second: &str| {
         let rest = name.strip_prefix(first)?;
         let rest = rest.strip_prefix(['-', '_', ' ']).unwrap_or(rest);
@@ -168,7 +178,7 @@ fn web(name: &str) -> Option<Tool> {
     };
     let any = |pairs: &[(&str, &str)]| pairs.iter().any(|(a, b)| joined(a, b).is_some());
     if any(&[("web", "search"), ("search", "web"), ("browser", "search")]) {
-        return Some(Tool::WebSearch);
+        return Some(CursorTool::WebSearch);
     }
     any(&[
         ("web", "fetch"),
@@ -176,55 +186,62 @@ fn web(name: &str) -> Option<Tool> {
         ("browser", "fetch"),
         ("fetch", "url"),
     ])
-    .then_some(Tool::WebFetch)
+    .then_some(CursorTool::WebFetch)
 }
 
-/// What a neutral card for a tool of this name is called.
+/// Returns the title of a generic card for a tool name.
 pub fn activity_title(name: &str) -> String {
-    match normalise(name).title() {
+    match normalize(name).title() {
         Some(title) => title.to_owned(),
         None => match name.trim() {
             "" | UNNAMED => "Cursor tool".to_owned(),
-            name => format!("Cursor {}", text::line(name, text::ARGUMENT)),
+            name => format!(
+                "Cursor {}",
+                text::single_line(name, text::MAX_ARGUMENT_CHARS)
+            ),
         },
     }
 }
 
-/// How visible a running call of a tool is.
+/// How a running or incomplete call of a tool is displayed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Visibility {
-    /// What it is called when it ends without a result; `None` if nobody wants to know.
+    /// The title if it ends without a result; `None` if it is not displayed.
     pub incomplete: Option<&'static str>,
-    /// What it is called while it runs.
+    /// The title while it runs.
     pub running: Option<&'static str>,
-    /// Whether a line about the running call is worth its noise.
-    pub worth_a_line: bool,
-    /// Whether it only looks around and is over at once.
-    pub quick: bool,
+    /// Whether to display a progress line.
+    pub shows_progress: bool,
+    /// Whether it is a local lookup that completes at once.
+    pub is_local_lookup: bool,
 }
 
-/// How visible a call is while it runs.
-pub fn visibility(tool: &Tool) -> Visibility {
-    let quick = match tool {
-        Tool::Read => Some("Cursor read"),
-        Tool::Grep => Some("Cursor grep"),
-        Tool::Glob => Some("Cursor find"),
-        Tool::Ls => Some("Cursor ls"),
+/// Returns how a call is displayed while it runs.
+pub fn visibility(tool: &CursorTool) -> Visibility {
+    let is_local_lookup = match tool {
+        CursorTool::Read => Some("Cursor read"),
+        CursorTool::Grep => Some("Cursor grep"),
+        CursorTool::Glob => Some("Cursor find"),
+        CursorTool::Ls => Some("Cursor ls"),
         _ => None,
     };
     let running = match tool {
-        Tool::Shell => Some("Cursor shell"),
+        CursorTool::Shell => Some("Cursor shell"),
         tool => tool.title(),
     };
     let silent = matches!(
         tool,
-        Tool::Edit | Tool::Write | Tool::Delete | Tool::ReadLints | Tool::Other(_)
+        CursorTool::Edit
+            | CursorTool::Write
+            | CursorTool::Delete
+            | CursorTool::ReadLints
+            | CursorTool::Other(_)
     );
     Visibility {
-        incomplete: running.or(quick),
+        incomplete: running.or(is_local_lookup),
         running,
-        worth_a_line: running.is_some() && !silent,
-        quick: quick.is_some(),
+        shows_progress: running.is_some() && !silent,
+        is_local_lookup: is_local_lookup.is_some(),
     }
 }
 
@@ -233,12 +250,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn web_tools_are_known_by_their_words() {
+    fn web_tools_are_recognized_by_their_names() {
         let at = |name: &str| resolve(name, &Map::new());
-        assert_eq!(at(" Web   Search "), Tool::WebSearch);
-        assert_eq!(at("browser_fetch"), Tool::WebFetch);
-        assert_eq!(at("fetchurl"), Tool::WebFetch);
+        assert_eq!(at(" Web   Search "), CursorTool::WebSearch);
+        assert_eq!(at("browser_fetch"), CursorTool::WebFetch);
+        assert_eq!(at("fetchurl"), CursorTool::WebFetch);
         let ours = "cursor_web_search";
-        assert_eq!(at(ours), Tool::Other(ours.into()));
+        assert_eq!(at(ours), CursorTool::Other(ours.into()));
     }
 }

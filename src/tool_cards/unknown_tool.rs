@@ -1,24 +1,24 @@
-//! Tools we know nothing of: a few arguments and the beginning of the result.
+//! Unknown tools: shows a few arguments and the beginning of the result.
 
 use serde_json::{Map, Value as Json};
 
-use super::activity::Outcome;
-use super::neutral::Details;
-use super::text::{self, ARGUMENT, Bounds, TRANSCRIPT};
-use super::{ACTIVITY, Card, View, names};
+use super::activity::CallOutcome;
+use super::generic_card::FieldMap;
+use super::text::{self, MAX_ARGUMENT_CHARS, TRANSCRIPT, TextLimits};
+use super::{ACTIVITY_TOOL, ActivityView, Card, tool_names};
 
-const MOST_ARGUMENTS: usize = 8;
-const MOST: Bounds = Bounds {
+const MAX_ARGUMENTS: usize = 8;
+const RESULT_LIMITS: TextLimits = TextLimits {
     chars: 240,
     lines: 6,
 };
 
 fn argument(value: &Json) -> String {
     match value {
-        Json::String(text) => text::short(text, ARGUMENT),
+        Json::String(text) => text::truncate(text, MAX_ARGUMENT_CHARS),
         Json::Number(number) => number
             .as_f64()
-            .map_or_else(|| number.to_string(), text::shown),
+            .map_or_else(|| number.to_string(), text::format_number),
         Json::Bool(flag) => flag.to_string(),
         Json::Array(items) => {
             let shown: Vec<String> = items.iter().take(3).map(argument).collect();
@@ -27,35 +27,44 @@ fn argument(value: &Json) -> String {
                 more => format!("[{}, +{more} more]", shown.join(", ")),
             }
         }
-        value => text::short(&text::spaced(&text::any(Some(value))), ARGUMENT),
+        value => text::truncate(
+            &text::collapse_whitespace(&text::to_text(Some(value))),
+            MAX_ARGUMENT_CHARS,
+        ),
     }
 }
 
 fn arguments(args: &Map<String, Json>) -> String {
     let shown: Vec<String> = args
         .iter()
-        .take(MOST_ARGUMENTS)
+        .take(MAX_ARGUMENTS)
         .map(|(key, value)| format!("{key}={}", argument(value)))
         .collect();
-    match args.len().saturating_sub(MOST_ARGUMENTS) {
+    match args.len().saturating_sub(MAX_ARGUMENTS) {
         0 => shown.join(", "),
         more => format!("{} (+{more} more)", shown.join(", ")),
     }
 }
 
-fn body(view: &View<'_>) -> String {
+fn body(view: &ActivityView<'_>) -> String {
     let result = match view.outcome {
-        Outcome::Failed(error) => text::bounded(&text::error(error), MOST, None),
-        Outcome::Done(value) => text::bounded(&text::spaced(&text::any(value)), MOST, None),
+        CallOutcome::Failed(error) => {
+            text::truncate_lines(&text::error(error), RESULT_LIMITS, None)
+        }
+        CallOutcome::Done(value) => text::truncate_lines(
+            &text::collapse_whitespace(&text::to_text(value)),
+            RESULT_LIMITS,
+            None,
+        ),
     };
     let parts: Vec<String> = [arguments(view.args), result]
         .into_iter()
         .filter(|part| !part.is_empty())
         .collect();
-    text::bounded(&parts.join("\n\n"), TRANSCRIPT, None)
+    text::truncate_lines(&parts.join("\n\n"), TRANSCRIPT, None)
 }
 
-pub(super) fn transcript(view: &View<'_>, name: &str) -> String {
+pub(super) fn transcript(view: &ActivityView<'_>, name: &str) -> String {
     let header = match name {
         "unknown" => "Cursor tool",
         name => name,
@@ -63,26 +72,26 @@ pub(super) fn transcript(view: &View<'_>, name: &str) -> String {
     text::section(header, &body(view))
 }
 
-pub(super) fn card(view: &View<'_>, name: &str) -> Card {
-    let told = match view.raw.trim() {
+pub(super) fn card(view: &ActivityView<'_>, name: &str) -> Card {
+    let reported = match view.raw.trim() {
         "" => name,
-        told => told,
+        reported => reported,
     };
-    let title = names::activity_title(told);
+    let title = tool_names::activity_title(reported);
     let content = transcript(view, name);
     let body = content.split_once("\n\n").map(|(_, body)| body);
     let subject = body
         .filter(|_| !view.failed())
         .and_then(text::first_line)
         .map(str::to_owned);
-    let mut arguments = Details::default();
+    let mut arguments = FieldMap::default();
     arguments.text("activityTitle", Some(title.clone()));
     arguments.text("activitySummary", subject.clone());
-    let fallback = || match told {
+    let fallback = || match reported {
         "unknown" => "tool".to_owned(),
-        told => text::short(told, ARGUMENT),
+        reported => text::truncate(reported, MAX_ARGUMENT_CHARS),
     };
-    let mut details = Details::default();
+    let mut details = FieldMap::default();
     details.text("sourceToolName", Some("unregisteredActivity".into()));
     details.text("title", Some(title));
     if !view.failed() {
@@ -90,10 +99,10 @@ pub(super) fn card(view: &View<'_>, name: &str) -> Card {
     }
     details.text("expandedText", Some(content.clone()));
     Card {
-        tool: ACTIVITY,
+        tool: ACTIVITY_TOOL,
         arguments: arguments.into_map().into(),
         content,
         details: details.variant("activity"),
-        verdict: view.verdict(),
+        is_error: view.failed(),
     }
 }

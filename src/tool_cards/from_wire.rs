@@ -1,7 +1,8 @@
-//! Cursor's protobuf tool calls as neutral activities.
+//! Converts Cursor's protobuf tool calls to activities.
 //!
-//! The schema is read by its descriptors, so every kind of call it knows is told, also those
-//! no code here names. Named kinds are brought into the one shape the formatters read.
+//! The messages are read by their descriptors, so that every kind of call in the schema is
+//! displayed, even those without code here. Known kinds are normalized to the form that the
+//! formatters expect.
 
 mod value;
 
@@ -9,35 +10,35 @@ use serde_json::{Map, Value as Json, json};
 
 use self::value::{plain_statuses, value_of};
 use super::Activity;
-use super::names::{self, Tool};
+use super::tool_names::{self, CursorTool};
 use crate::wire::proto::agent::v1::ToolCall;
 use crate::wire::readable;
 
-/// Longer than any of these is cut before it is kept: results are shown, not stored.
-const MOST_TEXT: usize = 512 * 1024;
+/// Longer strings are truncated, because results are only displayed.
+const MAX_TEXT: usize = 512 * 1024;
 
-/// Fields of a call that are no tool.
-const ABOUT: [&str; 4] = [
+/// Fields of a call that do not identify its tool.
+const METADATA_FIELDS: [&str; 4] = [
     "hookAdditionalContexts",
     "toolCallId",
     "startedAtMs",
     "completedAtMs",
 ];
 
-/// A call of the wire as an activity.
+/// Converts a call to an activity.
 pub(super) fn activity(call: &ToolCall) -> Activity {
     let Some(Json::Object(call)) = readable::json("agent.v1.ToolCall", call) else {
         return Activity::default();
     };
     let tool = call
         .into_iter()
-        .find(|(key, _)| !ABOUT.contains(&key.as_str()));
+        .find(|(key, _)| !METADATA_FIELDS.contains(&key.as_str()));
     let Some((field, call)) = tool else {
         return Activity::default();
     };
     let kind = field.strip_suffix("ToolCall").unwrap_or(&field).to_owned();
     let Json::Object(mut call) = call else {
-        // A kind we carry without reading it.
+        // A kind whose content is not in the schema.
         return Activity {
             name: Some(kind),
             ..Activity::default()
@@ -51,64 +52,64 @@ pub(super) fn activity(call: &ToolCall) -> Activity {
         Some(Json::Object(result)) => Some(result),
         _ => None,
     };
-    let mut activity = shaped(&kind, args, result);
+    let mut activity = normalized(&kind, args, result);
     activity.arguments.remove("toolCallId");
     if let Some(result) = &mut activity.result {
-        shorten(result);
+        truncate_strings(result);
     }
     activity
 }
 
-/// What a kind's variants of a result mean.
+/// Returns the variant of a result and its value.
 fn outcome(result: Map<String, Json>) -> (String, Json) {
-    // Fields beside the oneof are told with the value of the variant.
+    // Fields next to the oneof are added to the value of the variant.
     let mut variant = None;
-    let mut beside = Map::new();
+    let mut siblings = Map::new();
     for (key, value) in result {
         match variant {
-            None if value.is_object() && !BESIDE.contains(&key.as_str()) => {
+            None if value.is_object() && !SIBLING_FIELDS.contains(&key.as_str()) => {
                 variant = Some((key, value));
             }
             _ => {
-                beside.insert(key, value);
+                siblings.insert(key, value);
             }
         }
     }
     let (key, mut value) = variant.unwrap_or_else(|| ("success".into(), json!({})));
     if let Json::Object(fields) = &mut value {
-        fields.extend(beside);
+        fields.extend(siblings);
     }
     (key, value)
 }
 
-/// Objects that stand beside a result's variants.
-const BESIDE: [&str; 1] = ["sandboxPolicy"];
+/// Object fields next to the variants of a result.
+const SIBLING_FIELDS: [&str; 1] = ["sandboxPolicy"];
 
-fn done(value: Json) -> Json {
+fn success(value: Json) -> Json {
     json!({"status": "success", "value": value})
 }
 
-fn failed(variant: &str, value: &Json) -> Json {
-    let words = [
+fn failure(variant: &str, value: &Json) -> Json {
+    let keys = [
         "error",
         "errorMessage",
         "reason",
         "clientVisibleError",
         "modelVisibleError",
     ];
-    let said = words
+    let message = keys
         .into_iter()
         .find_map(|key| value[key].as_str().filter(|s| !s.is_empty()));
-    let text = match (variant, said) {
-        ("error" | "failure", Some(said)) => said.to_owned(),
-        (_, Some(said)) => format!("{}: {said}", spoken(variant)),
-        (_, None) => spoken(variant),
+    let text = match (variant, message) {
+        ("error" | "failure", Some(message)) => message.to_owned(),
+        (_, Some(message)) => format!("{}: {message}", variant_words(variant)),
+        (_, None) => variant_words(variant),
     };
     json!({"status": "error", "error": text})
 }
 
 /// `fileNotFound` → `file not found`.
-fn spoken(variant: &str) -> String {
+fn variant_words(variant: &str) -> String {
     variant.chars().fold(String::new(), |mut words, c| {
         if c.is_uppercase() {
             words.push(' ');
@@ -118,7 +119,7 @@ fn spoken(variant: &str) -> String {
     })
 }
 
-fn shaped(kind: &str, args: Map<String, Json>, result: Option<Map<String, Json>>) -> Activity {
+fn normalized(kind: &str, args: Map<String, Json>, result: Option<Map<String, Json>>) -> Activity {
     if let Some(pi) = kind.strip_prefix("pi") {
         return pi_tool(&pi.to_lowercase(), args, result);
     }
@@ -128,26 +129,27 @@ fn shaped(kind: &str, args: Map<String, Json>, result: Option<Map<String, Json>>
         kind => kind,
     };
     let outcome = result.map(outcome);
-    let tool = names::normalise(name);
+    let tool = tool_names::normalize(name);
     match tool {
-        Tool::Edit => return edit(args, outcome),
-        Tool::Shell => return shell(args, outcome),
+        CursorTool::Edit => return edit(args, outcome),
+        CursorTool::Shell => return shell(args, outcome),
         _ => {}
     }
     let args = match tool {
-        Tool::Mcp => mcp_arguments(args),
-        Tool::Task => task_arguments(args),
-        Tool::UpdateTodos | Tool::CreatePlan => plain_statuses(args.into()),
-        Tool::RecordScreen => recording_arguments(args),
+        CursorTool::Mcp => mcp_arguments(args),
+        CursorTool::Task => task_arguments(args),
+        CursorTool::UpdateTodos | CursorTool::CreatePlan => plain_statuses(args.into()),
+        CursorTool::RecordScreen => recording_arguments(args),
         _ => args,
     };
     let result = outcome.map(|(variant, value)| {
         let well = variant == "success"
             || variant.ends_with("Success")
             || ["complete", "stillRunning", "async", "approved"].contains(&variant.as_str());
-        match well {
-            true => done(value_of(&tool, value)),
-            false => failed(&variant, &value),
+        if well {
+            success(value_of(&tool, value))
+        } else {
+            failure(&variant, &value)
         }
     });
     Activity {
@@ -157,7 +159,7 @@ fn shaped(kind: &str, args: Map<String, Json>, result: Option<Map<String, Json>>
     }
 }
 
-/// An edit; one that made a file out of nothing is a write.
+/// Normalizes an edit. One that created the file becomes a write.
 fn edit(mut args: Map<String, Json>, outcome: Option<(String, Json)>) -> Activity {
     args.retain(|key, _| key == "path");
     let Some((variant, value)) = outcome else {
@@ -171,17 +173,17 @@ fn edit(mut args: Map<String, Json>, outcome: Option<(String, Json)>) -> Activit
         return Activity {
             name: Some("edit".into()),
             arguments: args,
-            result: Some(failed(&variant, &value)),
+            result: Some(failure(&variant, &value)),
         };
     }
     let before = value["beforeFullFileContent"].as_str().unwrap_or_default();
     let after = value["afterFullFileContent"].as_str().unwrap_or_default();
     if before.is_empty() && !after.is_empty() {
-        args.insert("content".into(), cut(after).into());
+        args.insert("content".into(), prefix(after).into());
         return Activity {
             name: Some("write".into()),
             arguments: args,
-            result: Some(done(json!({"linesCreated": after.lines().count(),
+            result: Some(success(json!({"linesCreated": after.lines().count(),
                                      "fileSize": after.len()}))),
         };
     }
@@ -198,7 +200,7 @@ fn edit(mut args: Map<String, Json>, outcome: Option<(String, Json)>) -> Activit
     Activity {
         name: Some("edit".into()),
         arguments: args,
-        result: Some(done(kept.into())),
+        result: Some(success(kept.into())),
     }
 }
 
@@ -215,12 +217,12 @@ fn shell(args: Map<String, Json>, outcome: Option<(String, Json)>) -> Activity {
         arguments.insert("timeout".into(), timeout.clone());
     }
     let result = outcome.map(|(variant, value)| match variant.as_str() {
-        "success" | "failure" => done(printed(&variant, &value)),
+        "success" | "failure" => success(printed(&variant, &value)),
         "timeout" => {
             let after = value["timeoutMs"].as_i64().unwrap_or(0);
             json!({"status": "error", "error": format!("the command timed out after {after} ms")})
         }
-        variant => failed(variant, &value),
+        variant => failure(variant, &value),
     });
     Activity {
         name: Some("shell".into()),
@@ -238,7 +240,7 @@ fn printed(variant: &str, value: &Json) -> Json {
     let mut shown = json!({"stdout": stdout, "stderr": stderr,
                            "exitCode": value["exitCode"].as_i64().unwrap_or(0)});
     if variant == "failure" && shown["exitCode"] == 0 {
-        // Killed, or never really ran: not a success whatever the number says.
+        // Killed or not started: a failure even if the exit code is 0.
         shown["exitCode"] = 1.into();
     }
     if let Some(took) = value["executionTime"].as_i64() {
@@ -267,20 +269,20 @@ fn task_arguments(mut args: Map<String, Json>) -> Map<String, Json> {
             json!({"kind": kind, "name": fields["name"]}),
         );
     }
-    args.remove("prompt"); // the description says it in a line
+    args.remove("prompt"); // the description is enough
     args
 }
 
 fn recording_arguments(mut args: Map<String, Json>) -> Map<String, Json> {
     if let Some(mode) = args.get_mut("mode")
-        && let Some(told) = mode.as_str()
+        && let Some(value) = mode.as_str()
     {
-        *mode = told.trim_start_matches("RECORDING_MODE_").into();
+        *mode = value.trim_start_matches("RECORDING_MODE_").into();
     }
     args
 }
 
-/// Tools a server knows by pi's own names: they came with pi's arguments.
+/// Normalizes tools that the server calls by pi's names, with pi's arguments.
 fn pi_tool(tool: &str, mut args: Map<String, Json>, result: Option<Map<String, Json>>) -> Activity {
     let (name, key) = match tool {
         "bash" => ("shell", "stdout"),
@@ -299,14 +301,14 @@ fn pi_tool(tool: &str, mut args: Map<String, Json>, result: Option<Map<String, J
     }
     let result = result.map(outcome).map(|(variant, value)| {
         if variant != "success" {
-            return failed(&variant, &value);
+            return failure(&variant, &value);
         }
         let output = value["output"].clone();
         match tool {
-            "read" | "bash" => done(json!({key: output})),
-            "edit" => done(json!({"diffString": value["patch"], "firstChangedLine": value["firstChangedLine"]})),
-            // Found lines are told as they are.
-            _ => done(output),
+            "read" | "bash" => success(json!({key: output})),
+            "edit" => success(json!({"diffString": value["patch"], "firstChangedLine": value["firstChangedLine"]})),
+            // Matching lines are used unchanged.
+            _ => success(output),
         }
     });
     Activity {
@@ -316,18 +318,18 @@ fn pi_tool(tool: &str, mut args: Map<String, Json>, result: Option<Map<String, J
     }
 }
 
-fn cut(text: &str) -> &str {
-    let end = (0..=text.len().min(MOST_TEXT))
+fn prefix(text: &str) -> &str {
+    let end = (0..=text.len().min(MAX_TEXT))
         .rev()
         .find(|at| text.is_char_boundary(*at));
     &text[..end.unwrap_or(0)]
 }
 
-fn shorten(json: &mut Json) {
+fn truncate_strings(json: &mut Json) {
     match json {
-        Json::String(text) if text.len() > MOST_TEXT => *text = cut(text).to_owned(),
-        Json::Array(items) => items.iter_mut().for_each(shorten),
-        Json::Object(fields) => fields.values_mut().for_each(shorten),
+        Json::String(text) if text.len() > MAX_TEXT => *text = prefix(text).to_owned(),
+        Json::Array(items) => items.iter_mut().for_each(truncate_strings),
+        Json::Object(fields) => fields.values_mut().for_each(truncate_strings),
         _ => {}
     }
 }

@@ -1,7 +1,7 @@
-//! What a running shell prints, kept for results that come empty.
+//! Collects the output of running shells, for results that arrive without it.
 //!
-//! Output told without the id of its call belongs to a shell only if exactly one runs; once
-//! two run at a time, what the running ones printed is nobody's for good.
+//! Output without a call id is attributed to a shell only if exactly one is running. Once two run at
+//! the same time, such output of both is discarded for good.
 
 use std::collections::BTreeMap;
 
@@ -10,90 +10,95 @@ use serde_json::{Map, Value as Json};
 use super::Activity;
 use super::text;
 
-/// Lines about a running shell that are shown.
-const MOST_LINES: usize = 3;
-/// Characters of such a line.
-const LINE: usize = 160;
-/// Bytes kept of a stream; a transcript shows fewer.
-const MOST_BYTES: usize = 128 * 1024;
+/// Maximum number of progress lines per shell.
+const MAX_LINES: usize = 3;
+/// Maximum length of a progress line.
+const MAX_LINE_CHARS: usize = 160;
+/// Bytes stored per stream; a transcript shows fewer.
+const MAX_BYTES: usize = 128 * 1024;
 
-/// Which stream of a process.
+/// An output stream of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[allow(missing_docs)]
-pub enum Stream {
+pub enum OutputStream {
     Stdout,
     Stderr,
 }
 
-/// The shells that run and what they printed.
+/// The running shells and their output.
 #[derive(Debug, Default)]
-pub struct Shells {
-    running: BTreeMap<String, Printed>,
+pub struct ShellOutputs {
+    running: BTreeMap<String, ShellOutput>,
 }
 
 #[derive(Debug, Default)]
-struct Printed {
+struct ShellOutput {
     stdout: String,
     stderr: String,
     lines: usize,
-    whose: Whose,
+    owner: OutputOwner,
 }
 
-/// How sure it is that output belongs to its call.
+/// How output was attributed to a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-enum Whose {
-    /// It was the only one.
+enum OutputOwner {
+    /// It was the only running shell.
     #[default]
-    Alone,
-    /// Each piece named it.
+    OnlyShell,
+    /// The output has the id of the call.
     Named,
-    /// Nobody knows.
-    Unclear,
+    /// Several shells were running, so it is unknown.
+    Ambiguous,
 }
 
-/// Takes secrets out of a text.
-type Scrub<'a> = &'a dyn Fn(&str) -> String;
+/// Removes secrets from a text.
+type Redact<'a> = &'a dyn Fn(&str) -> String;
 
-impl Printed {
-    fn add(&mut self, stream: Stream, data: &str) {
+impl ShellOutput {
+    fn add(&mut self, stream: OutputStream, data: &str) {
         let kept = match stream {
-            Stream::Stdout => &mut self.stdout,
-            Stream::Stderr => &mut self.stderr,
+            OutputStream::Stdout => &mut self.stdout,
+            OutputStream::Stderr => &mut self.stderr,
         };
-        let room = MOST_BYTES.saturating_sub(kept.len());
+        let room = MAX_BYTES.saturating_sub(kept.len());
         let end = (0..=data.len().min(room))
             .rev()
             .find(|at| data.is_char_boundary(*at));
         kept.push_str(&data[..end.unwrap_or(0)]);
     }
 
-    /// A line to show for a piece of output, the first few times.
-    fn line(&mut self, stream: Stream, data: &str, scrub: Scrub<'_>) -> Option<String> {
-        if self.lines >= MOST_LINES {
+    /// Returns a progress line for a piece of output, for the first few pieces.
+    fn line(&mut self, stream: OutputStream, data: &str, redact: Redact<'_>) -> Option<String> {
+        if self.lines >= MAX_LINES {
             return None;
         }
-        let data = scrub(data);
+        let data = redact(data);
         let first = text::first_line(&data)?;
         self.lines += 1;
         let stream = match stream {
-            Stream::Stdout => "stdout",
-            Stream::Stderr => "stderr",
+            OutputStream::Stdout => "stdout",
+            OutputStream::Stderr => "stderr",
         };
         Some(format!(
             "Cursor shell {stream}: {}\n",
-            text::line(first, LINE)
+            text::single_line(first, MAX_LINE_CHARS)
         ))
     }
 }
 
-impl Shells {
-    /// A shell starts.
+impl ShellOutputs {
+    /// Records that a shell starts.
     pub fn started(&mut self, id: &str) {
         self.running.entry(id.to_owned()).or_default();
     }
 
-    /// Output without a name. Gives a line to show.
-    pub fn printed(&mut self, stream: Stream, data: &str, scrub: Scrub<'_>) -> Option<String> {
+    /// Records output without a call id. Returns a progress line.
+    pub fn printed(
+        &mut self,
+        stream: OutputStream,
+        data: &str,
+        redact: Redact<'_>,
+    ) -> Option<String> {
         if data.is_empty() {
             return None;
         }
@@ -101,45 +106,45 @@ impl Shells {
             for printed in self
                 .running
                 .values_mut()
-                .filter(|p| p.whose == Whose::Alone)
+                .filter(|p| p.owner == OutputOwner::OnlyShell)
             {
-                *printed = Printed {
-                    whose: Whose::Unclear,
-                    ..Printed::default()
+                *printed = ShellOutput {
+                    owner: OutputOwner::Ambiguous,
+                    ..ShellOutput::default()
                 };
             }
         }
         let (_, printed) = self.running.first_key_value()?;
-        if self.running.len() != 1 || printed.whose != Whose::Alone {
+        if self.running.len() != 1 || printed.owner != OutputOwner::OnlyShell {
             return None;
         }
         let printed = self.running.values_mut().next()?;
         printed.add(stream, data);
-        printed.line(stream, data, scrub)
+        printed.line(stream, data, redact)
     }
 
-    /// Output that names its call. Gives a line to show.
+    /// Records output with a call id. Returns a progress line.
     pub fn printed_by(
         &mut self,
         id: &str,
-        stream: Stream,
+        stream: OutputStream,
         data: &str,
-        scrub: Scrub<'_>,
+        redact: Redact<'_>,
     ) -> Option<String> {
         let printed = self.running.get_mut(id)?;
-        if printed.whose != Whose::Named {
+        if printed.owner != OutputOwner::Named {
             let lines = printed.lines;
-            *printed = Printed {
-                whose: Whose::Named,
+            *printed = ShellOutput {
+                owner: OutputOwner::Named,
                 lines,
-                ..Printed::default()
+                ..ShellOutput::default()
             };
         }
         printed.add(stream, data);
-        printed.line(stream, data, scrub)
+        printed.line(stream, data, redact)
     }
 
-    /// A shell is over: an empty success gets what was seen of its output.
+    /// Ends a shell and adds the collected output to a successful result that has none.
     pub fn completed(&mut self, id: &str, mut activity: Activity) -> Activity {
         let Some(printed) = self.running.remove(id) else {
             return activity;
@@ -151,13 +156,13 @@ impl Shells {
         let Some(Json::Object(result)) = &mut activity.result else {
             return activity;
         };
-        let told = |key: &str| {
+        let has_output = |key: &str| {
             let text = result.get("value").and_then(|value| value[key].as_str());
             text.is_some_and(usable)
         };
         if result.get("status").and_then(Json::as_str) != Some("success")
-            || told("stdout")
-            || told("stderr")
+            || has_output("stdout")
+            || has_output("stderr")
         {
             return activity;
         }
@@ -178,12 +183,12 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn nothing_printed_says_nothing_about_whose_it_is() {
-        let mut shells = Shells::default();
+    fn empty_output_does_not_affect_attribution() {
+        let mut shells = ShellOutputs::default();
         shells.started("1");
-        shells.printed(Stream::Stdout, "a", &str::to_owned);
+        shells.printed(OutputStream::Stdout, "a", &str::to_owned);
         shells.started("2");
-        shells.printed(Stream::Stdout, "", &str::to_owned);
+        shells.printed(OutputStream::Stdout, "", &str::to_owned);
         let empty = json!({"name": "shell", "result": {"status": "success", "value": {}}});
         let merged = shells.completed("1", Activity::read(&empty));
         assert_eq!(merged.result.unwrap()["value"]["stdout"], "a");

@@ -1,23 +1,23 @@
-//! What the agent plans and hands on: todos, plans, subagents.
+//! Todos, plans and subagents.
 
 use serde_json::Value as Json;
 
-use super::activity::Outcome;
-use super::neutral::{Details, Sketch};
-use super::text::{self, ARGUMENT, TRANSCRIPT};
-use super::{View, paths};
+use super::activity::CallOutcome;
+use super::generic_card::{CardDraft, FieldMap};
+use super::text::{self, MAX_ARGUMENT_CHARS, TRANSCRIPT};
+use super::{ActivityView, paths};
 
 struct Todo<'a> {
     content: &'a str,
     status: Option<&'a str>,
 }
 
-fn items<'a>(view: &View<'a>) -> Vec<Todo<'a>> {
-    let told = view
+fn items<'a>(view: &ActivityView<'a>) -> Vec<Todo<'a>> {
+    let reported = view
         .outcome
         .value()
         .and_then(|value| value["todos"].as_array());
-    let listed = told.or_else(|| view.args.get("todos").and_then(Json::as_array));
+    let listed = reported.or_else(|| view.args.get("todos").and_then(Json::as_array));
     let read = |todo: &'a Json| {
         let field = |key: &str| todo[key].as_str().filter(|text| !text.is_empty());
         Some(Todo {
@@ -28,10 +28,10 @@ fn items<'a>(view: &View<'a>) -> Vec<Todo<'a>> {
     listed.into_iter().flatten().filter_map(read).collect()
 }
 
-pub(super) fn todos(view: &View<'_>, header: &str) -> String {
+pub(super) fn todos(view: &ActivityView<'_>, header: &str) -> String {
     let value = match view.outcome {
-        Outcome::Failed(error) => return text::section(header, &text::error(error)),
-        Outcome::Done(value) => value,
+        CallOutcome::Failed(error) => return text::section(header, &text::error(error)),
+        CallOutcome::Done(value) => value,
     };
     let lines: Vec<String> = items(view)
         .iter()
@@ -48,26 +48,27 @@ pub(super) fn todos(view: &View<'_>, header: &str) -> String {
             None => format!("• {}", todo.content),
         })
         .collect();
-    let body = match lines.is_empty() {
-        true => text::any(value),
-        false => lines.join("\n"),
+    let body = if lines.is_empty() {
+        text::to_text(value)
+    } else {
+        lines.join("\n")
     };
-    text::section(header, &text::bounded(&body, TRANSCRIPT, None))
+    text::section(header, &text::truncate_lines(&body, TRANSCRIPT, None))
 }
 
-pub(super) fn todos_sketch(view: &View<'_>) -> Sketch {
+pub(super) fn todos_draft(view: &ActivityView<'_>) -> CardDraft {
     let todos = items(view);
     #[allow(clippy::cast_precision_loss)]
     let total = text::number(view.value("totalCount"))
         .or_else(|| text::number(view.args.get("totalCount")))
         .unwrap_or(todos.len() as f64);
-    let mut arguments = Details::default();
+    let mut arguments = FieldMap::default();
     arguments.put("totalCount", Some(text::json_number(total)));
     if todos.is_empty() {
-        return Sketch {
+        return CardDraft {
             arguments,
-            summary: Some(text::counted(total, "item", "items")),
-            details: Details::default(),
+            summary: Some(text::with_unit(total, "item", "items")),
+            details: FieldMap::default(),
         };
     }
     let with = |status| {
@@ -80,21 +81,21 @@ pub(super) fn todos_sketch(view: &View<'_>) -> Sketch {
     arguments.put("completedCount", Some(completed.into()));
     arguments.put("inProgressCount", Some(running.into()));
     arguments.put("pendingCount", Some(pending.into()));
-    let mut summary = format!("{completed}/{} completed", text::shown(total));
+    let mut summary = format!("{completed}/{} completed", text::format_number(total));
     for (count, what) in [(running, "in progress"), (pending, "pending")] {
         if count > 0 {
             summary.push_str(&format!(", {count} {what}"));
         }
     }
-    Sketch {
+    CardDraft {
         arguments,
         summary: Some(summary),
-        details: Details::default(),
+        details: FieldMap::default(),
     }
 }
 
-/// The plan's text, as it was told.
-pub(super) fn plan_text<'a>(view: &View<'a>) -> Option<&'a str> {
+/// Returns the unmodified text of the plan.
+pub(super) fn plan_text<'a>(view: &ActivityView<'a>) -> Option<&'a str> {
     let result = view
         .outcome
         .value()
@@ -102,27 +103,27 @@ pub(super) fn plan_text<'a>(view: &View<'a>) -> Option<&'a str> {
     text::string(view.args.get("plan")).or(result)
 }
 
-pub(super) fn plan(view: &View<'_>) -> String {
+pub(super) fn plan(view: &ActivityView<'_>) -> String {
     let plan = plan_text(view).filter(|plan| !plan.trim().is_empty());
     match (plan, view.outcome) {
-        (Some(plan), Outcome::Done(_)) => {
-            text::section("createPlan", &text::bounded(plan, TRANSCRIPT, None))
+        (Some(plan), CallOutcome::Done(_)) => {
+            text::section("createPlan", &text::truncate_lines(plan, TRANSCRIPT, None))
         }
         _ => todos(view, "createPlan"),
     }
 }
 
-pub(super) fn plan_sketch(view: &View<'_>) -> Sketch {
-    let mut sketch = todos_sketch(view);
+pub(super) fn plan_draft(view: &ActivityView<'_>) -> CardDraft {
+    let mut draft = todos_draft(view);
     if let Some(title) = plan_text(view).and_then(text::first_line) {
-        let title = text::short(title, ARGUMENT);
-        sketch.arguments.text("planTitle", Some(title.clone()));
-        sketch.summary = Some(title);
+        let title = text::truncate(title, MAX_ARGUMENT_CHARS);
+        draft.arguments.text("planTitle", Some(title.clone()));
+        draft.summary = Some(title);
     }
-    sketch
+    draft
 }
 
-fn description<'a>(view: &View<'a>) -> &'a str {
+fn description<'a>(view: &ActivityView<'a>) -> &'a str {
     let result = view
         .outcome
         .value()
@@ -132,15 +133,15 @@ fn description<'a>(view: &View<'a>) -> &'a str {
         .unwrap_or("task")
 }
 
-fn kind_of_agent<'a>(view: &View<'a>, key: &str) -> Option<&'a str> {
+fn subagent_type<'a>(view: &ActivityView<'a>, key: &str) -> Option<&'a str> {
     view.args.get("subagentType")?[key]
         .as_str()
         .filter(|text| !text.is_empty())
 }
 
-pub(super) fn task(view: &View<'_>) -> String {
+pub(super) fn task(view: &ActivityView<'_>) -> String {
     let mut header = "subagent".to_owned();
-    let name = kind_of_agent(view, "name")
+    let name = subagent_type(view, "name")
         .map(str::trim)
         .filter(|name| !name.is_empty());
     if let Some(name) = name {
@@ -151,20 +152,21 @@ pub(super) fn task(view: &View<'_>) -> String {
         description => header.push_str(&format!(" {description}")),
     }
     match view.outcome {
-        Outcome::Failed(error) => text::section(&header, &text::error(error)),
-        Outcome::Done(value) => {
+        CallOutcome::Failed(error) => text::section(&header, &text::error(error)),
+        CallOutcome::Done(value) => {
             let steps = steps(view);
-            let body = match steps.is_empty() {
-                true => text::any(value),
-                false => steps,
+            let body = if steps.is_empty() {
+                text::to_text(value)
+            } else {
+                steps
             };
-            text::section(&header, &text::bounded(&body, TRANSCRIPT, None))
+            text::section(&header, &text::truncate_lines(&body, TRANSCRIPT, None))
         }
     }
 }
 
-/// What the subagent did, a line or a text a step.
-fn steps(view: &View<'_>) -> String {
+/// Formats the steps of a subagent.
+fn steps(view: &ActivityView<'_>) -> String {
     let Some(value) = view.outcome.value() else {
         return String::new();
     };
@@ -182,24 +184,24 @@ fn steps(view: &View<'_>) -> String {
         steps
             .into_iter()
             .flatten()
-            .filter_map(|step| said_or_done(view, step)),
+            .filter_map(|step| step_text(view, step)),
     );
     parts.join("\n")
 }
 
-fn said_or_done(view: &View<'_>, step: &Json) -> Option<String> {
+fn step_text(view: &ActivityView<'_>, step: &Json) -> Option<String> {
     let message = &step["message"];
-    let said = match step["type"].as_str() {
-        Some("toolCall") => return done(view, message),
+    let text = match step["type"].as_str() {
+        Some("toolCall") => return call_text(view, message),
         Some("assistantMessage") => message["text"].as_str(),
         _ => None,
     };
-    let said = step["assistantMessage"]["text"].as_str().or(said);
-    said.filter(|said| !said.is_empty()).map(str::to_owned)
+    let text = step["assistantMessage"]["text"].as_str().or(text);
+    text.filter(|text| !text.is_empty()).map(str::to_owned)
 }
 
-/// A subagent's tool call in a line; shells with what they printed.
-fn done(view: &View<'_>, call: &Json) -> Option<String> {
+/// Formats a tool call of a subagent as a line; shells with their output.
+fn call_text(view: &ActivityView<'_>, call: &Json) -> Option<String> {
     let name = call["type"].as_str().filter(|name| !name.is_empty())?;
     let name = match name.split_whitespace().collect::<Vec<_>>().join(" ") {
         blank if blank.is_empty() => "unknown".to_owned(),
@@ -230,8 +232,8 @@ fn done(view: &View<'_>, call: &Json) -> Option<String> {
     })
 }
 
-pub(super) fn task_sketch(view: &View<'_>) -> Sketch {
-    let short = |text: &str| text::short(text, ARGUMENT);
+pub(super) fn task_draft(view: &ActivityView<'_>) -> CardDraft {
+    let short = |text: &str| text::truncate(text, MAX_ARGUMENT_CHARS);
     let steps = steps(view);
     let preview = text::first_line(&steps).map(short);
     let description = short(description(view));
@@ -242,7 +244,7 @@ pub(super) fn task_sketch(view: &View<'_>) -> Sketch {
             .next()
             .map(|first| first.to_uppercase().chain(letters).collect::<String>())
     };
-    let kind = kind_of_agent(view, "kind")
+    let kind = subagent_type(view, "kind")
         .and_then(capital)
         .map(|kind| short(&kind));
     let model = text::string(view.args.get("model")).filter(|model| !model.is_empty());
@@ -250,10 +252,10 @@ pub(super) fn task_sketch(view: &View<'_>) -> Sketch {
         .or_else(|| text::string(view.value("agentId")))
         .and_then(agent_id);
     let background = view.value("isBackground") == Some(&Json::Bool(true));
-    let mut arguments = Details::default();
+    let mut arguments = FieldMap::default();
     arguments.text("description", Some(description.clone()));
     arguments.text("preview", preview.clone());
-    arguments.text("subagentName", kind_of_agent(view, "name").map(short));
+    arguments.text("subagentName", subagent_type(view, "name").map(short));
     arguments.text("subagentKind", kind.clone());
     arguments.text("model", model.map(short));
     arguments.text("agentId", agent.clone());
@@ -275,22 +277,23 @@ pub(super) fn task_sketch(view: &View<'_>) -> Sketch {
         (true, Some(preview)) if preview != subject => format!("{subject}: {preview}"),
         (true, _) => subject.to_owned(),
     };
-    Sketch {
+    CardDraft {
         arguments,
         summary: Some(summary),
-        details: Details::default(),
+        details: FieldMap::default(),
     }
 }
 
-/// Enough of an agent's id to tell it from others; ids of a strange form are not shown.
+/// Returns a short form of an agent id; `None` if the id has an unexpected format.
 fn agent_id(id: &str) -> Option<String> {
     let id = id.trim();
     let plain = |c: char| c.is_ascii_alphanumeric() || "_.:-".contains(c);
     if id.is_empty() || !id.chars().all(plain) {
         return None;
     }
-    Some(match id.len() > 12 {
-        true => id[..8].to_owned(),
-        false => id.to_owned(),
+    Some(if id.len() > 12 {
+        id[..8].to_owned()
+    } else {
+        id.to_owned()
     })
 }

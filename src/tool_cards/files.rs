@@ -2,69 +2,77 @@
 
 use serde_json::{Map, Value as Json, json};
 
-use super::activity::Outcome;
-use super::neutral::{self, Details};
-use super::text::{self, Bounds, TRANSCRIPT};
-use super::{Card, View, paths, pi_diff, preview};
+use super::activity::CallOutcome;
+use super::generic_card::FieldMap;
+use super::text::{self, TRANSCRIPT, TextLimits};
+use super::{ActivityView, Card, file_preview, generic_card, paths, pi_diff};
 
-/// What a transcript shows of a file that was read.
-const READ: Bounds = Bounds {
+/// Limits of file content in a transcript.
+const READ: TextLimits = TextLimits {
     chars: 4_000,
     lines: 12,
 };
-/// What a card shows of it.
-const READ_CARD: Bounds = Bounds {
+/// Limits of file content in a card.
+const READ_CARD: TextLimits = TextLimits {
     chars: 4_000,
     lines: 20,
 };
 
-/// What a read call gave.
-enum Content {
-    /// What Cursor saw.
-    Seen(String),
-    /// What the file holds now.
-    Local(String),
+/// The content to display for a read call.
+enum ReadContent {
+    /// The content that Cursor recorded.
+    Recorded(String),
+    /// The current content of the file.
+    LocalPreview(String),
 }
 
-fn content(view: &View<'_>) -> Content {
-    let seen = text::string(view.value("content")).filter(|seen| !seen.is_empty());
-    if let Some(seen) = seen {
-        return Content::Seen(seen.to_owned());
+fn content(view: &ActivityView<'_>) -> ReadContent {
+    let recorded = text::string(view.value("content")).filter(|recorded| !recorded.is_empty());
+    if let Some(recorded) = recorded {
+        return ReadContent::Recorded(recorded.to_owned());
     }
     let path = text::string(view.args.get("path")).filter(|path| !path.is_empty());
-    match path.and_then(|path| preview::preview(path, &view.root, READ.chars)) {
-        Some(now) => Content::Local(format!("{}\n{}", preview::NOTICE, (view.scrub)(&now))),
-        None => Content::Seen(text::any(view.outcome.value())),
+    match path.and_then(|path| file_preview::preview(path, &view.root, READ.chars)) {
+        Some(content) => ReadContent::LocalPreview(format!(
+            "{}\n{}",
+            file_preview::NOTICE,
+            (view.redact)(&content)
+        )),
+        None => ReadContent::Recorded(text::to_text(view.outcome.value())),
     }
 }
 
-fn total_lines(view: &View<'_>) -> Option<usize> {
+fn total_lines(view: &ActivityView<'_>) -> Option<usize> {
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
     text::number(view.value("totalLines")).map(|total| total.max(0.0) as usize)
 }
 
-pub(super) fn read(view: &View<'_>) -> String {
+pub(super) fn read(view: &ActivityView<'_>) -> String {
     let path = text::string(view.args.get("path")).filter(|path| !path.is_empty());
     let header = format!(
         "read {}",
         path.map_or("unknown".into(), |path| view.path(path))
     );
     match view.outcome {
-        Outcome::Failed(error) => text::section(&header, &text::error(error)),
-        Outcome::Done(_) => {
-            let (Content::Seen(content) | Content::Local(content)) = content(view);
-            text::section(&header, &text::bounded(&content, READ, total_lines(view)))
+        CallOutcome::Failed(error) => text::section(&header, &text::error(error)),
+        CallOutcome::Done(_) => {
+            let (ReadContent::Recorded(content) | ReadContent::LocalPreview(content)) =
+                content(view);
+            text::section(
+                &header,
+                &text::truncate_lines(&content, READ, total_lines(view)),
+            )
         }
     }
 }
 
-pub(super) fn read_card(view: &View<'_>) -> Card {
+pub(super) fn read_card(view: &ActivityView<'_>) -> Card {
     let mut arguments = with_path(view, view.args);
     let (content, details) = match view.outcome {
-        Outcome::Failed(error) => (text::error(error), Json::Null),
-        Outcome::Done(_) => match content(view) {
-            Content::Seen(content) => (read_shown(view, &content), Json::Null),
-            Content::Local(content) => {
+        CallOutcome::Failed(error) => (text::error(error), Json::Null),
+        CallOutcome::Done(_) => match content(view) {
+            ReadContent::Recorded(content) => (read_shown(view, &content), Json::Null),
+            ReadContent::LocalPreview(content) => {
                 arguments.insert("localReadPreview".into(), true.into());
                 (
                     read_shown(view, &content),
@@ -78,28 +86,29 @@ pub(super) fn read_card(view: &View<'_>) -> Card {
         arguments: arguments.into(),
         content,
         details,
-        verdict: view.verdict(),
+        is_error: view.failed(),
     }
 }
 
-/// The first lines, and how to go on where more are known to be there.
-fn read_shown(view: &View<'_>, content: &str) -> String {
+/// Returns the first lines and, if there are more, the offset to continue at.
+fn read_shown(view: &ActivityView<'_>, content: &str) -> String {
     let Some(total) = total_lines(view) else {
-        return text::bounded(content, READ_CARD, None);
+        return text::truncate_lines(content, READ_CARD, None);
     };
     let lines: Vec<&str> = content.split('\n').collect();
     let visible = lines[..lines.len().min(READ_CARD.lines)].join("\n");
     if total <= READ_CARD.lines && lines.len() <= READ_CARD.lines {
         return visible;
     }
-    if text::units(&visible) > READ_CARD.chars {
-        return text::bounded(content, READ_CARD, Some(total));
+    if text::utf16_len(&visible) > READ_CARD.chars {
+        return text::truncate_lines(content, READ_CARD, Some(total));
     }
-    let asked = |key: &str| view.args.get(key).and_then(Json::as_i64);
-    let next = match (asked("offset"), asked("limit")) {
+    let argument = |key: &str| view.args.get(key).and_then(Json::as_i64);
+    let next = match (argument("offset"), argument("limit")) {
         (None, None) => READ_CARD.lines + 1,
         (from, _) => {
-            // Counted from where the part begins; one from the end names no line to go on at.
+            // The offset counts from where the part begins. A negative one counts from the end, so
+            // the next line is unknown.
             let Ok(from) = usize::try_from(from.unwrap_or(1)) else {
                 return visible;
             };
@@ -113,39 +122,39 @@ fn read_shown(view: &View<'_>, content: &str) -> String {
     format!("{visible}\n\n[{more} more lines in file. Use offset={next} to continue.]")
 }
 
-/// Arguments whose path is shown as paths are.
-fn with_path(view: &View<'_>, args: &Map<String, Json>) -> Map<String, Json> {
+/// Returns the arguments with the path in display form.
+fn with_path(view: &ActivityView<'_>, args: &Map<String, Json>) -> Map<String, Json> {
     let mut args = args.clone();
     if let Some(path) = args.get_mut("path")
-        && let Some(told) = path.as_str().filter(|told| !told.is_empty())
+        && let Some(reported) = path.as_str().filter(|reported| !reported.is_empty())
     {
-        *path = view.path(told).into();
+        *path = view.path(reported).into();
     }
     args
 }
 
-pub(super) fn ls(view: &View<'_>) -> String {
+pub(super) fn ls(view: &ActivityView<'_>) -> String {
     let header = format!("ls {}", view.path_argument().unwrap_or_else(|| ".".into()));
     match view.outcome {
-        Outcome::Failed(error) => text::section(&header, &text::error(error)),
-        Outcome::Done(value) => text::section(&header, &tree(value)),
+        CallOutcome::Failed(error) => text::section(&header, &text::error(error)),
+        CallOutcome::Done(value) => text::section(&header, &tree(value)),
     }
 }
 
-pub(super) fn ls_card(view: &View<'_>) -> Card {
+pub(super) fn ls_card(view: &ActivityView<'_>) -> Card {
     Card {
         tool: "ls",
         arguments: with_path(view, view.args).into(),
         content: match view.outcome {
-            Outcome::Failed(error) => text::error(error),
-            Outcome::Done(value) => tree(value).trim().to_owned(),
+            CallOutcome::Failed(error) => text::error(error),
+            CallOutcome::Done(value) => tree(value).trim().to_owned(),
         },
         details: Json::Null,
-        verdict: view.verdict(),
+        is_error: view.failed(),
     }
 }
 
-/// A folder's tree, indented by depth.
+/// Formats a directory tree, indented by depth.
 fn tree(value: Option<&Json>) -> String {
     let root = value
         .and_then(|value| value.get("directoryTreeRoot"))
@@ -153,39 +162,41 @@ fn tree(value: Option<&Json>) -> String {
         .or(value);
     let mut lines = Vec::new();
     if let Some(root) = root {
-        grow(root, 0, &mut lines);
+        collect_tree(root, 0, &mut lines);
     }
-    let body = match lines.is_empty() {
-        true => text::any(value),
-        false => lines.join("\n"),
+    let body = if lines.is_empty() {
+        text::to_text(value)
+    } else {
+        lines.join("\n")
     };
-    text::bounded(&body, TRANSCRIPT, None)
+    text::truncate_lines(&body, TRANSCRIPT, None)
 }
 
-/// A listing as the host's own tool gives it: a path a line, folders with a slash, sorted as
-/// people sort. `None` if no tree was recorded.
-pub(super) fn listing(view: &View<'_>) -> Option<String> {
+/// Formats a listing like the host's own tool: one path per line, directories with a slash, sorted
+/// case-insensitively. Returns `None` if no tree was recorded.
+pub(super) fn listing(view: &ActivityView<'_>) -> Option<String> {
     let mut paths = Vec::new();
     let root = view.value("directoryTreeRoot")?;
     for child in root["children"].as_array()? {
-        spread(child, "", &mut paths);
+        collect_paths(child, "", &mut paths);
     }
     paths.sort_by_key(|path: &String| path.to_lowercase());
-    Some(match paths.is_empty() {
-        true => "(empty directory)".into(),
-        false => text::bounded(&paths.join("\n"), TRANSCRIPT, None),
+    Some(if paths.is_empty() {
+        "(empty directory)".into()
+    } else {
+        text::truncate_lines(&paths.join("\n"), TRANSCRIPT, None)
     })
 }
 
-fn spread(node: &Json, folder: &str, paths: &mut Vec<String>) {
+fn collect_paths(node: &Json, folder: &str, paths: &mut Vec<String>) {
     let path = format!("{folder}{}", node["name"].as_str().unwrap_or_default());
     for child in node["children"].as_array().into_iter().flatten() {
-        spread(child, &path, paths);
+        collect_paths(child, &path, paths);
     }
     paths.push(path);
 }
 
-fn grow(node: &Json, depth: usize, lines: &mut Vec<String>) {
+fn collect_tree(node: &Json, depth: usize, lines: &mut Vec<String>) {
     let name = ["name", "path", "relativePath"]
         .into_iter()
         .find_map(|key| node[key].as_str());
@@ -196,7 +207,7 @@ fn grow(node: &Json, depth: usize, lines: &mut Vec<String>) {
         .into_iter()
         .find_map(|key| node[key].as_array());
     for child in children.into_iter().flatten() {
-        grow(child, depth + 1, lines);
+        collect_tree(child, depth + 1, lines);
     }
 }
 
@@ -204,12 +215,12 @@ fn first<'a>(fields: &'a Map<String, Json>, keys: &[&str]) -> Option<&'a str> {
     keys.iter().find_map(|key| text::string(fields.get(*key)))
 }
 
-fn edit_path<'a>(view: &View<'a>) -> Option<&'a str> {
+fn edit_path<'a>(view: &ActivityView<'a>) -> Option<&'a str> {
     first(view.args, &["path", "filePath", "file_path"]).filter(|path| !path.trim().is_empty())
 }
 
-/// The replacements of an edit, if all of them were recorded whole.
-fn replacements(view: &View<'_>) -> Option<Vec<Json>> {
+/// Returns the replacements of an edit, if all of them were recorded completely.
+fn replacements(view: &ActivityView<'_>) -> Option<Vec<Json>> {
     let read = |fields: &Map<String, Json>| {
         let old = [
             "oldText",
@@ -240,8 +251,8 @@ fn replacements(view: &View<'_>) -> Option<Vec<Json>> {
     listed.or_else(|| Some(vec![read(view.args)?]))
 }
 
-/// A notebook's cells are no lines of text: such edits do not fit a text edit's card.
-fn is_notebook(view: &View<'_>) -> bool {
+/// Whether this edits notebook cells, which the card of a text edit cannot represent.
+fn is_notebook(view: &ActivityView<'_>) -> bool {
     let name: String = view
         .raw
         .chars()
@@ -264,61 +275,63 @@ fn is_notebook(view: &View<'_>) -> bool {
             && edit_path(view).is_some_and(|path| path.to_lowercase().ends_with(".ipynb")))
 }
 
-fn diff(view: &View<'_>) -> Option<String> {
+fn diff(view: &ActivityView<'_>) -> Option<String> {
     let diff = pi_diff::FIELDS
         .iter()
         .find_map(|key| text::string(view.value(key)).filter(|diff| !diff.is_empty()))?;
     Some(paths::diff(diff, &view.root))
 }
 
-pub(super) fn edit(view: &View<'_>, path: Option<String>) -> String {
+pub(super) fn edit(view: &ActivityView<'_>, path: Option<String>) -> String {
     let header = format!("edit {}", path.as_deref().unwrap_or("unknown"));
     let value = match view.outcome {
-        Outcome::Failed(error) => return text::section(&header, &text::error(error)),
-        Outcome::Done(value) => value,
+        CallOutcome::Failed(error) => return text::section(&header, &text::error(error)),
+        CallOutcome::Done(value) => value,
     };
     let stats: Vec<String> = [("+", "linesAdded"), ("-", "linesRemoved")]
         .into_iter()
         .filter_map(|(sign, key)| {
-            text::number(view.value(key)).map(|lines| format!("{sign}{}", text::shown(lines)))
+            text::number(view.value(key))
+                .map(|lines| format!("{sign}{}", text::format_number(lines)))
         })
         .collect();
-    let diff = diff(view).map(|diff| text::bounded(&diff, TRANSCRIPT, None));
+    let diff = diff(view).map(|diff| text::truncate_lines(&diff, TRANSCRIPT, None));
     let parts: Vec<String> = [Some(stats.join(" ")), diff]
         .into_iter()
         .flatten()
         .filter(|part| !part.is_empty())
         .collect();
-    match parts.is_empty() {
-        true => text::section(&header, &text::any(value)),
-        false => text::section(&header, &parts.join("\n\n")),
+    if parts.is_empty() {
+        text::section(&header, &text::to_text(value))
+    } else {
+        text::section(&header, &parts.join("\n\n"))
     }
 }
 
-pub(super) fn edit_card(view: &View<'_>) -> Card {
+pub(super) fn edit_card(view: &ActivityView<'_>) -> Card {
     let path = edit_path(view).map(|path| view.path(path));
     let diff = diff(view);
     let content = edit(view, path.clone());
     let mut details = edit_details(view);
     let replaced = replacements(view).filter(|_| !is_notebook(view));
     if let (Some(path), Some(edits)) = (&path, replaced) {
-        let told = text::number(view.value("firstChangedLine")).map(text::json_number);
+        let reported = text::number(view.value("firstChangedLine")).map(text::json_number);
         let found = diff.as_deref().and_then(pi_diff::first_changed_line);
-        details.put("firstChangedLine", told.or(found.map(Json::from)));
+        details.put("firstChangedLine", reported.or(found.map(Json::from)));
         return Card {
             tool: "edit",
             arguments: json!({"path": path, "edits": edits}),
             content,
             details: details.variant("nativeEdit"),
-            verdict: view.verdict(),
+            is_error: view.failed(),
         };
     }
-    neutral_edit_card(view)
+    generic_edit_card(view)
 }
 
-fn edit_details(view: &View<'_>) -> Details {
+fn edit_details(view: &ActivityView<'_>) -> FieldMap {
     let diff = diff(view);
-    let mut details = Details::default();
+    let mut details = FieldMap::default();
     details.text("path", edit_path(view).map(|path| view.path(path)));
     details.text("diffString", diff.clone());
     details.text("diff", diff.as_deref().map(pi_diff::from_unified));
@@ -327,8 +340,8 @@ fn edit_details(view: &View<'_>) -> Details {
     details
 }
 
-/// For an edit of which only the outcome was recorded.
-pub(super) fn neutral_edit_card(view: &View<'_>) -> Card {
+/// Returns the card of an edit of which only the outcome was recorded.
+pub(super) fn generic_edit_card(view: &ActivityView<'_>) -> Card {
     let path = edit_path(view).map(|path| view.path(path));
     let content = edit(view, path.clone());
     let mut arguments = view.args.clone();
@@ -339,15 +352,19 @@ pub(super) fn neutral_edit_card(view: &View<'_>) -> Card {
         .into_iter()
         .filter_map(|(done, key)| {
             let lines = text::number(view.value(key)).filter(|lines| *lines != 0.0)?;
-            Some(format!("{done} {}", text::counted(lines, "line", "lines")))
+            Some(format!(
+                "{done} {}",
+                text::with_unit(lines, "line", "lines")
+            ))
         })
         .collect();
     let subject = path.as_deref().unwrap_or("replayed");
-    let summary = match changed.is_empty() {
-        true => subject.to_owned(),
-        false => format!("{subject} {}", changed.join(", ")),
+    let summary = if changed.is_empty() {
+        subject.to_owned()
+    } else {
+        format!("{subject} {}", changed.join(", "))
     };
-    neutral::assemble(
+    generic_card::assemble(
         view,
         arguments,
         path,
@@ -361,14 +378,14 @@ fn write_content(args: &Map<String, Json>) -> Option<&str> {
     first(args, &["content", "fileContent", "contents"])
 }
 
-pub(super) fn write(view: &View<'_>) -> String {
+pub(super) fn write(view: &ActivityView<'_>) -> String {
     let path = view.path_argument();
     let header = format!("write {}", path.as_deref().unwrap_or("unknown"));
     let value = match view.outcome {
-        Outcome::Failed(error) => return text::section(&header, &text::error(error)),
-        Outcome::Done(value) => value,
+        CallOutcome::Failed(error) => return text::section(&header, &text::error(error)),
+        CallOutcome::Done(value) => value,
     };
-    let number = |key| text::number(view.value(key)).map(text::shown);
+    let number = |key| text::number(view.value(key)).map(text::format_number);
     let written =
         write_content(view.args).or_else(|| text::string(view.value("fileContentAfterWrite")));
     let parts: Vec<String> = [
@@ -376,30 +393,38 @@ pub(super) fn write(view: &View<'_>) -> String {
         number("fileSize").map(|size| format!("File size: {size} bytes")),
         written
             .filter(|written| !written.is_empty())
-            .map(|written| text::bounded(written, TRANSCRIPT, None)),
+            .map(|written| text::truncate_lines(written, TRANSCRIPT, None)),
     ]
     .into_iter()
     .flatten()
     .collect();
-    match parts.is_empty() {
-        true => text::section(&header, &text::any(value)),
-        false => text::section(&header, &parts.join("\n\n")),
+    if parts.is_empty() {
+        text::section(&header, &text::to_text(value))
+    } else {
+        text::section(&header, &parts.join("\n\n"))
     }
 }
 
-pub(super) fn write_card(view: &View<'_>) -> Card {
+pub(super) fn write_card(view: &ActivityView<'_>) -> Card {
     let path = text::string(view.args.get("path")).map(|path| view.path(path));
     let transcript = write(view);
     let content = transcript.trim_end();
     let mut arguments = with_path(view, view.args);
-    let mut details = Details::default();
+    let mut details = FieldMap::default();
     details.text("path", path.clone());
     let after = text::string(view.value("fileContentAfterWrite")).map(str::to_owned);
     details.text("fileContentAfterWrite", after);
     let Some(recorded) = write_content(view.args) else {
         let done = path.clone().unwrap_or_else(|| "wrote file".into());
         let subject = path.unwrap_or_else(|| "file".into());
-        return neutral::assemble(view, arguments, Some(subject), Some(done), content, details);
+        return generic_card::assemble(
+            view,
+            arguments,
+            Some(subject),
+            Some(done),
+            content,
+            details,
+        );
     };
     details.number("linesCreated", view.value("linesCreated"));
     details.number("fileSize", view.value("fileSize"));
@@ -410,18 +435,21 @@ pub(super) fn write_card(view: &View<'_>) -> Card {
         arguments: arguments.into(),
         content: content.to_owned(),
         details: details.variant("nativeWrite"),
-        verdict: view.verdict(),
+        is_error: view.failed(),
     }
 }
 
-pub(super) fn delete(view: &View<'_>) -> String {
+pub(super) fn delete(view: &ActivityView<'_>) -> String {
     let path = view.path_argument();
     let header = format!("delete {}", path.as_deref().unwrap_or("unknown"));
     match view.outcome {
-        Outcome::Failed(error) => text::section(&header, &text::error(error)),
-        Outcome::Done(value) => match text::number(view.value("fileSize")) {
-            Some(size) => text::section(&header, &format!("Deleted {} bytes", text::shown(size))),
-            None => text::section(&header, &text::any(value)),
+        CallOutcome::Failed(error) => text::section(&header, &text::error(error)),
+        CallOutcome::Done(value) => match text::number(view.value("fileSize")) {
+            Some(size) => text::section(
+                &header,
+                &format!("Deleted {} bytes", text::format_number(size)),
+            ),
+            None => text::section(&header, &text::to_text(value)),
         },
     }
 }

@@ -1,27 +1,27 @@
-//! Results of known kinds of calls, in the one shape the formatters read.
+//! Normalizes the results of known kinds of calls for the formatters.
 
 use serde_json::{Map, Value as Json, json};
 
-use super::{ABOUT, shaped};
-use crate::replay::names::Tool;
+use super::{METADATA_FIELDS, normalized};
+use crate::tool_cards::tool_names::CursorTool;
 
-pub(super) fn value_of(tool: &Tool, value: Json) -> Json {
+pub(super) fn value_of(tool: &CursorTool, value: Json) -> Json {
     match tool {
-        Tool::Read => read(value),
-        Tool::Grep => json!({
-            "workspaceResults": folders(&value["workspaceResults"]),
-            "activeEditorResult": union(&value["activeEditorResult"]),
+        CursorTool::Read => read(value),
+        CursorTool::Grep => json!({
+            "workspaceResults": directories(&value["workspaceResults"]),
+            "activeEditorResult": match_union(&value["activeEditorResult"]),
         }),
-        Tool::Ls => json!({"directoryTreeRoot": folder(&value["directoryTreeRoot"])}),
-        Tool::Glob => json!({
+        CursorTool::Ls => json!({"directoryTreeRoot": directory(&value["directoryTreeRoot"])}),
+        CursorTool::Glob => json!({
             "files": value["files"].as_array().cloned().unwrap_or_default(),
             "totalFiles": value["totalFiles"].as_u64().unwrap_or(0),
         }),
-        Tool::ReadLints => plain_severities(value),
-        Tool::UpdateTodos => plain_statuses(value).into(),
-        Tool::Task => subagent(value),
-        Tool::WebSearch => references(&value),
-        Tool::WebFetch => page(value),
+        CursorTool::ReadLints => plain_severities(value),
+        CursorTool::UpdateTodos => plain_statuses(value).into(),
+        CursorTool::Task => subagent(value),
+        CursorTool::WebSearch => references(&value),
+        CursorTool::WebFetch => page(value),
         _ => value,
     }
 }
@@ -36,7 +36,7 @@ fn read(mut value: Json) -> Json {
     }
     if let Json::Object(fields) = &mut value {
         fields.retain(|key, _| ["content", "totalLines", "fileSize"].contains(&key.as_str()));
-        // A part of the file has fewer lines than the file: no hint where to go on.
+        // No total for an empty file, so that no continuation offset is displayed.
         if fields
             .get("content")
             .is_some_and(|content| content == "(empty file)")
@@ -47,15 +47,15 @@ fn read(mut value: Json) -> Json {
     value
 }
 
-fn folders(results: &Json) -> Json {
+fn directories(results: &Json) -> Json {
     let results = results.as_object().into_iter().flatten();
     results
-        .map(|(folder, result)| (folder.clone(), union(result)))
+        .map(|(directory, result)| (directory.clone(), match_union(result)))
         .collect()
 }
 
-/// One folder's matches, in the shape that names its kind.
-fn union(result: &Json) -> Json {
+/// Returns the matches of one directory, tagged with their kind.
+fn match_union(result: &Json) -> Json {
     let Some((kind, output)) = result.as_object().and_then(|result| result.iter().next()) else {
         return Json::Null;
     };
@@ -87,14 +87,14 @@ fn union(result: &Json) -> Json {
     json!({"type": kind, "output": shown})
 }
 
-/// A folder and what is in it; folders end with a slash.
-fn folder(node: &Json) -> Json {
+/// Returns a directory and its entries; names of directories end with a slash.
+fn directory(node: &Json) -> Json {
     let path = node["absPath"].as_str().unwrap_or_default();
     let name = format!("{}/", path.rsplit('/').next().unwrap_or(path));
-    let folders = node["childrenDirs"].as_array().into_iter().flatten();
+    let directories = node["childrenDirs"].as_array().into_iter().flatten();
     let files = node["childrenFiles"].as_array().into_iter().flatten();
-    let children: Vec<Json> = folders
-        .map(folder)
+    let children: Vec<Json> = directories
+        .map(directory)
         .chain(files.map(|file| json!({"name": file["name"]})))
         .collect();
     json!({"name": name, "children": children})
@@ -115,7 +115,7 @@ fn plain_severities(mut json: Json) -> Json {
     json
 }
 
-/// A subagent's steps: what it said, and its calls in the same neutral form.
+/// Normalizes the steps of a subagent: its messages and its calls.
 fn subagent(mut value: Json) -> Json {
     let steps = value["conversationSteps"].take();
     let steps: Vec<Json> = steps
@@ -129,10 +129,10 @@ fn subagent(mut value: Json) -> Json {
             let (field, call) = step["toolCall"]
                 .as_object()?
                 .iter()
-                .find(|(key, _)| !ABOUT.contains(&key.as_str()))?;
+                .find(|(key, _)| !METADATA_FIELDS.contains(&key.as_str()))?;
             let object = |key: &str| call[key].as_object().cloned();
             let kind = field.strip_suffix("ToolCall").unwrap_or(field);
-            let inner = shaped(kind, object("args").unwrap_or_default(), object("result"));
+            let inner = normalized(kind, object("args").unwrap_or_default(), object("result"));
             Some(json!({"type": "toolCall", "message": {
                 "type": inner.name, "args": inner.arguments, "result": inner.result}}))
         })
@@ -163,7 +163,7 @@ fn page(value: Json) -> Json {
     }
 }
 
-/// Todo statuses by the names the formatters know.
+/// Converts todo statuses to the names that the formatters expect.
 pub(super) fn plain_statuses(mut json: Json) -> Map<String, Json> {
     for todo in json["todos"].as_array_mut().into_iter().flatten() {
         let status = match todo["status"].as_str() {

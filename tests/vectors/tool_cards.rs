@@ -1,22 +1,22 @@
-//! Completed tool activity: names, paths, cards, transcripts, what is shown once.
+//! Test vectors of `tool_cards`: names, paths, cards, transcripts, detection of duplicates.
 
 use std::path::Path;
 
-use cursor_sidecar::replay::ledger::{Completion, Ledger, Source};
-use cursor_sidecar::replay::output::{Shells, Stream};
-use cursor_sidecar::replay::{self, Activity, Card, Verdict, Workspace, names, paths};
+use cursor_sidecar::tool_cards::activity_tracker::{ActivityTracker, Completion, CompletionSource};
+use cursor_sidecar::tool_cards::shell_output::{OutputStream, ShellOutputs};
+use cursor_sidecar::tool_cards::{self, Activity, Card, Workspace, paths, tool_names};
 use serde_json::{Value as Json, json};
 
 use super::same;
 
-fn as_told(text: &str) -> String {
+fn unchanged(text: &str) -> String {
     text.to_owned()
 }
 
 fn at(root: &Path) -> Workspace<'_> {
     Workspace {
         root,
-        scrub: &as_told,
+        redact: &unchanged,
     }
 }
 
@@ -26,14 +26,14 @@ pub(super) fn names_case(case: &Json) -> Result<(), String> {
         .as_object()
         .cloned()
         .unwrap_or_default();
-    let tool = names::resolve(name, &args);
-    let visibility = names::visibility(&tool);
+    let tool = tool_names::resolve(name, &args);
+    let visibility = tool_names::visibility(&tool);
     let got = json!({
-        "normalized": names::normalise(name).name(),
+        "normalized": tool_names::normalize(name).name(),
         "resolved": tool.name(),
-        "activityTitle": names::activity_title(name),
-        "lifecycleEligible": visibility.worth_a_line,
-        "fastLocalDiscovery": visibility.quick,
+        "activityTitle": tool_names::activity_title(name),
+        "lifecycleEligible": visibility.shows_progress,
+        "fastLocalDiscovery": visibility.is_local_lookup,
         "incompleteTitle": visibility.incomplete,
         "lifecycleTitle": visibility.running,
     });
@@ -56,8 +56,8 @@ pub(super) fn paths_case(case: &Json) -> Result<(), String> {
             None => Json::Null,
         },
         "compact" => json!(paths::compact(path, root)),
-        "sensitive" => json!(paths::sensitive(path)),
-        "within" => json!(paths::within(Path::new(path), here)),
+        "sensitive" => json!(paths::is_sensitive(path)),
+        "within" => json!(paths::is_within(Path::new(path), here)),
         other => return Err(format!("unknown operation {other}")),
     };
     same("path", &got, &case["expected"])
@@ -68,17 +68,17 @@ pub(super) fn mapping_case(case: &Json) -> Result<(), String> {
     let wanted = &case["expected"];
     let root = Path::new(input["cwd"].as_str().unwrap());
     let activity = Activity::read(&input["toolCall"]);
-    let plan = replay::plan(&activity, &at(root));
+    let plan = tool_cards::plan(&activity, &at(root));
     same("plan", &json!(plan), &wanted["planText"])?;
-    let transcript = replay::transcript(&activity, &at(root));
+    let transcript = tool_cards::transcript(&activity, &at(root));
     same("transcript", &json!(transcript), &wanted["transcript"])?;
     let Card {
         tool,
         arguments,
         content,
         mut details,
-        verdict,
-    } = replay::mapped(&activity, &at(root));
+        is_error,
+    } = tool_cards::map_card(&activity, &at(root));
     let wanted = &wanted["display"];
     same("tool", &json!(tool), &wanted["toolName"])?;
     same("arguments", &arguments, &wanted["args"])?;
@@ -88,21 +88,17 @@ pub(super) fn mapping_case(case: &Json) -> Result<(), String> {
         &json!([{"type": "text", "text": content}]),
         &result["content"],
     )?;
-    same(
-        "error",
-        &json!(verdict == Verdict::Failed),
-        &wanted["isError"],
-    )?;
-    // The host's own renderer draws `diff`: the same lines, numbered.
+    same("error", &json!(is_error), &wanted["isError"])?;
+    // `diff` is in the format of the host's renderer: the same lines, numbered.
     let mut wanted = result["details"].clone();
     if let (Some(numbered), Some(unified)) = (details["diff"].as_str(), wanted["diff"].as_str()) {
-        // What has no numbered hunk is given back as it is.
+        // Text without a numbered hunk is returned unchanged.
         if numbered != unified {
             same("diff", &signed(numbered), &unnumbered(unified))?;
         }
         details["diff"] = Json::Null;
         wanted["diff"] = Json::Null;
-        // Told only where Cursor told it; ours is read from the diff.
+        // The vectors contain it only if Cursor reported it; we derive it from the diff.
         if wanted["firstChangedLine"].is_null() {
             details.as_object_mut().unwrap().remove("firstChangedLine");
         }
@@ -110,7 +106,7 @@ pub(super) fn mapping_case(case: &Json) -> Result<(), String> {
     same("details", &details, &wanted)
 }
 
-/// Sign and text of each line of a numbered diff.
+/// Returns the sign and text of each line of a numbered diff.
 fn signed(diff: &str) -> Vec<String> {
     diff.split('\n')
         .filter(|line| line.trim() != "...")
@@ -122,7 +118,7 @@ fn signed(diff: &str) -> Vec<String> {
         .collect()
 }
 
-/// The same of a unified one.
+/// Returns the sign and text of each line of a unified diff.
 fn unnumbered(diff: &str) -> Vec<String> {
     diff.lines()
         .skip_while(|line| !line.starts_with("@@"))
@@ -155,8 +151,8 @@ pub(super) fn preview_case(case: &Json) -> Result<(), String> {
     let path = &case["input"]["path"];
     let call = json!({"name": "read", "args": {"path": path}, "result": case["input"]["result"]});
     let activity = Activity::read(&call);
-    let transcript = replay::transcript(&activity, &at(&root));
-    let card = replay::card(&activity, &at(&root));
+    let transcript = tool_cards::transcript(&activity, &at(&root));
+    let card = tool_cards::card(&activity, &at(&root));
     let got = json!({
         "previewShown": transcript.contains("local file preview"),
         "transcriptLines": transcript.split('\n').count(),
@@ -166,24 +162,24 @@ pub(super) fn preview_case(case: &Json) -> Result<(), String> {
 }
 
 pub(super) fn shell_case(case: &Json) -> Result<(), String> {
-    let mut shells = Shells::default();
+    let mut outputs = ShellOutputs::default();
     let mut got = Vec::new();
     for event in case["input"]["events"].as_array().unwrap() {
         let id = event["id"].as_str().unwrap_or_default();
         match event["ev"].as_str().unwrap() {
-            "start" => shells.started(id),
+            "start" => outputs.started(id),
             "delta" => {
                 let data = event["data"].as_str().unwrap_or_default();
                 let line = match event["stream"].as_str() {
-                    Some("stdout") => shells.printed(Stream::Stdout, data, &as_told),
-                    Some("stderr") => shells.printed(Stream::Stderr, data, &as_told),
+                    Some("stdout") => outputs.printed(OutputStream::Stdout, data, &unchanged),
+                    Some("stderr") => outputs.printed(OutputStream::Stderr, data, &unchanged),
                     _ => None,
                 };
                 got.push(json!({"progress": line}));
             }
             _ => {
                 let call = json!({"name": "shell", "result": event["result"]});
-                let merged = shells.completed(id, Activity::read(&call));
+                let merged = outputs.completed(id, Activity::read(&call));
                 got.push(json!({"merged": merged.result}));
             }
         }
@@ -192,30 +188,30 @@ pub(super) fn shell_case(case: &Json) -> Result<(), String> {
 }
 
 pub(super) fn dedupe_case(case: &Json) -> Result<(), String> {
-    let mut ledger = Ledger::default();
+    let mut tracker = ActivityTracker::default();
     let mut outcomes = Vec::new();
     for event in case["input"]["events"].as_array().unwrap() {
         let id = event["id"].as_str();
         let activity = Activity::read(&event["call"]);
         let source = match event["k"].as_str().unwrap() {
             "started" => {
-                ledger.started(id.unwrap(), activity, &at(Path::new("/")));
+                tracker.record_start(id.unwrap(), activity, &at(Path::new("/")));
                 continue;
             }
-            "delta" => Source::Update,
-            _ => Source::Step,
+            "delta" => CompletionSource::Update,
+            _ => CompletionSource::Step,
         };
-        outcomes.push(match ledger.completed(source, id, activity) {
-            Completion::Show(activity) => {
+        outcomes.push(match tracker.record_completion(source, id, activity) {
+            Completion::Display(activity) => {
                 format!("show:{}", activity.name.unwrap_or("unknown".into()))
             }
-            Completion::SameCall => "skip:identity-already-completed".into(),
-            Completion::SameContent => "skip:fingerprint-already-completed".into(),
-            Completion::ToldWithoutId => "skip:fallback-fingerprint-already-completed".into(),
-            Completion::Hosted => "hosted".into(),
+            Completion::DuplicateId => "skip:identity-already-completed".into(),
+            Completion::DuplicateContent => "skip:fingerprint-already-completed".into(),
+            Completion::DuplicateWithoutId => "skip:fallback-fingerprint-already-completed".into(),
+            Completion::HostTool => "hosted".into(),
         });
     }
-    let still: Vec<&str> = ledger.still_started().collect();
+    let still: Vec<&str> = tracker.incomplete_calls().collect();
     let got = json!({"outcomes": outcomes, "stillStarted": still});
     same("outcomes", &got, &case["expected"])
 }

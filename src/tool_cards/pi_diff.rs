@@ -1,24 +1,24 @@
-//! A unified diff in the form pi's own edit card draws.
+//! Converts a unified diff to the format of pi's edit card.
 //!
-//! Each line is a sign, a right-aligned line number, a space and the text; unshown stretches
-//! are one line of dots.
+//! Each line is a sign, a right-aligned line number, a space and the text; a line of dots stands for
+//! omitted lines.
 
-/// The diff of an edit's result: the first of the fields it may be in.
+/// Fields of an edit's result that may contain the diff, in order of preference.
 pub(super) const FIELDS: [&str; 4] = ["diffString", "diff", "unifiedDiff", "patch"];
 
-enum Line<'a> {
+enum DiffLine<'a> {
     Text(char, u32, &'a str),
     Gap,
 }
 
-/// Turns a unified diff into pi's form. Text without a hunk is given back as it is.
+/// Converts a unified diff to pi's format. Text without a hunk is returned unchanged.
 pub fn from_unified(diff: &str) -> String {
     let mut lines = Vec::new();
     let mut at: Option<(u32, u32)> = None;
     for line in diff.lines() {
-        if let Some(start) = hunk(line) {
+        if let Some(start) = hunk_start(line) {
             if !lines.is_empty() || start.0.max(start.1) > 1 {
-                lines.push(Line::Gap);
+                lines.push(DiffLine::Gap);
             }
             at = Some(start);
             continue;
@@ -30,11 +30,11 @@ pub fn from_unified(diff: &str) -> String {
             Some(("+", text)) => ('+', text),
             Some(("-", text)) => ('-', text),
             Some((" ", text)) => (' ', text),
-            // Some tools drop the blank of an empty context line.
+            // Some tools omit the space of an empty context line.
             None if line.is_empty() => (' ', ""),
             _ => continue, // "\ No newline at end of file" and the like
         };
-        lines.push(Line::Text(
+        lines.push(DiffLine::Text(
             sign,
             if sign == '-' { *old } else { *new },
             text,
@@ -45,11 +45,11 @@ pub fn from_unified(diff: &str) -> String {
     if at.is_none() {
         return diff.to_owned();
     }
-    drawn(&lines)
+    render(&lines)
 }
 
-/// Where a hunk starts on either side.
-fn hunk(line: &str) -> Option<(u32, u32)> {
+/// Returns the first line of a hunk in the old and the new file.
+fn hunk_start(line: &str) -> Option<(u32, u32)> {
     let ranges = line.strip_prefix("@@ ")?.split(" @@").next()?;
     let (old, new) = ranges.split_once(' ')?;
     let start = |range: &str, sign: char| {
@@ -60,26 +60,29 @@ fn hunk(line: &str) -> Option<(u32, u32)> {
     Some((start(old, '-')?.max(1), start(new, '+')?.max(1)))
 }
 
-fn drawn(lines: &[Line<'_>]) -> String {
+fn render(lines: &[DiffLine<'_>]) -> String {
     let largest = lines.iter().map(|line| match line {
-        Line::Text(_, number, _) => *number,
-        Line::Gap => 0,
+        DiffLine::Text(_, number, _) => *number,
+        DiffLine::Gap => 0,
     });
     let width = largest.max().unwrap_or(0).to_string().len();
-    let drawn: Vec<String> = lines
+    let render: Vec<String> = lines
         .iter()
         .map(|line| match line {
-            Line::Text(sign, number, text) => format!("{sign}{number:>width$} {text}"),
-            Line::Gap => format!(" {:>width$} ...", ""),
+            DiffLine::Text(sign, number, text) => format!("{sign}{number:>width$} {text}"),
+            DiffLine::Gap => format!(" {:>width$} ...", ""),
         })
         .collect();
-    drawn.join("\n")
+    render.join("\n")
 }
 
-/// The first line of the new file that a diff changes.
+/// Returns the first line of the new file that a diff changes.
 pub(super) fn first_changed_line(diff: &str) -> Option<u32> {
-    let (_, mut new) = diff.lines().find_map(hunk)?;
-    let after = diff.lines().skip_while(|line| hunk(line).is_none()).skip(1);
+    let (_, mut new) = diff.lines().find_map(hunk_start)?;
+    let after = diff
+        .lines()
+        .skip_while(|line| hunk_start(line).is_none())
+        .skip(1);
     for line in after {
         match line.chars().next() {
             Some('+' | '-') => return Some(new),
@@ -104,13 +107,13 @@ mod tests {
     }
 
     #[test]
-    fn a_new_file_and_a_missing_line_end() {
+    fn new_files_and_missing_line_ends_are_converted() {
         let diff = "--- /dev/null\n+++ b/x\n@@ -0,0 +1,1 @@\n+a\n\\ No newline at end of file";
         assert_eq!(from_unified(diff), "+1 a");
     }
 
     #[test]
-    fn what_is_no_unified_diff_stays() {
+    fn other_text_is_returned_unchanged() {
         assert_eq!(from_unified("D"), "D");
         assert_eq!(first_changed_line("D"), None);
     }

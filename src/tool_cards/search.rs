@@ -2,11 +2,11 @@
 
 use serde_json::{Map, Value as Json};
 
-use super::activity::Outcome;
+use super::activity::CallOutcome;
 use super::text::{self, TRANSCRIPT};
-use super::{Card, View};
+use super::{ActivityView, Card};
 
-pub(super) fn grep(view: &View<'_>) -> String {
+pub(super) fn grep(view: &ActivityView<'_>) -> String {
     let pattern = text::string(view.args.get("pattern"))
         .filter(|pattern| !pattern.is_empty())
         .map(|pattern| Json::from(pattern).to_string());
@@ -19,12 +19,12 @@ pub(super) fn grep(view: &View<'_>) -> String {
         .collect();
     let header = words.join(" ");
     match view.outcome {
-        Outcome::Failed(error) => text::section(&header, &text::error(error)),
-        Outcome::Done(value) => text::section(&header, &matches(view, value)),
+        CallOutcome::Failed(error) => text::section(&header, &text::error(error)),
+        CallOutcome::Done(value) => text::section(&header, &matches(view, value)),
     }
 }
 
-pub(super) fn grep_card(view: &View<'_>) -> Card {
+pub(super) fn grep_card(view: &ActivityView<'_>) -> Card {
     let number = |key: &str| text::number(view.args.get(key)).map(text::json_number);
     let string = |key: &str| text::string(view.args.get(key));
     let fields = [
@@ -46,50 +46,52 @@ pub(super) fn grep_card(view: &View<'_>) -> Card {
         ),
         ("limit", number("headLimit")),
     ];
-    let arguments = chosen(fields);
+    let arguments = present_fields(fields);
     Card {
         tool: "grep",
-        arguments: match arguments.is_empty() {
-            true => view.args.clone().into(),
-            false => arguments.into(),
+        arguments: if arguments.is_empty() {
+            view.args.clone().into()
+        } else {
+            arguments.into()
         },
         content: match view.outcome {
-            Outcome::Failed(error) => text::error(error),
-            Outcome::Done(value) => matches(view, value),
+            CallOutcome::Failed(error) => text::error(error),
+            CallOutcome::Done(value) => matches(view, value),
         },
         details: Json::Null,
-        verdict: view.verdict(),
+        is_error: view.failed(),
     }
 }
 
-fn chosen<const N: usize>(fields: [(&str, Option<Json>); N]) -> Map<String, Json> {
+fn present_fields<const N: usize>(fields: [(&str, Option<Json>); N]) -> Map<String, Json> {
     fields
         .into_iter()
         .filter_map(|(key, value)| Some((key.to_owned(), value?)))
         .collect()
 }
 
-fn matches(view: &View<'_>, value: Option<&Json>) -> String {
+fn matches(view: &ActivityView<'_>, value: Option<&Json>) -> String {
     let lines = match value {
-        Some(value) => found(view, value),
+        Some(value) => match_lines(view, value),
         None => Vec::new(),
     };
-    let body = match lines.is_empty() {
-        true => text::any(value),
-        false => text::listed(&lines, "matches"),
+    let body = if lines.is_empty() {
+        text::to_text(value)
+    } else {
+        text::join_lines(&lines, "matches")
     };
-    text::bounded(&body, TRANSCRIPT, None)
+    text::truncate_lines(&body, TRANSCRIPT, None)
 }
 
-fn count_in_words(count: f64) -> String {
-    text::counted(count, "match", "matches")
+fn match_count(count: f64) -> String {
+    text::with_unit(count, "match", "matches")
 }
 
-/// One thing that was found as a line.
-type InWords = fn(&View<'_>, &Json) -> Option<String>;
+/// Formats one match as a line.
+type FormatMatch = fn(&ActivityView<'_>, &Json) -> Option<String>;
 
-/// What was found, a line each, whatever of its several shapes the result has.
-fn found(view: &View<'_>, value: &Json) -> Vec<String> {
+/// Returns one line per match, for each of the possible forms of the result.
+fn match_lines(view: &ActivityView<'_>, value: &Json) -> Vec<String> {
     let editor = value
         .get("activeEditorResult")
         .filter(|editor| !editor.is_null());
@@ -110,7 +112,7 @@ fn found(view: &View<'_>, value: &Json) -> Vec<String> {
                 .unwrap_or_default()
         };
         let kind = part["type"].as_str();
-        let listed: Option<(&[Json], InWords)> = match kind {
+        let listed: Option<(&[Json], FormatMatch)> = match kind {
             Some("content") => Some((items("matches"), match_line)),
             Some("files") => Some((items("files"), |view, file| {
                 file.as_str().map(|file| file_name(view, file))
@@ -125,46 +127,48 @@ fn found(view: &View<'_>, value: &Json) -> Vec<String> {
         }
         match text::number(part.get("totalMatches")) {
             Some(0.0) => nothing = true,
-            Some(count) => lines.push(count_in_words(count)),
-            None => lines.push(text::any(Some(part))),
+            Some(count) => lines.push(match_count(count)),
+            None => lines.push(text::to_text(Some(part))),
         }
     }
     if lines.is_empty() {
         match text::number(value.get("totalMatches")) {
-            Some(count) if count != 0.0 => return vec![count_in_words(count)],
+            Some(count) if count != 0.0 => return vec![match_count(count)],
             Some(_) => nothing = true,
             None => {}
         }
-        return match nothing {
-            true => vec!["(no matches)".into()],
-            false => Vec::new(),
+        return if nothing {
+            vec!["(no matches)".into()]
+        } else {
+            Vec::new()
         };
     }
     lines.retain(|line| !line.is_empty());
     lines
 }
 
-fn file_name(view: &View<'_>, file: &str) -> String {
-    place(view, file.strip_suffix(':').unwrap_or(file))
+fn file_name(view: &ActivityView<'_>, file: &str) -> String {
+    display_path(view, file.strip_suffix(':').unwrap_or(file))
 }
 
-/// A path that was found: one that begins with the workspace is shown without it.
-fn place(view: &View<'_>, path: &str) -> String {
-    match path.starts_with('/') {
-        true => view.path(path),
-        false => path.to_owned(),
+/// Returns the display form of the path of a match.
+fn display_path(view: &ActivityView<'_>, path: &str) -> String {
+    if path.starts_with('/') {
+        view.path(path)
+    } else {
+        path.to_owned()
     }
 }
 
-fn match_line(view: &View<'_>, found: &Json) -> Option<String> {
-    let file = file_name(view, found["file"].as_str().unwrap_or_default());
-    let number = text::number(found.get("lineNumber"));
-    let line = found["line"].as_str().unwrap_or_default();
+fn match_line(view: &ActivityView<'_>, match_lines: &Json) -> Option<String> {
+    let file = file_name(view, match_lines["file"].as_str().unwrap_or_default());
+    let number = text::number(match_lines.get("lineNumber"));
+    let line = match_lines["line"].as_str().unwrap_or_default();
     if number.is_none() && line.trim().is_empty() {
         return (!file.is_empty()).then_some(file);
     }
     let at = match number {
-        Some(number) => format!("{file}:{}", text::shown(number)),
+        Some(number) => format!("{file}:{}", text::format_number(number)),
         None => file,
     };
     Some(match line {
@@ -173,42 +177,44 @@ fn match_line(view: &View<'_>, found: &Json) -> Option<String> {
     })
 }
 
-fn count_line(view: &View<'_>, count: &Json) -> String {
-    let file = place(view, count["file"].as_str().unwrap_or_default());
+fn count_line(view: &ActivityView<'_>, count: &Json) -> String {
+    let file = display_path(view, count["file"].as_str().unwrap_or_default());
     let number = text::number(count.get("count")).unwrap_or(0.0);
-    format!("{file}: {}", text::shown(number)).trim().to_owned()
+    format!("{file}: {}", text::format_number(number))
+        .trim()
+        .to_owned()
 }
 
-fn glob_pattern<'a>(view: &View<'a>) -> &'a str {
+fn glob_pattern<'a>(view: &ActivityView<'a>) -> &'a str {
     text::string(view.args.get("globPattern"))
         .or_else(|| text::string(view.args.get("pattern")))
         .unwrap_or("*")
 }
 
-fn glob_folder(view: &View<'_>) -> Option<String> {
+fn glob_folder(view: &ActivityView<'_>) -> Option<String> {
     text::string(view.args.get("targetDirectory"))
         .or_else(|| text::string(view.args.get("path")))
         .filter(|path| !path.is_empty())
         .map(|path| view.path(path))
 }
 
-pub(super) fn glob(view: &View<'_>) -> String {
+pub(super) fn glob(view: &ActivityView<'_>) -> String {
     let pattern = glob_pattern(view);
     let header = match glob_folder(view) {
         Some(folder) => format!("$ glob {pattern} in {folder}"),
         None => format!("$ glob {pattern}"),
     };
     match view.outcome {
-        Outcome::Failed(error) => text::section(&header, &text::error(error)),
-        Outcome::Done(value) => text::section(&header, &files(view, value)),
+        CallOutcome::Failed(error) => text::section(&header, &text::error(error)),
+        CallOutcome::Done(value) => text::section(&header, &files(view, value)),
     }
 }
 
-pub(super) fn glob_card(view: &View<'_>) -> Card {
+pub(super) fn glob_card(view: &ActivityView<'_>) -> Card {
     let limit = ["limit", "headLimit"]
         .into_iter()
         .find_map(|key| text::number(view.args.get(key)));
-    let arguments = chosen([
+    let arguments = present_fields([
         ("pattern", Some(glob_pattern(view).into())),
         ("path", glob_folder(view).map(Json::from)),
         ("limit", limit.map(text::json_number)),
@@ -217,29 +223,30 @@ pub(super) fn glob_card(view: &View<'_>) -> Card {
         tool: "find",
         arguments: arguments.into(),
         content: match view.outcome {
-            Outcome::Failed(error) => text::error(error),
-            Outcome::Done(value) => files(view, value),
+            CallOutcome::Failed(error) => text::error(error),
+            CallOutcome::Done(value) => files(view, value),
         },
         details: Json::Null,
-        verdict: view.verdict(),
+        is_error: view.failed(),
     }
 }
 
-fn files(view: &View<'_>, value: Option<&Json>) -> String {
+fn files(view: &ActivityView<'_>, value: Option<&Json>) -> String {
     let field = |key: &str| value.and_then(|value| value.get(key));
     let listed = field("files").and_then(Json::as_array);
     let files: Vec<String> = listed
         .into_iter()
         .flatten()
-        .filter_map(|file| file.as_str().map(|file| place(view, file)))
+        .filter_map(|file| file.as_str().map(|file| display_path(view, file)))
         .collect();
     if !files.is_empty() {
-        return text::bounded(&text::listed(&files, "files"), TRANSCRIPT, None);
+        return text::truncate_lines(&text::join_lines(&files, "files"), TRANSCRIPT, None);
     }
     let none = |key| text::number(field(key)) == Some(0.0);
-    // An empty list says the same as a count of zero.
-    match none("totalMatches") || none("totalFiles") || listed.is_some_and(Vec::is_empty) {
-        true => "No files found matching pattern".into(),
-        false => text::any(value),
+    // An empty list means the same as a count of zero.
+    if none("totalMatches") || none("totalFiles") || listed.is_some_and(Vec::is_empty) {
+        "No files found matching pattern".into()
+    } else {
+        text::to_text(value)
     }
 }

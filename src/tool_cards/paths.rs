@@ -1,64 +1,66 @@
-//! Paths as they are shown, and which of them may be looked at.
+//! Display forms of paths, and which files must not be previewed.
 
 use std::path::{Component, Path, PathBuf};
 
-/// A path for a person, with slashes: relative to the workspace where it is inside, else as it
-/// was told.
+/// Returns the display form of a path, with slashes: relative to the workspace if it is inside,
+/// else unchanged.
 pub fn display(path: &str, root: &Path) -> String {
     let trimmed = path.trim();
-    let inside = match trimmed.starts_with('/') {
-        true => relative(trimmed, root),
-        false => None,
+    let inside = if trimmed.starts_with('/') {
+        relative(trimmed, root)
+    } else {
+        None
     };
     match inside.as_deref() {
         Some("") => ".".to_owned(),
-        Some(inside) => slashed(inside),
-        None => slashed(trimmed),
+        Some(inside) => with_slashes(inside),
+        None => with_slashes(trimmed),
     }
 }
 
-fn slashed(path: &str) -> String {
+fn with_slashes(path: &str) -> String {
     path.replace('\\', "/")
 }
 
-/// The path from the root, empty for the root itself; `None` if it leads elsewhere.
+/// Returns the path relative to the root, empty for the root itself; `None` if it is outside.
 fn relative(path: &str, root: &Path) -> Option<String> {
-    let inside = folded(Path::new(path));
-    let inside = inside.strip_prefix(folded(root)).ok()?;
+    let inside = normalized(Path::new(path));
+    let inside = inside.strip_prefix(normalized(root)).ok()?;
     Some(inside.to_str()?.to_owned())
 }
 
-/// A path without `.` and `..`, by its letters alone.
-fn folded(path: &Path) -> PathBuf {
-    let mut folded = PathBuf::new();
+/// Removes `.` and `..` lexically.
+fn normalized(path: &Path) -> PathBuf {
+    let mut normalized = PathBuf::new();
     for component in path.components() {
         match component {
             Component::CurDir => {}
             Component::ParentDir => {
-                folded.pop();
+                normalized.pop();
             }
-            component => folded.push(component),
+            component => normalized.push(component),
         }
     }
-    folded
+    normalized
 }
 
-/// Whether a path is inside a folder, or is it, by its letters alone.
-pub fn within(path: &Path, root: &Path) -> bool {
-    folded(path).starts_with(folded(root))
+/// Whether a path is a directory or inside it, compared lexically.
+pub fn is_within(path: &Path, root: &Path) -> bool {
+    normalized(path).starts_with(normalized(root))
 }
 
-/// Whether a file's name or folder says that its content is nobody's business.
-pub fn sensitive(path: &str) -> bool {
+/// Whether the name or directory of a file suggests that it contains secrets.
+pub fn is_sensitive(path: &str) -> bool {
     let lower = path.to_lowercase();
     let segments: Vec<&str> = lower
         .split(['/', '\\'])
         .filter(|part| !part.is_empty())
         .collect();
-    // A path that ends with a slash has no name.
-    let name = match lower.ends_with(['/', '\\']) {
-        true => "",
-        false => segments.last().copied().unwrap_or_default(),
+    // A path with a trailing slash has no file name.
+    let name = if lower.ends_with(['/', '\\']) {
+        ""
+    } else {
+        segments.last().copied().unwrap_or_default()
     };
     let kept = ["pem", "key", "p12", "pfx"];
     segments
@@ -79,16 +81,16 @@ pub fn sensitive(path: &str) -> bool {
             .is_some_and(|(_, end)| kept.contains(&end))
 }
 
-/// A path short and harmless enough for a line about something else: inside the workspace,
-/// no home folder, no drive, no address.
+/// Returns a path that is short and harmless enough for a summary line: inside the workspace, and
+/// no home directory, drive or URL.
 pub fn compact(path: &str, root: Option<&Path>) -> Option<String> {
     let trimmed = path.trim();
-    let shown = slashed(trimmed);
+    let shown = with_slashes(trimmed);
     if shown.is_empty() || shown.starts_with('~') || shown.split('/').any(|part| part == "..") {
         return None;
     }
-    if on_windows(trimmed) {
-        return within_windows(&shown, root?.to_str()?);
+    if is_windows_path(trimmed) {
+        return relative_windows(&shown, root?.to_str()?);
     }
     let scheme = shown
         .split_once(':')
@@ -99,13 +101,13 @@ pub fn compact(path: &str, root: Option<&Path>) -> Option<String> {
     if trimmed.starts_with('/') {
         return relative(trimmed, root?)
             .filter(|inside| !inside.is_empty())
-            .map(|inside| slashed(&inside));
+            .map(|inside| with_slashes(&inside));
     }
     Some(shown)
 }
 
-/// Whether a path starts with a drive or a server of Windows.
-fn on_windows(path: &str) -> bool {
+/// Whether a path starts with a Windows drive or a UNC server.
+fn is_windows_path(path: &str) -> bool {
     let mut letters = path.chars();
     let drive = letters.next().is_some_and(|c| c.is_ascii_alphabetic())
         && letters.next() == Some(':')
@@ -113,12 +115,12 @@ fn on_windows(path: &str) -> bool {
     drive || path.starts_with("\\\\")
 }
 
-/// The path from a root of Windows, where letters' case does not count.
-fn within_windows(path: &str, root: &str) -> Option<String> {
-    if !on_windows(root) {
+/// Returns the path relative to a Windows root, compared case-insensitively.
+fn relative_windows(path: &str, root: &str) -> Option<String> {
+    if !is_windows_path(root) {
         return None;
     }
-    let root = slashed(root);
+    let root = with_slashes(root);
     let named = |part: &&str| !part.is_empty() && *part != ".";
     let mut parts = path.split('/').filter(named);
     for folder in root.split('/').filter(named) {
@@ -137,7 +139,8 @@ fn is_scheme(text: &str) -> bool {
             .all(|c| c.is_ascii_alphanumeric() || "+.-".contains(c))
 }
 
-/// A line of a unified diff; file headers name their path as it is shown.
+/// Converts the path in a file header of a unified diff to its display form; other lines are
+/// returned unchanged.
 pub fn diff_header(line: &str, root: &Path) -> String {
     let read = || {
         let (marker, rest) = line.split_at_checked(3)?;
@@ -167,7 +170,7 @@ pub fn diff_header(line: &str, root: &Path) -> String {
     }
 }
 
-/// A unified diff whose headers name their paths as they are shown.
+/// Converts the paths in the file headers of a unified diff to their display form.
 pub fn diff(diff: &str, root: &Path) -> String {
     let lines: Vec<String> = diff
         .split('\n')
@@ -181,21 +184,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn paths_are_shown_with_slashes() {
+    fn paths_are_displayed_with_slashes() {
         let root = Path::new("/w");
-        for (told, shown) in [
+        for (path, shown) in [
             ("src\\a.rs", "src/a.rs"),
             ("/w/src\\a.rs", "src/a.rs"),
             ("/etc\\hosts", "/etc/hosts"),
             ("C:\\x\\y", "C:/x/y"),
         ] {
-            assert_eq!(display(told, root), shown);
+            assert_eq!(display(path, root), shown);
         }
         assert_eq!(diff_header("--- a/src\\a.rs", root), "--- a/src/a.rs");
     }
 
     #[test]
-    fn a_path_of_windows_is_short_inside_a_root_of_windows() {
+    fn windows_paths_are_relative_to_a_windows_root() {
         let at = |path: &str, root: &str| compact(path, Some(Path::new(root)));
         assert_eq!(at("c:\\W\\src\\a.rs", "C:\\w\\"), Some("src/a.rs".into()));
         assert_eq!(at("C:/w/a.rs", "C:\\w"), Some("a.rs".into()));

@@ -2,17 +2,17 @@
 
 use serde_json::{Map, Value as Json, json};
 
-use super::activity::Outcome;
+use super::activity::CallOutcome;
 use super::text::{self, TRANSCRIPT};
-use super::{Card, Verdict, View};
+use super::{ActivityView, Card};
 
-/// What a command gave, in words.
-struct Output {
+/// The formatted output of a command.
+struct FormattedOutput {
     text: String,
-    verdict: Verdict,
+    is_error: bool,
 }
 
-fn output(view: &View<'_>) -> Output {
+fn output(view: &ActivityView<'_>) -> FormattedOutput {
     let stream = |key| text::string(view.value(key)).unwrap_or_default();
     let exit = text::number(view.value("exitCode")).filter(|code| *code != 0.0);
     let timeout = text::number(view.args.get("timeout"));
@@ -21,9 +21,9 @@ fn output(view: &View<'_>) -> Output {
     let parts: Vec<String> = [
         Some(stream("stdout").trim_end().to_owned()),
         Some(stream("stderr").trim_end().to_owned()),
-        exit.map(|code| format!("Command exited with code {}", text::shown(code))),
+        exit.map(|code| format!("Command exited with code {}", text::format_number(code))),
         timed_out.map(|timeout| {
-            let seconds = text::shown((timeout / 1000.0 + 0.5).floor());
+            let seconds = text::format_number((timeout / 1000.0 + 0.5).floor());
             format!("Command backgrounded after {seconds} second timeout")
         }),
     ]
@@ -31,19 +31,17 @@ fn output(view: &View<'_>) -> Output {
     .flatten()
     .filter(|part| !part.is_empty())
     .collect();
-    Output {
-        text: match parts.is_empty() {
-            true => "(no output)".into(),
-            false => parts.join("\n\n"),
+    FormattedOutput {
+        text: if parts.is_empty() {
+            "(no output)".into()
+        } else {
+            parts.join("\n\n")
         },
-        verdict: match exit.is_some() || timed_out.is_some() {
-            true => Verdict::Failed,
-            false => Verdict::Done,
-        },
+        is_error: exit.is_some() || timed_out.is_some(),
     }
 }
 
-pub(super) fn transcript(view: &View<'_>) -> String {
+pub(super) fn transcript(view: &ActivityView<'_>) -> String {
     let command = match text::string(view.args.get("command")) {
         Some(command) => command.to_owned(),
         None => serde_json::to_string_pretty(view.args).unwrap_or_default(),
@@ -52,17 +50,17 @@ pub(super) fn transcript(view: &View<'_>) -> String {
         "" => "$ shell".to_owned(),
         command => format!("$ {command}"),
     };
-    if let Outcome::Failed(error) = view.outcome {
+    if let CallOutcome::Failed(error) = view.outcome {
         return text::section(&header, &text::error(error));
     }
     let mut body = output(view).text;
     if let Some(took) = text::number(view.value("executionTime")) {
-        body.push_str(&format!("\n\nTook {}s", text::tenths(took / 1000.0)));
+        body.push_str(&format!("\n\nTook {}s", text::one_decimal(took / 1000.0)));
     }
-    text::section(&header, &text::bounded(&body, TRANSCRIPT, None))
+    text::section(&header, &text::truncate_lines(&body, TRANSCRIPT, None))
 }
 
-pub(super) fn card(view: &View<'_>) -> Card {
+pub(super) fn card(view: &ActivityView<'_>) -> Card {
     let command = text::string(view.args.get("command")).filter(|command| !command.is_empty());
     let mut arguments = match command {
         Some(command) => Map::from_iter([("command".to_owned(), Json::from(command))]),
@@ -71,13 +69,13 @@ pub(super) fn card(view: &View<'_>) -> Card {
     if let Some(timeout) = text::number(view.args.get("timeout")) {
         arguments.insert("timeout".into(), text::json_number(timeout / 1000.0));
     }
-    let (content, verdict) = match view.outcome {
-        Outcome::Failed(error) => (text::error(error), Verdict::Failed),
-        Outcome::Done(_) => {
+    let (content, is_error) = match view.outcome {
+        CallOutcome::Failed(error) => (text::error(error), true),
+        CallOutcome::Done(_) => {
             let output = output(view);
             (
-                text::bounded(&output.text, TRANSCRIPT, None),
-                output.verdict,
+                text::truncate_lines(&output.text, TRANSCRIPT, None),
+                output.is_error,
             )
         }
     };
@@ -86,12 +84,12 @@ pub(super) fn card(view: &View<'_>) -> Card {
         arguments: arguments.into(),
         content,
         details: Json::Null,
-        verdict,
+        is_error,
     }
 }
 
-/// The time Cursor says a command took, for the host to tell instead of its own.
-pub(super) fn time(view: &View<'_>) -> Json {
+/// Returns the duration that Cursor measured, for the host to display.
+pub(super) fn time(view: &ActivityView<'_>) -> Json {
     match text::number(view.value("executionTime")) {
         Some(took) => json!({"executionTime": text::json_number(took)}),
         None => Json::Null,

@@ -1,4 +1,4 @@
-//! What a file holds now, where Cursor read it and did not say what it read.
+//! A preview of the current content of a file that Cursor read without reporting its content.
 
 use std::fs::File;
 use std::io::{ErrorKind, Read as _};
@@ -8,25 +8,25 @@ use ignore::gitignore::GitignoreBuilder;
 
 use super::paths;
 
-/// Stands above such a preview: it is not what Cursor saw.
+/// Precedes a preview, because it may differ from what Cursor read.
 pub(super) const NOTICE: &str =
     "[local file preview at transcript time; Cursor read result content was unavailable]";
 
-/// By such files the user keeps others from the model.
+/// Lists files that the user hides from the model.
 const IGNORE_FILE: &str = ".cursorignore";
-const MOST_RULES: u64 = 1024 * 1024;
+const MAX_RULES: u64 = 1024 * 1024;
 
-/// The beginning of a text file that really is inside the workspace, that the user does not
-/// keep back and whose name does not speak of secrets; nothing otherwise.
+/// Returns the beginning of a text file, if its real path is inside the workspace, it is not
+/// ignored and its name does not suggest secrets.
 pub(super) fn preview(path: &str, root: &Path, chars: usize) -> Option<String> {
-    let told = root.join(path);
+    let requested = root.join(path);
     let root = std::fs::canonicalize(root).ok()?;
-    let real = std::fs::canonicalize(&told).ok()?;
-    let names = [told.to_str()?, real.to_str()?];
-    if !real.starts_with(&root) || names.into_iter().any(paths::sensitive) || kept_back(&real) {
+    let real = std::fs::canonicalize(&requested).ok()?;
+    let names = [requested.to_str()?, real.to_str()?];
+    if !real.starts_with(&root) || names.into_iter().any(paths::is_sensitive) || is_ignored(&real) {
         return None;
     }
-    // Looked at before it is opened: opening a pipe would wait for its other end.
+    // Checked before opening, because opening a pipe would block.
     if !std::fs::metadata(&real).ok()?.is_file() {
         return None;
     }
@@ -43,13 +43,13 @@ pub(super) fn preview(path: &str, root: &Path, chars: usize) -> Option<String> {
     Some(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// Whether the rules of a folder above name a file, or a folder it is in. Rules that cannot be
-/// read name everything below them.
-fn kept_back(real: &Path) -> bool {
+/// Whether an ignore file in a parent directory matches the file or one of its directories. An
+/// ignore file that cannot be read matches everything below it.
+fn is_ignored(real: &Path) -> bool {
     real.ancestors().skip(1).any(|folder| {
         let file = folder.join(IGNORE_FILE);
         let readable = match std::fs::metadata(&file) {
-            Ok(about) => about.is_file() && about.len() <= MOST_RULES,
+            Ok(about) => about.is_file() && about.len() <= MAX_RULES,
             Err(error) if error.kind() == ErrorKind::NotFound => return false,
             Err(_) => false,
         };
@@ -59,7 +59,7 @@ fn kept_back(real: &Path) -> bool {
         let Some(text) = text else { return true };
         let mut rules = GitignoreBuilder::new(folder);
         for line in text.trim_start_matches('\u{feff}').lines() {
-            // A bad line is skipped; the others count.
+            // Invalid lines are skipped.
             let _ = rules.add_line(None, line);
         }
         let Ok(rules) = rules.build() else {
@@ -76,7 +76,7 @@ mod tests {
     use std::fs;
 
     #[test]
-    fn what_the_user_keeps_back_is_not_shown() {
+    fn ignored_files_are_not_previewed() {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path();
         fs::create_dir_all(root.join("kept/deep")).unwrap();
@@ -88,6 +88,9 @@ mod tests {
         fs::write(root.join(IGNORE_FILE), "*.hid\nkept/\n").unwrap();
         assert!(shown("open.txt") && !shown("notes.hid") && !shown("kept/deep/a.txt"));
         fs::write(root.join(IGNORE_FILE), [0xff]).unwrap();
-        assert!(!shown("open.txt"), "who knows what it says");
+        assert!(
+            !shown("open.txt"),
+            "an unreadable ignore file matches everything"
+        );
     }
 }
