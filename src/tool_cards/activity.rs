@@ -45,7 +45,7 @@ pub(super) fn redacted(json: &Json, redact: &dyn Fn(&str) -> String) -> Json {
 
 impl Activity {
     /// Parses a call from JSON: `name` or `type`, `args` or `input`, `result`.
-    pub fn read(call: &Json) -> Self {
+    pub fn from_json(call: &Json) -> Self {
         let text = |key: &str| call[key].as_str().map(str::to_owned);
         let object = |key: &str| call[key].as_object().cloned();
         Self {

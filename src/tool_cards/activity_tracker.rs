@@ -233,10 +233,10 @@ impl ActivityTracker {
             Some(id) => self.shell_outputs.completed(id, activity),
             None => activity,
         };
-        let ours = identity
+        let is_host_call = identity
             .as_ref()
             .is_some_and(|id| self.host_calls.remove(id));
-        if ours || self.is_host_tool(&activity) {
+        if is_host_call || self.is_host_tool(&activity) {
             if let Some(id) = identity {
                 self.completed_ids.add(id);
             }
@@ -254,26 +254,22 @@ impl ActivityTracker {
             self.completed_ids.add(started);
         }
         // Only an update with an id is certainly a separate call; a step may be an echo.
-        let own = source == CompletionSource::Update && id.is_some();
-        match own {
-            true if self.shown_without_id.contains(&content) => {
-                return Completion::DuplicateWithoutId;
-            }
-            false
-                if self.shown_without_id.contains(&content)
-                    || self.shown_with_id.contains(&content) =>
-            {
-                return Completion::DuplicateContent;
-            }
-            _ => {}
+        let has_own_id = source == CompletionSource::Update && id.is_some();
+        if has_own_id && self.shown_without_id.contains(&content) {
+            return Completion::DuplicateWithoutId;
+        }
+        if !has_own_id
+            && (self.shown_without_id.contains(&content) || self.shown_with_id.contains(&content))
+        {
+            return Completion::DuplicateContent;
         }
         if let Some(id) = identity {
             self.completed_ids.add(id);
         }
-        if own {
-            self.shown_with_id.add(content)
+        if has_own_id {
+            self.shown_with_id.add(content);
         } else {
-            self.shown_without_id.add(content)
+            self.shown_without_id.add(content);
         }
         Completion::Display(Box::new(activity))
     }
@@ -353,7 +349,7 @@ mod tests {
     use std::path::Path;
 
     fn call(json: Json) -> Activity {
-        Activity::read(&json)
+        Activity::from_json(&json)
     }
 
     fn redact(text: &str) -> String {

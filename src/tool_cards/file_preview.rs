@@ -30,11 +30,11 @@ pub(super) fn preview(path: &str, root: &Path, chars: usize) -> Option<String> {
     if !std::fs::metadata(&real).ok()?.is_file() {
         return None;
     }
-    let most = u64::try_from((chars * 4).max(8192)).ok()?;
+    let max_bytes = u64::try_from((chars * 4).max(8192)).ok()?;
     let mut bytes = Vec::new();
     File::open(&real)
         .ok()?
-        .take(most)
+        .take(max_bytes)
         .read_to_end(&mut bytes)
         .ok()?;
     if bytes.contains(&0) {
@@ -46,8 +46,8 @@ pub(super) fn preview(path: &str, root: &Path, chars: usize) -> Option<String> {
 /// Whether an ignore file in a parent directory matches the file or one of its directories. An
 /// ignore file that cannot be read matches everything below it.
 fn is_ignored(real: &Path) -> bool {
-    real.ancestors().skip(1).any(|folder| {
-        let file = folder.join(IGNORE_FILE);
+    real.ancestors().skip(1).any(|dir| {
+        let file = dir.join(IGNORE_FILE);
         let readable = match std::fs::metadata(&file) {
             Ok(about) => about.is_file() && about.len() <= MAX_RULES,
             Err(error) if error.kind() == ErrorKind::NotFound => return false,
@@ -57,7 +57,7 @@ fn is_ignored(real: &Path) -> bool {
             .then(|| std::fs::read_to_string(&file).ok())
             .flatten();
         let Some(text) = text else { return true };
-        let mut rules = GitignoreBuilder::new(folder);
+        let mut rules = GitignoreBuilder::new(dir);
         for line in text.trim_start_matches('\u{feff}').lines() {
             // Invalid lines are skipped.
             let _ = rules.add_line(None, line);
@@ -65,7 +65,7 @@ fn is_ignored(real: &Path) -> bool {
         let Ok(rules) = rules.build() else {
             return true;
         };
-        let mut below = real.ancestors().take_while(|path| *path != folder);
+        let mut below = real.ancestors().take_while(|path| *path != dir);
         below.any(|path| rules.matched(path, path != real).is_ignore())
     })
 }
@@ -77,8 +77,8 @@ mod tests {
 
     #[test]
     fn ignored_files_are_not_previewed() {
-        let folder = tempfile::tempdir().unwrap();
-        let root = folder.path();
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path();
         fs::create_dir_all(root.join("kept/deep")).unwrap();
         for name in ["open.txt", "notes.hid", "kept/deep/a.txt"] {
             fs::write(root.join(name), "x").unwrap();

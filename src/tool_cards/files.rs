@@ -188,8 +188,8 @@ pub(super) fn listing(view: &ActivityView<'_>) -> Option<String> {
     })
 }
 
-fn collect_paths(node: &Json, folder: &str, paths: &mut Vec<String>) {
-    let path = format!("{folder}{}", node["name"].as_str().unwrap_or_default());
+fn collect_paths(node: &Json, dir: &str, paths: &mut Vec<String>) {
+    let path = format!("{dir}{}", node["name"].as_str().unwrap_or_default());
     for child in node["children"].as_array().into_iter().flatten() {
         collect_paths(child, &path, paths);
     }
@@ -254,7 +254,7 @@ fn replacements(view: &ActivityView<'_>) -> Option<Vec<Json>> {
 /// Whether this edits notebook cells, which the card of a text edit cannot represent.
 fn is_notebook(view: &ActivityView<'_>) -> bool {
     let name: String = view
-        .raw
+        .reported_name
         .chars()
         .filter(|c| !c.is_whitespace() && !"_-".contains(*c))
         .collect::<String>()

@@ -96,7 +96,7 @@ impl Card {
 
 /// An activity with everything the formatters need.
 struct ActivityView<'a> {
-    raw: &'a str,
+    reported_name: &'a str,
     tool: CursorTool,
     args: &'a Map<String, Json>,
     outcome: CallOutcome<'a>,
@@ -127,7 +127,7 @@ impl ActivityView<'_> {
 
 fn view<'a>(activity: &'a Activity, workspace: &Workspace<'a>) -> ActivityView<'a> {
     ActivityView {
-        raw: activity.reported_name(),
+        reported_name: activity.reported_name(),
         tool: tool_names::resolve(activity.reported_name(), &activity.arguments),
         args: &activity.arguments,
         outcome: activity.outcome(),
@@ -268,7 +268,7 @@ mod tests {
             root: Path::new("/w"),
             redact: &redact,
         };
-        card(&Activity::read(&call), &at)
+        card(&Activity::from_json(&call), &at)
     }
 
     #[test]
@@ -338,7 +338,10 @@ mod tests {
             root: Path::new("/w"),
             redact: &redact,
         };
-        assert_eq!(plan(&Activity::read(&call), &at), Some("use ***".into()));
+        assert_eq!(
+            plan(&Activity::from_json(&call), &at),
+            Some("use ***".into())
+        );
     }
 
     #[test]

@@ -190,7 +190,7 @@ mod tests {
         shells.started("2");
         shells.printed(OutputStream::Stdout, "", &str::to_owned);
         let empty = json!({"name": "shell", "result": {"status": "success", "value": {}}});
-        let merged = shells.completed("1", Activity::read(&empty));
+        let merged = shells.completed("1", Activity::from_json(&empty));
         assert_eq!(merged.result.unwrap()["value"]["stdout"], "a");
     }
 }

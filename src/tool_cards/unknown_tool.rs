@@ -73,7 +73,7 @@ pub(super) fn transcript(view: &ActivityView<'_>, name: &str) -> String {
 }
 
 pub(super) fn card(view: &ActivityView<'_>, name: &str) -> Card {
-    let reported = match view.raw.trim() {
+    let reported = match view.reported_name.trim() {
         "" => name,
         reported => reported,
     };

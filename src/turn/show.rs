@@ -375,7 +375,7 @@ mod tests {
             let call =
                 json!({"name": "read", "args": {"path": "/w/a"}, "result": {"content": "A"}});
             let tools = Surface::Cards(vec!["read".into()]);
-            match show.completed(&Activity::read(&call), &tools) {
+            match show.completed(&Activity::from_json(&call), &tools) {
                 Shown::Card(TurnEvent::ToolCall { id, .. }) => id,
                 _ => panic!("no card"),
             }
@@ -395,7 +395,7 @@ mod tests {
         let tools = Surface::Cards(vec!["bash".into(), "cursor".into()]);
         let Shown::Card(TurnEvent::ToolCall {
             name, arguments, ..
-        }) = show.completed(&Activity::read(&call), &tools)
+        }) = show.completed(&Activity::from_json(&call), &tools)
         else {
             panic!("no card");
         };
@@ -410,7 +410,7 @@ mod tests {
         let mut show = Show::new(Recorded::default(), PathBuf::from("/w"), [], local());
         let call = json!({"name": "shell", "args": {"command": "ls"}, "result": {"stdout": "a"}});
         let tools = Surface::Cards(vec!["read".into()]);
-        let Shown::Lines(lines) = show.completed(&Activity::read(&call), &tools) else {
+        let Shown::Lines(lines) = show.completed(&Activity::from_json(&call), &tools) else {
             panic!("a card without a tool");
         };
         assert_eq!(lines[0], TurnEvent::Thinking("$ ls\n\na\n".into()));

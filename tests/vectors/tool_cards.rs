@@ -67,7 +67,7 @@ pub(super) fn mapping_case(case: &Json) -> Result<(), String> {
     let input = &case["input"];
     let wanted = &case["expected"];
     let root = Path::new(input["cwd"].as_str().unwrap());
-    let activity = Activity::read(&input["toolCall"]);
+    let activity = Activity::from_json(&input["toolCall"]);
     let plan = tool_cards::plan(&activity, &at(root));
     same("plan", &json!(plan), &wanted["planText"])?;
     let transcript = tool_cards::transcript(&activity, &at(root));
@@ -150,7 +150,7 @@ pub(super) fn preview_case(case: &Json) -> Result<(), String> {
     }
     let path = &case["input"]["path"];
     let call = json!({"name": "read", "args": {"path": path}, "result": case["input"]["result"]});
-    let activity = Activity::read(&call);
+    let activity = Activity::from_json(&call);
     let transcript = tool_cards::transcript(&activity, &at(&root));
     let card = tool_cards::card(&activity, &at(&root));
     let got = json!({
@@ -179,7 +179,7 @@ pub(super) fn shell_case(case: &Json) -> Result<(), String> {
             }
             _ => {
                 let call = json!({"name": "shell", "result": event["result"]});
-                let merged = outputs.completed(id, Activity::read(&call));
+                let merged = outputs.completed(id, Activity::from_json(&call));
                 got.push(json!({"merged": merged.result}));
             }
         }
@@ -192,7 +192,7 @@ pub(super) fn dedupe_case(case: &Json) -> Result<(), String> {
     let mut outcomes = Vec::new();
     for event in case["input"]["events"].as_array().unwrap() {
         let id = event["id"].as_str();
-        let activity = Activity::read(&event["call"]);
+        let activity = Activity::from_json(&event["call"]);
         let source = match event["k"].as_str().unwrap() {
             "started" => {
                 tracker.record_start(id.unwrap(), activity, &at(Path::new("/")));
