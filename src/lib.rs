@@ -15,6 +15,7 @@
 //!        └─ account API key → access token
 //!             └─ wire    Cursor on the wire: envelopes, transports, headers, errors
 //! sim               a simulated Cursor backend; uses wire only
+//! prompts           every text we write to a model; uses nothing
 //! diag              settings, places, debug log, timeline; used by all, uses nobody
 //! ```
 //!
@@ -25,6 +26,7 @@ pub mod catalog;
 pub mod conversation;
 pub mod diag;
 pub mod doors;
+pub mod prompts;
 pub mod run;
 pub mod sim;
 pub mod tool_cards;

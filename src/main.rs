@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use clap::{CommandFactory as _, Parser, Subcommand};
 use cursor_sidecar::diag::logfile::{self, LogFile, Wanted};
 use cursor_sidecar::diag::record::{self, Guard, Recorder};
-use cursor_sidecar::diag::{panics, secrets};
+use cursor_sidecar::diag::{panics, place, presentable, private, secrets};
 use cursor_sidecar::doors::cli::{
     Ask, AskError, Doctor, Login, Logout, Models, Schema, SchemaError, Verdict,
 };
@@ -46,6 +46,7 @@ enum Command {
 }
 
 fn main() -> ExitCode {
+    let closed = close_to_others();
     panics::install();
     // A host gives none, and starts us often: reading them costs time and memory.
     let arguments = match std::env::args_os().len() {
@@ -67,6 +68,9 @@ fn main() -> ExitCode {
     let command = arguments.command.unwrap_or(Command::Stdio);
     // Held to the end: dropping it writes the last records.
     let _log = start_logs(&command, home.as_deref());
+    if let Err(error) = closed {
+        tracing::warn!(%error, "processes of the same user can read the key from this one");
+    }
     match run(command, home) {
         Ok(code) => code,
         Err(error) => {
@@ -77,10 +81,25 @@ fn main() -> ExitCode {
                 _ => 1,
             };
             // Nothing to be done about a closed stderr.
+            let error = presentable(&error.to_string());
             let _ = writeln!(std::io::stderr(), "error: {error}");
             ExitCode::from(code)
         }
     }
+}
+
+/// Keeps other processes of the same user, such as the commands we start, from reading our
+/// environment and memory, because the key is there. Nor is there a core file.
+#[cfg(target_os = "linux")]
+fn close_to_others() -> std::io::Result<()> {
+    use rustix::process::{DumpableBehavior, set_dumpable_behavior};
+    Ok(set_dumpable_behavior(DumpableBehavior::NotDumpable)?)
+}
+
+/// There is no safe call for it on other systems.
+#[cfg(not(target_os = "linux"))]
+fn close_to_others() -> std::io::Result<()> {
+    Ok(())
 }
 
 fn run(command: Command, home: Option<std::path::PathBuf>) -> anyhow::Result<ExitCode> {
@@ -119,7 +138,23 @@ fn run(command: Command, home: Option<std::path::PathBuf>) -> anyhow::Result<Exi
     code
 }
 
-/// Warnings for a person on stderr (`RUST_LOG` asks for more), everything in the debug log if
+/// Where lines of the log are written: names and errors in them are others' words.
+struct Lines<W>(W);
+
+impl<W: std::io::Write> std::io::Write for Lines<W> {
+    /// Writes a line, which the log writes at once.
+    fn write(&mut self, line: &[u8]) -> std::io::Result<usize> {
+        let text = presentable(&String::from_utf8_lossy(line));
+        self.0.write_all(text.as_bytes())?;
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        self.0.flush()
+    }
+}
+
+/// Warnings for a user on stderr (`RUST_LOG` asks for more), everything in the debug log if
 /// one is wanted.
 fn start_logs(command: &Command, home: Option<&Path>) -> Option<Guard> {
     let usual = || Targets::new().with_target("cursor_sidecar", tracing::Level::INFO);
@@ -132,7 +167,7 @@ fn start_logs(command: &Command, home: Option<&Path>) -> Option<Guard> {
         Err(_) => usual(),
     };
     let stderr = tracing_subscriber::fmt::layer()
-        .with_writer(std::io::stderr)
+        .with_writer(|| Lines(std::io::stderr()))
         .with_ansi(false)
         .without_time()
         .with_target(false);
@@ -169,7 +204,11 @@ fn debug_log(home: Option<&Path>) -> Option<(Recorder, Guard)> {
     let mut stderr = std::io::stderr();
     let opened = match wanted {
         Wanted::Off => return None,
-        Wanted::In(folder) => LogFile::create_in(&folder),
+        Wanted::In(folder) => {
+            let state = place::state_dir(&env, home).unwrap_or_else(|| folder.clone());
+            let checked = private::check_folder(&state).map_err(std::io::Error::other);
+            checked.and_then(|()| LogFile::create_in(&folder))
+        }
         Wanted::At(path) => LogFile::open(&path),
         Wanted::Nowhere => Err(std::io::Error::other(
             "there is no state folder; set PI_CURSOR_STATE_DIR",

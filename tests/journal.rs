@@ -39,7 +39,7 @@ fn entry(turn: u8, conversation: &str) -> Entry {
 
 fn write(kept: &Kept, turn: u8, conversation: &str) {
     let shelf = kept.shelf(conversation);
-    shelf.set(&[turn; 32], &vec![turn; 5000]);
+    shelf.set(&[turn; 32], &vec![turn; 5000]).unwrap();
     kept.write(&entry(turn, conversation), &shelf).unwrap();
 }
 
@@ -230,7 +230,7 @@ fn s48_a_state_whose_blobs_are_not_what_they_were_is_dropped() {
         let store = Store::at(folder.path());
         let kept = store.take(SESSION).unwrap();
         let shelf = kept.shelf("one");
-        shelf.set(&id, b"some words");
+        shelf.set(&id, b"some words").unwrap();
         kept.write(&entry(1, "one"), &shelf).unwrap();
         drop(kept);
         let kept = store.take(SESSION).unwrap();

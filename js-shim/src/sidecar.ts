@@ -58,6 +58,10 @@ export class Sidecar {
       throw new Error(`cursor-sidecar ${left}; the last time: ${this.lastEnd}`);
     }
     this.starts.push(now);
+    // The first restart is at once, the second after 250 ms, each later one after twice as long.
+    const later = this.starts.length - 3;
+    if (later >= 0) await new Promise((wait) => setTimeout(wait, 250 * 2 ** later));
+    if (this.starts.at(-1) !== now) throw new Error("cursor-sidecar was stopped");
     const connection = new Connection(
       findBinary(),
       (told) => {

@@ -85,7 +85,7 @@ impl StoredLogin {
         let Some(path) = file(env, home) else {
             return Ok(None);
         };
-        let Some(text) = private::read(&path)? else {
+        let Some(text) = private::read_secret(&path)? else {
             return Ok(None);
         };
         let login = Self::parse(&text).ok_or_else(|| StoreError::Damaged {
@@ -212,9 +212,14 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let dir = root.path().display().to_string();
         let env = |name: &str| (name == "PI_CURSOR_STATE_DIR").then(|| dir.clone());
-        std::fs::write(root.path().join(FILE), "{}").unwrap();
+        private::write(&root.path().join(FILE), b"{}").unwrap();
         let error = StoredLogin::load(&env, None).unwrap_err().to_string();
         assert!(error.contains("login.json is damaged"), "{error}");
+        // A key that other users can read is not used.
+        let open = std::os::unix::fs::PermissionsExt::from_mode(0o644);
+        std::fs::set_permissions(root.path().join(FILE), open).unwrap();
+        let error = StoredLogin::load(&env, None).unwrap_err().to_string();
+        assert!(error.contains("other users can read it"), "{error}");
         assert_eq!(find_key(None, &env, None).unwrap_err(), KeyError::Missing);
     }
 }

@@ -7,6 +7,8 @@
 
 use serde_json::Value as Json;
 
+use crate::diag::terminal_text;
+
 /// The difference.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Gap {
@@ -43,11 +45,11 @@ pub fn compare(known: &str, shown: &str) -> Gap {
     }
 }
 
-/// What is not space, and where it ends.
+/// What is not space, as hosts on a terminal receive it, and where it ends.
 fn visible(text: &str) -> impl Iterator<Item = (usize, char)> {
     text.char_indices()
+        .filter_map(|(at, char)| Some((at + char.len_utf8(), terminal_text::printable(char)?)))
         .filter(|(_, char)| !char.is_whitespace())
-        .map(|(at, char)| (at + char.len_utf8(), char))
 }
 
 /// The text of a host's answer, without the calls.
@@ -81,6 +83,15 @@ mod tests {
         assert_eq!(compare("", "one"), Gap::Unknown("one".into()));
         assert_eq!(compare("one two", "one"), Gap::Unshown(" two".into()));
         assert_eq!(compare("ä ö", "ä"), Gap::Unshown(" ö".into()));
+    }
+
+    /// A host was sent pictures of control characters, the state has the characters.
+    #[test]
+    fn control_characters_do_not_make_answers_differ() {
+        let known = "\u{1b}[1mone\r\n two";
+        let sent = terminal_text::clean("\u{1b}[1mone\r\n");
+        assert_eq!(compare(known, &sent), Gap::Unshown("\r\n two".into()));
+        assert_eq!(compare(known, &terminal_text::clean(known)), Gap::None);
     }
 
     #[test]

@@ -13,7 +13,8 @@ use super::message::{self, Pictures, Speaker, read, read_with};
 use super::picture::{self, Picture};
 use super::plan::about;
 use super::recovery::{Loss, Point, Request};
-use super::wrap::{Recovered, Verdict, collapse, resembles_mark, wrap};
+use super::wrap::{Recovered, Verdict, collapse, wrap};
+use crate::prompts::{WORK_SINCE_CHECKPOINT, imitates_recovered_result};
 
 /// Where in a history a turn begins.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -219,7 +220,7 @@ impl<'a> Comeback<'a> {
         let results = collapse(results.collect());
         let mut parts = Vec::new();
         if !answers.is_empty() {
-            parts.push("[What you did after the last saved state of this turn:]".into());
+            parts.push(WORK_SINCE_CHECKPOINT.into());
             parts.extend(answers);
         }
         if !results.is_empty() {
@@ -233,7 +234,9 @@ impl<'a> Comeback<'a> {
         News {
             text: parts.join("\n\n"),
             pictures,
-            lookalike: results.iter().any(|result| resembles_mark(&result.content)),
+            lookalike: results
+                .iter()
+                .any(|result| imitates_recovered_result(&result.content)),
             results: results.len(),
             unshown: String::new(),
         }
@@ -373,7 +376,7 @@ mod tests {
         let news = come.since(3, Some("first of all"), &[]);
         assert!(
             news.text
-                .contains("from here on:]\n\nof all\n\n[What you did"),
+                .contains("starting here:]\n\nof all\n\n[You did this"),
             "{}",
             news.text
         );

@@ -9,6 +9,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::message::{Pictures, Speaker, Spoken, read};
 use super::plan;
+use crate::prompts;
 use crate::wire::proto::agent::v1::ConversationStateStructure;
 
 /// Cursor refuses some two hundred entries; half a megabyte is as far as others went.
@@ -81,7 +82,7 @@ pub fn rebuild(messages: &[Json], budget: Budget) -> Rebuilt {
     let beginning = (folded > 0).then(|| fold(&kept[..folded]));
     let notice = (omitted > 0).then(|| Spoken {
         speaker: Speaker::User,
-        text: format!("[{omitted} earlier messages of this conversation were left out to fit]"),
+        text: prompts::messages_omitted(omitted),
     });
     let blobs: Vec<(Vec<u8>, Bytes)> = notice
         .iter()
@@ -113,10 +114,7 @@ fn fold(messages: &[(&Json, Spoken)]) -> Spoken {
         .collect();
     Spoken {
         speaker: Speaker::User,
-        text: format!(
-            "[This conversation began like this, up to the mark {mark}:]\n\n{}\n\n[{mark}]",
-            texts.join("\n\n")
-        ),
+        text: prompts::beginning(mark, &texts),
     }
 }
 
@@ -171,7 +169,7 @@ mod tests {
         assert_eq!(
             texts(&rebuilt),
             [
-                "[8 earlier messages of this conversation were left out to fit]",
+                "[8 earlier messages of this conversation were omitted because of its length]",
                 "message 8",
                 "message 9"
             ]

@@ -2,11 +2,7 @@
 
 use serde_json::Value as Json;
 
-/// What a picture is replaced by in text: only the latest message's pictures are sent.
-pub const IMAGE_PLACEHOLDER: &str = "[image omitted from transcript]";
-
-/// What a picture that is sent along is called in text.
-pub const IMAGE_ATTACHED: &str = "[image attached]";
+use crate::prompts::{IMAGE_ATTACHED, IMAGE_OMITTED};
 
 /// Whether the pictures of a message are sent with it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -93,7 +89,7 @@ pub fn text(content: &Json, pictures: Pictures) -> String {
                     Some("text") => block["text"].as_str(),
                     Some("image") => Some(match pictures {
                         Pictures::Attached => IMAGE_ATTACHED,
-                        Pictures::Omitted => IMAGE_PLACEHOLDER,
+                        Pictures::Omitted => IMAGE_OMITTED,
                     }),
                     _ => None,
                 })
@@ -144,7 +140,7 @@ mod tests {
             {"type": "text", "text": "look"}, {"type": "image", "data": "AA", "mimeType": "image/png"}]});
         assert_eq!(
             words(user),
-            Some((Speaker::User, format!("look\n{IMAGE_PLACEHOLDER}")))
+            Some((Speaker::User, format!("look\n{IMAGE_OMITTED}")))
         );
         let assistant = json!({"role": "assistant", "content": [
             {"type": "thinking", "thinking": "hm"}, {"type": "text", "text": "I read."},

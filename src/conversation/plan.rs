@@ -10,6 +10,7 @@ use super::fingerprint::{Continuity, Divergence, Fingerprint};
 use super::journal::PausedCall;
 use super::message::{self, Pictures, Speaker, read_with};
 use super::wrap::{Recovered, Verdict, wrap_as};
+use crate::prompts;
 
 /// How much of an unread end is quoted.
 const QUOTED: usize = 200;
@@ -88,15 +89,10 @@ pub fn with_note(text: String, gap: &Gap) -> String {
 pub fn about(gap: &Gap) -> Option<String> {
     match gap {
         Gap::None => None,
-        Gap::Unknown(words) => Some(format!(
-            "[Your last answer went on after its last saved state. The user has read this too:]\n\n{}",
-            words.trim()
-        )),
+        Gap::Unknown(words) => Some(prompts::answer_continued(words)),
         Gap::Unshown(words) => {
             let quoted: String = words.trim().chars().take(QUOTED).collect();
-            Some(format!(
-                "[Your last answer was stopped. The user has not read the end of it, from here on:]\n\n{quoted}"
-            ))
+            Some(prompts::answer_stopped(&quoted))
         }
     }
 }
@@ -142,12 +138,10 @@ fn news(messages: &[Json], gap: &Gap, asked: &[PausedCall]) -> String {
     if now.is_empty() {
         return now;
     }
-    let text = match elsewhere.is_empty() {
-        true => now,
-        false => format!(
-            "[This happened in the conversation since your last answer, up to the mark {mark}:]\n\n{}\n\n[{mark}: the user says now:]\n\n{now}",
-            elsewhere.join("\n\n")
-        ),
+    let text = if elsewhere.is_empty() {
+        now
+    } else {
+        prompts::meanwhile(mark, &elsewhere, &now)
     };
     match first {
         Some(0) => text,
@@ -322,13 +316,13 @@ mod tests {
         };
         let mark = mark(after[2..].iter()).to_string();
         insta::assert_snapshot!(text.replace(&mark, "MARK"), @r"
-        [This happened in the conversation since your last answer, up to the mark MARK:]
+        [Since your last answer, this happened in the conversation. It ends at the mark MARK:]
 
         User: ask the other
 
         Assistant: the other says 7
 
-        [MARK: the user says now:]
+        [MARK: the user's message follows:]
 
         what did it say?
         ");
@@ -417,14 +411,14 @@ mod tests {
         insta::assert_snapshot!(told("one"), @r"
         go on
 
-        [Your last answer went on after its last saved state. The user has read this too:]
+        [Your last answer continued after its last saved state. The user has also read this:]
 
         two
         ");
         insta::assert_snapshot!(told("one two three"), @r"
         go on
 
-        [Your last answer was stopped. The user has not read the end of it, from here on:]
+        [Your last answer was stopped. The user has not seen the end of it, starting here:]
 
         three
         ");

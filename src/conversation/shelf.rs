@@ -1,11 +1,14 @@
 //! The blobs of one conversation: on disk, except those the next journal will need.
 
 use std::collections::HashMap;
-use std::fs;
-use std::io;
+use std::fs::{self, DirBuilder};
+use std::io::{self, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use atomic_write_file::AtomicWriteFile;
+use atomic_write_file::unix::OpenOptionsExt as _;
 use bytes::Bytes;
 use sha2::{Digest as _, Sha256};
 
@@ -13,15 +16,51 @@ use super::journal::{Sums, checksum};
 
 /// Ids longer than this are named by their hash.
 const LONGEST_NAME: usize = 64;
+/// How many bytes of blobs wait in memory for the next journal; those that come then are
+/// written at once.
+const MAX_FRESH: usize = 16 * 1024 * 1024;
+/// The most bytes of blobs a conversation may have, on disk and in memory together.
+const MAX_BYTES: usize = 256 * 1024 * 1024;
+
+/// Why a blob is not kept.
+#[derive(Debug, thiserror::Error)]
+pub enum ShelfError {
+    /// The conversation has as many bytes of blobs as it may have.
+    #[error("the conversation has more than {limit} bytes of blobs")]
+    Full {
+        /// The most it may have.
+        limit: usize,
+    },
+    /// The disk said no.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+}
 
 /// Blobs by id.
 #[derive(Debug)]
 pub struct Shelf {
     folder: PathBuf,
     /// Set in this run, by the path they will have.
-    fresh: Mutex<HashMap<PathBuf, Bytes>>,
+    fresh: Mutex<Fresh>,
+    bounds: ShelfBounds,
     /// Checksums of those on disk that are not named by theirs.
     sums: Mutex<Sums>,
+}
+
+/// How many bytes a shelf holds.
+#[derive(Debug, Clone, Copy)]
+struct ShelfBounds {
+    fresh: usize,
+    all: usize,
+}
+
+/// Blobs that are not on disk, and the bytes of all.
+#[derive(Debug, Default)]
+struct Fresh {
+    blobs: HashMap<PathBuf, Bytes>,
+    bytes: usize,
+    /// Bytes on disk, counted when the first blob is set.
+    on_disk: Option<usize>,
 }
 
 impl Shelf {
@@ -29,6 +68,10 @@ impl Shelf {
         Self {
             folder,
             fresh: Mutex::default(),
+            bounds: ShelfBounds {
+                fresh: MAX_FRESH,
+                all: MAX_BYTES,
+            },
             sums: Mutex::new(sums),
         }
     }
@@ -36,7 +79,7 @@ impl Shelf {
     /// A blob; `None` if it was never set.
     pub fn get(&self, id: &[u8]) -> io::Result<Option<Bytes>> {
         let path = self.path(id);
-        if let Some(data) = self.fresh().get(&path) {
+        if let Some(data) = self.fresh().blobs.get(&path) {
             return Ok(Some(data.clone()));
         }
         match fs::read(&path) {
@@ -46,10 +89,45 @@ impl Shelf {
         }
     }
 
-    /// Keeps a blob, in memory until the next journal is written.
-    pub fn set(&self, id: &[u8], data: &[u8]) {
-        self.fresh()
-            .insert(self.path(id), Bytes::copy_from_slice(data));
+    /// Keeps a blob: in memory until the next journal is written, or on disk at once if too much
+    /// waits in memory.
+    pub fn set(&self, id: &[u8], data: &[u8]) -> Result<(), ShelfError> {
+        let path = self.path(id);
+        let mut fresh = self.fresh();
+        let on_disk = *fresh.on_disk.get_or_insert_with(|| self.bytes_on_disk());
+        let before = fresh.blobs.get(&path).map_or(0, Bytes::len);
+        let waiting = fresh.bytes - before + data.len();
+        if on_disk + waiting > self.bounds.all {
+            // A blob that was written twice was counted twice: before one is refused, all are
+            // counted, but for what it replaces.
+            let on_disk = self.bytes_on_disk();
+            fresh.on_disk = Some(on_disk);
+            let replaced = fs::metadata(&path).map_or(0, |file| file.len() as usize);
+            if on_disk.saturating_sub(replaced) + waiting > self.bounds.all {
+                let limit = self.bounds.all;
+                return Err(ShelfError::Full { limit });
+            }
+        }
+        if waiting <= self.bounds.fresh {
+            fresh.blobs.insert(path, Bytes::copy_from_slice(data));
+            fresh.bytes = waiting;
+            return Ok(());
+        }
+        drop(fresh);
+        make_private(&self.folder)?;
+        let mut options = AtomicWriteFile::options();
+        options.mode(0o600).preserve_mode(false);
+        let mut file = options.open(&path)?;
+        file.write_all(data)?;
+        file.commit()?;
+        self.written(&path, data);
+        Ok(())
+    }
+
+    fn bytes_on_disk(&self) -> usize {
+        let entries = fs::read_dir(&self.folder).into_iter().flatten().flatten();
+        let bytes = entries.filter_map(|entry| Some(entry.metadata().ok()?.len() as usize));
+        bytes.sum()
     }
 
     /// How many blobs are on disk.
@@ -107,6 +185,7 @@ impl Shelf {
     pub(super) fn unwritten(&self) -> Vec<(PathBuf, Bytes)> {
         let fresh = self.fresh();
         fresh
+            .blobs
             .iter()
             .map(|(path, data)| (path.clone(), data.clone()))
             .collect()
@@ -114,7 +193,13 @@ impl Shelf {
 
     /// A blob is on disk.
     pub(super) fn written(&self, path: &Path, data: &[u8]) {
-        self.fresh().remove(path);
+        {
+            let mut fresh = self.fresh();
+            if let Some(data) = fresh.blobs.remove(path) {
+                fresh.bytes -= data.len();
+            }
+            fresh.on_disk = fresh.on_disk.map(|bytes| bytes + data.len());
+        }
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         let sum = checksum(data);
         let mut sums = self.sums.lock().unwrap_or_else(PoisonError::into_inner);
@@ -124,7 +209,7 @@ impl Shelf {
         };
     }
 
-    fn fresh(&self) -> MutexGuard<'_, HashMap<PathBuf, Bytes>> {
+    fn fresh(&self) -> MutexGuard<'_, Fresh> {
         self.fresh.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -136,5 +221,49 @@ impl Shelf {
             hex(id)
         };
         self.folder.join(name)
+    }
+}
+
+/// Makes a folder that is for this user alone.
+pub(super) fn make_private(folder: &Path) -> io::Result<()> {
+    DirBuilder::new().recursive(true).mode(0o700).create(folder)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn small(folder: &Path) -> Shelf {
+        Shelf {
+            bounds: ShelfBounds { fresh: 10, all: 40 },
+            ..Shelf::at(folder.join("blobs"), Sums::default())
+        }
+    }
+
+    #[test]
+    fn blobs_are_bounded_in_memory_and_on_disk() {
+        let folder = tempfile::tempdir().unwrap();
+        let shelf = small(folder.path());
+        shelf.set(b"a", &[1; 8]).unwrap();
+        assert_eq!(shelf.count(), 0, "it waits for the journal");
+        for id in [b"b", b"c", b"d"] {
+            shelf.set(id, &[2; 9]).unwrap();
+        }
+        assert_eq!((shelf.count(), shelf.unwritten().len()), (3, 1));
+        // The same again takes no more room.
+        shelf.set(b"a", &[3; 8]).unwrap();
+        shelf.set(b"b", &[2; 9]).unwrap();
+        let full = shelf.set(b"e", &[4; 9]);
+        assert!(
+            matches!(full, Err(ShelfError::Full { limit: 40 })),
+            "{full:?}"
+        );
+        assert_eq!(shelf.get(b"e").unwrap(), None);
+        assert_eq!(shelf.get(b"c").unwrap().as_deref(), Some(&[2; 9][..]));
+        assert_eq!(shelf.sums().len(), 3, "what is on disk is known by its sum");
+        // What is on disk counts for the next run, too.
+        let next = small(folder.path());
+        next.set(b"f", &[5; 9]).unwrap();
+        assert!(next.set(b"g", &[5; 9]).is_err());
     }
 }

@@ -11,9 +11,9 @@
 //! A process may die between any two steps: what is found afterwards is the old journal
 //! with all its blobs or the new one with all of its.
 
-use std::fs::{self, DirBuilder, File};
+use std::fs::{self, File};
 use std::io::{self, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
@@ -25,7 +25,8 @@ use sha2::{Digest as _, Sha256};
 use super::begun::Begun;
 use super::fingerprint::Fingerprint;
 use super::journal::{self, Damage, Entry, Sums};
-use super::shelf::Shelf;
+use super::shelf::{self, Shelf};
+use crate::diag::private;
 
 const LOCK: &str = "lock";
 const JOURNAL: &str = "journal";
@@ -35,6 +36,8 @@ const BEGUN: &str = "begun";
 #[derive(Debug, Clone)]
 pub struct Store {
     root: PathBuf,
+    /// The folder it is in, if that has to be private too.
+    within: Option<PathBuf>,
     steps: Steps,
 }
 
@@ -71,6 +74,9 @@ pub enum StoreError {
         "this session is at work in another cursor-sidecar; wait for its turn to end, or fork the session"
     )]
     Busy,
+    /// It could be anybody's.
+    #[error(transparent)]
+    Exposed(#[from] private::StoreError),
     /// The disk said no.
     #[error("cannot {action} {path}: {source}")]
     Io {
@@ -130,7 +136,16 @@ impl Store {
     pub fn at(root: impl Into<PathBuf>) -> Self {
         Self {
             root: root.into(),
+            within: None,
             steps: Steps::default(),
+        }
+    }
+
+    /// The same store, used only while a folder above it is private.
+    pub fn within(self, folder: impl Into<PathBuf>) -> Self {
+        Self {
+            within: Some(folder.into()),
+            ..self
         }
     }
 
@@ -145,6 +160,9 @@ impl Store {
     /// Takes a session's folder.
     pub fn take(&self, session: &str) -> Result<Kept, StoreError> {
         let folder = self.root.join(name(session));
+        for above in self.within.iter().chain([&self.root]) {
+            private::check_folder(above)?;
+        }
         loop {
             make_private(&folder)?;
             let path = folder.join(LOCK);
@@ -373,11 +391,7 @@ fn name(text: &str) -> String {
 }
 
 fn make_private(folder: &Path) -> Result<(), StoreError> {
-    DirBuilder::new()
-        .recursive(true)
-        .mode(0o700)
-        .create(folder)
-        .map_err(failed("create", folder))
+    shelf::make_private(folder).map_err(failed("create", folder))
 }
 
 /// Bytes in a folder; what cannot be looked at counts nothing.

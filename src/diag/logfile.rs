@@ -2,13 +2,15 @@
 
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{self, BufWriter, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
+use std::os::unix::fs::{
+    DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _,
+};
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use super::place;
 use super::record::Target;
 use super::settings::{self, Warning};
+use super::{place, private};
 
 /// A log of this size is moved aside and started anew; one such part is kept.
 const MAX_BYTES: u64 = 32 * 1024 * 1024;
@@ -93,6 +95,7 @@ impl LogFile {
             .recursive(true)
             .mode(0o700)
             .create(folder)?;
+        private::check_folder(folder).map_err(io::Error::other)?;
         for old in found(folder).into_iter().skip(KEPT - 1) {
             // Another process may be at the same: gone is gone.
             let _ = std::fs::remove_file(old);
@@ -108,15 +111,20 @@ impl LogFile {
     }
 
     fn with_limit(path: &Path, limit: u64) -> io::Result<Self> {
-        // A pipe or device could make us wait, today or later.
-        if std::fs::metadata(path).is_ok_and(|known| !known.is_file()) {
-            return Err(io::Error::other("not a regular file"));
-        }
         let file = OpenOptions::new()
             .append(true)
             .create(true)
             .mode(0o600)
+            .custom_flags(private::careful())
             .open(path)?;
+        let about = file.metadata()?;
+        // A pipe or device could make us wait, today or later.
+        if !about.is_file() {
+            return Err(io::Error::other("not a regular file"));
+        }
+        if about.uid() != rustix::process::geteuid().as_raw() {
+            return Err(io::Error::other("the file belongs to another user"));
+        }
         file.set_permissions(std::fs::Permissions::from_mode(0o600))?;
         let size = file.metadata()?.len();
         Ok(Self {
@@ -260,5 +268,26 @@ mod tests {
     fn what_is_no_file_is_refused() {
         let folder = tempfile::tempdir().unwrap();
         assert!(LogFile::open(folder.path()).is_err());
+    }
+
+    /// Somebody else may have put it there, to have us write over a file of ours.
+    #[test]
+    fn links_and_pipes_are_not_written_to() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        std::fs::write(at("bashrc"), "mine").unwrap();
+        std::os::unix::fs::symlink("bashrc", at("link.jsonl")).unwrap();
+        let pipe = rustix::fs::FileType::Fifo;
+        let mode = rustix::fs::Mode::from_raw_mode(0o600);
+        rustix::fs::mknodat(rustix::fs::CWD, at("pipe.jsonl"), pipe, mode, 0).unwrap();
+        for name in ["link.jsonl", "pipe.jsonl"] {
+            assert!(LogFile::open(&at(name)).is_err(), "{name}");
+        }
+        assert_eq!(std::fs::read_to_string(at("bashrc")).unwrap(), "mine");
+        let open = folder.path().join("open");
+        std::fs::create_dir(&open).unwrap();
+        std::fs::set_permissions(&open, std::fs::Permissions::from_mode(0o777)).unwrap();
+        let told = LogFile::create_in(&open).unwrap_err().to_string();
+        assert!(told.contains("other users can write to it"), "{told}");
     }
 }

@@ -16,6 +16,7 @@ pub mod private;
 pub mod record;
 pub mod scrub;
 pub mod settings;
+pub mod terminal_text;
 pub mod timeline;
 
 pub use digest::{Digest, Variant, prefix};
@@ -25,4 +26,10 @@ pub fn secrets() -> &'static scrub::Scrubber {
     static SECRETS: std::sync::LazyLock<scrub::Scrubber> =
         std::sync::LazyLock::new(scrub::Scrubber::default);
     &SECRETS
+}
+
+/// A text of ours for a user, which may quote what others said: without the secrets we know
+/// and without control characters.
+pub fn presentable(text: &str) -> String {
+    terminal_text::clean(&secrets().hide_known(text)).into_owned()
 }

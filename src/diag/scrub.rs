@@ -1,8 +1,10 @@
 //! Takes secrets out of text before anybody else reads it.
 //!
-//! Two passes, each linear in the text: secrets we were told of, letter by letter; then
+//! Two passes, each linear in the text: secrets we were told of, in the usual encodings; then
 //! everything that looks like one. When in doubt something is hidden, except in prose that a
 //! person wrote ("the bearer of bad news").
+
+mod known;
 
 use std::borrow::Cow;
 use std::sync::{LazyLock, PoisonError, RwLock};
@@ -10,28 +12,23 @@ use std::sync::{LazyLock, PoisonError, RwLock};
 use regex::{Captures, Regex};
 use secrecy::{ExposeSecret as _, SecretString};
 
+use known::Known;
+
 /// What stands where a secret stood.
 pub const REDACTED: &str = "[redacted]";
 /// What stands where the address of a tool bridge stood; its path is its password.
 pub const REDACTED_BRIDGE: &str = "[redacted-bridge-endpoint]";
 
-/// Shorter texts are no secrets, and hiding them would tear words apart.
-const MIN_SECRET: usize = 4;
-/// Secrets remembered; the oldest go first. Tokens change every hour or so.
-const MAX_SECRETS: usize = 64;
-
 /// Hides secrets: those it was told of and those that look like one.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub struct Scrubber {
-    /// Longest first, so that no tail of a longer one survives.
-    known: RwLock<Vec<Known>>,
+    known: RwLock<Known>,
 }
 
-#[derive(Debug)]
-struct Known {
-    secret: SecretString,
-    /// When it was learned; the smallest number is the oldest.
-    order: u64,
+impl std::fmt::Debug for Scrubber {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Scrubber").finish_non_exhaustive()
+    }
 }
 
 impl Scrubber {
@@ -47,46 +44,32 @@ impl Scrubber {
     /// From now on this is hidden wherever it stands.
     pub fn learn(&self, secret: &SecretString) {
         let text = secret.expose_secret().trim();
-        if text.len() < MIN_SECRET || REDACTED.contains(text) || REDACTED_BRIDGE.contains(text) {
-            return;
+        if !REDACTED.contains(text) && !REDACTED_BRIDGE.contains(text) {
+            let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
+            known.learn(text);
         }
-        let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
-        if known.iter().any(|old| old.secret.expose_secret() == text) {
-            return;
-        }
-        let order = known.iter().map(|old| old.order + 1).max().unwrap_or(0);
-        if known.len() >= MAX_SECRETS
-            && let Some(oldest) = known.iter().map(|old| old.order).min()
-        {
-            known.retain(|old| old.order != oldest);
-        }
-        known.push(Known {
-            secret: text.into(),
-            order,
-        });
-        known.sort_by_key(|known| std::cmp::Reverse(known.secret.expose_secret().len()));
     }
 
     /// This is no secret any more.
     pub fn forget(&self, secret: &SecretString) {
-        let text = secret.expose_secret().trim();
         let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
-        known.retain(|old| old.secret.expose_secret() != text);
+        known.forget(secret.expose_secret().trim());
     }
 
     /// The text without its secrets; borrowed if there are none.
     pub fn scrub<'a>(&self, text: &'a str) -> Cow<'a, str> {
-        let mut text = Cow::Borrowed(text);
-        for known in &*self.known.read().unwrap_or_else(PoisonError::into_inner) {
-            let secret = known.secret.expose_secret();
-            if text.contains(secret) {
-                text = Cow::Owned(text.replace(secret, REDACTED));
-            }
-        }
+        let text = self.hide_known(text);
         match shapes(&text) {
             Some(scrubbed) => Cow::Owned(scrubbed),
             None => text,
         }
+    }
+
+    /// The text without the secrets that were learned; borrowed if there are none. For texts
+    /// of our own, in which a word like `session: 3` is no secret.
+    pub fn hide_known<'a>(&self, text: &'a str) -> Cow<'a, str> {
+        let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
+        known.hide(text)
     }
 }
 

@@ -321,6 +321,12 @@ pub const SETTINGS: &[Setting] = &[
         "Whether Cursor's own tools may write and delete files outside the workspace. Commands are not bound by this.",
     ),
     setting(
+        "PI_CURSOR_PROTECTED_PATHS",
+        "default",
+        "default, off, globs to add, !globs to allow; several with commas",
+        "Paths that Cursor's native tools do not write, edit or delete, whoever executes them, because other programs run what is written there. default: `.git` (also git folders of other names), `.pi`, `.husky`, `.envrc`, `.mcp.json`, `.cursor/*.json`, `.claude/settings*`, `.vscode/tasks.json`, `.vscode/settings.json` at any depth, in any case and behind links, and dotfiles of the home directory unless the workspace is inside one. Globs are those of `.gitignore` from the workspace on, or from the home directory on after `~/`: `infra/**,!.vscode/settings.json` protects one folder more and one file less; `off` drops what stands before it. `.cursor/mcp.json`, `.cursor/hooks.json` and `.cursorignore` stay protected. Commands are not bound by this.",
+    ),
+    setting(
         "PI_CURSOR_ALLOW_PRIVATE_FETCH",
         "off",
         "off, on",

@@ -31,7 +31,7 @@ impl Keeping {
     ) -> Option<Store> {
         let made = || {
             let folder = place::state_dir(env, home)?;
-            Some(Store::at(folder.join("conversations")))
+            Some(Store::at(folder.join("conversations")).within(folder))
         };
         self.store.get_or_init(made).clone()
     }

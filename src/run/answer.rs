@@ -1,16 +1,23 @@
 //! Answers that need no executor: blobs and the questions of the interaction channel.
 
-use super::blobs::Blobs;
+use super::blobs::{BlobError, Blobs};
+use super::limits::LimitError;
+use crate::prompts;
 use crate::wire::drift::Drift;
 use crate::wire::proto::agent::v1::*;
 
-/// One reply per blob request, whatever happens.
-pub(super) fn kv(blobs: &dyn Blobs, request: KvServerMessage, drift: &Drift) -> KvClientMessage {
+/// One reply per blob request, whatever happens, and the limit it went over, if it did.
+pub(super) fn kv(
+    blobs: &dyn Blobs,
+    request: KvServerMessage,
+    drift: &Drift,
+) -> (KvClientMessage, Option<LimitError>) {
     use kv_client_message::Message as Reply;
     use kv_server_message::Message as Request;
-    let failed = |error: super::BlobError| Error {
+    let failed = |error: &BlobError| Error {
         message: error.to_string(),
     };
+    let mut limit = None;
     let message = match request.message {
         Some(Request::GetBlobArgs(args)) => match blobs.get(&args.blob_id) {
             Ok(blob_data) => Reply::GetBlobResult(GetBlobResult {
@@ -19,12 +26,18 @@ pub(super) fn kv(blobs: &dyn Blobs, request: KvServerMessage, drift: &Drift) -> 
             }),
             Err(error) => Reply::GetBlobResult(GetBlobResult {
                 blob_data: None,
-                error: Some(failed(error)),
+                error: Some(failed(&error)),
             }),
         },
-        Some(Request::SetBlobArgs(args)) => Reply::SetBlobResult(SetBlobResult {
-            error: blobs.set(&args.blob_id, args.blob_data).err().map(failed),
-        }),
+        Some(Request::SetBlobArgs(args)) => {
+            let refused = blobs.set(&args.blob_id, args.blob_data).err();
+            if let Some(BlobError::Full(over)) = &refused {
+                limit = Some(*over);
+            }
+            Reply::SetBlobResult(SetBlobResult {
+                error: refused.as_ref().map(failed),
+            })
+        }
         None => {
             drift.count("kv: unknown request");
             Reply::GetBlobResult(GetBlobResult {
@@ -35,10 +48,11 @@ pub(super) fn kv(blobs: &dyn Blobs, request: KvServerMessage, drift: &Drift) -> 
             })
         }
     };
-    KvClientMessage {
+    let reply = KvClientMessage {
         id: request.id,
         message: Some(message),
-    }
+    };
+    (reply, limit)
 }
 
 /// The standing answer to each question when nobody is there to ask: as the official
@@ -95,7 +109,7 @@ pub(super) fn question(query: InteractionQuery, drift: &Drift) -> InteractionRes
             Answer::AskQuestionInteractionResponse(AskQuestionInteractionResponse {
                 result: Some(AskQuestionResult {
                     result: Some(ask_question_result::Result::Rejected(AskQuestionRejected {
-                        reason: "nobody is here to answer; decide with what you know".into(),
+                        reason: prompts::NO_USER.into(),
                     })),
                 }),
             }),

@@ -16,20 +16,25 @@ use super::backend::{Backend, Opened};
 use super::blobs::Blobs;
 use super::event::{Ended, Outcome, RunEvent, Usage};
 use super::memo::Memo;
-use super::overlap::{Overlap, go_on};
+use super::overlap::Overlap;
 use super::owed::Owed;
+use super::queue::{self, Bounds};
 use super::request::{Action, Mode, RunSpec, UserMessage};
 use super::retry::{self, Ledger, Next, Progress, Reached, Restarts, RetryPolicy, Shown, Timing};
 use super::watchdog::{Bark, Idle, Phase};
 use crate::diag::Variant;
+use crate::prompts;
 use crate::tools::Executor;
 use crate::wire::awake;
 use crate::wire::error::WireError;
 use crate::wire::failure::{Evidence, Failure, Presence, Retry};
 use crate::wire::headers::{HttpVersion, RequestIds};
 
-/// Events that may wait for the consumer.
-const EVENTS: usize = 256;
+/// Events that may wait for the consumer, and their bytes.
+const EVENTS: Bounds = Bounds {
+    items: 256,
+    bytes: 1024 * 1024,
+};
 /// Streams in a row that connections did not take before that counts as a failure.
 const MOST_REFUSED: u32 = 4;
 
@@ -60,7 +65,7 @@ pub struct Injection {
 #[derive(Debug)]
 pub struct Handle {
     /// What happens; the last event is [`RunEvent::Ended`].
-    pub events: mpsc::Receiver<RunEvent>,
+    pub events: queue::Receiver<RunEvent>,
     /// What to do.
     pub commands: mpsc::Sender<Command>,
     /// The run's id, known to the server.
@@ -84,7 +89,7 @@ pub fn start(
     policy: RetryPolicy,
     timing: Timing,
 ) -> Handle {
-    let (events, receiver) = mpsc::channel(EVENTS);
+    let (events, receiver) = queue::weighed(EVENTS);
     let (commands, inbox) = mpsc::channel(16);
     let ids = RequestIds::first();
     crate::diag::secrets().learn(&spec.blob_key.expose_hex().into());
@@ -113,6 +118,7 @@ pub fn start(
         attempts: 0,
         token_replaced: false,
         refused: 0,
+        answer_bytes: 0,
         held: Vec::new(),
         left: Shown::Nothing,
         overlap,
@@ -153,7 +159,7 @@ struct Run {
     blobs: Arc<dyn Blobs>,
     policy: RetryPolicy,
     timing: Timing,
-    events: mpsc::Sender<RunEvent>,
+    events: queue::Sender<RunEvent>,
     commands: mpsc::Receiver<Command>,
     ids: RequestIds,
     ledger: Ledger,
@@ -162,6 +168,8 @@ struct Run {
     attempts: u32,
     token_replaced: bool,
     refused: u32,
+    /// Bytes of text and thinking that came, over all attempts.
+    answer_bytes: usize,
     held: Vec<Injection>,
     left: Shown,
     overlap: Overlap,
@@ -243,7 +251,7 @@ impl Run {
         let tells = failure.retry() == Retry::Idle || self.overlap.is_told();
         match tells.then(|| self.overlap.tell()).flatten() {
             Some(words) => Action::UserMessage(UserMessage {
-                text: go_on(&words),
+                text: prompts::continue_answer(&words),
                 images: Vec::new(),
                 mode: self.mode,
             }),
@@ -316,6 +324,7 @@ impl Run {
                 timing: &self.timing,
                 run_id: self.ids.original,
                 held: &mut self.held,
+                answer_bytes: &mut self.answer_bytes,
                 overlap: &mut self.overlap,
                 memo: &mut self.memo,
                 owed: &mut self.owed,
@@ -344,6 +353,10 @@ impl Run {
             Closing::Finished => return Step::Done(Outcome::Finished),
             Closing::Cancelled => return Step::Done(Outcome::Cancelled),
             Closing::Idle(bark) => return self.idle(bark, closed.progress),
+            Closing::Limit(limit) => {
+                tracing::warn!(%limit, "run.limit");
+                return Step::Done(Outcome::Failed(Failure::TooLarge(limit.to_string())));
+            }
             Closing::Failed(error) => error,
         };
         if !closed.accepted && self.backend.choice.switches(agent, version, &error) {
@@ -476,7 +489,7 @@ async fn overdue(timing: &Timing) -> Duration {
 /// stream to put them on are held for the next one.
 async fn given_up(
     commands: &mut mpsc::Receiver<Command>,
-    events: &mpsc::Sender<RunEvent>,
+    events: &queue::Sender<RunEvent>,
     held: &mut Vec<Injection>,
 ) {
     loop {

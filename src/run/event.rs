@@ -5,6 +5,7 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use super::memo::{Memo, What};
+use super::queue::Weighed;
 use super::retry::{Shown, Spent};
 use crate::tools::bridge::HostCall;
 use crate::wire::failure::Failure;
@@ -129,6 +130,31 @@ impl Usage {
             cache_write: add(self.cache_write, other.cache_write),
             reasoning: add(self.reasoning, other.reasoning),
         }
+    }
+}
+
+impl Weighed for RunEvent {
+    fn bytes(&self) -> usize {
+        use prost::Message as _;
+        /// What an event takes besides its content.
+        const BASE: usize = 64;
+        let content = match self {
+            Self::Text(text) | Self::Thinking(text) => text.len(),
+            Self::ToolStarted(update) => update.encoded_len(),
+            Self::ToolPartial(update) => update.encoded_len(),
+            Self::ToolDelta(update) => update.encoded_len(),
+            Self::ToolCompleted(update) => update.encoded_len(),
+            Self::Injection(update) => update.encoded_len(),
+            Self::Other(update) => update.encoded_len(),
+            Self::HostCall(call) => call.arguments.to_string().len(),
+            Self::Checkpoint(saved) => saved.state.len() + saved.behind.len(),
+            Self::ThinkingDone
+            | Self::Settled
+            | Self::TurnEnded(_)
+            | Self::Retrying(_)
+            | Self::Ended(_) => 0,
+        };
+        BASE + content
     }
 }
 

@@ -4,7 +4,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::mpsc;
+use tokio::sync::{Semaphore, mpsc};
 use tokio::task::{Id, JoinSet};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -20,6 +20,11 @@ use crate::wire::proto::agent::v1::{
 
 /// Results that may wait for the stream before executors have to.
 const REPLIES: usize = 64;
+/// Requests that are executed here at once; others wait, because each holds its result until the
+/// stream takes it. Calls of the host's tools are not counted.
+const MAX_WORKING: usize = 256;
+/// Open requests at most, with those that wait and those the host works on.
+pub(super) const MAX_OPEN: usize = 20_000;
 
 /// Requests being worked on. Dropping this ends all of them.
 pub(super) struct Execs {
@@ -30,6 +35,7 @@ pub(super) struct Execs {
     sender: mpsc::Sender<(u32, Said)>,
     replies: mpsc::Receiver<(u32, Said)>,
     interval: Duration,
+    places: Arc<Semaphore>,
     done: VecDeque<(Open, Result<(), Thrown>)>,
 }
 
@@ -95,6 +101,7 @@ impl Execs {
             sender,
             replies,
             interval,
+            places: Arc::new(Semaphore::new(MAX_WORKING)),
             done: VecDeque::new(),
         }
     }
@@ -109,7 +116,19 @@ impl Execs {
         let abort = CancellationToken::new();
         let replies = Replies::new(id, self.sender.clone());
         let work = Arc::clone(&self.executor).execute(request, replies, abort.clone());
-        let task = self.tasks.spawn(work.done);
+        let task = if work.call.is_some() {
+            self.tasks.spawn(work.done)
+        } else {
+            let (places, abort) = (Arc::clone(&self.places), abort.clone());
+            self.tasks.spawn(async move {
+                // One that is aborted while it waits says so at once.
+                let _place = tokio::select! {
+                    place = places.acquire_owned() => place.ok(),
+                    () = abort.cancelled() => None,
+                };
+                work.done.await
+            })
+        };
         self.open.insert(
             task.id(),
             Open {
@@ -121,6 +140,11 @@ impl Execs {
             },
         );
         work.call
+    }
+
+    /// Whether no more requests are taken until some are answered.
+    pub(super) fn is_full(&self) -> bool {
+        self.open.len() >= MAX_OPEN
     }
 
     /// Whether nothing is being worked on.
@@ -301,6 +325,61 @@ mod tests {
             assert!(matches!(done, Progress::Done(7, Ok(()))));
         }
         assert!(execs.is_empty());
+    }
+
+    /// Counts how many of its requests are worked on at once.
+    #[derive(Default)]
+    struct Counting {
+        now: std::sync::atomic::AtomicUsize,
+        most: std::sync::atomic::AtomicUsize,
+    }
+
+    impl Executor for Counting {
+        fn execute(self: Arc<Self>, _: Request, _: Replies, _: CancellationToken) -> Work {
+            use std::sync::atomic::Ordering::SeqCst;
+            Work {
+                done: Box::pin(async move {
+                    let now = self.now.fetch_add(1, SeqCst) + 1;
+                    self.most.fetch_max(now, SeqCst);
+                    tokio::task::yield_now().await;
+                    self.now.fetch_sub(1, SeqCst);
+                    Ok(())
+                }),
+                call: None,
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn no_more_than_so_many_are_worked_on_at_once_and_all_end() {
+        const COUNT: u32 = 1_000;
+        let counting = Arc::new(Counting::default());
+        let executor: Arc<dyn Executor> = Arc::clone(&counting) as _;
+        let mut execs = Execs::new(executor, Duration::from_secs(3));
+        for id in 0..COUNT {
+            let request = Request::McpStateExecArgs(McpStateExecArgs::default());
+            execs.start(id, request, Instant::now());
+        }
+        for _ in 0..COUNT {
+            assert!(matches!(execs.next().await, Progress::Done(_, Ok(()))));
+        }
+        let most = counting.most.load(std::sync::atomic::Ordering::SeqCst);
+        assert!((2..=MAX_WORKING).contains(&most), "{most}");
+    }
+
+    #[tokio::test]
+    async fn one_that_waits_for_its_place_can_be_aborted() {
+        let mut execs = Execs::new(Arc::new(Endless), Duration::from_secs(3));
+        let last = MAX_WORKING as u32;
+        for id in 0..=last {
+            let request = Request::McpStateExecArgs(McpStateExecArgs::default());
+            execs.start(id, request, Instant::now());
+        }
+        execs.abort(last);
+        let Progress::Done(ended, Ok(())) = execs.next().await else {
+            panic!("it does not end");
+        };
+        assert_eq!(ended, last);
     }
 
     /// On two workers an executor may finish between two looks at its results.

@@ -12,17 +12,12 @@ pub use self::what::What;
 pub(super) use self::what::call_id;
 use self::what::what;
 use super::retry::Shown;
+use crate::prompts;
 use crate::tools::{Reply, Request, Thrown};
 use crate::wire::proto::agent::v1::ExecClientMessage;
 
 /// More than this is not worth keeping; the run is then given up where it breaks.
 const MOST_BYTES: usize = 16 * 1024 * 1024;
-
-/// What the server is told of work that was broken off.
-const BROKEN_OFF: &str = "the connection broke while this was under way, and it was ended: it may have been done, in full or in part, so look before doing it again. If you ask for it once more, it is done";
-
-/// What the server is told of work of which nobody knows what came of it.
-const UNKNOWN: &str = "this was begun before the turn was broken off, and what came of it is not known: it may have been done, in full or in part, so look before doing it again. If you ask for it once more, it is done";
 
 /// Requests that changed something and what they came to, in the order they ended.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -131,7 +126,7 @@ impl Memo {
             call: String::new(),
             by: By::Earlier,
             replies: Vec::new(),
-            end: Err(Thrown(UNKNOWN.into())),
+            end: Err(Thrown(prompts::RESULT_UNKNOWN.into())),
             known: Known::Before,
             then: Then::Nothing,
             began: 0,
@@ -199,7 +194,7 @@ impl Memo {
         for (_, mut done) in std::mem::take(&mut self.open) {
             if done.by == By::Us {
                 done.replies.clear();
-                done.end = Err(Thrown(BROKEN_OFF.into()));
+                done.end = Err(Thrown(prompts::EXECUTION_INTERRUPTED.into()));
                 done.known = Known::Before;
                 done.ended = ended;
                 self.done.push(done);

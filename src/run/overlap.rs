@@ -236,14 +236,6 @@ fn is_long(words: &str) -> bool {
     words.chars().count() >= LATE
 }
 
-/// What a model is told that fell silent behind words it does not know of.
-pub fn go_on(words: &str) -> String {
-    format!(
-        "[Your answer was interrupted. The user has read this of it:]\n\n{}\n\n[Go on right behind it, without saying any of it again.]",
-        words.trim()
-    )
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

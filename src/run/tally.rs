@@ -106,6 +106,7 @@ impl Tally {
             Closing::Cancelled => "cancelled",
             Closing::Failed(_) => "failed",
             Closing::Idle(..) => "idle",
+            Closing::Limit(..) => "limit",
         };
         let ms = |at: Option<Instant>| at.map(|at| self.ms(at));
         tracing::debug!(

@@ -13,6 +13,30 @@ pub struct Activity {
     pub result: Option<Json>,
 }
 
+impl Activity {
+    /// Returns the approximate memory usage.
+    pub(super) fn bytes(&self) -> usize {
+        let name = self.name.as_ref().map_or(0, String::len);
+        let result = self.result.as_ref().map_or(0, json_bytes);
+        name + object_bytes(&self.arguments) + result
+    }
+}
+
+fn object_bytes(fields: &Map<String, Json>) -> usize {
+    let field = |(key, value): (&String, &Json)| key.len() + json_bytes(value);
+    fields.iter().map(field).sum()
+}
+
+fn json_bytes(value: &Json) -> usize {
+    let content = match value {
+        Json::String(text) => text.len(),
+        Json::Array(items) => items.iter().map(json_bytes).sum(),
+        Json::Object(fields) => object_bytes(fields),
+        Json::Null | Json::Bool(_) | Json::Number(_) => 0,
+    };
+    size_of::<Json>() + content
+}
+
 /// The parsed result of a call.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum CallOutcome<'a> {

@@ -19,6 +19,8 @@ use crate::wire::proto::agent::v1::{
 const MAX_REMEMBERED: usize = 4096;
 /// Maximum number of calls that are tracked as started.
 const MAX_STARTED: usize = 1024;
+/// Maximum bytes of their arguments; beyond that the oldest calls are dropped.
+const MAX_STARTED_BYTES: usize = 8 * 1024 * 1024;
 /// Maximum length of a progress line.
 const MAX_LINE_CHARS: usize = 240;
 /// How deep the arguments of a call are searched for the name of a host tool.
@@ -205,14 +207,22 @@ impl ActivityTracker {
                     self.shell_outputs.started(id);
                 }
                 self.started.push_back((id.to_owned(), activity));
-                if self.started.len() > MAX_STARTED {
-                    self.started.pop_front();
-                }
             }
+        }
+        while self.started.len() > MAX_STARTED || self.started_bytes() > MAX_STARTED_BYTES {
+            let Some((oldest, _)) = self.started.pop_front() else {
+                break;
+            };
+            self.host_calls.remove(&oldest);
         }
         line.map_or(DisplayItem::Nothing, |line| {
             DisplayItem::Line(format!("Cursor task: {line}\n"))
         })
+    }
+
+    fn started_bytes(&self) -> usize {
+        let bytes = |(id, activity): &(String, Activity)| id.len() + activity.bytes();
+        self.started.iter().map(bytes).sum()
     }
 
     /// Records a completion and returns how it is handled.

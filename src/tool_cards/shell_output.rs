@@ -35,6 +35,8 @@ pub struct ShellOutputs {
 struct ShellOutput {
     stdout: String,
     stderr: String,
+    /// How far each stream has been searched for lines.
+    seen: [usize; 2],
     lines: usize,
     owner: OutputOwner,
 }
@@ -67,20 +69,25 @@ impl ShellOutput {
         kept.push_str(&data[..end.unwrap_or(0)]);
     }
 
-    /// Returns a progress line for a piece of output, for the first few pieces.
-    fn line(&mut self, stream: OutputStream, data: &str, redact: Redact<'_>) -> Option<String> {
-        if self.lines >= MAX_LINES {
+    /// Returns a progress line for new output, the first few times. Only complete lines are
+    /// displayed, and the whole stream is redacted, because a secret may arrive in pieces.
+    fn line(&mut self, stream: OutputStream, redact: Redact<'_>) -> Option<String> {
+        let (kept, seen, name) = match stream {
+            OutputStream::Stdout => (&self.stdout, &mut self.seen[0], "stdout"),
+            OutputStream::Stderr => (&self.stderr, &mut self.seen[1], "stderr"),
+        };
+        let end = kept.rfind('\n').map_or(0, |at| at + 1);
+        let start = std::mem::replace(seen, end);
+        if self.lines >= MAX_LINES || start >= end || kept[start..end].trim().is_empty() {
             return None;
         }
-        let data = redact(data);
-        let first = text::first_line(&data)?;
         self.lines += 1;
-        let stream = match stream {
-            OutputStream::Stdout => "stdout",
-            OutputStream::Stderr => "stderr",
-        };
+        let (before, all) = (redact(&kept[..start]), redact(&kept[..end]));
+        // If they differ, a secret extends from the earlier output into the new one.
+        let new = all.strip_prefix(&before)?;
+        let first = text::first_line(new)?;
         Some(format!(
-            "Cursor shell {stream}: {}\n",
+            "Cursor shell {name}: {}\n",
             text::single_line(first, MAX_LINE_CHARS)
         ))
     }
@@ -120,7 +127,7 @@ impl ShellOutputs {
         }
         let printed = self.running.values_mut().next()?;
         printed.add(stream, data);
-        printed.line(stream, data, redact)
+        printed.line(stream, redact)
     }
 
     /// Records output with a call id. Returns a progress line.
@@ -141,7 +148,7 @@ impl ShellOutputs {
             };
         }
         printed.add(stream, data);
-        printed.line(stream, data, redact)
+        printed.line(stream, redact)
     }
 
     /// Ends a shell and adds the collected output to a successful result that has none.
@@ -192,5 +199,43 @@ mod tests {
         let empty = json!({"name": "shell", "result": {"status": "success", "value": {}}});
         let merged = shells.completed("1", Activity::from_json(&empty));
         assert_eq!(merged.result.unwrap()["value"]["stdout"], "a");
+    }
+
+    #[test]
+    fn a_secret_in_pieces_is_not_shown() {
+        let redact = |text: &str| text.replace("otters and newts", "***");
+        let mut shells = ShellOutputs::default();
+        shells.started("1");
+        let mut shown = String::new();
+        for piece in [
+            "key: ott",
+            "ers and ",
+            "newts\nnext",
+            " line\nan unfinished one",
+        ] {
+            if let Some(line) = shells.printed(OutputStream::Stdout, piece, &redact) {
+                shown.push_str(&line);
+            }
+        }
+        assert_eq!(
+            shown,
+            "Cursor shell stdout: key: ***\nCursor shell stdout: next line\n"
+        );
+    }
+
+    #[test]
+    fn a_secret_of_several_lines_is_not_shown() {
+        let redact = |text: &str| {
+            crate::diag::scrub::Scrubber::default()
+                .scrub(text)
+                .into_owned()
+        };
+        let mut shells = ShellOutputs::default();
+        shells.started("1");
+        for piece in ["-----BEGIN PRIVATE KEY-----\n", "MIIEvQ\n", "IBADAN\n"] {
+            let line = shells.printed(OutputStream::Stdout, piece, &redact);
+            let line = line.unwrap_or_default();
+            assert!(!line.contains("MIIE") && !line.contains("IBAD"), "{line}");
+        }
     }
 }

@@ -18,6 +18,18 @@ const MAX_STATUS: usize = 32 * 1024;
 /// What git may answer at all.
 const MAX_OUTPUT: u64 = 32 * 1024 * 1024;
 
+/// Submodules are compared by their commits only.
+const STATUS_OPTIONS: [&str; 1] = ["--ignore-submodules=dirty"];
+/// The same, and no program shows the differences. `--submodule=short` because with
+/// `diff.submodule=diff` git starts another `git diff` inside each changed submodule, without
+/// the options that keep it from running what the submodule configures.
+const DIFF_OPTIONS: [&str; 4] = [
+    "--ignore-submodules=dirty",
+    "--submodule=short",
+    "--no-ext-diff",
+    "--no-textconv",
+];
+
 /// What is known of repositories.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Repositories {
@@ -70,9 +82,13 @@ pub(super) async fn git(folder: &Path, args: &[&str]) -> Option<String> {
         all.extend(without_filters(folder).await?);
     }
     let (first, rest) = args.split_at(args.len().min(1));
-    let submodules = looks.then_some("--ignore-submodules=dirty");
-    let args = first.iter().copied().chain(submodules);
-    all.extend(args.chain(rest.iter().copied()).map(str::to_owned));
+    let safe: &[&str] = match args.first() {
+        Some(&"diff") => &DIFF_OPTIONS,
+        Some(&"status") => &STATUS_OPTIONS,
+        _ => &[],
+    };
+    let args = first.iter().chain(safe).chain(rest);
+    all.extend(args.map(|arg| (*arg).to_owned()));
     let (status, text) = ask(folder, &all).await?;
     (status == Some(0)).then_some(text)
 }
@@ -106,6 +122,10 @@ async fn ask(folder: &Path, args: &[String]) -> Option<(Option<i32>, String)> {
     let mut child = command
         .args(["-c", "core.fsmonitor=false", "-c", "core.quotePath=true"])
         .args(["-c", "core.hooksPath=/dev/null"])
+        .args(["-c", "diff.submodule=short"])
+        .args(["-c", "status.submoduleSummary=false"])
+        // A signature is verified by a program that the repository may name.
+        .args(["-c", "log.showSignature=false"])
         .args(args)
         .current_dir(folder)
         .env("GIT_OPTIONAL_LOCKS", "0")
@@ -221,6 +241,35 @@ mod tests {
         assert!(status.ends_with("\n M f\n"), "{status}");
         let diff = git(&work, &["diff", "HEAD"]).await.unwrap();
         assert!(diff.contains("-one\n+two\n"), "{diff}");
+        assert!(!ran.exists());
+        // Nor in a submodule whose commit has changed, which git would compare in a process of
+        // its own.
+        let inner = work.join("inner");
+        std::fs::remove_file(inner.join(".git/info/attributes")).unwrap();
+        did(&inner, &["commit", "--quiet", "--allow-empty", "-m", "y"]).await;
+        let script = real.join("external.sh");
+        std::fs::write(&script, format!("#!/bin/sh\n{evil}\n")).unwrap();
+        let executable = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+        std::fs::set_permissions(&script, executable).unwrap();
+        let script = script.to_str().unwrap();
+        for folder in [&work, &inner] {
+            for (name, value) in [
+                ("diff.submodule", "diff"),
+                ("diff.external", script),
+                ("diff.evil.command", script),
+                ("diff.evil.textconv", script),
+                ("status.submoduleSummary", "true"),
+            ] {
+                did(folder, &["config", name, value]).await;
+            }
+            let attributes = "f filter=evil diff=evil\ng filter=a.b\n";
+            std::fs::write(folder.join(".git/info/attributes"), attributes).unwrap();
+        }
+        let diff = git(&work, &["diff", "HEAD"]).await.unwrap();
+        assert!(diff.contains("+Subproject commit "), "{diff}");
+        assert!(diff.contains("-one\n+two\n"), "{diff}");
+        let status = repositories(&work).await.found.remove(0).status;
+        assert!(status.contains(" M inner\n"), "{status}");
         assert!(!ran.exists());
         // Where a filter cannot be turned off, nothing is told.
         did(&work, &["config", "filter.a=b.clean", &evil]).await;

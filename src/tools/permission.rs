@@ -151,6 +151,10 @@ fn subject(request: &Request) -> String {
         Request::FetchArgs(args) => args.url.as_str(),
         _ => "",
     };
-    let text: String = text.chars().take(MAX_SUBJECT).collect();
-    diag::secrets().scrub(&text).into()
+    // Cut afterwards: a secret that is cut in two would not be found.
+    diag::secrets()
+        .scrub(text)
+        .chars()
+        .take(MAX_SUBJECT)
+        .collect()
 }

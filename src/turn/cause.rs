@@ -40,6 +40,7 @@ impl Cause {
             Failure::Upgrade(_) | Failure::Payment(_) => Self::Quota,
             Failure::Model(_) => Self::Model,
             Failure::Capacity(_) => Self::Capacity,
+            Failure::TooLarge(_) => Self::Upstream,
             // By the words the host is told: texts of an overflow come in many classes.
             _ if wording(failure).starts_with("context_length_exceeded") => Self::Overflow,
             _ => match failure.retry() {

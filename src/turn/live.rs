@@ -25,6 +25,7 @@ use super::tally::{Shown, Tally, tell};
 use crate::conversation::continuation::results;
 use crate::conversation::fingerprint::{Continuity, Fingerprint};
 use crate::conversation::store::StoreError;
+use crate::run::queue::Weighed as _;
 use crate::run::{Command, Ended, Handle, Memo, Outcome, RunEvent};
 use crate::tools::bridge::gate::Inlet;
 use crate::tools::bridge::{Bridge, HostCall};
@@ -33,8 +34,9 @@ use crate::wire::awake;
 use crate::wire::failure::Retry;
 use crate::wire::state::Occupancy;
 
-/// Events that may pile up while the host works; then the run stops reading.
+/// Events that may pile up while the host works, and their bytes; then the run stops reading.
 const MOST_WAITING: usize = 4096;
+const MOST_WAITING_BYTES: usize = 4 * 1024 * 1024;
 
 /// A run and what is open about it.
 pub(super) struct Live {
@@ -64,6 +66,8 @@ pub(super) struct Live {
     offering: Vec<TurnEvent>,
     /// What happened while the host was away.
     waiting: VecDeque<RunEvent>,
+    /// Bytes of those that were added since the host went away.
+    waiting_bytes: usize,
     /// Words for the model at work.
     steering: Steering,
     /// What the context holds, by the newest state.
@@ -119,6 +123,7 @@ impl Live {
             open: Vec::new(),
             offering: Vec::new(),
             waiting: VecDeque::new(),
+            waiting_bytes: 0,
             steering: Steering::new(),
             occupancy: None,
             show,
@@ -239,6 +244,7 @@ impl Live {
 
     async fn next(&mut self) -> Option<RunEvent> {
         if let Some(event) = self.waiting.pop_front() {
+            self.waiting_bytes = self.waiting_bytes.saturating_sub(event.bytes());
             return Some(event);
         }
         let event = tokio::select! {
@@ -258,7 +264,7 @@ impl Live {
     /// Takes one event while the host is away. Gives whether the conversation changed;
     /// pends while there is no room.
     pub(super) async fn idle(&mut self) -> Idle {
-        if self.waiting.len() >= MOST_WAITING {
+        if self.waiting.len() >= MOST_WAITING || self.waiting_bytes >= MOST_WAITING_BYTES {
             return std::future::pending().await;
         }
         let event = tokio::select! {
@@ -288,6 +294,7 @@ impl Live {
                     let key = self.key.as_str();
                     tracing::debug!(event, bridgeKeyPrefix = key, class = failure.class());
                 }
+                self.waiting_bytes += event.bytes();
                 self.waiting.push_back(event);
                 Idle::Same
             }

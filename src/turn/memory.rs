@@ -9,7 +9,7 @@ use super::recover::BridgeKey;
 use crate::conversation::begun::Begun;
 use crate::conversation::fingerprint::Fingerprint;
 use crate::conversation::journal::{Entry, Paused};
-use crate::conversation::shelf::Shelf;
+use crate::conversation::shelf::{Shelf, ShelfError};
 use crate::conversation::store::{Found, Kept, Look, Store, StoreError};
 use crate::run::{BlobError, BlobKey, Blobs, MemoryBlobs};
 
@@ -40,12 +40,15 @@ struct OnShelf(Arc<Shelf>);
 
 impl Blobs for OnShelf {
     fn get(&self, id: &[u8]) -> Result<Option<Bytes>, BlobError> {
-        self.0.get(id).map_err(|error| BlobError(error.to_string()))
+        let found = self.0.get(id);
+        found.map_err(|error| BlobError::Store(error.to_string()))
     }
 
     fn set(&self, id: &[u8], data: Bytes) -> Result<(), BlobError> {
-        self.0.set(id, &data);
-        Ok(())
+        self.0.set(id, &data).map_err(|error| match error {
+            ShelfError::Full { limit } => BlobError::full(limit),
+            ShelfError::Io(error) => BlobError::Store(error.to_string()),
+        })
     }
 }
 

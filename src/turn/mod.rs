@@ -22,8 +22,8 @@ mod wording;
 
 pub use cause::Cause;
 pub use policy::{Bridging, Policy, Questions};
-pub use request::{Door, Hands, Keep, Stop, TurnEvent, TurnRequest, TurnResult};
+pub use request::{Door, Hands, Keep, Stop, TurnEvent, TurnRequest, TurnResult, turn_events};
 pub use session::{Gone, Session, TurnPlace};
-pub use show::{Follows, Record, Surface};
+pub use show::{Follows, Record, Surface, is_card};
 pub use steer::words;
 pub use wording::{LOST, Lost, too_long, wording};

@@ -13,6 +13,7 @@ use super::policy::Policy;
 use super::show::Surface;
 use super::usage::{Limits, Tokens};
 use crate::conversation::transcript::Transcript;
+use crate::run::queue::{self, Bounds, Weighed};
 use crate::run::{Backend, Mode, Model, UserMessage};
 use crate::tools::bridge::HostCall;
 use crate::tools::by_host::HostTools;
@@ -60,7 +61,7 @@ pub struct TurnRequest {
     /// Words for the model while it works.
     pub injections: mpsc::Receiver<UserMessage>,
     /// Where events go.
-    pub events: mpsc::Sender<TurnEvent>,
+    pub events: queue::Sender<TurnEvent>,
 }
 
 impl TurnRequest {
@@ -120,6 +121,17 @@ pub enum Hands {
     Inline(mpsc::Sender<HostCall>),
 }
 
+/// Events that may wait for a host, and their bytes; then the run waits.
+const EVENTS: Bounds = Bounds {
+    items: 256,
+    bytes: 1024 * 1024,
+};
+
+/// A queue for the events of a turn.
+pub fn turn_events() -> (queue::Sender<TurnEvent>, queue::Receiver<TurnEvent>) {
+    queue::weighed(EVENTS)
+}
+
 /// Something to show.
 #[derive(Debug, Clone, PartialEq)]
 pub enum TurnEvent {
@@ -144,6 +156,27 @@ pub enum TurnEvent {
     Remark(String),
     /// Something a person should know.
     Notice(String),
+}
+
+impl Weighed for TurnEvent {
+    fn bytes(&self) -> usize {
+        /// What an event takes besides its content.
+        const BASE: usize = 64;
+        let content = match self {
+            Self::Text(text)
+            | Self::Thinking(text)
+            | Self::Retrying(text)
+            | Self::Remark(text)
+            | Self::Notice(text) => text.len(),
+            Self::ThinkingDone => 0,
+            Self::ToolCall {
+                id,
+                name,
+                arguments,
+            } => id.len() + name.len() + arguments.to_string().len(),
+        };
+        BASE + content
+    }
 }
 
 /// How a turn ended.

@@ -20,10 +20,20 @@ use crate::tool_cards::{self, Activity, Workspace};
 use crate::tools::bridge::Verdict;
 use crate::tools::native::policy::{Decision, Decisions, Tool};
 
+/// How the ids of all cards start.
+const CARD: &str = "cursor-replay-";
+
+/// Whether a call with this id is a card, which is displayed and never executed.
+pub fn is_card(id: &str) -> bool {
+    id.starts_with(CARD)
+}
+
 /// Recorded results a session holds.
 const MOST_RECORDS: usize = 512;
 /// Their bytes.
 const MOST_BYTES: usize = 16 * 1024 * 1024;
+/// As much of an answer is kept to know whether it has the plan in it.
+const MOST_SAID: usize = 2 * 1024 * 1024;
 
 /// How a host shows the activity of Cursor's own tools.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -175,7 +185,7 @@ impl Show {
         Self {
             tracker: ActivityTracker::new(hosted),
             workspace,
-            run: format!("cursor-replay-{millis}-{run}-tool-"),
+            run: format!("{CARD}{millis}-{run}-tool-"),
             cards: 0,
             open: Vec::new(),
             recorded,
@@ -267,7 +277,7 @@ impl Show {
 
     /// The model answers.
     pub(super) fn said(&mut self, text: &str) {
-        if self.said.len() < MOST_BYTES {
+        if self.said.len() < MOST_SAID {
             self.said.push_str(text);
         }
     }

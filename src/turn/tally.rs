@@ -14,7 +14,8 @@ pub(super) struct Tally {
     pub(super) reported: Option<Usage>,
     /// The model's window, as Cursor told it.
     pub(super) window: Option<u32>,
-    output: String,
+    /// What the model wrote, in UTF-16 units.
+    output: u64,
     /// The answer since the last checkpoint.
     pub(super) since_checkpoint: String,
     /// The words of it that are the answer.
@@ -84,7 +85,7 @@ impl Tally {
     /// All of it so far.
     pub(super) fn seen(&self) -> Seen {
         Seen {
-            output: usage::estimate(&self.output),
+            output: usage::tokens(self.output),
             ..self.seen
         }
     }
@@ -134,12 +135,11 @@ pub(super) async fn tell(event: TurnEvent, request: &TurnRequest, tally: &mut Ta
         tally.words.push_str(text);
     }
     match &event {
-        TurnEvent::Text(text) | TurnEvent::Thinking(text) => tally.output.push_str(text),
+        TurnEvent::Text(text) | TurnEvent::Thinking(text) => tally.output += usage::units(text),
         TurnEvent::ToolCall {
             name, arguments, ..
         } => {
-            tally.output.push_str(name);
-            tally.output.push_str(&arguments.to_string());
+            tally.output += usage::units(name) + usage::units(&arguments.to_string());
         }
         TurnEvent::ThinkingDone
         | TurnEvent::Retrying(_)

@@ -44,7 +44,17 @@ pub struct Limits {
 
 /// Tokens of a text, by its length in UTF-16 units.
 pub fn estimate(text: &str) -> u64 {
-    (text.encode_utf16().count() as u64).div_ceil(4)
+    tokens(units(text))
+}
+
+/// The length of a text in UTF-16 units.
+pub fn units(text: &str) -> u64 {
+    text.encode_utf16().count() as u64
+}
+
+/// Tokens of a text of so many UTF-16 units.
+pub fn tokens(units: u64) -> u64 {
+    units.div_ceil(4)
 }
 
 /// Tokens of pictures.

@@ -6,12 +6,19 @@
 use std::collections::BTreeMap;
 use std::sync::{Mutex, OnceLock, PoisonError};
 
-use prost_reflect::{DescriptorPool, DynamicMessage, ReflectMessage as _, Value};
+use bytes::Bytes;
+use prost_reflect::{DescriptorPool, Kind, MessageDescriptor};
 
+use super::fields;
 use super::proto::DESCRIPTORS;
 
 /// Kinds of unknown things kept apart; a flood of new ones must not grow without end.
 const MAX_KINDS: usize = 512;
+/// As much of a message is looked at: what is new in a schema shows at once, and a message may
+/// hold millions of unknown fields.
+const MAX_INSPECTED: usize = 64 * 1024;
+/// How deep, because a message of unknown depth is walked by recursion.
+const MAX_DEPTH: usize = 64;
 
 /// Counts of unknown fields by `Message.number`, and of unknown kinds by name.
 #[derive(Debug, Default)]
@@ -37,35 +44,28 @@ impl Drift {
         }
     }
 
-    /// Looks through a message whose known fields do not account for all its bytes.
+    /// Looks through the beginning of a message whose known fields do not account for all its
+    /// bytes. Takes memory only for what is counted.
     pub fn inspect(&self, message: &str, payload: &[u8]) {
         let Some(descriptor) = schema().and_then(|pool| pool.get_message_by_name(message)) else {
             return;
         };
-        if let Ok(message) = DynamicMessage::decode(descriptor, payload) {
-            self.walk(&message);
-        }
+        let looked_at = &payload[..payload.len().min(MAX_INSPECTED)];
+        self.walk(&descriptor, Bytes::copy_from_slice(looked_at), MAX_DEPTH);
     }
 
-    fn walk(&self, message: &DynamicMessage) {
-        for field in message.unknown_fields() {
-            self.count(format!(
-                "{}.{}",
-                message.descriptor().full_name(),
-                field.number()
-            ));
-        }
-        for (_, value) in message.fields() {
-            self.walk_value(value);
-        }
-    }
-
-    fn walk_value(&self, value: &Value) {
-        match value {
-            Value::Message(message) => self.walk(message),
-            Value::List(items) => items.iter().for_each(|item| self.walk_value(item)),
-            Value::Map(entries) => entries.values().for_each(|item| self.walk_value(item)),
-            _ => {}
+    fn walk(&self, descriptor: &MessageDescriptor, message: Bytes, depth: usize) {
+        for field in fields::beginning(message).map_while(Result::ok) {
+            match descriptor.get_field(field.number) {
+                None => self.count(format!("{}.{}", descriptor.full_name(), field.number)),
+                Some(known) => {
+                    if let (Kind::Message(inner), Some(bytes)) = (known.kind(), field.value.bytes())
+                        && depth > 0
+                    {
+                        self.walk(&inner, bytes.clone(), depth - 1);
+                    }
+                }
+            }
         }
     }
 
@@ -111,6 +111,23 @@ mod tests {
                 ("agent.v1.TextDeltaUpdate.900".to_owned(), 2),
             ]
         );
+    }
+
+    #[test]
+    fn only_the_beginning_of_a_large_message_is_looked_at() {
+        let unknown = [0xf8, 0x0f, 1]; // field 255
+        let mut update = unknown.repeat(2_000_000);
+        put_bytes(&mut update, 900, b"behind");
+        let mut message = Vec::new();
+        put_bytes(&mut message, 1, &update);
+        let drift = Drift::default();
+        drift.inspect("agent.v1.AgentServerMessage", &message);
+        let counts: Vec<_> = drift.counts().into_iter().collect();
+        let [(name, count)] = &counts[..] else {
+            panic!("{counts:?}");
+        };
+        assert_eq!(name, "agent.v1.InteractionUpdate.255");
+        assert!(*count <= (MAX_INSPECTED / unknown.len()) as u64, "{count}");
     }
 
     #[test]

@@ -93,6 +93,14 @@ pub enum TransportError {
     /// An envelope whose payload is no message.
     #[error("malformed message from the server")]
     Message,
+    /// A message that is larger than any the server has reason to send.
+    #[error("Cursor sent a message of {size} bytes; no more than {limit} are taken")]
+    MessageTooLarge {
+        /// Its size.
+        size: usize,
+        /// The limit in force.
+        limit: usize,
+    },
     /// An end-of-stream envelope that is no JSON.
     #[error("malformed end-of-stream message")]
     EndStream,

@@ -4,6 +4,7 @@
 //! told apart by the evidence there is.
 
 use super::code::Code;
+use super::envelope::EnvelopeError;
 use super::error::{TransportError, WireError};
 use super::proto::aiserver::v1::error_details::Error as Cursor;
 use super::remote::RemoteError;
@@ -59,6 +60,9 @@ pub enum Failure {
     /// The server will not do this; trying again is pointless.
     #[error("{0}")]
     Refused(String),
+    /// The server sent more than we take; the same again would be as large.
+    #[error("{0}")]
+    TooLarge(String),
     /// The server failed in a way that may pass.
     #[error("{0}")]
     Server(String),
@@ -153,6 +157,7 @@ impl Failure {
             | Self::ConversationPoisoned(_)
             | Self::ActionRequired(_)
             | Self::Refused(_)
+            | Self::TooLarge(_)
             | Self::Server(_)
             | Self::Idle(_) => true,
         }
@@ -176,6 +181,7 @@ impl Failure {
             Self::Capacity(_) => "capacity",
             Self::ActionRequired(_) => "action_required",
             Self::Refused(_) => "refused",
+            Self::TooLarge(_) => "too_large",
             Self::Server(_) => "server",
             Self::Transport(_) => "transport",
             Self::Idle(_) => "idle",
@@ -195,6 +201,8 @@ impl Failure {
         match error {
             // A wrong certificate stays wrong, and hammering it helps nobody.
             TransportError::Tls { .. } | TransportError::ContentType(_) => Self::Refused(text),
+            TransportError::MessageTooLarge { .. }
+            | TransportError::Envelope(EnvelopeError::TooLarge { .. }) => Self::TooLarge(text),
             _ => Self::Transport(text),
         }
     }
@@ -320,6 +328,7 @@ impl Failure {
             Self::Cancelled(_)
             | Self::ActionRequired(_)
             | Self::Refused(_)
+            | Self::TooLarge(_)
             | Self::Server(_)
             | Self::Transport(_)
             | Self::Idle(_) => return None,

@@ -47,24 +47,40 @@ pub enum FieldError {
 }
 
 /// Walks the fields of one message.
-pub struct Fields(Bytes);
+pub struct Fields {
+    rest: Bytes,
+    /// Whether the message may be cut off.
+    is_beginning: bool,
+}
 
 /// The fields of `message` in order; stops at the first error.
 pub fn fields(message: Bytes) -> Fields {
-    Fields(message)
+    Fields {
+        rest: message,
+        is_beginning: false,
+    }
+}
+
+/// The fields of a message of which only the beginning is there: a length-delimited field that
+/// is cut off has the bytes there are, and is the last.
+pub fn beginning(message: Bytes) -> Fields {
+    Fields {
+        rest: message,
+        is_beginning: true,
+    }
 }
 
 impl Iterator for Fields {
     type Item = Result<Field, FieldError>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        if self.0.is_empty() {
+        if self.rest.is_empty() {
             return None;
         }
-        let whole = self.0.clone();
+        let whole = self.rest.clone();
         let field = self.read(&whole);
         if field.is_err() {
-            self.0.clear();
+            self.rest.clear();
         }
         Some(field)
     }
@@ -72,32 +88,35 @@ impl Iterator for Fields {
 
 impl Fields {
     fn read(&mut self, whole: &Bytes) -> Result<Field, FieldError> {
-        let tag = varint(&mut self.0)?;
+        let tag = varint(&mut self.rest)?;
         let number = u32::try_from(tag >> 3).map_err(|_| FieldError::Number)?;
         if number == 0 || number >= 1 << 29 {
             return Err(FieldError::Number);
         }
         let value = match (tag & 7) as u8 {
-            0 => Value::Varint(varint(&mut self.0)?),
+            0 => Value::Varint(varint(&mut self.rest)?),
             1 => Value::Fixed64(self.take(8)?.get_u64_le()),
             2 => {
-                let length = varint(&mut self.0)?;
-                Value::Bytes(
-                    self.take(usize::try_from(length).map_err(|_| FieldError::Truncated)?)?,
-                )
+                let length = varint(&mut self.rest)?;
+                let length = usize::try_from(length).map_err(|_| FieldError::Truncated)?;
+                if self.is_beginning {
+                    Value::Bytes(self.take(length.min(self.rest.len()))?)
+                } else {
+                    Value::Bytes(self.take(length)?)
+                }
             }
             5 => Value::Fixed32(self.take(4)?.get_u32_le()),
             other => return Err(FieldError::WireType(other)),
         };
-        let raw = whole.slice(..whole.len() - self.0.len());
+        let raw = whole.slice(..whole.len() - self.rest.len());
         Ok(Field { number, value, raw })
     }
 
     fn take(&mut self, length: usize) -> Result<Bytes, FieldError> {
-        if self.0.len() < length {
+        if self.rest.len() < length {
             return Err(FieldError::Truncated);
         }
-        Ok(self.0.split_to(length))
+        Ok(self.rest.split_to(length))
     }
 }
 

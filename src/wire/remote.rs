@@ -24,6 +24,11 @@ const DETAILS_TYPE: &str = "aiserver.v1.ErrorDetails";
 
 /// Characters of a REST error that are shown.
 const MOST_WORDS: usize = 500;
+/// Characters of Cursor's own error that are shown.
+const MOST_TEXT: usize = 4000;
+/// Bytes in which secrets are looked for before a text is cut: one that is cut in two would
+/// not be found.
+const MOST_RAW: usize = 64 * 1024;
 
 /// An error the server answered with.
 #[derive(Debug, Clone, PartialEq)]
@@ -83,13 +88,14 @@ impl RemoteError {
             .flatten()
     }
 
-    /// Cursor's title and detail, or the Connect message.
+    /// Cursor's title and detail, or the Connect message, without secrets: a server may repeat
+    /// what it was sent.
     pub fn text(&self) -> String {
-        let told = self.details.as_ref().and_then(|d| d.details.as_ref());
-        let told = told.map(|d| format!("{} {}", d.title.trim(), d.detail.trim()));
-        match told.map(|text| text.trim().to_owned()) {
-            Some(text) if !text.is_empty() => text,
-            _ => self.message.clone(),
+        let details = self.details.as_ref().and_then(|d| d.details.as_ref());
+        let details = details.map(|d| format!("{} {}", d.title.trim(), d.detail.trim()));
+        match details.as_deref().map(str::trim) {
+            Some(text) if !text.is_empty() => without_secrets(text, MOST_TEXT),
+            _ => without_secrets(&self.message, MOST_TEXT),
         }
     }
 
@@ -182,11 +188,20 @@ fn read_metadata(metadata: &Json) -> Metadata {
 /// The words of a REST error: `{"error":{"message":…}}`, `{"message":…}` or `{"error":…}`.
 fn words(json: &Json) -> Option<String> {
     let error = &json["error"];
-    let told = [&error["message"], &json["message"], error];
-    let words = told.into_iter().find_map(Json::as_str)?.trim();
-    // A server may repeat what it was told.
-    let words: String = words.chars().take(MOST_WORDS).collect();
-    (!words.is_empty()).then(|| crate::diag::secrets().scrub(&words).into_owned())
+    let places = [&error["message"], &json["message"], error];
+    let words = places.into_iter().find_map(Json::as_str)?.trim();
+    (!words.is_empty()).then(|| without_secrets(words, MOST_WORDS))
+}
+
+/// At most so many characters of a server's text, secrets hidden.
+fn without_secrets(text: &str, most: usize) -> String {
+    let end = text.len().min(MOST_RAW);
+    let end = (0..=end).rev().find(|at| text.is_char_boundary(*at));
+    let text = crate::diag::secrets().scrub(&text[..end.unwrap_or(0)]);
+    match text.char_indices().nth(most) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.into_owned(),
+    }
 }
 
 #[cfg(test)]
@@ -263,6 +278,41 @@ mod tests {
         let error = RemoteError::from_response(401, long.to_string().as_bytes());
         assert!(!error.text().contains(secret), "{}", error.text());
         assert!(error.text().len() < 600);
+    }
+
+    #[test]
+    fn a_connect_error_repeats_no_secret() {
+        let secret = "plain-secret-of-the-connect-error";
+        crate::diag::secrets().learn(&secret.into());
+        let title = format!("No {secret}");
+        let details = ErrorDetails {
+            details: Some(CustomErrorDetails {
+                title,
+                detail: "key crsr_0123456789abcdef".into(),
+                ..Default::default()
+            }),
+            ..Default::default()
+        };
+        let value = LENIENT.encode(details.encode_to_vec());
+        for error in [
+            serde_json::json!({"code": "internal", "message": format!("Bearer {secret} is odd")}),
+            serde_json::json!({"code": "internal", "message": "crsr_0123456789abcdef"}),
+            serde_json::json!({"code": "internal", "details": [{"type": DETAILS_TYPE, "value": value}]}),
+        ] {
+            let end = serde_json::json!({ "error": error }).to_string();
+            let remote = EndStream::parse(end.as_bytes()).unwrap().error.unwrap();
+            let from_status = RemoteError::from_response(400, error.to_string().as_bytes());
+            for error in [remote, from_status] {
+                let text = crate::wire::error::WireError::from(error).to_string();
+                assert!(text.contains("[redacted]"), "{text}");
+                assert!(!text.contains(secret) && !text.contains("crsr_"), "{text}");
+            }
+        }
+        // Where a text is cut, no part of a secret is left.
+        let long = format!("{}{secret}", "x ".repeat(MOST_TEXT / 2 - 4));
+        let end = serde_json::json!({"error": {"message": long}}).to_string();
+        let error = EndStream::parse(end.as_bytes()).unwrap().error.unwrap();
+        assert!(!error.text().contains("plain"), "{}", error.text());
     }
 
     #[test]

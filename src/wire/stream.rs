@@ -25,6 +25,7 @@ use super::drift::Drift;
 use super::endpoint::BaseUrl;
 use super::envelope::{self, Decoder, Encoding};
 use super::error::{TransportError, WireError, from_reqwest};
+use super::fields;
 use super::headers::{BlobKey, HttpVersion, Identity, RequestIds, ToolGates};
 use super::http::{Http, SetupError};
 use super::lane::Seat;
@@ -39,6 +40,12 @@ const RUN_SSE: &str = "/agent.v1.AgentService/RunSSE";
 
 /// Messages that may wait for the network before senders have to.
 const OUTGOING: usize = 32;
+
+/// The largest message of a run but for blobs, which may take a whole envelope: what shows text
+/// and tools holds several copies of a message.
+const MAX_MESSAGE: usize = 16 * 1024 * 1024;
+/// The field of a server message that carries blobs.
+const KV_FIELD: u32 = 4;
 
 /// How long a server that takes no more messages may still talk.
 const LAST_WORDS: Duration = Duration::from_secs(2);
@@ -353,6 +360,11 @@ fn transport(error: &WireError) -> &dyn std::fmt::Debug {
 }
 
 fn message(payload: Bytes, drift: &Drift) -> Result<Received, WireError> {
+    let size = payload.len();
+    if size > MAX_MESSAGE && !carries_blob(&payload) {
+        let limit = MAX_MESSAGE;
+        return Err(TransportError::MessageTooLarge { size, limit }.into());
+    }
     // Damaged words are asked for again rather than shown.
     let message =
         AgentServerMessage::decode(payload.clone()).map_err(|_| TransportError::Message)?;
@@ -360,6 +372,12 @@ fn message(payload: Bytes, drift: &Drift) -> Result<Received, WireError> {
         drift.inspect("agent.v1.AgentServerMessage", &payload);
     }
     Ok(Received::Message(Box::new(message)))
+}
+
+/// Whether the first field of a message is a blob request.
+fn carries_blob(payload: &Bytes) -> bool {
+    let first = fields::fields(payload.clone()).next();
+    matches!(first, Some(Ok(field)) if field.number == KV_FIELD)
 }
 
 fn end(payload: &[u8]) -> Result<Received, WireError> {

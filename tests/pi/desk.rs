@@ -84,7 +84,7 @@ impl Desk {
         std::fs::create_dir(&workspace).unwrap();
         // The extension starts this, so that we learn which processes there were.
         let wrapper = home.path().join("sidecar");
-        let script = "#!/bin/sh\necho $$ >> \"$HOME/sidecars\"\nexec \"$SIDECAR\" \"$@\"\n";
+        let script = "#!/bin/sh\ndate +%s%3N >> \"$HOME/started\"\necho $$ >> \"$HOME/sidecars\"\nexec \"$SIDECAR\" \"$@\"\n";
         std::fs::write(&wrapper, script).unwrap();
         std::fs::set_permissions(&wrapper, Permissions::from_mode(0o755)).unwrap();
         // Quick retries, and summaries of conversations that are short.
@@ -188,6 +188,12 @@ impl Desk {
     pub fn sidecars(&self) -> Vec<i32> {
         let file = self.home.path().join("sidecars");
         let text = std::fs::read_to_string(file).unwrap_or_default();
+        text.lines().map(|line| line.parse().unwrap()).collect()
+    }
+
+    /// When they were started, in milliseconds since 1970.
+    pub fn started(&self) -> Vec<u128> {
+        let text = std::fs::read_to_string(self.home.path().join("started")).unwrap();
         text.lines().map(|line| line.parse().unwrap()).collect()
     }
 

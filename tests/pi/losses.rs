@@ -148,7 +148,7 @@ fn a_pi_killed_behind_a_command_does_not_have_it_run_twice() {
     let hello = format!(r#"{{ text = "Hello." }}, {END}"#);
     let first = format!("{{ {command} }}, {{ expect_cancel = true, timeout_ms = 60000 }}");
     let second = format!(
-        r#"{{ {command}, throws = "look before doing it again" }}, {{ text = "Looked." }}, {END}"#
+        r#"{{ {command}, throws = "Check its effects first" }}, {{ text = "Looked." }}, {END}"#
     );
     let runs: String = [hello, first, second]
         .iter()

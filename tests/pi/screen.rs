@@ -37,6 +37,9 @@ impl<'a> Screen<'a> {
                 .map(|(name, value)| format!("{name}={value}")),
         );
         arguments.extend(pi);
+        // In the same breath, so that not a byte is missed.
+        let raw = format!("cat > '{}'", screen.raw_file().display());
+        arguments.extend([";", "pipe-pane", "-o", &raw].map(Into::into));
         let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
         screen.tmux(&arguments);
         screen
@@ -50,6 +53,16 @@ impl<'a> Screen<'a> {
             .output()
             .expect("tmux is needed to look at pi's screen; install it");
         String::from_utf8_lossy(&output.stdout).into_owned()
+    }
+
+    fn raw_file(&self) -> std::path::PathBuf {
+        self.desk.home.path().join("printed")
+    }
+
+    /// All that was sent to the terminal, as it was sent.
+    pub fn raw(&self) -> String {
+        let bytes = std::fs::read(self.raw_file()).unwrap();
+        String::from_utf8_lossy(&bytes).into_owned()
     }
 
     pub fn text(&self) -> String {

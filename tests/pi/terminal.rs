@@ -1,6 +1,6 @@
 //! pi as a person sees it.
 
-use crate::desk::{Desk, ECHO, Version, conversation, until, user_text};
+use crate::desk::{Desk, ECHO, Version, conversation, until, user_text, written};
 use crate::screen::Screen;
 use crate::sessions::FOLLOWED;
 use crate::tools::{self, TOOLS};
@@ -206,8 +206,64 @@ fn what_the_bridge_tells_is_not_written_over_the_screen() {
     assert!(told.contains("request_resolved"), "{told}");
 }
 
+/// A repository, a model and a server that try to write to the clipboard, the title and over the
+/// screen.
+fn nothing_that_others_say_is_obeyed(version: Version) {
+    let hostile = r"\u001b]52;c;c3J2\u0007\u001b]0;TAKEN\u0007\u001b[41m\u009b42m\u202e";
+    let scenario = format!(
+        r#"
+name = "hostile"
+[[run]]
+steps = [ {{ exec = {{ requestContextArgs = {{}} }} }}, {{ thinking = "Hm {hostile} thought." }}, {{ text = "Said \u001b" }}, {{ text = "]52;c;c3J2\u0007 {hostile} once." }}, {{ checkpoint = "auto" }}, {{ usage = {{}} }}, {{ end = true }} ]
+[[run]]
+steps = [ {{ end = {{ code = "invalid_argument", message = "failed {hostile} as told", retryable = false }} }} ]
+"#
+    );
+    let desk = Desk::playing(version, &scenario);
+    let folder = desk.workspace.join(".cursor");
+    std::fs::create_dir(&folder).unwrap();
+    let servers = format!(r#"{{"mcpServers": {{"srv{hostile}mark": {{"command": "true"}}}}}}"#);
+    std::fs::write(folder.join("mcp.json"), servers).unwrap();
+    let pi = Screen::start(&desk, "one", "once.");
+    pi.say("two");
+    pi.shows("as told");
+    pi.quit();
+    let raw = pi.raw();
+    // It was displayed, and can be read.
+    for said in ["Said ␛]52;c;c3J2␇", "thought.", "mark", "failed ␛]52"] {
+        assert!(raw.contains(said), "{said:?} in {raw:?}");
+    }
+    for obeyed in [
+        "\u{1b}]52",
+        "\u{1b}]0;TAKEN",
+        "\u{1b}[41m",
+        "\u{9b}",
+        "\u{202e}",
+    ] {
+        assert!(!raw.contains(obeyed), "{obeyed:?} in {raw:?}");
+    }
+    // The file of the session is displayed when the session is resumed.
+    let stored = written(&desk);
+    let stored = serde_json::Value::from(stored).to_string();
+    assert!(stored.contains("␛]52"), "{stored}");
+    assert!(
+        !stored.contains("u001b]52") && !stored.contains('\u{9b}'),
+        "{stored}"
+    );
+}
+
 mod current {
-    use crate::desk::Version::V087;
+    use crate::desk::Version::{V087, V150};
+
+    #[test]
+    fn nothing_that_others_say_is_obeyed_by_the_terminal() {
+        super::nothing_that_others_say_is_obeyed(V087);
+    }
+
+    #[test]
+    fn nothing_that_others_say_is_obeyed_by_the_newest() {
+        super::nothing_that_others_say_is_obeyed(V150);
+    }
 
     #[test]
     fn a_key_given_at_login_is_used() {

@@ -204,6 +204,7 @@ fn a_sidecar_that_dies_is_started_again_but_not_for_ever() {
     let scenario = "name = \"stall\"\n[[run]]\nsteps = [ { text = \"Hm\" }, { stall = true } ]\n";
     let desk = Desk::playing(Version::V087, scenario);
     let mut pi = Rpc::start(&desk);
+    let mut killed = Vec::new();
     for round in 0..5 {
         // pi takes a turn again twice.
         if round % 3 == 0 {
@@ -211,6 +212,8 @@ fn a_sidecar_that_dies_is_started_again_but_not_for_ever() {
         }
         pi.event("a delta", |event| event["type"] == "message_update");
         let sidecar = Pid::from_raw(*desk.sidecars().last().unwrap()).unwrap();
+        let now = std::time::UNIX_EPOCH.elapsed().unwrap();
+        killed.push(now.as_millis());
         kill_process(sidecar, Signal::KILL).unwrap();
         let message = pi.answer();
         let error = message["errorMessage"].as_str().unwrap();
@@ -228,6 +231,17 @@ fn a_sidecar_that_dies_is_started_again_but_not_for_ever() {
     );
     assert!(error.contains("/reload"), "{error}");
     assert_eq!(desk.sidecars().len(), 5);
+    // The first restart is at once; the others wait, each longer than the last. A loaded
+    // machine only makes them later.
+    let restarts = desk.started().into_iter().skip(1);
+    let pauses: Vec<u128> = restarts
+        .zip(killed)
+        .map(|(start, end)| start - end)
+        .collect();
+    assert_eq!(pauses.len(), 4);
+    for (pause, least) in pauses.iter().zip([0, 250, 500, 1000]) {
+        assert!(*pause >= least, "{pauses:?}");
+    }
 }
 
 #[test]

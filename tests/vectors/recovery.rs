@@ -3,7 +3,8 @@
 use cursor_sidecar::conversation::recovery::{
     CLOCK_SKEW, Checkpoint, Loss, Millis, Owner, Pause, Plan, Point, Request, Row, plan,
 };
-use cursor_sidecar::conversation::wrap::{Recovered, Verdict, collapse, resembles_mark, wrap_as};
+use cursor_sidecar::conversation::wrap::{Recovered, Verdict, collapse, wrap_as};
+use cursor_sidecar::prompts::imitates_recovered_result;
 use cursor_sidecar::run::{Idle, Told};
 use cursor_sidecar::turn::{LOST, Lost};
 use serde_json::{Map, Value as Json, json};
@@ -237,7 +238,7 @@ fn marked(text: &str, wanted: &Json) -> Result<(), String> {
     let hidden = folded.contains("[recovered tool output after upstream bridge loss")
         || folded.contains("[end recovered tool output");
     let wanted = wanted == true || hidden;
-    same("detected", &resembles_mark(text), &wanted)
+    same("detected", &imitates_recovered_result(text), &wanted)
 }
 
 pub(crate) fn wrap_case(case: &Json) -> Result<(), String> {

@@ -70,7 +70,7 @@ async fn words_behind_the_last_state_are_told_in_the_next_turn() {
     insta::assert_snapshot!(said(&requests(&sim)[1]), @r"
     next
 
-    [Your last answer went on after its last saved state. The user has read this too:]
+    [Your last answer continued after its last saved state. The user has also read this:]
 
     beta
     ");
@@ -96,7 +96,7 @@ async fn words_the_next_stream_has_not_said_again_are_told_in_the_next_turn() {
     assert_eq!(guest.say("next").await.text, "gamma");
     played(&sim.recording()).await;
     let said = said(&requests(&sim)[2]);
-    assert!(said.ends_with("has read this too:]\n\nbeta"), "{said}");
+    assert!(said.ends_with("has also read this:]\n\nbeta"), "{said}");
 }
 
 /// A host that asks again after an error has dropped the answer: it gets all of it, from the

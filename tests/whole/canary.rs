@@ -8,9 +8,13 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use serde_json::json;
 
 use crate::backend::{Simulator, Transport};
+use crate::faults::playing;
+use crate::gateway::Gateway;
 use crate::once::until;
 use crate::steering::{INJECTED, interrupted};
 use crate::talk::{Talk, tool};
@@ -30,6 +34,8 @@ const STEERING: &str = "canary steering about hedgehogs";
 const PICTURE: &str = "canary picture of hamsters.";
 /// The same as it is sent, behind what makes it a picture.
 const ENCODED: &str = "Y2FuYXJ5IHBpY3R1cmUgb2YgaGFtc3RlcnMu";
+/// What a server says before it repeats the key.
+const ECHOED: &str = "echoed";
 const WORDS: [&str; 12] = [
     PROMPT, SYSTEM, ANSWER, ARGUMENT, RESULT, FILE, COMMAND, OUTPUT, WRITTEN, STEERING, PICTURE,
     ENCODED,
@@ -89,6 +95,25 @@ fn files(folder: &Path) -> Vec<PathBuf> {
         .collect()
 }
 
+/// The key as a server may repeat it: in base64, by itself and within a header, and in hex.
+fn spellings() -> [String; 3] {
+    let header = STANDARD.encode(format!("authorization: Bearer {KEY}\r\n"));
+    let hex = KEY.bytes().map(|byte| format!("{byte:02x}"));
+    [STANDARD.encode(KEY), header, hex.collect()]
+}
+
+/// Whether an answer to a host or client says what the server said, and nothing of the key.
+#[track_caller]
+fn assert_hides_the_key(answer: &str) {
+    assert!(answer.contains(ECHOED), "{answer}");
+    assert!(!answer.contains(KEY), "{answer}");
+    for spelling in spellings() {
+        // Its last letters may stand for what comes after the key.
+        let part = &spelling[spelling.len() - 20..spelling.len() - 6];
+        assert!(!answer.contains(part), "{spelling} in {answer}");
+    }
+}
+
 fn holds(bytes: &[u8], canary: &str) -> bool {
     bytes
         .windows(canary.len())
@@ -112,7 +137,8 @@ fn no_canary_sings_outside_the_journal() {
         r#"{{ text = "{ANSWER} again" }}, {{ usage = {{}} }}, {{ checkpoint = "auto" }}, {{ end = true }}"#
     );
     let refuses = format!(
-        r#"{{ end = {{ code = "invalid_argument", message = "cannot do {PROMPT} with {KEY}", retryable = false }} }}"#
+        r#"{{ end = {{ code = "invalid_argument", message = "{ECHOED}: cannot do {PROMPT} with {KEY}, {}", retryable = false }} }}"#,
+        spellings().join(" or ")
     );
     let breaks = r#"{ text = "half" }, { garbage = "a5a5a5a5a5a5a5a5" }, { end = true }"#;
     let works = format!(
@@ -152,6 +178,7 @@ fn no_canary_sings_outside_the_journal() {
         ),
     ];
     let mut talk = Talk::new(&simulator, "s", &env);
+    talk.host.received = Some(Vec::new());
     talk.system = SYSTEM.into();
     talk.tools = vec![tool("look")];
     talk.workspace = workspace.path().display().to_string();
@@ -176,19 +203,23 @@ fn no_canary_sings_outside_the_journal() {
     talk.result(&taken.calls[0], json!([{"type": "text", "text": RESULT}]));
     talk.host.kill();
     let mut stderr = talk.host.stderr();
+    let mut received = talk.host.received.take().unwrap();
 
     // Another one recovers it, then meets errors that are final.
     let mut talk = talk.moved_to(&simulator, &env);
+    talk.host.received = Some(Vec::new());
     let taken = talk.turn();
     assert_eq!((taken.stop.as_str(), taken.error.as_str()), ("stop", ""));
     assert!(taken.text.contains(ANSWER), "{taken:?}");
-    for _ in 0..2 {
-        assert_eq!(talk.say(PROMPT).stop, "error");
-    }
+    let failed = talk.say(PROMPT);
+    assert_eq!(failed.stop, "error");
+    assert_hides_the_key(&failed.error);
+    assert_eq!(talk.say(PROMPT).stop, "error");
     talk.host.call("shutdown", json!({}));
     talk.host.say(&json!({"jsonrpc": "2.0", "method": "exit"}));
     talk.host.ended();
     stderr += &talk.host.stderr();
+    received.extend(talk.host.received.take().unwrap());
 
     // A third one is killed while it executes.
     let mut talk = talk.moved_to(&simulator, &env);
@@ -210,6 +241,15 @@ fn no_canary_sings_outside_the_journal() {
         "tokens were seen"
     );
     secrets.extend(verifiers);
+    for message in &received {
+        let message = message.to_string();
+        for secret in &secrets {
+            assert!(
+                !message.contains(secret),
+                "{secret} told the host: {message}"
+            );
+        }
+    }
 
     let mut logs = String::new();
     let mut kept = BTreeSet::new();
@@ -251,4 +291,50 @@ fn no_canary_sings_outside_the_journal() {
     ] {
         assert!(logs.contains(event), "{event} is not logged");
     }
+}
+
+/// A client of the gateway, streaming or not, is not told the key that the server repeats; nor
+/// is the log.
+#[tokio::test]
+async fn the_gateway_does_not_repeat_the_key() {
+    let steps = format!(
+        r#"{{ end = {{ code = "invalid_argument", message = "{ECHOED} {KEY} or {}", retryable = false }} }}"#,
+        spellings().join(" or ")
+    );
+    let simulator = playing(Transport::H2c, &steps);
+    let gateway = Gateway::start(
+        &simulator,
+        &[("CURSOR_API_KEY", KEY), ("RUST_LOG", "debug")],
+    );
+    for stream in [true, false] {
+        let mut chat = gateway.chat();
+        chat.stream = stream;
+        chat.user("go");
+        let answer = chat.send(&chat.body()).await.text().await.unwrap();
+        assert_hides_the_key(&answer);
+        assert!(!answer.contains(&gateway.token), "{answer}");
+    }
+    let stderr = std::fs::read_to_string(gateway.folder().join("stderr")).unwrap();
+    assert!(!stderr.contains(KEY), "{stderr}");
+}
+
+/// The same for errors of the key exchange, in all that a host may ask.
+#[test]
+fn a_refused_key_is_not_repeated() {
+    let said = format!("{ECHOED} {KEY} or {}", spellings().join(" or "));
+    let answer = format!("{{ status = 401, body = {{ message = \"{said}\" }} }}");
+    let scenario = format!(
+        "name = \"refused\"\n[server]\nexchange = {answer}\nunary = {{ \"/v1/models\" = {answer} }}\n[[run]]\nsteps = []\n"
+    );
+    let file = tempfile::Builder::new().suffix(".toml").tempfile().unwrap();
+    std::fs::write(file.path(), scenario).unwrap();
+    let simulator = Simulator::with(Transport::Http1, file.path());
+    let mut talk = Talk::new(&simulator, "s", &[("CURSOR_API_KEY", KEY)]);
+    assert_hides_the_key(&talk.say("go").error);
+    let listed = talk.host.call("models/list", json!({"refresh": true}));
+    assert_hides_the_key(&listed["result"]["warnings"].to_string());
+    let status = talk.host.call("account/status", json!({}));
+    assert_hides_the_key(&status["result"]["problem"].to_string());
+    let stderr = talk.host.stderr();
+    assert!(!stderr.contains(KEY), "{stderr}");
 }

@@ -13,6 +13,7 @@ use tokio::time::Instant;
 use crate::endpoint::{Desk, Place, beside, knock};
 use crate::endpoint_sessions::Plain;
 use crate::inside::{END, Guest, Patience, opened, simulating};
+use crate::talk::tool;
 
 const HELLO: &str = r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"test","version":"1"}}}"#;
 
@@ -110,6 +111,41 @@ fn a_name_that_was_pointed_here_opens_nothing() {
     let host = format!("localhost:{port}");
     let allowed = [auth, ("Host", host.as_str()), ("Origin", own.as_str())];
     assert_eq!(desk.status(&allowed, HELLO), 200);
+    nothing_came_through(&mut desk);
+    desk.finish();
+}
+
+/// Cards display what was done. Neither their ids nor the tool that draws them can be called,
+/// nor the host's own names, which stand on cards too.
+#[test]
+fn what_cards_are_called_cannot_be_called() {
+    let mut desk = Desk::open();
+    desk.finish();
+    desk.talk.tools.extend(["cursor", "bash"].map(tool));
+    desk.talk.cards = vec!["read", "bash", "cursor"];
+    desk.again();
+    let plain = Plain::new(&desk.at);
+    let outside = beside(async move {
+        let id = plain.session().await.unwrap();
+        let list = serde_json::from_str(LIST).unwrap();
+        let listed = plain.post(Some(&id), list).await.text().await.unwrap();
+        assert!(listed.contains("\"pi__look\""), "{listed}");
+        for name in [
+            "cursor",
+            "pi__cursor",
+            "bash",
+            "cursor-replay-1-1-tool-1",
+            "pi__cursor-replay-1-1-tool-1",
+            "replay/result",
+        ] {
+            assert!(!listed.contains(&format!("\"{name}\"")), "{listed}");
+            let params = json!({"name": name, "arguments": {"q": "x", "command": "x"}});
+            let call = json!({"jsonrpc": "2.0", "id": 9, "method": "tools/call", "params": params});
+            let answer = plain.post(Some(&id), call).await.text().await.unwrap();
+            assert!(answer.contains("\"isError\":true"), "{name}: {answer}");
+        }
+    });
+    outside.join().unwrap();
     nothing_came_through(&mut desk);
     desk.finish();
 }

@@ -71,6 +71,13 @@ impl Gateway {
         self.place.path()
     }
 
+    /// The most memory it ever had, in KiB; `None` where the system does not tell.
+    pub fn peak_kib(&self) -> Option<u64> {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).ok()?;
+        let line = status.lines().find(|line| line.starts_with("VmHWM:"))?;
+        line.split_whitespace().nth(1)?.parse().ok()
+    }
+
     pub fn chat(&self) -> Chat {
         Chat::new(&self.url, &self.token)
     }

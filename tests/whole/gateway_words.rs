@@ -217,9 +217,11 @@ async fn strangers_are_turned_away() {
         assert!(!answer.contains(token));
     }
     let large = format!(
-        "POST /v1/chat/completions HTTP/1.1\r\nHost: {ours}\r\n{bearer}Connection: close\r\nContent-Length: 67108865\r\n\r\n"
+        "POST /v1/chat/completions HTTP/1.1\r\nHost: {ours}\r\n{bearer}Connection: close\r\nContent-Length: 33554433\r\n\r\n"
     );
-    assert!(gateway.raw(&large).starts_with("HTTP/1.1 413 "));
+    let refused = gateway.raw(&large);
+    assert!(refused.starts_with("HTTP/1.1 413 "), "{refused}");
+    assert!(refused.contains("33554432"), "{refused}");
     assert_eq!(simulator.recording().await.runs(), 0);
 }
 

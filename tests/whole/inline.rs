@@ -173,7 +173,7 @@ fn answers(words: &str) -> String {
     format!("expect = {{ mcpResult = {} }}", text(words))
 }
 
-const TOLD: &str = r#"throws = "look before doing it again""#;
+const TOLD: &str = r#"throws = "Check its effects first""#;
 
 /// Begins a turn whose first call stays open, and answers the second.
 fn begun(talk: &mut Talk) -> String {

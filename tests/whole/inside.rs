@@ -146,7 +146,7 @@ impl Guest {
             Habit::Inline => Hands::Inline(calls),
         };
         let mut interjection = self.interjection.take();
-        let (events, mut told) = mpsc::channel(256);
+        let (events, mut told) = turn::turn_events();
         let request = TurnRequest {
             backend: self.backend.clone(),
             account: "a".into(),

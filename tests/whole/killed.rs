@@ -13,8 +13,8 @@ const CONTEXT: &str = "{ exec = { requestContextArgs = {} } }";
 /// A command that leaves a line each time it runs.
 const COMMAND: &str = r#"{ exec = { shellStreamArgs = { command = "echo line >> log; echo line", workingDirectory = "$WS", toolCallId = "c", timeout = 10000 } }, "#;
 const RUN: &str = r#"expect = { shellStream = { stdout = "line\n" } } }"#;
-const KNOWN: &str = r#"throws = "is not done again unasked" }"#;
-const TOLD: &str = r#"throws = "look before doing it again" }"#;
+const KNOWN: &str = r#"throws = "was not executed again" }"#;
+const TOLD: &str = r#"throws = "Check its effects first" }"#;
 
 fn env(state: &TempDir) -> [(&'static str, &str); 3] {
     [

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cursor_sidecar::run::{
-    Action, Backend, BlobKey, Command, Ended, Handle, Injection, MemoryBlobs, Model, Outcome,
-    RetryPolicy, RunEvent, RunSpec, Spent, Timing, ToolGates, UserMessage, start,
+    Action, Backend, BlobKey, Blobs, Command, Ended, Handle, Injection, MemoryBlobs, Model,
+    Outcome, RetryPolicy, RunEvent, RunSpec, Spent, Timing, ToolGates, UserMessage, start,
 };
 use cursor_sidecar::tools::context::Facts;
 use cursor_sidecar::tools::native::policy::{Mode, Policy};
@@ -112,6 +112,12 @@ impl Ours {
 
     /// Starts a run and gives its handle.
     pub fn begin(&mut self, text: &str) -> Handle {
+        let blobs = Arc::clone(&self.blobs);
+        self.begin_with(text, blobs)
+    }
+
+    /// The same, with blobs of its own.
+    pub fn begin_with(&mut self, text: &str, blobs: Arc<dyn Blobs>) -> Handle {
         self.spec.action = Action::UserMessage(UserMessage {
             text: text.into(),
             ..UserMessage::default()
@@ -127,7 +133,7 @@ impl Ours {
             self.backend.clone(),
             self.spec.clone(),
             executor,
-            self.blobs.clone(),
+            blobs,
             self.policy,
             self.timing,
         )

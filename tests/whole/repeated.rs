@@ -18,7 +18,7 @@ fn gives(lines: u32) -> String {
 }
 
 fn told(lines: u32) -> String {
-    format!(r#"{ASKED} throws = "What it gave then:\n\n{lines}\n" }}"#)
+    format!(r#"{ASKED} throws = "Its output was:\n\n{lines}\n" }}"#)
 }
 
 struct Desk {

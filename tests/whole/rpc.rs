@@ -16,6 +16,8 @@ pub struct Host {
     place: tempfile::TempDir,
     stdin: Option<ChildStdin>,
     stdout: BufReader<ChildStdout>,
+    /// All it received, if a test wants to look through it.
+    pub received: Option<Vec<Json>>,
 }
 
 impl Host {
@@ -43,6 +45,7 @@ impl Host {
             stdin: child.stdin.take(),
             stdout: BufReader::new(child.stdout.take().unwrap()),
             child,
+            received: None,
         }
     }
 
@@ -96,7 +99,11 @@ impl Host {
         }
         let mut body = vec![0; length];
         self.stdout.read_exact(&mut body).unwrap();
-        serde_json::from_slice(&body).unwrap()
+        let message: Json = serde_json::from_slice(&body).unwrap();
+        if let Some(received) = &mut self.received {
+            received.push(message.clone());
+        }
+        message
     }
 
     pub fn call(&mut self, method: &str, params: Json) -> Json {

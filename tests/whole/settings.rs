@@ -162,13 +162,13 @@ pub fn runs(steps: &[String]) -> Simulator {
 }
 
 /// A call of a tool of an MCP server.
-fn call(server: &str, tool: &str, args: &str, expect: &str) -> String {
+pub fn call(server: &str, tool: &str, args: &str, expect: &str) -> String {
     format!(
         r#"{{ exec = {{ mcpArgs = {{ name = "{server}-{tool}", providerIdentifier = "{server}", toolName = "{tool}", toolCallId = "c", args = {args} }} }}, expect = {{ mcpResult = {expect} }} }}"#
     )
 }
 
-fn said(text: &str) -> String {
+pub fn said(text: &str) -> String {
     format!(r#"{{ success = {{ content = [ {{ text = {{ text = '{text}' }} }} ] }} }}"#)
 }
 

@@ -13,6 +13,8 @@ pub struct Talk {
     pub system: String,
     pub tools: Vec<Json>,
     pub messages: Vec<Json>,
+    /// The tools it has cards for, if it does not show activity as text.
+    pub cards: Vec<&'static str>,
     turns: u64,
 }
 
@@ -56,10 +58,16 @@ impl Talk {
     }
 
     /// With a sidecar that was started some other way.
-    pub fn on(mut host: Host, session: &str) -> Self {
+    pub fn on(host: Host, session: &str) -> Self {
+        Self::of(host, session, None)
+    }
+
+    /// The same, for the sidecar of a host with this process.
+    pub fn of(mut host: Host, session: &str, process: Option<u32>) -> Self {
         host.call(
             "initialize",
-            json!({"protocolVersion": 1, "nativeTools": {"default": "local"}, "host": {"name": "test"}}),
+            json!({"protocolVersion": 1, "nativeTools": {"default": "local"},
+                   "host": {"name": "test", "processId": process}}),
         );
         Self {
             host,
@@ -68,6 +76,7 @@ impl Talk {
             system: "Be brief.".into(),
             tools: Vec::new(),
             messages: Vec::new(),
+            cards: Vec::new(),
             turns: 0,
         }
     }
@@ -104,9 +113,14 @@ impl Talk {
     /// The parameters of the next turn.
     pub fn params(&mut self) -> Json {
         self.turns += 1;
+        let surface = if self.cards.is_empty() {
+            "text"
+        } else {
+            "cards"
+        };
         json!({"turnId": format!("turn-{}", self.turns), "sessionId": self.session,
                "workspace": self.workspace, "systemPrompt": self.system, "messages": self.messages,
-               "tools": self.tools,
+               "tools": self.tools, "surface": surface, "cardTools": self.cards,
                "model": {"id": "composer-2", "contextWindow": 200_000, "maxTokens": 64_000}})
     }
 
@@ -116,7 +130,7 @@ impl Talk {
         self.begin_with(&params)
     }
 
-    fn begin_with(&mut self, params: &Json) -> String {
+    pub fn begin_with(&mut self, params: &Json) -> String {
         let id = params["turnId"].as_str().unwrap().to_owned();
         self.host
             .say(&json!({"jsonrpc": "2.0", "id": id, "method": "turn/start", "params": params}));

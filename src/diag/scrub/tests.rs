@@ -99,7 +99,7 @@ fn secrets_may_be_learned_later() {
     for number in 0..1000 {
         scrubber.learn(&format!("secret-number-{number:04}").into());
     }
-    assert_eq!(scrubber.known.read().unwrap().len(), MAX_SECRETS);
+    assert_eq!(scrubber.known.read().unwrap().len(), known::MAX_SECRETS);
     assert_eq!(scrubber.scrub("secret-number-0999"), REDACTED);
 }
 

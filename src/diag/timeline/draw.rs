@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use super::{Mark, Phase, PhaseKind, Timeline, Turn};
+use crate::diag::terminal_text::clean;
 
 /// How to draw.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -103,6 +104,7 @@ fn draw_drift(page: &mut String, timeline: &Timeline, style: Style) {
     }
     page.push_str("wire drift: the server sends what this version does not know\n");
     for (kind, count) in &timeline.drift {
+        let kind = clean(kind);
         let _ = writeln!(
             page,
             "  {} {kind} (at least {count})",
@@ -125,7 +127,7 @@ fn draw_turn(page: &mut String, turn: &Turn, style: Style) {
     }
     let end = turn.end.as_deref().unwrap_or("not over when the log ends");
     let _ = write!(head, "{dot}{}{dot}{end}", span(turn.length_us));
-    let _ = writeln!(page, "{}", style.paint("1", &head));
+    let _ = writeln!(page, "{}", style.paint("1", &clean(&head)));
     for phase in &turn.phases {
         draw_phase(page, phase, turn.length_us, style);
     }
@@ -155,7 +157,7 @@ fn draw_phase(page: &mut String, phase: &Phase, whole: u64, style: Style) {
         colour
     };
     let name = format!("{sign} {name} {}", phase.detail);
-    let name: String = name.trim_end().chars().take(NAME).collect();
+    let name: String = clean(name.trim_end()).chars().take(NAME).collect();
     let bar = style.paint(colour, &bar(phase, whole, style));
     let _ = writeln!(
         page,

@@ -1,16 +1,18 @@
 //! `cursor-sidecar ask`: one prompt, one answer. The quickest way to see whether the
 //! connection to Cursor works.
 
-use std::io::{Read as _, Write};
+use std::io::{IsTerminal as _, Read as _, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use serde_json::json;
 use uuid::Uuid;
 
+use super::for_stdout;
 use crate::account::find_key;
 use crate::catalog::{self, FetchMode, ModelCatalog};
 use crate::diag::place;
+use crate::diag::terminal_text::clean;
 use crate::doors::misread;
 use crate::doors::model_resolver::catalog_client;
 use crate::run::{
@@ -198,6 +200,7 @@ impl Ask {
 
     async fn print(&self, mut handle: Handle) -> Result<(), AskError> {
         let mut out = std::io::stdout();
+        let is_terminal = out.is_terminal();
         loop {
             let event = tokio::select! {
                 event = handle.events.recv() => event,
@@ -213,9 +216,14 @@ impl Ask {
             };
             if self.json {
                 if let Some(line) = json_line(&event) {
-                    writeln!(out, "{line}")?;
+                    writeln!(out, "{}", for_stdout(line))?;
                 }
             } else if let RunEvent::Text(text) = &event {
+                let text = if is_terminal {
+                    clean(text)
+                } else {
+                    text.into()
+                };
                 out.write_all(text.as_bytes())?;
                 out.flush()?;
             }

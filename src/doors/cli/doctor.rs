@@ -5,16 +5,22 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value as Json, json};
 
+use super::for_stdout;
 use crate::diag::in_force::{InForce, Source};
 use crate::diag::logfile;
 use crate::diag::place::state_dir;
+use crate::diag::presentable;
+use crate::diag::private;
 use crate::diag::settings::SETTINGS;
+use crate::diag::terminal_text::clean;
 use crate::diag::timeline::{self, Glyphs, Mark, Paint, Style, Timeline};
 use crate::doors::misread;
 use crate::run::Backend;
 
 /// Logs named at most.
 const LOGS_SHOWN: usize = 3;
+/// Files of the state folder that only their owner may read.
+const SECRET_FILES: [&str; 2] = ["login.json", "gateway-token"];
 /// Widths a terminal may have.
 const WIDTHS: std::ops::RangeInclusive<usize> = 60..=200;
 const USUAL_WIDTH: usize = 80;
@@ -139,7 +145,7 @@ impl Doctor {
             }
         };
         findings.extend(warnings.iter().map(|warning| bad(warning.to_string())));
-        findings.push(state(env, home));
+        findings.extend(state(env, home));
         findings.push(match log {
             logfile::Wanted::Off => well("debug log: off (PI_CURSOR_PROVIDER_DEBUG=1 turns it on)"),
             logfile::Wanted::In(folder) => well(format!("debug log: in {}", folder.display())),
@@ -171,7 +177,10 @@ impl Doctor {
         let in_force: Vec<Named> = in_force.collect();
         let shown = &logs[..logs.len().min(LOGS_SHOWN)];
         let page = match self.json {
-            true => format!("{:#}\n", as_json(&findings, &in_force, shown, &drift)),
+            true => {
+                let json = as_json(&findings, &in_force, shown, &drift);
+                format!("{:#}\n", for_stdout(json))
+            }
             false => as_text(&findings, &in_force, shown, style(env)),
         };
         write!(std::io::stdout(), "{page}")?;
@@ -199,24 +208,37 @@ fn drift(logs: &[PathBuf]) -> Vec<(String, u64)> {
     most.into_iter().collect()
 }
 
-/// Whether the state folder can be written to.
-fn state(env: Env<'_>, home: Option<&Path>) -> Finding {
+/// Whether the state folder can be written to, and whether it and the secrets in it are
+/// private: what is not is not used.
+fn state(env: Env<'_>, home: Option<&Path>) -> Vec<Finding> {
     let Some(folder) = state_dir(&env, home) else {
-        return bad(DoctorError::NoState.to_string());
+        return vec![bad(DoctorError::NoState.to_string())];
     };
     let shown = folder.display();
-    if !folder.exists() {
-        return well(format!("state folder: {shown} (made when it is needed)"));
+    if let Err(error) = private::check_folder(&folder) {
+        return vec![bad(format!("state folder: {error}"))];
     }
-    let probe = folder.join(format!(".doctor-{}", std::process::id()));
-    match std::fs::write(&probe, b"") {
-        Ok(()) => {
+    if !folder.exists() {
+        let made = format!("state folder: {shown} (made when it is needed)");
+        return vec![well(made)];
+    }
+    let probe = folder.join(format!(".doctor-{}", uuid::Uuid::new_v4()));
+    let made = std::fs::OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .open(&probe);
+    let mut findings = vec![match made {
+        Ok(_) => {
             // Left behind it would do no harm.
             let _ = std::fs::remove_file(&probe);
             well(format!("state folder: {shown}, can be written"))
         }
         Err(error) => bad(format!("state folder: {shown} cannot be written: {error}")),
-    }
+    }];
+    let secrets = SECRET_FILES.map(|name| private::read_secret(&folder.join(name)));
+    let exposed = secrets.into_iter().filter_map(Result::err);
+    findings.extend(exposed.map(|error| bad(error.to_string())));
+    findings
 }
 
 /// A setting in force.
@@ -225,7 +247,8 @@ type Named = (&'static str, InForce);
 fn as_text(findings: &[Finding], settings: &[Named], logs: &[PathBuf], style: Style) -> String {
     let mut page = String::new();
     for finding in findings {
-        page.push_str(&format!("{} {}\n", style.sign(finding.mark), finding.text));
+        let text = presentable(&finding.text);
+        page.push_str(&format!("{} {text}\n", style.sign(finding.mark)));
     }
     page.push_str("\nsettings in force\n");
     for (name, in_force) in settings {
@@ -236,12 +259,13 @@ fn as_text(findings: &[Finding], settings: &[Named], logs: &[PathBuf], style: St
         let source = source(in_force);
         let remark = remark.as_deref().map(|remark| format!("; {remark}"));
         let remark = remark.unwrap_or_default();
-        page.push_str(&format!("  {name} = {value} ({source}{remark})\n"));
+        let line = format!("  {name} = {value} ({source}{remark})\n");
+        page.push_str(&clean(&line));
     }
     if !logs.is_empty() {
         page.push_str("\nnewest debug logs (cursor-sidecar doctor FILE draws one)\n");
         for log in logs {
-            page.push_str(&format!("  {}\n", log.display()));
+            page.push_str(&clean(&format!("  {}\n", log.display())));
         }
     }
     page

@@ -6,7 +6,9 @@ use std::process::{Command, Stdio};
 
 use crate::account::{BrowserLogin, LoginError, StoredLogin};
 use crate::diag::private::StoreError;
+use crate::diag::terminal_text::clean;
 use crate::run::{AssembleError, dashboard};
+use crate::tools::native::remove_secrets;
 
 /// Sign in to Cursor with a browser; the key it makes stays on this machine.
 #[derive(Debug, clap::Args)]
@@ -57,7 +59,7 @@ impl Login {
         }
         let login = login.wait(&dashboard).await?;
         login.save(&env, home.as_deref())?;
-        let who = login.email.as_deref().unwrap_or("you");
+        let who = clean(login.email.as_deref().unwrap_or("you"));
         writeln!(out, "Signed in: {who}. The key is good for 90 days.")?;
         Ok(())
     }
@@ -81,13 +83,15 @@ fn open(page: &str) {
         true => "open",
         false => "xdg-open",
     };
-    let quiet = Command::new(program)
+    let mut command = Command::new(program);
+    command
         .arg(page)
         .stdin(Stdio::null())
         .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn();
-    if let Err(error) = quiet {
+        .stderr(Stdio::null());
+    // A browser lives long, and starts others.
+    remove_secrets(&mut command);
+    if let Err(error) = command.spawn() {
         tracing::debug!(%error, "no browser was opened");
     }
 }

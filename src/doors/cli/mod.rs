@@ -1,4 +1,10 @@
-//! Commands for a person at a terminal.
+//! Commands for a user at a terminal.
+
+use std::io::IsTerminal as _;
+
+use serde_json::Value as Json;
+
+use crate::diag::terminal_text::clean_json;
 
 mod ask;
 mod doctor;
@@ -11,3 +17,11 @@ pub use doctor::{Doctor, DoctorError};
 pub use login::{Login, LoginCommandError, Logout};
 pub use models::{Models, ModelsError};
 pub use schema::{Schema, SchemaError, Verdict};
+
+/// A value to print: exact for a program, without control characters for a terminal.
+fn for_stdout(mut value: Json) -> Json {
+    if std::io::stdout().is_terminal() {
+        clean_json(&mut value);
+    }
+    value
+}

@@ -4,11 +4,13 @@ use std::collections::BTreeSet;
 use std::io::{IsTerminal as _, Write};
 use std::path::{Path, PathBuf};
 
+use super::for_stdout;
 use crate::account::{KeyError, find_key};
 use crate::catalog::{
     CachePolicy, ContextWindows, FetchMode, HostModel, HostModels, LevelRange, ListSource,
     ModelCatalog, ModelList, Speed, WAIT_BUDGET, render_snapshot,
 };
+use crate::diag::terminal_text::clean;
 use crate::diag::{place, settings};
 use crate::doors::model_resolver::catalog_client;
 use crate::doors::rpc::ModelsListResult;
@@ -81,7 +83,7 @@ impl Models {
         if self.json {
             let result = serde_json::to_value(ModelsListResult::of(listing, &rows));
             let result = result.map_err(std::io::Error::other)?;
-            writeln!(out, "{result:#}")?;
+            writeln!(out, "{:#}", for_stdout(result))?;
             return refused.map_or(Ok(()), Err);
         }
         let plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
@@ -134,8 +136,8 @@ fn write_snapshot(
     }
     std::fs::write(file, render_snapshot(&listing.models, windows))?;
     let mut out = std::io::stdout();
-    for item in listing.models.iter() {
-        writeln!(out, "{}", item.id)?;
+    for model in listing.models.iter() {
+        writeln!(out, "{}", clean(&model.id))?;
     }
     let (models, learned) = (listing.models.len(), windows.learned().len());
     writeln!(out, "{models} models, {learned} learned context windows")?;
@@ -156,6 +158,11 @@ fn summary(listing: &ModelList, rows: &[HostModel]) -> String {
     )
 }
 
+/// A server's text for one cell of the table: one line without control characters.
+fn for_cell(text: &str) -> String {
+    clean(text).replace(['\n', '\t'], " ")
+}
+
 const HEADINGS: [&str; 5] = ["MODEL", "CONTEXT", "THINKING", "FAST", "NAME"];
 
 fn table(rows: &[HostModel], use_color: bool) -> String {
@@ -163,15 +170,15 @@ fn table(rows: &[HostModel], use_color: bool) -> String {
         .iter()
         .map(|row| {
             [
-                row.id.clone(),
+                for_cell(&row.id),
                 tokens(row.context_window),
-                thinking(row),
+                for_cell(&thinking(row)),
                 match row.speed() {
                     Some(Speed::Fast) => "on".into(),
                     Some(Speed::Normal) => "off".into(),
                     None => "-".into(),
                 },
-                row.name.clone(),
+                for_cell(&row.name),
             ]
         })
         .collect();
@@ -242,5 +249,17 @@ mod tests {
         gpt@1m         1m  off low max  -     GPT @ 1m
         ");
         assert!(table(&rows, true).starts_with("\u{1b}[1mMODEL"));
+    }
+
+    #[test]
+    fn names_have_one_line_without_control_characters() {
+        let items = serde_json::json!({"items": [
+            {"id": "gpt", "displayName": "G\u{1b}]52;c;c3J2\u{7}P\nT\u{202e}"}]});
+        let items = CatalogModel::list_from_json(&items).unwrap();
+        let rows = HostModels::build(&items, LevelRange::UpToMax, &ContextWindows::default());
+        insta::assert_snapshot!(table(&rows, false), @r"
+        MODEL  CONTEXT  THINKING  FAST  NAME
+        gpt       200k  -         -     G␛]52;c;c3J2␇P T�
+        ");
     }
 }

@@ -3,7 +3,10 @@
 //! Fields nobody here reads (sampling, penalties, seeds, limits) are let through: clients send
 //! them always. What is read has to be of the right type, or the client is told which is not.
 
+use std::fmt;
+
 use serde::Deserialize;
+use serde::de::{Deserializer, Error as _, SeqAccess, Visitor};
 use serde_json::Value as Json;
 
 use super::fault::Fault;
@@ -42,6 +45,7 @@ pub(super) enum Accounts {
 #[derive(Deserialize)]
 struct Raw {
     model: String,
+    #[serde(deserialize_with = "bounded_messages")]
     messages: Vec<RawMessage>,
     stream: Option<bool>,
     stream_options: Option<StreamOptions>,
@@ -92,6 +96,36 @@ struct RawDefinition {
     name: String,
     description: Option<String>,
     parameters: Option<Json>,
+}
+
+/// Messages of a request at most: each takes many times the bytes it has in the body.
+const MOST_MESSAGES: usize = 20_000;
+
+/// Reads messages, and refuses the first one too many before the rest takes memory.
+fn bounded_messages<'de, D: Deserializer<'de>>(source: D) -> Result<Vec<RawMessage>, D::Error> {
+    struct Bounded;
+
+    impl<'de> Visitor<'de> for Bounded {
+        type Value = Vec<RawMessage>;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("a list of messages")
+        }
+
+        fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Self::Value, A::Error> {
+            let mut messages = Vec::new();
+            while let Some(message) = items.next_element()? {
+                if messages.len() == MOST_MESSAGES {
+                    let problem = format!("a request may have {MOST_MESSAGES} messages at most");
+                    return Err(A::Error::custom(problem));
+                }
+                messages.push(message);
+            }
+            Ok(messages)
+        }
+    }
+
+    source.deserialize_seq(Bounded)
 }
 
 impl Asked {
@@ -233,6 +267,27 @@ mod tests {
         let asked = read(&super::tests::asked(body)).unwrap();
         assert_eq!(asked.form, Form::Stream(Accounts::Told));
         assert_eq!(asked.level, Some(ThinkingLevel::Off));
+    }
+
+    #[test]
+    fn a_request_of_too_many_messages_is_refused() {
+        let messages = |count: usize| {
+            let message = json!({"role": "user", "content": "a"});
+            asked(json!({"messages": vec![message; count]}))
+        };
+        let read = |count: usize| read(&messages(count));
+        assert_eq!(
+            read(MOST_MESSAGES).unwrap().transcript.messages.len(),
+            MOST_MESSAGES
+        );
+        let fault = read(MOST_MESSAGES + 1).unwrap_err();
+        let body = fault.body();
+        let (param, told) = (&body["error"]["param"], &body["error"]["message"]);
+        assert!(param.as_str().unwrap().starts_with("messages"), "{body}");
+        assert!(
+            told.as_str().unwrap().contains("20000 messages at most"),
+            "{body}"
+        );
     }
 
     #[test]

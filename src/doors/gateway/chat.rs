@@ -21,7 +21,7 @@ use crate::doors::model_resolver::{ModelRequest, ResolvedModel, catalog_client};
 use crate::run::Backend;
 use crate::tools::loopback::Answered;
 use crate::tools::native::policy::HostPolicy;
-use crate::turn::{Door, Hands, Stop, Surface, TurnEvent, TurnRequest, TurnResult};
+use crate::turn::{Door, Hands, Stop, Surface, TurnEvent, TurnRequest, TurnResult, turn_events};
 
 /// Names a client's session.
 const SESSION: &str = "x-session-id";
@@ -137,7 +137,7 @@ async fn take(house: Arc<House>, turn: Turn, pieces: mpsc::Sender<Piece>) {
         "turn.started"
     );
     let cancel = house.leaving.child_token();
-    let (events, mut told) = mpsc::channel(256);
+    let (events, mut told) = turn_events();
     let request = TurnRequest {
         account: key.fingerprint(),
         backend,

@@ -8,6 +8,7 @@ use serde_json::{Value as Json, json};
 
 use crate::account::KeyError;
 use crate::catalog::UnknownModel;
+use crate::diag::secrets;
 use crate::run::AssembleError;
 use crate::tools::loopback::admission::Refusal;
 use crate::tools::loopback::{Answered, hints};
@@ -40,6 +41,8 @@ impl Fault {
         message: impl Into<String>,
     ) -> Self {
         let message: String = message.into();
+        // It may quote what a server said, which may repeat what it was sent.
+        let message = secrets().hide_known(&message);
         Self {
             status,
             body: json!({"error": {"message": message, "type": kind, "param": null, "code": code.into()}}),

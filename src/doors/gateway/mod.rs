@@ -36,8 +36,8 @@ use super::model_resolver::ModelResolver;
 use crate::tools::loopback::{Bounds, Loopback, serve};
 use crate::turn::Policy;
 
-/// The longest body, as for a frame of the other door.
-const MOST_BYTES: usize = 64 * 1024 * 1024;
+/// The longest body. A request takes several times its size while it is read.
+const MOST_BYTES: usize = 32 * 1024 * 1024;
 /// What requests may hold together before they are read, in KiB.
 const ROOM_KIB: usize = 4 * MOST_BYTES / 1024;
 /// How long turns and their runs may take to end when we do.

@@ -1,12 +1,12 @@
 //! The token clients have to show: the user's own, or one made here and kept in a private file.
 
-use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use secrecy::{ExposeSecret as _, SecretString};
 
+use crate::diag::private::{Exposure, StoreError};
 use crate::diag::{self, place, private};
 
 /// Names the token outright.
@@ -79,22 +79,29 @@ fn strong(text: &str) -> Option<SecretString> {
     (visible && text.len() >= SHORTEST).then(|| text.into())
 }
 
-/// The token of an earlier gateway, unless others could have read it.
+/// The token of an earlier gateway, unless others could have read it. One that another user
+/// put there is an error.
 fn kept(file: &Path) -> Result<Option<SecretString>, TokenError> {
-    let open = std::fs::metadata(file).is_ok_and(|data| data.permissions().mode() & 0o077 != 0);
-    if open {
-        tracing::warn!(
-            "others could read {}: there is a new token in it now",
-            file.display()
-        );
-        return Ok(None);
+    match private::read_secret(file) {
+        Ok(text) => Ok(text.as_deref().map(str::trim).and_then(strong)),
+        Err(StoreError::Exposed {
+            path,
+            exposure: Exposure::Readable | Exposure::Writable,
+        }) if path == file => {
+            tracing::warn!(
+                "others could read {}: there is a new token in it now",
+                file.display()
+            );
+            Ok(None)
+        }
+        Err(error) => Err(error.into()),
     }
-    let text = private::read(file)?;
-    Ok(text.as_deref().map(str::trim).and_then(strong))
 }
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
     use super::*;
 
     #[test]
@@ -115,6 +122,26 @@ mod tests {
         assert!(!same(&first, &Token::find(&env, None).unwrap()));
         let mode = std::fs::metadata(&file).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
+    }
+
+    /// A pipe would make the gateway wait for ever; a link may lead to what another user knows.
+    #[test]
+    fn a_token_that_is_no_plain_file_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let env = |name: &str| {
+            (name == place::STATE_DIR).then(|| folder.path().to_str().unwrap().to_owned())
+        };
+        let file = folder.path().join(FILE);
+        std::fs::write(folder.path().join("known"), "0123456789abcdef").unwrap();
+        std::os::unix::fs::symlink("known", &file).unwrap();
+        let told = Token::find(&env, None).unwrap_err().to_string();
+        assert!(told.contains("not a plain file"), "{told}");
+        std::fs::remove_file(&file).unwrap();
+        let pipe = rustix::fs::FileType::Fifo;
+        let mode = rustix::fs::Mode::from_raw_mode(0o600);
+        rustix::fs::mknodat(rustix::fs::CWD, &file, pipe, mode, 0).unwrap();
+        let told = Token::find(&env, None).unwrap_err().to_string();
+        assert!(told.contains("not a plain file"), "{told}");
     }
 
     #[test]

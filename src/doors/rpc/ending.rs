@@ -1,6 +1,7 @@
 //! How a turn's end is told to the host.
 
 use super::protocol::*;
+use crate::diag::presentable;
 use crate::turn::Stop;
 use crate::turn::usage::{Basis, Tokens};
 
@@ -10,7 +11,7 @@ pub(super) fn ended(stop: Stop, tokens: Tokens, rates: Rates) -> TurnStartResult
         Stop::Finished => (StopReason::Stop, None),
         Stop::ToolUse => (StopReason::ToolUse, None),
         Stop::Aborted => (StopReason::Aborted, None),
-        Stop::Failed(text) => (StopReason::Error, Some(text)),
+        Stop::Failed(text) => (StopReason::Error, Some(presentable(&text))),
     };
     TurnStartResult {
         stop_reason,

@@ -5,6 +5,8 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value as Json, json};
 
 use super::frame::{self, MAX_BODY};
+use crate::diag::presentable;
+use crate::diag::terminal_text::clean;
 use crate::turn::too_long;
 
 pub(super) const PARSE: i32 = -32700;
@@ -26,7 +28,8 @@ pub(super) fn answer(id: Option<&str>, code: i32, problem: &str) -> Vec<u8> {
     let id: Json = id
         .and_then(|id| serde_json::from_str(id).ok())
         .unwrap_or(Json::Null);
-    json!({"jsonrpc": "2.0", "id": id, "error": {"code": code, "message": problem}})
+    let message = clean(problem);
+    json!({"jsonrpc": "2.0", "id": id, "error": {"code": code, "message": message}})
         .to_string()
         .into_bytes()
 }
@@ -68,5 +71,5 @@ pub(super) fn too_large(method: &str, bytes: u64) -> String {
 
 /// A failure of ours.
 pub(super) fn internal(problem: &str) -> ErrorObjectOwned {
-    ErrorObjectOwned::owned(INTERNAL, problem, None::<()>)
+    ErrorObjectOwned::owned(INTERNAL, presentable(problem), None::<()>)
 }

@@ -18,7 +18,6 @@ mod methods;
 mod models;
 mod peer;
 mod protocol;
-mod queue;
 mod replies;
 mod schema;
 mod stdio;

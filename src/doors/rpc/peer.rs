@@ -25,8 +25,9 @@ use tokio_util::sync::CancellationToken;
 
 use super::error;
 use super::frame::{self, Heading, Inbound};
-use super::queue::{Queued, Sender};
 use super::replies::{Replies, Unread};
+use crate::diag::terminal_text::clean_json_bytes;
+use crate::run::queue::{Queued, Sender};
 
 /// Requests at once that are under way or whose answers nobody has read; one more is told to
 /// come back later.
@@ -406,7 +407,9 @@ impl Connection {
             match answered {
                 Ok(Some(response)) => {
                     let good = response.is_success();
-                    (response.as_json().get().as_bytes().to_vec(), good)
+                    // Names and texts in answers are others' words, and hosts print them.
+                    let answer = response.as_json().get().as_bytes().to_vec();
+                    (clean_json_bytes(answer), good)
                 }
                 Ok(None) | Err(_) => {
                     let problem =

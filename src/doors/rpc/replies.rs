@@ -5,7 +5,7 @@ use tokio::sync::mpsc;
 use tokio::time::Duration;
 use tokio_util::task::AbortOnDropHandle;
 
-use super::queue::{Bounds, Queued, Sender, queue};
+use crate::run::queue::{Bounds, Queued, Sender, queue};
 
 /// What may wait. Then nothing more is read, lest it grow without end.
 const BOUNDS: Bounds = Bounds {

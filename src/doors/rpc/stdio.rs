@@ -11,7 +11,7 @@ use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot};
 
 use super::frame::{self, Inbound};
-use super::queue::{Bounds, Queued, Sender, queue};
+use crate::run::queue::{Bounds, Queued, Sender, queue};
 use crate::tools::surrogates;
 
 /// What may wait on either side; then the other one has to.
@@ -21,7 +21,7 @@ const INBOUND: Bounds = Bounds {
 };
 const OUTBOUND: Bounds = Bounds {
     items: 256,
-    bytes: 8 * 1024 * 1024,
+    bytes: 4 * 1024 * 1024,
 };
 /// One write holds no more than this.
 const MAX_WRITE: usize = 256 * 1024;

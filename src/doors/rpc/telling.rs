@@ -1,39 +1,51 @@
-//! What a turn tells the host, and what it has the host do.
+//! What a turn sends to the host, and what it asks the host to do.
+//!
+//! Hosts print on a terminal, so text is cleaned of control characters here. Arguments of the
+//! host's own tools are not touched, because the host executes them.
 
 use super::peer::Peer;
 use super::protocol::*;
+use crate::diag::presentable;
+use crate::diag::terminal_text::{clean_json, cleaned};
 use crate::tools::bridge::{HostCall, HostResult};
 use crate::tools::permission::PermissionRequest;
-use crate::turn::TurnEvent;
+use crate::turn::{TurnEvent, is_card};
 
-/// Tells the host what happened: events together, a person's lines by themselves.
+/// Sends what happened to the host: events together, lines for the user one by one.
 pub(super) async fn tell(peer: &Peer, turn_id: &str, batch: &mut Vec<TurnEvent>) {
     let mut events = Vec::with_capacity(batch.len());
     for event in batch.drain(..) {
         events.push(match event {
-            TurnEvent::Text(text) => HostEvent::Text { text },
-            TurnEvent::Thinking(text) => HostEvent::Thinking { text },
+            TurnEvent::Text(text) => HostEvent::Text {
+                text: cleaned(text),
+            },
+            TurnEvent::Thinking(text) => HostEvent::Thinking {
+                text: cleaned(text),
+            },
             TurnEvent::ThinkingDone => HostEvent::ThinkingDone,
-            TurnEvent::Retrying(reason) => HostEvent::Retrying { reason },
+            TurnEvent::Retrying(reason) => HostEvent::Retrying {
+                reason: presentable(&reason),
+            },
             TurnEvent::ToolCall {
                 id,
                 name,
-                arguments,
-            } => HostEvent::ToolCall {
-                id,
-                name,
-                arguments,
-            },
+                mut arguments,
+            } => {
+                if is_card(&id) {
+                    clean_json(&mut arguments);
+                }
+                HostEvent::ToolCall {
+                    id,
+                    name,
+                    arguments,
+                }
+            }
             TurnEvent::Remark(message) => {
-                let level = LogLevel::Info;
-                let line = LogMessageParams { level, message };
-                peer.notify("log/message", line).await;
+                log(peer, LogLevel::Info, &message).await;
                 continue;
             }
             TurnEvent::Notice(message) => {
-                let level = LogLevel::Warning;
-                let line = LogMessageParams { level, message };
-                peer.notify("log/message", line).await;
+                log(peer, LogLevel::Warning, &message).await;
                 continue;
             }
         });
@@ -45,12 +57,19 @@ pub(super) async fn tell(peer: &Peer, turn_id: &str, batch: &mut Vec<TurnEvent>)
     }
 }
 
+/// Sends a line for the user.
+pub(super) async fn log(peer: &Peer, level: LogLevel, message: &str) {
+    let message = presentable(message);
+    peer.notify("log/message", LogMessageParams { level, message })
+        .await;
+}
+
 /// Asks the host whether a native tool may be executed. An error denies.
 pub(super) async fn permit(peer: Peer, turn_id: String, request: PermissionRequest) {
     let params = PermissionRequestParams {
         turn_id,
         tool: request.tool.name().to_owned(),
-        subject: request.subject,
+        subject: cleaned(request.subject),
     };
     let answer = peer.ask("permission/request", params).await;
     let decision = answer

@@ -18,7 +18,7 @@ use super::error::INVALID_PARAMS;
 use super::models::ModelService;
 use super::peer::Peer;
 use super::protocol::*;
-use super::telling::{ask, permit, tell};
+use super::telling::{ask, log, permit, tell};
 use crate::account::ApiKey;
 use crate::catalog::Speed;
 use crate::conversation::picture;
@@ -35,7 +35,8 @@ use crate::tools::bridge::Verdict;
 use crate::tools::native::policy::HostPolicy;
 use crate::tools::settings::Library;
 use crate::turn::{
-    Door, Follows, Hands, Keep, Policy, Session, Stop, Surface, TurnPlace, TurnRequest, words,
+    Door, Follows, Hands, Keep, Policy, Session, Stop, Surface, TurnPlace, TurnRequest,
+    turn_events, words,
 };
 
 /// What went to the host during a turn.
@@ -233,7 +234,7 @@ impl Turns {
         if params.kind == TurnKind::Main {
             self.parked.forget(&params.session_id);
         }
-        let (events, mut inbox) = mpsc::channel(256);
+        let (events, mut inbox) = turn_events();
         let (calls, mut called) = mpsc::channel(64);
         let (permissions, mut asked_for) = mpsc::channel(16);
         let native_tools = HostPolicy::from(&params.native_tools).or(&origin.native_tools);
@@ -341,11 +342,7 @@ impl Turns {
     async fn tell_misread(&self, origin: &Origin<'_>) {
         if self.told_misread.set(()).is_ok() {
             for warning in origin.misread {
-                let line = LogMessageParams {
-                    level: LogLevel::Warning,
-                    message: warning.to_string(),
-                };
-                origin.peer.notify("log/message", line).await;
+                log(origin.peer, LogLevel::Warning, &warning.to_string()).await;
             }
         }
     }

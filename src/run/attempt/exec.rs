@@ -3,6 +3,7 @@
 use prost::Message as _;
 use sha2::{Digest as _, Sha256};
 
+use super::execs::MAX_OPEN;
 use super::{Attempt, execs};
 use crate::diag::Variant;
 use crate::run::event::RunEvent;
@@ -19,6 +20,13 @@ impl Attempt<'_> {
         if !self.is_first(&exec) {
             tracing::debug!(exec = exec.id, "exec.repeated");
             self.around.drift.count("exec: the same request twice");
+            return;
+        }
+        if self.execs.is_full() {
+            tracing::warn!(exec = exec.id, "exec.refused");
+            let error = format!("no more than {MAX_OPEN} requests are taken at once");
+            self.post(&execs::throw(exec.id, error));
+            self.post(&execs::close(exec.id));
             return;
         }
         match exec.message {

@@ -4,6 +4,7 @@ mod checkpoint;
 mod clock;
 mod exec;
 mod leaving;
+mod pending;
 mod speak;
 mod tell;
 
@@ -19,14 +20,17 @@ use tokio::time::{Instant, Sleep, sleep_until};
 use uuid::Uuid;
 
 use self::exec::Sent;
+use self::pending::Pending;
 use super::answer;
 use super::blobs::Blobs;
 use super::driver::{Command, Injection};
 use super::event::{RunEvent, Usage};
 use super::execs::{self, Execs};
+use super::limits::{LimitError, MAX_ANSWER};
 use super::memo::Memo;
 use super::overlap::Overlap;
 use super::owed::{Ask, Effect, Owed};
+use super::queue;
 use super::retry::{Progress, Shown, Timing};
 use super::tally::Tally;
 use super::watchdog::{Bark, Pulse, Watchdog, pulse};
@@ -36,14 +40,12 @@ use crate::wire::error::{TransportError, WireError};
 use crate::wire::proto::agent::v1::*;
 use crate::wire::stream::{Outgoing, Received, RunStream};
 
-/// Events that may wait for a slow consumer before the stream has to.
-const MAX_PENDING: usize = 1024;
 /// Bytes that may wait for the network before we stop taking new requests.
 const MAX_OUTBOX: usize = 8 * 1024 * 1024;
 
 /// What outlives a single stream.
 pub(super) struct Surroundings<'a> {
-    pub(super) events: &'a mpsc::Sender<RunEvent>,
+    pub(super) events: &'a queue::Sender<RunEvent>,
     pub(super) commands: &'a mut mpsc::Receiver<Command>,
     pub(super) executor: &'a Arc<dyn Executor>,
     pub(super) blobs: &'a dyn Blobs,
@@ -52,6 +54,8 @@ pub(super) struct Surroundings<'a> {
     pub(super) run_id: Uuid,
     /// Messages for the model that came while there was no stream.
     pub(super) held: &'a mut Vec<Injection>,
+    /// Bytes of text and thinking that came so far.
+    pub(super) answer_bytes: &'a mut usize,
     /// What an earlier stream has said already.
     pub(super) overlap: &'a mut Overlap,
     /// What tools did for an earlier stream already.
@@ -72,6 +76,8 @@ pub(super) enum Closing {
     Failed(WireError),
     /// The stream did nothing for so long, whether it lived or not.
     Idle(Bark),
+    /// The server sent more than we take.
+    Limit(LimitError),
 }
 
 impl Closing {
@@ -114,14 +120,11 @@ async fn flush(outgoing: &Outgoing, outbox: &mut VecDeque<Bytes>) -> Result<usiz
     Ok(length)
 }
 
-/// Hands the first waiting event to the consumer when it has room.
-async fn deliver(
-    events: &mpsc::Sender<RunEvent>,
-    pending: &mut VecDeque<RunEvent>,
-) -> Result<(), Gone> {
-    let permit = events.reserve().await.map_err(|_| Gone)?;
-    if let Some(event) = pending.pop_front() {
-        permit.send(event);
+/// Hands the first waiting event to the consumer when it has room for its bytes.
+async fn deliver(events: &queue::Sender<RunEvent>, pending: &mut Pending) -> Result<(), Gone> {
+    let room = events.reserve(pending.first_bytes()).await.ok_or(Gone)?;
+    if let Some(event) = pending.pop() {
+        room.put(event);
     }
     Ok(())
 }
@@ -130,7 +133,7 @@ struct Attempt<'a> {
     around: Surroundings<'a>,
     stream: RunStream,
     execs: Execs,
-    pending: VecDeque<RunEvent>,
+    pending: Pending,
     outbox: VecDeque<Bytes>,
     outbox_bytes: usize,
     progress: Progress,
@@ -182,7 +185,7 @@ pub(super) async fn drive(stream: RunStream, around: Surroundings<'_>) -> Closed
         listens_until: now,
         around,
         stream,
-        pending: VecDeque::new(),
+        pending: Pending::default(),
         outbox: VecDeque::new(),
         outbox_bytes: 0,
         progress: Progress::default(),
@@ -208,7 +211,7 @@ pub(super) async fn drive(stream: RunStream, around: Surroundings<'_>) -> Closed
     if let Closing::Finished = closing {
         attempt.release_all();
     }
-    while let Some(event) = attempt.pending.pop_front() {
+    while let Some(event) = attempt.pending.pop() {
         if attempt.around.events.send(event).await.is_err() {
             closing = Closing::Cancelled;
             break;
@@ -237,9 +240,10 @@ impl Attempt<'_> {
                 timer.as_mut().reset(armed);
             }
             let room = self.outbox_bytes < MAX_OUTBOX;
-            self.pace(match room && self.pending.len() < MAX_PENDING {
-                true => Reading::On,
-                false => Reading::Paused,
+            self.pace(if room && !self.pending.is_full() {
+                Reading::On
+            } else {
+                Reading::Paused
             });
             let reading = self.reading == Reading::On;
             let happened = tokio::select! {
@@ -350,7 +354,7 @@ impl Attempt<'_> {
 
     /// Takes what has already arrived, waiting for nothing, and says when that is told.
     fn settle(&mut self) -> Option<Closing> {
-        while self.pending.len() < MAX_PENDING && self.outbox_bytes < MAX_OUTBOX {
+        while !self.pending.is_full() && self.outbox_bytes < MAX_OUTBOX {
             let Some(received) = self.stream.incoming.next().now_or_never() else {
                 break;
             };
@@ -390,16 +394,17 @@ impl Attempt<'_> {
         }
         use agent_server_message::Message;
         match message.message {
-            Some(Message::InteractionUpdate(update)) => self.update(update),
+            Some(Message::InteractionUpdate(update)) => return self.update(update),
             Some(Message::ExecServerMessage(exec)) => self.exec(exec),
             Some(Message::ConversationCheckpointUpdate(state)) => self.checkpoint(&state),
             Some(Message::KvServerMessage(request)) => {
                 self.count_written(&request);
-                let reply = answer::kv(self.around.blobs, request, self.around.drift);
+                let (reply, limit) = answer::kv(self.around.blobs, request, self.around.drift);
                 self.count_read(&reply);
                 self.post(&AgentClientMessage {
                     message: Some(agent_client_message::Message::KvClientMessage(reply)),
                 });
+                return limit.map(Closing::Limit);
             }
             Some(Message::ExecServerControlMessage(control)) => {
                 if let Some(exec_server_control_message::Message::Abort(abort)) = control.message {
@@ -414,10 +419,15 @@ impl Attempt<'_> {
         None
     }
 
-    fn update(&mut self, update: InteractionUpdate) {
-        let Some(event) = RunEvent::from_update(update) else {
-            return;
-        };
+    fn update(&mut self, update: InteractionUpdate) -> Option<Closing> {
+        let event = RunEvent::from_update(update)?;
+        // Before it is looked at, because that copies it.
+        if let RunEvent::Text(text) | RunEvent::Thinking(text) = &event {
+            *self.around.answer_bytes += text.len();
+            if *self.around.answer_bytes > MAX_ANSWER {
+                return Some(Closing::Limit(LimitError::Answer { limit: MAX_ANSWER }));
+            }
+        }
         self.behind_the_end(&event);
         self.heard(&event);
         match &event {
@@ -452,6 +462,7 @@ impl Attempt<'_> {
             RunEvent::Text(said) | RunEvent::Thinking(said) if said.is_empty() => {}
             _ => self.tell(event),
         }
+        None
     }
 
     fn count_written(&mut self, request: &KvServerMessage) {

@@ -1,9 +1,9 @@
 //! What the consumer is told, and in which order.
 
-use tokio::sync::mpsc;
-
 use super::Attempt;
 use crate::run::event::RunEvent;
+use crate::run::limits::{MAX_PIECE, pieces};
+use crate::run::queue::Weighed as _;
 
 impl Attempt<'_> {
     pub(super) fn tell(&mut self, event: RunEvent) {
@@ -48,20 +48,24 @@ impl Attempt<'_> {
         if self.leaving.is_some() && !of_interest {
             return;
         }
-        // A newer state replaces one that nobody has taken yet.
-        if let (RunEvent::Checkpoint(_), Some(last @ RunEvent::Checkpoint(_))) =
-            (&event, self.pending.back_mut())
-        {
-            *last = event;
-            return;
-        }
-        if self.pending.is_empty() {
-            match self.around.events.try_send(event) {
-                Err(mpsc::error::TrySendError::Full(event)) => self.pending.push_back(event),
-                Ok(()) | Err(mpsc::error::TrySendError::Closed(_)) => {}
+        match event {
+            RunEvent::Text(text) if text.len() > MAX_PIECE => {
+                pieces(&text).for_each(|piece| self.queue(RunEvent::Text(piece.to_owned())));
             }
+            RunEvent::Thinking(text) if text.len() > MAX_PIECE => {
+                pieces(&text).for_each(|piece| self.queue(RunEvent::Thinking(piece.to_owned())));
+            }
+            event => self.queue(event),
+        }
+    }
+
+    fn queue(&mut self, event: RunEvent) {
+        if self.pending.is_empty()
+            && let Some(room) = self.around.events.try_reserve(event.bytes())
+        {
+            room.put(event);
         } else {
-            self.pending.push_back(event);
+            self.pending.push(event);
         }
     }
 }

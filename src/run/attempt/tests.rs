@@ -4,7 +4,11 @@ use crate::tools::refuse::Refuse;
 
 /// What a stream tells that is asked to settle and has broken off meanwhile.
 async fn told() -> Vec<RunEvent> {
-    let (events, mut inbox) = mpsc::channel(16);
+    let bounds = queue::Bounds {
+        items: 16,
+        bytes: 4096,
+    };
+    let (events, mut inbox) = queue::weighed(bounds);
     let (asking, mut commands) = mpsc::channel(16);
     asking.send(Command::Settle).await.unwrap();
     let executor: Arc<dyn Executor> = Arc::new(Refuse::default());
@@ -19,6 +23,7 @@ async fn told() -> Vec<RunEvent> {
             timing: &Timing::default(),
             run_id: Uuid::nil(),
             held: &mut Vec::new(),
+            answer_bytes: &mut 0,
             overlap: &mut Overlap::after(String::new()),
             memo: &mut Memo::default(),
             owed: &mut Owed::default(),
@@ -32,7 +37,7 @@ async fn told() -> Vec<RunEvent> {
         events.send(RunEvent::Settled).await.unwrap();
     }
     drop(events);
-    std::iter::from_fn(|| inbox.try_recv().ok()).collect()
+    std::iter::from_fn(|| inbox.try_recv()).collect()
 }
 
 /// Which of the two it takes first is left to chance, so they meet often.

@@ -1,5 +1,6 @@
 //! What came of a request, in words.
 
+use crate::prompts;
 use crate::tools::Reply;
 use crate::wire::proto::agent::v1::{
     McpToolResultContentItem, ShellStream, mcp_result, mcp_tool_result_content_item,
@@ -12,14 +13,7 @@ const MOST: usize = 16 * 1024;
 /// What the server is told of work it may know of already.
 pub(super) fn ran_before(replies: &[Reply]) -> String {
     let said: String = replies.iter().map(words).collect();
-    let said = end_of(said.trim_end());
-    let gave = match said {
-        "" => String::new(),
-        said => format!(" What it gave then:\n\n{said}\n"),
-    };
-    format!(
-        "this was done before the turn was broken off, and is not done again unasked.{gave} If you ask for it once more, it is done"
-    )
+    prompts::already_executed(end_of(said.trim_end()))
 }
 
 fn end_of(text: &str) -> &str {

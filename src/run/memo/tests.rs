@@ -165,7 +165,10 @@ fn another_run_is_told_as_much_as_its_beginning_does_not_know() {
         assert_eq!(memo.recall(&shell("make", "x")).is_some(), makes);
         assert!(memo.recall(&shell("test", "x")).is_some());
         let broken = memo.recall(&shell("deploy", "x")).unwrap();
-        assert_eq!(broken.end, Err(Thrown(BROKEN_OFF.into())));
+        assert_eq!(
+            broken.end,
+            Err(Thrown(prompts::EXECUTION_INTERRUPTED.into()))
+        );
     }
 }
 
@@ -193,7 +196,7 @@ fn what_another_process_began_is_told_once_and_then_done() {
     // Whatever is done first.
     run(&mut memo, 1, "test");
     let told = memo.recall(&shell("deploy", "y")).unwrap();
-    assert_eq!(told.end, Err(Thrown(UNKNOWN.into())));
+    assert_eq!(told.end, Err(Thrown(prompts::RESULT_UNKNOWN.into())));
     assert!(memo.recall(&shell("deploy", "y")).is_none());
     // A stream that takes the place of this one is told the same.
     memo.restart();

@@ -5,6 +5,8 @@
 
 use serde_json::{Value as Json, json};
 
+use crate::diag::terminal_text::{clean, cleaned};
+
 /// The tool's name for people.
 pub const LABEL: &str = "Question";
 /// What it is for, in words for a model.
@@ -76,14 +78,15 @@ impl Question {
         let options = json["options"].as_array().or(json["choices"].as_array());
         Some(Self {
             id: json["id"].as_str().map(str::to_owned),
-            title: title.to_owned(),
+            title: clean(title).into_owned(),
             choices: options.into_iter().flatten().map(choice).collect(),
             own_words: json["allowCustom"] != false,
         })
     }
 }
 
-/// An option is a text, or an object with a label, a value, or both.
+/// An option is a text, or an object with a label, a value, or both. What is displayed has no
+/// control characters, because the answer is compared with it.
 fn choice(option: &Json) -> (String, String) {
     let words = |json: &Json| match json {
         Json::Null => None,
@@ -92,14 +95,14 @@ fn choice(option: &Json) -> (String, String) {
     };
     if !option.is_object() {
         let text = words(option).unwrap_or_default();
-        return (text.clone(), text);
+        return (clean(&text).into_owned(), text);
     }
     let (label, value) = (words(&option["label"]), words(&option["value"]));
     let shown = label.clone().or(value.clone()).unwrap_or_default();
     let value = value.or(label).unwrap_or_default();
     match words(&option["description"]) {
-        Some(more) => (format!("{shown}: {more}"), value),
-        None => (shown, value),
+        Some(more) => (cleaned(format!("{shown}: {more}")), value),
+        None => (cleaned(shown), value),
     }
 }
 
@@ -213,6 +216,26 @@ mod tests {
             panic!("nothing to choose from");
         };
         assert_eq!(options, ["Yes"]);
+    }
+
+    #[test]
+    fn an_option_with_control_characters_can_be_chosen() {
+        let hostile = json!({"question": "Which\u{7}?", "options": ["A\u{1b}[2J",
+            {"label": "B\u{9b}", "value": "b"}]});
+        let options = ["A␛[2J", "B\u{fffd}", OWN_WORDS].map(str::to_owned);
+        let choose = Step::Choose {
+            title: "Which␇?".into(),
+            options: options.into(),
+        };
+        assert_eq!(after(&hostile, &[]), choose);
+        let chosen = after(&hostile, &["B\u{fffd}"]);
+        assert_eq!(chosen, done("User answered: b", &[("1", "b")]));
+        let chosen = after(&hostile, &["A␛[2J"]);
+        let said = "A\u{1b}[2J";
+        assert_eq!(
+            chosen,
+            done(&format!("User answered: {said}"), &[("1", said)])
+        );
     }
 
     #[test]

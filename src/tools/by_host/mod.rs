@@ -19,6 +19,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::bridge::Bridge;
 use super::native::forbidden::{self, Forbidden};
+use super::native::guard::Guard;
 use super::native::policy::{Decision, Tool};
 use super::permission::CurrentTools;
 use super::refuse::{self, Refuse};
@@ -39,6 +40,7 @@ pub struct ByHost {
     places: Places,
     refuse: Arc<Refuse>,
     seen: Arc<Seen>,
+    guard: Arc<Guard>,
 }
 
 impl ByHost {
@@ -48,6 +50,7 @@ impl ByHost {
         current: CurrentTools,
         seen: Arc<Seen>,
         refuse: Refuse,
+        guard: Arc<Guard>,
     ) -> Self {
         Self {
             bridge,
@@ -58,6 +61,7 @@ impl ByHost {
             },
             refuse: Arc::new(refuse),
             seen,
+            guard,
         }
     }
 
@@ -118,6 +122,10 @@ impl ByHost {
             }
             return Ok(());
         }
+        if let Some(reason) = self.protected(&request).await {
+            replies.send(refuse::refusal(request, reason)?).await;
+            return Ok(());
+        }
         let before = self.text_before(&request).await;
         let work = self.hand_over(request, before, replies.clone(), abort);
         if let Some(call) = work.call {
@@ -126,12 +134,50 @@ impl ByHost {
         work.done.await
     }
 
+    /// Why a request is refused though the host could do it: it would change a path that is
+    /// protected, or touch one with credentials.
+    async fn protected(&self, request: &Request) -> Option<String> {
+        let (path, changes) = touched(request)?;
+        // The host takes a mark before a path for no part of it.
+        let paths = [path, path.strip_prefix('@').unwrap_or(path)].map(|path| self.places.of(path));
+        let guard = Arc::clone(&self.guard);
+        let judge = move || {
+            paths.iter().find_map(|path| {
+                let verdict = match changes {
+                    true => guard.host_change(path),
+                    false => guard.host_read(path),
+                };
+                verdict.err().map(|refusal| refusal.to_string())
+            })
+        };
+        let judged = tokio::task::spawn_blocking(judge).await;
+        judged.unwrap_or_else(|_| Some("the path could not be judged".into()))
+    }
+
     async fn refuse_loss(request: Request, replies: Replies) -> Result<(), super::Thrown> {
         let reason = "the host's read tool showed only a part of this file; writing it whole \
                       would lose the rest: change it with a command or an edit of the host";
         replies.send(refuse::refusal(request, reason.into())?).await;
         Ok(())
     }
+}
+
+/// The path that a request names, and whether it is to be changed.
+fn touched(request: &Request) -> Option<(&str, bool)> {
+    Some(match request {
+        Request::WriteArgs(args) => (&args.path, true),
+        Request::PiWriteArgs(args) => (&args.path, true),
+        Request::PiEditArgs(args) => (&args.path, true),
+        Request::DeleteArgs(args) => (&args.path, true),
+        Request::ReadArgs(args) => (&args.path, false),
+        Request::PiReadArgs(args) => (&args.path, false),
+        Request::LsArgs(args) => (&args.path, false),
+        Request::PiLsArgs(args) => (args.path.as_deref()?, false),
+        Request::GrepArgs(args) => (args.path.as_deref()?, false),
+        Request::PiGrepArgs(args) => (args.path.as_deref()?, false),
+        Request::PiFindArgs(args) => (args.path.as_deref()?, false),
+        _ => return None,
+    })
 }
 
 impl Executor for ByHost {
@@ -148,7 +194,7 @@ impl Executor for ByHost {
             };
         }
         let in_doubt = forbidden::command(&request).is_some_and(forbidden::is_in_doubt);
-        if in_doubt || matches!(request, Request::WriteArgs(_)) {
+        if in_doubt || touched(&request).is_some() {
             return Work {
                 done: Box::pin(self.look_up_first(request, replies, abort)),
                 call: None,

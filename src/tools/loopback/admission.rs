@@ -4,7 +4,6 @@ use http::header::{AUTHORIZATION, HOST, ORIGIN};
 use http::{HeaderMap, StatusCode, Uri};
 use secrecy::{ExposeSecret as _, SecretString};
 use subtle::ConstantTimeEq as _;
-use url::{Host, Url};
 
 /// Why a request is turned away.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -54,8 +53,9 @@ impl Refusal {
     }
 }
 
-/// A page of another site must not reach us through the person's browser, neither openly
-/// (`Origin`) nor by a name that points to this machine (`Host`).
+/// Refuses what a web page may have sent through the user's browser: under a name that was
+/// pointed to this machine (`Host`), or from any page but our own (`Origin`). Our own origin is
+/// `http://` and the `Host` of the request; a page of another port of this machine is foreign.
 pub fn local(uri: &Uri, headers: &HeaderMap, port: u16) -> Result<(), Refusal> {
     let ours = |name: &str| {
         let bare = name.strip_suffix(&format!(":{port}"));
@@ -66,26 +66,15 @@ pub fn local(uri: &Uri, headers: &HeaderMap, port: u16) -> Result<(), Refusal> {
         return Err(Refusal::ForeignHost);
     };
     let named = uri.authority().is_none_or(|named| ours(named.as_str()));
-    if !named || !host.to_str().is_ok_and(ours) {
+    let Some(host) = host.to_str().ok().filter(|host| named && ours(host)) else {
         return Err(Refusal::ForeignHost);
-    }
-    let foreign = |origin: &http::HeaderValue| !origin.to_str().is_ok_and(is_loopback);
-    match headers.get_all(ORIGIN).iter().any(foreign) {
-        true => Err(Refusal::ForeignOrigin),
-        false => Ok(()),
-    }
-}
-
-fn is_loopback(origin: &str) -> bool {
-    let Ok(origin) = Url::parse(origin) else {
-        return false;
     };
-    match origin.host() {
-        Some(Host::Domain(name)) => name == "localhost",
-        Some(Host::Ipv4(address)) => address.is_loopback(),
-        Some(Host::Ipv6(address)) => address.is_loopback(),
-        None => false,
+    let own = format!("http://{host}");
+    let is_foreign = |origin: &http::HeaderValue| origin != own.as_str();
+    if headers.get_all(ORIGIN).iter().any(is_foreign) {
+        return Err(Refusal::ForeignOrigin);
     }
+    Ok(())
 }
 
 /// The comparison takes as long for a near miss as for a far one.
@@ -152,22 +141,30 @@ mod tests {
     #[test]
     fn pages_of_other_sites_are_turned_away() {
         let from = |origin| asked("/mcp", &[("host", "localhost:4000"), ("origin", origin)]);
+        assert_eq!(from("http://localhost:4000"), Ok(()), "our own page");
         for origin in [
+            "http://127.0.0.1:4000",
+            "https://localhost:4000",
             "http://localhost:6274",
+            "http://localhost",
             "http://127.0.0.1",
-            "http://[::1]:80",
-        ] {
-            assert_eq!(from(origin), Ok(()), "{origin}");
-        }
-        for origin in [
+            "http://[::1]:4000",
+            "http://localhost:4000/",
+            "HTTP://LOCALHOST:4000",
             "https://evil.com",
-            "null",
+            "http://evil.com:4000",
             "http://localhost.evil.com",
+            "http://localhost:4000@evil.com",
+            "vscode-webview://0b2c",
+            "null",
             "file://",
             "",
         ] {
             assert_eq!(from(origin), Err(Refusal::ForeignOrigin), "{origin:?}");
         }
+        let own = ("origin", "http://localhost:4000");
+        let two = [("host", "localhost:4000"), own, ("origin", "null")];
+        assert_eq!(asked("/mcp", &two), Err(Refusal::ForeignOrigin));
     }
 
     #[test]

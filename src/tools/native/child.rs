@@ -5,17 +5,31 @@ use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
-use std::sync::OnceLock;
+use std::sync::{Arc, LazyLock, OnceLock};
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal};
 use tokio::process::{Child, ChildStdin, Command};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::carry::Carry;
 use crate::tools::leash::Leash;
 
 /// How often we look whether what a command left running is still there.
 const LOOK: Duration = Duration::from_secs(1);
+
+/// Commands executed at once, in front and behind, of all sessions.
+pub(super) const MAX_COMMANDS: usize = 64;
+
+/// A place for each of them.
+static PLACES: LazyLock<Arc<Semaphore>> = LazyLock::new(|| Arc::new(Semaphore::new(MAX_COMMANDS)));
+
+/// No more commands are executed at once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "{MAX_COMMANDS} commands are being executed, which is the limit; the command was not executed. Wait for one to end, or end one in the background"
+)]
+pub(super) struct TooManyCommands;
 
 /// Starts a command as a group of its own that does not outlive us.
 pub(in crate::tools) fn spawn(command: &mut Command, leash: &Leash) -> io::Result<(Child, Group)> {
@@ -30,6 +44,8 @@ pub(in crate::tools) fn spawn(command: &mut Command, leash: &Leash) -> io::Resul
 pub(in crate::tools) struct Group {
     id: Pid,
     leash: Leash,
+    /// Its place among the commands executed at once.
+    place: Option<OwnedSemaphorePermit>,
 }
 
 impl Group {
@@ -40,6 +56,7 @@ impl Group {
         let group = Self {
             id: pid.ok_or(io::ErrorKind::NotFound)?,
             leash: leash.clone(),
+            place: None,
         };
         leash.enter(group.id)?;
         Ok(group)
@@ -104,7 +121,7 @@ pub(super) struct Running {
 /// aliases count only when all is read. Their names may be anything, so they are quoted.
 const SCRIPT: &str = r#"__command=$1 __before=$2 __after=$3; shift 3; [ -s "$__before" ] && . "$__before"; eval "$__command"; __code=$?; { pwd; printf '\0'; ( set +aeux; unset PWD SHLVL _; if [ "$BASH_VERSION" ]; then builtin echo "{"; builtin shopt -p; builtin echo "shopt -u expand_aliases; } 2>/dev/null"; builtin shopt -q expand_aliases && __code=on; builtin shopt -u expand_aliases; eval 'for __name in "${!BASH_ALIASES[@]}"; do builtin printf "alias -- %q\n" "$__name=${BASH_ALIASES[$__name]}"; done'; fi; export -p; declare -f; [ "$__code" = on ] && builtin echo "builtin shopt -s expand_aliases" ); } > "$__after" 2>/dev/null; exit $__code"#;
 
-/// Starts a command in a shell, in a group of its own.
+/// Starts a command in a shell, in a group of its own; refuses one too many.
 pub(super) fn start(
     command: &str,
     folder: &Path,
@@ -112,6 +129,8 @@ pub(super) fn start(
     input: Input,
     leash: &Leash,
 ) -> io::Result<Running> {
+    let place = Arc::clone(&PLACES).try_acquire_owned();
+    let place = place.map_err(|_| io::Error::other(TooManyCommands))?;
     let mut shell = Command::new(shell());
     shell
         .arg("-c")
@@ -126,7 +145,8 @@ pub(super) fn start(
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
     scrub(&mut shell);
-    let (mut child, group) = spawn(&mut shell, leash)?;
+    let (mut child, mut group) = spawn(&mut shell, leash)?;
+    group.place = Some(place);
     Ok(Running {
         pid: child.id().unwrap_or_default(),
         stdin: child.stdin.take(),
@@ -136,11 +156,16 @@ pub(super) fn start(
     })
 }
 
-/// Gives a command our environment without what is ours alone.
-pub(in crate::tools) fn scrub(command: &mut Command) {
+/// Keeps our credentials and settings from a command that gets our environment.
+pub(crate) fn remove_secrets(command: &mut std::process::Command) {
     for name in secret_names(std::env::vars_os().map(|(name, _)| name)) {
         command.env_remove(name);
     }
+}
+
+/// The same for a command whose output is read by a program.
+pub(in crate::tools) fn scrub(command: &mut Command) {
+    remove_secrets(command.as_std_mut());
     command.envs(BTreeMap::from([
         ("CURSOR_AGENT", "1"),
         ("FORCE_COLOR", "0"),

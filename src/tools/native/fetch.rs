@@ -71,7 +71,9 @@ async fn page(given: &str, leave: Leave) -> Result<FetchSuccess, Failure> {
     }
     let mut builder = reqwest::Client::builder()
         .user_agent(concat!("cursor-sidecar/", env!("CARGO_PKG_VERSION")))
-        .timeout(PATIENCE);
+        .timeout(PATIENCE)
+        // An address may hold what only its own server is to know.
+        .referer(false);
     if leave == Leave::Refused {
         builder = builder
             // A proxy resolves names itself, and may be where nobody else gets to.
@@ -126,30 +128,41 @@ fn is_private_host(url: &Url) -> bool {
 fn is_private(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(v4) => is_private_v4(v4),
-        IpAddr::V6(v6) => {
-            let mapped = v6.to_ipv4_mapped().or_else(|| nat64(v6));
-            let first = v6.segments()[0];
-            mapped.is_some_and(is_private_v4)
-                || v6.is_loopback()
-                || v6.is_unspecified()
-                || v6.is_multicast()
-                || first & 0xfe00 == 0xfc00
-                || first & 0xffc0 == 0xfe80
-        }
+        IpAddr::V6(v6) => match v6.to_ipv4_mapped().or_else(|| nat64(v6)) {
+            Some(v4) => is_private_v4(v4),
+            None => is_private_v6(v6),
+        },
     }
 }
 
+/// All special ranges of IANA's registry, and where Azure answers its own machines.
 fn is_private_v4(v4: Ipv4Addr) -> bool {
-    let [a, b, ..] = v4.octets();
+    let [a, b, c, _] = v4.octets();
     v4.is_loopback()
         || v4.is_private()
         || v4.is_link_local()
         || v4.is_broadcast()
         || v4.is_multicast()
+        || v4.is_documentation()
         || a == 0
         || a >= 240
         || (a == 100 && (64..128).contains(&b))
         || (a == 198 && (b == 18 || b == 19))
+        // Protocol assignments (metadata of some clouds), and relays of 6to4.
+        || (a == 192 && b == 0 && c == 0)
+        || (a == 192 && b == 88 && c == 99)
+        || v4 == Ipv4Addr::new(168, 63, 129, 16)
+}
+
+/// Only global unicast is public, less what tunnels to an IPv4 address of the sender's choice
+/// (6to4, Teredo), protocol assignments and documentation.
+fn is_private_v6(v6: Ipv6Addr) -> bool {
+    let [first, second, ..] = v6.segments();
+    first & 0xe000 != 0x2000
+        || first == 0x2002
+        || (first == 0x2001 && second < 0x200)
+        || (first == 0x2001 && second == 0xdb8)
+        || (first == 0x3fff && second < 0x1000)
 }
 
 /// An IPv4 address behind the well-known translation prefix.
@@ -200,6 +213,22 @@ mod tests {
             "http://[fd00::1]/",
             "http://[fe80::1]/",
             "http://0.0.0.0/",
+            "http://192.0.0.192/",
+            "http://168.63.129.16/",
+            "http://192.88.99.1/",
+            "http://198.51.100.1/",
+            "http://[2002:7f00:1::]/",
+            "http://[2002:a9fe:a9fe::]/",
+            "http://[2001:0:a9fe:a9fe::1]/",
+            "http://[64:ff9b:1::a9fe:a9fe]/",
+            "http://[64:ff9b:1::1]/",
+            "http://[fec0::1]/",
+            "http://[::127.0.0.1]/",
+            "http://[::8.8.8.8]/",
+            "http://[::ffff:0:127.0.0.1]/",
+            "http://[::ffff:168.63.129.16]/",
+            "http://[2001:db8::1]/",
+            "http://[100::1]/",
         ] {
             assert!(is_private_host(&Url::parse(url).unwrap()), "{url}");
         }
@@ -207,6 +236,10 @@ mod tests {
             "http://example.org/",
             "http://1.1.1.1/",
             "http://[2606:4700::1]/",
+            "http://[2001:4860:4860::8888]/",
+            "http://[64:ff9b::101:101]/",
+            "http://192.0.1.1/",
+            "http://168.63.129.17/",
         ] {
             assert!(!is_private_host(&Url::parse(url).unwrap()), "{url}");
         }
@@ -216,6 +249,35 @@ mod tests {
     async fn names_that_lead_home_do_not_resolve() {
         let name: Name = "localhost".parse().unwrap();
         assert!(PublicOnly.resolve(name).await.is_err());
+    }
+
+    /// The address of a page may hold a secret that is for its own server.
+    #[tokio::test]
+    async fn a_redirect_is_followed_without_a_referer() {
+        use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}/page?secret=1", listener.local_addr().unwrap());
+        let server = tokio::spawn(async move {
+            let mut heads = Vec::new();
+            for answer in [
+                "HTTP/1.1 302 Found\r\nLocation: /next\r\nContent-Length: 0\r\nConnection: close\r\n\r\n",
+                "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok",
+            ] {
+                let (mut stream, _) = listener.accept().await.unwrap();
+                let mut head = Vec::new();
+                while !head.ends_with(b"\r\n\r\n") {
+                    head.push(stream.read_u8().await.unwrap());
+                }
+                stream.write_all(answer.as_bytes()).await.unwrap();
+                heads.push(String::from_utf8(head).unwrap().to_ascii_lowercase());
+            }
+            heads
+        });
+        let success = page(&url, Leave::Allowed).await.unwrap();
+        assert_eq!(success.content, "ok");
+        let heads = server.await.unwrap();
+        assert!(heads[1].starts_with("get /next "), "{heads:?}");
+        assert!(!heads[1].contains("referer"), "{heads:?}");
     }
 
     #[tokio::test]

@@ -76,7 +76,7 @@ async fn answer(guard: &Arc<Guard>, request: GetDiffRequest) -> Result<GetDiffRe
         room: MAX_CONTENTS,
     };
     changes.extend(untracked(&mut files, &folder, request.max_untracked_files).await?);
-    changes.retain(|change| !change.paths().any(|path| guard.is_ignored(path)));
+    changes.retain(|change| !change.paths().any(|path| guard.is_hidden(path)));
     if request.output_format() == OutputFormat::DiffsWithBeforeAndAfter {
         contents(&mut files, &folder, &base, head.as_deref(), &mut changes).await?;
     }
@@ -143,7 +143,7 @@ async fn changes(
     let context = request
         .unified_context_lines
         .map(|lines| format!("-U{lines}"));
-    let mut args = vec!["diff", "--no-color", "--no-ext-diff", "--no-textconv"];
+    let mut args = vec!["diff", "--no-color"];
     // The user's own prefixes are not what we read.
     args.extend(["--src-prefix=a/", "--dst-prefix=b/"]);
     if !request.include_space_changes {
@@ -327,7 +327,7 @@ async fn untracked(files: &mut Files, folder: &Path, most: i32) -> Result<Vec<Ch
     let shown = names
         .into_iter()
         .map(|name| (name, folder.join(name)))
-        .filter(|(_, path)| !guard.is_ignored(path));
+        .filter(|(_, path)| !guard.is_hidden(path));
     let (names, paths): (Vec<&str>, Vec<PathBuf>) = shown.unzip();
     let looked = files.look(paths.clone()).await?;
     let changes = names.into_iter().zip(paths).zip(looked);
@@ -352,9 +352,11 @@ async fn contents(
     changes: &mut [Change],
 ) -> Result<(), Thrown> {
     for change in changes {
+        // `git show` would show a commit that stands where a file was, and verify its signature
+        // with a program that the repository names.
         let show = async |at: &str, name: &str| {
             let what = format!("{at}:{name}");
-            git(folder, &["show", "--no-textconv", &what])
+            git(folder, &["cat-file", "blob", &what])
                 .await
                 .unwrap_or_default()
         };

@@ -38,6 +38,8 @@ enum GrepFailure {
         "rg: error parsing flag {0}: value is not a valid number: invalid digit found in string\n"
     )]
     Context(&'static str),
+    #[error("{0}")]
+    Refused(String),
     #[error("{0} is neither a file nor a folder")]
     Special(String),
 }
@@ -73,6 +75,9 @@ fn attempt(
                 return Err(GrepFailure::Missing(target.to_string_lossy().into_owned()));
             }
             Err(Refusal::Ignored) => return Err(GrepFailure::Ignored((*path).into())),
+            Err(refusal @ (Refusal::Secret(_) | Refusal::Process(_))) => {
+                return Err(GrepFailure::Refused(refusal.to_string()));
+            }
             Err(_) => return Err(GrepFailure::Unclear((*path).into())),
         }
         if !target.is_file() && !target.is_dir() {
@@ -91,12 +96,8 @@ fn attempt(
         format!("{prefix}{}", inside.display())
     };
     let mut answer = Answer::new(&query);
-    search::search(root, target, &query, abort, |found| {
-        // What a link led to may be something the user keeps back.
-        match guard.read(&found.path) {
-            Ok(_) => answer.take(name(&found.path), found),
-            Err(_) => true,
-        }
+    search::search(guard, target, &query, abort, |found| {
+        answer.take(name(&found.path), found)
     })?;
     Ok(GrepSuccess {
         pattern: args.pattern.clone(),
@@ -158,7 +159,7 @@ fn query(args: &GrepArgs) -> Result<Query, GrepFailure> {
             Some(true) => Direction::Ascending,
             _ => Direction::Descending,
         },
-        links: Links::Followed,
+        links: Links::FollowedInside,
     })
 }
 

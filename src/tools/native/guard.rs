@@ -1,8 +1,9 @@
 //! The path guard: what may be read, and where may be written.
 //!
-//! Reading is allowed wherever the user may read, less what `.cursorignore` keeps back, the
-//! insides of processes, and whatever is no plain file. Writing and deleting happen inside
-//! the workspace only, unless the user allowed more.
+//! Reading is allowed wherever the user may read, less credentials of ours and of the host,
+//! what `.cursorignore` keeps back, the insides of processes, and whatever is no plain file.
+//! Writing and deleting happen inside the workspace only, unless the user allowed more, and
+//! not where other programs look for commands.
 //!
 //! A verdict is given on a path without links, and what is opened is that path, folder by
 //! folder, following no link: one that is swapped in after the verdict is not followed.
@@ -11,12 +12,15 @@ use std::ffi::OsString;
 use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Component, Path, PathBuf};
 
 use rustix::fs::{CWD, Mode, OFlags};
 use rustix::io::Errno;
 
-use super::policy::Leave;
+use super::policy::{Leave, Policy};
+use super::protected::{ProtectedPaths, Protection, SETTING};
+use super::secret_paths::{SecretPaths, Secrets};
 use super::{errno, ignored};
 use crate::tools::paths::meant;
 
@@ -35,6 +39,21 @@ pub enum Refusal {
     /// It says what is run and what may not be.
     #[error("{0} says which commands run here and what hooks guard; only the user changes it")]
     Settings(PathBuf),
+    /// Other programs run what is written there.
+    #[error(
+        "{} is protected (rule {rule}): other programs run what it says, so only the user \
+         changes it, or allows it with {SETTING}",
+        path.display()
+    )]
+    Protected {
+        /// The path.
+        path: PathBuf,
+        /// The pattern that protects it.
+        rule: String,
+    },
+    /// Credentials are there.
+    #[error("{0} is where cursor-sidecar or pi keeps credentials, which no tool touches")]
+    Secret(PathBuf),
     /// What it leads to cannot be told: loops, files used as folders, closed folders.
     #[error("Write blocked: cannot verify {}", where_it_leads(path, error))]
     Unclear {
@@ -73,17 +92,53 @@ pub struct Guard {
     real: PathBuf,
     home: Option<PathBuf>,
     outside_writes: Leave,
+    protection: Protection,
+    secrets: Secrets,
 }
 
 impl Guard {
-    /// Guards a workspace. One that does not exist contains nothing.
+    /// Guards a workspace with the usual protection. One that does not exist contains nothing.
     pub fn new(workspace: &Path, home: Option<PathBuf>, outside_writes: Leave) -> Self {
-        let workspace = std::path::absolute(workspace).unwrap_or_else(|_| workspace.to_owned());
-        Self {
-            real: workspace
-                .canonicalize()
-                .unwrap_or_else(|_| workspace.clone()),
+        let protected = ProtectedPaths::default();
+        Self::with(
             workspace,
+            home,
+            outside_writes,
+            &protected,
+            &SecretPaths::default(),
+        )
+    }
+
+    /// Guards a workspace as the user's settings say it.
+    pub fn by_policy(workspace: &Path, home: Option<PathBuf>, policy: &Policy) -> Self {
+        Self::with(
+            workspace,
+            home,
+            policy.outside_writes,
+            &policy.protected_paths,
+            &policy.secret_paths,
+        )
+    }
+
+    fn with(
+        workspace: &Path,
+        home: Option<PathBuf>,
+        outside_writes: Leave,
+        protected: &ProtectedPaths,
+        secret: &SecretPaths,
+    ) -> Self {
+        let workspace = std::path::absolute(workspace).unwrap_or_else(|_| workspace.to_owned());
+        let real = workspace
+            .canonicalize()
+            .unwrap_or_else(|_| workspace.clone());
+        let real_home = home
+            .as_ref()
+            .map(|home| home.canonicalize().unwrap_or_else(|_| home.clone()));
+        Self {
+            protection: protected.for_workspace(&real, real_home.as_deref()),
+            secrets: secret.for_workspace(&real, real_home.as_deref()),
+            workspace,
+            real,
             home,
             outside_writes,
         }
@@ -117,6 +172,9 @@ impl Guard {
             tracing::warn!(tool = "read", "refused a path inside a process");
             return Err(Refusal::Process(path.to_owned()));
         }
+        if self.secrets.contain(&real) {
+            return Err(secret(path));
+        }
         if self.is_ignored(&real) {
             tracing::warn!(tool = "read", "refused a path the user keeps back");
             return Err(Refusal::Ignored);
@@ -127,15 +185,61 @@ impl Guard {
         })
     }
 
-    /// Whether a real path is kept from the model.
-    pub fn is_ignored(&self, real: &Path) -> bool {
+    /// Whether what was opened by a path may be read, however the path has changed since.
+    pub(super) fn may_show(&self, file: &File, path: &Path) -> bool {
+        let judged = || -> io::Result<bool> {
+            let real = opened_path(file, path)?;
+            let (opened, named) = (file.metadata()?, real.symlink_metadata()?);
+            let is_same = (opened.dev(), opened.ino()) == (named.dev(), named.ino());
+            Ok(is_same && self.read(&real).is_ok_and(|cleared| cleared.real == real))
+        };
+        judged().unwrap_or(false)
+    }
+
+    fn is_ignored(&self, real: &Path) -> bool {
         ignored::Rules::default().ignore(real)
+    }
+
+    /// Whether a real path is kept from the model.
+    pub fn is_hidden(&self, real: &Path) -> bool {
+        self.is_ignored(real) || self.secrets.contain(real)
+    }
+
+    /// Credentials as they lie now, for a walk that asks often.
+    pub(super) fn secrets(&self) -> &Secrets {
+        &self.secrets
+    }
+
+    /// Refuses to have the host read credentials. What the host itself refuses is its own
+    /// business, and so are links on a disk we may not see.
+    pub(in crate::tools) fn host_read(&self, path: &Path) -> Result<(), Refusal> {
+        let real = path.canonicalize();
+        match self.secrets.contain(path) || real.is_ok_and(|real| self.secrets.contain(&real)) {
+            true => Err(secret(path)),
+            false => Ok(()),
+        }
+    }
+
+    /// Refuses to have the host change what is protected here.
+    pub(in crate::tools) fn host_change(&self, path: &Path) -> Result<(), Refusal> {
+        self.host_read(path)?;
+        self.unprotected(path)?;
+        // A link is deleted itself, and its folder may be reached through another.
+        if let (Some(parent), Some(name)) = (path.parent(), path.file_name())
+            && let Ok(parent) = parent.canonicalize()
+        {
+            self.unprotected(&parent.join(name))?;
+        }
+        match resolve(path) {
+            Ok(real) => self.unprotected(&real),
+            Err(_) => Ok(()),
+        }
     }
 
     /// Whether a path may be written, and which file that is. Folders and the file itself may
     /// be missing.
     pub fn write(&self, path: &Path) -> Result<Cleared, Refusal> {
-        unprotected(path)?;
+        self.unprotected(path)?;
         let real = resolve(path)?;
         self.unlisted(&real)?;
         self.clear_change(path, real)
@@ -143,7 +247,7 @@ impl Guard {
 
     /// Whether a path may be deleted. A link is deleted itself, not what it leads to.
     pub fn delete(&self, path: &Path) -> Result<Cleared, Refusal> {
-        unprotected(path)?;
+        self.unprotected(path)?;
         // What cannot be read cannot be told to the model either.
         match path.canonicalize() {
             Ok(real) => self.unlisted(&real)?,
@@ -166,13 +270,7 @@ impl Guard {
 
     /// Whether the user's files have nothing against a change.
     fn unlisted(&self, real: &Path) -> Result<(), Refusal> {
-        unprotected(real)?;
-        // Their folder may be a link to another.
-        let homes = std::iter::once(&self.real).chain(&self.home);
-        let mut files = homes.flat_map(|home| SETTINGS.map(|name| home.join(FOLDER).join(name)));
-        if files.any(|file| resolve(&file).is_ok_and(|file| file == *real)) {
-            return Err(settings(real));
-        }
+        self.unprotected(real)?;
         if self.is_ignored(real) {
             tracing::warn!("refused a change of a path the user keeps back");
             return Err(Refusal::Ignored);
@@ -180,7 +278,40 @@ impl Guard {
         Ok(())
     }
 
+    /// Refuses to change what says what is kept back, what is run, and credentials.
+    fn unprotected(&self, path: &Path) -> Result<(), Refusal> {
+        if ignored::is_rules(path) {
+            tracing::warn!("refused a change of what is kept back");
+            return Err(Refusal::Rules);
+        }
+        let called = |path: Option<&Path>, name: &str| {
+            let own = path.and_then(Path::file_name);
+            own.is_some_and(|own| own.eq_ignore_ascii_case(name))
+        };
+        let named = SETTINGS.iter().any(|name| called(Some(path), name));
+        // Their folder may be a link to another.
+        let homes = std::iter::once(&self.real).chain(&self.home);
+        let mut files = homes.flat_map(|home| SETTINGS.map(|name| home.join(FOLDER).join(name)));
+        if named && called(path.parent(), FOLDER)
+            || files.any(|file| resolve(&file).is_ok_and(|file| file == *path))
+        {
+            tracing::warn!("refused a change of settings that name commands");
+            return Err(Refusal::Settings(path.to_owned()));
+        }
+        if self.secrets.contain(path) {
+            return Err(secret(path));
+        }
+        if let Some(rule) = self.protection.rule(path) {
+            tracing::warn!("refused a change of a protected path");
+            let path = path.to_owned();
+            return Err(Refusal::Protected { path, rule });
+        }
+        Ok(())
+    }
+
     fn clear_change(&self, path: &Path, real: PathBuf) -> Result<Cleared, Refusal> {
+        // The folder of a link that is deleted may have been reached through another.
+        self.unprotected(&real)?;
         if self.is_ignored(&real) {
             return Err(Refusal::Ignored);
         }
@@ -200,26 +331,23 @@ impl Guard {
 const FOLDER: &str = ".cursor";
 const SETTINGS: [&str; 2] = ["hooks.json", "mcp.json"];
 
-/// Refuses to change what says what is kept back, and what is run.
-fn unprotected(path: &Path) -> Result<(), Refusal> {
-    if ignored::is_rules(path) {
-        tracing::warn!("refused a change of what is kept back");
-        return Err(Refusal::Rules);
-    }
-    let called = |path: Option<&Path>, name: &str| {
-        let own = path.and_then(Path::file_name);
-        own.is_some_and(|own| own.eq_ignore_ascii_case(name))
-    };
-    let named = SETTINGS.iter().any(|name| called(Some(path), name));
-    match named && called(path.parent(), FOLDER) {
-        true => Err(settings(path)),
-        false => Ok(()),
-    }
+fn secret(path: &Path) -> Refusal {
+    tracing::warn!("refused a path with credentials");
+    Refusal::Secret(path.to_owned())
 }
 
-fn settings(path: &Path) -> Refusal {
-    tracing::warn!("refused a change of settings that name commands");
-    Refusal::Settings(path.to_owned())
+/// The path of what was opened, without links.
+#[cfg(target_os = "linux")]
+fn opened_path(file: &File, path: &Path) -> io::Result<PathBuf> {
+    use std::os::fd::AsRawFd as _;
+    let shown = format!("/proc/self/fd/{}", file.as_raw_fd());
+    std::fs::read_link(shown).or_else(|_| path.canonicalize())
+}
+
+/// The path that leads there now; what it leads to has to be compared.
+#[cfg(not(target_os = "linux"))]
+fn opened_path(_file: &File, path: &Path) -> io::Result<PathBuf> {
+    path.canonicalize()
 }
 
 /// What is said of a path nobody can follow.

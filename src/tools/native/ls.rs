@@ -31,7 +31,7 @@ pub(super) fn ls(guard: &Guard, args: &LsArgs, abort: &CancellationToken) -> LsR
                 let patience = args
                     .timeout_ms
                     .map_or(PATIENCE, |ms| Duration::from_millis(ms.into()));
-                let (root, end) = tree(&path, exclusions, patience, abort);
+                let (root, end) = tree(guard, &path, exclusions, patience, abort);
                 let directory_tree_root = Some(root);
                 match end {
                     End::Complete => ls_result::Result::Success(LsSuccess {
@@ -44,7 +44,7 @@ pub(super) fn ls(guard: &Guard, args: &LsArgs, abort: &CancellationToken) -> LsR
             }
             Err(problem) => error(problem.to_string()),
         },
-        Err(Problem::Process(reason)) => ls_result::Result::Rejected(LsRejected {
+        Err(Problem::Refused(reason)) => ls_result::Result::Rejected(LsRejected {
             path: shown.clone(),
             reason,
         }),
@@ -56,14 +56,16 @@ pub(super) fn ls(guard: &Guard, args: &LsArgs, abort: &CancellationToken) -> LsR
 }
 
 enum Problem {
-    Process(String),
+    Refused(String),
     Told(String),
 }
 
 /// Whether a path is a folder that may be listed.
 fn folder(guard: &Guard, path: &Path) -> Result<(), Problem> {
     match guard.read(path) {
-        Err(refusal @ Refusal::Process(_)) => return Err(Problem::Process(refusal.to_string())),
+        Err(refusal @ (Refusal::Process(_) | Refusal::Secret(_))) => {
+            return Err(Problem::Refused(refusal.to_string()));
+        }
         Err(Refusal::Missing) => {
             return Err(Problem::Told(format!(
                 "Path does not exist: {}",
@@ -110,6 +112,7 @@ struct Folder {
 }
 
 fn tree(
+    guard: &Guard,
     root: &Path,
     exclusions: Override,
     patience: Duration,
@@ -123,7 +126,16 @@ fn tree(
     let mut rules = ignored::Rules::default();
     // Below the root no link is followed, so only its own are to be resolved.
     let real_root = root.canonicalize().unwrap_or_else(|_| root.to_owned());
-    let mut walk = walk::walk(root, &ignored::FILES, |_| true);
+    let secrets = guard.secrets().found();
+    let inside = real_root.clone();
+    let walked = root.to_owned();
+    let mut walk = walk::walk(root, &ignored::FILES, move |entry| {
+        let path = entry.path();
+        let real = inside.join(path.strip_prefix(&walked).unwrap_or(path));
+        let is_folder = entry.file_type().is_some_and(|kind| kind.is_dir());
+        let about = || entry.metadata().ok().filter(|_| is_folder);
+        !secrets.iter().any(|secret| secret.is(&real, about))
+    });
     walk.overrides(exclusions)
         .sort_by_file_name(|a, b| collate::names(&a.to_string_lossy(), &b.to_string_lossy()));
     for entry in walk.build() {
@@ -228,15 +240,19 @@ fn node(folders: &mut HashMap<PathBuf, Folder>, path: PathBuf) -> LsDirectoryTre
 }
 
 /// The names in one folder, sorted, folders with a slash behind; for the plain listing.
-pub(super) fn names(path: &Path) -> io::Result<Vec<String>> {
+pub(super) fn names(guard: &Guard, path: &Path) -> io::Result<Vec<String>> {
     let mut names = Vec::new();
+    let secrets = guard.secrets().found();
     let mut rules = ignored::Rules::default();
     for entry in std::fs::read_dir(path)? {
         let entry = entry?;
         let Ok(real) = entry.path().canonicalize() else {
             continue;
         };
-        if rules.ignore(&real) {
+        let is_secret = secrets
+            .iter()
+            .any(|secret| secret.is(&real, || real.metadata().ok()));
+        if is_secret || rules.ignore(&real) {
             continue;
         }
         let name = entry.file_name().to_string_lossy().into_owned();

@@ -27,10 +27,12 @@ mod pi_edit;
 mod pi_grep;
 mod pipes;
 pub mod policy;
+pub mod protected;
 mod read;
 mod resource;
 mod scratch;
 mod search;
+pub mod secret_paths;
 mod shell;
 mod terminal;
 mod text;
@@ -57,6 +59,7 @@ use super::router::NativeRouter;
 use super::{Executor, Replies, Reply, Request, Thrown, Work, servers};
 use crate::wire::headers::ToolGates;
 use crate::wire::proto::agent::v1::*;
+pub(crate) use child::remove_secrets;
 pub(super) use child::{Group, scrub, spawn};
 use guard::Guard;
 pub(super) use ignored::{FILE as IGNORE_FILE, is_ignored};
@@ -95,7 +98,11 @@ pub fn executor(mut facts: Facts, surroundings: Surroundings<'_>) -> Arc<dyn Exe
     if matches!(shell, Decision::Local | Decision::Ask) {
         facts.terminals = bench.terminals().ok();
     }
-    let guard = Guard::new(&facts.workspace, facts.home.clone(), policy.outside_writes);
+    let guard = Arc::new(Guard::by_policy(
+        &facts.workspace,
+        facts.home.clone(),
+        policy,
+    ));
     let refuse = |denial| Refuse {
         facts: facts.clone(),
         denial,
@@ -104,7 +111,13 @@ pub fn executor(mut facts: Facts, surroundings: Surroundings<'_>) -> Arc<dyn Exe
     let no_tool = refuse(Denial::NoHostTool);
     let denied = Arc::new(refuse(Denial::Denied));
     Arc::new(NativeRouter {
-        host: Arc::new(ByHost::new(bridge, current.clone(), seen, no_tool)),
+        host: Arc::new(ByHost::new(
+            bridge,
+            current.clone(),
+            seen,
+            no_tool,
+            Arc::clone(&guard),
+        )),
         current,
         granted,
         local: Arc::new(Native {
@@ -114,7 +127,7 @@ pub fn executor(mut facts: Facts, surroundings: Surroundings<'_>) -> Arc<dyn Exe
                 workspace: guard.workspace().to_owned(),
                 home: facts.home.clone(),
             },
-            guard: Arc::new(guard),
+            guard,
             refuse: Arc::clone(&denied),
         }),
         refuse: denied,

@@ -193,7 +193,7 @@ pub(super) fn list(guard: &Guard, args: &PiLsExecArgs) -> Result<PiLsExecSuccess
     if !cleared.real.is_dir() {
         return Err(Failure(format!("Not a directory: {}", path.display())));
     }
-    let names = ls::names(&path).map_err(|error| Failure::io(&error, "scandir", &path))?;
+    let names = ls::names(guard, &path).map_err(|error| Failure::io(&error, "scandir", &path))?;
     if names.is_empty() {
         return Ok(PiLsExecSuccess {
             output: "(empty directory)".into(),

@@ -68,10 +68,7 @@ pub(super) fn grep(
         matches: 0,
         cut: false,
     };
-    search::search(guard.workspace(), &target, &query, abort, |found| {
-        if guard.read(&found.path).is_err() {
-            return true;
-        }
+    search::search(guard, &target, &query, abort, |found| {
         let name = found.path.strip_prefix(base).unwrap_or(&found.path);
         told.take(name, found.lines)
     })

@@ -4,6 +4,8 @@ mod decision;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::protected::ProtectedPaths;
+use super::secret_paths::SecretPaths;
 use crate::diag::settings::{self, Warning};
 use crate::tools::Request;
 use crate::tools::servers;
@@ -172,6 +174,10 @@ pub struct Policy {
     pub outside_writes: Leave,
     /// Pages on this machine and in private networks.
     pub private_fetch: Leave,
+    /// Paths that are not changed.
+    pub protected_paths: ProtectedPaths,
+    /// Paths that are neither read nor changed.
+    pub secret_paths: SecretPaths,
 }
 
 const MODE: &str = "PI_CURSOR_NATIVE_TOOLS";
@@ -261,6 +267,8 @@ impl Policy {
             denied,
             outside_writes,
             private_fetch,
+            protected_paths: ProtectedPaths::from_env(env, &mut warnings),
+            secret_paths: SecretPaths::from_env(env),
         };
         (policy, warnings)
     }

@@ -124,13 +124,14 @@ fn invalid(path: String, reason: &str) -> read_result::Result {
 fn refused(path: String, refusal: Refusal) -> read_result::Result {
     match refusal {
         Refusal::Missing => read_result::Result::FileNotFound(ReadFileNotFound { path }),
-        Refusal::Process(_) | Refusal::Outside(_) => {
+        Refusal::Process(_) | Refusal::Outside(_) | Refusal::Secret(_) => {
             let reason = refusal.to_string();
             read_result::Result::Rejected(ReadRejected { path, reason })
         }
         Refusal::Ignored
         | Refusal::Rules
         | Refusal::Settings(_)
+        | Refusal::Protected { .. }
         | Refusal::Unclear { .. }
         | Refusal::Dangling(_) => {
             read_result::Result::PermissionDenied(ReadPermissionDenied { path })

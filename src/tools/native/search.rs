@@ -20,6 +20,7 @@ use rustix::fs::{CWD, Mode, OFlags};
 use tokio_util::sync::CancellationToken;
 
 use self::printed::{Claim, Held, Printed, Room};
+use super::guard::Guard;
 use super::{ignored, walk};
 
 mod printed;
@@ -106,8 +107,9 @@ pub(super) enum Direction {
 /// Whether links to files and folders are followed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Links {
-    /// They are.
-    Followed,
+    /// They are, if they lead to something inside the workspace or the searched folder: a link
+    /// to the root of the disk would make a search endless.
+    FollowedInside,
     /// They are left out.
     Skipped,
 }
@@ -163,10 +165,10 @@ impl Stop<'_> {
     }
 }
 
-/// Searches below a path; `root` is where globs and ignore files count from. Results go to
-/// `take`, in order, until it has enough.
+/// Searches below a path; globs count from the workspace on. Results go to `take`, in order,
+/// until it has enough. There is none of a file that the guard keeps back.
 pub(super) fn search(
-    root: &Path,
+    guard: &Guard,
     target: &Path,
     query: &Query,
     abort: &CancellationToken,
@@ -177,7 +179,7 @@ pub(super) fn search(
         abort,
     };
     let matcher = matcher(query)?;
-    let mut candidates = candidates(root, target, query, &stop)?;
+    let mut candidates = candidates(guard, target, query, &stop)?;
     candidates.sort_by(|a, b| {
         let order = match query.order {
             Order::Path => a.path.cmp(&b.path),
@@ -194,6 +196,7 @@ pub(super) fn search(
         room: ROOM,
         query,
         matcher,
+        guard,
     };
     crew.search(&candidates, &stop, take)
 }
@@ -216,12 +219,12 @@ fn matcher(query: &Query) -> Result<RegexMatcher, SearchError> {
 
 /// The files a search looks into.
 fn candidates(
-    root: &Path,
+    guard: &Guard,
     target: &Path,
     query: &Query,
     stop: &Stop<'_>,
 ) -> Result<Vec<Candidate>, SearchError> {
-    let mut overrides = OverrideBuilder::new(root);
+    let mut overrides = OverrideBuilder::new(guard.workspace());
     if let Some(glob) = &query.glob {
         overrides
             .case_insensitive(true)
@@ -233,8 +236,12 @@ fn candidates(
     if let Some(kind) = &query.kind {
         types.select(kind);
     }
-    let mut walk = walk::walk(target, &ignored::FILES, |_| true);
-    walk.follow_links(query.links == Links::Followed)
+    let real = target.canonicalize().unwrap_or_else(|_| target.to_owned());
+    let roots = [guard.real_workspace().to_owned(), real];
+    let mut walk = walk::walk(target, &ignored::FILES, move |entry| {
+        entry.depth() == 0 || !entry.path_is_symlink() || leads_inside(entry.path(), &roots)
+    });
+    walk.follow_links(query.links == Links::FollowedInside)
         .overrides(overrides.build().map_err(SearchError::Filter)?)
         .types(types.build().map_err(SearchError::Filter)?);
     let found = Mutex::new(Vec::new());
@@ -273,6 +280,12 @@ fn candidates(
     Ok(found.into_inner().unwrap_or_default())
 }
 
+/// Whether a link leads to something inside one of these folders, which are without links.
+fn leads_inside(link: &Path, roots: &[PathBuf]) -> bool {
+    let real = link.canonicalize();
+    real.is_ok_and(|real| roots.iter().any(|root| real.starts_with(root)))
+}
+
 /// What was found in a file.
 #[derive(Debug)]
 enum Searched {
@@ -289,6 +302,7 @@ struct Crew<'a> {
     room: usize,
     query: &'a Query,
     matcher: RegexMatcher,
+    guard: &'a Guard,
 }
 
 impl Crew<'_> {
@@ -327,7 +341,7 @@ impl Crew<'_> {
         let held = Held::new(self.room);
         let next = AtomicUsize::new(0);
         let work = || {
-            let mut worker = Worker::new(self.query, self.matcher.clone());
+            let mut worker = Worker::new(self.query, self.matcher.clone(), self.guard);
             while !held.is_full() {
                 let at = next.fetch_add(1, Ordering::Relaxed);
                 let Some(candidate) = batch.get(at) else {
@@ -359,6 +373,7 @@ impl Crew<'_> {
 }
 
 struct Worker<'a> {
+    guard: &'a Guard,
     query: &'a Query,
     matcher: RegexMatcher,
     walked: Searcher,
@@ -366,7 +381,7 @@ struct Worker<'a> {
 }
 
 impl<'a> Worker<'a> {
-    fn new(query: &'a Query, matcher: RegexMatcher) -> Self {
+    fn new(query: &'a Query, matcher: RegexMatcher, guard: &'a Guard) -> Self {
         let mut builder = SearcherBuilder::new();
         builder
             .line_number(query.output == Output::Content)
@@ -385,6 +400,7 @@ impl<'a> Worker<'a> {
             .binary_detection(BinaryDetection::convert(0))
             .build();
         Self {
+            guard,
             query,
             matcher,
             walked,
@@ -392,6 +408,8 @@ impl<'a> Worker<'a> {
         }
     }
 
+    /// What was found in a file, unless it is kept back. What counts is the file that was
+    /// opened: a link may have taken its place since it was listed.
     fn file(
         &mut self,
         candidate: &Candidate,
@@ -409,6 +427,20 @@ impl<'a> Worker<'a> {
         if !file.metadata()?.is_file() {
             return Ok(Searched::Nothing);
         }
+        let searched = self.search(&file, candidate, stop, printed)?;
+        Ok(match searched {
+            Searched::Found(_) if !self.guard.may_show(&file, &candidate.path) => Searched::Nothing,
+            searched => searched,
+        })
+    }
+
+    fn search(
+        &mut self,
+        file: &File,
+        candidate: &Candidate,
+        stop: &Stop<'_>,
+        printed: Printed<'_>,
+    ) -> io::Result<Searched> {
         let reader = Watched { file, stop };
         let searcher = match candidate.explicit {
             true => &mut self.explicit,
@@ -471,7 +503,7 @@ impl<'a> Worker<'a> {
 
 /// A file that ends with an error when nobody wants more of it.
 struct Watched<'a> {
-    file: File,
+    file: &'a File,
     stop: &'a Stop<'a>,
 }
 

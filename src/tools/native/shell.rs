@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use rustix::io::Errno;
 use tokio_util::sync::CancellationToken;
 
-use super::child::{self, Input};
+use super::child::{self, Input, TooManyCommands};
 use super::command::{Ending, Foreground, Listener, Order};
 use super::errno;
 use super::forbidden::{Forbidden, no_sandbox};
@@ -373,7 +373,12 @@ impl Shell {
 /// Why a shell did not start, in the official client's words.
 fn spawn_words(error: &io::Error) -> String {
     let shell = child::shell().display();
-    if errno::is(error, Errno::NOENT) {
+    if let Some(refused) = error
+        .get_ref()
+        .filter(|cause| cause.is::<TooManyCommands>())
+    {
+        refused.to_string()
+    } else if errno::is(error, Errno::NOENT) {
         format!("spawn {shell} ENOENT")
     } else if errno::is_denied(error) {
         format!("spawn {shell} EACCES")

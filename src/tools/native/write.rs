@@ -196,10 +196,25 @@ pub(super) fn replace(cleared: &Cleared, bytes: &[u8]) -> io::Result<()> {
     }
     match (swap(&folder, &name, old.as_ref(), bytes), old) {
         (Ok(()), _) => Ok(()),
-        (Err(Unswapped::NotHere(_)), Some(old)) => overwrite(old, bytes),
+        (Err(Unswapped::NotHere(_)), Some(old)) => {
+            // Another name of it may lie outside the workspace.
+            if old.metadata()?.nlink() > 1 {
+                tracing::warn!("refused to write over a file with several names");
+                return Err(io::Error::other(SeveralNames));
+            }
+            overwrite(old, bytes)
+        }
         (Err(Unswapped::NotHere(error) | Unswapped::Failed(error)), _) => Err(error),
     }
 }
+
+/// A file that only writing over it could change, which would change it under other names too.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "the file has several names (hard links) and cannot be replaced here; nothing was written. \
+     Copy it to a new file first"
+)]
+struct SeveralNames;
 
 /// Why no new file took a name.
 #[derive(Debug, thiserror::Error)]
@@ -291,9 +306,13 @@ fn failed(path: &Path, error: &io::Error) -> write_result::Result {
             ..WritePermissionDenied::default()
         })
     } else {
+        let own = error
+            .get_ref()
+            .filter(|inner| inner.is::<SeveralNames>())
+            .map(ToString::to_string);
         write_result::Result::Error(WriteError {
             path: shown,
-            error: errno::sentence(error, "open", path),
+            error: own.unwrap_or_else(|| errno::sentence(error, "open", path)),
         })
     }
 }
@@ -408,6 +427,45 @@ mod tests {
             let opened = fs::OpenOptions::new().write(true).open(&file).unwrap();
             overwrite(opened, new.as_bytes()).unwrap();
             assert_eq!(fs::read_to_string(&file).unwrap(), new);
+        }
+    }
+
+    /// A folder that takes no new file: nobody but the owner of the old one could tell its
+    /// names apart. Root may write anywhere, so another group stands for the closed folder.
+    #[test]
+    fn a_file_with_several_names_is_not_written_over() {
+        let (home, guard) = scratch();
+        let outside = home.path().join("bashrc");
+        fs::write(&outside, "old").unwrap();
+        let folder = guard.workspace().join("ro");
+        fs::create_dir(&folder).unwrap();
+        fs::hard_link(&outside, folder.join("hard")).unwrap();
+        fs::write(folder.join("single"), "old").unwrap();
+        let root = rustix::process::geteuid().is_root();
+        if root {
+            let other = rustix::process::Gid::from_raw(4321);
+            for file in ["hard", "single"] {
+                rustix::fs::chown(folder.join(file), None, Some(other)).unwrap();
+            }
+        } else {
+            use std::os::unix::fs::PermissionsExt as _;
+            fs::set_permissions(&folder, fs::Permissions::from_mode(0o555)).unwrap();
+        }
+        let result = write_text(&guard, "ro/hard", "PWNED");
+        assert!(
+            matches!(&result, write_result::Result::Error(no) if no.error.contains("hard links")),
+            "{result:?}"
+        );
+        assert_eq!(fs::read_to_string(&outside).unwrap(), "old");
+        let result = write_text(&guard, "ro/single", "new");
+        assert!(
+            matches!(result, write_result::Result::Success(_)),
+            "{result:?}"
+        );
+        assert_eq!(fs::read_to_string(folder.join("single")).unwrap(), "new");
+        if !root {
+            use std::os::unix::fs::PermissionsExt as _;
+            fs::set_permissions(&folder, fs::Permissions::from_mode(0o755)).unwrap();
         }
     }
 

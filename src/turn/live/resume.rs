@@ -10,6 +10,7 @@ use crate::conversation::answer::{Gap, compare};
 use crate::conversation::continuation::continuation;
 use crate::conversation::fingerprint::Fingerprint;
 use crate::diag::Digest;
+use crate::prompts;
 use crate::run::RunEvent;
 use crate::tools::bridge::HostResult;
 use crate::turn::steer::{Source, words};
@@ -91,9 +92,7 @@ impl Live {
             }
         } else {
             for call in left {
-                call.answer(HostResult::failed(
-                    "the user went on before this tool had finished",
-                ));
+                call.answer(HostResult::failed(prompts::USER_DID_NOT_WAIT));
             }
             tally.said(&brought.words);
             let message = words(brought.words, brought.pictures);

@@ -11,7 +11,8 @@ use crate::conversation::picture;
 use crate::conversation::plan::{SendPlan, latest, plan, with_note};
 use crate::conversation::recovery::Loss;
 use crate::diag::Digest;
-use crate::run::{Action, Ended, Memo, Outcome, Start, UserMessage, What, go_on};
+use crate::prompts;
+use crate::run::{Action, Ended, Memo, Outcome, Start, UserMessage, What};
 use crate::turn::cause::Cause;
 use crate::turn::launch;
 use crate::turn::live::{Live, said};
@@ -220,7 +221,7 @@ impl Task {
         let action = match (action, loss) {
             (Action::Resume, Loss::Silent) if !tally.since_checkpoint.trim().is_empty() => {
                 Action::UserMessage(UserMessage {
-                    text: go_on(&tally.since_checkpoint),
+                    text: prompts::continue_answer(&tally.since_checkpoint),
                     images: Vec::new(),
                     mode: request.mode,
                 })

@@ -166,6 +166,7 @@ async fn judge(response: reqwest::Response, host: String) -> Result<reqwest::Res
         .and_then(|value| value.to_str().ok())
         .unwrap_or_default();
     if !kind.starts_with("application/connect+proto") {
+        let kind = crate::diag::secrets().scrub(kind);
         return Err(TransportError::ContentType(kind.chars().take(80).collect()).into());
     }
     Ok(response)

@@ -30,9 +30,9 @@ pub enum Story {
 
 /// What a command or a change may be answered with that was begun before: what came of it, or
 /// that nobody knows.
-const BEGUN: &str = "If you ask for it once more, it is done";
+const BEGUN: &str = "If you send the same request again, it will be executed";
 /// That nobody knows.
-pub const LOOK: &str = "look before doing it again";
+pub const LOOK: &str = "Check its effects first";
 
 impl Story {
     /// Whether it is of the conversation with this name.

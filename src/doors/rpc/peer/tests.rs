@@ -2,8 +2,8 @@ use jsonrpsee::RpcModule;
 use jsonrpsee::types::ErrorObjectOwned;
 use tokio::sync::Notify;
 
-use super::super::queue::{Bounds, queue};
 use super::*;
+use crate::run::queue::{Bounds, queue};
 
 /// A connection to methods made for the test.
 struct Host {

@@ -238,20 +238,142 @@ fn settings_that_name_commands_are_not_changed() {
             "{path}: {refused:?}"
         );
     }
-    for path in [
-        "hooks.json",
-        "sub/.cursor/rules/mcp.json",
-        "conf/other.json",
-        "mcp.json/x",
-    ] {
+    for path in ["hooks.json", "sub/.cursor/rules/mcp.json", "mcp.json/x"] {
         assert!(guard.write(&guard.absolute(path)).is_ok(), "{path}");
     }
+    // Other settings beside them are protected as well, behind the link too.
+    let refused = guard.write(&guard.absolute("conf/other.json"));
+    assert!(
+        matches!(refused, Err(Refusal::Protected { .. })),
+        "{refused:?}"
+    );
     // Nor are the user's own, where the workspace holds them.
     let dotfiles = Guard::new(&workspace, Some(home.path().into()), Leave::Refused);
     symlink(workspace.join("a"), home.path().join(".cursor")).unwrap();
     let refused = dotfiles.write(&dotfiles.absolute("a/mcp.json"));
     assert!(matches!(refused, Err(Refusal::Settings(_))), "{refused:?}");
     assert!(guard.write(&guard.absolute("a/mcp.json")).is_ok());
+}
+
+#[test]
+fn protected_paths_are_not_changed_behind_links_either() {
+    let Scratch { guard, home: _home } = scratch();
+    let workspace = guard.workspace().to_owned();
+    fs::create_dir_all(workspace.join(".git/hooks")).unwrap();
+    fs::write(workspace.join(".git/config"), "[core]\n").unwrap();
+    fs::write(workspace.join(".envrc"), "x").unwrap();
+    symlink(".git", workspace.join("innocent")).unwrap();
+    symlink(".git/config", workspace.join("notes.txt")).unwrap();
+    symlink("a/f.txt", workspace.join("a/.envrc")).unwrap();
+    for path in [
+        ".git/config",
+        ".GIT/config",
+        "innocent/hooks/post-checkout",
+        "notes.txt",
+        "a/../.git/config",
+        "in/.envrc",
+        ".pi/extensions/new.ts",
+        "sub/.husky/pre-commit",
+    ] {
+        let refused = guard.write(&guard.absolute(path));
+        assert!(
+            matches!(refused, Err(Refusal::Protected { .. })),
+            "{path}: {refused:?}"
+        );
+        let told = guard.host_change(&guard.absolute(path));
+        assert!(matches!(told, Err(Refusal::Protected { .. })), "{path}");
+    }
+    for path in [
+        ".git/config",
+        "innocent/config",
+        "notes.txt",
+        ".envrc",
+        "in/.envrc",
+    ] {
+        let refused = guard.delete(&guard.absolute(path));
+        assert!(
+            matches!(refused, Err(Refusal::Protected { .. })),
+            "{path}: {refused:?}"
+        );
+    }
+    let reason = guard
+        .write(&guard.absolute(".git/config"))
+        .unwrap_err()
+        .to_string();
+    for part in ["rule .git", "PI_CURSOR_PROTECTED_PATHS"] {
+        assert!(reason.contains(part), "{reason}");
+    }
+    // They may be read, and other files are not concerned.
+    assert!(guard.read(&guard.absolute(".git/config")).is_ok());
+    assert!(guard.write(&guard.absolute(".gitignore")).is_ok());
+    assert!(guard.host_change(&guard.absolute("../elsewhere")).is_ok());
+    let off = Policy {
+        protected_paths: ProtectedPaths::from_env(&|_| Some("off".into()), &mut Vec::new()),
+        ..Policy::default()
+    };
+    let open = Guard::by_policy(&workspace, None, &off);
+    assert!(open.write(&open.absolute(".git/config")).is_ok());
+    // What guards us stays.
+    assert!(open.write(&open.absolute(".cursor/mcp.json")).is_err());
+}
+
+#[test]
+fn credentials_are_neither_read_nor_changed() {
+    let Scratch { guard, home } = scratch();
+    let home = home.path().canonicalize().unwrap();
+    let state = home.join(".local/state/cursor-sidecar");
+    fs::create_dir_all(&state).unwrap();
+    fs::create_dir_all(home.join(".pi/agent")).unwrap();
+    for file in [state.join("login.json"), home.join(".pi/agent/auth.json")] {
+        fs::write(file, "crsr_secret").unwrap();
+    }
+    symlink(&state, guard.workspace().join("innocent")).unwrap();
+    fs::hard_link(
+        home.join(".pi/agent/auth.json"),
+        guard.workspace().join("second"),
+    )
+    .unwrap();
+    let guard = Guard::new(guard.workspace(), Some(home.clone()), Leave::Allowed);
+    for path in [
+        "~/.local/state/cursor-sidecar/login.json",
+        "~/.local/state/cursor-sidecar",
+        "innocent/login.json",
+        "../.pi/agent/auth.json",
+        "second",
+    ] {
+        let path = guard.absolute(path);
+        let read = guard.read(&path);
+        assert!(matches!(read, Err(Refusal::Secret(_))), "{read:?}");
+        assert!(guard.is_hidden(&path.canonicalize().unwrap()));
+        assert!(matches!(guard.host_read(&path), Err(Refusal::Secret(_))));
+        for refused in [guard.write(&path), guard.delete(&path)] {
+            assert!(matches!(refused, Err(Refusal::Secret(_))), "{refused:?}");
+        }
+    }
+    let new = guard.write(&guard.absolute("innocent/gateway-token"));
+    assert!(matches!(new, Err(Refusal::Secret(_))), "{new:?}");
+    assert!(guard.read(&guard.absolute("a/f.txt")).is_ok());
+}
+
+/// What was opened counts, whatever the path leads to afterwards.
+#[test]
+fn what_may_be_shown_is_judged_by_what_was_opened() {
+    let Scratch { guard, home: _home } = scratch();
+    let workspace = guard.workspace().to_owned();
+    fs::write(workspace.join(".cursorignore"), "kept\n").unwrap();
+    fs::write(workspace.join("kept"), "secret").unwrap();
+    fs::write(workspace.join("open"), "open").unwrap();
+    let link = workspace.join("swapped");
+    symlink("kept", &link).unwrap();
+    let kept = File::open(&link).unwrap();
+    fs::remove_file(&link).unwrap();
+    symlink("open", &link).unwrap();
+    let open = File::open(&link).unwrap();
+    assert!(guard.may_show(&open, &link));
+    assert!(!guard.may_show(&kept, &link));
+    // Nor is one that has no name any more.
+    fs::remove_file(workspace.join("kept")).unwrap();
+    assert!(!guard.may_show(&kept, &link));
 }
 
 /// What the log says of an attempt, and the attempt.

@@ -1,5 +1,6 @@
 use std::fs;
 
+use super::super::policy::Leave;
 use super::*;
 
 const KB: usize = 1024;
@@ -29,9 +30,9 @@ fn files(kilobytes: &[usize]) -> Files {
     }
 }
 
-/// Lets a crew search that may hold so much at once.
-fn with_crew<T>(room: usize, work: impl FnOnce(Crew<'_>, Stop<'_>) -> T) -> T {
-    let query = Query {
+/// A search for `hit`.
+fn with_query<T>(links: Links, work: impl FnOnce(&Query) -> T) -> T {
+    work(&Query {
         pattern: "hit".into(),
         case: Case::Sensitive,
         span: Span::Line,
@@ -42,13 +43,23 @@ fn with_crew<T>(room: usize, work: impl FnOnce(Crew<'_>, Stop<'_>) -> T) -> T {
         kind: None,
         order: Order::Path,
         direction: Direction::Ascending,
-        links: Links::Skipped,
-    };
+        links,
+    })
+}
+
+/// Lets a crew search that may hold so much at once.
+fn with_crew<T>(room: usize, work: impl FnOnce(Crew<'_>, Stop<'_>) -> T) -> T {
+    with_query(Links::Skipped, |query| crew_of(room, query, work))
+}
+
+fn crew_of<T>(room: usize, query: &Query, work: impl FnOnce(Crew<'_>, Stop<'_>) -> T) -> T {
+    let guard = Guard::new(Path::new("/"), None, Leave::Refused);
     let crew = Crew {
+        guard: &guard,
         threads: 4,
         room,
-        matcher: matcher(&query).unwrap(),
-        query: &query,
+        matcher: matcher(query).unwrap(),
+        query,
     };
     let stop = Stop {
         deadline: Instant::now() + PATIENCE,
@@ -95,5 +106,45 @@ fn what_is_put_off_is_told_in_its_turn() {
         let all = all.filter(|(_, kilobytes)| *kilobytes > 0);
         let all = all.map(|(file, kilobytes)| (file.path.clone(), 2 * kilobytes));
         assert_eq!(told, all.collect::<Vec<_>>());
+    });
+}
+
+fn found(guard: &Guard, target: &Path, query: &Query) -> Vec<String> {
+    let mut found = Vec::new();
+    let abort = CancellationToken::new();
+    search(guard, target, query, &abort, |file| {
+        let inside = file.path.strip_prefix(guard.workspace()).unwrap();
+        found.push(inside.display().to_string());
+        true
+    })
+    .unwrap();
+    found
+}
+
+/// A repository may bring a link to the root of the disk.
+#[test]
+fn links_are_followed_inside_the_workspace_only() {
+    use std::os::unix::fs::symlink;
+    let home = tempfile::tempdir().unwrap();
+    let home = home.path().canonicalize().unwrap();
+    let workspace = home.join("ws");
+    fs::create_dir_all(workspace.join("a")).unwrap();
+    fs::create_dir_all(home.join("outside/deep")).unwrap();
+    fs::write(workspace.join("a/f"), "hit\n").unwrap();
+    fs::write(home.join("outside/deep/o"), "hit\n").unwrap();
+    symlink("/", workspace.join("root")).unwrap();
+    symlink("../outside", workspace.join("out")).unwrap();
+    symlink("../outside/deep/o", workspace.join("file")).unwrap();
+    symlink("a", workspace.join("in")).unwrap();
+    symlink(&workspace, home.join("outside/back")).unwrap();
+    let guard = Guard::new(&workspace, None, Leave::Refused);
+    with_query(Links::FollowedInside, |query| {
+        assert_eq!(found(&guard, &workspace, query), ["a/f", "in/f"]);
+        // A link that is named is searched, and what is inside of it.
+        let named = found(&guard, &workspace.join("out"), query);
+        assert!(named.contains(&"out/deep/o".to_owned()), "{named:?}");
+    });
+    with_query(Links::Skipped, |query| {
+        assert_eq!(found(&guard, &workspace, query), ["a/f"]);
     });
 }

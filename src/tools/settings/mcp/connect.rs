@@ -8,13 +8,16 @@ use std::time::Duration;
 use http::{HeaderName, HeaderValue};
 use rmcp::handler::client::ClientHandler;
 use rmcp::model::{ClientCapabilities, ClientConfig, Implementation};
-use rmcp::service::{NotificationContext, RoleClient, RunningService, ServiceExt as _};
+use rmcp::service::{NotificationContext, Peer, RoleClient, RunningService, ServiceExt as _};
 use rmcp::transport::StreamableHttpClientTransport;
 use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig;
 use tokio::process::Command;
+use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::config::{ServerConfig, Way};
+use super::http::Bounded;
+use super::lines::bounded;
 use super::{Connection, Ready, Server, State, Why};
 use crate::tools::native::{scrub, spawn};
 
@@ -36,7 +39,10 @@ pub(super) async fn keep(
         why,
         at: Instant::now(),
     };
-    let connected = tokio::time::timeout(limit, open(&server, connection, &config)).await;
+    // Holds one notice however many come, so that a flood of them costs one listing at a time.
+    let changed = Arc::new(Notify::new());
+    let client = Client(Arc::clone(&changed));
+    let connected = tokio::time::timeout(limit, open(&server, connection, &config, client)).await;
     let (service, ready) = match connected.unwrap_or(Err(Why::Slow(limit))) {
         Ok(connected) => connected,
         Err(why) => {
@@ -45,18 +51,38 @@ pub(super) async fn keep(
         }
     };
     tracing::debug!(tools = ready.tools.len(), "mcp.connected");
+    let peer = ready.peer.clone();
     tell(State::Ready(Arc::new(ready)));
-    let _ = service.waiting().await;
+    tokio::select! {
+        _ = service.waiting() => {}
+        () = refresh(&server, peer, &changed, limit) => {}
+    }
     tracing::debug!("mcp.ended");
     tell(failed(Why::Ended));
+}
+
+/// Takes over the server's tools whenever it says that they changed, one listing at a time.
+/// Ends when nobody needs the server.
+async fn refresh(server: &Weak<Server>, peer: Peer<RoleClient>, changed: &Notify, limit: Duration) {
+    loop {
+        changed.notified().await;
+        let listed = tokio::time::timeout(limit, peer.list_all_tools()).await;
+        let Some(server) = server.upgrade() else {
+            return;
+        };
+        if let Ok(Ok(tools)) = listed {
+            tracing::debug!(tools = tools.len(), "mcp.tools_changed");
+            server.renew(tools);
+        }
+    }
 }
 
 async fn open(
     server: &Weak<Server>,
     connection: Connection,
     config: &ServerConfig,
+    client: Client,
 ) -> Result<(Service, Ready), Why> {
-    let client = Client(server.clone());
     let service = match &config.way {
         Way::Command {
             program,
@@ -81,12 +107,15 @@ async fn open(
             // Whoever lets go of the server ends its processes.
             server.keep_group(connection, group);
             drop(server);
-            let pipes = pipes.ok_or(Why::Refused)?;
-            client.serve(pipes).await.map_err(|_| Why::Refused)?
+            let (output, input) = pipes.ok_or(Why::Refused)?;
+            client
+                .serve((bounded(output), input))
+                .await
+                .map_err(|_| Why::Refused)?
         }
         Way::Http { url, headers } => {
             let transport = StreamableHttpClientTransport::with_client(
-                http_client(url)?,
+                Bounded(http_client(url)?),
                 StreamableHttpClientTransportConfig::with_uri(url.as_str())
                     .custom_headers(header_map(headers)?),
             );
@@ -162,7 +191,7 @@ fn says_unauthorised(error: &dyn std::error::Error) -> bool {
 
 /// Our end: nothing is done for a server but to notice that its tools changed.
 #[derive(Debug, Clone)]
-pub(super) struct Client(Weak<Server>);
+pub(super) struct Client(Arc<Notify>);
 
 impl ClientHandler for Client {
     fn get_info(&self) -> ClientConfig {
@@ -172,21 +201,9 @@ impl ClientHandler for Client {
         )
     }
 
-    async fn on_tool_list_changed(&self, context: NotificationContext<RoleClient>) {
-        let server = self.0.clone();
-        // Not here: the answer would wait for us, and we for it.
-        tokio::spawn(async move {
-            let Some(server) = server.upgrade() else {
-                return;
-            };
-            // What is told while it is being connected counts afterwards.
-            server.settled().await;
-            let listing = context.peer.list_all_tools();
-            if let Ok(Ok(tools)) = tokio::time::timeout(server.times.connect, listing).await {
-                tracing::debug!(tools = tools.len(), "mcp.tools_changed");
-                server.renew(tools);
-            }
-        });
+    async fn on_tool_list_changed(&self, _: NotificationContext<RoleClient>) {
+        // Not listed here: the answer would wait for us, and we for it.
+        self.0.notify_one();
     }
 }
 

@@ -5,6 +5,8 @@
 mod answer;
 pub mod config;
 mod connect;
+mod http;
+mod lines;
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

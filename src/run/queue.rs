@@ -1,4 +1,4 @@
-//! A queue bounded in number and in bytes: a frame may be anything from a word to megabytes.
+//! A queue bounded in number and in bytes: an item may be anything from a word to megabytes.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -8,21 +8,35 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// What a queue holds at most. One item larger than all of it goes alone.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Bounds {
-    pub(super) items: usize,
-    pub(super) bytes: u32,
+pub struct Bounds {
+    /// Items.
+    pub items: usize,
+    /// Bytes of all items together.
+    pub bytes: u32,
 }
+
+/// An item that knows how many bytes it takes.
+pub trait Weighed {
+    /// About how much memory it holds.
+    fn bytes(&self) -> usize;
+}
+
+/// The reader is gone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the queue has no reader any more")]
+pub struct Closed;
 
 /// An item in the queue; its room is free when it is dropped.
 #[derive(Debug)]
-pub(super) struct Queued<T> {
-    pub(super) item: T,
+pub struct Queued<T> {
+    /// The item.
+    pub item: T,
     _room: OwnedSemaphorePermit,
 }
 
 /// Where items are put. Cheap to clone.
 #[derive(Debug)]
-pub(super) struct Sender<T> {
+pub struct Sender<T> {
     items: mpsc::Sender<Queued<T>>,
     room: Arc<Semaphore>,
     bounds: Bounds,
@@ -42,13 +56,14 @@ impl<T> Clone for Sender<T> {
 }
 
 /// Room for one item.
-pub(super) struct Room<T> {
+pub struct Room<T> {
     item: OwnedPermit<Queued<T>>,
     bytes: OwnedSemaphorePermit,
 }
 
 impl<T> Room<T> {
-    pub(super) fn put(self, item: T) {
+    /// Puts the item into the queue.
+    pub fn put(self, item: T) {
         self.item.send(Queued {
             item,
             _room: self.bytes,
@@ -57,7 +72,7 @@ impl<T> Room<T> {
 }
 
 /// A new queue.
-pub(super) fn queue<T>(bounds: Bounds) -> (Sender<T>, mpsc::Receiver<Queued<T>>) {
+pub fn queue<T>(bounds: Bounds) -> (Sender<T>, mpsc::Receiver<Queued<T>>) {
     let (items, receiver) = mpsc::channel(bounds.items);
     let sender = Sender {
         items,
@@ -68,13 +83,58 @@ pub(super) fn queue<T>(bounds: Bounds) -> (Sender<T>, mpsc::Receiver<Queued<T>>)
     (sender, receiver)
 }
 
+/// The reading end of a queue of weighed items; an item's room is free when it is taken.
+#[derive(Debug)]
+pub struct Receiver<T>(mpsc::Receiver<Queued<T>>);
+
+/// A new queue of items that know their size.
+pub fn weighed<T: Weighed>(bounds: Bounds) -> (Sender<T>, Receiver<T>) {
+    let (sender, receiver) = queue(bounds);
+    (sender, Receiver(receiver))
+}
+
+impl<T> Receiver<T> {
+    /// The next item; `None` when all senders are gone. Safe to drop and call again.
+    pub async fn recv(&mut self) -> Option<T> {
+        self.0.recv().await.map(|queued| queued.item)
+    }
+
+    /// Takes up to `limit` items that are there, waiting for the first; returns how many. Safe
+    /// to drop and call again.
+    pub async fn recv_many(&mut self, items: &mut Vec<T>, limit: usize) -> usize {
+        let Some(first) = self.recv().await else {
+            return 0;
+        };
+        items.push(first);
+        let mut taken = 1;
+        while taken < limit
+            && let Some(next) = self.try_recv()
+        {
+            items.push(next);
+            taken += 1;
+        }
+        taken
+    }
+
+    /// The next item, if one is there.
+    pub fn try_recv(&mut self) -> Option<T> {
+        self.0.try_recv().ok().map(|queued| queued.item)
+    }
+}
+
+impl<T: Weighed + Send + 'static> Sender<T> {
+    /// Waits for room and puts the item into the queue.
+    pub async fn send(&self, item: T) -> Result<(), Closed> {
+        let room = self.reserve(item.bytes()).await.ok_or(Closed)?;
+        room.put(item);
+        Ok(())
+    }
+}
+
 impl<T: Send + 'static> Sender<T> {
     /// Room for an item of that size, first come first served; `None` if nobody reads any
     /// more. Counts as waiting from now on.
-    pub(super) fn reserve(
-        &self,
-        bytes: usize,
-    ) -> impl Future<Output = Option<Room<T>>> + Send + use<T> {
+    pub fn reserve(&self, bytes: usize) -> impl Future<Output = Option<Room<T>>> + Send + use<T> {
         let waiting = Waiting::new(&self.waiting, bytes);
         let (room, items) = (Arc::clone(&self.room), self.items.clone());
         let cost = self.cost(bytes);
@@ -87,7 +147,7 @@ impl<T: Send + 'static> Sender<T> {
     }
 
     /// Room, if there is some now.
-    pub(super) fn try_reserve(&self, bytes: usize) -> Option<Room<T>> {
+    pub fn try_reserve(&self, bytes: usize) -> Option<Room<T>> {
         let room = Arc::clone(&self.room);
         let bytes = room.try_acquire_many_owned(self.cost(bytes)).ok()?;
         let item = self.items.clone().try_reserve_owned().ok()?;
@@ -101,12 +161,12 @@ impl<T: Send + 'static> Sender<T> {
     }
 
     /// Bytes that wait for room.
-    pub(super) fn waiting(&self) -> usize {
+    pub fn waiting(&self) -> usize {
         self.waiting.load(Ordering::Relaxed)
     }
 
     /// Resolves when nobody reads any more.
-    pub(super) async fn closed(&self) {
+    pub async fn closed(&self) {
         self.items.closed().await;
     }
 }
@@ -155,6 +215,31 @@ mod tests {
             sender.try_reserve(0).unwrap().put("nothing");
         }
         assert!(sender.try_reserve(0).is_none(), "no room for another item");
+    }
+
+    #[derive(Debug, PartialEq)]
+    struct Text(&'static str);
+
+    impl Weighed for Text {
+        fn bytes(&self) -> usize {
+            self.0.len()
+        }
+    }
+
+    #[tokio::test]
+    async fn weighed_items_wait_for_bytes_and_keep_their_order() {
+        let (sender, mut receiver) = weighed(BOUNDS);
+        sender.send(Text("eight ..")).await.unwrap();
+        let mut late = std::pin::pin!(sender.send(Text("four")));
+        assert!((&mut late).now_or_never().is_none());
+        assert_eq!(receiver.recv().await, Some(Text("eight ..")));
+        late.await.unwrap();
+        sender.send(Text("five.")).await.unwrap();
+        let mut taken = Vec::new();
+        assert_eq!(receiver.recv_many(&mut taken, 5).await, 2);
+        assert_eq!(taken, [Text("four"), Text("five.")]);
+        drop(receiver);
+        assert_eq!(sender.send(Text("late")).await, Err(Closed));
     }
 
     #[tokio::test]

@@ -1,0 +1,101 @@
+//! Events that wait for a slow consumer, bounded in number and in bytes.
+
+use std::collections::VecDeque;
+
+use crate::run::event::RunEvent;
+use crate::run::queue::Weighed as _;
+
+/// Events that may wait before the stream has to.
+const MAX_EVENTS: usize = 1024;
+/// Their bytes. One message may go over it, because a message is taken as a whole.
+const MAX_BYTES: usize = 1024 * 1024;
+
+/// Events in order, with their sizes.
+#[derive(Default)]
+pub(super) struct Pending {
+    events: VecDeque<(usize, RunEvent)>,
+    bytes: usize,
+}
+
+impl Pending {
+    pub(super) fn is_empty(&self) -> bool {
+        self.events.is_empty()
+    }
+
+    /// Whether the stream should not be read until some are taken.
+    pub(super) fn is_full(&self) -> bool {
+        self.events.len() >= MAX_EVENTS || self.bytes >= MAX_BYTES
+    }
+
+    /// Adds an event behind the others. A checkpoint replaces one right before it that nobody
+    /// has taken yet.
+    pub(super) fn push(&mut self, event: RunEvent) {
+        if let (RunEvent::Checkpoint(_), Some((_, RunEvent::Checkpoint(_)))) =
+            (&event, self.events.back())
+            && let Some((bytes, _)) = self.events.pop_back()
+        {
+            self.bytes -= bytes;
+        }
+        let bytes = event.bytes();
+        self.bytes += bytes;
+        self.events.push_back((bytes, event));
+    }
+
+    /// The size of the first event.
+    pub(super) fn first_bytes(&self) -> usize {
+        self.events.front().map_or(0, |(bytes, _)| *bytes)
+    }
+
+    /// Takes the first event.
+    pub(super) fn pop(&mut self) -> Option<RunEvent> {
+        let (bytes, event) = self.events.pop_front()?;
+        self.bytes -= bytes;
+        Some(event)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::run::event::Checkpoint;
+    use bytes::Bytes;
+
+    fn checkpoint(bytes: usize) -> RunEvent {
+        RunEvent::Checkpoint(Checkpoint {
+            state: Bytes::from(vec![0; bytes]),
+            lacks: Vec::new(),
+            behind: String::new(),
+            settled: Vec::new(),
+        })
+    }
+
+    #[test]
+    fn a_few_large_events_fill_it_as_well_as_many_small_ones() {
+        let mut pending = Pending::default();
+        for _ in 0..MAX_EVENTS {
+            assert!(!pending.is_full());
+            pending.push(RunEvent::Text("x".into()));
+        }
+        assert!(pending.is_full());
+        while pending.pop().is_some() {}
+        assert_eq!(pending.bytes, 0);
+        let half = "x".repeat(MAX_BYTES / 2);
+        pending.push(RunEvent::Thinking(half.clone()));
+        assert!(!pending.is_full());
+        pending.push(RunEvent::Text(half));
+        assert!(pending.is_full());
+    }
+
+    #[test]
+    fn a_newer_checkpoint_takes_the_place_and_the_bytes_of_the_last() {
+        let mut pending = Pending::default();
+        for bytes in [MAX_BYTES, 10] {
+            pending.push(checkpoint(bytes));
+        }
+        assert!(!pending.is_full());
+        let Some(RunEvent::Checkpoint(last)) = pending.pop() else {
+            panic!("no checkpoint");
+        };
+        assert_eq!((last.state.len(), pending.is_empty()), (10, true));
+    }
+}

@@ -1,0 +1,51 @@
+//! Tools that answer too much or too often.
+
+use serde_json::json;
+
+use crate::backend::root;
+use crate::sdk::Sdk;
+use crate::settings::{CONTEXT, call, exec, runs, said, talk, write};
+
+#[test]
+fn a_long_answer_is_an_error_at_once_and_a_flood_of_changes_costs_nothing() {
+    let sdk = Sdk::new();
+    let script = root().join("tests/official/mcp-giant.mjs");
+    let servers = json!({"mcpServers": {"giant": {"command": "node", "args": [script]}}});
+    write(sdk.home.path(), ".cursor/mcp.json", &servers.to_string());
+    let refused = r#"{ error = { error = { "$contains" = "longer than 16 MiB" } } }"#;
+    let steps = [
+        CONTEXT.to_owned(),
+        call("giant", "giant", "{}", refused),
+        call("giant", "flood", "{}", &said("flooded")),
+        call("giant", "few", "{}", &said("few")),
+    ];
+    let simulator = runs(&[steps.join(", ")]);
+    let env = [("PI_CURSOR_MCP_CONNECT_TIMEOUT_SECONDS", "60")];
+    let mut talk = talk(&simulator, &sdk, &env);
+    let taken = talk.say("go");
+    assert_eq!(taken.stop, "stop", "{taken:?}");
+    simulator.recorded().assert_played(&["completed"]);
+    if let Some(peak) = talk.host.peak_kib() {
+        assert!(peak / 1024 <= 120, "{} MiB", peak / 1024);
+    }
+}
+
+#[test]
+fn one_command_too_many_is_refused() {
+    let sdk = Sdk::new();
+    let spawn = |expect: &str| {
+        exec(
+            r#"{ backgroundShellSpawnArgs = { command = "exec sleep 600", workingDirectory = "$WS", toolCallId = "a", parsingResult = {} } }"#,
+            &format!("{{ backgroundShellSpawnResult = {expect} }}"),
+        )
+    };
+    let mut steps = vec![CONTEXT.to_owned()];
+    steps.extend((0..64).map(|_| spawn("{ success = {} }")));
+    steps.push(spawn(
+        r#"{ error = { error = { "$contains" = "64 commands are being executed, which is the limit" } } }"#,
+    ));
+    let simulator = runs(&[steps.join(", ")]);
+    let taken = talk(&simulator, &sdk, &[]).say("go");
+    assert_eq!(taken.stop, "stop", "{taken:?}");
+    simulator.recorded().assert_played(&["completed"]);
+}

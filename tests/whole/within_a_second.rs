@@ -1,0 +1,158 @@
+//! Whatever ends a sidecar, nothing of it is left a second later.
+//!
+//! A busy machine makes a stopwatch lie, so the second is counted by the very processes that
+//! must not live so long: they count a hundred steps after the end and would then leave a
+//! file. What delays our end delays every one of their steps as well.
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command};
+
+use serde_json::json;
+
+use crate::audit::lives;
+use crate::backend::{Simulator, Transport};
+use crate::once::until;
+use crate::rpc::Host;
+use crate::talk::Talk;
+
+/// Heeds no request to end, waits for the file `ended`, and counts to a hundred.
+const COUNTING: &str = r#"
+trap '' TERM HUP INT
+cd "$1"
+echo $$ > "$2.new"; mv "$2.new" "$2"
+while [ ! -e ended ]; do sleep 0.01; done
+step=0
+while [ $step -lt 100 ]; do sleep 0.01; step=$((step + 1)); done
+echo > "$2.outlived"
+exec sleep 600
+"#;
+
+/// A sidecar with a command in the foreground, one in the background and an MCP server, each of
+/// which counts.
+struct Busy {
+    talk: Talk,
+    folder: tempfile::TempDir,
+    processes: Vec<i32>,
+    /// One that is not the sidecar's, to tell whether the sidecar itself was in time.
+    other: Child,
+    _simulator: Simulator,
+}
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        let _ = self.other.kill();
+        let _ = self.other.wait();
+    }
+}
+
+fn process(folder: &Path, name: &str) -> i32 {
+    until(|| {
+        let id = std::fs::read_to_string(folder.join(name)).ok()?;
+        id.trim().parse().ok()
+    })
+}
+
+impl Busy {
+    fn new(host_process: Option<u32>) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let here = folder.path().to_str().unwrap();
+        let script = folder.path().join("counting.sh");
+        std::fs::write(&script, COUNTING).unwrap();
+        let script = script.to_str().unwrap();
+        let step = |kind: &str, name: &str| {
+            format!(
+                r#"{{ exec = {{ {kind} = {{ command = "sh {script} {here} {name}", workingDirectory = "$WS", toolCallId = "{name}" }} }} }}"#
+            )
+        };
+        let behind = step("backgroundShellSpawnArgs", "behind");
+        let front = step("shellStreamArgs", "front");
+        let steps = format!("{{ exec = {{ requestContextArgs = {{}} }} }}, {behind}, {front}");
+        let simulator = crate::faults::playing(Transport::Http1, &steps);
+        let servers =
+            json!({"mcpServers": {"s": {"command": "sh", "args": [script, here, "server"]}}});
+        std::fs::create_dir(folder.path().join(".cursor")).unwrap();
+        std::fs::write(folder.path().join(".cursor/mcp.json"), servers.to_string()).unwrap();
+        let host = Host::start(&[
+            ("PATH", "/usr/bin:/bin"),
+            ("HOME", here),
+            ("TMPDIR", here),
+            ("CURSOR_BACKEND_URL", &simulator.url),
+            ("CURSOR_API_KEY", "crsr_test"),
+        ]);
+        let mut talk = Talk::of(host, "busy", host_process);
+        talk.workspace = here.into();
+        talk.user("go");
+        talk.begin();
+        let other = Command::new("sh").args([script, here, "other"]).spawn();
+        process(folder.path(), "other");
+        let processes = ["behind", "front", "server"].map(|name| process(folder.path(), name));
+        assert!(processes.iter().all(|id| lives(*id)));
+        Self {
+            processes: processes.into(),
+            other: other.unwrap(),
+            talk,
+            _simulator: simulator,
+            folder,
+        }
+    }
+
+    fn file(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// The end has come: the counting begins.
+    fn begins_to_count(&self) {
+        std::fs::write(self.file("ended"), "").unwrap();
+    }
+
+    /// Waits until all are gone, and looks whether any was there for too long.
+    fn all_end_in_time(mut self) {
+        self.talk.host.ended();
+        assert!(!self.file("other.outlived").exists(), "the sidecar");
+        for id in &self.processes {
+            until(|| (!lives(*id)).then_some(()));
+        }
+        for name in ["behind", "front", "server"] {
+            assert!(!self.file(&format!("{name}.outlived")).exists(), "{name}");
+        }
+        // They would have left their files.
+        until(|| self.file("other.outlived").exists().then_some(()));
+    }
+}
+
+#[test]
+fn a_killed_sidecar_leaves_nothing_for_a_second() {
+    let mut busy = Busy::new(None);
+    busy.talk.host.kill();
+    busy.begins_to_count();
+    busy.all_end_in_time();
+}
+
+#[test]
+fn a_sidecar_whose_input_ends_leaves_nothing_for_a_second() {
+    let mut busy = Busy::new(None);
+    drop(busy.talk.host.keep_open());
+    busy.begins_to_count();
+    busy.all_end_in_time();
+}
+
+#[test]
+fn a_sidecar_that_is_told_to_exit_leaves_nothing_for_a_second() {
+    let mut busy = Busy::new(None);
+    let exit = json!({"jsonrpc": "2.0", "method": "exit"});
+    busy.talk.host.say(&exit);
+    busy.begins_to_count();
+    // Its input stays open.
+    busy.all_end_in_time();
+}
+
+/// The host dies, but another process keeps the pipe open.
+#[test]
+fn a_sidecar_without_its_host_leaves_nothing_for_a_second() {
+    let mut host = Command::new("sleep").arg("1000").spawn().unwrap();
+    let busy = Busy::new(Some(host.id()));
+    host.kill().unwrap();
+    host.wait().unwrap();
+    busy.begins_to_count();
+    busy.all_end_in_time();
+}
