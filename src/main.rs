@@ -9,7 +9,7 @@ use cursor_sidecar::diag::logfile::{self, LogFile, Wanted};
 use cursor_sidecar::diag::record::{self, Guard, Recorder};
 use cursor_sidecar::diag::{panics, place, presentable, private, secrets};
 use cursor_sidecar::doors::cli::{
-    Ask, AskError, Doctor, Login, Logout, Models, Schema, SchemaError, Verdict,
+    Ask, AskError, Doctor, Login, Logout, Models, Schema, SchemaError, Trust, Verdict,
 };
 use cursor_sidecar::doors::{gateway, rpc};
 use cursor_sidecar::sim;
@@ -38,6 +38,7 @@ enum Command {
     Login(Login),
     Logout(Logout),
     Doctor(Doctor),
+    Trust(Trust),
     Sim(sim::Args),
     Schema(Schema),
     /// Ends what a sidecar leaves behind; started by the sidecar itself.
@@ -128,6 +129,7 @@ fn run(command: Command, home: Option<std::path::PathBuf>) -> anyhow::Result<Exi
             Command::Login(login) => login.run(home).await?,
             Command::Logout(logout) => logout.run(home)?,
             Command::Doctor(doctor) => doctor.run(home).await?,
+            Command::Trust(trust) => trust.run(home)?,
             Command::Sim(sim) => sim.run().await?,
         }
         Ok(ExitCode::SUCCESS)
@@ -176,6 +178,7 @@ fn start_logs(command: &Command, home: Option<&Path>) -> Option<Guard> {
         Command::Doctor(_)
         | Command::Login(_)
         | Command::Logout(_)
+        | Command::Trust(_)
         | Command::Models(_)
         | Command::Sim(_)
         | Command::Leash

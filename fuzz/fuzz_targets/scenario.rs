@@ -20,7 +20,7 @@ fuzz_target!(|text: &str| {
                 // A name cannot be there twice.
                 assert!(names_of(&[source.clone(), source]).is_err());
             }
-            Err(ScenarioError::Mistake {
+            Err(ScenarioError::Invalid {
                 file,
                 line,
                 message,

@@ -1,4 +1,5 @@
 /** Registers Cursor as a provider of pi. Everything else is done by the sidecar. */
+import { existsSync } from "node:fs";
 import type { ExtensionAPI, ExtensionContext } from "@earendil-works/pi-coding-agent";
 import { registerCards } from "./cards.ts";
 import { kept, registerControls } from "./controls.ts";
@@ -61,7 +62,10 @@ export default async function cursor(pi: ExtensionAPI): Promise<void> {
   pi.on("session_start", (_, ctx) => {
     const sessionId = ctx.sessionManager.getSessionId();
     const keep = ctx.sessionManager.getSessionFile() ? "disk" : "memory";
-    const seat = { sessionId, workspace: ctx.cwd, keep } as const;
+    // pi trusts folders without resources of its own unasked; only here was its user asked.
+    const asked = ["settings.json", "extensions"].some((it) => existsSync(`${ctx.cwd}/.pi/${it}`));
+    const projectTrusted = asked && ctx.isProjectTrusted?.(); // since pi 0.79
+    const seat = { sessionId, workspace: ctx.cwd, keep, projectTrusted } as const;
     const release = sessions.get(sessionId)?.release; // pi may say twice that a session starts
     sessions.set(sessionId, { seat, kept: () => kept(pi, sidecar, ctx), release });
     sidecar.onLog = ({ message, level }) => {

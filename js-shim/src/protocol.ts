@@ -953,6 +953,12 @@ sessionId: string,
  */
 workspace?: string | null, 
 /**
+ * Whether the host's user trusts the workspace: the MCP servers and hooks that its own
+ * Cursor settings name are then started as they are now. Content that changes later is
+ * not, until the user accepts it.
+ */
+projectTrusted?: boolean, 
+/**
  * Whether the turn belongs to the session or only borrows the model.
  */
 kind: TurnKind, 

@@ -9,7 +9,7 @@ import type { Sidecar } from "./sidecar.ts";
 type Context = { messages: unknown[]; systemPrompt?: string; tools?: HostTool[] };
 /** A session of pi that is open. `release` ends the wait for an abort while pi runs tools. */
 export type Session = { seat: Seat; kept: () => Kept; release?: () => void };
-type Seat = Pick<TurnStartParams, "sessionId" | "workspace" | "keep">;
+type Seat = Pick<TurnStartParams, "sessionId" | "workspace" | "keep" | "projectTrusted">;
 export type Sessions = Map<string, Session>;
 export const NOTHING = { input: 0, output: 0, cacheRead: 0, cacheWrite: 0 };
 type Ending = Pick<TurnStartResult, "stopReason" | "errorMessage"> & Partial<TurnStartResult>;

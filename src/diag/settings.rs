@@ -232,7 +232,7 @@ pub const SETTINGS: &[Setting] = &[
         "PI_CURSOR_TRUST_PROJECT",
         "0",
         "0, 1, or folders with colons",
-        "Whether commands that a project's own Cursor settings name (MCP servers, hooks) are run: never, always, or in these folders.",
+        "Whether commands that a project's own Cursor settings name (MCP servers, hooks) are run: never, always, or in these folders. What the files say when they are first seen is accepted; see docs/cursor-settings.md.",
     ),
     setting(
         "PI_CURSOR_MCP_CONNECT_TIMEOUT_MS",

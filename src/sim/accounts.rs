@@ -1,7 +1,7 @@
-//! Who may do what: API keys, the access tokens issued for them, browser logins.
+//! Authentication: API keys, the access tokens issued for them, browser logins.
 //!
-//! Tokens are shaped like JWTs, signed by nobody and remembered: one that was not issued
-//! here, or is past its time, is refused.
+//! Tokens look like JWTs but are not signed. The simulator keeps the tokens it issued and
+//! rejects all others, and those that have expired.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -13,64 +13,49 @@ use http::HeaderMap;
 use serde_json::json;
 use sha2::{Digest as _, Sha256};
 
-use super::redact::Bearer;
+use super::redact::BearerKind;
 use super::schema::hex;
 
-/// How long a token is good unless a scenario says otherwise.
+/// Default lifetime of a token.
 const TOKEN_TTL: Duration = Duration::from_secs(3600);
-/// The API key that is refused unless a scenario says otherwise.
+/// The API key that is rejected by default.
 const INVALID_KEY: &str = "crsr_invalid";
 
-/// What a request's authorization header says.
+/// The credential in a request's authorization header.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Credential {
-    /// Nothing, or nothing we understand.
+pub(super) enum RequestCredential {
+    /// No header, or no bearer value in it.
     None,
-    /// A bearer value that was not issued here: an API key, good or bad.
+    /// A bearer value that was not issued here: an API key, valid or not.
     ApiKey(String),
     /// A token issued here.
-    AccessToken(Freshness),
+    AccessToken {
+        /// Whether its lifetime has ended.
+        expired: bool,
+    },
 }
 
-/// Whether a token is still good.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Freshness {
-    /// It is.
-    Valid,
-    /// It is past its time.
-    Expired,
-}
-
-impl Credential {
-    /// How a recording names it.
-    pub(super) fn bearer(&self) -> Option<Bearer> {
+impl RequestCredential {
+    /// Returns how a recording names the bearer value.
+    pub(super) fn bearer(&self) -> Option<BearerKind> {
         match self {
             Self::None => None,
-            Self::ApiKey(_) => Some(Bearer::ApiKey),
-            Self::AccessToken(_) => Some(Bearer::AccessToken),
+            Self::ApiKey(_) => Some(BearerKind::ApiKey),
+            Self::AccessToken { .. } => Some(BearerKind::AccessToken),
         }
     }
 }
 
-/// What a login poll finds.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Poll {
-    /// The person has not signed in yet.
-    Pending,
-    /// The person has.
-    SignedIn,
-}
-
-/// An access token and the refresh token that goes with it.
+/// An access token and its refresh token.
 #[derive(Debug, Clone)]
-pub(super) struct Tokens {
+pub(super) struct TokenPair {
     /// The access token.
     pub(super) access: String,
     /// The refresh token.
     pub(super) refresh: String,
 }
 
-/// All accounts.
+/// Issued tokens and pending logins.
 #[derive(Debug)]
 pub(super) struct Accounts {
     ttl: Duration,
@@ -81,7 +66,7 @@ pub(super) struct Accounts {
 }
 
 impl Accounts {
-    /// Starts with nobody signed in.
+    /// Creates an instance without tokens; `None` means the default.
     pub(super) fn new(
         ttl: Option<Duration>,
         invalid_keys: Option<Vec<String>>,
@@ -96,8 +81,8 @@ impl Accounts {
         }
     }
 
-    /// Reads a request's authorization header.
-    pub(super) fn identify(&self, headers: &HeaderMap) -> Credential {
+    /// Returns the credential of a request.
+    pub(super) fn identify(&self, headers: &HeaderMap) -> RequestCredential {
         let bearer = headers
             .get(http::header::AUTHORIZATION)
             .and_then(|value| value.to_str().ok())
@@ -105,24 +90,23 @@ impl Accounts {
             .map(str::trim)
             .filter(|value| !value.is_empty());
         let Some(bearer) = bearer else {
-            return Credential::None;
+            return RequestCredential::None;
         };
         match lock(&self.issued).get(bearer) {
-            Some(expiry) if *expiry > SystemTime::now() => {
-                Credential::AccessToken(Freshness::Valid)
-            }
-            Some(_) => Credential::AccessToken(Freshness::Expired),
-            None => Credential::ApiKey(bearer.to_owned()),
+            Some(expiry) => RequestCredential::AccessToken {
+                expired: *expiry <= SystemTime::now(),
+            },
+            None => RequestCredential::ApiKey(bearer.to_owned()),
         }
     }
 
-    /// Whether an API key is good.
+    /// Returns whether an API key is valid.
     pub(super) fn accepts(&self, api_key: &str) -> bool {
         !self.invalid_keys.iter().any(|invalid| invalid == api_key)
     }
 
     /// Issues a token for an account.
-    pub(super) fn issue(&self, account: &str) -> Tokens {
+    pub(super) fn issue(&self, account: &str) -> TokenPair {
         let expiry = SystemTime::now() + self.ttl;
         let seconds = expiry
             .duration_since(UNIX_EPOCH)
@@ -135,22 +119,18 @@ impl Accounts {
         });
         let access = format!("h.{}.s", URL_SAFE_NO_PAD.encode(claims.to_string()));
         lock(&self.issued).insert(access.clone(), expiry);
-        Tokens {
+        TokenPair {
             access,
             refresh: format!("refresh-{}", uuid::Uuid::new_v4()),
         }
     }
 
-    /// One poll of a browser login.
-    pub(super) fn poll(&self, uuid: &str) -> Poll {
+    /// Counts one poll of a browser login; returns whether the user has signed in.
+    pub(super) fn poll_login(&self, uuid: &str) -> bool {
         let mut polls = lock(&self.polls);
         let count = polls.entry(uuid.to_owned()).or_default();
         *count += 1;
-        if *count <= self.login_pending {
-            Poll::Pending
-        } else {
-            Poll::SignedIn
-        }
+        *count > self.login_pending
     }
 }
 

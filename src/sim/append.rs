@@ -1,4 +1,4 @@
-//! BidiAppend: client messages that arrive one request each, in any order.
+//! BidiAppend: client messages that arrive in one request each, in any order.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::{Mutex, PoisonError};
@@ -6,48 +6,48 @@ use std::sync::{Mutex, PoisonError};
 use bytes::Bytes;
 use tokio::sync::mpsc;
 
-/// Runs that may be appended to before anybody opens them.
+/// Runs that may receive messages before RunSSE opens them.
 const MAX_UNOPENED: usize = 256;
-/// Ended runs we remember, to tell "too late" from "not yet".
+/// Ended runs that are kept, to distinguish a run that has ended from one not yet open.
 const MAX_ENDED: usize = 4096;
-/// Messages of one run that may wait for an earlier one.
+/// Messages of one run that may wait for an earlier message.
 const MAX_WAITING: usize = 4096;
 
-/// Why a message was refused.
+/// Why a message was rejected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(super) enum AppendError {
-    /// The run is over.
+    /// The run has ended.
     #[error("the run of this request id has ended")]
     Ended,
-    /// Too much is waiting.
+    /// Too many messages wait for an earlier one.
     #[error("too many messages are waiting for an earlier one")]
     Full,
 }
 
-/// A run of this id is already open.
+/// A run with this id is open or has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct AlreadyOpen;
 
-/// All runs that are fed by appends.
+/// All runs that receive their messages by BidiAppend.
 #[derive(Debug, Default)]
-pub(super) struct Appends(Mutex<State>);
+pub(super) struct AppendStreams(Mutex<AppendState>);
 
 #[derive(Debug, Default)]
-struct State {
-    streams: HashMap<String, Stream>,
+struct AppendState {
+    streams: HashMap<String, AppendStream>,
     unopened: VecDeque<String>,
     ended: VecDeque<String>,
 }
 
 #[derive(Debug, Default)]
-struct Stream {
+struct AppendStream {
     next: i64,
     waiting: BTreeMap<i64, Bytes>,
     sink: Option<mpsc::UnboundedSender<Bytes>>,
 }
 
-impl Stream {
-    /// Passes on everything whose turn has come.
+impl AppendStream {
+    /// Forwards the messages that are next in order.
     fn advance(&mut self) {
         let Some(sink) = &self.sink else {
             return;
@@ -59,8 +59,8 @@ impl Stream {
     }
 }
 
-impl Appends {
-    /// Takes one message; one that was seen before is ignored.
+impl AppendStreams {
+    /// Adds a message; a repeated one is ignored.
     pub(super) fn append(&self, id: &str, seqno: i64, message: Bytes) -> Result<(), AppendError> {
         let mut state = self.lock();
         if state.ended.iter().any(|ended| ended == id) {
@@ -86,7 +86,7 @@ impl Appends {
         Ok(())
     }
 
-    /// Opens a run: everything that came, and will come, in order.
+    /// Opens a run; returns its past and future messages in order.
     pub(super) fn open(&self, id: &str) -> Result<mpsc::UnboundedReceiver<Bytes>, AlreadyOpen> {
         let mut state = self.lock();
         if state.ended.iter().any(|ended| ended == id) {
@@ -103,7 +103,7 @@ impl Appends {
         Ok(messages)
     }
 
-    /// Ends a run: later messages are refused.
+    /// Ends a run; later messages are rejected.
     pub(super) fn end(&self, id: &str) {
         let mut state = self.lock();
         state.streams.remove(id);
@@ -113,7 +113,7 @@ impl Appends {
         state.ended.push_back(id.to_owned());
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, State> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, AppendState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -128,8 +128,8 @@ mod tests {
     }
 
     #[test]
-    fn messages_come_out_in_order_whenever_they_came_in() {
-        let appends = Appends::default();
+    fn messages_are_forwarded_in_order() {
+        let appends = AppendStreams::default();
         appends.append("r", 1, "b".into()).unwrap();
         appends.append("r", 0, "a".into()).unwrap();
         let mut messages = appends.open("r").unwrap();
@@ -143,8 +143,8 @@ mod tests {
     }
 
     #[test]
-    fn an_ended_run_takes_nothing_more() {
-        let appends = Appends::default();
+    fn an_ended_run_rejects_messages() {
+        let appends = AppendStreams::default();
         let _messages = appends.open("r").unwrap();
         assert_eq!(appends.open("r").err(), Some(AlreadyOpen));
         appends.end("r");

@@ -1,5 +1,4 @@
-//! The simulated backend: what all connections share, and the way from a path to its
-//! answer.
+//! The simulated backend: the state all connections share, and the routing of requests.
 
 use std::collections::HashMap;
 use std::future::Future;
@@ -11,14 +10,16 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::accounts::{Accounts, Credential, Freshness};
-use super::append::Appends;
-use super::catalogue::Catalogue;
+use super::accounts::{Accounts, RequestCredential};
+use super::append::AppendStreams;
 use super::connect::{Code, ConnectError};
 use super::conversation::{self, Conversations};
-use super::exchange::{Answer, Exchange, Reply, ReplyTo, RequestHead, read_body};
-use super::recording::{Recording, Ticket};
-use super::scenario::{Fate, Library, ServerSettings};
+use super::exchange::{
+    FullResponse, IncomingRequest, RequestHead, ResponsePart, ResponseSender, read_body,
+};
+use super::models::SimModels;
+use super::recording::{Recording, RequestRecorder};
+use super::scenario::{CannedAction, ScenarioLibrary, ServerSettings};
 use super::{Http2, rest, run, unary};
 
 const EXCHANGE: &str = "/auth/exchange_user_api_key";
@@ -26,8 +27,9 @@ const RUN: &str = "/agent.v1.AgentService/Run";
 const RUN_SSE: &str = "/agent.v1.AgentService/RunSSE";
 const APPEND: &str = "/aiserver.v1.BidiService/BidiAppend";
 const RECORDING: &str = "/__sim/recording";
-/// A client that reads nothing keeps its run from being judged, and not for longer.
-const JUDGING: Duration = Duration::from_secs(5);
+/// How long a request for the recording waits for verdicts; bounded, because a client that does
+/// not read delays the verdict on its run.
+const VERDICT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// All tasks of a simulator; cancelling ends them at their next wait.
 #[derive(Debug, Clone, Default)]
@@ -37,7 +39,7 @@ pub(super) struct Tasks {
 }
 
 impl Tasks {
-    /// Starts a task.
+    /// Spawns a task that ends on cancellation.
     pub(super) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
         let token = self.token.clone();
         self.tracker.spawn(async move {
@@ -45,27 +47,27 @@ impl Tasks {
         });
     }
 
-    /// Ends all tasks.
+    /// Cancels all tasks.
     pub(super) fn cancel(&self) {
         self.token.cancel();
     }
 
     /// Waits until all tasks have ended.
-    pub(super) async fn ended(&self) {
+    pub(super) async fn wait(&self) {
         self.tracker.close();
         self.tracker.wait().await;
     }
 }
 
-/// What all connections share.
+/// The state all connections share.
 #[derive(Debug)]
-pub(super) struct Backend {
-    library: Library,
+pub(super) struct SimBackend {
+    library: ScenarioLibrary,
     settings: ServerSettings,
     http2: Http2,
     accounts: Accounts,
-    catalogue: Catalogue,
-    appends: Appends,
+    models: SimModels,
+    appends: AppendStreams,
     conversations: Conversations,
     recording: Recording,
     tasks: Tasks,
@@ -74,11 +76,11 @@ pub(super) struct Backend {
     attempts: Mutex<HashMap<String, usize>>,
 }
 
-impl Backend {
-    /// A backend that plays these scenarios.
-    pub(super) fn new(library: Library, http2: Http2, recording: Recording) -> Self {
+impl SimBackend {
+    /// Creates a backend that plays these scenarios.
+    pub(super) fn new(library: ScenarioLibrary, http2: Http2, recording: Recording) -> Self {
         let settings = library
-            .lone()
+            .only()
             .map(|scenario| scenario.server.clone())
             .unwrap_or_default();
         Self {
@@ -87,14 +89,14 @@ impl Backend {
                 settings.invalid_keys.clone(),
                 settings.login_pending,
             ),
-            catalogue: settings
+            models: settings
                 .models
                 .clone()
-                .map_or_else(Catalogue::default, Catalogue::new),
+                .map_or_else(SimModels::default, SimModels::new),
             library,
             settings,
             http2,
-            appends: Appends::default(),
+            appends: AppendStreams::default(),
             conversations: Conversations::default(),
             recording,
             tasks: Tasks::default(),
@@ -108,7 +110,7 @@ impl Backend {
         &self.tasks
     }
 
-    pub(super) fn library(&self) -> &Library {
+    pub(super) fn library(&self) -> &ScenarioLibrary {
         &self.library
     }
 
@@ -116,11 +118,11 @@ impl Backend {
         &self.accounts
     }
 
-    pub(super) fn catalogue(&self) -> &Catalogue {
-        &self.catalogue
+    pub(super) fn models(&self) -> &SimModels {
+        &self.models
     }
 
-    pub(super) fn appends(&self) -> &Appends {
+    pub(super) fn appends(&self) -> &AppendStreams {
         &self.appends
     }
 
@@ -132,7 +134,7 @@ impl Backend {
         &self.recording
     }
 
-    /// The ordinal of the next run of a scenario, over all conversations.
+    /// Returns the ordinal of the next run of a scenario, counted over all conversations.
     pub(super) fn next_attempt(&self, scenario: &str) -> usize {
         let mut attempts = conversation::lock(&self.attempts);
         let attempt = attempts.entry(scenario.to_owned()).or_default();
@@ -140,12 +142,12 @@ impl Backend {
         *attempt
     }
 
-    /// The ordinal of the next run.
+    /// Returns the ordinal of the next run.
     pub(super) fn next_run(&self) -> u64 {
         self.runs.fetch_add(1, Ordering::Relaxed) + 1
     }
 
-    /// `aiserver.v1.GetServerConfigResponse`.
+    /// Returns the `aiserver.v1.GetServerConfigResponse`.
     pub(super) fn server_config(&self) -> Value {
         let http2 = match self.http2 {
             Http2::Auto => self.settings.http2.unwrap_or(0),
@@ -159,12 +161,12 @@ impl Backend {
         config
     }
 
-    /// Streams a client may have open on one connection, if not all it likes.
+    /// Returns the limit of open streams on one connection, if there is one.
     pub(super) fn max_streams(&self) -> Option<u32> {
         self.settings.max_streams
     }
 
-    /// The account's privacy mode.
+    /// Returns the account's privacy mode.
     pub(super) fn privacy_mode(&self) -> Value {
         self.settings
             .privacy_mode
@@ -172,95 +174,97 @@ impl Backend {
             .unwrap_or_else(|| "PRIVACY_MODE_NO_STORAGE".into())
     }
 
-    /// Answers one request.
-    pub(super) async fn serve(self: Arc<Self>, exchange: Exchange) {
-        let head = exchange.head.clone();
+    /// Responds to one request.
+    pub(super) async fn serve(self: Arc<Self>, incoming: IncomingRequest) {
+        let head = incoming.head.clone();
         if head.path == RECORDING {
-            let mut reply = ReplyTo::new(exchange.reply, Ticket::unrecorded(&head));
-            // Whoever has seen a run's end may ask for its verdict at once.
-            let _ = tokio::time::timeout(JUDGING, self.recording.judged()).await;
-            let _ = reply
-                .answer(Answer::json(200, &self.recording.to_json()))
+            let recorder = RequestRecorder::unrecorded(&head);
+            let mut sender = ResponseSender::new(incoming.response, recorder);
+            // A client that has seen the end of a run may ask for its verdict at once.
+            let _ = tokio::time::timeout(VERDICT_TIMEOUT, self.recording.wait_for_verdicts()).await;
+            let _ = sender
+                .send_full(FullResponse::json(200, &self.recording.to_json()))
                 .await;
             return;
         }
         let credential = self.accounts.identify(&head.headers);
-        let ticket = self.recording.request(&head, credential.bearer());
-        let mut reply = ReplyTo::new(exchange.reply.clone(), ticket);
-        let fate = self.fate(&head.path);
-        if let Some(fault) = fate.as_ref().and_then(fault) {
-            let _ = reply.send(fault).await;
+        let recorder = self.recording.record_request(&head, credential.bearer());
+        let mut sender = ResponseSender::new(incoming.response.clone(), recorder);
+        let canned = self.canned_action(&head.path);
+        if let Some(fault) = canned.as_ref().and_then(fault) {
+            let _ = sender.send(fault).await;
             return;
         }
         if matches!(head.path.as_str(), RUN | RUN_SSE) {
-            if let Some(Fate::Answer { status, body }) = &fate {
-                let _ = reply
-                    .answer(fixed_answer(*status, body.as_ref(), &head))
+            if let Some(CannedAction::Respond { status, body }) = &canned {
+                let _ = sender
+                    .send_full(canned_response(*status, body.as_ref(), &head))
                     .await;
-            } else if let Err(refusal) = authenticate(&credential) {
-                let _ = reply.answer(unary::error(&refusal)).await;
+            } else if let Err(error) = authenticate(&credential) {
+                let _ = sender.send_full(unary::error(&error)).await;
             } else if head.path == RUN {
-                run::bidirectional(self, exchange, reply).await;
+                run::bidirectional(self, incoming, sender).await;
             } else {
-                run::appended(self, exchange, reply).await;
+                run::appended(self, incoming, sender).await;
             }
             return;
         }
-        let mut exchange = exchange;
-        let Ok(body) = read_body(&mut exchange.body).await else {
+        let mut incoming = incoming;
+        let Ok(body) = read_body(&mut incoming.body).await else {
             return;
         };
-        let answer = self.unary(&head, &credential, &body, &fate, reply.ticket());
-        if let Some(Fate::Late(time)) = fate {
+        let response = self.unary(&head, &credential, &body, &canned, sender.recorder());
+        if let Some(CannedAction::Delay(time)) = canned {
             tokio::time::sleep(time).await;
         }
-        let _ = reply.answer(answer).await;
+        let _ = sender.send_full(response).await;
     }
 
     fn unary(
         &self,
         head: &RequestHead,
-        credential: &Credential,
+        credential: &RequestCredential,
         body: &[u8],
-        fate: &Option<Fate>,
-        ticket: &mut Ticket,
-    ) -> Answer {
+        canned: &Option<CannedAction>,
+        recorder: &mut RequestRecorder,
+    ) -> FullResponse {
         let method = unary::method(&head.path);
         let request = method.map(|method| method.read(head, body));
         match (&request, head.path.as_str()) {
-            (Some(Ok(request)), path) => ticket.body(recorded(path, request)),
-            (None, "/auth/poll") => ticket.body(rest::poll_request(head, body)),
+            (Some(Ok(request)), path) => recorder.record_body(recorded_request(path, request)),
+            (None, "/auth/poll") => recorder.record_body(rest::poll_request(head, body)),
             (None, _) if !body.is_empty() => {
                 if let Ok(json) = serde_json::from_slice(body) {
-                    ticket.body(json);
+                    recorder.record_body(json);
                 }
             }
             _ => {}
         }
-        if let Some(Fate::Answer { status, body }) = fate {
-            return fixed_answer(*status, body.as_ref(), head);
+        if let Some(CannedAction::Respond { status, body }) = canned {
+            return canned_response(*status, body.as_ref(), head);
         }
-        if let Some(answer) = rest::answer(self, head, credential, body) {
-            return answer;
+        if let Some(response) = rest::respond(self, head, credential, body) {
+            return response;
         }
         let (Some(method), Some(request)) = (method, request) else {
             return unary::unimplemented(&head.path);
         };
         if head.method != http::Method::POST {
-            return Answer::new(405, "text/plain", "method not allowed")
+            return FullResponse::new(405, "text/plain", "method not allowed")
                 .with_header("allow", "POST");
         }
-        if let Err(refusal) = authenticate(credential) {
-            return unary::error(&refusal);
+        if let Err(error) = authenticate(credential) {
+            return unary::error(&error);
         }
         match request {
-            Ok(request) => method.answer(self, head, &request),
-            Err(refusal) => *refusal,
+            Ok(request) => method.respond(self, head, &request),
+            Err(response) => *response,
         }
     }
 
-    /// What was fixed for this path, as often as it is to happen.
-    fn fate(&self, path: &str) -> Option<Fate> {
+    /// Returns the scenario's canned action for this path, if it applies to this call. Counts the
+    /// call.
+    fn canned_action(&self, path: &str) -> Option<CannedAction> {
         let canned = match path {
             EXCHANGE => self.settings.exchange.as_ref(),
             _ => None,
@@ -272,50 +276,51 @@ impl Backend {
         let nth = used.checked_sub(canned.after).filter(|nth| *nth > 0)?;
         match canned.times {
             Some(times) if nth > times => None,
-            _ => Some(canned.fate.clone()),
+            _ => Some(canned.action.clone()),
         }
     }
 }
 
-/// The reply of a call that gets no answer.
-fn fault(fate: &Fate) -> Option<Reply> {
-    match fate {
-        Fate::Reset(code) => Some(Reply::Reset(*code)),
-        Fate::GoAway(code) => Some(Reply::GoAway(*code)),
-        Fate::Cut => Some(Reply::Cut),
-        Fate::Answer { .. } | Fate::Late(_) => None,
+/// Returns the fault that replaces the response, if the action is one.
+fn fault(action: &CannedAction) -> Option<ResponsePart> {
+    match action {
+        CannedAction::Reset(code) => Some(ResponsePart::Reset(*code)),
+        CannedAction::GoAway(code) => Some(ResponsePart::GoAway(*code)),
+        CannedAction::Cut => Some(ResponsePart::Cut),
+        CannedAction::Respond { .. } | CannedAction::Delay(_) => None,
     }
 }
 
-fn fixed_answer(status: u16, body: Option<&Value>, head: &RequestHead) -> Answer {
+fn canned_response(status: u16, body: Option<&Value>, head: &RequestHead) -> FullResponse {
     match (body, unary::method(&head.path)) {
-        (None, _) => Answer::new(status, "application/json", ""),
-        (Some(Value::String(text)), _) => Answer::new(status, "text/plain", text.clone()),
+        (None, _) => FullResponse::new(status, "application/json", ""),
+        (Some(Value::String(text)), _) => FullResponse::new(status, "text/plain", text.clone()),
         (Some(body), Some(method)) if status == 200 => method.write(head, 200, body),
-        (Some(body), _) => Answer::json(status, body),
+        (Some(body), _) => FullResponse::json(status, body),
     }
 }
 
-fn authenticate(credential: &Credential) -> Result<(), ConnectError> {
+fn authenticate(credential: &RequestCredential) -> Result<(), ConnectError> {
     let reason = match credential {
-        Credential::AccessToken(Freshness::Valid) => return Ok(()),
-        Credential::AccessToken(Freshness::Expired) => "the access token has expired",
-        Credential::ApiKey(_) => "this is no access token of this backend",
-        Credential::None => "an access token is needed",
+        RequestCredential::AccessToken { expired: false } => return Ok(()),
+        RequestCredential::AccessToken { expired: true } => "the access token has expired",
+        RequestCredential::ApiKey(_) => "the access token was not issued by this backend",
+        RequestCredential::None => "an access token is required",
     };
     Err(ConnectError::new(Code::Unauthenticated, reason))
 }
 
-/// The request for the recording; an appended message is shown among the frames.
-fn recorded(path: &str, request: &Value) -> Value {
-    let mut shown = request.clone();
+/// Returns a request for the recording. The data of an appended message is left out, because the
+/// recording has it as a frame.
+fn recorded_request(path: &str, request: &Value) -> Value {
+    let mut recorded = request.clone();
     if path == APPEND {
         for name in ["data", "dataBinary"] {
-            if let Some(data) = shown.get_mut(name) {
+            if let Some(data) = recorded.get_mut(name) {
                 let length = data.as_str().map_or(0, str::len);
                 *data = format!("<{length} characters>").into();
             }
         }
     }
-    shown
+    recorded
 }

@@ -1,4 +1,4 @@
-//! A throw-away certificate authority and a server certificate for loopback names.
+//! A temporary certificate authority and a server certificate for loopback names.
 
 use std::sync::Arc;
 
@@ -11,18 +11,18 @@ use rustls_pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
 
 use super::SimError;
 
-/// Names and addresses the certificate is good for.
+/// Names and addresses the certificate is valid for.
 const NAMES: [&str; 3] = ["localhost", "127.0.0.1", "::1"];
 
-/// What TLS needs, and what clients need to trust it.
+/// The server's TLS configuration and the authority clients must trust.
 pub(super) struct Certificate {
-    /// The server's side, with ALPN for h2 and HTTP/1.1.
+    /// The server's configuration, with ALPN for h2 and HTTP/1.1.
     pub(super) config: Arc<ServerConfig>,
     /// The authority, as PEM.
     pub(super) ca_pem: String,
 }
 
-/// Makes a fresh authority and a certificate signed by it.
+/// Generates an authority and a certificate signed by it.
 pub(super) fn generate() -> Result<Certificate, SimError> {
     let tls = |error: &dyn std::fmt::Display| SimError::Tls(error.to_string());
 

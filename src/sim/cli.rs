@@ -6,26 +6,25 @@ use std::path::PathBuf;
 
 use serde_json::json;
 
-use super::{Http2, Options, ScenarioSource, Sim, SimError, Transport};
+use super::{Http2, Options, ScenarioSource, Sim, SimError};
 
 /// Run a simulated Cursor backend on a loopback port.
 ///
 /// Prints one JSON line when it is ready: {"url": …, "ca": …, "pid": …}. Point a client at
 /// the url (for the official SDK: CURSOR_BACKEND_URL, and NODE_EXTRA_CA_CERTS with the ca for
-/// --tls) and use any API key. Without a scenario a built-in responder holds a small
-/// conversation.
+/// --tls) and use any API key. Without a scenario a built-in responder answers.
 #[derive(Debug, Clone, clap::Args)]
 pub struct Args {
-    /// Loopback address to listen on; port 0 takes any free one
+    /// Loopback address to listen on; port 0 selects a free port
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:0")]
     listen: SocketAddr,
 
-    /// Serve TLS (HTTP/2 and HTTP/1.1) with a certificate made for the occasion
+    /// Serve TLS (HTTP/2 and HTTP/1.1) with a temporary certificate
     #[arg(long)]
     tls: bool,
 
-    /// Scenario file, or folder of them; may be given more than once. A single scenario
-    /// plays every message, of several a message chooses one by starting with @name
+    /// Scenario file or folder; may be repeated. A single scenario plays every message; with
+    /// several, a message selects one by starting with @name
     #[arg(long = "scenario", value_name = "FILE|DIR")]
     scenarios: Vec<PathBuf>,
 
@@ -33,7 +32,7 @@ pub struct Args {
     #[arg(long, value_name = "DIR")]
     record: Option<PathBuf>,
 
-    /// What GetServerConfig tells clients about HTTP/2
+    /// HTTP/2 setting that GetServerConfig returns to clients
     #[arg(long, value_enum, default_value_t)]
     http2: Http2,
 
@@ -43,17 +42,12 @@ pub struct Args {
 }
 
 impl Args {
-    /// Serves until told to stop.
+    /// Serves until a stop signal or, if requested, the end of standard input.
     pub async fn run(self) -> Result<(), SimError> {
-        let transport = if self.tls {
-            Transport::Tls
-        } else {
-            Transport::Plain
-        };
         let record = self.record.clone();
         let sim = Sim::start(Options {
             listen: self.listen,
-            transport,
+            tls: self.tls,
             scenarios: self
                 .scenarios
                 .into_iter()
@@ -64,9 +58,9 @@ impl Args {
         })
         .await?;
         let ca = CaFile::write(&sim, record)?;
-        announce(&sim, ca.as_ref())?;
+        print_ready_line(&sim, ca.as_ref())?;
         tokio::select! {
-            () = told_to_stop() => {}
+            () = stop_signal() => {}
             () = stdin_closed(), if self.exit_with_stdin => {}
         }
         sim.shutdown().await;
@@ -74,11 +68,11 @@ impl Args {
     }
 }
 
-/// The certificate authority in a file, for as long as the simulator runs.
+/// The certificate authority in a file.
 struct CaFile {
     path: PathBuf,
-    /// A folder made for it alone.
-    folder: Option<PathBuf>,
+    /// A folder created for the file, removed on drop.
+    own_folder: Option<PathBuf>,
 }
 
 impl CaFile {
@@ -86,7 +80,7 @@ impl CaFile {
         let Some(pem) = sim.ca_pem() else {
             return Ok(None);
         };
-        let (folder, own) = match record {
+        let (folder, own_folder) = match record {
             Some(folder) => (folder, None),
             None => {
                 let name = format!("cursor-sidecar-sim-{}", uuid::Uuid::new_v4());
@@ -101,19 +95,19 @@ impl CaFile {
                 path: path.clone(),
                 reason,
             })?;
-        Ok(Some(Self { path, folder: own }))
+        Ok(Some(Self { path, own_folder }))
     }
 }
 
 impl Drop for CaFile {
     fn drop(&mut self) {
-        if let Some(folder) = &self.folder {
+        if let Some(folder) = &self.own_folder {
             let _ = std::fs::remove_dir_all(folder);
         }
     }
 }
 
-fn announce(sim: &Sim, ca: Option<&CaFile>) -> Result<(), SimError> {
+fn print_ready_line(sim: &Sim, ca: Option<&CaFile>) -> Result<(), SimError> {
     let mut line = json!({ "url": sim.url(), "pid": std::process::id() });
     if let Some(ca) = ca {
         line["ca"] = ca.path.display().to_string().into();
@@ -127,7 +121,7 @@ fn announce(sim: &Sim, ca: Option<&CaFile>) -> Result<(), SimError> {
         })
 }
 
-async fn told_to_stop() {
+async fn stop_signal() {
     #[cfg(unix)]
     {
         use tokio::signal::unix::{SignalKind, signal};
@@ -142,8 +136,8 @@ async fn told_to_stop() {
     let _ = tokio::signal::ctrl_c().await;
 }
 
-/// A thread of its own: a read of standard input cannot be cancelled and must not hold up
-/// the end of the process.
+/// Resolves when standard input closes. Reads in a separate thread, because a read of standard
+/// input cannot be cancelled and must not delay the exit of the process.
 async fn stdin_closed() {
     let (closed, wait) = tokio::sync::oneshot::channel();
     std::thread::spawn(move || {

@@ -1,4 +1,4 @@
-//! Connect's error vocabulary: codes, HTTP statuses, the JSON that ends a stream.
+//! Connect errors: codes, HTTP statuses, the JSON that ends a stream.
 
 use serde_json::{Map, Value, json};
 
@@ -7,18 +7,18 @@ pub(super) use crate::wire::code::Code;
 /// A Connect error.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct ConnectError {
-    /// Its code.
+    /// The code.
     pub(super) code: Code,
-    /// Its message.
+    /// The message.
     pub(super) message: String,
-    /// Its details, each as Connect writes them in JSON.
+    /// The details, each in Connect's JSON form.
     pub(super) details: Vec<Value>,
     /// Trailing metadata of the stream.
     pub(super) metadata: Box<Map<String, Value>>,
 }
 
 impl ConnectError {
-    /// An error without details.
+    /// Creates an error without details.
     pub(super) fn new(code: Code, message: impl Into<String>) -> Self {
         Self {
             code,
@@ -28,7 +28,7 @@ impl ConnectError {
         }
     }
 
-    /// The error object.
+    /// Returns the error object.
     pub(super) fn to_json(&self) -> Value {
         let mut error = json!({ "code": self.code.name(), "message": self.message });
         if !self.details.is_empty() {
@@ -37,7 +37,7 @@ impl ConnectError {
         error
     }
 
-    /// The payload of an end-of-stream envelope.
+    /// Returns the payload of an end-of-stream envelope.
     pub(super) fn end_of_stream(&self) -> Value {
         let mut end = json!({ "error": self.to_json() });
         if !self.metadata.is_empty() {

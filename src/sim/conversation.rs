@@ -1,4 +1,4 @@
-//! What the backend remembers of a conversation between its runs.
+//! The state the backend keeps of a conversation between its runs.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -10,20 +10,20 @@ use super::variables::Variables;
 /// A blob that was stored under a name.
 #[derive(Debug, Clone)]
 pub(super) struct NamedBlob {
-    /// Its id.
+    /// The id.
     pub(super) id: Bytes,
-    /// Its content.
+    /// The content.
     pub(super) data: Bytes,
 }
 
-/// What is remembered.
+/// The state of one conversation.
 #[derive(Debug, Default)]
-pub(super) struct Conversation {
-    /// How many runs each scenario has had.
+pub(super) struct SimConversation {
+    /// Number of runs by scenario.
     pub(super) attempts: HashMap<String, usize>,
     /// The scenario of the last run.
     pub(super) scenario: Option<String>,
-    /// Values by name.
+    /// Variables of its scenarios.
     pub(super) variables: Variables,
     /// Blobs by name.
     pub(super) blobs: HashMap<String, NamedBlob>,
@@ -31,22 +31,22 @@ pub(super) struct Conversation {
     pub(super) checkpoint: Option<Bytes>,
 }
 
-/// A conversation that several runs may hold.
-pub(super) type Shared = Arc<Mutex<Conversation>>;
+/// A conversation that several runs may use.
+pub(super) type SharedConversation = Arc<Mutex<SimConversation>>;
 
 /// All conversations by id.
 #[derive(Debug, Default)]
-pub(super) struct Conversations(Mutex<HashMap<String, Shared>>);
+pub(super) struct Conversations(Mutex<HashMap<String, SharedConversation>>);
 
 impl Conversations {
-    /// The conversation of this id; a new one if there is none.
-    pub(super) fn get(&self, id: &str) -> Shared {
+    /// Returns the conversation with this id; creates it if there is none.
+    pub(super) fn get(&self, id: &str) -> SharedConversation {
         let mut all = lock(&self.0);
         Arc::clone(all.entry(id.to_owned()).or_default())
     }
 }
 
-/// Looks into a conversation; never hold this across a wait.
+/// Locks a mutex, poisoned or not. The guard must not be held across an await.
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

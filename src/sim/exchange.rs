@@ -1,56 +1,38 @@
-//! One HTTP request and its reply as two channels, whatever the HTTP version.
+//! One HTTP request and its response as two channels, independent of the HTTP version.
 //!
-//! Routes and runs talk to this and never see a socket; `http1` and `http2` turn it into
-//! bytes. Faults are replies like any other, so they keep their place in the order.
+//! Routes and runs use these channels and never see a socket; `http1` and `http2` turn them
+//! into bytes. Faults are parts of the response, so they stay in order with the data.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
-use http::{HeaderMap, HeaderName, HeaderValue, Method};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Version};
 use tokio::sync::mpsc;
 
-use super::recording::Ticket;
+use super::recording::RequestRecorder;
 
-/// Replies a slow client may leave unread before the sender has to wait.
-pub(super) const REPLY_QUEUE: usize = 64;
-/// Request pieces that may wait for a busy run.
-pub(super) const PIECE_QUEUE: usize = 64;
+/// Response parts queued for a slow client before the sender has to wait.
+pub(super) const RESPONSE_QUEUE: usize = 64;
+/// Request body chunks queued for a busy run before the connection has to wait.
+pub(super) const BODY_QUEUE: usize = 64;
 
-/// The HTTP version a request came in.
+/// The connection that carries a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Version {
-    /// HTTP/1.1.
-    Http1,
-    /// HTTP/2.
-    Http2,
-}
-
-/// Whether the connection is encrypted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Security {
-    /// Plain text.
-    Plain,
-    /// TLS.
-    Tls,
-}
-
-/// The connection a request came on.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Peer {
+pub(super) struct ClientConnection {
     /// Ordinal of the connection, from 1.
-    pub(super) connection: u64,
-    /// Plain or TLS.
-    pub(super) security: Security,
+    pub(super) number: u64,
+    /// Whether it is encrypted.
+    pub(super) tls: bool,
 }
 
-/// Everything before the body.
+/// The request up to its body.
 #[derive(Debug, Clone)]
 pub(super) struct RequestHead {
     /// The HTTP version.
     pub(super) version: Version,
     /// The connection.
-    pub(super) peer: Peer,
+    pub(super) connection: ClientConnection,
     /// The method.
     pub(super) method: Method,
     /// The path without its query.
@@ -62,11 +44,15 @@ pub(super) struct RequestHead {
 }
 
 impl RequestHead {
-    /// Reads the head of a request.
-    pub(super) fn new<B>(request: &http::Request<B>, version: Version, peer: Peer) -> Self {
+    /// Copies the head of `request`.
+    pub(super) fn new<B>(
+        request: &http::Request<B>,
+        version: Version,
+        connection: ClientConnection,
+    ) -> Self {
         Self {
             version,
-            peer,
+            connection,
             method: request.method().clone(),
             path: request.uri().path().to_owned(),
             query: request.uri().query().unwrap_or_default().to_owned(),
@@ -74,160 +60,152 @@ impl RequestHead {
         }
     }
 
-    /// A header as text.
+    /// Returns a header, or `None` if it is missing or not text.
     pub(super) fn header(&self, name: &str) -> Option<&str> {
         self.headers.get(name)?.to_str().ok()
     }
 }
 
-/// A piece of a request body.
+/// A chunk of a request body.
 #[derive(Debug)]
-pub(super) enum Piece {
+pub(super) enum BodyChunk {
     /// Bytes.
     Data(Bytes),
-    /// The client finished its side.
+    /// The client ended its side of the stream.
     End,
-    /// The client reset the stream or the connection is gone.
+    /// The client reset the stream or the connection was lost.
     Broken,
 }
 
-/// What goes back, in order.
+/// A part of a response, in the order in which it is sent.
 #[derive(Debug)]
-pub(super) enum Reply {
-    /// Status and headers; first, and once.
-    Head(ReplyHead),
+pub(super) enum ResponsePart {
+    /// Status and headers: always the first part, and exactly once.
+    Head(ResponseHead),
     /// Body bytes.
     Data(Bytes),
-    /// The proper end of the body.
+    /// The regular end of the body.
     Finish,
     /// A stream reset with this code; HTTP/1.1 drops the connection instead.
     Reset(u32),
-    /// GOAWAY with this code, then the connection closes; HTTP/1.1 just drops it.
+    /// GOAWAY with this code, after which the connection closes; HTTP/1.1 drops it.
     GoAway(u32),
-    /// The connection is dropped.
+    /// Drop the connection.
     Cut,
 }
 
-/// Status and headers of a reply.
+/// Status and headers of a response.
 #[derive(Debug)]
-pub(super) struct ReplyHead {
+pub(super) struct ResponseHead {
     /// The status.
     pub(super) status: u16,
     /// The headers.
     pub(super) headers: HeaderMap,
-    /// What follows.
-    pub(super) body: BodyPlan,
+    /// Whether a body follows: data, then `Finish` or a fault. Otherwise the head ends the
+    /// stream.
+    pub(super) has_body: bool,
 }
 
-/// Whether a body follows a reply's head.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum BodyPlan {
-    /// Data, then `Finish` or a fault.
-    Follows,
-    /// Nothing: the head ends the stream.
-    None,
-}
-
-/// Whether the server goes on granting the client room to send.
+/// The client's flow-control window: whether the server still grants it capacity to send.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Window(Arc<AtomicBool>);
+pub(super) struct SendWindow(Arc<AtomicBool>);
 
-impl Window {
-    /// Grants no more.
+impl SendWindow {
+    /// Stops granting capacity.
     pub(super) fn hold(&self) {
         self.0.store(true, Ordering::Relaxed);
     }
 
-    /// Whether nothing more is granted.
+    /// Returns whether granting capacity has stopped.
     pub(super) fn is_held(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }
 }
 
-/// One request and the way to answer it.
+/// One request and the channel for its response.
 #[derive(Debug)]
-pub(super) struct Exchange {
+pub(super) struct IncomingRequest {
     /// The request's head.
     pub(super) head: RequestHead,
     /// The request's body.
-    pub(super) body: mpsc::Receiver<Piece>,
-    /// The way back.
-    pub(super) reply: mpsc::Sender<Reply>,
-    /// The client's room to send.
-    pub(super) window: Window,
+    pub(super) body: mpsc::Receiver<BodyChunk>,
+    /// The response.
+    pub(super) response: mpsc::Sender<ResponsePart>,
+    /// The client's flow-control window.
+    pub(super) window: SendWindow,
 }
 
-/// The far ends of an [`Exchange`], for the HTTP side.
+/// The ends of an [`IncomingRequest`]'s channels that its connection holds.
 #[derive(Debug)]
-pub(super) struct FarEnd {
-    /// Takes the request's body.
-    pub(super) body: mpsc::Sender<Piece>,
-    /// Gives the reply.
-    pub(super) reply: mpsc::Receiver<Reply>,
-    /// The client's room to send.
-    pub(super) window: Window,
+pub(super) struct ConnectionSide {
+    /// Where the connection puts the request's body.
+    pub(super) body: mpsc::Sender<BodyChunk>,
+    /// Where the connection gets the response.
+    pub(super) response: mpsc::Receiver<ResponsePart>,
+    /// The client's flow-control window.
+    pub(super) window: SendWindow,
 }
 
-/// An exchange and its far end.
-pub(super) fn open(head: RequestHead) -> (Exchange, FarEnd) {
-    let (body_in, body) = mpsc::channel(PIECE_QUEUE);
-    let (reply, reply_out) = mpsc::channel(REPLY_QUEUE);
-    let window = Window::default();
+/// Creates the channels of a request; returns both sides.
+pub(super) fn open(head: RequestHead) -> (IncomingRequest, ConnectionSide) {
+    let (body_sender, body) = mpsc::channel(BODY_QUEUE);
+    let (response, response_receiver) = mpsc::channel(RESPONSE_QUEUE);
+    let window = SendWindow::default();
     (
-        Exchange {
+        IncomingRequest {
             head,
             body,
-            reply,
+            response,
             window: window.clone(),
         },
-        FarEnd {
-            body: body_in,
-            reply: reply_out,
+        ConnectionSide {
+            body: body_sender,
+            response: response_receiver,
             window,
         },
     )
 }
 
-/// The largest unary body we read.
+/// Largest body that is read whole.
 const MAX_BODY: usize = 64 * 1024 * 1024;
 
 /// Why a body could not be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum BodyError {
-    /// The client left.
-    Gone,
-    /// It is over the limit.
+    /// The client disconnected.
+    Disconnected,
+    /// It exceeds the limit.
     TooLarge,
 }
 
 /// Reads a whole body.
-pub(super) async fn read_body(body: &mut mpsc::Receiver<Piece>) -> Result<Vec<u8>, BodyError> {
+pub(super) async fn read_body(body: &mut mpsc::Receiver<BodyChunk>) -> Result<Vec<u8>, BodyError> {
     let mut whole = Vec::new();
     loop {
         match body.recv().await {
-            Some(Piece::Data(data)) if whole.len() + data.len() > MAX_BODY => {
+            Some(BodyChunk::Data(data)) if whole.len() + data.len() > MAX_BODY => {
                 return Err(BodyError::TooLarge);
             }
-            Some(Piece::Data(data)) => whole.extend_from_slice(&data),
-            Some(Piece::End) => return Ok(whole),
-            Some(Piece::Broken) | None => return Err(BodyError::Gone),
+            Some(BodyChunk::Data(data)) => whole.extend_from_slice(&data),
+            Some(BodyChunk::End) => return Ok(whole),
+            Some(BodyChunk::Broken) | None => return Err(BodyError::Disconnected),
         }
     }
 }
 
-/// A whole reply: what unary calls and refused runs answer.
+/// A complete response, as unary calls and rejected runs return it.
 #[derive(Debug, Clone)]
-pub(super) struct Answer {
+pub(super) struct FullResponse {
     /// The status.
     pub(super) status: u16,
-    /// The headers, `content-length` aside.
+    /// The headers, without `content-length`.
     pub(super) headers: HeaderMap,
     /// The body.
     pub(super) body: Bytes,
 }
 
-impl Answer {
-    /// An answer of one content type.
+impl FullResponse {
+    /// Creates a response with this content type.
     pub(super) fn new(status: u16, content_type: &'static str, body: impl Into<Bytes>) -> Self {
         let mut headers = HeaderMap::new();
         headers.insert(
@@ -241,12 +219,12 @@ impl Answer {
         }
     }
 
-    /// A JSON answer.
+    /// Creates a JSON response.
     pub(super) fn json(status: u16, body: &serde_json::Value) -> Self {
         Self::new(status, "application/json", body.to_string())
     }
 
-    /// Adds a header; one that HTTP cannot carry is left out.
+    /// Adds a header; an invalid one is skipped.
     pub(super) fn with_header(mut self, name: &str, value: &str) -> Self {
         if let (Ok(name), Ok(value)) = (
             HeaderName::from_bytes(name.as_bytes()),
@@ -258,66 +236,62 @@ impl Answer {
     }
 }
 
-/// The way back with its entry in the recording.
+/// Sends the response of one request and records its status.
 #[derive(Debug)]
-pub(super) struct ReplyTo {
-    sender: mpsc::Sender<Reply>,
-    ticket: Ticket,
+pub(super) struct ResponseSender {
+    sender: mpsc::Sender<ResponsePart>,
+    recorder: RequestRecorder,
 }
 
-/// Nobody is there to take a reply any more.
+/// The client disconnected, so nothing more can be sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Left;
+pub(super) struct Disconnected;
 
-impl ReplyTo {
-    /// Ties a way back to its entry.
-    pub(super) fn new(sender: mpsc::Sender<Reply>, ticket: Ticket) -> Self {
-        Self { sender, ticket }
+impl ResponseSender {
+    /// Creates a sender that records into `recorder`.
+    pub(super) fn new(sender: mpsc::Sender<ResponsePart>, recorder: RequestRecorder) -> Self {
+        Self { sender, recorder }
     }
 
-    /// The entry in the recording.
-    pub(super) fn ticket(&mut self) -> &mut Ticket {
-        &mut self.ticket
+    /// The request's entry in the recording.
+    pub(super) fn recorder(&mut self) -> &mut RequestRecorder {
+        &mut self.recorder
     }
 
     /// Sends status and headers.
-    pub(super) async fn head(&mut self, head: ReplyHead) -> Result<(), Left> {
-        self.ticket.status(head.status);
-        self.send(Reply::Head(head)).await
+    pub(super) async fn send_head(&mut self, head: ResponseHead) -> Result<(), Disconnected> {
+        self.recorder.record_status(head.status);
+        self.send(ResponsePart::Head(head)).await
     }
 
-    /// Sends one reply; waits while the client is behind.
-    pub(super) async fn send(&self, reply: Reply) -> Result<(), Left> {
-        self.sender.send(reply).await.map_err(|_| Left)
+    /// Sends one part; waits while the queue is full because the client reads slowly.
+    pub(super) async fn send(&self, part: ResponsePart) -> Result<(), Disconnected> {
+        self.sender.send(part).await.map_err(|_| Disconnected)
     }
 
-    /// Resolves when the client is gone.
+    /// Resolves when the client has disconnected.
     pub(super) async fn closed(&self) {
         self.sender.closed().await;
     }
 
-    /// Sends a whole reply.
-    pub(super) async fn answer(&mut self, answer: Answer) -> Result<(), Left> {
-        let mut headers = answer.headers;
+    /// Sends a complete response.
+    pub(super) async fn send_full(&mut self, response: FullResponse) -> Result<(), Disconnected> {
+        let mut headers = response.headers;
         headers.insert(
             http::header::CONTENT_LENGTH,
-            HeaderValue::from(answer.body.len()),
+            HeaderValue::from(response.body.len()),
         );
-        let body = if answer.body.is_empty() {
-            BodyPlan::None
-        } else {
-            BodyPlan::Follows
-        };
-        self.head(ReplyHead {
-            status: answer.status,
+        let has_body = !response.body.is_empty();
+        self.send_head(ResponseHead {
+            status: response.status,
             headers,
-            body,
+            has_body,
         })
         .await?;
-        if body == BodyPlan::None {
+        if !has_body {
             return Ok(());
         }
-        self.send(Reply::Data(answer.body)).await?;
-        self.send(Reply::Finish).await
+        self.send(ResponsePart::Data(response.body)).await?;
+        self.send(ResponsePart::Finish).await
     }
 }

@@ -1,4 +1,4 @@
-//! What was said before, read back from the client.
+//! Reads the history of a conversation back from the client.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -9,25 +9,25 @@ use serde_json::Value;
 use crate::sim::connect::{Code, ConnectError};
 use crate::sim::request::RunRequest;
 use crate::sim::schema;
-use crate::sim::session::{Id, Session, Stop};
+use crate::sim::server_run::{MessageId, RunStop, ServerRun};
 
-/// One message of the past.
+/// A message of the history.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Message {
+pub(super) struct HistoryMessage {
     /// `system`, `user` or `assistant`.
     pub(super) role: String,
     /// Its text.
     pub(super) text: String,
 }
 
-/// Reads the messages a state refers to. A client that lost one hears what the real
-/// service says.
-pub(super) async fn recall(
-    session: &mut Session,
+/// Reads the messages a state refers to. If the client has lost one, ends the run with the error
+/// of the real service.
+pub(super) async fn read(
+    run: &mut ServerRun,
     request: &RunRequest,
     limit: Duration,
-) -> Result<Vec<Message>, Stop> {
-    let sent_along = blobs_sent_along(request);
+) -> Result<Vec<HistoryMessage>, RunStop> {
+    let prefetched = prefetched_blobs(request);
     let roots = request.conversation_state()["rootPromptMessagesJson"]
         .as_array()
         .cloned()
@@ -37,23 +37,23 @@ pub(super) async fn recall(
         let Some(id) = root.as_str().and_then(schema::from_base64) else {
             continue;
         };
-        let blob = match sent_along.get(&id) {
+        let blob = match prefetched.get(&id) {
             Some(blob) => Some(blob.clone()),
-            None => session.get_blob(&id, Id::Next, limit).await?,
+            None => run.get_blob(&id, MessageId::Next, limit).await?,
         };
         let Some(blob) = blob else {
             let error = ConnectError::new(Code::Internal, "Blob not found");
-            session.end_with_error(&error).await?;
+            run.end_with_error(&error).await?;
             let id = schema::hex(&id);
-            return Err(Stop::Failed(format!("the client has lost blob {id}")));
+            return Err(RunStop::Failed(format!("the client has lost blob {id}")));
         };
         messages.push(parse(&blob));
     }
     Ok(messages)
 }
 
-fn blobs_sent_along(request: &RunRequest) -> HashMap<Vec<u8>, Bytes> {
-    let list = request.shown.present["preFetchedBlobs"].as_array();
+fn prefetched_blobs(request: &RunRequest) -> HashMap<Vec<u8>, Bytes> {
+    let list = request.message.present["preFetchedBlobs"].as_array();
     list.into_iter()
         .flatten()
         .filter_map(|blob| {
@@ -64,7 +64,7 @@ fn blobs_sent_along(request: &RunRequest) -> HashMap<Vec<u8>, Bytes> {
         .collect()
 }
 
-fn parse(blob: &[u8]) -> Message {
+fn parse(blob: &[u8]) -> HistoryMessage {
     let message: Value = serde_json::from_slice(blob).unwrap_or(Value::Null);
     let text = match &message["content"] {
         Value::String(text) => text.clone(),
@@ -75,7 +75,7 @@ fn parse(blob: &[u8]) -> Message {
             .join("\n"),
         _ => String::new(),
     };
-    Message {
+    HistoryMessage {
         role: message["role"].as_str().unwrap_or_default().to_owned(),
         text,
     }
@@ -86,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn both_forms_of_content_are_read() {
+    fn string_and_array_content_is_read() {
         let plain = parse(br#"{"role":"system","content":"be brief"}"#);
         assert_eq!(
             (plain.role.as_str(), plain.text.as_str()),

@@ -1,4 +1,4 @@
-//! HTTP/1.1 on a connection: hyper does the talking, faults drop the connection.
+//! Serves HTTP/1.1 with hyper; faults drop the connection.
 
 use std::convert::Infallible;
 use std::io;
@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use http::{Request, Response};
+use http::{Request, Response, Version};
 use http_body_util::BodyExt as _;
 use hyper::body::{Body, Frame, Incoming};
 use hyper::service::service_fn;
@@ -15,59 +15,62 @@ use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::mpsc;
 
-use super::backend::Backend;
-use super::exchange::{self, Peer, Piece, Reply, RequestHead, Version};
+use super::backend::SimBackend;
+use super::exchange::{self, BodyChunk, ClientConnection, RequestHead, ResponsePart};
 
 /// Serves one connection until either side closes it.
-pub(super) async fn serve<T>(io: T, peer: Peer, backend: Arc<Backend>)
+pub(super) async fn serve<T>(io: T, client: ClientConnection, backend: Arc<SimBackend>)
 where
     T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let (cut, mut cuts) = mpsc::unbounded_channel();
-    let service =
-        service_fn(move |request| answer(request, peer, Arc::clone(&backend), cut.clone()));
+    let (drop_sender, mut drop_requests) = mpsc::unbounded_channel();
+    let service = service_fn(move |request| {
+        respond(request, client, Arc::clone(&backend), drop_sender.clone())
+    });
     let connection =
         hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(io), service);
     tokio::select! {
-        // First, so that what was said before a cut is flushed when the cut is seen.
+        // The connection comes first, so that data sent before the drop request is flushed.
         biased;
         ended = connection => if let Err(error) = ended {
             tracing::debug!(%error, "http/1.1 connection ended");
         },
-        _ = cuts.recv() => {}
+        _ = drop_requests.recv() => {}
     }
 }
 
-/// The order to drop the connection.
-struct Cut;
+/// Asks the connection's task to drop the connection.
+struct DropConnection;
 
-async fn answer(
+async fn respond(
     request: Request<Incoming>,
-    peer: Peer,
-    backend: Arc<Backend>,
-    cut: mpsc::UnboundedSender<Cut>,
-) -> Result<Response<Outgoing>, Infallible> {
-    let head = RequestHead::new(&request, Version::Http1, peer);
-    let (exchange, mut far) = exchange::open(head);
-    backend.tasks().spawn(read(request.into_body(), far.body));
-    backend.tasks().spawn(Arc::clone(&backend).serve(exchange));
+    client: ClientConnection,
+    backend: Arc<SimBackend>,
+    drop_sender: mpsc::UnboundedSender<DropConnection>,
+) -> Result<Response<ResponseBody>, Infallible> {
+    let head = RequestHead::new(&request, Version::HTTP_11, client);
+    let (incoming, mut connection) = exchange::open(head);
+    backend
+        .tasks()
+        .spawn(read_body(request.into_body(), connection.body));
+    backend.tasks().spawn(Arc::clone(&backend).serve(incoming));
 
-    let mut response = Response::new(Outgoing {
-        replies: None,
-        cut: cut.clone(),
+    let mut response = Response::new(ResponseBody {
+        parts: None,
+        drop_sender: drop_sender.clone(),
     });
-    match far.reply.recv().await {
-        Some(Reply::Head(head)) => {
+    match connection.response.recv().await {
+        Some(ResponsePart::Head(head)) => {
             *response.status_mut() = http::StatusCode::from_u16(head.status)
                 .unwrap_or(http::StatusCode::INTERNAL_SERVER_ERROR);
             *response.headers_mut() = head.headers;
-            if head.body == exchange::BodyPlan::Follows {
-                response.body_mut().replies = Some(far.reply);
+            if head.has_body {
+                response.body_mut().parts = Some(connection.response);
             }
             Ok(response)
         }
         Some(_) => {
-            let _ = cut.send(Cut);
+            let _ = drop_sender.send(DropConnection);
             std::future::pending().await
         }
         None => {
@@ -77,30 +80,30 @@ async fn answer(
     }
 }
 
-async fn read(mut body: Incoming, pieces: mpsc::Sender<Piece>) {
+async fn read_body(mut body: Incoming, chunks: mpsc::Sender<BodyChunk>) {
     loop {
-        let piece = match body.frame().await {
+        let chunk = match body.frame().await {
             Some(Ok(frame)) => match frame.into_data() {
-                Ok(data) => Piece::Data(data),
-                Err(_) => continue, // trailers: nothing we read is in them
+                Ok(data) => BodyChunk::Data(data),
+                Err(_) => continue, // trailers, which the simulator does not use
             },
-            Some(Err(_)) => Piece::Broken,
-            None => Piece::End,
+            Some(Err(_)) => BodyChunk::Broken,
+            None => BodyChunk::End,
         };
-        let last = !matches!(piece, Piece::Data(_));
-        if pieces.send(piece).await.is_err() || last {
+        let last = !matches!(chunk, BodyChunk::Data(_));
+        if chunks.send(chunk).await.is_err() || last {
             return;
         }
     }
 }
 
-/// A reply's body as hyper asks for it.
-struct Outgoing {
-    replies: Option<mpsc::Receiver<Reply>>,
-    cut: mpsc::UnboundedSender<Cut>,
+/// A response body that hyper polls.
+struct ResponseBody {
+    parts: Option<mpsc::Receiver<ResponsePart>>,
+    drop_sender: mpsc::UnboundedSender<DropConnection>,
 }
 
-impl Body for Outgoing {
+impl Body for ResponseBody {
     type Data = Bytes;
     type Error = io::Error;
 
@@ -108,27 +111,28 @@ impl Body for Outgoing {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, io::Error>>> {
-        let Some(replies) = &mut self.replies else {
+        let Some(parts) = &mut self.parts else {
             return Poll::Ready(None);
         };
-        match std::task::ready!(replies.poll_recv(cx)) {
-            Some(Reply::Data(data)) => Poll::Ready(Some(Ok(Frame::data(data)))),
-            Some(Reply::Finish) => {
-                self.replies = None;
+        match std::task::ready!(parts.poll_recv(cx)) {
+            Some(ResponsePart::Data(data)) => Poll::Ready(Some(Ok(Frame::data(data)))),
+            Some(ResponsePart::Finish) => {
+                self.parts = None;
                 Poll::Ready(None)
             }
-            Some(Reply::Reset(_) | Reply::GoAway(_) | Reply::Cut) => {
-                // Not an error: hyper must flush what came before, then the connection goes.
-                let _ = self.cut.send(Cut);
+            Some(ResponsePart::Reset(_) | ResponsePart::GoAway(_) | ResponsePart::Cut) => {
+                // Returns no error, because hyper must flush earlier data before the
+                // connection is dropped.
+                let _ = self.drop_sender.send(DropConnection);
                 Poll::Pending
             }
-            Some(Reply::Head(_)) | None => {
-                Poll::Ready(Some(Err(io::Error::other("reply broke off"))))
+            Some(ResponsePart::Head(_)) | None => {
+                Poll::Ready(Some(Err(io::Error::other("response ended early"))))
             }
         }
     }
 
     fn is_end_stream(&self) -> bool {
-        self.replies.is_none()
+        self.parts.is_none()
     }
 }

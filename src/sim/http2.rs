@@ -1,7 +1,7 @@
-//! HTTP/2 on a connection: streams become exchanges, replies become frames.
+//! Serves HTTP/2: turns streams into requests and response parts into frames.
 //!
-//! Works on the bare `h2` crate because faults need its controls: reset and GOAWAY codes,
-//! receive windows, and a connection that can be dropped in the middle of a sentence.
+//! Uses the `h2` crate directly because faults need its controls: reset and GOAWAY codes,
+//! receive windows, and dropping a connection in the middle of a response.
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -11,22 +11,25 @@ use std::time::Duration;
 use bytes::Bytes;
 use h2::server::{Connection, SendResponse};
 use h2::{Reason, RecvStream, SendStream};
-use http::{Request, Response};
+use http::{Request, Response, Version};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{mpsc, oneshot};
 
-use super::backend::Backend;
-use super::exchange::{self, BodyPlan, FarEnd, Peer, Piece, Reply, RequestHead, Version, Window};
+use super::backend::SimBackend;
+use super::exchange::{
+    self, BodyChunk, ClientConnection, ConnectionSide, RequestHead, ResponsePart, SendWindow,
+};
 
-/// Room for all streams together: one held stream must not starve the others.
+/// Receive window for all streams together; large, because one stream whose window is held
+/// must not block the others.
 const CONNECTION_WINDOW: u32 = 16 * 1024 * 1024;
-/// After our end of stream the client has this long to end its own side.
-const LINGER: Duration = Duration::from_secs(5);
+/// How long the client may take to end its side of a stream after the server ended its own.
+const CLIENT_END_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// What a stream asks of its connection.
+/// What a stream asks its connection to do.
 #[derive(Debug)]
-enum Order {
-    /// Say when everything handed over so far is on the wire.
+enum ConnectionCommand {
+    /// Signal when everything queued so far is on the wire.
     Flush(oneshot::Sender<()>),
     /// Send GOAWAY with this code and close.
     GoAway(Reason),
@@ -35,7 +38,7 @@ enum Order {
 }
 
 /// Serves one connection until either side closes it.
-pub(super) async fn serve<T>(io: T, peer: Peer, backend: Arc<Backend>)
+pub(super) async fn serve<T>(io: T, client: ClientConnection, backend: Arc<SimBackend>)
 where
     T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
@@ -51,12 +54,12 @@ where
             return;
         }
     };
-    let (orders, mut incoming) = mpsc::unbounded_channel();
+    let (command_sender, mut commands) = mpsc::unbounded_channel();
     let start = |request: Request<RecvStream>, respond: SendResponse<Bytes>| {
-        start_stream(request, respond, peer, &backend, orders.clone());
+        start_stream(request, respond, client, &backend, command_sender.clone());
     };
     loop {
-        let order = tokio::select! {
+        let command = tokio::select! {
             biased;
             accepted = connection.accept() => match accepted {
                 Some(Ok((request, respond))) => {
@@ -69,9 +72,9 @@ where
                 }
                 None => return,
             },
-            order = incoming.recv() => order,
+            command = commands.recv() => command,
         };
-        // One more poll puts everything the streams handed over on the wire.
+        // One more poll writes everything the streams have queued.
         loop {
             match poll_fn(|cx| Poll::Ready(connection.poll_accept(cx))).await {
                 Poll::Ready(Some(Ok((request, respond)))) => start(request, respond),
@@ -79,12 +82,12 @@ where
                 Poll::Pending => break,
             }
         }
-        match order {
-            Some(Order::Flush(done)) => {
+        match command {
+            Some(ConnectionCommand::Flush(done)) => {
                 let _ = done.send(());
             }
-            Some(Order::GoAway(reason)) => connection.abrupt_shutdown(reason),
-            Some(Order::Cut) | None => return,
+            Some(ConnectionCommand::GoAway(reason)) => connection.abrupt_shutdown(reason),
+            Some(ConnectionCommand::Cut) | None => return,
         }
     }
 }
@@ -92,76 +95,76 @@ where
 fn start_stream(
     request: Request<RecvStream>,
     respond: SendResponse<Bytes>,
-    peer: Peer,
-    backend: &Arc<Backend>,
-    orders: mpsc::UnboundedSender<Order>,
+    client: ClientConnection,
+    backend: &Arc<SimBackend>,
+    commands: mpsc::UnboundedSender<ConnectionCommand>,
 ) {
-    let head = RequestHead::new(&request, Version::Http2, peer);
-    let (exchange, far) = exchange::open(head);
-    let FarEnd {
+    let head = RequestHead::new(&request, Version::HTTP_2, client);
+    let (incoming, connection) = exchange::open(head);
+    let ConnectionSide {
         body,
-        reply,
+        response,
         window,
-    } = far;
+    } = connection;
     let tasks = backend.tasks();
-    tasks.spawn(read(request.into_body(), body, window));
-    tasks.spawn(write(respond, reply, orders));
-    tasks.spawn(Arc::clone(backend).serve(exchange));
+    tasks.spawn(read_body(request.into_body(), body, window));
+    tasks.spawn(write_response(respond, response, commands));
+    tasks.spawn(Arc::clone(backend).serve(incoming));
 }
 
-/// Moves request bytes to the exchange; afterwards waits for the client to end its side,
-/// since dropping the stream earlier would reset it.
-async fn read(mut body: RecvStream, pieces: mpsc::Sender<Piece>, window: Window) {
+/// Passes on the request body, then waits for the client to end its side, because dropping
+/// the stream earlier would reset it.
+async fn read_body(mut body: RecvStream, chunks: mpsc::Sender<BodyChunk>, window: SendWindow) {
     loop {
-        let next = if pieces.is_closed() {
-            match tokio::time::timeout(LINGER, body.data()).await {
+        let next = if chunks.is_closed() {
+            match tokio::time::timeout(CLIENT_END_TIMEOUT, body.data()).await {
                 Ok(next) => next,
                 Err(_) => return,
             }
         } else {
             tokio::select! {
                 next = body.data() => next,
-                () = pieces.closed() => continue,
+                () = chunks.closed() => continue,
             }
         };
-        let piece = match next {
+        let chunk = match next {
             Some(Ok(data)) => {
                 if !window.is_held() {
                     let _ = body.flow_control().release_capacity(data.len());
                 }
-                Piece::Data(data)
+                BodyChunk::Data(data)
             }
-            Some(Err(_)) => Piece::Broken,
-            None => Piece::End,
+            Some(Err(_)) => BodyChunk::Broken,
+            None => BodyChunk::End,
         };
-        let last = !matches!(piece, Piece::Data(_));
-        let _ = pieces.send(piece).await;
+        let last = !matches!(chunk, BodyChunk::Data(_));
+        let _ = chunks.send(chunk).await;
         if last {
             return;
         }
     }
 }
 
-async fn write(
+async fn write_response(
     respond: SendResponse<Bytes>,
-    replies: mpsc::Receiver<Reply>,
-    orders: mpsc::UnboundedSender<Order>,
+    parts: mpsc::Receiver<ResponsePart>,
+    commands: mpsc::UnboundedSender<ConnectionCommand>,
 ) {
-    if let Err(error) = write_replies(respond, replies, orders).await {
+    if let Err(error) = write_parts(respond, parts, commands).await {
         tracing::debug!(%error, "http/2 stream ended early");
     }
 }
 
-async fn write_replies(
+async fn write_parts(
     mut respond: SendResponse<Bytes>,
-    mut replies: mpsc::Receiver<Reply>,
-    orders: mpsc::UnboundedSender<Order>,
+    mut parts: mpsc::Receiver<ResponsePart>,
+    commands: mpsc::UnboundedSender<ConnectionCommand>,
 ) -> Result<(), h2::Error> {
     let mut stream: Option<SendStream<Bytes>> = None;
     loop {
-        let reply = tokio::select! {
+        let part = tokio::select! {
             biased;
-            reply = replies.recv() => reply,
+            part = parts.recv() => part,
             reset = poll_fn(|cx| match &mut stream {
                 Some(stream) => stream.poll_reset(cx),
                 None => respond.poll_reset(cx),
@@ -170,37 +173,39 @@ async fn write_replies(
                 return Ok(());
             }
         };
-        match (reply, &mut stream) {
-            (Some(Reply::Head(head)), _) => {
+        match (part, &mut stream) {
+            (Some(ResponsePart::Head(head)), _) => {
                 let mut response = Response::new(());
                 *response.status_mut() = http::StatusCode::from_u16(head.status)
                     .unwrap_or(http::StatusCode::INTERNAL_SERVER_ERROR);
                 *response.headers_mut() = head.headers;
-                let ends = head.body == BodyPlan::None;
-                let opened = respond.send_response(response, ends)?;
-                if ends {
+                let opened = respond.send_response(response, !head.has_body)?;
+                if !head.has_body {
                     return Ok(());
                 }
                 stream = Some(opened);
             }
-            (Some(Reply::Data(data)), Some(stream)) => send(stream, data).await?,
-            (Some(Reply::Finish), Some(stream)) => {
+            (Some(ResponsePart::Data(data)), Some(stream)) => send(stream, data).await?,
+            (Some(ResponsePart::Finish), Some(stream)) => {
                 return stream.send_data(Bytes::new(), true);
             }
-            (Some(Reply::Reset(code)), _) => {
-                // A reset discards what is still queued, so let that out first.
+            (Some(ResponsePart::Reset(code)), _) => {
+                // Flush first, because a reset discards what is still queued.
                 let (done, flushed) = oneshot::channel();
-                if orders.send(Order::Flush(done)).is_ok() {
+                if commands.send(ConnectionCommand::Flush(done)).is_ok() {
                     let _ = flushed.await;
                 }
                 respond.send_reset(Reason::from(code));
                 return Ok(());
             }
-            (Some(Reply::GoAway(code)), _) => {
-                return end_connection(respond, orders, Order::GoAway(Reason::from(code))).await;
+            (Some(ResponsePart::GoAway(code)), _) => {
+                let command = ConnectionCommand::GoAway(Reason::from(code));
+                return end_connection(respond, commands, command).await;
             }
-            (Some(Reply::Cut), _) => return end_connection(respond, orders, Order::Cut).await,
-            (None, _) | (Some(Reply::Data(_) | Reply::Finish), None) => {
+            (Some(ResponsePart::Cut), _) => {
+                return end_connection(respond, commands, ConnectionCommand::Cut).await;
+            }
+            (None, _) | (Some(ResponsePart::Data(_) | ResponsePart::Finish), None) => {
                 respond.send_reset(Reason::INTERNAL_ERROR);
                 return Ok(());
             }
@@ -208,32 +213,33 @@ async fn write_replies(
     }
 }
 
-/// Ends the whole connection. The stream is held until that is done: dropping it sooner
-/// would reset it and discard what is still queued.
+/// Ends the whole connection. Keeps the stream until that is done, because dropping it
+/// earlier would reset it and discard what is still queued.
 async fn end_connection(
     mut respond: SendResponse<Bytes>,
-    orders: mpsc::UnboundedSender<Order>,
-    order: Order,
+    commands: mpsc::UnboundedSender<ConnectionCommand>,
+    command: ConnectionCommand,
 ) -> Result<(), h2::Error> {
-    if orders.send(order).is_ok() {
+    if commands.send(command).is_ok() {
         poll_fn(|cx| respond.poll_reset(cx)).await?;
     }
     Ok(())
 }
 
-/// Hands data over only as far as the client has room, so a fault after it finds it sent.
+/// Queues no more data than the client's window allows, so that the data is on the wire before
+/// a fault that follows it.
 async fn send(stream: &mut SendStream<Bytes>, mut data: Bytes) -> Result<(), h2::Error> {
     while !data.is_empty() {
         stream.reserve_capacity(data.len());
-        let mut room = stream.capacity();
-        if room == 0 {
-            room = match poll_fn(|cx| stream.poll_capacity(cx)).await {
-                Some(room) => room?,
+        let mut capacity = stream.capacity();
+        if capacity == 0 {
+            capacity = match poll_fn(|cx| stream.poll_capacity(cx)).await {
+                Some(capacity) => capacity?,
                 None => return Err(Reason::STREAM_CLOSED.into()),
             };
         }
-        let piece = data.split_to(room.min(data.len()));
-        stream.send_data(piece, false)?;
+        let chunk = data.split_to(capacity.min(data.len()));
+        stream.send_data(chunk, false)?;
     }
     Ok(())
 }

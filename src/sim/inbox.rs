@@ -1,14 +1,14 @@
-//! What the client says on a run, whichever way it came.
+//! The client's messages on a run, from a stream or from appends.
 
 use bytes::Bytes;
 use tokio::sync::mpsc;
 
-use super::exchange::Piece;
+use super::exchange::BodyChunk;
 use crate::wire::envelope::{Decoder, Encoding, EnvelopeError, Kind};
 
-/// One thing the client said or did.
+/// What the client sent or did.
 #[derive(Debug)]
-pub(super) enum Inbound {
+pub(super) enum ClientInput {
     /// A message.
     Message {
         /// The flag byte of its envelope.
@@ -18,9 +18,9 @@ pub(super) enum Inbound {
     },
     /// It ended its side of the stream.
     Ended,
-    /// It is gone.
-    Gone,
-    /// It sent something that is no message.
+    /// It disconnected.
+    Disconnected,
+    /// It sent data that is not a message.
     Malformed(String),
 }
 
@@ -30,19 +30,19 @@ pub(super) enum Inbox {
     /// Envelopes in the body of a bidirectional request.
     Stream {
         /// The body.
-        body: mpsc::Receiver<Piece>,
-        /// What is left of the last piece.
+        body: mpsc::Receiver<BodyChunk>,
+        /// Decodes the envelopes; holds the incomplete one.
         decoder: Decoder,
-        /// How compressed envelopes are packed.
+        /// Encoding of compressed envelopes.
         encoding: Encoding,
     },
-    /// Messages that were appended.
+    /// Messages from BidiAppend.
     Appended(mpsc::UnboundedReceiver<Bytes>),
 }
 
 impl Inbox {
-    /// An inbox on a request body.
-    pub(super) fn stream(body: mpsc::Receiver<Piece>, encoding: Encoding) -> Self {
+    /// Creates an inbox that reads a request body.
+    pub(super) fn stream(body: mpsc::Receiver<BodyChunk>, encoding: Encoding) -> Self {
         Self::Stream {
             body,
             decoder: Decoder::default(),
@@ -50,12 +50,12 @@ impl Inbox {
         }
     }
 
-    /// The next thing the client says. May be dropped while waiting without a loss.
-    pub(super) async fn next(&mut self) -> Inbound {
+    /// Returns the next input. Cancel safe: dropping the future loses nothing.
+    pub(super) async fn next(&mut self) -> ClientInput {
         match self {
             Self::Appended(messages) => match messages.recv().await {
-                Some(payload) => Inbound::Message { flags: 0, payload },
-                None => Inbound::Gone,
+                Some(payload) => ClientInput::Message { flags: 0, payload },
+                None => ClientInput::Disconnected,
             },
             Self::Stream {
                 body,
@@ -65,17 +65,17 @@ impl Inbox {
                 match next_message(decoder, *encoding) {
                     Ok(Some(inbound)) => return inbound,
                     Ok(None) => {}
-                    Err(error) => return Inbound::Malformed(error.to_string()),
+                    Err(error) => return ClientInput::Malformed(error.to_string()),
                 }
                 match body.recv().await {
-                    Some(Piece::Data(data)) => decoder.push(&data),
-                    Some(Piece::End) => {
+                    Some(BodyChunk::Data(data)) => decoder.push(&data),
+                    Some(BodyChunk::End) => {
                         return match decoder.finish() {
-                            Ok(()) => Inbound::Ended,
-                            Err(error) => Inbound::Malformed(error.to_string()),
+                            Ok(()) => ClientInput::Ended,
+                            Err(error) => ClientInput::Malformed(error.to_string()),
                         };
                     }
-                    Some(Piece::Broken) | None => return Inbound::Gone,
+                    Some(BodyChunk::Broken) | None => return ClientInput::Disconnected,
                 }
             },
         }
@@ -85,15 +85,15 @@ impl Inbox {
 fn next_message(
     decoder: &mut Decoder,
     encoding: Encoding,
-) -> Result<Option<Inbound>, EnvelopeError> {
+) -> Result<Option<ClientInput>, EnvelopeError> {
     let Some(envelope) = decoder.next_envelope()? else {
         return Ok(None);
     };
     if envelope.kind() == Kind::EndStream {
         let reason = "clients never send an end-of-stream envelope".to_owned();
-        return Ok(Some(Inbound::Malformed(reason)));
+        return Ok(Some(ClientInput::Malformed(reason)));
     }
     let flags = envelope.flags();
     let payload = envelope.into_payload(encoding)?;
-    Ok(Some(Inbound::Message { flags, payload }))
+    Ok(Some(ClientInput::Message { flags, payload }))
 }

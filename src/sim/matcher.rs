@@ -1,33 +1,33 @@
 //! Compares a JSON value with a pattern.
 //!
 //! Objects: every member of the pattern must match. Arrays: same length, item by item.
-//! Anything else: equal. Instead of a value a pattern may hold one operator:
+//! Anything else: equal. A pattern may have one operator in place of a value:
 //! `{"$contains": "text"}`, `{"$any": true}`, `{"$absent": true}`, `{"$equals": value}`.
 
 use serde_json::Value;
 
-use super::schema::Shown;
+use super::schema::MessageJson;
 
-/// Longest value a message shows.
-const SHOWN: usize = 300;
+/// Longest excerpt of a value in a message.
+const MAX_EXCERPT: usize = 300;
 
 const OPERATORS: &str = "$contains, $any, $absent, $equals";
 
 /// Where a value differs from its pattern.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("expected {} {expected}, got {got}", place(at))]
+#[error("expected {} {expected}, got {got}", location(at))]
 pub(super) struct Mismatch {
-    /// JSON pointer to the place.
+    /// JSON pointer to the value.
     at: String,
     expected: String,
     got: String,
 }
 
-fn place(at: &str) -> &str {
+fn location(at: &str) -> &str {
     if at.is_empty() { "the value to be" } else { at }
 }
 
-/// Says whether an operator table is one we know.
+/// Returns an error unless the pattern is a valid operator.
 pub(super) fn check_operator(pattern: &Value) -> Result<(), String> {
     let known = pattern.as_object().is_some_and(|object| object.len() == 1)
         && match operator(pattern) {
@@ -39,8 +39,8 @@ pub(super) fn check_operator(pattern: &Value) -> Result<(), String> {
         Ok(())
     } else {
         Err(format!(
-            "{} is no operator; expected one of {OPERATORS}",
-            show(Some(pattern))
+            "{} is not an operator; expected one of {OPERATORS}",
+            excerpt(Some(pattern))
         ))
     }
 }
@@ -50,16 +50,17 @@ fn operator(pattern: &Value) -> Option<(&str, &Value)> {
     is_operator(name).then_some((name.as_str(), value))
 }
 
-/// Operators are written small; a member named by a variable (`$WS`) is none.
+/// Returns whether a member name is an operator. Operators start with a lowercase letter;
+/// variables (`$WS`) do not.
 pub(super) fn is_operator(name: &str) -> bool {
     name.strip_prefix('$')
         .is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_lowercase()))
 }
 
-/// Compares a message with a pattern, which may or may not spell out defaults.
-pub(super) fn fits(pattern: &Value, shown: &Shown) -> Result<(), Mismatch> {
-    match matches(pattern, Some(&shown.present)) {
-        Err(mismatch) if matches(pattern, Some(&shown.full)).is_err() => Err(mismatch),
+/// Compares a message with a pattern, which may include fields that have their default value.
+pub(super) fn matches_message(pattern: &Value, message: &MessageJson) -> Result<(), Mismatch> {
+    match matches(pattern, Some(&message.present)) {
+        Err(mismatch) if matches(pattern, Some(&message.with_defaults)).is_err() => Err(mismatch),
         _ => Ok(()),
     }
 }
@@ -70,17 +71,17 @@ pub(super) fn matches(pattern: &Value, actual: Option<&Value>) -> Result<(), Mis
 }
 
 fn compare(pattern: &Value, actual: Option<&Value>, at: &mut String) -> Result<(), Mismatch> {
-    let fits = match (operator(pattern), pattern, actual) {
+    let equal = match (operator(pattern), pattern, actual) {
         (Some(("$any", _)), _, actual) => actual.is_some(),
         (Some(("$absent", _)), _, actual) => actual.is_none(),
-        (Some(("$equals", wanted)), _, Some(actual)) => same(wanted, actual),
+        (Some(("$equals", expected)), _, Some(actual)) => same(expected, actual),
         (Some(("$contains", Value::String(part))), _, Some(Value::String(text))) => {
             text.contains(part.as_str())
         }
         (Some(_), _, _) => false,
         (None, Value::Object(members), Some(Value::Object(object))) => {
             for (name, pattern) in members {
-                inside(at, name, |at| compare(pattern, object.get(name), at))?;
+                at_member(at, name, |at| compare(pattern, object.get(name), at))?;
             }
             true
         }
@@ -88,7 +89,7 @@ fn compare(pattern: &Value, actual: Option<&Value>, at: &mut String) -> Result<(
             if patterns.len() == items.len() =>
         {
             for (index, (pattern, item)) in patterns.iter().zip(items).enumerate() {
-                inside(at, &index.to_string(), |at| {
+                at_member(at, &index.to_string(), |at| {
                     compare(pattern, Some(item), at)
                 })?;
             }
@@ -97,17 +98,17 @@ fn compare(pattern: &Value, actual: Option<&Value>, at: &mut String) -> Result<(
         (None, pattern, Some(actual)) => same(pattern, actual),
         (None, _, None) => false,
     };
-    if fits {
+    if equal {
         return Ok(());
     }
     Err(Mismatch {
         at: at.clone(),
-        expected: show(Some(pattern)),
-        got: show(actual),
+        expected: excerpt(Some(pattern)),
+        got: excerpt(actual),
     })
 }
 
-fn inside(
+fn at_member(
     at: &mut String,
     name: &str,
     compare: impl FnOnce(&mut String) -> Result<(), Mismatch>,
@@ -120,36 +121,37 @@ fn inside(
     result
 }
 
-/// Equality, except that proto3 JSON writes 64-bit numbers as strings.
-fn same(wanted: &Value, actual: &Value) -> bool {
-    match (wanted, actual) {
+/// Returns whether two values are equal; a number also equals its string, because proto3 JSON
+/// writes 64-bit numbers as strings.
+fn same(expected: &Value, actual: &Value) -> bool {
+    match (expected, actual) {
         (Value::Number(number), Value::String(text)) => number.to_string() == *text,
-        (Value::Number(wanted), Value::Number(actual)) => {
-            wanted == actual || wanted.as_f64() == actual.as_f64()
+        (Value::Number(expected), Value::Number(actual)) => {
+            expected == actual || expected.as_f64() == actual.as_f64()
         }
-        (Value::Array(wanted), Value::Array(actual)) => {
-            wanted.len() == actual.len() && wanted.iter().zip(actual).all(|(w, a)| same(w, a))
+        (Value::Array(expected), Value::Array(actual)) => {
+            expected.len() == actual.len() && expected.iter().zip(actual).all(|(w, a)| same(w, a))
         }
-        (Value::Object(wanted), Value::Object(actual)) => {
-            wanted.len() == actual.len()
-                && wanted
+        (Value::Object(expected), Value::Object(actual)) => {
+            expected.len() == actual.len()
+                && expected
                     .iter()
                     .all(|(name, value)| actual.get(name).is_some_and(|a| same(value, a)))
         }
-        _ => wanted == actual,
+        _ => expected == actual,
     }
 }
 
-/// A value for a message, cut short.
-pub(super) fn show(value: Option<&Value>) -> String {
+/// Returns a value as text, truncated.
+pub(super) fn excerpt(value: Option<&Value>) -> String {
     let Some(value) = value else {
         return "nothing".into();
     };
     let text = value.to_string();
-    if text.len() <= SHOWN {
+    if text.len() <= MAX_EXCERPT {
         return text;
     }
-    let mut end = SHOWN;
+    let mut end = MAX_EXCERPT;
     while !text.is_char_boundary(end) {
         end -= 1;
     }
@@ -162,69 +164,66 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn complaint(pattern: Value, actual: Value) -> Option<String> {
+    fn mismatch(pattern: Value, actual: Value) -> Option<String> {
         matches(&pattern, Some(&actual))
             .err()
             .map(|e| e.to_string())
     }
 
     #[test]
-    fn objects_are_subsets_and_arrays_are_whole() {
-        assert_eq!(complaint(json!({"a": 1}), json!({"a": 1, "b": 2})), None);
+    fn objects_match_as_subsets_and_arrays_item_by_item() {
+        assert_eq!(mismatch(json!({"a": 1}), json!({"a": 1, "b": 2})), None);
+        assert_eq!(mismatch(json!([{"a": 1}]), json!([{"a": 1, "b": 2}])), None);
         assert_eq!(
-            complaint(json!([{"a": 1}]), json!([{"a": 1, "b": 2}])),
-            None
-        );
-        assert_eq!(
-            complaint(json!({"a": [1]}), json!({"a": [1, 2]})).unwrap(),
+            mismatch(json!({"a": [1]}), json!({"a": [1, 2]})).unwrap(),
             "expected /a [1], got [1,2]"
         );
         assert_eq!(
-            complaint(json!({"a": {"b": true}}), json!({"a": {}})).unwrap(),
+            mismatch(json!({"a": {"b": true}}), json!({"a": {}})).unwrap(),
             "expected /a/b true, got nothing"
         );
         assert_eq!(
-            complaint(json!("x"), json!("y")).unwrap(),
+            mismatch(json!("x"), json!("y")).unwrap(),
             "expected the value to be \"x\", got \"y\""
         );
     }
 
     #[test]
-    fn operators_stand_for_values() {
+    fn operators_match_values() {
         assert_eq!(
-            complaint(json!({"a": {"$contains": "ell"}}), json!({"a": "hello"})),
+            mismatch(json!({"a": {"$contains": "ell"}}), json!({"a": "hello"})),
             None
         );
         assert_eq!(
-            complaint(json!({"a": {"$any": true}}), json!({"a": null})),
+            mismatch(json!({"a": {"$any": true}}), json!({"a": null})),
             None
         );
         assert_eq!(
-            complaint(json!({"b": {"$absent": true}}), json!({"a": 1})),
+            mismatch(json!({"b": {"$absent": true}}), json!({"a": 1})),
             None
         );
         assert_eq!(
-            complaint(json!({"a": {"$absent": true}}), json!({"a": 1})).unwrap(),
+            mismatch(json!({"a": {"$absent": true}}), json!({"a": 1})).unwrap(),
             "expected /a {\"$absent\":true}, got 1"
         );
         assert_eq!(
-            complaint(json!({"a": {"$equals": {}}}), json!({"a": {"b": 1}})).unwrap(),
+            mismatch(json!({"a": {"$equals": {}}}), json!({"a": {"b": 1}})).unwrap(),
             "expected /a {\"$equals\":{}}, got {\"b\":1}"
         );
     }
 
     #[test]
-    fn long_numbers_may_be_strings() {
-        assert_eq!(complaint(json!({"size": 17}), json!({"size": "17"})), None);
-        assert!(complaint(json!({"size": 17}), json!({"size": "18"})).is_some());
+    fn numbers_match_their_strings() {
+        assert_eq!(mismatch(json!({"size": 17}), json!({"size": "17"})), None);
+        assert!(mismatch(json!({"size": 17}), json!({"size": "18"})).is_some());
     }
 
     #[test]
-    fn unknown_operators_are_named() {
+    fn unknown_operators_are_reported() {
         assert!(check_operator(&json!({"$contains": "x"})).is_ok());
         assert_eq!(
             check_operator(&json!({"$like": "x"})).unwrap_err(),
-            "{\"$like\":\"x\"} is no operator; expected one of $contains, $any, $absent, $equals"
+            "{\"$like\":\"x\"} is not an operator; expected one of $contains, $any, $absent, $equals"
         );
     }
 }

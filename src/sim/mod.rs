@@ -1,22 +1,22 @@
 //! A simulated Cursor backend, scripted by scenario files.
 //!
-//! It serves one loopback port with everything a client needs for whole conversations:
-//! sign-in, model lists, runs over HTTP/2 and HTTP/1.1. What happens in a run is written
-//! in a scenario file or made up by a built-in responder; what the client did is recorded
-//! and judged. The official client must be able to talk to it, so it is never bent to suit
-//! ours: this room uses `wire` for envelopes and the schema, and nothing else of the house.
+//! It serves everything a client needs for conversations on one loopback port: sign-in, model
+//! lists, runs over HTTP/2 and HTTP/1.1. A scenario file or the built-in responder decides what
+//! happens in a run; the client's requests and messages are recorded and checked. The official
+//! client must work with the simulator, so it is never adapted to our own client: this module
+//! uses `wire` for envelopes and the schema, and no other module of the crate.
 //!
-//! The way of a request: `listen` → `http1`/`http2` → `exchange` → `backend` → either
-//! `unary`/`rest`, or `run` → `session`, driven by a `script` or the `responder`.
+//! The path of a request: `listen` → `http1`/`http2` → `exchange` → `backend` → either
+//! `unary`/`rest`, or `run` → `server_run`, driven by a `script` or the `responder`.
 
 mod accounts;
 mod append;
 mod backend;
-mod catalogue;
 mod certificate;
 mod cli;
 mod connect;
 mod conversation;
+mod conversation_state;
 mod exchange;
 mod history;
 mod http1;
@@ -24,7 +24,7 @@ mod http2;
 mod inbox;
 mod listen;
 mod matcher;
-mod memory;
+mod models;
 mod recording;
 mod redact;
 mod request;
@@ -34,7 +34,7 @@ mod run;
 mod scenario;
 mod schema;
 mod script;
-mod session;
+mod server_run;
 mod unary;
 mod variables;
 
@@ -45,16 +45,16 @@ use std::sync::Arc;
 use tokio::net::TcpListener;
 use tokio_rustls::TlsAcceptor;
 
-use backend::{Backend, Tasks};
+use backend::{SimBackend, Tasks};
 
 pub use cli::Args;
-pub use recording::{FrameEntry, Outcome, Recording, RequestEntry, Side, Verdict};
-pub use scenario::{ScenarioError, Source as ScenarioSource};
+pub use recording::{FrameEntry, Recording, RequestEntry, RunVerdict, Side, VerdictOutcome};
+pub use scenario::{ScenarioError, ScenarioSource};
 
-/// Why the simulator does not start.
+/// Why the simulator cannot start.
 #[derive(Debug, thiserror::Error)]
 pub enum SimError {
-    /// It must not be reachable from other machines.
+    /// The address is reachable from other machines.
     #[error("{0} is not a loopback address: the simulator serves this machine only")]
     NotLoopback(SocketAddr),
     /// The port cannot be opened.
@@ -62,39 +62,29 @@ pub enum SimError {
     Listen {
         /// The address.
         address: SocketAddr,
-        /// What the system said.
+        /// The system's error.
         reason: std::io::Error,
     },
-    /// A scenario has a mistake.
+    /// A scenario is invalid.
     #[error(transparent)]
     Scenario(#[from] ScenarioError),
-    /// No certificate could be made.
-    #[error("cannot make a certificate: {0}")]
+    /// The certificate cannot be generated.
+    #[error("cannot generate a certificate: {0}")]
     Tls(String),
     /// A file cannot be written.
     #[error("cannot write {}: {reason}", path.display())]
     Write {
         /// The file or folder.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         reason: std::io::Error,
     },
 }
 
-/// Plain text or TLS.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Transport {
-    /// HTTP/1.1 and h2c with prior knowledge.
-    #[default]
-    Plain,
-    /// TLS with a certificate made for the occasion.
-    Tls,
-}
-
-/// What GetServerConfig tells clients about HTTP/2.
+/// The HTTP/2 setting that GetServerConfig returns to clients.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, clap::ValueEnum)]
 pub enum Http2 {
-    /// As the scenario says, else nothing: clients decide.
+    /// The scenario's setting; without one, clients decide.
     #[default]
     Auto,
     /// Never (`FORCE_ALL_DISABLED`).
@@ -103,19 +93,20 @@ pub enum Http2 {
     Force,
 }
 
-/// How to start a simulator.
+/// Options of a simulator.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// A loopback address; port 0 takes any free one.
+    /// A loopback address; port 0 selects a free port.
     pub listen: SocketAddr,
-    /// Plain text or TLS.
-    pub transport: Transport,
-    /// What to play. A single scenario plays every message; of several, a message chooses
-    /// one by starting with `@name`.
+    /// Serve TLS with a temporary certificate instead of plain HTTP/1.1 and h2c with prior
+    /// knowledge.
+    pub tls: bool,
+    /// The scenarios. A single one plays every message; with several, a message selects one by
+    /// starting with `@name`.
     pub scenarios: Vec<ScenarioSource>,
-    /// Where to write the recording as JSON lines.
+    /// A folder for the recording as JSON lines.
     pub record: Option<PathBuf>,
-    /// What clients are told about HTTP/2.
+    /// The HTTP/2 setting for clients.
     pub http2: Http2,
 }
 
@@ -123,7 +114,7 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             listen: SocketAddr::from(([127, 0, 0, 1], 0)),
-            transport: Transport::Plain,
+            tls: false,
             scenarios: Vec::new(),
             record: None,
             http2: Http2::Auto,
@@ -131,10 +122,10 @@ impl Default for Options {
     }
 }
 
-/// Reads scenarios and plays none: their names, or the first mistake. Public for fuzzing only.
+/// Reads scenarios; returns their names or the first error. Public for fuzzing only.
 #[doc(hidden)]
 pub fn names_of(sources: &[ScenarioSource]) -> Result<Vec<String>, ScenarioError> {
-    let library = scenario::Library::load(sources)?;
+    let library = scenario::ScenarioLibrary::load(sources)?;
     Ok(library.names().map(str::to_owned).collect())
 }
 
@@ -148,24 +139,23 @@ pub struct Sim {
 }
 
 impl Sim {
-    /// Opens the port and starts to serve. Needs a Tokio runtime.
+    /// Opens the port and starts serving. Must be called in a Tokio runtime.
     pub async fn start(options: Options) -> Result<Self, SimError> {
         if !options.listen.ip().is_loopback() {
             return Err(SimError::NotLoopback(options.listen));
         }
-        let library = scenario::Library::load(&options.scenarios)?;
+        let library = scenario::ScenarioLibrary::load(&options.scenarios)?;
         let recording =
             Recording::start(options.record.as_deref()).map_err(|reason| SimError::Write {
                 path: options.record.clone().unwrap_or_default(),
                 reason,
             })?;
-        let (acceptor, ca_pem) = match options.transport {
-            Transport::Plain => (None, None),
-            Transport::Tls => {
-                let certificate = certificate::generate()?;
-                let acceptor = TlsAcceptor::from(certificate.config);
-                (Some(acceptor), Some(certificate.ca_pem))
-            }
+        let (acceptor, ca_pem) = if options.tls {
+            let certificate = certificate::generate()?;
+            let acceptor = TlsAcceptor::from(certificate.config);
+            (Some(acceptor), Some(certificate.ca_pem))
+        } else {
+            (None, None)
         };
         let listen_error = |reason| SimError::Listen {
             address: options.listen,
@@ -175,7 +165,7 @@ impl Sim {
             .await
             .map_err(listen_error)?;
         let address = listener.local_addr().map_err(listen_error)?;
-        let backend = Arc::new(Backend::new(library, options.http2, recording.clone()));
+        let backend = Arc::new(SimBackend::new(library, options.http2, recording.clone()));
         let tasks = backend.tasks().clone();
         tasks.spawn(listen::accept(listener, acceptor, backend));
         Ok(Self {
@@ -186,7 +176,7 @@ impl Sim {
         })
     }
 
-    /// Where clients reach it.
+    /// Returns the base URL for clients.
     pub fn url(&self) -> String {
         let scheme = if self.ca_pem.is_some() {
             "https"
@@ -196,25 +186,25 @@ impl Sim {
         format!("{scheme}://{}", self.address)
     }
 
-    /// The address it listens on.
+    /// Returns the address it listens on.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// The certificate authority clients must trust, with TLS.
+    /// Returns the certificate authority clients must trust, if it serves TLS.
     pub fn ca_pem(&self) -> Option<&str> {
         self.ca_pem.as_deref()
     }
 
-    /// What happened so far; the handle stays good after the simulator is gone.
+    /// Returns the recording, which stays usable after the simulator is dropped.
     pub fn recording(&self) -> Recording {
         self.recording.clone()
     }
 
-    /// Closes everything and waits until it is closed.
+    /// Closes the port and all connections, and waits until they are closed.
     pub async fn shutdown(self) {
         self.tasks.cancel();
-        self.tasks.ended().await;
+        self.tasks.wait().await;
     }
 }
 

@@ -1,7 +1,7 @@
-//! What happened: every request, every frame, one verdict a run.
+//! The recording: every request, every frame, one verdict per run.
 //!
-//! Kept in memory within bounds (the oldest frames go first) and, if asked, written as
-//! JSON lines while it happens. Holds no secret, see `redact`.
+//! Kept in memory within limits (the oldest frames are dropped first) and optionally written
+//! as JSON lines at once. Contains no secrets, see `redact`.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::fs::File;
@@ -14,8 +14,8 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 use tokio::sync::watch;
 
-use super::exchange::{RequestHead, Security, Version};
-use super::redact::{self, Bearer};
+use super::exchange::RequestHead;
+use super::redact::{self, BearerKind};
 use super::schema::{self, Detail};
 
 const MAX_REQUESTS: usize = 20_000;
@@ -27,11 +27,11 @@ const MAX_FRAME_BYTES: usize = 128 * 1024 * 1024;
 pub struct RequestEntry {
     /// Ordinal, from 1.
     pub n: u64,
-    /// Ordinal of the connection it came on, from 1.
+    /// Ordinal of its connection, from 1.
     pub connection: u64,
     /// `"1.1"` or `"2"`.
     pub version: &'static str,
-    /// Whether it came over TLS.
+    /// Whether the connection uses TLS.
     pub tls: bool,
     /// The method.
     pub method: String,
@@ -39,14 +39,14 @@ pub struct RequestEntry {
     pub path: String,
     /// The headers, secrets replaced.
     pub headers: Map<String, Value>,
-    /// The status of the reply, once there is one.
+    /// The status of the response, once there is one.
     pub status: Option<u16>,
-    /// The body of a unary call, as far as it is understood.
+    /// The body of a unary call, if it could be decoded.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub body_json: Option<Value>,
 }
 
-/// Who sent a frame.
+/// The sender of a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Side {
@@ -63,25 +63,25 @@ pub struct FrameEntry {
     pub run: u64,
     /// The run's `x-request-id`.
     pub request_id: String,
-    /// Who sent it.
+    /// Its sender.
     pub from: Side,
     /// The flag byte of the envelope.
     pub flags: u8,
-    /// The payload, unpacked, as hex.
+    /// The decompressed payload as hex.
     pub hex: String,
-    /// Its name by cases: `execClientMessage.readResult`, `endStream`, `fault.cut`.
+    /// Its oneof cases or what it is: `execClientMessage.readResult`, `endStream`, `fault.cut`.
     pub kind: String,
     /// The payload as proto3 JSON.
     pub json: Value,
 }
 
-/// How a run came out.
+/// How a run ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-pub enum Outcome {
-    /// The script was played to its end.
+pub enum VerdictOutcome {
+    /// The script ran to its end.
     #[serde(rename = "completed")]
     Completed,
-    /// The client left first.
+    /// The client ended its side or disconnected first.
     #[serde(rename = "cancelled by client")]
     CancelledByClient,
     /// An expectation was not met.
@@ -89,47 +89,47 @@ pub enum Outcome {
     Failed,
 }
 
-/// The judgement on one run.
+/// The verdict on one run.
 #[derive(Debug, Clone, Serialize, PartialEq)]
-pub struct Verdict {
+pub struct RunVerdict {
     /// Ordinal of the run, from 1.
     pub run: u64,
-    /// Which scenario was played; `(built-in)` for the responder.
+    /// The name of its scenario; `(built-in)` for the responder.
     pub scenario: String,
-    /// Which attempt of the conversation at that scenario, from 1.
+    /// Ordinal of the attempt at that scenario, from 1.
     pub attempt: usize,
-    /// How it came out.
-    pub outcome: Outcome,
-    /// What was not as expected.
+    /// How it ended.
+    pub outcome: VerdictOutcome,
+    /// The expectations that were not met.
     pub failures: Vec<String>,
 }
 
-/// What a frame carries, before it is made readable.
+/// The content of a frame, not yet decoded.
 #[derive(Debug, Clone)]
-pub(super) enum Content {
+pub(super) enum FrameContent {
     /// A message.
     Message(Bytes),
     /// The JSON that ends a stream.
     EndStream(Bytes),
-    /// Something that is no envelope: a fault or raw bytes, by name.
+    /// A fault or raw bytes in place of an envelope: name, details, bytes.
     Fault(&'static str, Value, Bytes),
 }
 
 #[derive(Debug, Clone)]
-struct Frame {
+struct RecordedFrame {
     run: u64,
     request_id: Arc<str>,
     from: Side,
     flags: u8,
-    content: Content,
+    content: FrameContent,
 }
 
-impl Frame {
+impl RecordedFrame {
     fn size(&self) -> usize {
         match &self.content {
-            Content::Message(bytes) | Content::EndStream(bytes) | Content::Fault(_, _, bytes) => {
-                bytes.len()
-            }
+            FrameContent::Message(bytes)
+            | FrameContent::EndStream(bytes)
+            | FrameContent::Fault(_, _, bytes) => bytes.len(),
         }
     }
 
@@ -139,7 +139,7 @@ impl Frame {
             Side::Server => schema::SERVER_MESSAGE,
         };
         let (payload, kind, json) = match &self.content {
-            Content::Message(payload) => match schema::decode(name, payload) {
+            FrameContent::Message(payload) => match schema::decode(name, payload) {
                 Ok(message) => (
                     payload,
                     schema::kind(&message),
@@ -151,12 +151,14 @@ impl Frame {
                     json!({ "unreadable": error.to_string() }),
                 ),
             },
-            Content::EndStream(payload) => (
+            FrameContent::EndStream(payload) => (
                 payload,
                 "endStream".to_owned(),
                 serde_json::from_slice(payload).unwrap_or(Value::Null),
             ),
-            Content::Fault(kind, json, payload) => (payload, format!("fault.{kind}"), json.clone()),
+            FrameContent::Fault(kind, json, payload) => {
+                (payload, format!("fault.{kind}"), json.clone())
+            }
         };
         FrameEntry {
             run: self.run,
@@ -171,42 +173,42 @@ impl Frame {
 }
 
 #[derive(Debug, Default)]
-struct Log {
+struct RecordingLog {
     requests: VecDeque<RequestEntry>,
     next_request: u64,
-    frames: VecDeque<Frame>,
+    frames: VecDeque<RecordedFrame>,
     frame_bytes: usize,
     dropped_frames: u64,
-    verdicts: Vec<Verdict>,
-    /// Runs whose client may know of the end before there is a verdict.
+    verdicts: Vec<RunVerdict>,
+    /// Runs that have sent their end but have no verdict yet.
     ending: BTreeSet<u64>,
 }
 
 #[derive(Debug)]
-struct Files {
+struct RecordingFiles {
     requests: File,
     frames: File,
     verdicts: File,
 }
 
 #[derive(Debug)]
-struct Shared {
-    log: Mutex<Log>,
-    files: Option<Mutex<Files>>,
+struct RecordingInner {
+    log: Mutex<RecordingLog>,
+    files: Option<Mutex<RecordingFiles>>,
     version: watch::Sender<u64>,
 }
 
-/// A handle on everything that happened so far.
+/// A handle on the recording; clones share it.
 #[derive(Debug, Clone)]
-pub struct Recording(Arc<Shared>);
+pub struct Recording(Arc<RecordingInner>);
 
 impl Recording {
-    /// Starts an empty recording, with files in `folder` if one is given.
+    /// Creates an empty recording that also writes to `folder`, if there is one.
     pub(super) fn start(folder: Option<&Path>) -> std::io::Result<Self> {
         let files = match folder {
             Some(folder) => {
                 std::fs::create_dir_all(folder)?;
-                Some(Mutex::new(Files {
+                Some(Mutex::new(RecordingFiles {
                     requests: File::create(folder.join("requests.jsonl"))?,
                     frames: File::create(folder.join("frames.jsonl"))?,
                     verdicts: File::create(folder.join("verdicts.jsonl"))?,
@@ -214,51 +216,50 @@ impl Recording {
             }
             None => None,
         };
-        Ok(Self(Arc::new(Shared {
+        Ok(Self(Arc::new(RecordingInner {
             log: Mutex::default(),
             files,
             version: watch::Sender::new(0),
         })))
     }
 
-    /// The requests so far, in order of arrival.
+    /// Returns the requests so far, in order of arrival.
     pub fn requests(&self) -> Vec<RequestEntry> {
         self.log().requests.iter().cloned().collect()
     }
 
-    /// The frames so far, in the order they were seen.
+    /// Returns the frames so far, in the order they were sent or received.
     pub fn frames(&self) -> Vec<FrameEntry> {
-        let frames: Vec<Frame> = self.log().frames.iter().cloned().collect();
-        frames.iter().map(Frame::entry).collect()
+        let frames: Vec<RecordedFrame> = self.log().frames.iter().cloned().collect();
+        frames.iter().map(RecordedFrame::entry).collect()
     }
 
-    /// The verdicts so far.
-    pub fn verdicts(&self) -> Vec<Verdict> {
+    /// Returns the verdicts so far.
+    pub fn verdicts(&self) -> Vec<RunVerdict> {
         self.log().verdicts.clone()
     }
 
-    /// Waits until `look` finds what it looks for.
-    pub async fn wait_for<T>(&self, mut look: impl FnMut(&Self) -> Option<T>) -> T {
+    /// Waits until `find` returns a value, and returns it.
+    pub async fn wait_for<T>(&self, mut find: impl FnMut(&Self) -> Option<T>) -> T {
         let mut version = self.0.version.subscribe();
         loop {
             version.borrow_and_update();
-            if let Some(found) = look(self) {
+            if let Some(found) = find(self) {
                 return found;
             }
-            // The sender lives in self, so this only fails when nobody can wait.
+            // Never fails, because `self` holds the sender.
             if version.changed().await.is_err() {
                 std::future::pending::<()>().await;
             }
         }
     }
 
-    /// Everything as one JSON value, as it was at one moment: making frames readable takes
-    /// long enough for a whole run to end meanwhile, and its verdict must not come without
-    /// its frames.
+    /// Returns a snapshot of everything as one JSON value. Copies under one lock before decoding,
+    /// because decoding is slow and a verdict must not appear without its run's frames.
     pub fn to_json(&self) -> Value {
         let (requests, frames, verdicts, dropped) = {
             let log = self.log();
-            let frames: Vec<Frame> = log.frames.iter().cloned().collect();
+            let frames: Vec<RecordedFrame> = log.frames.iter().cloned().collect();
             (
                 log.requests.clone(),
                 frames,
@@ -266,7 +267,7 @@ impl Recording {
                 log.dropped_frames,
             )
         };
-        let frames: Vec<FrameEntry> = frames.iter().map(Frame::entry).collect();
+        let frames: Vec<FrameEntry> = frames.iter().map(RecordedFrame::entry).collect();
         json!({
             "requests": requests,
             "frames": frames,
@@ -275,18 +276,23 @@ impl Recording {
         })
     }
 
-    /// Notes a request; the ticket completes the entry.
-    pub(super) fn request(&self, head: &RequestHead, bearer: Option<Bearer>) -> Ticket {
+    /// Adds a request; the returned recorder completes its entry.
+    pub(super) fn record_request(
+        &self,
+        head: &RequestHead,
+        bearer: Option<BearerKind>,
+    ) -> RequestRecorder {
         let mut log = self.log();
         log.next_request += 1;
         let entry = RequestEntry {
             n: log.next_request,
-            version: match head.version {
-                Version::Http1 => "1.1",
-                Version::Http2 => "2",
+            version: if head.version == http::Version::HTTP_2 {
+                "2"
+            } else {
+                "1.1"
             },
-            connection: head.peer.connection,
-            tls: head.peer.security == Security::Tls,
+            connection: head.connection.number,
+            tls: head.connection.tls,
             method: head.method.to_string(),
             path: head.path.clone(),
             headers: redact::headers(&head.headers, bearer),
@@ -299,22 +305,22 @@ impl Recording {
         log.requests.push_back(entry.clone());
         drop(log);
         self.bump();
-        Ticket {
+        RequestRecorder {
             recording: Some(self.clone()),
             entry,
             written: false,
         }
     }
 
-    /// Notes a frame of a run.
-    pub(super) fn frame(
+    /// Adds a frame of a run.
+    pub(super) fn record_frame(
         &self,
         (run, request_id): (u64, &Arc<str>),
         from: Side,
         flags: u8,
-        content: Content,
+        content: FrameContent,
     ) {
-        let frame = Frame {
+        let frame = RecordedFrame {
             run,
             request_id: Arc::clone(request_id),
             from,
@@ -339,8 +345,8 @@ impl Recording {
         self.bump();
     }
 
-    /// Notes how a run came out.
-    pub(super) fn verdict(&self, verdict: Verdict) {
+    /// Adds the verdict on a run.
+    pub(super) fn record_verdict(&self, verdict: RunVerdict) {
         if let Some(files) = &self.0.files {
             write_line(&mut lock(files).verdicts, &verdict);
         }
@@ -351,18 +357,18 @@ impl Recording {
         self.bump();
     }
 
-    /// A run's end is about to be sent.
-    pub(super) fn ending(&self, run: u64) {
+    /// Notes that the end of a run is about to be sent, so that its verdict is due.
+    pub(super) fn mark_ending(&self, run: u64) {
         self.log().ending.insert(run);
     }
 
-    /// Waits for the verdicts on runs whose end was sent.
-    pub(super) async fn judged(&self) {
+    /// Waits until every run whose end was sent has a verdict.
+    pub(super) async fn wait_for_verdicts(&self) {
         self.wait_for(|recording| recording.log().ending.is_empty().then_some(()))
             .await;
     }
 
-    fn log(&self) -> MutexGuard<'_, Log> {
+    fn log(&self) -> MutexGuard<'_, RecordingLog> {
         lock(&self.0.log)
     }
 
@@ -371,16 +377,16 @@ impl Recording {
     }
 }
 
-/// The entry of one request while it is being answered.
+/// Completes the entry of one request.
 #[derive(Debug)]
-pub(super) struct Ticket {
+pub(super) struct RequestRecorder {
     recording: Option<Recording>,
     entry: RequestEntry,
     written: bool,
 }
 
-impl Ticket {
-    /// A ticket nobody keeps.
+impl RequestRecorder {
+    /// Creates a recorder that records nothing.
     pub(super) fn unrecorded(head: &RequestHead) -> Self {
         Self {
             recording: None,
@@ -399,19 +405,19 @@ impl Ticket {
         }
     }
 
-    /// The headers as recorded.
+    /// Returns the headers as recorded.
     pub(super) fn headers(&self) -> &Map<String, Value> {
         &self.entry.headers
     }
 
-    /// Notes the body of a unary call.
-    pub(super) fn body(&mut self, json: Value) {
+    /// Records the body of a unary call.
+    pub(super) fn record_body(&mut self, json: Value) {
         self.entry.body_json = Some(redact::body(json));
         self.update();
     }
 
-    /// Notes the status of the reply; the entry is then complete.
-    pub(super) fn status(&mut self, status: u16) {
+    /// Records the status of the response, which completes the entry.
+    pub(super) fn record_status(&mut self, status: u16) {
         self.entry.status = Some(status);
         self.update();
         self.write();
@@ -422,7 +428,7 @@ impl Ticket {
             return;
         };
         let mut log = recording.log();
-        // Recent requests are at the back.
+        // Search from the back, because recent requests are there.
         if let Some(entry) = log
             .requests
             .iter_mut()
@@ -446,7 +452,7 @@ impl Ticket {
     }
 }
 
-impl Drop for Ticket {
+impl Drop for RequestRecorder {
     fn drop(&mut self) {
         self.write();
     }
@@ -472,31 +478,31 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_verdict_is_told_without_the_frames_before_it() {
+    fn a_snapshot_with_a_verdict_has_the_frames_before_it() {
         const RUNS: u64 = 2_000;
         let recording = Recording::start(None).unwrap();
         let playing = recording.clone();
         let server = std::thread::spawn(move || {
             for run in 1..=RUNS {
                 let cancel = Bytes::from_static(&[0x22, 0x02, 0x1a, 0x00]);
-                playing.frame(
+                playing.record_frame(
                     (run, &"r".into()),
                     Side::Client,
                     0,
-                    Content::Message(cancel),
+                    FrameContent::Message(cancel),
                 );
-                playing.verdict(Verdict {
+                playing.record_verdict(RunVerdict {
                     run,
                     scenario: "s".into(),
                     attempt: 1,
-                    outcome: Outcome::CancelledByClient,
+                    outcome: VerdictOutcome::CancelledByClient,
                     failures: Vec::new(),
                 });
             }
         });
         loop {
-            let told = recording.to_json();
-            let count = |name: &str| told[name].as_array().unwrap().len();
+            let snapshot = recording.to_json();
+            let count = |name: &str| snapshot[name].as_array().unwrap().len();
             assert!(count("frames") >= count("verdicts"));
             if count("verdicts") == RUNS as usize {
                 break;

@@ -1,4 +1,4 @@
-//! What a recording may show: facts about secrets, never the secrets.
+//! Removes secrets from recordings; keeps their kind, length and fingerprint.
 
 use http::HeaderMap;
 use serde_json::{Map, Value};
@@ -6,7 +6,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::schema::hex;
 
-/// Headers whose value is shown as length and fingerprint only.
+/// Headers that are recorded as length and fingerprint only.
 const SECRET_HEADERS: [&str; 4] = [
     "x-blob-encryption-key",
     "x-inference-authentication-jwt",
@@ -14,7 +14,7 @@ const SECRET_HEADERS: [&str; 4] = [
     "proxy-authorization",
 ];
 
-/// JSON members that carry secrets in the small unary calls.
+/// JSON members of unary calls that contain secrets.
 const SECRET_MEMBERS: [&str; 6] = [
     "accessToken",
     "refreshToken",
@@ -24,23 +24,23 @@ const SECRET_MEMBERS: [&str; 6] = [
     "accessKey",
 ];
 
-/// Who a bearer token belongs to.
+/// The kind of a bearer value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Bearer {
+pub(super) enum BearerKind {
     /// A token this simulator issued.
     AccessToken,
-    /// Anything else that looks like an API key.
+    /// Any other value, taken for an API key.
     ApiKey,
 }
 
-/// The headers as a recording shows them; repeated ones joined by a comma.
-pub(super) fn headers(headers: &HeaderMap, bearer: Option<Bearer>) -> Map<String, Value> {
-    let mut shown = Map::new();
+/// Returns the headers without their secrets; repeated headers are joined by a comma.
+pub(super) fn headers(headers: &HeaderMap, bearer: Option<BearerKind>) -> Map<String, Value> {
+    let mut redacted = Map::new();
     for name in headers.keys() {
         let text = if name == http::header::AUTHORIZATION {
             match bearer {
-                Some(Bearer::AccessToken) => "Bearer <access token>".to_owned(),
-                Some(Bearer::ApiKey) => "Bearer <api key>".to_owned(),
+                Some(BearerKind::AccessToken) => "Bearer <access token>".to_owned(),
+                Some(BearerKind::ApiKey) => "Bearer <api key>".to_owned(),
                 None => "<other>".to_owned(),
             }
         } else {
@@ -56,24 +56,24 @@ pub(super) fn headers(headers: &HeaderMap, bearer: Option<Bearer>) -> Map<String
                 text
             }
         };
-        shown.insert(name.as_str().to_owned(), Value::String(text));
+        redacted.insert(name.as_str().to_owned(), Value::String(text));
     }
-    shown
+    redacted
 }
 
-/// Length and a few digits of a hash: enough to see whether two secrets are the same one.
+/// Returns the length and a few digits of a hash, enough to see whether two secrets are equal.
 fn fingerprint(secret: &str) -> String {
     let digest = hex(&Sha256::digest(secret.as_bytes()));
     format!("<{} characters, sha256 {}>", secret.len(), &digest[..8])
 }
 
-/// A JSON body without its secrets.
+/// Returns a JSON body without its secrets.
 pub(super) fn body(mut json: Value) -> Value {
-    hide(&mut json);
+    redact(&mut json);
     json
 }
 
-fn hide(json: &mut Value) {
+fn redact(json: &mut Value) {
     match json {
         Value::Object(members) => {
             for (name, value) in members {
@@ -81,11 +81,11 @@ fn hide(json: &mut Value) {
                     Value::String(secret) if SECRET_MEMBERS.contains(&name.as_str()) => {
                         *value = Value::String(fingerprint(secret));
                     }
-                    other => hide(other),
+                    other => redact(other),
                 }
             }
         }
-        Value::Array(items) => items.iter_mut().for_each(hide),
+        Value::Array(items) => items.iter_mut().for_each(redact),
         _ => {}
     }
 }
@@ -96,21 +96,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn secrets_are_named_and_not_shown() {
+    fn secrets_are_replaced_by_their_kind_or_fingerprint() {
         let mut map = HeaderMap::new();
         map.insert("authorization", "Bearer crsr_secret".parse().unwrap());
         map.insert("x-blob-encryption-key", "00ff".parse().unwrap());
         map.insert("x-request-id", "r1".parse().unwrap());
-        let shown = headers(&map, Some(Bearer::ApiKey));
-        assert_eq!(shown["authorization"], "Bearer <api key>");
+        let redacted = headers(&map, Some(BearerKind::ApiKey));
+        assert_eq!(redacted["authorization"], "Bearer <api key>");
         assert_eq!(
-            shown["x-blob-encryption-key"],
+            redacted["x-blob-encryption-key"],
             "<4 characters, sha256 8909cde2>"
         );
-        assert_eq!(shown["x-request-id"], "r1");
-        let shown = body(serde_json::json!({"uuid": "u", "nested": [{"verifier": "v"}]}));
+        assert_eq!(redacted["x-request-id"], "r1");
+        let redacted = body(serde_json::json!({"uuid": "u", "nested": [{"verifier": "v"}]}));
         assert_eq!(
-            shown["nested"][0]["verifier"],
+            redacted["nested"][0]["verifier"],
             "<1 characters, sha256 4c94485e>"
         );
     }

@@ -3,23 +3,23 @@
 use http::Method;
 use serde_json::{Value, json};
 
-use super::accounts::{Credential, Poll, Tokens};
-use super::backend::Backend;
+use super::accounts::{RequestCredential, TokenPair};
+use super::backend::SimBackend;
 use super::connect::Code;
-use super::exchange::{Answer, RequestHead};
+use super::exchange::{FullResponse, RequestHead};
 
-/// Answers a plain HTTP call, if the path is one.
-pub(super) fn answer(
-    backend: &Backend,
+/// Returns the response to a plain HTTP call, or `None` if the path is not one.
+pub(super) fn respond(
+    backend: &SimBackend,
     head: &RequestHead,
-    credential: &Credential,
+    credential: &RequestCredential,
     body: &[u8],
-) -> Option<Answer> {
+) -> Option<FullResponse> {
     match (&head.method, head.path.as_str()) {
-        (&Method::POST, "/auth/exchange_user_api_key") => Some(exchange(backend, credential)),
-        (&Method::GET | &Method::POST, "/auth/poll") => Some(poll(backend, head, body)),
+        (&Method::POST, "/auth/exchange_user_api_key") => Some(exchange_key(backend, credential)),
+        (&Method::GET | &Method::POST, "/auth/poll") => Some(poll_login(backend, head, body)),
         (&Method::GET, "/v1/models") => Some(with_api_key(backend, credential, || {
-            backend.catalogue().rest()
+            backend.models().rest()
         })),
         (&Method::GET, "/v1/me") => Some(with_api_key(backend, credential, || {
             json!({
@@ -32,32 +32,32 @@ pub(super) fn answer(
     }
 }
 
-/// An error the way these calls spell it, so that both readers of it find the message.
-fn refuse(code: Code, message: &str) -> Answer {
+/// Returns an error response with the message in both places where clients read it.
+fn error(code: Code, message: &str) -> FullResponse {
     let body = json!({
         "code": code.name(),
         "message": message,
         "error": { "message": message },
     });
-    Answer::json(code.http_status(), &body)
+    FullResponse::json(code.http_status(), &body)
 }
 
-fn exchange(backend: &Backend, credential: &Credential) -> Answer {
+fn exchange_key(backend: &SimBackend, credential: &RequestCredential) -> FullResponse {
     match credential {
-        Credential::ApiKey(key) if backend.accounts().accepts(key) => {
-            Answer::json(200, &tokens(&backend.accounts().issue(key)))
+        RequestCredential::ApiKey(key) if backend.accounts().accepts(key) => {
+            FullResponse::json(200, &tokens_json(&backend.accounts().issue(key)))
         }
-        // Some clients trade a token they still hold for a fresh one.
-        Credential::AccessToken(_) => {
-            Answer::json(200, &tokens(&backend.accounts().issue("refreshed")))
+        // Some clients exchange a token they still have for a new one.
+        RequestCredential::AccessToken { .. } => {
+            FullResponse::json(200, &tokens_json(&backend.accounts().issue("refreshed")))
         }
-        Credential::ApiKey(_) | Credential::None => {
-            refuse(Code::Unauthenticated, "Invalid User API key")
+        RequestCredential::ApiKey(_) | RequestCredential::None => {
+            error(Code::Unauthenticated, "Invalid User API key")
         }
     }
 }
 
-fn tokens(tokens: &Tokens) -> Value {
+fn tokens_json(tokens: &TokenPair) -> Value {
     json!({
         "accessToken": tokens.access,
         "refreshToken": tokens.refresh,
@@ -65,39 +65,42 @@ fn tokens(tokens: &Tokens) -> Value {
     })
 }
 
-/// The JSON of a poll, for the recording.
+/// Returns the request of a login poll as JSON, from the body or the query.
 pub(super) fn poll_request(head: &RequestHead, body: &[u8]) -> Value {
     if head.method == Method::POST {
         return serde_json::from_slice(body).unwrap_or(Value::Null);
     }
-    let find = |wanted: &str| {
+    let find = |key: &str| {
         url::form_urlencoded::parse(head.query.as_bytes())
-            .find(|(name, _)| name == wanted)
+            .find(|(name, _)| name == key)
             .map(|(_, value)| value.into_owned())
     };
     json!({ "uuid": find("uuid"), "verifier": find("verifier") })
 }
 
-fn poll(backend: &Backend, head: &RequestHead, body: &[u8]) -> Answer {
+fn poll_login(backend: &SimBackend, head: &RequestHead, body: &[u8]) -> FullResponse {
     let request = poll_request(head, body);
     let uuid = request["uuid"].as_str().unwrap_or_default();
     let verifier = request["verifier"].as_str().unwrap_or_default();
     if uuid.is_empty() || verifier.is_empty() {
-        return refuse(Code::InvalidArgument, "uuid and verifier are needed");
+        return error(Code::InvalidArgument, "uuid and verifier are required");
     }
-    match backend.accounts().poll(uuid) {
-        Poll::Pending => Answer::new(404, "text/plain", "Not found"),
-        Poll::SignedIn => Answer::json(200, &tokens(&backend.accounts().issue(uuid))),
+    if backend.accounts().poll_login(uuid) {
+        FullResponse::json(200, &tokens_json(&backend.accounts().issue(uuid)))
+    } else {
+        FullResponse::new(404, "text/plain", "Not found")
     }
 }
 
 fn with_api_key(
-    backend: &Backend,
-    credential: &Credential,
+    backend: &SimBackend,
+    credential: &RequestCredential,
     reply: impl FnOnce() -> Value,
-) -> Answer {
+) -> FullResponse {
     match credential {
-        Credential::ApiKey(key) if backend.accounts().accepts(key) => Answer::json(200, &reply()),
-        _ => refuse(Code::Unauthenticated, "Invalid API key"),
+        RequestCredential::ApiKey(key) if backend.accounts().accepts(key) => {
+            FullResponse::json(200, &reply())
+        }
+        _ => error(Code::Unauthenticated, "Invalid API key"),
     }
 }

@@ -1,4 +1,4 @@
-//! A run from its request to its verdict: who plays it, and how it came out.
+//! Serves a run from its request to its verdict: a scenario or the built-in responder plays it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,89 +6,99 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::append::AlreadyOpen;
-use super::backend::Backend;
+use super::backend::SimBackend;
 use super::connect::{Code, ConnectError};
-use super::conversation::{self, Shared};
-use super::exchange::{Exchange, ReplyTo, Version, read_body};
+use super::conversation::{self, SharedConversation};
+use super::exchange::{IncomingRequest, ResponseSender, read_body};
 use super::inbox::Inbox;
-use super::recording::{Outcome, Verdict};
+use super::recording::{RunVerdict, VerdictOutcome};
 use super::request::RunRequest;
 use super::responder;
-use super::scenario::{Compression, Counting, Scenario};
+use super::scenario::{AttemptScope, Compression, Scenario};
 use super::schema;
 use super::script::{self, Player};
-use super::session::{Line, Session, Stop};
+use super::server_run::{RunConnection, RunStop, ServerRun};
 use super::unary;
 use crate::wire::envelope::{Decoder, Encoding};
 
-/// How long a client may take to send its request.
+/// How long a client may take to send its run request.
 const REQUEST_LIMIT: Duration = Duration::from_secs(30);
-/// The scenario a verdict names when the built-in responder played.
+/// The scenario name in verdicts on runs of the built-in responder.
 const BUILT_IN: &str = "(built-in)";
 
 /// `AgentService/Run`: both directions on one stream.
-pub(super) async fn bidirectional(backend: Arc<Backend>, exchange: Exchange, mut reply: ReplyTo) {
-    if exchange.head.version != Version::Http2 {
-        let refusal = ConnectError::new(Code::Unimplemented, "Run needs HTTP/2; use RunSSE");
-        let mut answer = unary::error(&refusal);
-        answer.status = 505;
-        let _ = reply.answer(answer).await;
+pub(super) async fn bidirectional(
+    backend: Arc<SimBackend>,
+    incoming: IncomingRequest,
+    mut sender: ResponseSender,
+) {
+    if incoming.head.version != http::Version::HTTP_2 {
+        let error = ConnectError::new(Code::Unimplemented, "Run needs HTTP/2; use RunSSE");
+        let mut response = unary::error(&error);
+        response.status = 505;
+        let _ = sender.send_full(response).await;
         return;
     }
-    let encoding = match Encoding::from_header(exchange.head.header("connect-content-encoding")) {
+    let encoding = match Encoding::from_header(incoming.head.header("connect-content-encoding")) {
         Ok(encoding) => encoding,
         Err(error) => {
-            let refusal = ConnectError::new(Code::Unimplemented, error.to_string());
-            let _ = reply.answer(unary::error(&refusal)).await;
+            let error = ConnectError::new(Code::Unimplemented, error.to_string());
+            let _ = sender.send_full(unary::error(&error)).await;
             return;
         }
     };
-    let request_id = exchange
+    let request_id = incoming
         .head
         .header("x-request-id")
         .unwrap_or_default()
         .to_owned();
-    let line = Line {
-        run: backend.next_run(),
+    let connection = RunConnection {
+        number: backend.next_run(),
         request_id,
         recording: backend.recording().clone(),
-        inbox: Inbox::stream(exchange.body, encoding),
-        reply,
-        window: exchange.window,
+        inbox: Inbox::stream(incoming.body, encoding),
+        sender,
+        window: incoming.window,
     };
-    serve(&backend, Session::new(line)).await;
+    serve(&backend, ServerRun::new(connection)).await;
 }
 
-/// `AgentService/RunSSE`: the reply streams, client messages are appended one by one.
-pub(super) async fn appended(backend: Arc<Backend>, mut exchange: Exchange, mut reply: ReplyTo) {
-    let Ok(body) = read_body(&mut exchange.body).await else {
+/// `AgentService/RunSSE`: the response is a stream, client messages are appended one by one.
+pub(super) async fn appended(
+    backend: Arc<SimBackend>,
+    mut incoming: IncomingRequest,
+    mut sender: ResponseSender,
+) {
+    let Ok(body) = read_body(&mut incoming.body).await else {
         return;
     };
     let Some(id) = request_id(&body) else {
         let reason = "expected one envelope with a BidiRequestId";
-        let refusal = ConnectError::new(Code::InvalidArgument, reason);
-        let _ = reply.answer(unary::error(&refusal)).await;
+        let error = ConnectError::new(Code::InvalidArgument, reason);
+        let _ = sender.send_full(unary::error(&error)).await;
         return;
     };
-    reply.ticket().body(serde_json::json!({ "requestId": id }));
+    sender
+        .recorder()
+        .record_body(serde_json::json!({ "requestId": id }));
     let messages = match backend.appends().open(&id) {
         Ok(messages) => messages,
         Err(AlreadyOpen) => {
-            let reason = format!("a run of request id {id} was opened before");
-            let refusal = ConnectError::new(Code::AlreadyExists, reason);
-            let _ = reply.answer(unary::error(&refusal)).await;
+            let reason = format!("a run with request id {id} was opened before");
+            let error = ConnectError::new(Code::AlreadyExists, reason);
+            let _ = sender.send_full(unary::error(&error)).await;
             return;
         }
     };
-    let line = Line {
-        run: backend.next_run(),
+    let connection = RunConnection {
+        number: backend.next_run(),
         request_id: id.clone(),
         recording: backend.recording().clone(),
         inbox: Inbox::Appended(messages),
-        reply,
-        window: exchange.window,
+        sender,
+        window: incoming.window,
     };
-    serve(&backend, Session::new(line)).await;
+    serve(&backend, ServerRun::new(connection)).await;
     backend.appends().end(&id);
 }
 
@@ -108,32 +118,32 @@ fn request_id(body: &[u8]) -> Option<String> {
     (!id.is_empty()).then_some(id)
 }
 
-/// Who plays a run.
-enum Cast<'b> {
+/// What plays a run.
+enum RunDriver<'b> {
     Scenario(&'b Scenario),
     Responder,
-    Nobody(String),
+    UnknownScenario(String),
 }
 
-async fn serve(backend: &Backend, mut session: Session) {
-    let mut title = (BUILT_IN.to_owned(), 1);
-    let result = perform(backend, &mut session, &mut title).await;
+async fn serve(backend: &SimBackend, mut run: ServerRun) {
+    let mut scenario_attempt = (BUILT_IN.to_owned(), 1);
+    let result = play(backend, &mut run, &mut scenario_attempt).await;
     let (outcome, failures) = match result {
-        Ok(()) => (Outcome::Completed, Vec::new()),
-        Err(Stop::ClientLeft) => {
+        Ok(()) => (VerdictOutcome::Completed, Vec::new()),
+        Err(RunStop::ClientLeft) => {
             let error = ConnectError::new(Code::Canceled, "the client left");
-            let _ = session.end_with_error(&error).await;
-            (Outcome::CancelledByClient, Vec::new())
+            let _ = run.end_with_error(&error).await;
+            (VerdictOutcome::CancelledByClient, Vec::new())
         }
-        Err(Stop::Failed(reason)) => {
+        Err(RunStop::Failed(reason)) => {
             tracing::info!(%reason, "run failed");
-            let _ = session.end_with_error(&script::failure(&reason)).await;
-            (Outcome::Failed, vec![reason])
+            let _ = run.end_with_error(&script::failure(&reason)).await;
+            (VerdictOutcome::Failed, vec![reason])
         }
     };
-    let (scenario, attempt) = title;
-    backend.recording().verdict(Verdict {
-        run: session.run(),
+    let (scenario, attempt) = scenario_attempt;
+    backend.recording().record_verdict(RunVerdict {
+        run: run.number(),
         scenario,
         attempt,
         outcome,
@@ -141,35 +151,38 @@ async fn serve(backend: &Backend, mut session: Session) {
     });
 }
 
-async fn perform(
-    backend: &Backend,
-    session: &mut Session,
-    title: &mut (String, usize),
-) -> Result<(), Stop> {
+/// Plays a run; sets `scenario_attempt` to the scenario's name and the ordinal of the attempt.
+async fn play(
+    backend: &SimBackend,
+    run: &mut ServerRun,
+    scenario_attempt: &mut (String, usize),
+) -> Result<(), RunStop> {
     if !backend.library().decides_headers() {
-        session.open(Compression::Identity).await?;
+        run.open(Compression::Identity).await?;
     }
-    let first = session.first_message(REQUEST_LIMIT).await?;
+    let first = run.first_message(REQUEST_LIMIT).await?;
     let request = RunRequest::read(&first)
-        .map_err(|error| Stop::Failed(error.to_string()))?
-        .ok_or_else(|| Stop::Failed("expected a runRequest first, got another message".into()))?;
+        .map_err(|error| RunStop::Failed(error.to_string()))?
+        .ok_or_else(|| {
+            RunStop::Failed("expected a runRequest first, got another message".into())
+        })?;
     let conversation_id = request
         .text("conversationId")
-        .unwrap_or(session.request_id())
+        .unwrap_or(run.request_id())
         .to_owned();
     let conversation = backend.conversations().get(&conversation_id);
-    set_variables(session, &request, &conversation, &conversation_id);
+    set_variables(run, &request, &conversation, &conversation_id);
 
-    match cast(backend, &request, &conversation) {
-        Cast::Responder => responder::respond(session, &request, conversation).await,
-        Cast::Nobody(name) => {
+    match choose_driver(backend, &request, &conversation) {
+        RunDriver::Responder => responder::respond(run, &request, conversation).await,
+        RunDriver::UnknownScenario(name) => {
             let known: Vec<&str> = backend.library().names().collect();
-            Err(Stop::Failed(format!(
+            Err(RunStop::Failed(format!(
                 "no scenario is named {name:?}; there are {}",
                 known.join(", ")
             )))
         }
-        Cast::Scenario(scenario) => {
+        RunDriver::Scenario(scenario) => {
             let attempt = {
                 let mut conversation = conversation::lock(&conversation);
                 conversation.scenario = Some(scenario.name.clone());
@@ -180,33 +193,33 @@ async fn perform(
                 *attempt += 1;
                 *attempt
             };
-            let attempt = match scenario.counting {
-                Counting::ByConversation => attempt,
-                Counting::All => backend.next_attempt(&scenario.name),
+            let attempt = match scenario.attempt_scope {
+                AttemptScope::Conversation => attempt,
+                AttemptScope::All => backend.next_attempt(&scenario.name),
             };
-            *title = (scenario.name.clone(), attempt);
+            *scenario_attempt = (scenario.name.clone(), attempt);
             match scenario.script(attempt) {
                 Some(script) => {
-                    Player::new(session, scenario, &request, conversation)
+                    Player::new(run, scenario, &request, conversation)
                         .play(script)
                         .await
                 }
-                None => session.end().await,
+                None => run.end().await,
             }
         }
     }
 }
 
 fn set_variables(
-    session: &Session,
+    run: &ServerRun,
     request: &RunRequest,
-    conversation: &Shared,
+    conversation: &SharedConversation,
     conversation_id: &str,
 ) {
     let mut conversation = conversation::lock(conversation);
     let variables = &mut conversation.variables;
     variables.set("CONVERSATION_ID", conversation_id.into());
-    variables.set("REQUEST_ID", session.request_id().into());
+    variables.set("REQUEST_ID", run.request_id().into());
     let known = [
         ("RUN_ID", request.text("runId")),
         ("USER_TEXT", request.user_text()),
@@ -221,10 +234,14 @@ fn set_variables(
     }
 }
 
-fn cast<'b>(backend: &'b Backend, request: &RunRequest, conversation: &Shared) -> Cast<'b> {
+fn choose_driver<'b>(
+    backend: &'b SimBackend,
+    request: &RunRequest,
+    conversation: &SharedConversation,
+) -> RunDriver<'b> {
     let library = backend.library();
-    if let Some(scenario) = library.lone() {
-        return Cast::Scenario(scenario);
+    if let Some(scenario) = library.only() {
+        return RunDriver::Scenario(scenario);
     }
     match request.user_text() {
         Some(text) => {
@@ -233,19 +250,19 @@ fn cast<'b>(backend: &'b Backend, request: &RunRequest, conversation: &Shared) -
                 .strip_prefix('@')
                 .and_then(|rest| rest.split_whitespace().next())
             else {
-                return Cast::Responder;
+                return RunDriver::Responder;
             };
             match library.named(name) {
-                Some(scenario) => Cast::Scenario(scenario),
-                None if library.names().next().is_none() => Cast::Responder,
-                None => Cast::Nobody(name.to_owned()),
+                Some(scenario) => RunDriver::Scenario(scenario),
+                None if library.names().next().is_none() => RunDriver::Responder,
+                None => RunDriver::UnknownScenario(name.to_owned()),
             }
         }
-        // A resumed run has no message: it goes on with what the conversation played last.
+        // A resumed run has no message: it continues the conversation's last scenario.
         None => conversation::lock(conversation)
             .scenario
             .as_deref()
             .and_then(|name| library.named(name))
-            .map_or(Cast::Responder, Cast::Scenario),
+            .map_or(RunDriver::Responder, RunDriver::Scenario),
     }
 }

@@ -1,7 +1,7 @@
-//! Cursor's messages by name, read and written as proto3 JSON.
+//! Encodes and decodes Cursor's messages by name, as proto3 JSON.
 //!
-//! The simulator never touches the generated structs: it works on descriptors, so a
-//! scenario can script any message and a field nobody declared is still shown.
+//! The simulator uses descriptors and never the generated structs, so that a scenario can send
+//! any message and the recording lists unknown fields.
 
 use std::sync::OnceLock;
 
@@ -17,84 +17,85 @@ use serde_json::{Map, Value, json};
 
 use crate::wire::proto::DESCRIPTORS;
 
-/// What a client sends on a run.
+/// The messages of a client on a run.
 pub(super) const CLIENT_MESSAGE: &str = "agent.v1.AgentClientMessage";
-/// What the server sends on a run.
+/// The messages of the server on a run.
 pub(super) const SERVER_MESSAGE: &str = "agent.v1.AgentServerMessage";
-/// The state a checkpoint carries.
+/// The state in a checkpoint.
 pub(super) const CONVERSATION_STATE: &str = "agent.v1.ConversationStateStructure";
 
-/// Why JSON is not a message, or bytes are not.
+/// Why JSON or bytes are not a message.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub(super) enum SchemaError {
-    /// A name the schema does not have.
+pub(super) enum MessageCodecError {
+    /// The schema has no message with this name.
     #[error("no message {0} in the schema")]
     NoMessage(String),
-    /// JSON that does not fit the message.
+    /// The JSON does not match the message.
     #[error("not a {message}: {reason}")]
     Json {
         /// Full name of the message.
         message: String,
-        /// What the JSON reader said.
+        /// The deserializer's error.
         reason: String,
     },
-    /// Bytes that do not decode.
+    /// The bytes cannot be decoded.
     #[error("bytes are not a {message}: {reason}")]
     Bytes {
         /// Full name of the message.
         message: String,
-        /// What the decoder said.
+        /// The decoder's error.
         reason: String,
     },
 }
 
-/// Which fields JSON shows.
+/// Which fields JSON includes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Detail {
     /// Fields that were on the wire.
     Present,
-    /// Also fields without presence that hold their default, for comparing.
+    /// Also fields without presence that have their default value, for comparisons.
     WithDefaults,
 }
 
-/// The descriptor of a message.
-pub(super) fn message(name: &str) -> Result<MessageDescriptor, SchemaError> {
+/// Returns the descriptor of a message.
+pub(super) fn message(name: &str) -> Result<MessageDescriptor, MessageCodecError> {
     static POOL: OnceLock<Option<DescriptorPool>> = OnceLock::new();
     POOL.get_or_init(|| DescriptorPool::decode(DESCRIPTORS).ok())
         .as_ref()
         .and_then(|pool| pool.get_message_by_name(name))
-        .ok_or_else(|| SchemaError::NoMessage(name.to_owned()))
+        .ok_or_else(|| MessageCodecError::NoMessage(name.to_owned()))
 }
 
 /// Encodes proto3 JSON as the named message.
-pub(super) fn encode(name: &str, json: &Value) -> Result<Bytes, SchemaError> {
-    let message =
-        DynamicMessage::deserialize(message(name)?, json).map_err(|error| SchemaError::Json {
+pub(super) fn encode(name: &str, json: &Value) -> Result<Bytes, MessageCodecError> {
+    let message = DynamicMessage::deserialize(message(name)?, json).map_err(|error| {
+        MessageCodecError::Json {
             message: name.to_owned(),
             reason: error.to_string(),
-        })?;
+        }
+    })?;
     Ok(message.encode_to_vec().into())
 }
 
 /// Decodes bytes as the named message.
-pub(super) fn decode(name: &str, bytes: &[u8]) -> Result<DynamicMessage, SchemaError> {
-    DynamicMessage::decode(message(name)?, bytes).map_err(|error| SchemaError::Bytes {
+pub(super) fn decode(name: &str, bytes: &[u8]) -> Result<DynamicMessage, MessageCodecError> {
+    DynamicMessage::decode(message(name)?, bytes).map_err(|error| MessageCodecError::Bytes {
         message: name.to_owned(),
         reason: error.to_string(),
     })
 }
 
-/// A message as JSON, unknown fields listed by number where they were found.
+/// Returns a message as JSON; `unknownFields` lists the numbers of unknown fields in each object.
 pub(super) fn to_json(message: &DynamicMessage, detail: Detail) -> Value {
     let options = SerializeOptions::new().skip_default_fields(detail == Detail::Present);
     let mut json = message
         .serialize_with_options(serde_json::value::Serializer, &options)
         .unwrap_or_else(|error| json!({ "unreadable": error.to_string() }));
-    note_unknown(message, &mut json);
+    add_unknown_fields(message, &mut json);
     json
 }
 
-/// Bytes of the named message as JSON; what does not decode says so instead.
+/// Returns bytes of the named message as JSON, or `{"unreadable": reason}`.
 pub(super) fn bytes_to_json(name: &str, bytes: &[u8], detail: Detail) -> Value {
     match decode(name, bytes) {
         Ok(message) => to_json(&message, detail),
@@ -102,54 +103,54 @@ pub(super) fn bytes_to_json(name: &str, bytes: &[u8], detail: Detail) -> Value {
     }
 }
 
-/// A message in both degrees of detail.
+/// A message as JSON, with and without default values.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Shown {
-    /// What was on the wire.
+pub(super) struct MessageJson {
+    /// The fields that were on the wire.
     pub(super) present: Value,
-    /// With defaults.
-    pub(super) full: Value,
+    /// Also fields that have their default value.
+    pub(super) with_defaults: Value,
 }
 
-impl Shown {
-    /// Shows a message.
+impl MessageJson {
+    /// Converts a message.
     pub(super) fn new(message: &DynamicMessage) -> Self {
         Self {
             present: to_json(message, Detail::Present),
-            full: to_json(message, Detail::WithDefaults),
+            with_defaults: to_json(message, Detail::WithDefaults),
         }
     }
 
-    /// A part of it.
+    /// Returns a member.
     pub(super) fn part(&self, name: &str) -> Self {
         Self {
             present: self.present[name].clone(),
-            full: self.full[name].clone(),
+            with_defaults: self.with_defaults[name].clone(),
         }
     }
 }
 
-fn note_unknown(message: &DynamicMessage, json: &mut Value) {
+fn add_unknown_fields(message: &DynamicMessage, json: &mut Value) {
     let Value::Object(object) = json else {
         return;
     };
     for (field, value) in message.fields() {
-        let Some(shown) = object.get_mut(field.json_name()) else {
+        let Some(json) = object.get_mut(field.json_name()) else {
             continue;
         };
-        match (value, shown) {
-            (Field::Message(inner), shown) => note_unknown(inner, shown),
-            (Field::List(items), Value::Array(shown)) => {
-                for (item, shown) in items.iter().zip(shown) {
+        match (value, json) {
+            (Field::Message(inner), json) => add_unknown_fields(inner, json),
+            (Field::List(items), Value::Array(list)) => {
+                for (item, json) in items.iter().zip(list) {
                     if let Field::Message(inner) = item {
-                        note_unknown(inner, shown);
+                        add_unknown_fields(inner, json);
                     }
                 }
             }
             _ => {}
         }
     }
-    // Google's own types have a JSON form of their own that cannot take another key.
+    // Google's own types have a special JSON form that cannot take another key.
     if message.descriptor().package_name() == "google.protobuf" {
         return;
     }
@@ -162,9 +163,9 @@ fn note_unknown(message: &DynamicMessage, json: &mut Value) {
     }
 }
 
-/// The name of a run message by its cases: `execClientMessage.readResult`.
+/// Returns the name of a run message by its oneof cases: `execClientMessage.readResult`.
 pub(super) fn kind(message: &DynamicMessage) -> String {
-    let Some((outer, value)) = chosen(message) else {
+    let Some((outer, value)) = set_case(message) else {
         return unknown_kind(message);
     };
     let Field::Message(inner) = value else {
@@ -173,7 +174,7 @@ pub(super) fn kind(message: &DynamicMessage) -> String {
     if real_oneof(&inner.descriptor()).is_none() {
         return outer;
     }
-    match chosen(&inner) {
+    match set_case(&inner) {
         Some((name, _)) => format!("{outer}.{name}"),
         None => format!("{outer}.{}", unknown_kind(&inner)),
     }
@@ -186,8 +187,8 @@ fn unknown_kind(message: &DynamicMessage) -> String {
     }
 }
 
-/// The case of a message's oneof that is set: its JSON name and value.
-fn chosen(message: &DynamicMessage) -> Option<(String, Field)> {
+/// Returns the JSON name and value of the oneof case that is set.
+fn set_case(message: &DynamicMessage) -> Option<(String, Field)> {
     let oneof = real_oneof(&message.descriptor())?;
     let field = oneof.fields().find(|field| message.has_field(field))?;
     let value = message.get_field(&field).into_owned();
@@ -198,30 +199,30 @@ fn real_oneof(message: &MessageDescriptor) -> Option<prost_reflect::OneofDescrip
     message.oneofs().find(|oneof| !oneof.is_synthetic())
 }
 
-/// The first member of an object: the case of a oneof written as JSON.
+/// Returns the first member of an object: the case of a oneof in JSON.
 pub(super) fn case(json: &Value) -> Option<(&str, &Value)> {
     let (name, value) = json.as_object()?.iter().next()?;
     Some((name, value))
 }
 
-/// An object with one member.
+/// Returns an object with one member.
 pub(super) fn single(name: &str, value: Value) -> Value {
     let mut object = Map::new();
     object.insert(name.to_owned(), value);
     Value::Object(object)
 }
 
-/// Bytes as proto3 JSON writes them.
+/// Encodes bytes as proto3 JSON does.
 pub(super) fn base64(bytes: &[u8]) -> String {
     BASE64.encode(bytes)
 }
 
-/// Bytes from their proto3 JSON form.
+/// Decodes bytes from their proto3 JSON form.
 pub(super) fn from_base64(text: &str) -> Option<Vec<u8>> {
     BASE64.decode(text).ok()
 }
 
-/// Lowercase hex.
+/// Encodes bytes as lowercase hex.
 pub(super) fn hex(bytes: &[u8]) -> String {
     use std::fmt::Write as _;
     bytes
@@ -232,7 +233,7 @@ pub(super) fn hex(bytes: &[u8]) -> String {
         })
 }
 
-/// Bytes from hex; blanks between bytes are allowed.
+/// Decodes hex; whitespace is ignored.
 pub(super) fn from_hex(text: &str) -> Option<Vec<u8>> {
     let digits: Vec<u32> = text
         .chars()
@@ -256,7 +257,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn messages_from_the_facts_have_their_known_bytes() {
+    fn recorded_messages_encode_to_the_same_bytes() {
         let cases = [
             (
                 CLIENT_MESSAGE,
@@ -289,17 +290,17 @@ mod tests {
                 "execServerMessage.requestContextArgs",
             ),
         ];
-        for (name, json, bytes, wanted) in cases {
+        for (name, json, bytes, expected) in cases {
             let encoded = encode(name, &json).unwrap();
             assert_eq!(hex(&encoded), bytes);
             let decoded = decode(name, &encoded).unwrap();
             assert_eq!(to_json(&decoded, Detail::Present), json);
-            assert_eq!(kind(&decoded), wanted);
+            assert_eq!(kind(&decoded), expected);
         }
     }
 
     #[test]
-    fn unknown_fields_are_listed_where_they_are() {
+    fn unknown_fields_are_listed_in_their_object() {
         // exec_server_message{id = 3, field 99 = "x"}, and field 60 = 1 beside it.
         let bytes = from_hex("12060803 9a060178 e00301").unwrap();
         let message = decode(SERVER_MESSAGE, &bytes).unwrap();
@@ -311,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn a_state_inside_a_request_is_typed() {
+    fn a_state_in_a_request_round_trips() {
         let json = json!({"runRequest": {"conversationState": {"turns": ["AAE="], "mode": "AGENT_MODE_AGENT"}}});
         let bytes = encode(CLIENT_MESSAGE, &json).unwrap();
         assert_eq!(bytes_to_json(CLIENT_MESSAGE, &bytes, Detail::Present), json);

@@ -1,10 +1,10 @@
-//! `$NAME` in scenario strings: what a run knows only once it is under way.
+//! `$NAME` in scenario strings: values that are known only during a run.
 
 use std::collections::HashMap;
 
 use serde_json::{Map, Value};
 
-/// Names the engine fills in by itself.
+/// Names the simulator sets.
 pub(super) const BUILT_IN: [&str; 6] = [
     "WS",
     "RUN_ID",
@@ -21,7 +21,7 @@ pub(super) struct Variables(HashMap<String, Value>);
 /// A built-in name that has no value yet.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("${0} is not known yet")]
-pub(super) struct NotYet(String);
+pub(super) struct UnsetVariable(String);
 
 impl Variables {
     /// Sets a value.
@@ -29,13 +29,13 @@ impl Variables {
         self.0.insert(name.to_owned(), value);
     }
 
-    /// Puts values in place of names, in strings and member names alike. A string that is
-    /// nothing but a name takes the value with its type; unknown names stay as written.
-    pub(super) fn fill(&self, value: &Value) -> Result<Value, NotYet> {
+    /// Replaces names by their values in strings and member names. A string that is only a name
+    /// takes the value with its type; unknown names stay as written.
+    pub(super) fn fill(&self, value: &Value) -> Result<Value, UnsetVariable> {
         Ok(match value {
             Value::String(text) => {
-                if let Some(whole) = whole_name(text)
-                    && let Some(value) = self.lookup(whole)?
+                if let Some(name) = variable_name(text)
+                    && let Some(value) = self.lookup(name)?
                 {
                     value.clone()
                 } else {
@@ -49,8 +49,8 @@ impl Variables {
             Value::Object(members) => {
                 let mut filled = Map::new();
                 for (name, value) in members {
-                    // `$contains` and its like are operators, not names.
-                    let name = if whole_name(name).is_some_and(|n| !self.knows(n)) {
+                    // `$contains` and the like are operators, not names.
+                    let name = if variable_name(name).is_some_and(|n| !self.is_known(n)) {
                         name.clone()
                     } else {
                         self.fill_text(name)?
@@ -63,8 +63,8 @@ impl Variables {
         })
     }
 
-    /// Puts values in place of names in a text; `$$` is a dollar sign.
-    pub(super) fn fill_text(&self, text: &str) -> Result<String, NotYet> {
+    /// Replaces names by their values in a text; `$$` is a dollar sign.
+    pub(super) fn fill_text(&self, text: &str) -> Result<String, UnsetVariable> {
         let mut filled = String::with_capacity(text.len());
         let mut rest = text;
         while let Some(at) = rest.find('$') {
@@ -90,14 +90,14 @@ impl Variables {
         Ok(filled)
     }
 
-    fn knows(&self, name: &str) -> bool {
+    fn is_known(&self, name: &str) -> bool {
         self.0.contains_key(name) || BUILT_IN.contains(&name)
     }
 
-    fn lookup(&self, name: &str) -> Result<Option<&Value>, NotYet> {
+    fn lookup(&self, name: &str) -> Result<Option<&Value>, UnsetVariable> {
         match self.0.get(name) {
             Some(value) => Ok(Some(value)),
-            None if BUILT_IN.contains(&name) => Err(NotYet(name.to_owned())),
+            None if BUILT_IN.contains(&name) => Err(UnsetVariable(name.to_owned())),
             None => Ok(None),
         }
     }
@@ -109,18 +109,18 @@ fn name_length(text: &str) -> usize {
         .count()
 }
 
-fn whole_name(text: &str) -> Option<&str> {
+fn variable_name(text: &str) -> Option<&str> {
     let name = text.strip_prefix('$')?;
     (!name.is_empty() && name_length(name) == name.len()).then_some(name)
 }
 
-/// Whether a string is one name and nothing else.
-pub(super) fn is_whole(text: &str) -> bool {
-    whole_name(text).is_some()
+/// Returns whether a string is a name and nothing else.
+pub(super) fn is_variable(text: &str) -> bool {
+    variable_name(text).is_some()
 }
 
-/// Whether a string mentions a name.
-pub(super) fn mentioned(text: &str) -> bool {
+/// Returns whether a string may contain a name.
+pub(super) fn has_variable(text: &str) -> bool {
     text.contains('$')
 }
 
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn other_dollars_stay() {
+    fn other_dollar_signs_stay_as_written() {
         let fill = |text| variables().fill_text(text).unwrap();
         assert_eq!(fill("echo $HOME $x $$WS $"), "echo $HOME $x $WS $");
     }

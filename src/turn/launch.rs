@@ -135,6 +135,8 @@ pub(super) fn launch(
         &surroundings.settings,
         Occasion {
             workspace: request.workspace.clone(),
+            home: std::env::home_dir(),
+            bench: Arc::clone(surroundings.bench),
             conversation: conversation.id.clone(),
             model: request.model.id.clone(),
         },

@@ -121,6 +121,27 @@ fn settings_of_every_kind_take_effect_in_one_turn() {
     assert!(!desk.workspace.join("forbidden").exists());
 }
 
+/// pi trusts a folder without resources of its own unasked, which is no consent to the commands
+/// of Cursor settings; the answer of a user whom it asked is.
+#[test]
+fn a_projects_commands_wait_until_pis_user_was_asked() {
+    let desk = Desk::playing(Version::V150, ECHO);
+    let servers = json!({"mcpServers": {"theirs": {"command": "sleep", "args": ["600"]}}});
+    write(&desk, "workspace/.cursor/mcp.json", &servers.to_string());
+    let accepted = || desk.home.path().join(".local/state/cursor-sidecar/trust");
+    let not_trusted = |ran: &Ran| ran.stderr.matches("the project is not trusted").count();
+    let ran = desk.print("one");
+    assert_eq!((ran.code, not_trusted(&ran)), (Some(0), 1), "{ran:?}");
+    // Now pi would ask, but there is nobody to ask.
+    write(&desk, "workspace/.pi/settings.json", "{}");
+    let ran = desk.print("two");
+    assert_eq!((ran.code, not_trusted(&ran)), (Some(0), 1), "{ran:?}");
+    assert!(!accepted().exists());
+    let ran = desk.pi(&["--approve", "--model", "cursor/composer-2", "-p", "three"]);
+    assert_eq!((ran.code, not_trusted(&ran)), (Some(0), 0), "{ran:?}");
+    assert_eq!(fs::read_dir(accepted()).unwrap().count(), 1);
+}
+
 /// Cursor's own tools, done by pi's: what pi's `read`, `edit` and `bash` say becomes what
 /// Cursor waits for.
 #[test]

@@ -17,7 +17,7 @@ fn sim(arguments: &[&str]) -> Command {
 }
 
 #[test]
-fn it_says_where_it_is_and_leaves_with_stdin() {
+fn prints_its_url_and_exits_when_stdin_closes() {
     let mut child = sim(&["--tls", "--exit-with-stdin"]).spawn().unwrap();
     let mut stdout = BufReader::new(child.stdout.take().unwrap());
     let mut line = String::new();
@@ -45,7 +45,7 @@ fn it_says_where_it_is_and_leaves_with_stdin() {
 }
 
 #[test]
-fn a_mistake_is_one_line_and_a_failure() {
+fn a_start_error_is_one_line_on_stderr() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("bad.toml");
     std::fs::write(
@@ -66,12 +66,12 @@ fn a_mistake_is_one_line_and_a_failure() {
             "0.0.0.0:0 is not a loopback address".to_owned(),
         ),
     ];
-    for (arguments, wanted) in cases {
+    for (arguments, expected) in cases {
         let output = sim(&arguments).stdin(Stdio::null()).output().unwrap();
         assert!(!output.status.success());
         assert_eq!(output.stdout, b"");
         let stderr = String::from_utf8(output.stderr).unwrap();
-        assert!(stderr.contains(&wanted), "{stderr}");
+        assert!(stderr.contains(&expected), "{stderr}");
         assert_eq!(stderr.lines().count(), 1, "{stderr}");
     }
 }

@@ -1,48 +1,54 @@
-//! Every fault, seen from the wire.
+//! Every fault as a client observes it.
 
 use std::future::poll_fn;
 
-use cursor_sidecar::sim::{Outcome, Sim};
+use cursor_sidecar::sim::{Sim, VerdictOutcome};
 use cursor_sidecar::wire::envelope::{self, Kind};
 use serde_json::{Value, json};
 
-use crate::client::*;
+use crate::raw_client::*;
 
 fn text(text: &str) -> Value {
     json!({ "interactionUpdate": { "textDelta": { "text": text } } })
 }
 
-/// A run that says "half" and then does this.
-async fn after_half(fault: &str) -> (Sim, Run) {
-    let sim = playing(&one_run(&format!("{{ text = \"half\" }}, {fault}"))).await;
+/// Starts a run that sends "half" and then causes this fault.
+async fn after_half(fault: &str) -> (Sim, ClientRun) {
+    let sim = start_with(&one_run(&format!("{{ text = \"half\" }}, {fault}"))).await;
     let mut run = run(&sim, "x").await;
-    // What came before a fault always arrives.
-    assert_eq!(within(run.message()).await, text("half"));
+    // Data sent before a fault always arrives.
+    assert_eq!(with_timeout(run.message()).await, text("half"));
     (sim, run)
 }
 
 #[tokio::test]
-async fn a_reset_has_its_code() {
+async fn a_reset_has_the_code_of_its_step() {
     for (fault, code) in [("\"cancel\"", 8), ("\"internal_error\"", 2), ("7", 7)] {
         let (sim, mut run) = after_half(&format!("{{ reset = {fault} }}")).await;
-        assert_eq!(within(run.next()).await, Event::Broken(Some(code)));
-        assert_eq!(verdict(&sim).await.outcome, Outcome::Completed);
+        assert_eq!(
+            with_timeout(run.next()).await,
+            StreamEvent::Broken(Some(code))
+        );
+        assert_eq!(verdict(&sim).await.outcome, VerdictOutcome::Completed);
     }
 }
 
 #[tokio::test]
-async fn goaway_has_its_code_and_ends_the_connection() {
+async fn goaway_has_the_code_of_its_step_and_ends_the_connection() {
     for (fault, code) in [("no_error", 0), ("enhance_your_calm", 11)] {
-        let sim = playing(&one_run(&format!(
+        let sim = start_with(&one_run(&format!(
             "{{ text = \"half\" }}, {{ goaway = \"{fault}\" }}"
         )))
         .await;
         let token = access_token(&sim).await;
-        let mut connection = Http2::connect(&sim).await;
+        let mut connection = Http2Client::connect(&sim).await;
         let mut run = connection.run(&token, user_message("x")).await;
         assert_eq!(run.message().await, text("half"));
-        assert!(matches!(within(run.next()).await, Event::Broken(_)));
-        let ended = within(connection.ended).await.unwrap();
+        assert!(matches!(
+            with_timeout(run.next()).await,
+            StreamEvent::Broken(_)
+        ));
+        let ended = with_timeout(connection.ended).await.unwrap();
         let seen = ended
             .err()
             .and_then(|error| error.reason())
@@ -52,70 +58,79 @@ async fn goaway_has_its_code_and_ends_the_connection() {
 }
 
 #[tokio::test]
-async fn a_half_close_has_no_end_envelope() {
+async fn a_half_close_sends_no_end_of_stream_envelope() {
     let (_sim, mut run) = after_half("{ half_close = true }").await;
-    assert_eq!(within(run.next()).await, Event::Closed { torn: false });
+    assert_eq!(
+        with_timeout(run.next()).await,
+        StreamEvent::Closed { truncated: false }
+    );
 }
 
 #[tokio::test]
-async fn a_truncated_envelope_is_torn() {
+async fn truncate_ends_the_body_within_an_envelope() {
     for bytes in [3, 9] {
         let (_sim, mut run) = after_half(&format!("{{ truncate = {bytes} }}")).await;
-        assert_eq!(within(run.next()).await, Event::Closed { torn: true });
+        assert_eq!(
+            with_timeout(run.next()).await,
+            StreamEvent::Closed { truncated: true }
+        );
     }
 }
 
 #[tokio::test]
-async fn garbage_and_giants_are_sent_as_they_are() {
-    for (fault, wanted) in [
+async fn garbage_and_oversized_prefixes_are_sent_unchanged() {
+    for (fault, expected) in [
         (
             "{ garbage = \"48 54 54 50\" }",
             vec![0x48, 0x54, 0x54, 0x50],
         ),
         ("{ oversized = 4294967295 }", vec![0, 255, 255, 255, 255]),
     ] {
-        let sim = playing(&one_run(fault)).await;
+        let sim = start_with(&one_run(fault)).await;
         let mut run = run(&sim, "x").await;
         let mut body = Vec::new();
-        while let Some(data) = within(run.body.data()).await {
+        while let Some(data) = with_timeout(run.body.data()).await {
             body.extend_from_slice(&data.unwrap());
         }
-        // After such bytes an end-of-stream envelope would make no sense.
-        assert_eq!(body, wanted);
+        // No end-of-stream envelope follows, because the stream is corrupted.
+        assert_eq!(body, expected);
     }
 }
 
 #[tokio::test]
 async fn a_cut_drops_the_connection() {
     let (_sim, mut run) = after_half("{ cut = true }").await;
-    assert!(matches!(within(run.next()).await, Event::Broken(_)));
+    assert!(matches!(
+        with_timeout(run.next()).await,
+        StreamEvent::Broken(_)
+    ));
 }
 
 #[tokio::test]
-async fn a_drip_comes_in_pieces() {
-    let sim = playing(&one_run(
+async fn drip_sends_an_envelope_in_pieces() {
+    let sim = start_with(&one_run(
         "{ drip = { text = \"slow\", bytes = 2, every_ms = 1 } }, { usage = {} }, { end = true }",
     ))
     .await;
     let mut run = run(&sim, "x").await;
-    let first = within(run.body.data()).await.unwrap().unwrap();
+    let first = with_timeout(run.body.data()).await.unwrap().unwrap();
     assert!(first.len() <= 4, "{} bytes at once", first.len());
-    let mut whole = first.to_vec();
-    while let Some(data) = within(run.body.data()).await {
-        whole.extend_from_slice(&data.unwrap());
+    let mut body = first.to_vec();
+    while let Some(data) = with_timeout(run.body.data()).await {
+        body.extend_from_slice(&data.unwrap());
     }
-    let wanted = encode("agent.v1.AgentServerMessage", &text("slow"));
-    assert!(whole.starts_with(&envelope::encode(Kind::Message, &wanted)));
+    let expected = encode("agent.v1.AgentServerMessage", &text("slow"));
+    assert!(body.starts_with(&envelope::encode(Kind::Message, &expected)));
 }
 
 #[tokio::test]
-async fn a_held_window_does_not_grow() {
-    let sim = playing(&one_run(
+async fn a_held_window_is_not_replenished() {
+    let sim = start_with(&one_run(
         "{ hold_window = true }, { text = \"held\" }, { expect_cancel = true }",
     ))
     .await;
     let token = access_token(&sim).await;
-    let mut connection = Http2::connect(&sim).await;
+    let mut connection = Http2Client::connect(&sim).await;
     let mut run = connection.run(&token, user_message("x")).await;
     assert_eq!(run.message().await, text("held"));
     run.send.reserve_capacity(200_000);
@@ -127,25 +142,25 @@ async fn a_held_window_does_not_grow() {
             run.send.send_data(vec![0; room].into(), false).unwrap();
             run.send.reserve_capacity(200_000);
         }
-        within(connection.pings.ping(h2::Ping::opaque()))
+        with_timeout(connection.pings.ping(h2::Ping::opaque()))
             .await
             .unwrap();
     }
     assert!(sent < 65_536, "{sent} bytes went out");
     run.send.send_reset(h2::Reason::CANCEL);
-    // The zeros were no envelopes anybody could take; leaving is what counts.
+    // The zeros are not valid envelopes, so only the end of the run matters here.
     verdict(&sim).await;
 }
 
 #[tokio::test]
-async fn a_window_that_is_not_held_grows() {
-    let sim = playing(&one_run("{ text = \"open\" }, { expect_cancel = true }")).await;
+async fn a_window_that_is_not_held_is_replenished() {
+    let sim = start_with(&one_run("{ text = \"open\" }, { expect_cancel = true }")).await;
     let mut run = run(&sim, "x").await;
     assert_eq!(run.message().await, text("open"));
     let mut sent = 0;
     while sent < 200_000 {
         run.send.reserve_capacity(16_384);
-        let room = within(poll_fn(|cx| run.send.poll_capacity(cx)))
+        let room = with_timeout(poll_fn(|cx| run.send.poll_capacity(cx)))
             .await
             .unwrap()
             .unwrap();
@@ -157,7 +172,10 @@ async fn a_window_that_is_not_held_grows() {
             .unwrap();
     }
     run.send.send_reset(h2::Reason::CANCEL);
-    assert_eq!(verdict(&sim).await.outcome, Outcome::CancelledByClient);
+    assert_eq!(
+        verdict(&sim).await.outcome,
+        VerdictOutcome::CancelledByClient
+    );
 }
 
 #[tokio::test]
@@ -167,37 +185,43 @@ async fn a_stall_lasts_until_the_client_leaves() {
     let verdict = verdict(&sim).await;
     assert_eq!(
         (verdict.outcome, verdict.failures),
-        (Outcome::CancelledByClient, vec![])
+        (VerdictOutcome::CancelledByClient, vec![])
     );
 }
 
 #[tokio::test]
-async fn leaving_is_noticed_in_every_form() {
+async fn every_kind_of_disconnect_ends_the_run() {
     let scenario = one_run("{ text = \"half\" }, { expect_cancel = true }");
     // A half-close alone: the server ends its side too.
-    let sim = playing(&scenario).await;
+    let sim = start_with(&scenario).await;
     let mut half = run(&sim, "x").await;
     half.message().await;
     half.send.send_data(bytes::Bytes::new(), true).unwrap();
     assert_eq!(
-        within(half.next()).await,
-        Event::End(json!({ "error": { "code": "canceled", "message": "the client left" } }))
+        with_timeout(half.next()).await,
+        StreamEvent::End(json!({ "error": { "code": "canceled", "message": "the client left" } }))
     );
-    assert_eq!(verdict(&sim).await.outcome, Outcome::CancelledByClient);
+    assert_eq!(
+        verdict(&sim).await.outcome,
+        VerdictOutcome::CancelledByClient
+    );
 
-    // The connection goes.
-    let sim = playing(&scenario).await;
+    // The connection is lost.
+    let sim = start_with(&scenario).await;
     let token = access_token(&sim).await;
-    let mut connection = Http2::connect(&sim).await;
+    let mut connection = Http2Client::connect(&sim).await;
     let mut gone = connection.run(&token, user_message("x")).await;
     gone.message().await;
     connection.ended.abort();
-    assert_eq!(verdict(&sim).await.outcome, Outcome::CancelledByClient);
+    assert_eq!(
+        verdict(&sim).await.outcome,
+        VerdictOutcome::CancelledByClient
+    );
 }
 
 #[tokio::test]
-async fn statuses_replace_the_stream() {
-    let sim = playing(&one_run(
+async fn status_replaces_the_stream() {
+    let sim = start_with(&one_run(
         "{ status = 429, body = { code = \"resource_exhausted\" }, headers = { retry-after = \"3\" } }",
     ))
     .await;
@@ -207,21 +231,21 @@ async fn statuses_replace_the_stream() {
     let body = limited.body.data().await.unwrap().unwrap();
     assert_eq!(body, "{\"code\":\"resource_exhausted\"}");
 
-    let sim = playing(&one_run("{ status = 503, trailers_only = true }")).await;
+    let sim = start_with(&one_run("{ status = 503, trailers_only = true }")).await;
     let bare = run(&sim, "x").await;
     assert_eq!(bare.status, 503);
     assert!(bare.body.is_end_stream());
 }
 
 #[tokio::test]
-async fn gzip_is_announced_and_used_to_the_end() {
+async fn gzip_is_announced_and_used_for_all_envelopes() {
     let scenario = "name = \"t\"\n[[run]]\ngzip = true\nsteps = [{ text = \"packed\" }, { usage = {} }, { end = true }]";
-    let sim = playing(scenario).await;
+    let sim = start_with(scenario).await;
     let mut run = run(&sim, "x").await;
     assert_eq!(run.headers["connect-content-encoding"], "gzip");
     assert_eq!(run.message().await, text("packed"));
     run.message().await;
-    assert_eq!(run.next().await, Event::End(json!({})));
+    assert_eq!(run.next().await, StreamEvent::End(json!({})));
     let flags: Vec<u8> = sim
         .recording()
         .frames()
@@ -231,9 +255,9 @@ async fn gzip_is_announced_and_used_to_the_end() {
     assert_eq!(flags, [0, 1, 1, 3]);
 }
 
-/// Opens RunSSE with its request already appended and reads until the connection closes.
-async fn sse(scenario: &str) -> Reply {
-    let sim = playing(scenario).await;
+/// Appends a run request, opens RunSSE and reads until the connection closes.
+async fn sse(scenario: &str) -> Http1Response {
+    let sim = start_with(scenario).await;
     let authorization = format!("Bearer {}", access_token(&sim).await);
     let message = encode(
         "agent.v1.AgentClientMessage",
@@ -257,7 +281,7 @@ async fn sse(scenario: &str) -> Reply {
     )
     .await;
     let id = encode("aiserver.v1.BidiRequestId", &json!({ "requestId": "r" }));
-    within(http1(
+    with_timeout(http1(
         sim.address(),
         "POST",
         "/agent.v1.AgentService/RunSSE",
@@ -268,17 +292,17 @@ async fn sse(scenario: &str) -> Reply {
 }
 
 #[tokio::test]
-async fn http1_is_cut_where_http2_is_reset() {
+async fn http1_drops_the_connection_instead_of_a_reset() {
     let half = envelope::encode(
         Kind::Message,
         &encode("agent.v1.AgentServerMessage", &text("half")),
     );
     for fault in ["cut = true", "reset = \"cancel\"", "goaway = \"no_error\""] {
         let reply = sse(&one_run(&format!("{{ text = \"half\" }}, {{ {fault} }}"))).await;
-        assert_eq!((reply.status, reply.whole), (200, false), "{fault}");
+        assert_eq!((reply.status, reply.complete), (200, false), "{fault}");
         assert_eq!(reply.body, half, "{fault}");
     }
     let reply = sse(&one_run("{ text = \"half\" }, { half_close = true }")).await;
-    assert_eq!((reply.status, reply.whole), (200, true));
+    assert_eq!((reply.status, reply.complete), (200, true));
     assert_eq!(reply.body, half);
 }

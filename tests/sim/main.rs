@@ -1,13 +1,13 @@
-//! The simulator from outside: bare HTTP/1.1 and HTTP/2 clients of our own, and the
-//! official one. Nothing here shares code with the client of this house.
+//! Tests the simulator with minimal HTTP/1.1 and HTTP/2 clients and with the official client.
+//! Shares no code with the crate's own client.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-mod client;
 mod command;
+mod expectations;
 mod faults;
-mod files;
-mod judging;
 mod network;
-mod official;
+mod official_client;
+mod raw_client;
 mod responder;
+mod scenario_files;

@@ -1,11 +1,11 @@
-//! Ports, protocols, unary calls, sign-in, RunSSE with appends.
+//! Ports, protocols, unary calls, sign-in, RunSSE with BidiAppend.
 
-use cursor_sidecar::sim::{Options, Outcome, Sim, SimError, Transport};
+use cursor_sidecar::sim::{Options, Sim, SimError, VerdictOutcome};
 use cursor_sidecar::wire::envelope::{self, Decoder, Encoding, Kind};
 use serde_json::{Value, json};
 use tokio::net::TcpStream;
 
-use crate::client::*;
+use crate::raw_client::*;
 
 const HELLO: &str = "{ text = \"hi\" }, { usage = {} }, { end = true }";
 
@@ -14,7 +14,7 @@ fn text(text: &str) -> Value {
 }
 
 #[tokio::test]
-async fn only_loopback_is_served() {
+async fn only_loopback_addresses_are_accepted() {
     let error = Sim::start(Options {
         listen: "192.0.2.1:0".parse().unwrap(),
         ..Options::default()
@@ -29,19 +29,22 @@ async fn only_loopback_is_served() {
 }
 
 #[tokio::test]
-async fn dropping_it_closes_port_and_connections() {
-    let sim = playing(&one_run("{ text = \"hi\" }, { stall = true }")).await;
+async fn dropping_the_simulator_closes_port_and_connections() {
+    let sim = start_with(&one_run("{ text = \"hi\" }, { stall = true }")).await;
     let address = sim.address();
     let mut run = run(&sim, "x").await;
     assert_eq!(run.message().await, text("hi"));
     drop(sim);
-    assert!(matches!(within(run.next()).await, Event::Broken(_)));
+    assert!(matches!(
+        with_timeout(run.next()).await,
+        StreamEvent::Broken(_)
+    ));
     assert!(TcpStream::connect(address).await.is_err());
 }
 
 #[tokio::test]
-async fn keys_and_tokens_open_their_own_doors() {
-    let sim = start(None, Transport::Plain).await;
+async fn each_call_accepts_only_its_kind_of_credential() {
+    let sim = start(None).await;
     let at = sim.address();
     let token = format!("Bearer {}", access_token(&sim).await);
     let exchange = "/auth/exchange_user_api_key";
@@ -94,7 +97,7 @@ async fn keys_and_tokens_open_their_own_doors() {
 
 #[tokio::test]
 async fn a_browser_login_is_pending_once() {
-    let sim = start(None, Transport::Plain).await;
+    let sim = start(None).await;
     let poll = |method: &'static str, uuid: &'static str| {
         let path = format!("/auth/poll?uuid={uuid}&verifier=v");
         let body = json!({ "uuid": uuid, "verifier": "v" }).to_string();
@@ -124,8 +127,8 @@ async fn a_browser_login_is_pending_once() {
 }
 
 #[tokio::test]
-async fn unary_calls_speak_protobuf_and_json_on_both_protocols() {
-    let sim = playing(&format!(
+async fn unary_calls_accept_protobuf_and_json_on_both_http_versions() {
+    let sim = start_with(&format!(
         "{}\n[server]\nhttp2 = 2\nagent_url = \"http://127.0.0.1:9\"\n",
         one_run(HELLO)
     ))
@@ -139,7 +142,7 @@ async fn unary_calls_speak_protobuf_and_json_on_both_protocols() {
     };
     let path = "/aiserver.v1.ServerConfigService/GetServerConfig";
     let response = "aiserver.v1.GetServerConfigResponse";
-    let wanted = json!({
+    let expected = json!({
         "configVersion": "simulated",
         "http2Config": "HTTP2_CONFIG_FORCE_ALL_ENABLED",
         "agentUrlConfig": { "agentUrl": "http://127.0.0.1:9", "agentnUrl": "http://127.0.0.1:9" },
@@ -152,7 +155,7 @@ async fn unary_calls_speak_protobuf_and_json_on_both_protocols() {
         b"",
     )
     .await;
-    assert_eq!(decode(response, &binary.body), wanted);
+    assert_eq!(decode(response, &binary.body), expected);
     assert!(binary.head.contains("content-type: application/proto"));
     let text = http1(
         sim.address(),
@@ -162,13 +165,13 @@ async fn unary_calls_speak_protobuf_and_json_on_both_protocols() {
         b"{}",
     )
     .await;
-    assert_eq!(encode(response, &text.json()), encode(response, &wanted));
+    assert_eq!(encode(response, &text.json()), encode(response, &expected));
 
-    let mut connection = Http2::connect(&sim).await;
+    let mut connection = Http2Client::connect(&sim).await;
     let (status, body) = connection
         .unary(path, &headers("application/proto"), Vec::new())
         .await;
-    assert_eq!((status, decode(response, &body)), (200, wanted));
+    assert_eq!((status, decode(response, &body)), (200, expected));
     let (status, body) = connection
         .unary(
             "/aiserver.v1.AiService/AvailableModels",
@@ -216,10 +219,10 @@ async fn unary_calls_speak_protobuf_and_json_on_both_protocols() {
 }
 
 #[tokio::test]
-async fn a_run_over_tls_with_h2_and_calls_without_alpn() {
-    let sim = start(Some(&one_run(HELLO)), Transport::Tls).await;
+async fn tls_serves_runs_over_h2_and_calls_without_alpn() {
+    let sim = start_tls(Some(&one_run(HELLO))).await;
     assert!(sim.url().starts_with("https://127.0.0.1:"));
-    // No ALPN at all means HTTP/1.1.
+    // Without ALPN the connection is HTTP/1.1.
     let headers = [("authorization", "Bearer crsr_any")];
     let stream = tls(&sim, &[]).await;
     let reply = http1_on(
@@ -235,15 +238,15 @@ async fn a_run_over_tls_with_h2_and_calls_without_alpn() {
     let reply = http1_on(stream, "GET", "/v1/models", &headers, b"").await;
     assert_eq!(reply.status, 200);
 
-    let mut connection = Http2::on(tls(&sim, &["h2", "http/1.1"]).await).await;
+    let mut connection = Http2Client::on(tls(&sim, &["h2", "http/1.1"]).await).await;
     let mut run = connection.run(&token, user_message("x")).await;
     assert_eq!(run.message().await, text("hi"));
     assert_eq!(
         run.message().await,
         json!({ "interactionUpdate": { "turnEnded": {} } })
     );
-    assert_eq!(run.next().await, Event::End(json!({})));
-    assert_eq!(run.next().await, Event::Closed { torn: false });
+    assert_eq!(run.next().await, StreamEvent::End(json!({})));
+    assert_eq!(run.next().await, StreamEvent::Closed { truncated: false });
     let requests = sim.recording().requests();
     let seen: Vec<_> = requests
         .iter()
@@ -254,7 +257,7 @@ async fn a_run_over_tls_with_h2_and_calls_without_alpn() {
 
 #[tokio::test]
 async fn run_needs_http2() {
-    let sim = playing(&one_run(HELLO)).await;
+    let sim = start_with(&one_run(HELLO)).await;
     let authorization = format!("Bearer {}", access_token(&sim).await);
     let headers = [("authorization", authorization.as_str())];
     let reply = http1(
@@ -268,8 +271,8 @@ async fn run_needs_http2() {
     assert_eq!(reply.status, 505);
 }
 
-/// Appends one client message, in hex or binary.
-async fn append(sim: &Sim, token: &str, seqno: u64, message: Value, binary: bool) -> Reply {
+/// Appends one client message, as hex or binary.
+async fn append(sim: &Sim, token: &str, seqno: u64, message: Value, binary: bool) -> Http1Response {
     let message = encode("agent.v1.AgentClientMessage", &message);
     let mut request = json!({ "requestId": { "requestId": "sse-1" }, "appendSeqno": seqno });
     if binary {
@@ -296,7 +299,7 @@ async fn append(sim: &Sim, token: &str, seqno: u64, message: Value, binary: bool
     .await
 }
 
-async fn run_sse(sim: &Sim, token: &str) -> Reply {
+async fn run_sse(sim: &Sim, token: &str) -> Http1Response {
     let id = encode(
         "aiserver.v1.BidiRequestId",
         &json!({ "requestId": "sse-1" }),
@@ -318,14 +321,14 @@ async fn run_sse(sim: &Sim, token: &str) -> Reply {
 }
 
 #[tokio::test]
-async fn appended_messages_count_by_number_not_by_arrival() {
-    let sim = playing(&one_run(
+async fn appended_messages_are_ordered_by_sequence_number() {
+    let sim = start_with(&one_run(
         "{ kv_set = { text = \"a\" } }, { kv_set = { text = \"b\" } }, { text = \"done\" }, { usage = {} }, { end = true }",
     ))
     .await;
     let token = access_token(&sim).await;
     let kv = |id: u32| json!({ "kvClientMessage": { "id": id, "setBlobResult": {} } });
-    // Before RunSSE, out of order, twice.
+    // Messages arrive before RunSSE, out of order and twice.
     let request = json!({ "runRequest": user_message("x") });
     assert_eq!(
         append(&sim, &token, 0, request.clone(), false).await.status,
@@ -333,21 +336,21 @@ async fn appended_messages_count_by_number_not_by_arrival() {
     );
     let run = async {
         let reply = run_sse(&sim, &token).await;
-        assert!(reply.whole);
+        assert!(reply.complete);
         reply
     };
-    let talk = async {
+    let appends = async {
         let recording = sim.recording();
-        let asked = |wanted: usize| {
+        let requested = |expected: usize| {
             move |recording: &cursor_sidecar::sim::Recording| {
                 let frames = recording.frames();
                 let kv = frames
                     .iter()
                     .filter(|f| f.kind == "kvServerMessage.setBlobArgs");
-                (kv.count() >= wanted).then_some(())
+                (kv.count() >= expected).then_some(())
             }
         };
-        recording.wait_for(asked(1)).await;
+        recording.wait_for(requested(1)).await;
         assert_eq!(
             append(&sim, &token, 0, request.clone(), false).await.status,
             200
@@ -359,10 +362,10 @@ async fn appended_messages_count_by_number_not_by_arrival() {
             200
         );
         assert_eq!(append(&sim, &token, 1, kv(1), true).await.status, 200);
-        recording.wait_for(asked(2)).await;
+        recording.wait_for(requested(2)).await;
         assert_eq!(append(&sim, &token, 3, kv(2), false).await.status, 200);
     };
-    let (reply, ()) = within(async { tokio::join!(run, talk) }).await;
+    let (reply, ()) = with_timeout(async { tokio::join!(run, appends) }).await;
     let mut decoder = Decoder::default();
     decoder.push(&reply.body);
     let mut last = Value::Null;
@@ -373,7 +376,7 @@ async fn appended_messages_count_by_number_not_by_arrival() {
         }
     }
     assert_eq!(last, json!({}));
-    assert_eq!(verdict(&sim).await.outcome, Outcome::Completed);
+    assert_eq!(verdict(&sim).await.outcome, VerdictOutcome::Completed);
     let kinds: Vec<String> = sim
         .recording()
         .frames()
@@ -400,8 +403,8 @@ async fn appended_messages_count_by_number_not_by_arrival() {
 }
 
 #[tokio::test]
-async fn a_token_has_its_time() {
-    let sim = playing(&format!("{}\n[server]\ntoken_ttl_ms = 0\n", one_run(HELLO))).await;
+async fn an_expired_token_is_rejected() {
+    let sim = start_with(&format!("{}\n[server]\ntoken_ttl_ms = 0\n", one_run(HELLO))).await;
     let authorization = format!("Bearer {}", access_token(&sim).await);
     let headers = [
         ("authorization", authorization.as_str()),
@@ -419,8 +422,8 @@ async fn a_token_has_its_time() {
 }
 
 #[tokio::test]
-async fn what_becomes_of_a_call_begins_and_ends_where_it_says() {
-    let sim = playing(&format!(
+async fn canned_replies_apply_after_and_for_the_given_calls() {
+    let sim = start_with(&format!(
         "{}\n[server.unary.\"/v1/models\"]\nlate_ms = 1\n[server.unary.\"/v1/me\"]\nstatus = 503\nafter = 1\ntimes = 1\n[server.unary.\"/agent.v1.AgentService/RunSSE\"]\nstatus = 404\n",
         one_run(HELLO)
     ))
@@ -442,8 +445,8 @@ async fn what_becomes_of_a_call_begins_and_ends_where_it_says() {
 }
 
 #[tokio::test]
-async fn canned_answers_run_out() {
-    let sim = playing(&format!(
+async fn canned_replies_end_after_their_count() {
+    let sim = start_with(&format!(
         "{}\n[server.unary.\"/v1/models\"]\nstatus = 503\nbody = {{ message = \"later\" }}\ntimes = 1\n",
         one_run(HELLO)
     ))

@@ -1,13 +1,13 @@
-//! The built-in responder: memory, tools, steering.
+//! The built-in responder: history, tools, injections.
 
-use cursor_sidecar::sim::{Outcome, Sim, Transport};
+use cursor_sidecar::sim::{Sim, VerdictOutcome};
 use serde_json::{Value, json};
 
-use crate::client::*;
+use crate::raw_client::*;
 
-/// What one turn brought.
+/// What a client received in one turn.
 #[derive(Debug, Default)]
-struct Turn {
+struct ReceivedTurn {
     text: String,
     cards: Vec<String>,
     state: Value,
@@ -15,33 +15,33 @@ struct Turn {
     end: Value,
 }
 
-/// Plays a client that answers execs with `exec` and keeps blobs.
+/// Runs a client that answers execs with `exec` and stores blobs.
 async fn turn(
     sim: &Sim,
     request: Value,
-    blobs: &mut Blobs,
+    blobs: &mut BlobMap,
     mut exec: impl FnMut(&Value) -> Value,
-) -> Turn {
+) -> ReceivedTurn {
     let token = access_token(sim).await;
-    let mut connection = Http2::connect(sim).await;
+    let mut connection = Http2Client::connect(sim).await;
     let mut run = connection.run(&token, request).await;
-    let mut turn = Turn::default();
+    let mut turn = ReceivedTurn::default();
     loop {
-        let message = match within(run.next()).await {
-            Event::Message(message) => message,
-            Event::End(end) => {
+        let message = match with_timeout(run.next()).await {
+            StreamEvent::Message(message) => message,
+            StreamEvent::End(end) => {
                 turn.end = end;
                 return turn;
             }
             other => panic!("unexpected {other:?}"),
         };
         if let Some(request) = message.get("kvServerMessage") {
-            run.keep(request, blobs);
-        } else if let Some(asked) = message.get("execServerMessage") {
-            let mut reply = exec(asked);
-            reply["id"] = asked["id"].clone();
-            // No streamClose: the real service does without it, so must this one.
-            run.say(json!({ "execClientMessage": reply }));
+            run.answer_kv(request, blobs);
+        } else if let Some(request) = message.get("execServerMessage") {
+            let mut reply = exec(request);
+            reply["id"] = request["id"].clone();
+            // No streamClose, because the real service does not need it.
+            run.send_message(json!({ "execClientMessage": reply }));
         } else if let Some(state) = message.get("conversationCheckpointUpdate") {
             turn.state = state.clone();
         } else if let Some(update) = message.get("interactionUpdate") {
@@ -68,17 +68,23 @@ fn context(_: &Value) -> Value {
     }}}})
 }
 
-fn say(text: &str, state: &Value) -> Value {
+fn user_request(text: &str, state: &Value) -> Value {
     let mut request = user_message(text);
     request["conversationState"] = state.clone();
     request
 }
 
 #[tokio::test]
-async fn it_remembers_through_blobs_and_misses_lost_ones() {
-    let sim = start(None, Transport::Plain).await;
-    let mut blobs = Blobs::new();
-    let first = turn(&sim, say("my name is Ada", &json!({})), &mut blobs, context).await;
+async fn it_reads_its_history_from_blobs_and_fails_if_one_is_lost() {
+    let sim = start(None).await;
+    let mut blobs = BlobMap::new();
+    let first = turn(
+        &sim,
+        user_request("my name is Ada", &json!({})),
+        &mut blobs,
+        context,
+    )
+    .await;
     assert!(first.text.contains("my name is Ada"), "{}", first.text);
     assert_eq!(first.end, json!({}));
     assert!(
@@ -91,7 +97,7 @@ async fn it_remembers_through_blobs_and_misses_lost_ones() {
     );
     let second = turn(
         &sim,
-        say("what did I say first?", &first.state),
+        user_request("what did I say first?", &first.state),
         &mut blobs,
         context,
     )
@@ -122,8 +128,8 @@ async fn it_remembers_through_blobs_and_misses_lost_ones() {
 
     let lost = turn(
         &sim,
-        say("and now?", &second.state),
-        &mut Blobs::new(),
+        user_request("and now?", &second.state),
+        &mut BlobMap::new(),
         context,
     )
     .await;
@@ -133,34 +139,34 @@ async fn it_remembers_through_blobs_and_misses_lost_ones() {
     );
     assert_eq!(
         sim.recording().verdicts().last().unwrap().outcome,
-        Outcome::Failed
+        VerdictOutcome::Failed
     );
 }
 
 #[tokio::test]
-async fn it_works_on_the_machine_when_asked() {
-    let sim = start(None, Transport::Plain).await;
-    let exec = |asked: &Value| {
-        if let Some(read) = asked.get("readArgs") {
+async fn it_uses_the_tools_a_message_asks_for() {
+    let sim = start(None).await;
+    let exec = |request: &Value| {
+        if let Some(read) = request.get("readArgs") {
             assert_eq!(read["path"], "/ws/README.md");
             return json!({ "readResult": { "success": { "path": "/ws/README.md", "content": "# Demo", "totalLines": 1 } } });
         }
-        if asked.get("lsArgs").is_some() {
+        if request.get("lsArgs").is_some() {
             return json!({ "lsResult": { "success": { "directoryTreeRoot": { "absPath": "/ws", "childrenFiles": [{ "name": "README.md" }] } } } });
         }
-        if let Some(call) = asked.get("mcpArgs") {
+        if let Some(call) = request.get("mcpArgs") {
             assert_eq!(call["args"], json!({ "a": 2.0, "b": 3.0 }));
             return json!({ "mcpResult": { "success": { "content": [{ "text": { "text": "5" } }] } } });
         }
-        if asked.get("shellStreamArgs").is_some() {
+        if request.get("shellStreamArgs").is_some() {
             return json!({ "shellStream": { "rejected": { "command": "ls", "reason": "not today" } } });
         }
-        context(asked)
+        context(request)
     };
-    let mut blobs = Blobs::new();
+    let mut blobs = BlobMap::new();
     let read = turn(
         &sim,
-        say("please look around", &json!({})),
+        user_request("please look around", &json!({})),
         &mut blobs,
         exec,
     )
@@ -178,9 +184,15 @@ async fn it_works_on_the_machine_when_asked() {
             "toolCallCompleted readToolCall"
         ]
     );
-    let shell = turn(&sim, say("list the files", &json!({})), &mut blobs, exec).await;
+    let shell = turn(
+        &sim,
+        user_request("list the files", &json!({})),
+        &mut blobs,
+        exec,
+    )
+    .await;
     assert_eq!(shell.text, "Running `ls`. I could not run `ls`: not today");
-    let mut request = say("host_add 2 and 3", &json!({}));
+    let mut request = user_request("host_add 2 and 3", &json!({}));
     request["mcpTools"] = json!({ "mcpTools": [{
         "name": "pi-host_add", "providerIdentifier": "pi", "toolName": "host_add",
         "inputSchema": { "type": "object", "properties": { "a": { "type": "number" }, "b": { "type": "number" } }, "required": ["a", "b"] },
@@ -190,38 +202,38 @@ async fn it_works_on_the_machine_when_asked() {
 }
 
 #[tokio::test]
-async fn it_hears_steering_and_the_wish_to_stop() {
-    let sim = start(None, Transport::Plain).await;
+async fn it_handles_injections_and_cancellation() {
+    let sim = start(None).await;
     let token = access_token(&sim).await;
-    let mut connection = Http2::connect(&sim).await;
+    let mut connection = Http2Client::connect(&sim).await;
     let mut run = connection.run(&token, user_message("run `sleep`")).await;
-    let mut blobs = Blobs::new();
+    let mut blobs = BlobMap::new();
     let mut states = Vec::new();
     let mut aborted = false;
     let mut checkpoints = 0;
     loop {
-        let message = match within(run.next()).await {
-            Event::Message(message) => message,
-            Event::End(end) => {
+        let message = match with_timeout(run.next()).await {
+            StreamEvent::Message(message) => message,
+            StreamEvent::End(end) => {
                 assert_eq!(end, json!({}));
                 break;
             }
             other => panic!("unexpected {other:?}"),
         };
         if let Some(request) = message.get("kvServerMessage") {
-            run.keep(request, &mut blobs);
-        } else if let Some(asked) = message.get("execServerMessage") {
-            if asked.get("shellStreamArgs").is_some() {
-                // The command goes on; the person speaks, then wants to stop.
-                run.say(json!({ "conversationAction": { "injectContextAction": {
+            run.answer_kv(request, &mut blobs);
+        } else if let Some(request) = message.get("execServerMessage") {
+            if request.get("shellStreamArgs").is_some() {
+                // While the command runs, the user sends a message and then cancels.
+                run.send_message(json!({ "conversationAction": { "injectContextAction": {
                     "injectionId": "i1", "expectedRunId": "run-1",
                     "userContext": { "userMessage": { "text": "left" } },
                 }}}));
-                run.say(json!({ "conversationAction": { "cancelAction": {} } }));
+                run.send_message(json!({ "conversationAction": { "cancelAction": {} } }));
             } else {
-                let mut reply = context(asked);
-                reply["id"] = asked["id"].clone();
-                run.say(json!({ "execClientMessage": reply }));
+                let mut reply = context(request);
+                reply["id"] = request["id"].clone();
+                run.send_message(json!({ "execClientMessage": reply }));
             }
         } else if message.get("execServerControlMessage").is_some() {
             aborted = true;
@@ -242,5 +254,8 @@ async fn it_hears_steering_and_the_wish_to_stop() {
     assert_eq!(states, ["queued", "delivered"]);
     assert!(aborted);
     assert_eq!(checkpoints, 2);
-    assert_eq!(verdict(&sim).await.outcome, Outcome::CancelledByClient);
+    assert_eq!(
+        verdict(&sim).await.outcome,
+        VerdictOutcome::CancelledByClient
+    );
 }

@@ -46,6 +46,7 @@ fn speed_is_kept_by_the_session_and_for_good() {
             "cursor-fast",
             "cursor-mode",
             "cursor-tools",
+            "cursor-trust",
             "cursor-doctor"
         ]
     );

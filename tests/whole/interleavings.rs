@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use cursor_sidecar::run::Backend;
-use cursor_sidecar::sim::{FrameEntry, Outcome, Recording, Side};
+use cursor_sidecar::sim::{FrameEntry, Recording, Side, VerdictOutcome};
 use cursor_sidecar::turn::Stop;
 use proptest::prelude::*;
 
@@ -321,7 +321,7 @@ fn judge(recording: &Recording) {
         let (answers, closes) = (count(&answers), count(&closes));
         let whole = verdicts
             .iter()
-            .any(|verdict| verdict.run == run && verdict.outcome == Outcome::Completed);
+            .any(|verdict| verdict.run == run && verdict.outcome == VerdictOutcome::Completed);
         assert!(
             answers <= 1 && closes <= 1,
             "run {run} exec {id}: {answers} answers, {closes} closes"

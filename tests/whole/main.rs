@@ -81,6 +81,7 @@ mod steering;
 mod stopped;
 mod talk;
 mod terminal_text;
+mod trust;
 mod unary;
 mod watchdog;
 mod wire;

@@ -135,7 +135,8 @@ impl Ask {
             rest: std::time::Duration::ZERO,
             done: Default::default(),
         };
-        let library = Arc::new(Library::new(home.clone(), leash));
+        let state = place::state_dir(&env, home.as_deref());
+        let library = Arc::new(Library::new(home.clone(), leash).with_state(state));
         let facts = Facts {
             workspace,
             home,
@@ -186,13 +187,15 @@ impl Ask {
             tracing::warn!("{notice}");
         }
         spec.offers = settings.servers.offers(0);
+        let bench = Arc::new(Workbench::new(library.leash().clone()));
         let occasion = Occasion {
             workspace: facts.workspace.clone(),
+            home: facts.home.clone(),
+            bench: Arc::clone(&bench),
             conversation: spec.conversation_id.clone(),
             model: spec.model.id.clone(),
         };
         facts.settings = Arc::clone(&settings);
-        let bench = Arc::new(Workbench::new(library.leash().clone()));
         let (inner, gates) = native::executor_without_host(facts, &policy, &bench, self.plan);
         spec.gates = gates;
         Guarded::around(inner, &settings, occasion)

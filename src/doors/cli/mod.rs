@@ -11,12 +11,14 @@ mod doctor;
 mod login;
 mod models;
 mod schema;
+mod trust;
 
 pub use ask::{Ask, AskError};
 pub use doctor::{Doctor, DoctorError};
 pub use login::{Login, LoginCommandError, Logout};
 pub use models::{Models, ModelsError};
 pub use schema::{Schema, SchemaError, Verdict};
+pub use trust::{Trust, TrustError};
 
 /// A value to print: exact for a program, without control characters for a terminal.
 fn for_stdout(mut value: Json) -> Json {

@@ -19,6 +19,7 @@ const DOCTOR: &str = "cursor-doctor";
 const FAST: &str = "cursor-fast";
 const MODE: &str = "cursor-mode";
 const TOOLS: &str = "cursor-tools";
+const TRUST: &str = "cursor-trust";
 
 /// The commands a host should have.
 pub(super) fn offered() -> Vec<CommandOffer> {
@@ -48,6 +49,11 @@ pub(super) fn offered() -> Vec<CommandOffer> {
             ],
         ),
         offer(TOOLS, "Show what Cursor's agent can call now", &[]),
+        offer(
+            TRUST,
+            "Accept the MCP servers and hooks of this project's Cursor settings as they are now",
+            &[],
+        ),
         offer(
             DOCTOR,
             "Show how the Cursor sidecar is set up and what it met",
@@ -104,6 +110,7 @@ pub(super) async fn run(context: &Context, params: SessionCommandParams) -> Sess
         Some(FAST) => Some(seat.fast()),
         Some(MODE) => Some(seat.mode()),
         Some(TOOLS) => Some(info(seat.tools().await)),
+        Some(TRUST) => Some(seat.trust()),
         Some(unknown) => Some(error(format!(
             "cursor-sidecar has no command {unknown}; install matching versions"
         ))),
@@ -264,6 +271,20 @@ impl Seat<'_> {
         ))
     }
 
+    /// Accepts the commands that the project's settings name.
+    fn trust(&self) -> Notice {
+        match self.context.turns.library().accept(&self.workspace()) {
+            Ok(accepted) => info(accepted),
+            Err(problem) => error(problem.to_string()),
+        }
+    }
+
+    /// Where the session works.
+    fn workspace(&self) -> PathBuf {
+        let workspace = self.params.workspace.as_ref().map(PathBuf::from);
+        workspace.unwrap_or_else(|| self.context.cwd())
+    }
+
     /// What Cursor's agent can call: its own tools, those of the host, those of MCP servers.
     async fn tools(&self) -> String {
         let policy = self.context.turns.policy();
@@ -276,10 +297,8 @@ impl Seat<'_> {
                 self.host()
             )),
         }
-        let workspace = self.params.workspace.as_ref().map(PathBuf::from);
-        let workspace = workspace.unwrap_or_else(|| self.context.cwd());
         let library = self.context.turns.library();
-        let settings = library.open(&policy.cursor, &workspace).await;
+        let settings = library.open(&policy.cursor, &self.workspace()).await;
         let mut by_server: BTreeMap<String, Vec<String>> = BTreeMap::new();
         for offer in settings.servers.offers(count) {
             by_server

@@ -34,6 +34,7 @@ use tokio::sync::watch;
 use super::files;
 use super::leaving::told_to_leave;
 use super::misread;
+use crate::diag::place;
 use crate::tools::bridge::endpoint::Server;
 use crate::tools::leash::Leash;
 use crate::tools::settings::Library;
@@ -67,7 +68,8 @@ pub async fn serve(home: Option<PathBuf>, leash: Leash) -> Result<Ended, ServeEr
         written,
     } = stdio::start()?;
     let (host_process, host) = watch::channel(None);
-    let library = Arc::new(Library::new(home.clone(), leash));
+    let state = place::state_dir(&|name: &str| std::env::var(name).ok(), home.as_deref());
+    let library = Arc::new(Library::new(home.clone(), leash).with_state(state));
     let misread = misread::told(home.as_deref());
     let module = methods::register(methods::Context {
         misread,

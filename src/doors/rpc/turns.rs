@@ -207,6 +207,9 @@ impl Turns {
             // It borrows the model and nothing else.
             TurnKind::Side => (self.policy().clone().words_only(), Arc::default()),
         };
+        if let (TurnKind::Main, Some(is_trusted)) = (params.kind, params.project_trusted) {
+            library.set_host_trust(&workspace, is_trusted);
+        }
         look_ahead(&library, &policy, &workspace);
         let controls = Controls::read(params.kept.as_ref().unwrap_or(&Kept::default()));
         let mode = match mode(&params, &controls) {

@@ -1,42 +1,42 @@
-//! What the person wants, guessed from plain words. Pure: no wire, no waiting.
+//! Detects what a user message asks for, by keywords. Pure: no I/O.
 
 use serde_json::{Map, Value, json};
 
 /// A tool the client offers.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct HostTool {
+pub(super) struct ClientTool {
     /// Its full name.
     pub(super) name: String,
-    /// Who provides it.
+    /// Its provider.
     pub(super) provider: String,
-    /// Its own name.
+    /// Its name without the provider.
     pub(super) tool: String,
     /// JSON schema of its arguments.
     pub(super) schema: Value,
 }
 
-/// What to do about a message.
+/// What a message asks for.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Intent {
-    /// Say what the person said first.
+    /// Repeat the user's first message.
     RecallFirst,
     /// Call a tool of the client.
-    Call(HostTool, Map<String, Value>),
+    CallTool(ClientTool, Map<String, Value>),
     /// Read a file; without a name, find one.
-    Read(Option<String>),
+    ReadFile(Option<String>),
     /// Run a command.
-    Run(String),
-    /// Just talk.
-    Talk,
+    RunCommand(String),
+    /// Nothing in particular.
+    Reply,
 }
 
-/// The tools in a run request or a request context.
-pub(super) fn offered(request: &Value, context: &Value) -> Vec<HostTool> {
+/// Returns the tools in a run request and a request context, without duplicates.
+pub(super) fn offered_tools(request: &Value, context: &Value) -> Vec<ClientTool> {
     let lists = [&request["mcpTools"]["mcpTools"], &context["tools"]];
-    let mut tools: Vec<HostTool> = Vec::new();
+    let mut tools: Vec<ClientTool> = Vec::new();
     for definition in lists.iter().filter_map(|list| list.as_array()).flatten() {
         let text = |name: &str| definition[name].as_str().unwrap_or_default().to_owned();
-        let tool = HostTool {
+        let tool = ClientTool {
             name: text("name"),
             provider: text("providerIdentifier"),
             tool: text("toolName"),
@@ -52,8 +52,8 @@ pub(super) fn offered(request: &Value, context: &Value) -> Vec<HostTool> {
     tools
 }
 
-/// Guesses what a message asks for.
-pub(super) fn guess(text: &str, tools: &[HostTool]) -> Intent {
+/// Returns what a message asks for.
+pub(super) fn detect(text: &str, tools: &[ClientTool]) -> Intent {
     let lower = text.to_lowercase();
     if lower.contains("say first")
         || lower.contains("said first")
@@ -65,37 +65,37 @@ pub(super) fn guess(text: &str, tools: &[HostTool]) -> Intent {
         .split(|c: char| !c.is_alphanumeric() && c != '_' && c != '-')
         .filter(|word| !word.is_empty())
         .collect();
-    let named = |tool: &&HostTool| {
+    let named = |tool: &&ClientTool| {
         words
             .iter()
             .any(|word| *word == tool.name || *word == tool.tool)
     };
     if let Some(tool) = tools.iter().find(named) {
-        return Intent::Call(tool.clone(), arguments(text, tool));
+        return Intent::CallTool(tool.clone(), arguments(text, tool));
     }
-    let asks = |verbs: &[&str]| {
+    let mentions = |verbs: &[&str]| {
         words
             .iter()
             .any(|word| verbs.contains(&word.to_lowercase().as_str()))
     };
-    if asks(&["run", "execute", "list"]) {
+    if mentions(&["run", "execute", "list"]) {
         let command = quoted(text, '`').unwrap_or_else(|| "ls".to_owned());
-        return Intent::Run(command);
+        return Intent::RunCommand(command);
     }
-    if asks(&["read", "look", "open", "show"]) {
-        return Intent::Read(file_name(text));
+    if mentions(&["read", "look", "open", "show"]) {
+        return Intent::ReadFile(file_name(text));
     }
-    Intent::Talk
+    Intent::Reply
 }
 
-/// What stands between two marks.
+/// Returns the text between the first two marks.
 fn quoted(text: &str, mark: char) -> Option<String> {
     let (_, rest) = text.split_once(mark)?;
     let (inside, _) = rest.split_once(mark)?;
     (!inside.is_empty()).then(|| inside.to_owned())
 }
 
-/// The first word that looks like a file name.
+/// Returns the first word that looks like a file name.
 fn file_name(text: &str) -> Option<String> {
     text.split_whitespace()
         .map(|word| word.trim_matches(|c: char| !c.is_alphanumeric() && c != '/' && c != '.'))
@@ -108,18 +108,18 @@ fn file_name(text: &str) -> Option<String> {
         .map(str::to_owned)
 }
 
-/// Arguments for a tool: JSON from the message if there is some, else one value for each
-/// required argument, taken from the message where possible.
-fn arguments(text: &str, tool: &HostTool) -> Map<String, Value> {
+/// Returns arguments for a tool: the JSON object in the message, or else a value for each required
+/// argument, taken from the message where possible.
+fn arguments(text: &str, tool: &ClientTool) -> Map<String, Value> {
     if let (Some(start), Some(end)) = (text.find('{'), text.rfind('}'))
-        && let Some(Ok(Value::Object(given))) = text.get(start..=end).map(serde_json::from_str)
+        && let Some(Ok(Value::Object(arguments))) = text.get(start..=end).map(serde_json::from_str)
     {
-        return given;
+        return arguments;
     }
     let mut numbers = text
         .split(|c: char| !c.is_ascii_digit() && c != '.' && c != '-')
         .filter_map(|word| word.trim_end_matches('.').parse::<f64>().ok());
-    let spoken = quoted(text, '"').unwrap_or_else(|| text.to_owned());
+    let string = quoted(text, '"').unwrap_or_else(|| text.to_owned());
     let required = tool.schema["required"]
         .as_array()
         .cloned()
@@ -142,7 +142,7 @@ fn arguments(text: &str, tool: &HostTool) -> Map<String, Value> {
                 _ if name.contains("command") => {
                     json!(quoted(text, '`').unwrap_or_else(|| "ls".to_owned()))
                 }
-                _ => json!(spoken),
+                _ => json!(string),
             };
             (name.to_owned(), value)
         })
@@ -153,8 +153,8 @@ fn arguments(text: &str, tool: &HostTool) -> Map<String, Value> {
 mod tests {
     use super::*;
 
-    fn add() -> HostTool {
-        HostTool {
+    fn add() -> ClientTool {
+        ClientTool {
             name: "custom-user-tools-add".into(),
             provider: "custom-user-tools".into(),
             tool: "add".into(),
@@ -167,37 +167,43 @@ mod tests {
     }
 
     #[test]
-    fn words_choose_what_to_do() {
-        assert_eq!(guess("hello there", &[add()]), Intent::Talk);
-        assert_eq!(guess("What did I say first?", &[]), Intent::RecallFirst);
-        assert_eq!(guess("please read it", &[]), Intent::Read(None));
+    fn keywords_select_the_intent() {
+        assert_eq!(detect("hello there", &[add()]), Intent::Reply);
+        assert_eq!(detect("What did I say first?", &[]), Intent::RecallFirst);
+        assert_eq!(detect("please read it", &[]), Intent::ReadFile(None));
         assert_eq!(
-            guess("Look at src/main.rs.", &[]),
-            Intent::Read(Some("src/main.rs".into()))
+            detect("Look at src/main.rs.", &[]),
+            Intent::ReadFile(Some("src/main.rs".into()))
         );
-        assert_eq!(guess("run `echo hi`", &[]), Intent::Run("echo hi".into()));
-        assert_eq!(guess("list the files", &[]), Intent::Run("ls".into()));
+        assert_eq!(
+            detect("run `echo hi`", &[]),
+            Intent::RunCommand("echo hi".into())
+        );
+        assert_eq!(
+            detect("list the files", &[]),
+            Intent::RunCommand("ls".into())
+        );
     }
 
     #[test]
     fn a_tool_is_called_when_it_is_named() {
-        let Intent::Call(tool, arguments) = guess("add 2 and 3.5 please", &[add()]) else {
+        let Intent::CallTool(tool, arguments) = detect("add 2 and 3.5 please", &[add()]) else {
             panic!("expected a call");
         };
         assert_eq!(tool.tool, "add");
         assert_eq!(Value::Object(arguments), json!({ "a": 2.0, "b": 3.5 }));
-        let Intent::Call(_, arguments) = guess("add {\"a\": 1, \"c\": [2]}", &[add()]) else {
+        let Intent::CallTool(_, arguments) = detect("add {\"a\": 1, \"c\": [2]}", &[add()]) else {
             panic!("expected a call");
         };
         assert_eq!(Value::Object(arguments), json!({ "a": 1, "c": [2] }));
     }
 
     #[test]
-    fn tools_are_found_in_both_places_once() {
+    fn tools_of_request_and_context_are_merged() {
         let definition = |name: &str| json!({ "name": name, "toolName": name });
         let request = json!({ "mcpTools": { "mcpTools": [definition("a")] } });
         let context = json!({ "tools": [definition("a"), definition("b")] });
-        let names: Vec<String> = offered(&request, &context)
+        let names: Vec<String> = offered_tools(&request, &context)
             .into_iter()
             .map(|tool| tool.name)
             .collect();

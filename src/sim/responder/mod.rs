@@ -1,66 +1,66 @@
-//! The built-in responder: a small assistant for when no scenario is played.
+//! The built-in responder: a small assistant for runs without a scenario.
 //!
-//! It behaves like the real service where that can be seen: asks for the context, thinks,
-//! speaks in words, works through execs, keeps the conversation in blobs on the client and
-//! reads it back. What it says is made of the person's own words; there is no model here.
+//! It behaves like the real service as far as a client can observe it: requests the context,
+//! streams thinking and text, uses exec requests, stores the conversation in blobs on the client
+//! and reads it back. Its answers repeat the user's message; there is no model.
 
 mod intent;
-mod voice;
-mod work;
+mod streaming;
+mod tool_requests;
 
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::conversation::Shared;
-use super::history::{self, Message};
-use super::memory::{self, Turn, tokens};
+use super::conversation::SharedConversation;
+use super::conversation_state::{self, TurnContent, estimate_tokens};
+use super::history::{self, HistoryMessage};
 use super::request::RunRequest;
-use super::script::{remember_checkpoint, workspace};
-use super::session::{Id, Session, Stop};
+use super::script::{store_checkpoint, workspace};
+use super::server_run::{MessageId, RunStop, ServerRun};
 use intent::Intent;
-use voice::{Ears, Interruption, update};
+use streaming::{InputMonitor, Interruption, update};
 
-/// How long the client may take for an answer that needs no person.
+/// How long the client may take for an answer that needs no user.
 const LIMIT: Duration = Duration::from_secs(30);
 
-/// Answers one run.
+/// Plays one run.
 pub(super) async fn respond(
-    session: &mut Session,
+    run: &mut ServerRun,
     request: &RunRequest,
-    conversation: Shared,
-) -> Result<(), Stop> {
-    let history = history::recall(session, request, LIMIT).await?;
-    let mut turn = Conversing {
-        session,
+    conversation: SharedConversation,
+) -> Result<(), RunStop> {
+    let history = history::read(run, request, LIMIT).await?;
+    let mut turn = ResponderTurn {
+        run,
         request,
         conversation,
         history,
-        ears: Ears::default(),
-        thought: 0,
+        monitor: InputMonitor::default(),
+        thinking_bytes: 0,
     };
-    match turn.take().await {
+    match turn.respond().await {
         Ok(()) => turn.finish().await,
         Err(Interruption::Stopped(stop)) => Err(stop),
         Err(Interruption::Cancelled) => {
             turn.finish().await?;
-            Err(Stop::ClientLeft)
+            Err(RunStop::ClientLeft)
         }
     }
 }
 
-/// One turn of a conversation.
-struct Conversing<'a> {
-    session: &'a mut Session,
+/// One turn of the responder.
+struct ResponderTurn<'a> {
+    run: &'a mut ServerRun,
     request: &'a RunRequest,
-    conversation: Shared,
-    history: Vec<Message>,
-    ears: Ears,
-    thought: usize,
+    conversation: SharedConversation,
+    history: Vec<HistoryMessage>,
+    monitor: InputMonitor,
+    thinking_bytes: usize,
 }
 
-impl Conversing<'_> {
-    async fn take(&mut self) -> Result<(), Interruption> {
+impl ResponderTurn<'_> {
+    async fn respond(&mut self) -> Result<(), Interruption> {
         match self.request.action() {
             "userMessageAction" | "startPlanAction" => {
                 let text = self.request.user_text().unwrap_or_default().to_owned();
@@ -68,86 +68,88 @@ impl Conversing<'_> {
             }
             "resumeAction" => {
                 let text = self.last_user_text().unwrap_or_default().to_owned();
-                self.say("Picking up where the connection broke. ").await?;
+                self.send_text("Picking up where the connection broke. ")
+                    .await?;
                 self.answer(&text).await
             }
             "summarizeAction" => self.summarize().await,
             "cancelAction" => Err(Interruption::Cancelled),
-            other => self.say(&format!("Noted ({other}).")).await,
+            other => self.send_text(&format!("Noted ({other}).")).await,
         }
     }
 
     async fn answer(&mut self, text: &str) -> Result<(), Interruption> {
         let context = self.context().await?;
-        let tools = intent::offered(&self.request.shown.present, &context);
-        let thought = format!("The person says: {text}");
-        self.thought += thought.len();
-        self.ears.think(self.session, &thought).await?;
-        let place = workspace(&context)
+        let tools = intent::offered_tools(&self.request.message.present, &context);
+        let thinking = format!("The person says: {text}");
+        self.thinking_bytes += thinking.len();
+        self.monitor.stream_thinking(self.run, &thinking).await?;
+        let workspace = workspace(&context)
             .and_then(Value::as_str)
             .unwrap_or(".")
             .to_owned();
-        let words = match intent::guess(text, &tools) {
+        let answer = match intent::detect(text, &tools) {
             Intent::RecallFirst => self.recall_first(text),
-            Intent::Call(tool, arguments) => {
-                self.say(&format!("Calling {}. ", tool.tool)).await?;
-                work::call(self.session, &mut self.ears, &tool, arguments).await?
+            Intent::CallTool(tool, arguments) => {
+                self.send_text(&format!("Calling {}. ", tool.tool)).await?;
+                tool_requests::call_tool(self.run, &mut self.monitor, &tool, arguments).await?
             }
-            Intent::Read(name) => {
-                self.say("Let me have a look. ").await?;
-                work::read(self.session, &mut self.ears, &place, name).await?
+            Intent::ReadFile(name) => {
+                self.send_text("Let me have a look. ").await?;
+                tool_requests::read_file(self.run, &mut self.monitor, &workspace, name).await?
             }
-            Intent::Run(command) => {
-                self.say(&format!("Running `{command}`. ")).await?;
-                work::run(self.session, &mut self.ears, &place, &command).await?
+            Intent::RunCommand(command) => {
+                self.send_text(&format!("Running `{command}`. ")).await?;
+                tool_requests::run_command(self.run, &mut self.monitor, &workspace, &command)
+                    .await?
             }
-            Intent::Talk => self.talk(text),
+            Intent::Reply => self.reply(text),
         };
-        self.say(&words).await
+        self.send_text(&answer).await
     }
 
-    /// Says something, then what it has to say about messages that came meanwhile.
-    async fn say(&mut self, words: &str) -> Result<(), Interruption> {
-        self.ears.say(self.session, words).await?;
-        while !self.ears.heard.is_empty() {
-            let heard = self.ears.heard.remove(0);
-            let words = format!(" (You also said: {heard}) ");
-            self.ears.say(self.session, &words).await?;
+    /// Streams text, then a remark about each message injected meanwhile.
+    async fn send_text(&mut self, text: &str) -> Result<(), Interruption> {
+        self.monitor.stream_text(self.run, text).await?;
+        while !self.monitor.injected.is_empty() {
+            let injected = self.monitor.injected.remove(0);
+            let remark = format!(" (You also said: {injected}) ");
+            self.monitor.stream_text(self.run, &remark).await?;
         }
         Ok(())
     }
 
-    /// The request context: from the request, or asked for.
+    /// Returns the request context from the request, or requests it from the client.
     async fn context(&mut self) -> Result<Value, Interruption> {
         if let Some(context) = self.request.context() {
             return Ok(context.clone());
         }
         let id = self
-            .session
-            .start_exec(&json!({ "requestContextArgs": {} }), Id::Next)
+            .run
+            .start_exec(&json!({ "requestContextArgs": {} }), MessageId::Next)
             .await?;
-        let exec = self.ears.wait(self.session, id).await?;
+        let exec = self.monitor.wait_for_exec(self.run, id).await?;
         Ok(exec.summary().present["requestContextResult"]["success"]["requestContext"].clone())
     }
 
-    fn talk(&self, text: &str) -> String {
-        let images = self.request.shown.present["action"]["userMessageAction"]["userMessage"]
+    fn reply(&self, text: &str) -> String {
+        let images = self.request.message.present["action"]["userMessageAction"]["userMessage"]
             ["selectedContext"]["selectedImages"]
             .as_array()
             .map_or(0, Vec::len);
         let earlier = self.user_messages().count();
-        let mut words = format!("You said: \"{text}\".");
+        let mut reply = format!("You said: \"{text}\".");
         if images > 0 {
-            words.push_str(&format!(" (with {images} image(s))"));
+            reply.push_str(&format!(" (with {images} image(s))"));
         }
         if earlier > 0 {
-            words.push_str(&format!(
+            reply.push_str(&format!(
                 " I remember {earlier} earlier message(s) of yours."
             ));
         } else {
-            words.push_str(" I am a simulated assistant: ask me to read a file, to run a command, or to use one of your tools by its name.");
+            reply.push_str(" I am a simulated assistant: ask me to read a file, to run a command, or to use one of your tools by its name.");
         }
-        words
+        reply
     }
 
     fn recall_first(&self, text: &str) -> String {
@@ -157,7 +159,7 @@ impl Conversing<'_> {
         }
     }
 
-    fn user_messages(&self) -> impl Iterator<Item = &Message> {
+    fn user_messages(&self) -> impl Iterator<Item = &HistoryMessage> {
         self.history.iter().filter(|message| message.role == "user")
     }
 
@@ -169,70 +171,72 @@ impl Conversing<'_> {
 
     /// Replaces the conversation by a summary of it.
     async fn summarize(&mut self) -> Result<(), Interruption> {
-        update(self.session, "summaryStarted", json!({})).await?;
-        let said: Vec<String> = self
+        update(self.run, "summaryStarted", json!({})).await?;
+        let messages: Vec<String> = self
             .user_messages()
             .map(|message| message.text.chars().take(80).collect())
             .collect();
-        let summary = format!("The person said: {}", said.join("; "));
-        update(self.session, "summary", json!({ "summary": summary })).await?;
-        update(self.session, "summaryCompleted", json!({})).await?;
-        let draft = memory::summarized(&summary).map_err(failed)?;
-        self.checkpoint(draft).await?;
+        let summary = format!("The person said: {}", messages.join("; "));
+        update(self.run, "summary", json!({ "summary": summary })).await?;
+        update(self.run, "summaryCompleted", json!({})).await?;
+        let new = conversation_state::summarized(&summary).map_err(failed)?;
+        self.checkpoint(new).await?;
         Ok(())
     }
 
-    /// Checkpoint, end of turn with its usage, checkpoint, end of stream.
-    async fn finish(&mut self) -> Result<(), Stop> {
+    /// Sends a checkpoint, the end of the turn with its usage, a checkpoint and the end of the
+    /// stream.
+    async fn finish(&mut self) -> Result<(), RunStop> {
         let summarized = self.request.action() == "summarizeAction";
         if !summarized {
-            let draft = self.draft()?;
-            self.checkpoint(draft).await?;
+            let new = self.new_state()?;
+            self.checkpoint(new).await?;
         }
-        update(self.session, "turnEnded", self.usage()).await?;
+        update(self.run, "turnEnded", self.usage()).await?;
         if !summarized {
-            let draft = self.draft()?;
-            self.checkpoint(draft).await?;
+            let new = self.new_state()?;
+            self.checkpoint(new).await?;
         }
-        self.session.end().await
+        self.run.end().await
     }
 
-    fn draft(&self) -> Result<memory::Draft, Stop> {
-        let turn = Turn {
+    fn new_state(&self) -> Result<conversation_state::NewState, RunStop> {
+        let turn = TurnContent {
             user: self.request.user_text().map(str::to_owned),
-            assistant: self.session.spoken().to_owned(),
-            heard: Vec::new(),
+            assistant: self.run.sent_text().to_owned(),
+            tool_results: Vec::new(),
             injected: Vec::new(),
-            request_id: self.session.request_id().to_owned(),
+            request_id: self.run.request_id().to_owned(),
         };
-        memory::draft(self.request.conversation_state(), &turn, None).map_err(failed)
+        conversation_state::after_turn(self.request.conversation_state(), &turn, None)
+            .map_err(failed)
     }
 
-    async fn checkpoint(&mut self, draft: memory::Draft) -> Result<(), Stop> {
-        for blob in &draft.blobs {
-            self.session.keep_blob(blob, LIMIT).await?;
+    async fn checkpoint(&mut self, new: conversation_state::NewState) -> Result<(), RunStop> {
+        for blob in &new.blobs {
+            self.run.store_blob_once(blob, LIMIT).await?;
         }
-        self.session
-            .send(&json!({ "conversationCheckpointUpdate": draft.state }))
+        self.run
+            .send(&json!({ "conversationCheckpointUpdate": new.state }))
             .await?;
-        remember_checkpoint(self.session, &self.conversation);
+        store_checkpoint(self.run, &self.conversation);
         Ok(())
     }
 
-    /// An estimate from characters.
+    /// Estimates the usage from the text lengths.
     fn usage(&self) -> Value {
         let before: usize = self.history.iter().map(|message| message.text.len()).sum();
-        let said = self.request.user_text().map_or(0, str::len);
+        let message = self.request.user_text().map_or(0, str::len);
         json!({
-            "inputTokens": tokens(before + said) + 1_000,
-            "outputTokens": tokens(self.session.spoken().len() + self.thought),
-            "cacheReadTokens": tokens(before),
+            "inputTokens": estimate_tokens(before + message) + 1_000,
+            "outputTokens": estimate_tokens(self.run.sent_text().len() + self.thinking_bytes),
+            "cacheReadTokens": estimate_tokens(before),
             "cacheWriteTokens": 0,
-            "reasoningTokens": tokens(self.thought),
+            "reasoningTokens": estimate_tokens(self.thinking_bytes),
         })
     }
 }
 
-fn failed(error: super::schema::SchemaError) -> Stop {
-    Stop::Failed(error.to_string())
+fn failed(error: super::schema::MessageCodecError) -> RunStop {
+    RunStop::Failed(error.to_string())
 }

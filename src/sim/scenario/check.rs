@@ -1,15 +1,14 @@
-//! Compares what a scenario writes with the schema, so that a typo is found at start-up
-//! and not as a puzzling reply.
+//! Checks the messages of a scenario against the schema, so that a typo is reported at start-up.
 
 use prost_reflect::{Cardinality, FieldDescriptor, Kind, MessageDescriptor};
 
 use super::ScenarioError;
-use super::source::{Content, Member, Node};
+use super::source::{Member, Node, NodeContent};
 use crate::sim::{matcher, schema, variables};
 
-/// What a tree is going to be used as.
+/// What a tree is used as.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Use {
+pub(super) enum CheckAs {
     /// A message to send.
     Message,
     /// A pattern to compare a message with.
@@ -21,16 +20,16 @@ pub(super) fn message(
     file: &str,
     node: &Node,
     name: &str,
-    usage: Use,
+    check_as: CheckAs,
 ) -> Result<(), ScenarioError> {
     let descriptor = schema::message(name)
         .map_err(|error| ScenarioError::at(file, node.line, error.to_string()))?;
-    Checker { file, usage }.message(node, &descriptor)
+    Checker { file, check_as }.message(node, &descriptor)
 }
 
 struct Checker<'f> {
     file: &'f str,
-    usage: Use,
+    check_as: CheckAs,
 }
 
 impl Checker<'_> {
@@ -40,7 +39,7 @@ impl Checker<'_> {
             "google.protobuf.Struct" => return self.table(node, message.full_name()).map(drop),
             _ => {}
         }
-        if self.stands_for_anything(node)? {
+        if self.is_placeholder(node)? {
             return Ok(());
         }
         for member in self.table(node, message.full_name())? {
@@ -48,7 +47,7 @@ impl Checker<'_> {
                 .get_field_by_json_name(&member.name)
                 .or_else(|| message.get_field_by_name(&member.name))
             else {
-                if self.usage == Use::Pattern && member.name == "unknownFields" {
+                if self.check_as == CheckAs::Pattern && member.name == "unknownFields" {
                     continue;
                 }
                 return Err(self.error(
@@ -68,7 +67,7 @@ impl Checker<'_> {
 
     fn field(&self, member: &Member, field: &FieldDescriptor) -> Result<(), ScenarioError> {
         let node = &member.node;
-        if self.stands_for_anything(node)? {
+        if self.is_placeholder(node)? {
             return Ok(());
         }
         if field.is_map() {
@@ -82,8 +81,8 @@ impl Checker<'_> {
             return Ok(());
         }
         if field.cardinality() == Cardinality::Repeated {
-            let Content::Array(items) = &node.content else {
-                return Err(self.wrong(node, field, "an array"));
+            let NodeContent::Array(items) = &node.content else {
+                return Err(self.type_error(node, field, "an array"));
             };
             return items.iter().try_for_each(|item| self.single(item, field));
         }
@@ -91,49 +90,52 @@ impl Checker<'_> {
     }
 
     fn single(&self, node: &Node, field: &FieldDescriptor) -> Result<(), ScenarioError> {
-        if self.stands_for_anything(node)? {
+        if self.is_placeholder(node)? {
             return Ok(());
         }
-        let (fits, wanted) = match (field.kind(), &node.content) {
+        let (matches, expected) = match (field.kind(), &node.content) {
             (Kind::Message(message), _) => return self.message(node, &message),
-            (Kind::Bool, content) => (matches!(content, Content::Bool(_)), "true or false"),
-            (Kind::String, content) => (matches!(content, Content::Text(_)), "a string"),
-            (Kind::Bytes, Content::Text(text)) => (
-                variables::mentioned(text) || schema::from_base64(text).is_some(),
+            (Kind::Bool, content) => (matches!(content, NodeContent::Bool(_)), "true or false"),
+            (Kind::String, content) => (matches!(content, NodeContent::Text(_)), "a string"),
+            (Kind::Bytes, NodeContent::Text(text)) => (
+                variables::has_variable(text) || schema::from_base64(text).is_some(),
                 "base64",
             ),
             (Kind::Bytes, _) => (false, "base64"),
             (Kind::Double | Kind::Float, content) => {
-                (matches!(content, Content::Number(_)), "a number")
+                (matches!(content, NodeContent::Number(_)), "a number")
             }
-            (Kind::Enum(values), Content::Text(text)) => {
+            (Kind::Enum(values), NodeContent::Text(text)) => {
                 if values.get_value_by_name(text).is_none() {
                     let known = names(values.values().map(|value| value.name().to_owned()));
-                    let message = format!("{text:?} is no {}; it has {known}", values.full_name());
+                    let message = format!(
+                        "{text:?} is not a value of {}; it has {known}",
+                        values.full_name()
+                    );
                     return Err(self.error(node.line, message));
                 }
                 (true, "")
             }
-            (Kind::Enum(_), content) => (matches!(content, Content::Number(_)), "an enum name"),
-            (_, Content::Number(number)) => (!number.is_f64(), "a whole number"),
+            (Kind::Enum(_), content) => (matches!(content, NodeContent::Number(_)), "an enum name"),
+            (_, NodeContent::Number(number)) => (!number.is_f64(), "a whole number"),
             // proto3 JSON writes 64-bit numbers as strings.
-            (Kind::Int64 | Kind::Uint64, Content::Text(text)) => {
+            (Kind::Int64 | Kind::Uint64, NodeContent::Text(text)) => {
                 (text.parse::<i128>().is_ok(), "a whole number")
             }
             _ => (false, "a whole number"),
         };
-        if fits {
+        if matches {
             Ok(())
         } else {
-            Err(self.wrong(node, field, wanted))
+            Err(self.type_error(node, field, expected))
         }
     }
 
-    /// A variable or, in a pattern, an operator: the schema has no say.
-    fn stands_for_anything(&self, node: &Node) -> Result<bool, ScenarioError> {
+    /// Returns whether a node is a variable or, in a pattern, an operator, which match any type.
+    fn is_placeholder(&self, node: &Node) -> Result<bool, ScenarioError> {
         match &node.content {
-            Content::Text(text) => Ok(variables::is_whole(text)),
-            Content::Table(members) if self.usage == Use::Pattern => {
+            NodeContent::Text(text) => Ok(variables::is_variable(text)),
+            NodeContent::Table(members) if self.check_as == CheckAs::Pattern => {
                 let Some(member) = members.iter().find(|m| matcher::is_operator(&m.name)) else {
                     return Ok(false);
                 };
@@ -147,7 +149,7 @@ impl Checker<'_> {
 
     fn table<'n>(&self, node: &'n Node, what: &str) -> Result<&'n [Member], ScenarioError> {
         match &node.content {
-            Content::Table(members) => Ok(members),
+            NodeContent::Table(members) => Ok(members),
             _ => Err(self.error(
                 node.line,
                 format!("{what} takes a table, not {}", node.describe()),
@@ -155,11 +157,11 @@ impl Checker<'_> {
         }
     }
 
-    fn wrong(&self, node: &Node, field: &FieldDescriptor, wanted: &str) -> ScenarioError {
+    fn type_error(&self, node: &Node, field: &FieldDescriptor, expected: &str) -> ScenarioError {
         self.error(
             node.line,
             format!(
-                "field {:?} of {} takes {wanted}, not {}",
+                "field {:?} of {} takes {expected}, not {}",
                 field.json_name(),
                 field.parent_message().full_name(),
                 node.describe()
@@ -172,21 +174,21 @@ impl Checker<'_> {
     }
 }
 
-/// At most a line of names.
+/// Joins the first names; counts the rest.
 fn names(all: impl Iterator<Item = String>) -> String {
-    const SHOWN: usize = 12;
+    const MAX_NAMES: usize = 12;
     let all: Vec<String> = all.collect();
     if all.is_empty() {
         return "no fields".into();
     }
-    let shown = all
+    let listed = all
         .iter()
-        .take(SHOWN)
+        .take(MAX_NAMES)
         .cloned()
         .collect::<Vec<_>>()
         .join(", ");
-    match all.len().checked_sub(SHOWN) {
-        Some(rest) if rest > 0 => format!("{shown} and {rest} more"),
-        _ => shown,
+    match all.len().checked_sub(MAX_NAMES) {
+        Some(rest) if rest > 0 => format!("{listed} and {rest} more"),
+        _ => listed,
     }
 }

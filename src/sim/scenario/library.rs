@@ -1,29 +1,29 @@
-//! All scenarios of a simulator, found by name.
+//! Loads the scenarios of a simulator and finds them by name.
 
 use std::path::{Path, PathBuf};
 
-use super::fields::{self, Fields};
-use super::source::{self, Content, Member, Node};
+use super::source::{self, Member, Node, NodeContent};
+use super::table_reader::{self, TableReader};
 use super::{
-    Compression, Counting, Injections, Scenario, ScenarioError, Script, ServerSettings, Telling,
+    AttemptScope, Compression, InjectionPolicy, Scenario, ScenarioError, Script, ServerSettings,
     steps,
 };
 
-/// Where a scenario comes from.
+/// The source of a scenario.
 #[derive(Debug, Clone)]
-pub enum Source {
-    /// A file, or a folder of them.
+pub enum ScenarioSource {
+    /// A file, or a folder of files.
     Path(PathBuf),
-    /// TOML in memory, with a name for messages.
+    /// TOML in memory.
     Toml {
-        /// Shown in place of a file name.
+        /// MessageJson in place of a file name.
         label: String,
         /// The scenario.
         text: String,
     },
-    /// The same as JSON.
+    /// JSON in memory.
     Json {
-        /// Shown in place of a file name.
+        /// MessageJson in place of a file name.
         label: String,
         /// The scenario.
         text: String,
@@ -32,26 +32,26 @@ pub enum Source {
 
 /// Scenarios by name.
 #[derive(Debug, Default)]
-pub(in crate::sim) struct Library {
+pub(in crate::sim) struct ScenarioLibrary {
     scenarios: Vec<Scenario>,
 }
 
-impl Library {
+impl ScenarioLibrary {
     /// Reads all sources.
-    pub(in crate::sim) fn load(sources: &[Source]) -> Result<Self, ScenarioError> {
+    pub(in crate::sim) fn load(sources: &[ScenarioSource]) -> Result<Self, ScenarioError> {
         let mut library = Self::default();
         for source in sources {
             match source {
-                Source::Path(path) if path.is_dir() => {
+                ScenarioSource::Path(path) if path.is_dir() => {
                     for file in files(path)? {
                         library.add(read_file(&file)?)?;
                     }
                 }
-                Source::Path(path) => library.add(read_file(path)?)?,
-                Source::Toml { label, text } => {
+                ScenarioSource::Path(path) => library.add(read_file(path)?)?,
+                ScenarioSource::Toml { label, text } => {
                     library.add(scenario(label, &source::toml(label, text)?)?)?;
                 }
-                Source::Json { label, text } => {
+                ScenarioSource::Json { label, text } => {
                     library.add(scenario(label, &source::json(label, text)?)?)?;
                 }
             }
@@ -59,33 +59,33 @@ impl Library {
         if library.scenarios.len() > 1 {
             for scenario in &library.scenarios {
                 if scenario.server != ServerSettings::default() {
-                    tracing::debug!(file = %scenario.file, "[server] counts only in a lone scenario");
+                    tracing::debug!(file = %scenario.file, "[server] applies only to a single scenario");
                 }
             }
         }
         Ok(library)
     }
 
-    /// The scenario of this name.
+    /// Returns the scenario with this name.
     pub(in crate::sim) fn named(&self, name: &str) -> Option<&Scenario> {
         self.scenarios.iter().find(|known| known.name == name)
     }
 
-    /// The scenario that is alone and therefore plays every message.
-    pub(in crate::sim) fn lone(&self) -> Option<&Scenario> {
+    /// Returns the scenario if there is only one, which then plays every message.
+    pub(in crate::sim) fn only(&self) -> Option<&Scenario> {
         match self.scenarios.as_slice() {
             [only] => Some(only),
             _ => None,
         }
     }
 
-    /// All names.
+    /// Returns all names.
     pub(in crate::sim) fn names(&self) -> impl Iterator<Item = &str> {
         self.scenarios.iter().map(|scenario| scenario.name.as_str())
     }
 
-    /// Whether some script decides about the response headers, which must then wait for
-    /// the request.
+    /// Returns whether a script determines the response headers, which must then wait for the
+    /// run request.
     pub(in crate::sim) fn decides_headers(&self) -> bool {
         self.scenarios
             .iter()
@@ -94,7 +94,7 @@ impl Library {
                 script.compression != Compression::Identity
                     || matches!(
                         script.steps.first().map(|step| &step.action),
-                        Some(super::Action::Status(_))
+                        Some(super::StepAction::Status(_))
                     )
             })
     }
@@ -145,8 +145,8 @@ fn read_file(path: &Path) -> Result<Scenario, ScenarioError> {
 }
 
 fn scenario(file: &str, tree: &Node) -> Result<Scenario, ScenarioError> {
-    let mut table = Fields::new(file, tree, "a scenario")?;
-    let name = fields::text(file, table.need("name")?, "name")?;
+    let mut table = TableReader::new(file, tree, "a scenario")?;
+    let name = table_reader::text(file, table.require("name")?, "name")?;
     if name.is_empty() || name.contains(char::is_whitespace) {
         return Err(ScenarioError::at(file, tree.line, "a name is one word"));
     }
@@ -154,15 +154,15 @@ fn scenario(file: &str, tree: &Node) -> Result<Scenario, ScenarioError> {
         Some(node) => ServerSettings::read(file, node)?,
         None => ServerSettings::default(),
     };
-    let counting = match table.text("attempts")?.as_deref() {
-        None | Some("conversation") => Counting::ByConversation,
-        Some("all") => Counting::All,
+    let attempt_scope = match table.text("attempts")?.as_deref() {
+        None | Some("conversation") => AttemptScope::Conversation,
+        Some("all") => AttemptScope::All,
         Some(other) => {
             let message = format!("attempts is \"conversation\" or \"all\", not {other:?}");
             return Err(ScenarioError::at(file, tree.line, message));
         }
     };
-    let runs = fields::array(file, table.need("run")?, "run")?
+    let runs = table_reader::array(file, table.require("run")?, "run")?
         .iter()
         .map(|run| script(file, run))
         .collect::<Result<Vec<_>, _>>()?;
@@ -180,49 +180,45 @@ fn scenario(file: &str, tree: &Node) -> Result<Scenario, ScenarioError> {
         name,
         file: file.to_owned(),
         server,
-        counting,
+        attempt_scope,
         runs,
     })
 }
 
 fn script(file: &str, node: &Node) -> Result<Script, ScenarioError> {
-    let mut table = Fields::new(file, node, "run")?;
+    let mut table = TableReader::new(file, node, "run")?;
     let compression = if table.flag("gzip")? {
         Compression::Gzip
     } else {
         Compression::Identity
     };
-    let telling = if table.flag("story")? {
-        Telling::Onward
-    } else {
-        Telling::Afresh
-    };
+    let resumable = table.flag("story")?;
     let injections = match table.text("injections")?.as_deref() {
-        None => Injections::Unclaimed,
-        Some("delivered") => Injections::Delivered,
-        Some("put off") => Injections::PutOff,
-        Some("rejected") => Injections::Rejected,
+        None => InjectionPolicy::Unclaimed,
+        Some("delivered") => InjectionPolicy::Delivered,
+        Some("put off") => InjectionPolicy::Deferred,
+        Some("rejected") => InjectionPolicy::Rejected,
         Some(other) => {
             let message =
                 format!("injections are \"delivered\", \"put off\" or \"rejected\", not {other:?}");
             return Err(ScenarioError::at(file, node.line, message));
         }
     };
-    let nodes = fields::array(file, table.need("steps")?, "steps")?;
-    let steps = steps::read(file, nodes, telling)?;
+    let nodes = table_reader::array(file, table.require("steps")?, "steps")?;
+    let steps = steps::read(file, nodes, resumable)?;
     table.finish()?;
     Ok(Script {
         compression,
-        telling,
+        resumable,
         injections,
         steps,
     })
 }
 
-/// The members of a table, if it is one.
+/// Returns the members of a table; none if the node is not a table.
 pub(super) fn members(node: &Node) -> &[Member] {
     match &node.content {
-        Content::Table(members) => members,
+        NodeContent::Table(members) => members,
         _ => &[],
     }
 }

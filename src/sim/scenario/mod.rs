@@ -1,17 +1,17 @@
 //! Scenario files: what the simulated backend does in a run, step by step.
 //!
-//! This room reads files and finds their mistakes; it plays nothing. The format is
-//! described in `docs/scenarios.md`.
+//! This module reads and checks files; `script` plays them. `docs/scenarios.md` describes the
+//! format.
 
-mod asks;
 mod check;
-mod ending;
-mod fields;
+mod end_steps;
 mod library;
-mod server;
+mod request_steps;
+mod server_settings;
 mod source;
 mod step;
 mod steps;
+mod table_reader;
 
 use std::time::Duration;
 
@@ -20,21 +20,21 @@ use serde_json::{Map, Value};
 
 use super::connect::Code;
 
-pub(super) use library::Library;
-pub use library::Source;
-pub(super) use server::{Fate, ServerSettings};
+pub(super) use library::ScenarioLibrary;
+pub use library::ScenarioSource;
+pub(super) use server_settings::{CannedAction, ServerSettings};
 
-/// A mistake in a scenario file, or no way to read it.
+/// An invalid or unreadable scenario file.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ScenarioError {
-    /// Something in the file is not as it should be.
+    /// The file is invalid.
     #[error("{file}:{line}: {message}")]
-    Mistake {
+    Invalid {
         /// The file as it was named.
         file: String,
         /// The line, from 1.
         line: usize,
-        /// What is wrong and what was expected.
+        /// What is wrong and what is expected.
         message: String,
     },
     /// The file or folder cannot be read.
@@ -42,14 +42,14 @@ pub enum ScenarioError {
     Unreadable {
         /// The file as it was named.
         file: String,
-        /// What the system said.
+        /// The system's error.
         reason: String,
     },
 }
 
 impl ScenarioError {
     pub(super) fn at(file: &str, line: usize, message: impl Into<String>) -> Self {
-        Self::Mistake {
+        Self::Invalid {
             file: file.to_owned(),
             line,
             message: message.into(),
@@ -60,30 +60,30 @@ impl ScenarioError {
 /// One scenario.
 #[derive(Debug, Clone)]
 pub(super) struct Scenario {
-    /// The name a user message chooses it by.
+    /// The name a user message selects it by.
     pub(super) name: String,
-    /// The file it came from.
+    /// Its file.
     pub(super) file: String,
-    /// Settings of the whole server, for a scenario that is alone.
+    /// Settings of the backend; used only for a single scenario.
     pub(super) server: ServerSettings,
-    /// Which runs are counted as attempts.
-    pub(super) counting: Counting,
-    /// What each attempt plays; the last one repeats.
+    /// Which runs count as attempts.
+    pub(super) attempt_scope: AttemptScope,
+    /// The script of each attempt; the last one repeats.
     pub(super) runs: Vec<Script>,
 }
 
-/// Which runs are counted as attempts.
+/// Which runs count as attempts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) enum Counting {
-    /// Those of a conversation.
+pub(super) enum AttemptScope {
+    /// Those of the same conversation.
     #[default]
-    ByConversation,
-    /// All of them, whoever asks.
+    Conversation,
+    /// Those of all conversations.
     All,
 }
 
 impl Scenario {
-    /// The script of an attempt, from 1.
+    /// Returns the script of an attempt, counted from 1.
     pub(super) fn script(&self, attempt: usize) -> Option<&Script> {
         let index = attempt
             .saturating_sub(1)
@@ -92,69 +92,60 @@ impl Scenario {
     }
 }
 
-/// What one run plays.
+/// The script of one run.
 #[derive(Debug, Clone)]
 pub(super) struct Script {
-    /// Whether server envelopes are compressed.
+    /// The compression of server envelopes.
     pub(super) compression: Compression,
-    /// Where an attempt begins.
-    pub(super) telling: Telling,
-    /// What becomes of words said into the run.
-    pub(super) injections: Injections,
+    /// Whether an attempt skips the steps that its conversation already contains.
+    pub(super) resumable: bool,
+    /// How injected messages are handled.
+    pub(super) injections: InjectionPolicy,
     /// The steps in order.
-    pub(super) steps: Vec<Step>,
+    pub(super) steps: Vec<ScenarioStep>,
 }
 
-/// What becomes of words said into the run.
+/// How messages that the client injects into the run are handled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) enum Injections {
-    /// Nobody speaks of them; they are left for `expect_client`.
+pub(super) enum InjectionPolicy {
+    /// They are left for `expect_client`.
     #[default]
     Unclaimed,
-    /// They are taken up as soon as they come, and said to be.
+    /// They are reported as delivered on arrival.
     Delivered,
-    /// They are put off until the next turn.
-    PutOff,
-    /// They are refused.
+    /// They are reported as queued for the next turn.
+    Deferred,
+    /// They are reported as rejected.
     Rejected,
 }
 
-/// Where an attempt begins.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Telling {
-    /// At the first step.
-    Afresh,
-    /// Behind what the conversation that the client brings already knows.
-    Onward,
-}
-
-/// Whether server envelopes are compressed.
+/// The compression of server envelopes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) enum Compression {
-    /// As they are.
+    /// None.
     #[default]
     Identity,
-    /// With gzip.
+    /// Gzip.
     Gzip,
 }
 
 /// One step.
 #[derive(Debug, Clone)]
-pub(super) struct Step {
+pub(super) struct ScenarioStep {
     /// Its line in the file.
     pub(super) line: usize,
     /// What it does.
-    pub(super) action: Action,
-    /// How long it may wait.
+    pub(super) action: StepAction,
+    /// How long it may take.
     pub(super) limit: Duration,
 }
 
-/// How long a step waits when it does not say.
+/// Default limit of a step.
 pub(super) const DEFAULT_LIMIT: Duration = Duration::from_secs(30);
 
 /// What a step does.
 #[derive(Debug, Clone)]
-pub(super) enum Action {
+pub(super) enum StepAction {
     /// Sends an `AgentServerMessage`.
     Send(Value),
     /// Sends a payload as it is.
@@ -166,7 +157,7 @@ pub(super) enum Action {
         /// How many.
         count: u64,
     },
-    /// Asks the client to do something.
+    /// Sends an exec request.
     Exec(Box<ExecStep>),
     /// Waits for execs that were left open.
     Await(Vec<String>),
@@ -176,46 +167,46 @@ pub(super) enum Action {
     KvSet(KvSet),
     /// Reads a blob back.
     KvGet(KvGet),
-    /// Asks the person a question.
-    Query(Ask),
+    /// Sends an interaction query.
+    Query(QueryStep),
     /// Sends a checkpoint.
     Checkpoint(CheckpointPlan),
-    /// What the next automatic checkpoint says about tokens.
+    /// Sets the token details of later automatic checkpoints.
     TokenDetails(Value),
     /// Ends the stream.
-    End(Ending),
-    /// Answers with an HTTP status instead of a stream.
+    End(StreamEnd),
+    /// Responds with an HTTP status instead of a stream.
     Status(StatusPlan),
     /// Waits for a client message.
     ExpectClient {
         /// What it must contain.
         pattern: Value,
-        /// What to keep of it.
+        /// What to store of it.
         capture: Vec<Capture>,
     },
     /// Compares the run request.
     ExpectRequest(Value),
     /// Compares the request headers.
     ExpectHeaders(Value),
-    /// The request must carry the last checkpoint, byte for byte.
+    /// Requires that the request has the last checkpoint, byte for byte.
     ExpectState,
-    /// Reads what was said before back from the client and compares it.
+    /// Reads the history back from the client and compares it.
     ExpectHistory(Value),
-    /// Waits for the client to leave.
+    /// Waits until the client ends its side or disconnects.
     ExpectCancel,
-    /// Waits for a file.
+    /// Waits until a file exists.
     ExpectFile(Value),
-    /// Keeps back what is said from here, so that it goes out in one piece.
+    /// Buffers what is sent from here on, so that it is sent in one piece.
     Together,
-    /// Lets time pass, heartbeats included.
+    /// Waits, with heartbeats.
     Delay(Duration),
-    /// Lets time pass without a sound.
+    /// Waits without heartbeats.
     Silence(Duration),
-    /// Does something no good server does.
-    Fault(Fault),
+    /// Causes a fault.
+    Fault(ServerFault),
 }
 
-/// An exec and what its answer must be.
+/// An exec request and the expected answer.
 #[derive(Debug, Clone)]
 pub(super) struct ExecStep {
     /// The request: one case of `ExecServerMessage`.
@@ -230,28 +221,20 @@ pub(super) struct ExecStep {
     pub(super) throws: Option<String>,
     /// The client may throw instead of replying, with this in its message.
     pub(super) may_throw: Option<String>,
-    /// Whether to wait for the answer.
-    pub(super) wait: Wait,
+    /// Whether the script continues at once; a later `await` waits for the answer.
+    pub(super) leave_open: bool,
     /// A name for later steps.
     pub(super) name: Option<String>,
     /// Abort it after this long.
     pub(super) abort_after: Option<Duration>,
-    /// What to keep of the reply.
+    /// What to store of the reply.
     pub(super) capture: Vec<Capture>,
-    /// In a story: words of the answer by which a conversation shows that it knows it.
-    pub(super) told: Option<String>,
+    /// In a resumable script: text that marks this exec as answered if the conversation
+    /// contains it.
+    pub(super) answer_marker: Option<String>,
 }
 
-/// Whether a step waits for its answer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Wait {
-    /// At once.
-    Now,
-    /// In a later `await`.
-    Later,
-}
-
-/// A part of a reply kept under a name.
+/// A part of a reply that is stored as a variable.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Capture {
     /// The name.
@@ -276,7 +259,7 @@ pub(super) enum Blob {
 pub(super) struct KvSet {
     /// Its content.
     pub(super) blob: Blob,
-    /// An id that is not its hash.
+    /// An id other than its hash.
     pub(super) blob_id: Option<Bytes>,
     /// A name for later steps.
     pub(super) name: Option<String>,
@@ -288,62 +271,53 @@ pub(super) struct KvSet {
 #[derive(Debug, Clone)]
 pub(super) struct KvGet {
     /// Which one.
-    pub(super) key: BlobKey,
-    /// What must come back.
+    pub(super) key: BlobRef,
+    /// The expected content.
     pub(super) expect: Option<Blob>,
-    /// Whether it must be there.
-    pub(super) presence: Presence,
+    /// Whether the client must not have it.
+    pub(super) must_be_missing: bool,
     /// A fixed request id instead of the next one.
     pub(super) id: Option<u32>,
 }
 
-/// How a blob is named.
+/// A reference to a blob.
 #[derive(Debug, Clone)]
-pub(super) enum BlobKey {
-    /// By the name an earlier step gave.
+pub(super) enum BlobRef {
+    /// By the name from an earlier step.
     Name(String),
     /// By its id.
     Id(Bytes),
 }
 
-/// Whether the client must have something.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Presence {
-    /// It must.
-    Required,
-    /// It must not.
-    Missing,
-}
-
-/// A question to the person.
+/// An interaction query and the expected response.
 #[derive(Debug, Clone)]
-pub(super) struct Ask {
+pub(super) struct QueryStep {
     /// One case of `InteractionQuery`.
     pub(super) query: Value,
     /// A fixed id instead of the next one.
     pub(super) id: Option<u32>,
     /// What the response must contain.
     pub(super) expect: Option<Value>,
-    /// What to keep of it.
+    /// What to store of it.
     pub(super) capture: Vec<Capture>,
 }
 
-/// Which state a checkpoint carries.
+/// The state of a checkpoint.
 #[derive(Debug, Clone)]
 pub(super) enum CheckpointPlan {
     /// This one.
     State(Value),
-    /// The conversation so far, its parts stored as blobs first.
+    /// The conversation so far; its parts are stored as blobs first.
     Auto,
-    /// The same as it stood when a tool was last asked for: on its way for longer than the tool
-    /// took to answer.
+    /// The conversation as it was before the last exec request, as if the checkpoint had taken
+    /// longer than the tool.
     Late,
 }
 
 /// How a stream ends.
 #[derive(Debug, Clone)]
-pub(super) enum Ending {
-    /// Well.
+pub(super) enum StreamEnd {
+    /// Without an error.
     Success,
     /// With an error.
     Error(Box<ErrorPlan>),
@@ -352,9 +326,9 @@ pub(super) enum Ending {
 /// An error that ends a stream.
 #[derive(Debug, Clone)]
 pub(super) struct ErrorPlan {
-    /// Connect's code.
+    /// The Connect code.
     pub(super) code: Code,
-    /// Connect's message.
+    /// The message.
     pub(super) message: String,
     /// An `aiserver.v1.ErrorDetails`, if there is one.
     pub(super) details: Option<Value>,
@@ -362,62 +336,62 @@ pub(super) struct ErrorPlan {
     pub(super) metadata: Map<String, Value>,
 }
 
-/// An HTTP answer in place of a stream.
+/// An HTTP response in place of a stream.
 #[derive(Debug, Clone)]
 pub(super) struct StatusPlan {
     /// The status.
     pub(super) status: u16,
-    /// The body; a string as it is, anything else as JSON.
+    /// The body: a string as it is, anything else as JSON.
     pub(super) body: Option<Value>,
-    /// Further headers.
+    /// Additional headers.
     pub(super) headers: Vec<(String, String)>,
 }
 
-/// Things no good server does.
+/// A fault that the server causes.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Fault {
+pub(super) enum ServerFault {
     /// Resets the stream.
     Reset(u32),
     /// Sends GOAWAY and closes the connection.
     GoAway(u32),
     /// Ends the body without an end-of-stream envelope.
     HalfClose,
-    /// Says nothing more, ever.
+    /// Sends nothing more.
     Stall,
-    /// Sends only the beginning of an envelope and ends the body.
+    /// Sends the beginning of an envelope and ends the body.
     Truncate(usize),
-    /// Sends bytes that are no envelope.
+    /// Sends bytes that are not an envelope.
     Garbage(Bytes),
-    /// Announces an envelope of this size and sends nothing of it.
+    /// Sends only the prefix of an envelope of this size.
     Oversized(u32),
     /// Drops the connection.
     Cut,
-    /// Sends an envelope piece by piece.
+    /// Sends an envelope in pieces.
     Drip {
-        /// The text it carries.
+        /// Its text.
         text: String,
-        /// Bytes a piece.
+        /// Bytes per piece.
         bytes: usize,
         /// Time between pieces.
         every: Duration,
     },
-    /// Grants the client no more room to send.
+    /// Stops granting the client flow-control capacity.
     HoldWindow,
 }
 
-impl Action {
-    /// Whether nothing can follow.
+impl StepAction {
+    /// Returns whether no step can follow.
     fn ends_the_run(&self) -> bool {
         match self {
             Self::End(_) | Self::Status(_) | Self::ExpectCancel => true,
             Self::Fault(fault) => matches!(
                 fault,
-                Fault::Reset(_)
-                    | Fault::GoAway(_)
-                    | Fault::HalfClose
-                    | Fault::Stall
-                    | Fault::Truncate(_)
-                    | Fault::Cut
+                ServerFault::Reset(_)
+                    | ServerFault::GoAway(_)
+                    | ServerFault::HalfClose
+                    | ServerFault::Stall
+                    | ServerFault::Truncate(_)
+                    | ServerFault::Cut
             ),
             _ => false,
         }

@@ -1,4 +1,4 @@
-//! A scenario file as a tree that remembers its lines, from TOML or JSON.
+//! Parses a scenario file, TOML or JSON, into a tree with line numbers.
 
 use std::fmt;
 
@@ -14,12 +14,12 @@ use super::ScenarioError;
 #[derive(Debug, Clone, PartialEq)]
 pub(in crate::sim) struct Node {
     pub(in crate::sim) line: usize,
-    pub(in crate::sim) content: Content,
+    pub(in crate::sim) content: NodeContent,
 }
 
-/// What a [`Node`] holds.
+/// The content of a [`Node`].
 #[derive(Debug, Clone, PartialEq)]
-pub(in crate::sim) enum Content {
+pub(in crate::sim) enum NodeContent {
     Null,
     Bool(bool),
     Number(Number),
@@ -37,15 +37,15 @@ pub(in crate::sim) struct Member {
 }
 
 impl Node {
-    /// The plain value.
+    /// Returns the value without line numbers.
     pub(in crate::sim) fn to_json(&self) -> Value {
         match &self.content {
-            Content::Null => Value::Null,
-            Content::Bool(value) => Value::Bool(*value),
-            Content::Number(value) => Value::Number(value.clone()),
-            Content::Text(value) => Value::String(value.clone()),
-            Content::Array(items) => items.iter().map(Node::to_json).collect(),
-            Content::Table(members) => members
+            NodeContent::Null => Value::Null,
+            NodeContent::Bool(value) => Value::Bool(*value),
+            NodeContent::Number(value) => Value::Number(value.clone()),
+            NodeContent::Text(value) => Value::String(value.clone()),
+            NodeContent::Array(items) => items.iter().map(Node::to_json).collect(),
+            NodeContent::Table(members) => members
                 .iter()
                 .map(|member| (member.name.clone(), member.node.to_json()))
                 .collect::<Map<_, _>>()
@@ -53,41 +53,41 @@ impl Node {
         }
     }
 
-    /// What this is, for messages to people.
+    /// Returns the type of the value, for error messages.
     pub(in crate::sim) fn describe(&self) -> &'static str {
         match self.content {
-            Content::Null => "null",
-            Content::Bool(_) => "a boolean",
-            Content::Number(_) => "a number",
-            Content::Text(_) => "a string",
-            Content::Array(_) => "an array",
-            Content::Table(_) => "a table",
+            NodeContent::Null => "null",
+            NodeContent::Bool(_) => "a boolean",
+            NodeContent::Number(_) => "a number",
+            NodeContent::Text(_) => "a string",
+            NodeContent::Array(_) => "an array",
+            NodeContent::Table(_) => "a table",
         }
     }
 }
 
-/// Where lines begin, to turn offsets into line numbers.
-struct Lines(Vec<usize>);
+/// Offsets of line starts, to convert offsets to line numbers.
+struct LineIndex(Vec<usize>);
 
-impl Lines {
+impl LineIndex {
     fn new(text: &str) -> Self {
         let breaks = text.match_indices('\n').map(|(at, _)| at + 1);
         Self(std::iter::once(0).chain(breaks).collect())
     }
 
-    fn of(&self, offset: usize) -> usize {
+    fn line(&self, offset: usize) -> usize {
         self.0.partition_point(|start| *start <= offset)
     }
 }
 
-/// Reads a TOML file.
+/// Parses TOML.
 pub(super) fn toml(file: &str, text: &str) -> Result<Node, ScenarioError> {
-    let lines = Lines::new(text);
+    let lines = LineIndex::new(text);
     let table = DeTable::parse(text).map_err(|error| {
-        let line = error.span().map_or(1, |span| lines.of(span.start));
+        let line = error.span().map_or(1, |span| lines.line(span.start));
         ScenarioError::at(file, line, error.message())
     })?;
-    let line = lines.of(table.span().start);
+    let line = lines.line(table.span().start);
     Ok(Node {
         line,
         content: toml_table(file, table.get_ref(), &lines)?,
@@ -97,34 +97,34 @@ pub(super) fn toml(file: &str, text: &str) -> Result<Node, ScenarioError> {
 fn toml_node(
     file: &str,
     value: &Spanned<DeValue<'_>>,
-    lines: &Lines,
+    lines: &LineIndex,
 ) -> Result<Node, ScenarioError> {
-    let line = lines.of(value.span().start);
+    let line = lines.line(value.span().start);
     let content = match value.get_ref() {
-        DeValue::String(text) => Content::Text(text.to_string()),
-        DeValue::Boolean(value) => Content::Bool(*value),
+        DeValue::String(text) => NodeContent::Text(text.to_string()),
+        DeValue::Boolean(value) => NodeContent::Bool(*value),
         DeValue::Integer(integer) => {
             let digits = integer.as_str();
             let number = i64::from_str_radix(digits, integer.radix())
                 .map(Number::from)
                 .map_err(|_| ScenarioError::at(file, line, format!("{digits} is out of range")))?;
-            Content::Number(number)
+            NodeContent::Number(number)
         }
         DeValue::Float(float) => {
             let number = float.as_str().parse().ok().and_then(Number::from_f64);
             match number {
-                Some(number) => Content::Number(number),
+                Some(number) => NodeContent::Number(number),
                 None => {
-                    let message = format!("{} is no number JSON can carry", float.as_str());
+                    let message = format!("{} cannot be represented in JSON", float.as_str());
                     return Err(ScenarioError::at(file, line, message));
                 }
             }
         }
         DeValue::Datetime(_) => {
-            let message = "dates have no meaning here; write a string";
+            let message = "dates are not supported; use a string";
             return Err(ScenarioError::at(file, line, message));
         }
-        DeValue::Array(items) => Content::Array(
+        DeValue::Array(items) => NodeContent::Array(
             items
                 .iter()
                 .map(|item| toml_node(file, item, lines))
@@ -135,36 +135,40 @@ fn toml_node(
     Ok(Node { line, content })
 }
 
-fn toml_table(file: &str, table: &DeTable<'_>, lines: &Lines) -> Result<Content, ScenarioError> {
+fn toml_table(
+    file: &str,
+    table: &DeTable<'_>,
+    lines: &LineIndex,
+) -> Result<NodeContent, ScenarioError> {
     let members = table
         .iter()
         .map(|(name, value)| {
             Ok(Member {
                 name: name.get_ref().to_string(),
-                line: lines.of(name.span().start),
+                line: lines.line(name.span().start),
                 node: toml_node(file, value, lines)?,
             })
         })
         .collect::<Result<_, _>>()?;
-    Ok(Content::Table(members))
+    Ok(NodeContent::Table(members))
 }
 
-/// Reads a JSON file.
+/// Parses JSON.
 pub(super) fn json(file: &str, text: &str) -> Result<Node, ScenarioError> {
     let raw: &RawValue = serde_json::from_str(text)
         .map_err(|error| ScenarioError::at(file, error.line().max(1), json_reason(&error)))?;
     JsonFile {
         text,
-        lines: Lines::new(text),
+        lines: LineIndex::new(text),
     }
-    .node(raw, DEEPEST)
+    .node(raw, MAX_DEPTH)
     .map_err(|error| ScenarioError::at(file, 1, json_reason(&error)))
 }
 
-/// How deep values may nest: as deep as serde_json goes where it reads values itself.
-const DEEPEST: usize = 128;
+/// How deep values may nest; the same as serde_json's own limit.
+const MAX_DEPTH: usize = 128;
 
-/// serde_json's message without the position, which we give ourselves.
+/// Returns serde_json's message without the position, because the caller adds the line.
 fn json_reason(error: &serde_json::Error) -> String {
     let text = error.to_string();
     match text.rfind(" at line ") {
@@ -175,7 +179,7 @@ fn json_reason(error: &serde_json::Error) -> String {
 
 struct JsonFile<'t> {
     text: &'t str,
-    lines: Lines,
+    lines: LineIndex,
 }
 
 impl JsonFile<'_> {
@@ -186,7 +190,7 @@ impl JsonFile<'_> {
             .ok_or_else(|| serde::de::Error::custom("values nest too deep"))?;
         let content = match raw.get().as_bytes().first() {
             Some(b'{') => {
-                let members: Members<'_> = serde_json::from_str(raw.get())?;
+                let members: JsonMembers<'_> = serde_json::from_str(raw.get())?;
                 let members = members
                     .0
                     .into_iter()
@@ -199,7 +203,7 @@ impl JsonFile<'_> {
                         })
                     })
                     .collect::<serde_json::Result<_>>()?;
-                Content::Table(members)
+                NodeContent::Table(members)
             }
             Some(b'[') => {
                 let items: Vec<&RawValue> = serde_json::from_str(raw.get())?;
@@ -207,32 +211,32 @@ impl JsonFile<'_> {
                     .into_iter()
                     .map(|item| self.node(item, depth))
                     .collect::<serde_json::Result<_>>()?;
-                Content::Array(items)
+                NodeContent::Array(items)
             }
             _ => match serde_json::from_str(raw.get())? {
-                Value::Bool(value) => Content::Bool(value),
-                Value::Number(value) => Content::Number(value),
-                Value::String(value) => Content::Text(value),
-                _ => Content::Null,
+                Value::Bool(value) => NodeContent::Bool(value),
+                Value::Number(value) => NodeContent::Number(value),
+                Value::String(value) => NodeContent::Text(value),
+                _ => NodeContent::Null,
             },
         };
         Ok(Node { line, content })
     }
 
-    /// A raw value is a slice of the file, so its address is its offset.
+    /// Returns the line of a slice of the file, computed from its address.
     fn line(&self, slice: &str) -> usize {
         let offset = slice
             .as_ptr()
             .addr()
             .wrapping_sub(self.text.as_ptr().addr());
-        self.lines.of(offset.min(self.text.len()))
+        self.lines.line(offset.min(self.text.len()))
     }
 }
 
-/// The members of a JSON object in their order, values unread.
-struct Members<'t>(Vec<(String, &'t RawValue)>);
+/// The members of a JSON object in order, with unparsed values.
+struct JsonMembers<'t>(Vec<(String, &'t RawValue)>);
 
-impl<'de: 't, 't> Deserialize<'de> for Members<'t> {
+impl<'de: 't, 't> Deserialize<'de> for JsonMembers<'t> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct Collect;
         impl<'de> Visitor<'de> for Collect {

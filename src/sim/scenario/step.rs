@@ -1,34 +1,37 @@
-//! One step: a table with one action and its options.
+//! Reads one step: a table with one action and its options.
 
 use std::time::Duration;
 
 use bytes::Bytes;
 use serde_json::{Value, json};
 
-use super::check::{self, Use};
-use super::fields::{self, Fields};
+use super::check::{self, CheckAs};
 use super::library::members;
-use super::source::{Content, Member, Node};
-use super::{Action, CheckpointPlan, DEFAULT_LIMIT, Fault, ScenarioError, Step, asks, ending};
+use super::source::{Member, Node, NodeContent};
+use super::table_reader::{self, TableReader};
+use super::{
+    CheckpointPlan, DEFAULT_LIMIT, ScenarioError, ScenarioStep, ServerFault, StepAction, end_steps,
+    request_steps,
+};
 use crate::sim::schema;
 
-/// How an action is read: from its own value and the options beside it.
-type Read = fn(&str, &Node, &mut Fields<'_>) -> Result<Action, ScenarioError>;
+/// Reads an action from its value and the options of its step.
+type ReadAction = fn(&str, &Node, &mut TableReader<'_>) -> Result<StepAction, ScenarioError>;
 
 /// Every action by name.
-const ACTIONS: &[(&str, Read)] = &[
+const ACTIONS: &[(&str, ReadAction)] = &[
     ("text", |file, node, _| {
-        let text = fields::text(file, node, "text")?;
+        let text = table_reader::text(file, node, "text")?;
         Ok(update("textDelta", json!({ "text": text })))
     }),
     ("thinking", |file, node, _| {
-        let text = fields::text(file, node, "thinking")?;
+        let text = table_reader::text(file, node, "thinking")?;
         Ok(update("thinkingDelta", json!({ "text": text })))
     }),
     ("thinking_done", |file, node, _| {
         let millis = match node.content {
-            Content::Bool(true) => 0,
-            _ => fields::number(file, node, "thinking_done")?,
+            NodeContent::Bool(true) => 0,
+            _ => table_reader::number(file, node, "thinking_done")?,
         };
         Ok(update(
             "thinkingCompleted",
@@ -37,44 +40,54 @@ const ACTIONS: &[(&str, Read)] = &[
     }),
     ("deltas", deltas),
     ("update", |file, node, _| {
-        check::message(file, node, "agent.v1.InteractionUpdate", Use::Message)?;
-        Ok(Action::Send(json!({ "interactionUpdate": node.to_json() })))
+        check::message(file, node, "agent.v1.InteractionUpdate", CheckAs::Message)?;
+        Ok(StepAction::Send(
+            json!({ "interactionUpdate": node.to_json() }),
+        ))
     }),
     ("send", |file, node, _| {
-        check::message(file, node, schema::SERVER_MESSAGE, Use::Message)?;
-        Ok(Action::Send(node.to_json()))
+        check::message(file, node, schema::SERVER_MESSAGE, CheckAs::Message)?;
+        Ok(StepAction::Send(node.to_json()))
     }),
     ("send_hex", |file, node, _| {
-        Ok(Action::SendBytes(hex(file, node, "send_hex")?))
+        Ok(StepAction::SendBytes(hex(file, node, "send_hex")?))
     }),
-    ("exec", asks::exec),
+    ("exec", request_steps::exec),
     ("await", |file, node, _| match &node.content {
-        Content::Array(items) => Ok(Action::Await(
+        NodeContent::Array(items) => Ok(StepAction::Await(
             items
                 .iter()
-                .map(|item| fields::text(file, item, "await"))
+                .map(|item| table_reader::text(file, item, "await"))
                 .collect::<Result<_, _>>()?,
         )),
-        _ => Ok(Action::Await(vec![fields::text(file, node, "await")?])),
+        _ => Ok(StepAction::Await(vec![table_reader::text(
+            file, node, "await",
+        )?])),
     }),
     ("abort", |file, node, _| {
-        Ok(Action::Abort(fields::text(file, node, "abort")?))
+        Ok(StepAction::Abort(table_reader::text(file, node, "abort")?))
     }),
-    ("kv_set", asks::kv_set),
-    ("kv_get", asks::kv_get),
-    ("query", asks::query),
+    ("kv_set", request_steps::kv_set),
+    ("kv_get", request_steps::kv_get),
+    ("query", request_steps::query),
     ("checkpoint", |file, node, _| match &node.content {
-        Content::Text(text) if text == "auto" => Ok(Action::Checkpoint(CheckpointPlan::Auto)),
-        Content::Text(text) if text == "late" => Ok(Action::Checkpoint(CheckpointPlan::Late)),
-        Content::Text(_) => Err(fields::wrong(
+        NodeContent::Text(text) if text == "auto" => {
+            Ok(StepAction::Checkpoint(CheckpointPlan::Auto))
+        }
+        NodeContent::Text(text) if text == "late" => {
+            Ok(StepAction::Checkpoint(CheckpointPlan::Late))
+        }
+        NodeContent::Text(_) => Err(table_reader::type_error(
             file,
             node,
             "checkpoint",
             "\"auto\", \"late\" or a table",
         )),
         _ => {
-            check::message(file, node, schema::CONVERSATION_STATE, Use::Message)?;
-            Ok(Action::Checkpoint(CheckpointPlan::State(node.to_json())))
+            check::message(file, node, schema::CONVERSATION_STATE, CheckAs::Message)?;
+            Ok(StepAction::Checkpoint(CheckpointPlan::State(
+                node.to_json(),
+            )))
         }
     }),
     ("token_details", |file, node, _| {
@@ -82,35 +95,35 @@ const ACTIONS: &[(&str, Read)] = &[
             file,
             node,
             "agent.v1.ConversationTokenDetails",
-            Use::Message,
+            CheckAs::Message,
         )?;
-        Ok(Action::TokenDetails(node.to_json()))
+        Ok(StepAction::TokenDetails(node.to_json()))
     }),
     ("usage", |file, node, _| {
-        check::message(file, node, "agent.v1.TurnEndedUpdate", Use::Message)?;
+        check::message(file, node, "agent.v1.TurnEndedUpdate", CheckAs::Message)?;
         Ok(update("turnEnded", node.to_json()))
     }),
-    ("end", ending::end),
-    ("status", ending::status_plan),
+    ("end", end_steps::end),
+    ("status", end_steps::status_plan),
     ("expect_client", |file, node, options| {
-        check::message(file, node, schema::CLIENT_MESSAGE, Use::Pattern)?;
-        Ok(Action::ExpectClient {
+        check::message(file, node, schema::CLIENT_MESSAGE, CheckAs::Pattern)?;
+        Ok(StepAction::ExpectClient {
             pattern: node.to_json(),
-            capture: asks::captures(file, options)?,
+            capture: request_steps::captures(file, options)?,
         })
     }),
     ("expect_request", |file, node, _| {
-        check::message(file, node, "agent.v1.AgentRunRequest", Use::Pattern)?;
-        Ok(Action::ExpectRequest(node.to_json()))
+        check::message(file, node, "agent.v1.AgentRunRequest", CheckAs::Pattern)?;
+        Ok(StepAction::ExpectRequest(node.to_json()))
     }),
     ("expect_headers", |file, node, _| {
-        Fields::new(file, node, "expect_headers")?;
-        Ok(Action::ExpectHeaders(node.to_json()))
+        TableReader::new(file, node, "expect_headers")?;
+        Ok(StepAction::ExpectHeaders(node.to_json()))
     }),
     ("expect_state", |file, node, _| {
-        match fields::text(file, node, "expect_state")?.as_str() {
-            "last checkpoint" => Ok(Action::ExpectState),
-            _ => Err(fields::wrong(
+        match table_reader::text(file, node, "expect_state")?.as_str() {
+            "last checkpoint" => Ok(StepAction::ExpectState),
+            _ => Err(table_reader::type_error(
                 file,
                 node,
                 "expect_state",
@@ -119,54 +132,61 @@ const ACTIONS: &[(&str, Read)] = &[
         }
     }),
     ("expect_history", |_, node, _| {
-        Ok(Action::ExpectHistory(node.to_json()))
+        Ok(StepAction::ExpectHistory(node.to_json()))
     }),
     ("expect_cancel", |file, node, _| {
-        yes(file, node, "expect_cancel", Action::ExpectCancel)
+        require_true(file, node, "expect_cancel", StepAction::ExpectCancel)
     }),
     ("expect_file", |file, node, _| {
-        let path = fields::text(file, node, "expect_file")?;
-        Ok(Action::ExpectFile(path.into()))
+        let path = table_reader::text(file, node, "expect_file")?;
+        Ok(StepAction::ExpectFile(path.into()))
     }),
     ("together", |file, node, _| {
-        yes(file, node, "together", Action::Together)
+        require_true(file, node, "together", StepAction::Together)
     }),
     ("delay_ms", |file, node, _| {
-        Ok(Action::Delay(millis(file, node, "delay_ms")?))
+        Ok(StepAction::Delay(millis(file, node, "delay_ms")?))
     }),
     ("heartbeat", |file, node, _| {
-        yes(file, node, "heartbeat", update("heartbeat", json!({})))
+        require_true(file, node, "heartbeat", update("heartbeat", json!({})))
     }),
     ("silence_ms", |file, node, _| {
-        Ok(Action::Silence(millis(file, node, "silence_ms")?))
+        Ok(StepAction::Silence(millis(file, node, "silence_ms")?))
     }),
     ("reset", |file, node, _| {
-        Ok(Action::Fault(Fault::Reset(error_code(
+        Ok(StepAction::Fault(ServerFault::Reset(error_code(
             file, node, "reset",
         )?)))
     }),
     ("goaway", |file, node, _| {
-        Ok(Action::Fault(Fault::GoAway(error_code(
+        Ok(StepAction::Fault(ServerFault::GoAway(error_code(
             file, node, "goaway",
         )?)))
     }),
     ("half_close", |file, node, _| {
-        yes(file, node, "half_close", Action::Fault(Fault::HalfClose))
+        require_true(
+            file,
+            node,
+            "half_close",
+            StepAction::Fault(ServerFault::HalfClose),
+        )
     }),
     ("stall", |file, node, _| {
-        yes(file, node, "stall", Action::Fault(Fault::Stall))
+        require_true(file, node, "stall", StepAction::Fault(ServerFault::Stall))
     }),
     ("truncate", |file, node, _| {
-        let bytes = fields::number(file, node, "truncate")?;
-        Ok(Action::Fault(Fault::Truncate(bytes as usize)))
+        let bytes = table_reader::number(file, node, "truncate")?;
+        Ok(StepAction::Fault(ServerFault::Truncate(bytes as usize)))
     }),
     ("garbage", |file, node, _| {
-        Ok(Action::Fault(Fault::Garbage(hex(file, node, "garbage")?)))
+        Ok(StepAction::Fault(ServerFault::Garbage(hex(
+            file, node, "garbage",
+        )?)))
     }),
     ("oversized", |file, node, _| {
-        match u32::try_from(fields::number(file, node, "oversized")?) {
-            Ok(bytes) => Ok(Action::Fault(Fault::Oversized(bytes))),
-            Err(_) => Err(fields::wrong(
+        match u32::try_from(table_reader::number(file, node, "oversized")?) {
+            Ok(bytes) => Ok(StepAction::Fault(ServerFault::Oversized(bytes))),
+            Err(_) => Err(table_reader::type_error(
                 file,
                 node,
                 "oversized",
@@ -175,11 +195,16 @@ const ACTIONS: &[(&str, Read)] = &[
         }
     }),
     ("cut", |file, node, _| {
-        yes(file, node, "cut", Action::Fault(Fault::Cut))
+        require_true(file, node, "cut", StepAction::Fault(ServerFault::Cut))
     }),
     ("drip", drip),
     ("hold_window", |file, node, _| {
-        yes(file, node, "hold_window", Action::Fault(Fault::HoldWindow))
+        require_true(
+            file,
+            node,
+            "hold_window",
+            StepAction::Fault(ServerFault::HoldWindow),
+        )
     }),
 ];
 
@@ -202,7 +227,7 @@ const ERROR_CODES: [&str; 14] = [
 ];
 
 /// Reads one step.
-pub(super) fn read(file: &str, node: &Node) -> Result<Step, ScenarioError> {
+pub(super) fn read(file: &str, node: &Node) -> Result<ScenarioStep, ScenarioError> {
     let known = |member: &&Member| ACTIONS.iter().any(|(name, _)| *name == member.name);
     let found: Vec<&Member> = members(node).iter().filter(known).collect();
     let member = match found.as_slice() {
@@ -219,12 +244,12 @@ pub(super) fn read(file: &str, node: &Node) -> Result<Step, ScenarioError> {
     let Some((name, action)) = ACTIONS.iter().find(|(name, _)| *name == member.name) else {
         return Err(no_action(file, node));
     };
-    let mut options = Fields::new(file, node, name)?;
+    let mut options = TableReader::new(file, node, name)?;
     options.get(name);
     let action = action(file, &member.node, &mut options)?;
     let limit = options.millis("timeout_ms")?.unwrap_or(DEFAULT_LIMIT);
     options.finish()?;
-    Ok(Step {
+    Ok(ScenarioStep {
         line: node.line,
         action,
         limit,
@@ -248,24 +273,29 @@ fn no_action(file: &str, node: &Node) -> ScenarioError {
     }
 }
 
-fn update(case: &str, value: Value) -> Action {
-    Action::Send(json!({ "interactionUpdate": schema::single(case, value) }))
+fn update(case: &str, value: Value) -> StepAction {
+    StepAction::Send(json!({ "interactionUpdate": schema::single(case, value) }))
 }
 
-fn yes(file: &str, node: &Node, name: &str, action: Action) -> Result<Action, ScenarioError> {
+fn require_true(
+    file: &str,
+    node: &Node,
+    name: &str,
+    action: StepAction,
+) -> Result<StepAction, ScenarioError> {
     match node.content {
-        Content::Bool(true) => Ok(action),
-        _ => Err(fields::wrong(file, node, name, "true")),
+        NodeContent::Bool(true) => Ok(action),
+        _ => Err(table_reader::type_error(file, node, name, "true")),
     }
 }
 
 fn millis(file: &str, node: &Node, name: &str) -> Result<Duration, ScenarioError> {
-    fields::number(file, node, name).map(Duration::from_millis)
+    table_reader::number(file, node, name).map(Duration::from_millis)
 }
 
-/// Bytes written as hex.
+/// Reads bytes in hex.
 pub(super) fn hex(file: &str, node: &Node, name: &str) -> Result<Bytes, ScenarioError> {
-    let text = fields::text(file, node, name)?;
+    let text = table_reader::text(file, node, name)?;
     match schema::from_hex(&text) {
         Some(bytes) => Ok(bytes.into()),
         None => {
@@ -275,14 +305,14 @@ pub(super) fn hex(file: &str, node: &Node, name: &str) -> Result<Bytes, Scenario
     }
 }
 
-/// An HTTP/2 error code by name or number.
+/// Reads an HTTP/2 error code by name or number.
 pub(super) fn error_code(file: &str, node: &Node, name: &str) -> Result<u32, ScenarioError> {
     let code = match &node.content {
-        Content::Text(text) => ERROR_CODES
+        NodeContent::Text(text) => ERROR_CODES
             .iter()
             .position(|known| known == text)
             .map(|code| code as u32),
-        Content::Number(number) => number.as_u64().and_then(|code| u32::try_from(code).ok()),
+        NodeContent::Number(number) => number.as_u64().and_then(|code| u32::try_from(code).ok()),
         _ => None,
     };
     code.ok_or_else(|| {
@@ -294,21 +324,21 @@ pub(super) fn error_code(file: &str, node: &Node, name: &str) -> Result<u32, Sce
     })
 }
 
-fn deltas(file: &str, node: &Node, _: &mut Fields<'_>) -> Result<Action, ScenarioError> {
-    let mut table = Fields::new(file, node, "deltas")?;
-    let text = fields::text(file, table.need("text")?, "text")?;
-    let count = fields::number(file, table.need("count")?, "count")?;
+fn deltas(file: &str, node: &Node, _: &mut TableReader<'_>) -> Result<StepAction, ScenarioError> {
+    let mut table = TableReader::new(file, node, "deltas")?;
+    let text = table_reader::text(file, table.require("text")?, "text")?;
+    let count = table_reader::number(file, table.require("count")?, "count")?;
     table.finish()?;
-    Ok(Action::Deltas { text, count })
+    Ok(StepAction::Deltas { text, count })
 }
 
-fn drip(file: &str, node: &Node, _: &mut Fields<'_>) -> Result<Action, ScenarioError> {
-    let mut table = Fields::new(file, node, "drip")?;
-    let text = fields::text(file, table.need("text")?, "text")?;
+fn drip(file: &str, node: &Node, _: &mut TableReader<'_>) -> Result<StepAction, ScenarioError> {
+    let mut table = TableReader::new(file, node, "drip")?;
+    let text = table_reader::text(file, table.require("text")?, "text")?;
     let bytes = table.number("bytes")?.unwrap_or(1).max(1) as usize;
     let every = table.millis("every_ms")?.unwrap_or_default();
     table.finish()?;
-    Ok(Action::Fault(Fault::Drip { text, bytes, every }))
+    Ok(StepAction::Fault(ServerFault::Drip { text, bytes, every }))
 }
 
 #[cfg(test)]

@@ -1,47 +1,48 @@
-//! Compares answers with what a step expects.
+//! Compares answers with the expectations of a step.
 
 use serde_json::{Value, json};
 
-use crate::sim::matcher::{self, show};
+use crate::sim::matcher::{self, excerpt};
 use crate::sim::scenario::ExecStep;
-use crate::sim::schema::Shown;
-use crate::sim::session::{Exec, Stop};
+use crate::sim::schema::MessageJson;
+use crate::sim::server_run::{Exec, RunStop};
 
 /// Compares a message with a pattern.
-pub(super) fn check(what: &str, pattern: &Value, shown: &Shown) -> Result<(), Stop> {
-    matcher::fits(pattern, shown).map_err(|mismatch| Stop::Failed(format!("{what}: {mismatch}")))
+pub(super) fn check(what: &str, pattern: &Value, message: &MessageJson) -> Result<(), RunStop> {
+    matcher::matches_message(pattern, message)
+        .map_err(|mismatch| RunStop::Failed(format!("{what}: {mismatch}")))
 }
 
-/// Whether a step takes a throw for an answer.
-fn bears(step: &ExecStep, thrown: &Value) -> bool {
+/// Returns whether a step accepts this throw as an answer.
+fn allows_throw(step: &ExecStep, thrown: &Value) -> bool {
     let error = thrown["error"].as_str().unwrap_or_default();
-    let words = step.may_throw.as_deref();
-    words.is_some_and(|words| error.contains(words))
+    let allowed = step.may_throw.as_deref();
+    allowed.is_some_and(|part| error.contains(part))
 }
 
-/// Compares what an exec brought with what it should have.
-pub(super) fn check_exec(step: &ExecStep, exec: &Exec) -> Result<(), Stop> {
+/// Compares the replies to an exec with the expectations of its step.
+pub(super) fn check_exec(step: &ExecStep, exec: &Exec) -> Result<(), RunStop> {
     match (&step.throws, &exec.thrown) {
-        (Some(wanted), Some(thrown)) => {
+        (Some(expected), Some(thrown)) => {
             let error = thrown["error"].as_str().unwrap_or_default();
-            if error.contains(wanted.as_str()) {
+            if error.contains(expected.as_str()) {
                 return Ok(());
             }
-            return Err(Stop::Failed(format!(
-                "expected a throw with {wanted:?}, got {error:?}"
+            return Err(RunStop::Failed(format!(
+                "expected a throw with {expected:?}, got {error:?}"
             )));
         }
-        (Some(wanted), None) => {
-            return Err(Stop::Failed(format!(
-                "expected a throw with {wanted:?}, got {}",
-                show(Some(&exec.summary().present))
+        (Some(expected), None) => {
+            return Err(RunStop::Failed(format!(
+                "expected a throw with {expected:?}, got {}",
+                excerpt(Some(&exec.summary().present))
             )));
         }
-        (None, Some(thrown)) if bears(step, thrown) => return Ok(()),
+        (None, Some(thrown)) if allows_throw(step, thrown) => return Ok(()),
         (None, Some(thrown)) => {
-            return Err(Stop::Failed(format!(
+            return Err(RunStop::Failed(format!(
                 "expected a reply, got throw {}",
-                show(Some(thrown))
+                excerpt(Some(thrown))
             )));
         }
         (None, None) => {}
@@ -49,15 +50,15 @@ pub(super) fn check_exec(step: &ExecStep, exec: &Exec) -> Result<(), Stop> {
     if let Some(pattern) = &step.expect {
         check("the reply", pattern, &exec.summary())?;
     }
-    // Each wanted event must be found after the one before it.
+    // Each expected event must come after the previous one.
     let mut rest = exec.replies.iter();
     for pattern in &step.replies {
-        if !rest.any(|reply| matcher::fits(pattern, reply).is_ok()) {
+        if !rest.any(|reply| matcher::matches_message(pattern, reply).is_ok()) {
             let got: Vec<&Value> = exec.replies.iter().map(|reply| &reply.present).collect();
-            return Err(Stop::Failed(format!(
-                "expected an event like {} in its place, got {}",
-                show(Some(pattern)),
-                show(Some(&json!(got)))
+            return Err(RunStop::Failed(format!(
+                "expected an event like {} in order, got {}",
+                excerpt(Some(pattern)),
+                excerpt(Some(&json!(got)))
             )));
         }
     }

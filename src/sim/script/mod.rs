@@ -1,11 +1,12 @@
-//! Plays the steps of a scenario on a session and checks what comes back.
+//! Plays the steps of a scenario on a run and checks the client's answers.
 
-mod asks;
 mod expect;
-mod fault;
-mod story;
+mod play_faults;
+mod play_requests;
+mod remaining_steps;
 
 use std::collections::HashMap;
+use std::ops::ControlFlow;
 use std::path::Path;
 use std::time::Duration;
 
@@ -13,98 +14,92 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::connect::{Code, ConnectError};
-use super::conversation::{self, Shared};
-use super::exchange::Answer;
+use super::conversation::{self, SharedConversation};
+use super::conversation_state;
+use super::exchange::FullResponse;
 use super::history;
-use super::matcher::{self, show};
-use super::memory;
+use super::matcher::{self, excerpt};
 use super::request::RunRequest;
 use super::scenario::{
-    Action, Capture, Ending, ErrorPlan, ExecStep, Fault, Scenario, Script, StatusPlan, Step,
-    Telling,
+    Capture, ErrorPlan, ExecStep, Scenario, ScenarioStep, Script, ServerFault, StatusPlan,
+    StepAction, StreamEnd,
 };
-use super::schema::{self, Shown};
-use super::session::{Pulse, Session, Stop, late};
+use super::schema::{self, MessageJson};
+use super::server_run::{RunStop, ServerRun, timed_out};
 
-/// How often it is looked whether a file is there.
-const LOOK: Duration = Duration::from_millis(10);
+/// How often `expect_file` checks whether the file exists.
+const FILE_POLL_INTERVAL: Duration = Duration::from_millis(10);
 
-/// An exec that was left open, and what its answer must be.
-struct OpenExec {
+/// An exec that was left open, and the expected answer.
+struct AwaitedExec {
     id: u32,
     step: ExecStep,
 }
 
-/// Whether the script goes on.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Flow {
-    GoOn,
-    Over,
-}
-
-/// One script being played.
+/// Plays one script on a run.
 pub(super) struct Player<'a> {
-    session: &'a mut Session,
+    run: &'a mut ServerRun,
     scenario: &'a Scenario,
     request: &'a RunRequest,
-    conversation: Shared,
-    open: HashMap<String, OpenExec>,
+    conversation: SharedConversation,
+    open: HashMap<String, AwaitedExec>,
     token_details: Option<Value>,
-    /// Answers that a story goes by.
-    heard: Vec<String>,
-    /// What the run had added when a tool was last asked for.
-    before_exec: Option<memory::Turn>,
+    /// Tool results that later checkpoints contain, so that a resumed script can skip them.
+    tool_results: Vec<String>,
+    /// What the run had added to the conversation before the last exec request.
+    before_exec: Option<conversation_state::TurnContent>,
 }
 
 impl<'a> Player<'a> {
-    /// Gets ready to play for this request.
+    /// Creates a player for this request.
     pub(super) fn new(
-        session: &'a mut Session,
+        run: &'a mut ServerRun,
         scenario: &'a Scenario,
         request: &'a RunRequest,
-        conversation: Shared,
+        conversation: SharedConversation,
     ) -> Self {
         Self {
-            session,
+            run,
             scenario,
             request,
             conversation,
             open: HashMap::new(),
             token_details: None,
-            heard: Vec::new(),
+            tool_results: Vec::new(),
             before_exec: None,
         }
     }
 
-    /// Plays a script to its end.
-    pub(super) async fn play(mut self, script: &Script) -> Result<(), Stop> {
+    /// Plays a script to its end. A step returns `Break` if it ended the run.
+    pub(super) async fn play(mut self, script: &Script) -> Result<(), RunStop> {
         if !matches!(
             script.steps.first().map(|step| &step.action),
-            Some(Action::Status(_))
+            Some(StepAction::Status(_))
         ) {
-            self.session.open(script.compression).await?;
+            self.run.open(script.compression).await?;
         }
-        self.session.set_injections(script.injections);
-        let left = match script.telling {
-            Telling::Afresh => (0..script.steps.len()).collect(),
-            Telling::Onward => self.unheard(&script.steps).await?,
+        self.run.set_injections(script.injections);
+        let remaining = if script.resumable {
+            self.remaining_steps(&script.steps).await?
+        } else {
+            (0..script.steps.len()).collect()
         };
-        for index in left {
+        for index in remaining {
             let step = &script.steps[index];
-            let played = match self.session.catch_up().await {
-                // A client that leaves is just what this step waits for.
-                Err(Stop::ClientLeft) if expects_leaving(&step.action) => {
-                    return Err(Stop::ClientLeft);
+            let played = match self.run.receive_available().await {
+                // The step waits for the client to disconnect, so this is not a failure.
+                Err(RunStop::ClientLeft) if expects_disconnect(&step.action) => {
+                    return Err(RunStop::ClientLeft);
                 }
                 Err(stop) => Err(stop),
                 Ok(()) => Box::pin(self.step(step)).await,
             };
-            remember_checkpoint(self.session, &self.conversation);
+            store_checkpoint(self.run, &self.conversation);
             match played {
-                Ok(Flow::GoOn) => {}
-                Ok(Flow::Over) => return Ok(()),
-                Err(Stop::Failed(reason)) => {
-                    return Err(Stop::Failed(format!(
+                Ok(ControlFlow::Continue(())) => {}
+                Ok(ControlFlow::Break(())) => return Ok(()),
+                Err(RunStop::Failed(reason)) => {
+                    return Err(RunStop::Failed(format!(
                         "scenario {}: step {} ({}:{}): {reason}",
                         self.scenario.name,
                         index + 1,
@@ -112,134 +107,140 @@ impl<'a> Player<'a> {
                         step.line
                     )));
                 }
-                Err(left) => return Err(left),
+                Err(stop) => return Err(stop),
             }
         }
-        if self.session.is_sound() && !self.session.turn_ended() {
-            self.session
+        if self.run.can_send_envelopes() && !self.run.turn_ended() {
+            self.run
                 .send(&json!({ "interactionUpdate": { "turnEnded": {} } }))
                 .await?;
         }
-        self.session.end().await
+        self.run.end().await
     }
 
-    async fn step(&mut self, step: &Step) -> Result<Flow, Stop> {
+    async fn step(&mut self, step: &ScenarioStep) -> Result<ControlFlow<()>, RunStop> {
         let limit = step.limit;
         match &step.action {
-            Action::Send(message) => {
+            StepAction::Send(message) => {
                 let message = self.fill(message)?;
-                self.session.send(&message).await?;
+                self.run.send(&message).await?;
             }
-            Action::SendBytes(payload) => self.session.send_bytes(payload.clone()).await?,
-            Action::Deltas { text, count } => {
+            StepAction::SendBytes(payload) => self.run.send_bytes(payload.clone()).await?,
+            StepAction::Deltas { text, count } => {
                 let message = json!({ "interactionUpdate": { "textDelta": { "text": text } } });
-                self.session.repeat(&message, *count).await?;
+                self.run.repeat(&message, *count).await?;
             }
-            Action::Exec(exec) => self.exec(exec, limit).await?,
-            Action::Await(names) => {
+            StepAction::Exec(exec) => self.exec(exec, limit).await?,
+            StepAction::Await(names) => {
                 for name in names {
                     if let Some(open) = self.open.remove(name) {
                         self.finish_exec(open.id, &open.step, limit).await?;
                     }
                 }
             }
-            Action::Abort(name) => {
+            StepAction::Abort(name) => {
                 if let Some(id) = self.open.get(name).map(|open| open.id) {
-                    self.session.abort_exec(id).await?;
+                    self.run.abort_exec(id).await?;
                 }
             }
-            Action::KvSet(set) => self.kv_set(set, limit).await?,
-            Action::KvGet(get) => self.kv_get(get, limit).await?,
-            Action::Query(ask) => self.query(ask, limit).await?,
-            Action::Checkpoint(plan) => self.checkpoint(plan, limit).await?,
-            Action::TokenDetails(details) => self.token_details = Some(self.fill(details)?),
-            Action::End(ending) => {
+            StepAction::KvSet(set) => self.kv_set(set, limit).await?,
+            StepAction::KvGet(get) => self.kv_get(get, limit).await?,
+            StepAction::Query(query) => self.query(query, limit).await?,
+            StepAction::Checkpoint(plan) => self.checkpoint(plan, limit).await?,
+            StepAction::TokenDetails(details) => self.token_details = Some(self.fill(details)?),
+            StepAction::End(ending) => {
                 self.end(ending).await?;
-                return Ok(Flow::Over);
+                return Ok(ControlFlow::Break(()));
             }
-            Action::Status(plan) => {
-                self.session.refuse(status_answer(plan)).await?;
-                return Ok(Flow::Over);
+            StepAction::Status(plan) => {
+                self.run
+                    .respond_without_stream(status_response(plan))
+                    .await?;
+                return Ok(ControlFlow::Break(()));
             }
-            Action::ExpectClient { pattern, capture } => {
+            StepAction::ExpectClient { pattern, capture } => {
                 let pattern = self.fill(pattern)?;
                 let found = self
-                    .session
-                    .wait_for(limit, |session| {
-                        session.claim(|message| matcher::fits(&pattern, message).is_ok())
+                    .run
+                    .wait_for(limit, |run| {
+                        run.claim(|message| matcher::matches_message(&pattern, message).is_ok())
                     })
                     .await?
                     .ok_or_else(|| {
-                        late(
-                            &format!("a client message like {}", show(Some(&pattern))),
+                        timed_out(
+                            &format!("a client message like {}", excerpt(Some(&pattern))),
                             limit,
                         )
                     })?;
                 self.capture(capture, &found)?;
             }
-            Action::ExpectRequest(pattern) => {
+            StepAction::ExpectRequest(pattern) => {
                 let pattern = self.fill(pattern)?;
-                expect::check("the request", &pattern, &self.request.shown)?;
+                expect::check("the request", &pattern, &self.request.message)?;
             }
-            Action::ExpectHeaders(pattern) => {
+            StepAction::ExpectHeaders(pattern) => {
                 let pattern = self.fill(pattern)?;
-                let headers = self.session.headers();
+                let headers = self.run.headers();
                 matcher::matches(&pattern, Some(&headers))
-                    .map_err(|mismatch| Stop::Failed(format!("the headers: {mismatch}")))?;
+                    .map_err(|mismatch| RunStop::Failed(format!("the headers: {mismatch}")))?;
             }
-            Action::ExpectHistory(pattern) => {
+            StepAction::ExpectHistory(pattern) => {
                 let pattern = self.fill(pattern)?;
-                let past = history::recall(self.session, self.request, limit).await?;
+                let past = history::read(self.run, self.request, limit).await?;
                 let texts: Value = past.into_iter().map(|message| message.text).collect();
                 matcher::matches(&pattern, Some(&texts))
-                    .map_err(|mismatch| Stop::Failed(format!("the history: {mismatch}")))?;
+                    .map_err(|mismatch| RunStop::Failed(format!("the history: {mismatch}")))?;
             }
-            Action::ExpectState => self.expect_state()?,
-            Action::ExpectCancel => {
-                return match self.session.until_left(limit).await? {
-                    true => Err(Stop::ClientLeft),
-                    false => Err(late("the client to leave", limit)),
+            StepAction::ExpectState => self.expect_state()?,
+            StepAction::ExpectCancel => {
+                return if self.run.wait_for_disconnect(limit).await? {
+                    Err(RunStop::ClientLeft)
+                } else {
+                    Err(timed_out("the client to leave", limit))
                 };
             }
-            Action::ExpectFile(path) => {
+            StepAction::ExpectFile(path) => {
                 let path = self.fill(path)?;
                 let path = Path::new(path.as_str().unwrap_or_default());
                 let until = Instant::now() + limit;
                 while !path.exists() {
                     if Instant::now() >= until {
-                        return Err(late(&format!("the file {}", path.display()), limit));
+                        return Err(timed_out(&format!("the file {}", path.display()), limit));
                     }
-                    self.session.rest(LOOK).await?;
+                    self.run.wait(FILE_POLL_INTERVAL).await?;
                 }
             }
-            Action::Together => self.session.hold(),
-            Action::Delay(time) => self.session.rest(*time).await?,
-            Action::Silence(time) => {
-                self.session.set_pulse(Pulse::Still);
-                self.session.rest(*time).await?;
-                self.session.set_pulse(Pulse::Beating);
+            StepAction::Together => self.run.start_buffering(),
+            StepAction::Delay(time) => self.run.wait(*time).await?,
+            StepAction::Silence(time) => {
+                self.run.set_heartbeats(false);
+                self.run.wait(*time).await?;
+                self.run.set_heartbeats(true);
             }
-            Action::Fault(fault) => return self.fault(fault).await,
+            StepAction::Fault(fault) => return self.fault(fault).await,
         }
-        Ok(Flow::GoOn)
+        Ok(ControlFlow::Continue(()))
     }
 
-    fn fill(&self, value: &Value) -> Result<Value, Stop> {
+    fn fill(&self, value: &Value) -> Result<Value, RunStop> {
         conversation::lock(&self.conversation)
             .variables
             .fill(value)
-            .map_err(|error| Stop::Failed(error.to_string()))
+            .map_err(|error| RunStop::Failed(error.to_string()))
     }
 
-    fn capture(&self, captures: &[Capture], shown: &Shown) -> Result<(), Stop> {
+    fn capture(&self, captures: &[Capture], message: &MessageJson) -> Result<(), RunStop> {
         for capture in captures {
-            let found = shown.full.pointer(&capture.pointer).ok_or_else(|| {
-                Stop::Failed(format!(
-                    "expected {} in {}, got nothing",
-                    capture.pointer,
-                    show(Some(&shown.present))
-                ))
-            })?;
+            let found = message
+                .with_defaults
+                .pointer(&capture.pointer)
+                .ok_or_else(|| {
+                    RunStop::Failed(format!(
+                        "expected {} in {}, got nothing",
+                        capture.pointer,
+                        excerpt(Some(&message.present))
+                    ))
+                })?;
             conversation::lock(&self.conversation)
                 .variables
                 .set(&capture.name, found.clone());
@@ -247,57 +248,60 @@ impl<'a> Player<'a> {
         Ok(())
     }
 
-    fn expect_state(&self) -> Result<(), Stop> {
+    fn expect_state(&self) -> Result<(), RunStop> {
         let conversation = conversation::lock(&self.conversation);
         match &conversation.checkpoint {
             Some(checkpoint) if *checkpoint == self.request.state => Ok(()),
-            Some(checkpoint) => Err(Stop::Failed(format!(
+            Some(checkpoint) => Err(RunStop::Failed(format!(
                 "expected conversation_state {}, got {}",
                 schema::hex(checkpoint),
                 schema::hex(&self.request.state)
             ))),
-            None => Err(Stop::Failed("no checkpoint was sent yet".into())),
+            None => Err(RunStop::Failed("no checkpoint was sent yet".into())),
         }
     }
 
-    async fn end(&mut self, ending: &Ending) -> Result<(), Stop> {
+    async fn end(&mut self, ending: &StreamEnd) -> Result<(), RunStop> {
         match ending {
-            Ending::Success => self.session.end().await,
-            Ending::Error(plan) => {
+            StreamEnd::Success => self.run.end().await,
+            StreamEnd::Error(plan) => {
                 let error = connect_error(plan)?;
-                self.session.end_with_error(&error).await
+                self.run.end_with_error(&error).await
             }
         }
     }
 }
 
-/// Remembers the checkpoint that was sent last: the next request must carry it.
-pub(super) fn remember_checkpoint(session: &mut Session, shared: &Shared) {
-    let Some(bytes) = session.take_checkpoint() else {
+/// Stores the last checkpoint that was sent, because the next request must contain it.
+pub(super) fn store_checkpoint(run: &mut ServerRun, shared: &SharedConversation) {
+    let Some(bytes) = run.take_checkpoint() else {
         return;
     };
-    let shown = schema::bytes_to_json(schema::CONVERSATION_STATE, &bytes, schema::Detail::Present);
+    let json = schema::bytes_to_json(schema::CONVERSATION_STATE, &bytes, schema::Detail::Present);
     let mut conversation = conversation::lock(shared);
     conversation.checkpoint = Some(bytes);
-    conversation.variables.set("CHECKPOINT", shown);
+    conversation.variables.set("CHECKPOINT", json);
 }
 
-/// The first workspace of a request context.
+/// Returns the first workspace of a request context.
 pub(super) fn workspace(context: &Value) -> Option<&Value> {
     context.pointer("/env/workspacePaths/0")
 }
 
-fn expects_leaving(action: &Action) -> bool {
-    matches!(action, Action::ExpectCancel | Action::Fault(Fault::Stall))
+fn expects_disconnect(action: &StepAction) -> bool {
+    matches!(
+        action,
+        StepAction::ExpectCancel | StepAction::Fault(ServerFault::Stall)
+    )
 }
 
-fn connect_error(plan: &ErrorPlan) -> Result<ConnectError, Stop> {
+fn connect_error(plan: &ErrorPlan) -> Result<ConnectError, RunStop> {
     let mut error = ConnectError::new(plan.code, plan.message.clone());
     *error.metadata = plan.metadata.clone();
     if let Some(details) = &plan.details {
         let name = "aiserver.v1.ErrorDetails";
         let bytes =
-            schema::encode(name, details).map_err(|error| Stop::Failed(error.to_string()))?;
+            schema::encode(name, details).map_err(|error| RunStop::Failed(error.to_string()))?;
         let value = schema::base64(&bytes);
         error.details.push(json!({
             "type": name,
@@ -308,19 +312,19 @@ fn connect_error(plan: &ErrorPlan) -> Result<ConnectError, Stop> {
     Ok(error)
 }
 
-fn status_answer(plan: &StatusPlan) -> Answer {
-    let mut answer = match &plan.body {
-        None => Answer::new(plan.status, "application/json", ""),
-        Some(Value::String(text)) => Answer::new(plan.status, "text/plain", text.clone()),
-        Some(body) => Answer::json(plan.status, body),
+fn status_response(plan: &StatusPlan) -> FullResponse {
+    let mut response = match &plan.body {
+        None => FullResponse::new(plan.status, "application/json", ""),
+        Some(Value::String(text)) => FullResponse::new(plan.status, "text/plain", text.clone()),
+        Some(body) => FullResponse::json(plan.status, body),
     };
     for (name, value) in &plan.headers {
-        answer = answer.with_header(name, value);
+        response = response.with_header(name, value);
     }
-    answer
+    response
 }
 
-/// The error that ends a run whose expectations were not met.
+/// Returns the error that ends a run whose expectations were not met.
 pub(super) fn failure(reason: &str) -> ConnectError {
     ConnectError::new(Code::PermissionDenied, reason)
 }

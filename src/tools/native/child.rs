@@ -12,7 +12,7 @@ use rustix::process::{Pid, Signal};
 use tokio::process::{Child, ChildStdin, Command};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use super::carry::Carry;
+use super::carry::{Carry, Scope};
 use crate::tools::leash::Leash;
 
 /// How often we look whether what a command left running is still there.
@@ -121,6 +121,9 @@ pub(super) struct Running {
 /// aliases count only when all is read. Their names may be anything, so they are quoted.
 const SCRIPT: &str = r#"__command=$1 __before=$2 __after=$3; shift 3; [ -s "$__before" ] && . "$__before"; eval "$__command"; __code=$?; { pwd; printf '\0'; ( set +aeux; unset PWD SHLVL _; if [ "$BASH_VERSION" ]; then builtin echo "{"; builtin shopt -p; builtin echo "shopt -u expand_aliases; } 2>/dev/null"; builtin shopt -q expand_aliases && __code=on; builtin shopt -u expand_aliases; eval 'for __name in "${!BASH_ALIASES[@]}"; do builtin printf "alias -- %q\n" "$__name=${BASH_ALIASES[$__name]}"; done'; fi; export -p; declare -f; [ "$__code" = on ] && builtin echo "builtin shopt -s expand_aliases" ); } > "$__after" 2>/dev/null; exit $__code"#;
 
+/// The same where only variables carry over: nothing is read, and what is left is data.
+const PLAIN_SCRIPT: &str = r#"__command=$1 __after=$3; shift 3; eval "$__command"; __code=$?; { pwd; printf '\0'; env -0; } > "$__after" 2>/dev/null; exit $__code"#;
+
 /// Starts a command in a shell, in a group of its own; refuses one too many.
 pub(super) fn start(
     command: &str,
@@ -134,7 +137,10 @@ pub(super) fn start(
     let mut shell = Command::new(shell());
     shell
         .arg("-c")
-        .arg(SCRIPT)
+        .arg(match carry.scope() {
+            Scope::Everything => SCRIPT,
+            Scope::Variables => PLAIN_SCRIPT,
+        })
         .args(["--", command])
         .args([carry.before(), carry.after()])
         .current_dir(folder)
@@ -145,6 +151,7 @@ pub(super) fn start(
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
     scrub(&mut shell);
+    shell.envs(carry.variables().iter().map(|(name, value)| (name, value)));
     let (mut child, mut group) = spawn(&mut shell, leash)?;
     group.place = Some(place);
     Ok(Running {
@@ -224,7 +231,7 @@ mod tests {
         let mut running = start(
             command,
             folder.path(),
-            Carry::new(folder.path(), None),
+            Carry::new(folder.path(), None, Scope::Everything),
             Input::Nothing,
             &Leash::default(),
         )

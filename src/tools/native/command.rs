@@ -11,6 +11,7 @@ use tokio::sync::oneshot;
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
+use super::carry::Scope;
 use super::child::{self, Input, Running};
 use super::output::{Letters, Stream};
 use super::pipes::{Piece, Pipes};
@@ -43,6 +44,8 @@ pub(super) struct Order {
     pub(super) hard_timeout: Option<Duration>,
     /// What it reads from.
     pub(super) input: Input,
+    /// What carries over from the command before it.
+    pub(super) scope: Scope,
 }
 
 /// What becomes of a command that takes too long.
@@ -66,7 +69,7 @@ impl Order {
     }
 
     /// What a request orders, at a folder that is known.
-    pub(super) fn of(args: &ShellArgs, folder: PathBuf) -> Self {
+    pub(super) fn of(args: &ShellArgs, folder: PathBuf, scope: Scope) -> Self {
         let given = u64::try_from(args.timeout).ok().filter(|ms| *ms > 0);
         let behind = args.timeout_behavior == TimeoutBehavior::Background as i32;
         let timeout = match given.map(Duration::from_millis) {
@@ -91,6 +94,7 @@ impl Order {
                 true => Input::Pipe,
                 false => Input::Nothing,
             },
+            scope,
         }
     }
 }
@@ -162,7 +166,7 @@ impl Foreground {
         let mut running = child::start(
             &order.command,
             &order.folder,
-            bench.carry()?,
+            bench.carry(order.scope)?,
             order.input,
             bench.leash(),
         )?;
@@ -367,7 +371,7 @@ mod tests {
 
     #[test]
     fn a_command_nobody_gave_a_time_has_the_usual_one() {
-        let order = |args: ShellArgs| Order::of(&args, PathBuf::new());
+        let order = |args: ShellArgs| Order::of(&args, PathBuf::new(), Scope::Everything);
         let behind = TimeoutBehavior::Background as i32;
         assert_eq!(
             order(ShellArgs::default()).timeout,

@@ -1,21 +1,30 @@
 //! Commands an administrator does not want, whoever asks for them.
 //!
-//! The list comes with each request. A command is taken apart far enough to see every simple
-//! command in it; one that cannot be taken apart is not run. What a command does in the end
-//! (`eval`, a variable as a name, another shell) cannot be seen here, nor by the official
-//! client.
+//! The list comes with each request. Every command in the text is found ([`parse`]), also those
+//! that other commands execute ([`wrapper`]): `env`, `xargs`, `find -exec`, `bash -c`, `eval`,
+//! `trap`. A text that cannot be parsed is not executed, nor is one whose commands are known
+//! only when it is executed: an expansion as a name, a file that is sourced, a shell that reads
+//! its input. What a program or a script does by itself cannot be seen here.
+
+mod parse;
+#[cfg(test)]
+mod tests;
+mod word;
+mod wrapper;
 
 use std::process::Stdio;
 use std::time::Duration;
 
-use regex::Regex;
 use tokio::process::Command;
 
 use super::child;
-use super::grammar::{self, Simple};
+use parse::{Found, Invocation, Unclear};
+use word::{Piece, Word};
 
 /// How long the shell may take to read a command.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// The parser works by recursion.
+const STACK: usize = 32 * 1024 * 1024;
 const NOT_RUN: &str = "was not executed. It cannot be approved from this conversation; only a \
                        user can run it manually outside the agent. You may continue working on \
                        the task.";
@@ -25,23 +34,46 @@ pub(super) async fn objection(command: &str, rules: &[String]) -> Option<String>
     if rules.is_empty() {
         return None;
     }
-    let simple = match is_valid(command).await {
-        true => grammar::simple_commands(command).unwrap_or_default(),
-        false => Vec::new(),
+    let invocations = if is_valid(command).await {
+        invocations(command.to_owned()).await.unwrap_or_default()
+    } else {
+        Vec::new()
     };
-    if simple.is_empty() {
+    let matched = |rule: &&String| invocations.iter().any(|it| matches(rule, it));
+    if let Some(rule) = rules.iter().find(matched) {
+        return Some(format!(
+            "Denied: this command was blocked by administrator policy (denylist rule: {rule}) \
+             and {NOT_RUN}"
+        ));
+    }
+    let may_match = || {
+        let all = || invocations.iter().filter(|it| !it.is_known());
+        rules.iter().any(|rule| all().any(|it| may_match(rule, it)))
+    };
+    // A text without commands is refused too, as the official client does.
+    if invocations.iter().all(Invocation::declares) || may_match() {
         return Some(format!(
             "Denied: this command could not be conclusively analyzed against your team's \
              administrator command denylist, so it was blocked (fail-closed) and {NOT_RUN}"
         ));
     }
-    let rule = rules
-        .iter()
-        .find(|rule| simple.iter().any(|simple| matches(rule, simple)))?;
-    Some(format!(
-        "Denied: this command was blocked by administrator policy (denylist rule: {rule}) and \
-         {NOT_RUN}"
-    ))
+    None
+}
+
+/// The commands of a text, found on a thread of its own, because the parser needs a deep stack
+/// and takes its time with long texts.
+async fn invocations(command: String) -> Result<Vec<Invocation>, Unclear> {
+    let (found, result) = tokio::sync::oneshot::channel();
+    let work = move || {
+        let mut all = Found::default();
+        let done = all.program(&command);
+        // Nobody waits for it if the request was cancelled.
+        let _ = found.send(done.map(|()| all.invocations));
+    };
+    let thread = std::thread::Builder::new().stack_size(STACK);
+    thread.spawn(work).map_err(|_| Unclear)?;
+    // A parser that panicked has sent nothing.
+    result.await.map_err(|_| Unclear)?
 }
 
 /// Whether the shell can read a command. It reads only: nothing is run.
@@ -58,86 +90,105 @@ async fn is_valid(command: &str) -> bool {
     matches!(tokio::time::timeout(PATIENCE, status).await, Ok(Ok(status)) if status.success())
 }
 
+impl Invocation {
+    /// Whether it only tests or declares something.
+    fn declares(&self) -> bool {
+        let name = self.0.first().and_then(Word::text).unwrap_or_default();
+        matches!(
+            name.as_str(),
+            "[" | "export" | "declare" | "local" | "readonly" | "typeset" | "unset"
+        )
+    }
+
+    /// Whether the text of all its words is known.
+    fn is_known(&self) -> bool {
+        self.0.iter().all(|word| word.text().is_some())
+    }
+
+    fn pieces(&self) -> Vec<Piece> {
+        joined(self.0.iter().map(|word| word.pieces.clone()))
+    }
+
+    fn written(&self) -> Vec<Piece> {
+        joined(
+            self.0
+                .iter()
+                .map(|word| Word::literal(&word.written).pieces),
+        )
+    }
+}
+
+fn joined(words: impl Iterator<Item = Vec<Piece>>) -> Vec<Piece> {
+    let mut all = Vec::new();
+    for word in words {
+        if !all.is_empty() {
+            all.push(Piece::Letter(' '));
+        }
+        all.extend(word);
+    }
+    all
+}
+
 /// Whether a rule names a command: `rm`, `git push`, `git p*`, or `name:arguments`.
-fn matches(rule: &str, command: &Simple) -> bool {
+fn matches(rule: &str, command: &Invocation) -> bool {
+    is_named(rule, &command.written()) || command.is_known() && may_match(rule, command)
+}
+
+/// Whether a rule names a command, or would, depending on what its expansions give.
+fn may_match(rule: &str, command: &Invocation) -> bool {
+    is_named(rule, &command.pieces())
+}
+
+fn is_named(rule: &str, text: &[Piece]) -> bool {
     let rule = rule.split_whitespace().collect::<Vec<_>>().join(" ");
     if rule.is_empty() {
         return false;
     }
-    [&command.plain, &command.written].into_iter().any(|words| {
-        let text = words.join(" ");
-        let by_parts = rule.split_once(':').is_some_and(|(name, arguments)| {
-            let (first, rest) = text.split_once(' ').unwrap_or((&text, ""));
-            is_like(name, "", first) && is_like(arguments, "", rest)
-        });
-        by_parts || is_like(&rule, "(?: .*)?", &text)
-    })
+    let by_parts = rule.split_once(':').is_some_and(|(name, arguments)| {
+        let end = text.iter().position(|piece| *piece == Piece::Letter(' '));
+        let (first, rest) = text.split_at(end.unwrap_or(text.len()));
+        is_like(name, first) && is_like(arguments, rest.get(1..).unwrap_or_default())
+    });
+    by_parts || is_like(&rule, text) || is_like(&format!("{rule} *"), text)
 }
 
-/// Whether a text is what a rule says, where `*` is anything, and then what `end` allows.
-fn is_like(rule: &str, end: &str, text: &str) -> bool {
-    let pattern = regex::escape(rule).replace(r"\*", ".*");
-    // A rule that is too large to be understood counts for everything.
-    Regex::new(&format!("(?s)^{pattern}{end}$")).map_or(true, |pattern| pattern.is_match(text))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[tokio::test]
-    async fn rules_name_commands_wherever_they_are() {
-        for (command, rule) in [
-            ("git push", "git *"),
-            ("git push", "g*sh"),
-            ("rm -f x", "rm:-f*"),
-            ("rm -v -f x", "rm:*-f*"),
-            ("curl a b", "curl:a b"),
-            ("rm 'a b'", "rm a b"),
-            ("rm 'a b'", "rm 'a b'"),
-            ("rm a  b", "rm  a b"),
-            ("ls", " ls "),
-            ("rm -rf /x", "rm -rf /*"),
-            ("git push x --force", "git push * --force"),
-        ] {
-            let objection = objection(command, &[rule.into()]).await;
-            let expected = format!("(denylist rule: {rule})");
-            assert!(
-                objection
-                    .as_ref()
-                    .is_some_and(|text| text.contains(&expected)),
-                "{command} {rule}: {objection:?}"
-            );
+/// Whether a text can be what a pattern says, where `*` in the pattern is anything.
+fn is_like(pattern: &str, text: &[Piece]) -> bool {
+    let pattern: Vec<char> = pattern.chars().collect();
+    let mut reached = vec![false; pattern.len() + 1];
+    reached[0] = true;
+    skip_stars(&pattern, &mut reached);
+    for piece in text {
+        let mut next = vec![false; pattern.len() + 1];
+        for at in 0..=pattern.len() {
+            if !reached[at] {
+                continue;
+            }
+            let expected = pattern.get(at).copied();
+            match *piece {
+                _ if expected == Some('*') => next[at] = true,
+                Piece::Letter(letter) if expected == Some(letter) => next[at + 1] = true,
+                Piece::Letter(_) => {}
+                Piece::Part | Piece::Parts => next[at] = true,
+            }
         }
-        for (command, rule) in [
-            ("rm", "rm *"),
-            ("rm -f x", "rm:-f"),
-            ("lsx", "ls"),
-            ("ls", "l?"),
-            ("axb", "a.b"),
-            ("git pushy", "git push"),
-            ("ls", ""),
-        ] {
-            assert_eq!(objection(command, &[rule.into()]).await, None, "{command}");
+        // Text that is not known may be as much of the pattern as there is; a part of a word
+        // is none of the next word.
+        if !matches!(piece, Piece::Letter(_)) {
+            for at in 0..pattern.len() {
+                let goes_on = *piece == Piece::Parts || pattern[at] != ' ';
+                next[at + 1] |= next[at] && goes_on;
+            }
         }
+        reached = next;
+        skip_stars(&pattern, &mut reached);
     }
+    reached[pattern.len()]
+}
 
-    #[tokio::test]
-    async fn what_cannot_be_read_is_not_run() {
-        for command in [
-            "if",
-            "",
-            "# only words",
-            "x=1",
-            "echo $'\\x72m'",
-            "echo $((a);(b))",
-        ] {
-            let objection = objection(command, &["rm".into()]).await;
-            assert!(
-                objection.is_some_and(|text| text.contains("fail-closed")),
-                "{command}"
-            );
-        }
-        assert_eq!(objection("if", &[]).await, None);
+/// A star may stand for nothing.
+fn skip_stars(pattern: &[char], reached: &mut [bool]) {
+    for (at, letter) in pattern.iter().enumerate() {
+        reached[at + 1] |= reached[at] && *letter == '*';
     }
 }

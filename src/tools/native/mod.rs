@@ -15,7 +15,6 @@ mod errno;
 mod fetch;
 pub(super) mod forbidden;
 mod git_diff;
-mod grammar;
 mod grep;
 pub mod guard;
 mod ignored;
@@ -65,6 +64,7 @@ use guard::Guard;
 pub(super) use ignored::{FILE as IGNORE_FILE, is_ignored};
 use policy::{Decision, Denial, HostPolicy, Mode, Policy, Tool};
 use shell::{Dialect, Shell};
+pub(super) use text::faithful;
 pub(super) use walk::walk;
 pub use workbench::Workbench;
 
@@ -126,6 +126,7 @@ pub fn executor(mut facts: Facts, surroundings: Surroundings<'_>) -> Arc<dyn Exe
                 bench: Arc::clone(bench),
                 workspace: guard.workspace().to_owned(),
                 home: facts.home.clone(),
+                is_hooked: facts.settings.hooks.judge_commands(),
             },
             guard,
             refuse: Arc::clone(&denied),

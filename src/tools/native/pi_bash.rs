@@ -31,6 +31,7 @@ pub(super) async fn bash(
             .map(|after| (after, AtTimeout::End)),
         hard_timeout: None,
         input: Input::Nothing,
+        scope: shell.scope(&[]),
     };
     let failed = |error: io::Error| {
         pi_bash_exec_result::Result::Error(PiBashExecError {

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use rustix::io::Errno;
 use tokio_util::sync::CancellationToken;
 
+use super::carry::Scope;
 use super::child::{self, Input, TooManyCommands};
 use super::command::{Ending, Foreground, Listener, Order};
 use super::errno;
@@ -26,6 +27,8 @@ pub(super) struct Shell {
     pub(super) bench: Arc<Workbench>,
     pub(super) workspace: PathBuf,
     pub(super) home: Option<PathBuf>,
+    /// Whether hooks judge commands by their text.
+    pub(super) is_hooked: bool,
 }
 
 /// Whose words a result uses.
@@ -123,6 +126,16 @@ impl Shell {
         (folder, given.to_owned())
     }
 
+    /// What carries over to a command. Functions and aliases do not where a hook or a denylist
+    /// judges a command by its text, because the text would not be what is executed.
+    pub(super) fn scope(&self, denylist: &[String]) -> Scope {
+        if self.is_hooked || !denylist.is_empty() {
+            Scope::Variables
+        } else {
+            Scope::Everything
+        }
+    }
+
     fn spill(&self, args: &ShellArgs) -> Spill {
         let file = self.bench.output_file().unwrap_or_default();
         let threshold = args.file_output_threshold_bytes.filter(|bytes| *bytes > 0);
@@ -160,7 +173,8 @@ impl Shell {
         }
         let started = Instant::now();
         // Only a streamed command goes behind when its time is over.
-        let order = Order::of(&args, folder).never_behind();
+        let scope = self.scope(&args.admin_command_denylist);
+        let order = Order::of(&args, folder, scope).never_behind();
         let command = match Foreground::start(&self.bench, order) {
             Ok(command) => command,
             Err(error) => {
@@ -215,7 +229,8 @@ impl Shell {
         tell.say(shell_stream::Event::Start(start)).await;
         let started = Instant::now();
         let timeout = args.timeout.max(0);
-        let command = match Foreground::start(&self.bench, Order::of(&args, folder)) {
+        let order = Order::of(&args, folder, self.scope(&args.admin_command_denylist));
+        let command = match Foreground::start(&self.bench, order) {
             Ok(command) => command,
             Err(error) => {
                 let data = format!("{} ({})\n", spawn_words(&error), working_directory);
@@ -288,7 +303,8 @@ impl Shell {
             Input::Nothing
         };
         let started = || -> io::Result<(u32, u32)> {
-            let (carry, leash) = (self.bench.carry()?, self.bench.leash());
+            let scope = self.scope(&args.admin_command_denylist);
+            let (carry, leash) = (self.bench.carry(scope)?, self.bench.leash());
             let mut running = child::start(&args.command, &folder, carry, input, leash)?;
             let (pipes, pid) = (Pipes::of(&mut running.child), running.pid);
             let title = Title {

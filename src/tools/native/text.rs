@@ -350,7 +350,7 @@ pub(super) fn encode(text: &str, encoding: Encoding, marked: bool) -> Option<Vec
 }
 
 /// The text of a whole file without its mark, if the same bytes can be made of it again.
-pub(super) fn faithful(bytes: &[u8]) -> Option<String> {
+pub(in crate::tools) fn faithful(bytes: &[u8]) -> Option<String> {
     let abort = CancellationToken::new();
     let mut file = Cursor::new(bytes);
     let (encoding, marked) = match kind(&bytes[..bytes.len().min(SAMPLE)]) {

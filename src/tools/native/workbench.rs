@@ -15,13 +15,15 @@ use uuid::Uuid;
 
 use tokio_util::sync::CancellationToken;
 
-use super::carry::{Carry, Left};
+use super::carry::{Carry, Left, Scope};
 use super::child::{Group, Running};
 use super::pipes::Pipes;
 use super::scratch::Scratch;
 use super::terminal::{self, Title};
 use crate::tools::leash::Leash;
 
+/// Bytes that are remembered of a line of input that is not complete.
+const MAX_UNFINISHED: usize = 64 * 1024;
 /// How long a command may leave its input unread.
 const UNREAD: Duration = Duration::from_secs(10);
 
@@ -30,6 +32,8 @@ const UNREAD: Duration = Duration::from_secs(10);
 pub struct Workbench {
     leash: Leash,
     inner: Mutex<Inner>,
+    /// Held while input for a background command is judged and sent.
+    input: tokio::sync::Mutex<()>,
 }
 
 #[derive(Debug, Default)]
@@ -49,6 +53,8 @@ struct Inner {
 struct Shell {
     stdin: Input,
     task: AbortHandle,
+    /// What was sent since the last line was complete.
+    unfinished: String,
 }
 
 #[derive(Debug)]
@@ -136,13 +142,43 @@ impl Workbench {
     }
 
     /// What keeps the next command in step with those before it.
-    pub(super) fn carry(&self) -> io::Result<Carry> {
+    pub(super) fn carry(&self, scope: Scope) -> io::Result<Carry> {
         let folder = self.folder()?;
-        Ok(Carry::new(&folder, self.lock().left.as_ref()))
+        Ok(Carry::new(&folder, self.lock().left.as_ref(), scope))
+    }
+
+    /// Keeps other input waiting while one is judged and sent.
+    pub(in crate::tools) async fn take_input(&self) -> tokio::sync::MutexGuard<'_, ()> {
+        self.input.lock().await
+    }
+
+    /// The beginning of the line that the next input of a background command continues.
+    pub(in crate::tools) fn unfinished(&self, id: u32) -> String {
+        let inner = self.lock();
+        let shell = inner.shells.get(&id);
+        shell
+            .map(|shell| shell.unfinished.clone())
+            .unwrap_or_default()
+    }
+
+    /// Remembers what a background command was sent, from the last complete line on.
+    fn remember(&self, id: u32, text: &str) {
+        if let Some(shell) = self.lock().shells.get_mut(&id) {
+            shell.unfinished.push_str(text);
+            // A backslash continues the line.
+            let complete = |(at, _): &(usize, &str)| !shell.unfinished[..*at].ends_with('\\');
+            let end = shell.unfinished.rmatch_indices('\n').find(complete);
+            let mut start = end.map_or(0, |(at, _)| at + 1);
+            start = start.max(shell.unfinished.len().saturating_sub(MAX_UNFINISHED));
+            while !shell.unfinished.is_char_boundary(start) {
+                start += 1;
+            }
+            shell.unfinished.drain(..start);
+        }
     }
 
     /// Where the shell is; in the workspace again if it cannot be where it was left.
-    pub(super) fn cwd(&self, workspace: &Path) -> PathBuf {
+    pub(in crate::tools) fn cwd(&self, workspace: &Path) -> PathBuf {
         let left = self.lock().left.as_ref().map(|left| left.folder.clone());
         // Only what is there and may be entered has a folder of that name in it.
         left.filter(|folder| folder.join(".").exists())
@@ -214,7 +250,15 @@ impl Workbench {
             }
         });
         let task = task.abort_handle();
-        inner.shells.insert(id, Shell { stdin, task });
+        let unfinished = String::new();
+        inner.shells.insert(
+            id,
+            Shell {
+                stdin,
+                task,
+                unfinished,
+            },
+        );
         Ok(id)
     }
 
@@ -244,6 +288,8 @@ impl Workbench {
                 }
             }
         };
+        // Before it is sent: what was sent in part counts too.
+        self.remember(id, text);
         let mut lent = Lent {
             bench: self,
             id,

@@ -12,6 +12,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 
 use super::Settings;
+use super::consent::{self, ConsentError};
 use super::hooks::Hooks;
 use super::hooks::config::Hook;
 use super::mcp::config::ServerConfig;
@@ -29,6 +30,10 @@ const MOST_KEPT: usize = 16;
 #[derive(Debug, Default)]
 pub struct Library {
     home: Option<PathBuf>,
+    /// Where it is recorded which project settings were accepted.
+    state: Option<PathBuf>,
+    /// Workspaces that the host's user trusts, as the host says.
+    trusted: Mutex<BTreeSet<PathBuf>>,
     leash: Leash,
     kept: Mutex<HashMap<PathBuf, Arc<Kept>>>,
     /// One a workspace, held while it is read: who comes meanwhile waits and finds it.
@@ -58,6 +63,10 @@ enum Extent {
     Renewed,
 }
 
+fn absolute(workspace: &Path) -> PathBuf {
+    std::path::absolute(workspace).unwrap_or_else(|_| workspace.to_owned())
+}
+
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -72,6 +81,29 @@ impl Library {
         }
     }
 
+    /// The same with a state folder, where it is recorded which project settings were accepted.
+    pub fn with_state(mut self, state: Option<PathBuf>) -> Self {
+        self.state = state;
+        self
+    }
+
+    /// Takes over whether the host says that its user trusts a workspace.
+    pub fn set_host_trust(&self, workspace: &Path, is_trusted: bool) {
+        let mut trusted = lock(&self.trusted);
+        if is_trusted {
+            trusted.insert(absolute(workspace));
+        } else {
+            trusted.remove(&absolute(workspace));
+        }
+    }
+
+    /// Accepts what a project's settings say now; returns what to tell the user.
+    pub fn accept(&self, workspace: &Path) -> Result<String, ConsentError> {
+        let workspace = absolute(workspace);
+        let names = consent::accept(self.state.as_deref(), &workspace)?;
+        Ok(consent::accepted(&workspace, &names))
+    }
+
     /// What ends commands when we cannot.
     pub fn leash(&self) -> &Leash {
         &self.leash
@@ -79,10 +111,13 @@ impl Library {
 
     /// The settings of a workspace: read now, or as they were if nothing looks different.
     pub async fn open(self: &Arc<Self>, choice: &Choice, workspace: &Path) -> Arc<Settings> {
+        let workspace = absolute(workspace);
         let place = Place {
-            workspace: std::path::absolute(workspace).unwrap_or_else(|_| workspace.to_owned()),
+            is_trusted_by_host: lock(&self.trusted).contains(&workspace),
+            workspace,
             home: self.home.clone(),
             choice: choice.clone(),
+            state: self.state.clone(),
         };
         let read = match self.is_busy(&place.workspace) {
             true => None,
@@ -360,6 +395,7 @@ mod tests {
             workspace: "/w".into(),
             home: None,
             choice: Choice::default(),
+            ..Place::default()
         };
         let settings = library.unread(&place);
         assert_eq!(settings.hooks.events().len(), 4);

@@ -2,8 +2,10 @@
 //!
 //! Read from files only, when a turn begins, and read again when one of the files or folders
 //! looks different. Nothing here writes to stdout or stderr; what a person should know is a
-//! notice. Commands a project names are run only if the user trusts it ([`sources::Trust`]).
+//! notice. Commands a project names are run only if the user trusts it ([`sources::Trust`]) and
+//! has accepted the present content of the files that name them ([`consent`]).
 
+pub mod consent;
 mod front_matter;
 pub mod hooks;
 mod jsonc;

@@ -38,11 +38,15 @@ const ADMINISTRATOR: &str = "/Library/Application Support/Cursor/hooks.json";
 const ADMINISTRATOR: &str = "/etc/cursor/hooks.json";
 
 /// Where to look.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct Place {
     pub(super) workspace: PathBuf,
     pub(super) home: Option<PathBuf>,
     pub(super) choice: Choice,
+    /// Where it is recorded what the user has accepted.
+    pub(super) state: Option<PathBuf>,
+    /// Whether the host says that its user trusts the workspace.
+    pub(super) is_trusted_by_host: bool,
 }
 
 /// What was found, and how everything looked.
@@ -95,12 +99,9 @@ pub(super) fn scan(place: &Place, reach: &Reach<'_>) -> Scanned {
     };
     if place.choice.has(Source::Mdm) {
         let file = Path::new(ADMINISTRATOR);
-        scan.hook_file(
-            file,
-            None,
-            file.parent().unwrap_or(file),
-            &Standing::Trusted,
-        );
+        let text = scan.survey.text(file, None);
+        let folder = file.parent().unwrap_or(file);
+        scan.hook_file(file, text, folder, &Standing::Trusted);
     }
     if place.choice.has(Source::Project) {
         scan.project();
@@ -160,8 +161,7 @@ impl Scan<'_> {
         self.whole(&workspace.join(".claude/CLAUDE.md"), &workspace);
         self.skill_folders(&workspace, Some(&workspace));
         if Some(&workspace) != home.as_ref() {
-            self.project_servers(&workspace);
-            self.project_hooks(&workspace);
+            self.project_commands(&workspace);
             if let Reach::Far(large, grown) = self.reach
                 && workspace.parent().is_some()
             {
@@ -174,15 +174,14 @@ impl Scan<'_> {
         self.rule_folder(&home.join(".cursor/rules"), None);
         self.skill_folders(home, None);
         self.skill_folder(&home.join(".cursor/skills-cursor"), None);
-        let servers = self.server_file(&home.join(".cursor/mcp.json"), None, EnvFiles::Read);
-        self.add_servers(servers);
         let folder = home.join(".cursor");
-        self.hook_file(
-            &folder.join("hooks.json"),
-            None,
-            &folder,
-            &Standing::Trusted,
-        );
+        let file = folder.join("mcp.json");
+        let text = self.survey.text(&file, None);
+        let servers = self.server_file(&file, text, EnvFiles::Read);
+        self.add_servers(servers);
+        let file = folder.join("hooks.json");
+        let text = self.survey.text(&file, None);
+        self.hook_file(&file, text, &folder, &Standing::Trusted);
     }
 
     /// A file's text, once; `None` if the user keeps it from the model.

@@ -40,6 +40,11 @@ fn look(metadata: &Metadata) -> (i64, i64, i64, u64, u64) {
     )
 }
 
+/// The text of a file of settings.
+pub(super) fn as_text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).replace("\r\n", "\n")
+}
+
 /// One reading of a workspace's settings.
 #[derive(Debug, Default)]
 pub(super) struct Survey {
@@ -98,7 +103,7 @@ impl Survey {
             return None;
         }
         self.read += bytes.len() as u64;
-        Some(String::from_utf8_lossy(&bytes).replace("\r\n", "\n"))
+        Some(as_text(&bytes))
     }
 
     /// Names in a folder, in order.

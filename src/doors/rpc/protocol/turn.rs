@@ -19,6 +19,12 @@ pub struct TurnStartParams {
     /// The folder the agent works in; the host's by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workspace: Option<String>,
+    /// Whether the host's user trusts the workspace: the MCP servers and hooks that its own
+    /// Cursor settings name are then started as they are now. Content that changes later is
+    /// not, until the user accepts it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[ts(optional)]
+    pub project_trusted: Option<bool>,
     /// Whether the turn belongs to the session or only borrows the model.
     #[serde(default)]
     pub kind: TurnKind,

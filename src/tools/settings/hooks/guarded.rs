@@ -6,7 +6,8 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use super::config::Event;
-use super::{Occasion, Verdict, subject};
+use super::subject::{self, Question};
+use super::{Occasion, Verdict};
 use crate::tools::settings::Settings;
 use crate::tools::{Asking, Executor, Replies, Reply, Request, Said, Thrown, Work, refuse};
 use crate::wire::proto::agent::v1::*;
@@ -39,14 +40,21 @@ impl Guarded {
     /// Whether no hook wants to know of a request.
     fn is_free(&self, request: &Request) -> bool {
         let hooks = &self.settings.hooks;
-        let asked = |question: &subject::Question| hooks.has(question.event, &question.subject);
-        let reads = subject::read_path(request).is_some();
+        let asked = |question: &Question| hooks.has(question.event, &question.subject);
         let wanted = matches!(request, Request::ExecuteHookArgs(_))
-            || reads && hooks.has(Event::BeforeReadFile, "Read")
-            || subject::questions(request, &self.settings.servers)
-                .iter()
-                .any(asked);
+            || self.is_filtered(request)
+            || self.questions(request).iter().any(asked);
         !wanted
+    }
+
+    fn questions(&self, request: &Request) -> Vec<Question> {
+        subject::questions(request, &self.settings.servers, &self.occasion)
+    }
+
+    /// Whether a hook is asked about what the result of a request contains.
+    fn is_filtered(&self, request: &Request) -> bool {
+        let hooks = &self.settings.hooks;
+        subject::returns_content(request) && hooks.has(Event::BeforeReadFile, subject::READ)
     }
 
     async fn run(
@@ -59,16 +67,19 @@ impl Guarded {
             replies.send(self.on_request(args).await).await;
             return Ok(());
         }
-        for question in subject::questions(&request, &self.settings.servers) {
+        // Input of one shell is judged in the order in which it is sent.
+        let _input = match &request {
+            Request::WriteShellStdinArgs(_) => Some(self.occasion.bench.take_input().await),
+            _ => None,
+        };
+        for question in self.questions(&request) {
             if let Verdict::Deny(why) = self.ask(question, &abort).await {
                 replies.send(refused(request, &why)?).await;
                 return Ok(());
             }
         }
-        let hooks = &self.settings.hooks;
-        let reads = subject::read_path(&request).is_some();
-        if reads && hooks.has(Event::BeforeReadFile, "Read") {
-            return self.read(request, replies, abort).await;
+        if self.is_filtered(&request) {
+            return self.execute_filtered(request, replies, abort).await;
         }
         let work = Arc::clone(&self.inner).execute(request, replies.clone(), abort);
         if let Some(call) = work.call {
@@ -77,17 +88,39 @@ impl Guarded {
         work.done.await
     }
 
-    async fn ask(&self, question: subject::Question, abort: &CancellationToken) -> Verdict {
+    /// Asks a question, and the same one about the path behind links.
+    pub(super) async fn ask(&self, question: Question, abort: &CancellationToken) -> Verdict {
         let hooks = &self.settings.hooks;
-        let (event, about) = (question.event, question.about);
+        if !hooks.has(question.event, &question.subject) {
+            return Verdict::Allow;
+        }
+        let asking = async {
+            let behind = tokio::task::spawn_blocking(move || (question.behind_links(), question));
+            let Ok((behind, question)) = behind.await else {
+                return Verdict::Deny("where its path leads cannot be determined".into());
+            };
+            for question in std::iter::once(question).chain(behind) {
+                let (event, about) = (question.event, question.about);
+                let asked = hooks.ask(event, &question.subject, about, &self.occasion);
+                if let Verdict::Deny(why) = asked.await {
+                    return Verdict::Deny(why);
+                }
+            }
+            Verdict::Allow
+        };
         tokio::select! {
-            verdict = hooks.ask(event, &question.subject, about, &self.occasion) => verdict,
+            verdict = asking => verdict,
             () = abort.cancelled() => Verdict::Deny("the request was cancelled".into()),
         }
     }
 
-    /// Reads, and shows the hook what was read before anybody else sees it.
-    async fn read(
+    /// For whom hooks are asked.
+    pub(super) fn occasion(&self) -> &Occasion {
+        &self.occasion
+    }
+
+    /// Executes a request, and asks about the content in its result before it is returned.
+    async fn execute_filtered(
         &self,
         request: Request,
         replies: Replies,
@@ -118,14 +151,7 @@ impl Guarded {
             }
         }
         for reply in held {
-            let question = content(&reply).and_then(|text| subject::before_read(&request, &text));
-            let reply = match question {
-                None => reply,
-                Some(question) => match self.ask(question, &abort).await {
-                    Verdict::Allow => reply,
-                    Verdict::Deny(why) => refused(request.clone(), &why)?,
-                },
-            };
+            let reply = self.filter(&request, reply, &abort).await?;
             replies.send(reply).await;
         }
         result
@@ -188,7 +214,7 @@ impl Executor for Guarded {
 }
 
 /// The typed answer that says a hook said no.
-fn refused(request: Request, why: &str) -> Result<Reply, Thrown> {
+pub(super) fn refused(request: Request, why: &str) -> Result<Reply, Thrown> {
     let reason = format!(
         "{} was blocked by a hook: {why}\n\nDo not look for another way to do the same.",
         subject::what(&request)
@@ -204,20 +230,4 @@ fn refused(request: Request, why: &str) -> Result<Reply, Thrown> {
     }
     // Where there is no typed answer the reason is what is thrown.
     refuse::refusal(request, reason.clone()).map_err(|_| Thrown(reason))
-}
-
-/// What a reply tells of a file; `None` if nothing.
-fn content(reply: &Reply) -> Option<String> {
-    match reply {
-        Reply::ReadResult(ReadResult {
-            result: Some(read_result::Result::Success(read)),
-        }) => Some(match &read.output {
-            Some(read_success::Output::Content(text)) => text.clone(),
-            _ => String::new(),
-        }),
-        Reply::PiReadResult(PiReadExecResult {
-            result: Some(pi_read_exec_result::Result::Success(read)),
-        }) => Some(read.output.clone()),
-        _ => None,
-    }
 }

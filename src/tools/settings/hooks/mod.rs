@@ -4,9 +4,11 @@
 mod ask;
 pub mod config;
 mod guarded;
+mod reveal;
 mod subject;
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use serde_json::{Map, Value as Json, json};
 
@@ -15,6 +17,7 @@ use config::{Event, Hook};
 pub use guarded::Guarded;
 
 use crate::tools::leash::Leash;
+use crate::tools::native::Workbench;
 
 /// The hooks of a workspace.
 #[derive(Debug, Clone, Default)]
@@ -28,6 +31,10 @@ pub struct Hooks {
 pub struct Occasion {
     /// The workspace.
     pub workspace: PathBuf,
+    /// The user's home, for paths that begin with `~`.
+    pub home: Option<PathBuf>,
+    /// The session's shells: where the next command runs, and what was sent to them.
+    pub bench: Arc<Workbench>,
     /// The conversation.
     pub conversation: String,
     /// The model.
@@ -44,6 +51,15 @@ impl Hooks {
     pub(in crate::tools) fn events(&self) -> Vec<Event> {
         let has = |event: &Event| self.all.iter().any(|hook| hook.event == *event);
         Event::ALL.into_iter().filter(has).collect()
+    }
+
+    /// Whether any hook is asked about commands.
+    pub(in crate::tools) fn judge_commands(&self) -> bool {
+        self.has(Event::PreToolUse, "Shell")
+            || self
+                .all
+                .iter()
+                .any(|hook| hook.event == Event::BeforeShellExecution)
     }
 
     fn has(&self, event: Event, subject: &str) -> bool {

@@ -1,11 +1,19 @@
-//! What of a request hooks are asked about.
+//! What of a request hooks are asked about: what will be done, whatever way the request has of
+//! writing it. Paths are absolute and without `.` and `..`, and where links lead somewhere else
+//! that path is asked about too.
+
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value as Json, json};
 
+use super::Occasion;
 use super::config::Event;
 use crate::tools::Request;
+use crate::tools::native::faithful;
+use crate::tools::paths::meant;
 use crate::tools::settings::mcp::Servers;
-use crate::wire::proto::agent::v1::McpArgs;
+use crate::wire::proto::agent::v1::{McpArgs, PiEditReplacement};
 use crate::wire::value;
 
 /// One question for hooks.
@@ -15,6 +23,84 @@ pub(super) struct Question {
     pub(super) subject: String,
     /// What the hook reads.
     pub(super) about: Map<String, Json>,
+    /// The path in it, and where it stands.
+    path: Option<(&'static str, PathBuf)>,
+}
+
+/// Links that are followed at most, as the system does.
+const MAX_LINKS: usize = 40;
+
+impl Question {
+    /// The same question about the path that the links in its own lead to; `None` if there is
+    /// none or it is the same. Looks at the disk.
+    pub(super) fn behind_links(&self) -> Option<Self> {
+        let (place, path) = self.path.as_ref()?;
+        let real = resolved(path);
+        if real == *path {
+            return None;
+        }
+        let mut about = Json::Object(self.about.clone());
+        *about.pointer_mut(place)? = text(&real).into();
+        Some(Self {
+            event: self.event,
+            subject: self.subject.clone(),
+            about: object(about),
+            path: None,
+        })
+    }
+}
+
+/// A path with all links resolved, as far as it exists.
+fn resolved(path: &Path) -> PathBuf {
+    let mut missing = Vec::new();
+    let mut there = path.to_owned();
+    let mut links = 0;
+    loop {
+        match there.canonicalize() {
+            Ok(mut real) => {
+                real.extend(missing.iter().rev());
+                return real;
+            }
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                let parent = there.parent().map(Path::to_owned);
+                let (Some(parent), Some(name)) = (parent, there.file_name()) else {
+                    return path.to_owned();
+                };
+                match there.read_link() {
+                    // What a link to nothing would create.
+                    Ok(target) if links < MAX_LINKS => {
+                        links += 1;
+                        there = parent.join(target);
+                    }
+                    _ => {
+                        missing.push(name.to_owned());
+                        there = parent;
+                    }
+                }
+            }
+            Err(_) => return path.to_owned(),
+        }
+    }
+}
+
+fn text(path: &Path) -> String {
+    path.to_string_lossy().into_owned()
+}
+
+impl Occasion {
+    /// What a path of a request means.
+    fn meant(&self, path: &str) -> PathBuf {
+        meant(path, &self.workspace, self.home.as_deref())
+    }
+
+    /// Where a command runs.
+    fn folder(&self, given: &str) -> PathBuf {
+        if given.is_empty() {
+            self.bench.cwd(&self.workspace)
+        } else {
+            self.meant(given)
+        }
+    }
 }
 
 /// What is said of a tool that was kept from running.
@@ -24,48 +110,130 @@ pub(super) fn what(request: &Request) -> &'static str {
         Request::ReadArgs(_) | Request::RedactedReadArgs(_) | Request::PiReadArgs(_) => {
             "Reading the file"
         }
+        Request::WriteShellStdinArgs(_) => "The input of the command",
         request if command(request).is_some() => "The command",
         _ => "The tool",
     }
 }
 
 /// What is asked before a request is executed, in order.
-pub(super) fn questions(request: &Request, servers: &Servers) -> Vec<Question> {
+pub(super) fn questions(
+    request: &Request,
+    servers: &Servers,
+    occasion: &Occasion,
+) -> Vec<Question> {
     if let Request::McpArgs(args) = request {
         return mcp(args, servers);
     }
-    let Some((tool, input)) = tool(request) else {
+    let Some((tool, mut input)) = tool(request) else {
         return Vec::new();
     };
-    let call = call_id(request);
-    let mut questions = vec![tool_use(tool, &input, call)];
-    if let Some((command, folder)) = command(request) {
+    let path = path_of(request).map(|(member, path)| (member, occasion.meant(path)));
+    if let Some((member, path)) = &path {
+        input[*member] = text(path).into();
+    }
+    let executed = match request {
+        // A line may be sent in parts.
+        Request::WriteShellStdinArgs(args) => {
+            let line = occasion.bench.unfinished(args.shell_id) + &args.chars;
+            Some((line, occasion.folder("")))
+        }
+        request => {
+            command(request).map(|(command, folder)| (command.to_owned(), occasion.folder(folder)))
+        }
+    };
+    if let Some((command, folder)) = &executed {
+        input["command"] = command.as_str().into();
+        input["cwd"] = text(folder).into();
+    }
+    let mut tool_use = tool_use(tool, &input, call_id(request));
+    tool_use.path = path.map(|(member, path)| (pointer(member), path));
+    let mut questions = vec![tool_use];
+    if let Some((command, folder)) = executed {
+        let about = json!({"command": command, "cwd": text(&folder), "sandbox": false});
         questions.push(Question {
             event: Event::BeforeShellExecution,
-            subject: command.to_owned(),
-            about: object(json!({"command": command, "cwd": folder, "sandbox": false})),
+            subject: command,
+            about: object(about),
+            path: None,
         });
     }
     questions
 }
 
-/// What is asked before the text of a file is told.
-pub(super) fn before_read(request: &Request, content: &str) -> Option<Question> {
-    let path = read_path(request)?;
-    Some(Question {
+/// What is asked before content of a file is returned.
+pub(super) fn before_read(path: PathBuf, content: &str) -> Question {
+    let about = json!({"file_path": text(&path), "content": content, "attachments": []});
+    Question {
         event: Event::BeforeReadFile,
-        subject: "Read".into(),
-        about: object(json!({"file_path": path, "content": content, "attachments": []})),
-    })
+        subject: READ.into(),
+        about: object(about),
+        path: Some(("/file_path", path)),
+    }
 }
 
-/// The file a request reads.
-pub(super) fn read_path(request: &Request) -> Option<&str> {
-    match request {
-        Request::ReadArgs(args) | Request::RedactedReadArgs(args) => Some(&args.path),
-        Request::PiReadArgs(args) => Some(&args.path),
-        _ => None,
+/// What matchers of `beforeReadFile` look at.
+pub(super) const READ: &str = "Read";
+
+/// Whether the result of a request contains what is in files.
+pub(super) fn returns_content(request: &Request) -> bool {
+    matches!(
+        request,
+        Request::ReadArgs(_)
+            | Request::RedactedReadArgs(_)
+            | Request::PiReadArgs(_)
+            | Request::DeleteArgs(_)
+            | Request::PiEditArgs(_)
+            | Request::GrepArgs(_)
+            | Request::PiGrepArgs(_)
+            | Request::GitDiffRequest(_)
+    )
+}
+
+/// The absolute path that a request names.
+pub(super) fn file(request: &Request, occasion: &Occasion) -> Option<PathBuf> {
+    path_of(request).map(|(_, path)| occasion.meant(path))
+}
+
+fn pointer(member: &str) -> &'static str {
+    match member {
+        "download_path" => "/tool_input/download_path",
+        _ => "/tool_input/file_path",
     }
+}
+
+/// The path of a request as it is written there, and what its member is called in a hook's
+/// input.
+fn path_of(request: &Request) -> Option<(&'static str, &str)> {
+    // The plain-text tools take a mark of mentions away.
+    let named = |path| str::strip_prefix(path, '@').unwrap_or(path);
+    let path: &str = match request {
+        Request::ReadArgs(args) | Request::RedactedReadArgs(args) => &args.path,
+        Request::LsArgs(args) => &args.path,
+        Request::WriteArgs(args) => &args.path,
+        Request::DeleteArgs(args) => &args.path,
+        Request::DiagnosticsArgs(args) => &args.path,
+        Request::GrepArgs(args) => args.path.as_deref().unwrap_or_default(),
+        Request::PiReadArgs(args) => named(&args.path),
+        Request::PiWriteArgs(args) => named(&args.path),
+        Request::PiEditArgs(args) => named(&args.path),
+        Request::PiLsArgs(args) => named(args.path.as_deref().unwrap_or_default()),
+        Request::PiFindArgs(args) => named(args.path.as_deref().unwrap_or_default()),
+        Request::PiGrepArgs(args) => named(args.path.as_deref().unwrap_or_default()),
+        Request::ReadMcpResourceExecArgs(args) => {
+            let path = args.download_path.as_deref();
+            return path
+                .filter(|path| !path.is_empty())
+                .map(|path| ("download_path", path));
+        }
+        _ => return None,
+    };
+    Some(("file_path", path))
+}
+
+/// The text that a request writes as bytes.
+fn bytes_as_text(bytes: &[u8]) -> String {
+    faithful(bytes).unwrap_or_else(|| String::from_utf8_lossy(bytes).into_owned())
 }
 
 fn object(json: Json) -> Map<String, Json> {
@@ -80,6 +248,7 @@ fn tool_use(tool: &str, input: &Json, call: &str) -> Question {
         event: Event::PreToolUse,
         subject: tool.to_owned(),
         about: object(json!({"tool_name": tool, "tool_input": input, "tool_use_id": call})),
+        path: None,
     }
 }
 
@@ -111,6 +280,7 @@ fn mcp(args: &McpArgs, servers: &Servers) -> Vec<Question> {
             event: Event::BeforeMcpExecution,
             subject,
             about,
+            path: None,
         },
     ]
 }
@@ -127,54 +297,52 @@ fn command(request: &Request) -> Option<(&str, &str)> {
     }
 }
 
-/// Cursor's name of the tool, and its input as hooks know it. Requests that are no tools
-/// have none.
+/// Cursor's name of the tool, and its input as hooks know it, without the path and the command.
+/// Requests that are no tools have none.
 fn tool(request: &Request) -> Option<(&'static str, Json)> {
-    if let Some((command, folder)) = command(request) {
-        return Some(("Shell", json!({"command": command, "cwd": folder})));
-    }
-    if let Some(path) = read_path(request) {
-        return Some(("Read", json!({"file_path": path})));
+    if command(request).is_some() {
+        return Some(("Shell", json!({})));
     }
     Some(match request {
+        Request::ReadArgs(_) | Request::RedactedReadArgs(_) | Request::PiReadArgs(_) => {
+            ("Read", json!({}))
+        }
         Request::WriteShellStdinArgs(args) => (
             "WriteShellStdin",
-            json!({"shell_id": args.shell_id, "chars_length": args.chars.chars().count()}),
+            json!({"shell_id": args.shell_id, "chars": args.chars,
+                   "chars_length": args.chars.chars().count()}),
         ),
-        Request::LsArgs(args) => ("List", json!({"file_path": args.path})),
-        Request::PiLsArgs(args) => ("List", json!({"file_path": args.path})),
-        Request::PiFindArgs(args) => (
-            "List",
-            json!({"file_path": args.path, "pattern": args.pattern}),
-        ),
+        Request::LsArgs(_) | Request::PiLsArgs(_) => ("List", json!({})),
+        Request::PiFindArgs(args) => ("List", json!({"pattern": args.pattern})),
         Request::GrepArgs(args) => (
             "Grep",
-            json!({"pattern": args.pattern, "file_path": args.path, "glob": args.glob,
+            json!({"pattern": args.pattern, "glob": args.glob,
                    "output_mode": args.output_mode}),
         ),
-        Request::PiGrepArgs(args) => (
-            "Grep",
-            json!({"pattern": args.pattern, "file_path": args.path}),
-        ),
-        Request::WriteArgs(args) => (
-            "Write",
-            json!({"file_path": args.path, "content": args.file_text}),
-        ),
-        Request::PiWriteArgs(args) => (
-            "Write",
-            json!({"file_path": args.path, "content": args.content}),
-        ),
-        Request::PiEditArgs(args) => ("Write", json!({"file_path": args.path})),
-        Request::DeleteArgs(args) => ("Delete", json!({"file_path": args.path})),
-        Request::DiagnosticsArgs(args) => ("ReadLints", json!({"file_path": args.path})),
+        Request::PiGrepArgs(args) => ("Grep", json!({"pattern": args.pattern, "glob": args.glob})),
+        Request::WriteArgs(args) if args.file_bytes.is_empty() => {
+            ("Write", json!({"content": args.file_text}))
+        }
+        Request::WriteArgs(args) => ("Write", json!({"content": bytes_as_text(&args.file_bytes)})),
+        Request::PiWriteArgs(args) => ("Write", json!({"content": args.content})),
+        Request::PiEditArgs(args) => {
+            let edit = |edit: &PiEditReplacement| json!({"old_string": edit.old_text, "new_string": edit.new_text});
+            let edits: Vec<Json> = args.edits.iter().map(edit).collect();
+            ("Write", json!({"edits": edits}))
+        }
+        Request::DeleteArgs(_) => ("Delete", json!({})),
+        Request::DiagnosticsArgs(_) => ("ReadLints", json!({})),
         Request::FetchArgs(args) => ("Fetch", json!({"url": args.url})),
-        Request::GitDiffRequest(_) => ("GitDiff", json!({})),
+        Request::GitDiffRequest(args) => (
+            "GitDiff",
+            json!({"cwd": args.cwd, "paths": args.target_paths}),
+        ),
         Request::ListMcpResourcesExecArgs(args) => {
             ("ListMcpResources", json!({"server": args.server}))
         }
         Request::ReadMcpResourceExecArgs(args) => (
             "FetchMcpResource",
-            json!({"server": args.server, "uri": args.uri, "download_path": args.download_path}),
+            json!({"server": args.server, "uri": args.uri}),
         ),
         _ => return None,
     })

@@ -4,6 +4,7 @@
 use std::path::Path;
 
 use super::Scan;
+use crate::tools::settings::consent::{Consent, HOOKS, SERVERS};
 use crate::tools::settings::hooks::config::{self as hooks, Standing};
 use crate::tools::settings::jsonc;
 use crate::tools::settings::mcp::config::{self as servers, Names, ServerConfig};
@@ -17,65 +18,125 @@ pub(super) enum EnvFiles {
     Left,
 }
 
+/// Whether a project's file may have commands run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Trust {
+    /// It may.
+    Accepted,
+    /// It may not, and why, and what the user can do about it.
+    Not(String),
+}
+
 impl Scan<'_> {
-    /// A project's servers are commands somebody else wrote.
-    pub(super) fn project_servers(&mut self, workspace: &Path) {
-        let file = workspace.join(".cursor/mcp.json");
-        if self.place.choice.trust.covers(workspace) {
-            let servers = self.server_file(&file, Some(workspace), EnvFiles::Read);
-            return self.add_servers(servers);
+    /// A project's servers and hooks are commands somebody else wrote: they are run if the user
+    /// trusts the project and has accepted what the files say now.
+    pub(super) fn project_commands(&mut self, workspace: &Path) {
+        let files = [SERVERS, HOOKS].map(|name| workspace.join(name));
+        let texts = [0, 1].map(|at: usize| self.survey.text(&files[at], Some(workspace)));
+        let [servers, hooks] = self.trust(workspace, [texts[0].as_deref(), texts[1].as_deref()]);
+        let [servers_text, hooks_text] = texts;
+        self.project_servers(&files[0], servers_text, &servers);
+        self.project_hooks(&files[1], hooks_text, workspace, &hooks);
+    }
+
+    /// What of the servers' and the hooks' file may be run.
+    fn trust(&mut self, workspace: &Path, texts: [Option<&str>; 2]) -> [Trust; 2] {
+        let names = [SERVERS, HOOKS];
+        let shown = workspace.display();
+        let consent = self.place.state.as_deref();
+        let mut consent = consent.map(|state| Consent::read(state, workspace));
+        let trusted = self.place.choice.trust.covers(workspace) || self.place.is_trusted_by_host;
+        let explicit = consent.as_ref().is_some_and(Consent::is_explicit);
+        let mut unrecorded = None;
+        if let Some(consent) = &mut consent {
+            if trusted {
+                let contents = [(SERVERS, texts[0]), (HOOKS, texts[1])];
+                unrecorded = consent.record_first(&contents).err();
+            }
+            self.survey.note(consent.file());
         }
-        let servers = self.server_file(&file, Some(workspace), EnvFiles::Left);
+        let accept = format!("accept it with /cursor-trust or `cursor-sidecar trust {shown}`");
+        [0, 1].map(|at: usize| {
+            let Some(text) = texts[at] else {
+                return Trust::Accepted; // there is nothing to run
+            };
+            if !trusted && !explicit {
+                return Trust::Not(format!(
+                    "the project is not trusted; PI_CURSOR_TRUST_PROJECT={shown} trusts it, or \
+                     {accept}"
+                ));
+            }
+            if let Some(error) = &unrecorded {
+                return Trust::Not(format!("it cannot be recorded what is accepted: {error}"));
+            }
+            match &consent {
+                Some(consent) if !consent.covers(names[at], text) => Trust::Not(format!(
+                    "{} is not what was accepted for this project: it was changed or added \
+                     since; look at it, then {accept}",
+                    names[at]
+                )),
+                _ => Trust::Accepted,
+            }
+        })
+    }
+
+    fn project_servers(&mut self, file: &Path, text: Option<String>, trust: &Trust) {
+        let Trust::Not(why) = trust else {
+            let servers = self.server_file(file, text, EnvFiles::Read);
+            return self.add_servers(servers);
+        };
+        let servers = self.server_file(file, text, EnvFiles::Left);
         if servers.is_empty() {
             return;
         }
         let names: Vec<&str> = servers.iter().map(|server| server.name.as_str()).collect();
         self.survey.notices.push(format!(
-            "the MCP servers of {} were not started ({}), since the project is not trusted; \
-             PI_CURSOR_TRUST_PROJECT={} trusts it",
+            "the MCP servers of {} were not started ({}), because {why}",
             file.display(),
             names.join(", "),
-            workspace.display()
         ));
     }
 
     /// A project's hooks only restrict, but they are commands too. Those that are not run
     /// count as a no: whoever wrote them wanted something not to happen.
-    pub(super) fn project_hooks(&mut self, workspace: &Path) {
-        let file = workspace.join(".cursor/hooks.json");
-        let standing = match self.place.choice.trust.covers(workspace) {
-            true => Standing::Trusted,
-            false => Standing::Untrusted(format!(
-                "{} names a hook for it, and the project is not trusted; \
-                 PI_CURSOR_TRUST_PROJECT={} trusts it",
-                file.display(),
-                workspace.display()
+    fn project_hooks(
+        &mut self,
+        file: &Path,
+        text: Option<String>,
+        workspace: &Path,
+        trust: &Trust,
+    ) {
+        let standing = match trust {
+            Trust::Accepted => Standing::Trusted,
+            Trust::Not(why) => Standing::Untrusted(format!(
+                "{} names a hook for it that is not run, because {why}",
+                file.display()
             )),
         };
-        let count = self.hook_file(&file, Some(workspace), workspace, &standing);
-        if count > 0 && standing != Standing::Trusted {
+        let count = self.hook_file(file, text, workspace, &standing);
+        if let Trust::Not(why) = trust
+            && count > 0
+        {
             self.survey.notices.push(format!(
-                "tools that the hooks of {} guard are refused, since the project is not \
-                 trusted; PI_CURSOR_TRUST_PROJECT={} trusts it, \
+                "tools that the hooks of {} guard are refused, because {why}; \
                  PI_CURSOR_SETTING_SOURCES=user,mdm leaves its settings out",
                 file.display(),
-                workspace.display()
             ));
         }
     }
 
-    /// Reads a file of hooks; gives how many it has.
+    /// Reads the text of a file of hooks; returns how many it has. A file that is there and
+    /// has no text guards everything.
     pub(super) fn hook_file(
         &mut self,
         file: &Path,
-        within: Option<&Path>,
+        text: Option<String>,
         folder: &Path,
         standing: &Standing,
     ) -> usize {
         if self.survey.note(file).is_none() {
             return 0;
         }
-        let text = self.survey.text(file, within);
         let json = text.and_then(|text| jsonc::parse(&text).ok());
         let hooks = hooks::read(file, json.as_ref(), folder, standing);
         let problems = hooks::problems(file, json.as_ref());
@@ -98,10 +159,10 @@ impl Scan<'_> {
     pub(super) fn server_file(
         &mut self,
         path: &Path,
-        within: Option<&Path>,
+        text: Option<String>,
         env_files: EnvFiles,
     ) -> Vec<ServerConfig> {
-        let Some(text) = self.survey.text(path, within) else {
+        let Some(text) = text else {
             return Vec::new();
         };
         let names = Names {

@@ -73,6 +73,7 @@ fn everything_in_its_place_is_found_once() {
         workspace: root.join("work"),
         home: Some(root.join("home")),
         choice: Choice::default(),
+        ..Place::default()
     };
     let (rules, skills) = found(&place);
     assert_eq!(
@@ -109,6 +110,7 @@ fn a_nested_file_that_appears_shows() {
         workspace: root.clone(),
         home: None,
         choice: Choice::default(),
+        ..Place::default()
     };
     let before = look(&place);
     assert!(before.looks.hold());
@@ -130,6 +132,7 @@ fn what_lies_above_counts_as_far_as_the_repository_outermost_first() {
         workspace: root.join("repo/a/b"),
         home: None,
         choice: Choice::default(),
+        ..Place::default()
     };
     let found = || {
         let rules = look(&place).rules.into_iter();
@@ -166,6 +169,7 @@ fn a_projects_commands_count_once_it_is_trusted() {
                 trust,
                 ..Choice::default()
             },
+            ..Place::default()
         });
         let own = |hook: &&Hook| matches!(hook.asked, Asked::Command { .. });
         let run = scanned.hooks.iter().filter(own).count();
@@ -189,6 +193,7 @@ fn a_large_workspace_says_so_once() {
         workspace: folder.path().canonicalize().unwrap(),
         home: None,
         choice: Choice::default(),
+        ..Place::default()
     };
     let said = |large: Large| {
         let times = std::cell::Cell::new(0);
@@ -221,6 +226,7 @@ fn a_file_of_variables_is_read_within_bounds_and_only_where_it_is_trusted() {
                 trust,
                 ..Choice::default()
             },
+            ..Place::default()
         })
     };
     let refused = look(Trust::Nobody);

@@ -1,10 +1,10 @@
-//! Scenario files: the ones in this repository, and every kind of mistake.
+//! Scenario files: those in this repository, and every kind of error.
 
 use std::path::Path;
 
 use cursor_sidecar::sim::{Options, ScenarioSource, Sim};
 
-async fn complaint(name: &str, text: &str) -> String {
+async fn load_error(name: &str, text: &str) -> String {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join(name);
     std::fs::write(&path, text).unwrap();
@@ -19,7 +19,7 @@ async fn complaint(name: &str, text: &str) -> String {
 }
 
 #[tokio::test]
-async fn our_own_scenarios_are_good() {
+async fn the_scenarios_of_the_repository_are_valid() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/scenarios");
     Sim::start(Options {
         scenarios: vec![ScenarioSource::Path(folder)],
@@ -30,7 +30,7 @@ async fn our_own_scenarios_are_good() {
 }
 
 #[tokio::test]
-async fn the_example_in_the_documentation_is_good() {
+async fn the_example_in_the_documentation_is_valid() {
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/scenarios.md");
     let page = std::fs::read_to_string(page).unwrap();
     let (_, rest) = page.split_once("```toml\n").unwrap();
@@ -46,7 +46,7 @@ async fn the_example_in_the_documentation_is_good() {
 }
 
 #[tokio::test]
-async fn mistakes_in_toml_are_named_with_their_line() {
+async fn toml_errors_have_their_line() {
     let run = |step: &str| {
         format!("name = \"x\"\n[[run]]\nsteps = [\n  {{ text = \"a\" }},\n  {step},\n]\n")
     };
@@ -67,7 +67,7 @@ async fn mistakes_in_toml_are_named_with_their_line() {
             run(
                 "{ exec = { readArgs = {} }, expect = { readResult = { success = { content = { \"$like\" = \"x\" } } } } }",
             ),
-            "x.toml:5: {\"$like\":\"x\"} is no operator; expected one of $contains, $any, $absent, $equals",
+            "x.toml:5: {\"$like\":\"x\"} is not an operator; expected one of $contains, $any, $absent, $equals",
         ),
         (
             run("{ exec = { readArgs = {} }, expct = {} }"),
@@ -75,7 +75,7 @@ async fn mistakes_in_toml_are_named_with_their_line() {
         ),
         (
             run("{ exec = { readArgs = {} }, capture = { A = \"b\" } }"),
-            "x.toml:5: \"b\" is no JSON pointer: it must start with /",
+            "x.toml:5: \"b\" is not a JSON pointer: it must start with /",
         ),
         (
             run("{ text = \"a\", thinking = \"b\" }"),
@@ -107,7 +107,7 @@ async fn mistakes_in_toml_are_named_with_their_line() {
         ),
         (
             run("{ end = true }, { text = \"b\" }"),
-            "x.toml:5: this step never plays: the one before it ends the run",
+            "x.toml:5: this step is never reached: the one before it ends the run",
         ),
         (
             run("{ end = { code = \"nope\" } }"),
@@ -119,7 +119,7 @@ async fn mistakes_in_toml_are_named_with_their_line() {
         ),
         (
             run("{ checkpoint = { mode = \"AGENT_MODE_NONE\" } }"),
-            "x.toml:5: \"AGENT_MODE_NONE\" is no agent.v1.AgentMode; it has AGENT_MODE_UNSPECIFIED, AGENT_MODE_AGENT, AGENT_MODE_ASK, AGENT_MODE_PLAN, AGENT_MODE_DEBUG, AGENT_MODE_TRIAGE, AGENT_MODE_PROJECT, AGENT_MODE_MULTITASK, AGENT_MODE_CUSTOM",
+            "x.toml:5: \"AGENT_MODE_NONE\" is not a value of agent.v1.AgentMode; it has AGENT_MODE_UNSPECIFIED, AGENT_MODE_AGENT, AGENT_MODE_ASK, AGENT_MODE_PLAN, AGENT_MODE_DEBUG, AGENT_MODE_TRIAGE, AGENT_MODE_PROJECT, AGENT_MODE_MULTITASK, AGENT_MODE_CUSTOM",
         ),
         (
             run("{ reset = \"nope\" }"),
@@ -147,25 +147,25 @@ async fn mistakes_in_toml_are_named_with_their_line() {
         ),
         (
             "name = \"x\"\n[server.unary.v1]\nstatus = 1\n[[run]]\nsteps = []\n".to_owned(),
-            "x.toml:2: \"v1\" is no path: it must start with /",
+            "x.toml:2: \"v1\" is not a path: it must start with /",
         ),
     ];
-    for (text, wanted) in cases {
-        assert_eq!(complaint("x.toml", &text).await, wanted);
+    for (text, expected) in cases {
+        assert_eq!(load_error("x.toml", &text).await, expected);
     }
-    let unknown = complaint("x.toml", &run("{ txet = \"a\" }")).await;
+    let unknown = load_error("x.toml", &run("{ txet = \"a\" }")).await;
     assert!(
         unknown.starts_with(
             "x.toml:5: unknown step \"txet\"; expected one of text, thinking, thinking_done, "
         ),
         "{unknown}"
     );
-    let syntax = complaint("x.toml", "name = \"x\"\nrun = [\n  {\n").await;
+    let syntax = load_error("x.toml", "name = \"x\"\nrun = [\n  {\n").await;
     assert!(syntax.starts_with("x.toml:"), "{syntax}");
 }
 
 #[tokio::test]
-async fn mistakes_in_json_are_named_with_their_line() {
+async fn json_errors_have_their_line() {
     let run = |step: &str| {
         format!(
             "{{\n  \"name\": \"x\",\n  \"run\": [{{\n    \"steps\": [\n      {{ \"text\": \"a\" }},\n      {step}\n    ]\n  }}]\n}}\n"
@@ -193,15 +193,15 @@ async fn mistakes_in_json_are_named_with_their_line() {
             "x.json:1: values nest too deep",
         ),
     ];
-    for (text, wanted) in cases {
-        assert_eq!(complaint("x.json", &text).await, wanted);
+    for (text, expected) in cases {
+        assert_eq!(load_error("x.json", &text).await, expected);
     }
 }
 
 #[tokio::test]
-async fn files_that_cannot_be_read_are_named() {
+async fn unreadable_files_are_reported() {
     assert_eq!(
-        complaint("x.yaml", "").await,
+        load_error("x.yaml", "").await,
         "cannot read scenario x.yaml: the name must end in .toml or .json"
     );
     let missing = Sim::start(Options {

@@ -1,15 +1,13 @@
-//! Steps that ask the client something: exec, KV, query.
+//! Steps that send a request to the client: exec, KV, query.
 
-use super::check::{self, Use};
-use super::fields::{self, Fields};
+use super::check::{self, CheckAs};
 use super::library::members;
 use super::source::{Member, Node};
 use super::step::hex;
-use super::{
-    Action, Ask, Blob, BlobKey, Capture, ExecStep, KvGet, KvSet, Presence, ScenarioError, Wait,
-};
+use super::table_reader::{self, TableReader};
+use super::{Blob, BlobRef, Capture, ExecStep, KvGet, KvSet, QueryStep, ScenarioError, StepAction};
 
-/// The single member of a table that is a case of a message's oneof.
+/// Returns the single member of a table, which is a case of a message's oneof.
 fn one_case<'n>(file: &str, node: &'n Node, name: &str) -> Result<&'n Member, ScenarioError> {
     match members(node) {
         [member] => Ok(member),
@@ -21,73 +19,74 @@ fn one_case<'n>(file: &str, node: &'n Node, name: &str) -> Result<&'n Member, Sc
     }
 }
 
-/// `exec`.
+/// Reads `exec`.
 pub(super) fn exec(
     file: &str,
     node: &Node,
-    options: &mut Fields<'_>,
-) -> Result<Action, ScenarioError> {
+    options: &mut TableReader<'_>,
+) -> Result<StepAction, ScenarioError> {
     let case = one_case(file, node, "exec")?;
-    check::message(file, node, "agent.v1.ExecServerMessage", Use::Message)?;
+    check::message(file, node, "agent.v1.ExecServerMessage", CheckAs::Message)?;
     let expect = match options.get("expect") {
-        // A stream is compared as a whole, see `docs/scenarios.md`.
+        // The events of a stream are joined before the comparison, see `docs/scenarios.md`.
         Some(pattern) if case.name == "shellStreamArgs" => Some(pattern.to_json()),
         Some(pattern) => {
-            check::message(file, pattern, "agent.v1.ExecClientMessage", Use::Pattern)?;
+            check::message(
+                file,
+                pattern,
+                "agent.v1.ExecClientMessage",
+                CheckAs::Pattern,
+            )?;
             Some(pattern.to_json())
         }
         None => None,
     };
     let replies = match options.get("replies") {
         Some(list) => {
-            let list = fields::array(file, list, "replies")?;
+            let list = table_reader::array(file, list, "replies")?;
             for reply in list {
-                check::message(file, reply, "agent.v1.ExecClientMessage", Use::Pattern)?;
+                check::message(file, reply, "agent.v1.ExecClientMessage", CheckAs::Pattern)?;
             }
             list.iter().map(Node::to_json).collect()
         }
         None => Vec::new(),
     };
     let name = options.text("name")?;
-    let wait = if options.flag("open")? {
-        Wait::Later
-    } else {
-        Wait::Now
-    };
-    Ok(Action::Exec(Box::new(ExecStep {
+    let leave_open = options.flag("open")?;
+    Ok(StepAction::Exec(Box::new(ExecStep {
         args: node.to_json(),
         id: id(options)?,
         expect,
         replies,
         throws: options.text("throws")?,
         may_throw: options.text("may_throw")?,
-        wait,
+        leave_open,
         name,
         abort_after: options.millis("abort_after_ms")?,
         capture: captures(file, options)?,
-        told: options.text("told")?,
+        answer_marker: options.text("told")?,
     })))
 }
 
-fn id(options: &mut Fields<'_>) -> Result<Option<u32>, ScenarioError> {
+fn id(options: &mut TableReader<'_>) -> Result<Option<u32>, ScenarioError> {
     Ok(options.number("id")?.and_then(|id| u32::try_from(id).ok()))
 }
 
-/// `capture`: parts of a reply to keep.
+/// Reads `capture`: the parts of a reply to store.
 pub(super) fn captures(
     file: &str,
-    options: &mut Fields<'_>,
+    options: &mut TableReader<'_>,
 ) -> Result<Vec<Capture>, ScenarioError> {
     let Some(node) = options.get("capture") else {
         return Ok(Vec::new());
     };
-    Fields::new(file, node, "capture")?;
+    TableReader::new(file, node, "capture")?;
     members(node)
         .iter()
         .map(|member| {
-            let pointer = fields::text(file, &member.node, &member.name)?;
+            let pointer = table_reader::text(file, &member.node, &member.name)?;
             if !pointer.starts_with('/') {
-                let message = format!("{pointer:?} is no JSON pointer: it must start with /");
+                let message = format!("{pointer:?} is not a JSON pointer: it must start with /");
                 return Err(ScenarioError::at(file, member.line, message));
             }
             Ok(Capture {
@@ -98,7 +97,7 @@ pub(super) fn captures(
         .collect()
 }
 
-fn blob(table: &mut Fields<'_>) -> Result<Option<Blob>, ScenarioError> {
+fn blob(table: &mut TableReader<'_>) -> Result<Option<Blob>, ScenarioError> {
     let file = table.file();
     if let Some(text) = table.text("text")? {
         return Ok(Some(Blob::Text(text)));
@@ -109,13 +108,13 @@ fn blob(table: &mut Fields<'_>) -> Result<Option<Blob>, ScenarioError> {
     Ok(table.get("json").map(|node| Blob::Json(node.to_json())))
 }
 
-/// `kv_set`.
+/// Reads `kv_set`.
 pub(super) fn kv_set(
     file: &str,
     node: &Node,
-    options: &mut Fields<'_>,
-) -> Result<Action, ScenarioError> {
-    let mut table = Fields::new(file, node, "kv_set")?;
+    options: &mut TableReader<'_>,
+) -> Result<StepAction, ScenarioError> {
+    let mut table = TableReader::new(file, node, "kv_set")?;
     let Some(blob) = blob(&mut table)? else {
         let message = "kv_set needs one of text, hex, json";
         return Err(ScenarioError::at(file, node.line, message));
@@ -128,9 +127,9 @@ pub(super) fn kv_set(
         Some(name) => Some(name),
         None => options.text("name")?,
     };
-    // `blob` stops asking at the first it finds; a second one is a mistake to report.
+    // `blob` reads only the first content it finds; `finish` reports a second one.
     table.finish()?;
-    Ok(Action::KvSet(KvSet {
+    Ok(StepAction::KvSet(KvSet {
         blob,
         blob_id,
         name,
@@ -138,60 +137,61 @@ pub(super) fn kv_set(
     }))
 }
 
-/// `kv_get`.
+/// Reads `kv_get`.
 pub(super) fn kv_get(
     file: &str,
     node: &Node,
-    options: &mut Fields<'_>,
-) -> Result<Action, ScenarioError> {
-    let mut table = Fields::new(file, node, "kv_get")?;
+    options: &mut TableReader<'_>,
+) -> Result<StepAction, ScenarioError> {
+    let mut table = TableReader::new(file, node, "kv_get")?;
     let key = if let Some(name) = table.text("name")? {
-        BlobKey::Name(name)
+        BlobRef::Name(name)
     } else {
-        let node = table.need("id_hex")?;
-        BlobKey::Id(hex(file, node, "id_hex")?)
+        let node = table.require("id_hex")?;
+        BlobRef::Id(hex(file, node, "id_hex")?)
     };
     table.finish()?;
     let expect = match options.get("expect") {
         None => None,
         Some(node) => {
-            let mut expect = Fields::new(file, node, "expect")?;
-            let mut inner = Fields::new(file, expect.need("blob")?, "blob")?;
-            let wanted = blob(&mut inner)?;
+            let mut expect = TableReader::new(file, node, "expect")?;
+            let mut inner = TableReader::new(file, expect.require("blob")?, "blob")?;
+            let expected = blob(&mut inner)?;
             inner.finish()?;
             expect.finish()?;
-            wanted
+            expected
         }
     };
-    let presence = if options.flag("missing")? {
-        Presence::Missing
-    } else {
-        Presence::Required
-    };
-    Ok(Action::KvGet(KvGet {
+    let must_be_missing = options.flag("missing")?;
+    Ok(StepAction::KvGet(KvGet {
         key,
         expect,
-        presence,
+        must_be_missing,
         id: id(options)?,
     }))
 }
 
-/// `query`.
+/// Reads `query`.
 pub(super) fn query(
     file: &str,
     node: &Node,
-    options: &mut Fields<'_>,
-) -> Result<Action, ScenarioError> {
+    options: &mut TableReader<'_>,
+) -> Result<StepAction, ScenarioError> {
     one_case(file, node, "query")?;
-    check::message(file, node, "agent.v1.InteractionQuery", Use::Message)?;
+    check::message(file, node, "agent.v1.InteractionQuery", CheckAs::Message)?;
     let expect = match options.get("expect") {
         Some(pattern) => {
-            check::message(file, pattern, "agent.v1.InteractionResponse", Use::Pattern)?;
+            check::message(
+                file,
+                pattern,
+                "agent.v1.InteractionResponse",
+                CheckAs::Pattern,
+            )?;
             Some(pattern.to_json())
         }
         None => None,
     };
-    Ok(Action::Query(Ask {
+    Ok(StepAction::Query(QueryStep {
         query: node.to_json(),
         id: id(options)?,
         expect,

@@ -1,12 +1,12 @@
-//! The models this backend offers, in the shapes its calls give them.
+//! The models the simulated backend offers, in the formats of its calls.
 
 use serde_json::{Map, Value, json};
 
-/// A catalogue, kept as the items of `GET /v1/models`.
+/// A list of models, stored as the items of `GET /v1/models`.
 #[derive(Debug, Clone)]
-pub(super) struct Catalogue(Vec<Value>);
+pub(super) struct SimModels(Vec<Value>);
 
-impl Default for Catalogue {
+impl Default for SimModels {
     fn default() -> Self {
         let parameter = |id: &str, values: &[&str]| {
             let values: Vec<Value> = values.iter().map(|v| json!({ "value": v })).collect();
@@ -48,23 +48,23 @@ impl Default for Catalogue {
     }
 }
 
-impl Catalogue {
-    /// A catalogue of these items.
+impl SimModels {
+    /// Creates a list of these items.
     pub(super) fn new(items: Vec<Value>) -> Self {
         Self(items)
     }
 
-    /// `GET /v1/models`.
+    /// Returns the response of `GET /v1/models`.
     pub(super) fn rest(&self) -> Value {
         json!({ "items": self.0 })
     }
 
-    /// `agent.v1.GetUsableModelsResponse`.
+    /// Returns the `agent.v1.GetUsableModelsResponse`.
     pub(super) fn usable(&self) -> Value {
         json!({ "models": self.0.iter().map(details).collect::<Vec<_>>() })
     }
 
-    /// `agent.v1.GetDefaultModelForCliResponse`.
+    /// Returns the `agent.v1.GetDefaultModelForCliResponse`.
     pub(super) fn default_model(&self) -> Value {
         match self.0.first() {
             Some(item) => json!({ "model": details(item) }),
@@ -72,7 +72,7 @@ impl Catalogue {
         }
     }
 
-    /// `aiserver.v1.AvailableModelsResponse`.
+    /// Returns the `aiserver.v1.AvailableModelsResponse`.
     pub(super) fn available(&self) -> Value {
         json!({
             "modelNames": self.0.iter().map(|item| text(item, "id")).collect::<Vec<_>>(),
@@ -145,12 +145,12 @@ fn variant(variant: &Value) -> Value {
     let max_mode = params
         .iter()
         .any(|param| text(param, "id") == "context" && text(param, "value") == "1m");
-    let mut shown = Map::new();
-    shown.insert("parameterValues".into(), params.into());
-    shown.insert("displayName".into(), text(variant, "displayName").into());
-    shown.insert("isMaxMode".into(), max_mode.into());
+    let mut details = Map::new();
+    details.insert("parameterValues".into(), params.into());
+    details.insert("displayName".into(), text(variant, "displayName").into());
+    details.insert("isMaxMode".into(), max_mode.into());
     if variant["isDefault"] == true {
-        shown.insert("isDefaultNonMaxConfig".into(), true.into());
+        details.insert("isDefaultNonMaxConfig".into(), true.into());
     }
-    Value::Object(shown)
+    Value::Object(details)
 }

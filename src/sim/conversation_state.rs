@@ -1,59 +1,59 @@
-//! A conversation as Cursor keeps it: messages and turns in blobs on the client, a state
-//! that refers to them by hash.
+//! Builds conversation states as Cursor does: messages and turns are blobs on the client, and the
+//! state refers to them by hash.
 
 use bytes::Bytes;
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
-use super::schema::{self, SchemaError};
+use super::schema::{self, MessageCodecError};
 
-/// The window the simulated models have.
+/// The context window of the simulated models.
 pub(super) const MAX_TOKENS: u64 = 200_000;
 
 const SYSTEM_PROMPT: &str = "You are a simulated assistant.";
 
 /// What one run adds to a conversation.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Turn {
-    /// What the person said; nothing if the run resumes an earlier turn.
+pub(super) struct TurnContent {
+    /// The user message; `None` if the run resumes an earlier turn.
     pub(super) user: Option<String>,
-    /// What was answered so far.
+    /// The answer so far.
     pub(super) assistant: String,
-    /// What tools gave meanwhile.
-    pub(super) heard: Vec<String>,
-    /// What the person said into it.
+    /// The tool results so far.
+    pub(super) tool_results: Vec<String>,
+    /// The user messages injected so far.
     pub(super) injected: Vec<String>,
-    /// The request.
+    /// The id of the request.
     pub(super) request_id: String,
 }
 
-/// A state and the blobs it refers to.
+/// A state and the new blobs it refers to.
 #[derive(Debug, Clone)]
-pub(super) struct Draft {
-    /// Blobs the client must have first.
+pub(super) struct NewState {
+    /// Blobs to store on the client before the state is sent.
     pub(super) blobs: Vec<Bytes>,
     /// The state, as JSON of `ConversationStateStructure`.
     pub(super) state: Value,
 }
 
-/// The id of a blob.
+/// Returns the id of a blob.
 pub(super) fn blob_id(data: &[u8]) -> Bytes {
     Bytes::copy_from_slice(&Sha256::digest(data))
 }
 
-/// A rough count: four characters a token.
-pub(super) fn tokens(characters: usize) -> u64 {
+/// Estimates a token count: four characters per token.
+pub(super) fn estimate_tokens(characters: usize) -> u64 {
     characters.div_ceil(4) as u64
 }
 
-/// The state after a turn on top of the state before it.
-pub(super) fn draft(
+/// Returns the state after a turn, based on the state before it.
+pub(super) fn after_turn(
     before: &Value,
-    turn: &Turn,
+    turn: &TurnContent,
     token_details: Option<Value>,
-) -> Result<Draft, SchemaError> {
+) -> Result<NewState, MessageCodecError> {
     let mut blobs = Vec::new();
-    let mut keep = |data: Bytes| {
+    let mut add_blob = |data: Bytes| {
         let id = schema::base64(&blob_id(&data));
         blobs.push(data);
         Value::String(id)
@@ -61,42 +61,45 @@ pub(super) fn draft(
 
     let mut roots = list(before, "rootPromptMessagesJson");
     if roots.is_empty() {
-        roots.push(keep(message_json("system", SYSTEM_PROMPT)));
+        roots.push(add_blob(message_json("system", SYSTEM_PROMPT)));
     }
     let mut turns = list(before, "turns");
     if let Some(user) = &turn.user {
-        roots.push(keep(message_json("user", user)));
+        roots.push(add_blob(message_json("user", user)));
         let user = json!({ "text": user, "mode": "AGENT_MODE_AGENT" });
-        let user = keep(schema::encode("agent.v1.UserMessage", &user)?);
+        let user = add_blob(schema::encode("agent.v1.UserMessage", &user)?);
         let mut steps = Vec::new();
         if !turn.assistant.is_empty() {
             let step = json!({ "assistantMessage": { "text": turn.assistant } });
-            steps.push(keep(schema::encode("agent.v1.ConversationStep", &step)?));
+            steps.push(add_blob(schema::encode(
+                "agent.v1.ConversationStep",
+                &step,
+            )?));
         }
         let structure = json!({ "agentConversationTurn": {
             "userMessage": user, "steps": steps, "requestId": turn.request_id,
         }});
-        turns.push(keep(schema::encode(
+        turns.push(add_blob(schema::encode(
             "agent.v1.ConversationTurnStructure",
             &structure,
         )?));
     }
     if !turn.assistant.is_empty() {
-        roots.push(keep(message_json("assistant", &turn.assistant)));
+        roots.push(add_blob(message_json("assistant", &turn.assistant)));
     }
-    for result in &turn.heard {
-        roots.push(keep(message_json("tool", result)));
+    for result in &turn.tool_results {
+        roots.push(add_blob(message_json("tool", result)));
     }
 
-    for words in &turn.injected {
-        roots.push(keep(message_json("user", words)));
+    for text in &turn.injected {
+        roots.push(add_blob(message_json("user", text)));
     }
 
     let used = before["tokenDetails"]["usedTokens"]
         .as_u64()
         .unwrap_or(1_000)
-        + tokens(turn.user.as_deref().unwrap_or_default().chars().count())
-        + tokens(turn.assistant.chars().count());
+        + estimate_tokens(turn.user.as_deref().unwrap_or_default().chars().count())
+        + estimate_tokens(turn.assistant.chars().count());
     let token_details = token_details
         .unwrap_or_else(|| json!({ "usedTokens": used.min(MAX_TOKENS), "maxTokens": MAX_TOKENS }));
     let mut state = before.clone();
@@ -107,12 +110,12 @@ pub(super) fn draft(
     state["turns"] = turns.into();
     state["tokenDetails"] = token_details;
     state["mode"] = "AGENT_MODE_AGENT".into();
-    Ok(Draft { blobs, state })
+    Ok(NewState { blobs, state })
 }
 
-/// The state of a conversation that was replaced by its summary.
-pub(super) fn summarized(summary: &str) -> Result<Draft, SchemaError> {
-    let mut draft = draft(&json!({}), &Turn::default(), None)?;
+/// Returns the state of a conversation that is replaced by its summary.
+pub(super) fn summarized(summary: &str) -> Result<NewState, MessageCodecError> {
+    let mut new = after_turn(&json!({}), &TurnContent::default(), None)?;
     let note = message_json(
         "user",
         &format!("Summary of the conversation so far: {summary}"),
@@ -121,20 +124,20 @@ pub(super) fn summarized(summary: &str) -> Result<Draft, SchemaError> {
         "agent.v1.ConversationSummary",
         &json!({ "summary": summary }),
     )?;
-    if let Some(roots) = draft.state["rootPromptMessagesJson"].as_array_mut() {
+    if let Some(roots) = new.state["rootPromptMessagesJson"].as_array_mut() {
         roots.push(schema::base64(&blob_id(&note)).into());
     }
-    draft.state["summary"] = schema::base64(&blob_id(&blob)).into();
-    draft.state["selfSummaryCount"] = 1.into();
-    draft.blobs.extend([note, blob]);
-    Ok(draft)
+    new.state["summary"] = schema::base64(&blob_id(&blob)).into();
+    new.state["selfSummaryCount"] = 1.into();
+    new.blobs.extend([note, blob]);
+    Ok(new)
 }
 
 fn list(state: &Value, name: &str) -> Vec<Value> {
     state[name].as_array().cloned().unwrap_or_default()
 }
 
-/// A root prompt message, as Cursor writes it.
+/// Returns a root prompt message in Cursor's format.
 fn message_json(role: &str, text: &str) -> Bytes {
     let content = if role == "system" {
         json!(text)
@@ -151,14 +154,14 @@ mod tests {
 
     #[test]
     fn a_turn_adds_messages_and_a_structure() {
-        let turn = Turn {
+        let turn = TurnContent {
             user: Some("hi".into()),
             assistant: "hello".into(),
-            heard: Vec::new(),
+            tool_results: Vec::new(),
             injected: Vec::new(),
             request_id: "r".into(),
         };
-        let first = draft(&json!({}), &turn, None).unwrap();
+        let first = after_turn(&json!({}), &turn, None).unwrap();
         assert_eq!(
             first.state["rootPromptMessagesJson"]
                 .as_array()
@@ -170,7 +173,7 @@ mod tests {
         assert_eq!(first.blobs.len(), 6);
         schema::encode(schema::CONVERSATION_STATE, &first.state).unwrap();
 
-        let second = draft(&first.state, &turn, None).unwrap();
+        let second = after_turn(&first.state, &turn, None).unwrap();
         assert_eq!(
             second.state["rootPromptMessagesJson"]
                 .as_array()
@@ -183,22 +186,22 @@ mod tests {
 
     #[test]
     fn a_resumed_turn_adds_only_its_answer() {
-        let turn = Turn {
+        let turn = TurnContent {
             user: None,
             assistant: "more".into(),
-            heard: Vec::new(),
+            tool_results: Vec::new(),
             injected: Vec::new(),
             request_id: "r".into(),
         };
         let before = json!({ "rootPromptMessagesJson": ["AA=="], "turns": ["AQ=="] });
-        let draft = draft(&before, &turn, None).unwrap();
+        let new = after_turn(&before, &turn, None).unwrap();
         assert_eq!(
-            draft.state["rootPromptMessagesJson"]
+            new.state["rootPromptMessagesJson"]
                 .as_array()
                 .unwrap()
                 .len(),
             2
         );
-        assert_eq!(draft.state["turns"], json!(["AQ=="]));
+        assert_eq!(new.state["turns"], json!(["AQ=="]));
     }
 }

@@ -1,20 +1,20 @@
-//! Reading a table member by member, with an error for what is missing, wrong or unknown.
+//! Reads a table member by member; reports missing, wrong and unknown members.
 
 use std::time::Duration;
 
 use super::ScenarioError;
-use super::source::{Content, Member, Node};
+use super::source::{Member, Node, NodeContent};
 
-/// A table being read; every member must be asked for.
-pub(super) struct Fields<'n> {
+/// Reads a table; `finish` rejects the members that were not read.
+pub(super) struct TableReader<'n> {
     file: &'n str,
     line: usize,
     what: &'static str,
     members: &'n [Member],
-    asked: Vec<&'static str>,
+    read: Vec<&'static str>,
 }
 
-impl<'n> Fields<'n> {
+impl<'n> TableReader<'n> {
     /// Starts reading a table; `what` names it in messages.
     pub(super) fn new(
         file: &'n str,
@@ -22,12 +22,12 @@ impl<'n> Fields<'n> {
         what: &'static str,
     ) -> Result<Self, ScenarioError> {
         match &node.content {
-            Content::Table(members) => Ok(Self {
+            NodeContent::Table(members) => Ok(Self {
                 file,
                 line: node.line,
                 what,
                 members,
-                asked: Vec::new(),
+                read: Vec::new(),
             }),
             _ => Err(ScenarioError::at(
                 file,
@@ -37,22 +37,22 @@ impl<'n> Fields<'n> {
         }
     }
 
-    /// The file, for errors.
+    /// Returns the file, for errors.
     pub(super) fn file(&self) -> &'n str {
         self.file
     }
 
-    /// The member of this name, if it is there.
+    /// Returns the member with this name, if there is one.
     pub(super) fn get(&mut self, name: &'static str) -> Option<&'n Node> {
-        self.asked.push(name);
+        self.read.push(name);
         self.members
             .iter()
             .find(|member| member.name == name)
             .map(|member| &member.node)
     }
 
-    /// The member of this name.
-    pub(super) fn need(&mut self, name: &'static str) -> Result<&'n Node, ScenarioError> {
+    /// Returns the member with this name, or an error if it is missing.
+    pub(super) fn require(&mut self, name: &'static str) -> Result<&'n Node, ScenarioError> {
         self.get(name).ok_or_else(|| {
             ScenarioError::at(
                 self.file,
@@ -62,41 +62,41 @@ impl<'n> Fields<'n> {
         })
     }
 
-    /// A string member.
+    /// Returns a string member.
     pub(super) fn text(&mut self, name: &'static str) -> Result<Option<String>, ScenarioError> {
         self.get(name)
             .map(|node| text(self.file, node, name))
             .transpose()
     }
 
-    /// A true-or-false member; absent is false.
+    /// Returns a boolean member; `false` if it is missing.
     pub(super) fn flag(&mut self, name: &'static str) -> Result<bool, ScenarioError> {
         match self.get(name) {
             None => Ok(false),
             Some(Node {
-                content: Content::Bool(value),
+                content: NodeContent::Bool(value),
                 ..
             }) => Ok(*value),
-            Some(node) => Err(wrong(self.file, node, name, "true or false")),
+            Some(node) => Err(type_error(self.file, node, name, "true or false")),
         }
     }
 
-    /// A whole, non-negative member.
+    /// Returns a non-negative integer member.
     pub(super) fn number(&mut self, name: &'static str) -> Result<Option<u64>, ScenarioError> {
         self.get(name)
             .map(|node| number(self.file, node, name))
             .transpose()
     }
 
-    /// Milliseconds.
+    /// Returns a duration member in milliseconds.
     pub(super) fn millis(&mut self, name: &'static str) -> Result<Option<Duration>, ScenarioError> {
         Ok(self.number(name)?.map(Duration::from_millis))
     }
 
-    /// Says no to members nobody asked for.
+    /// Returns an error if the table has members that were not read.
     pub(super) fn finish(self) -> Result<(), ScenarioError> {
         for member in self.members {
-            if !self.asked.contains(&member.name.as_str()) {
+            if !self.read.contains(&member.name.as_str()) {
                 return Err(ScenarioError::at(
                     self.file,
                     member.line,
@@ -104,7 +104,7 @@ impl<'n> Fields<'n> {
                         "unknown key {:?} in {}; expected one of {}",
                         member.name,
                         self.what,
-                        self.asked.join(", ")
+                        self.read.join(", ")
                     ),
                 ));
             }
@@ -113,40 +113,40 @@ impl<'n> Fields<'n> {
     }
 }
 
-/// A string.
+/// Returns the string in a node.
 pub(super) fn text(file: &str, node: &Node, name: &str) -> Result<String, ScenarioError> {
     match &node.content {
-        Content::Text(text) => Ok(text.clone()),
-        _ => Err(wrong(file, node, name, "a string")),
+        NodeContent::Text(text) => Ok(text.clone()),
+        _ => Err(type_error(file, node, name, "a string")),
     }
 }
 
-/// A whole, non-negative number.
+/// Returns the non-negative integer in a node.
 pub(super) fn number(file: &str, node: &Node, name: &str) -> Result<u64, ScenarioError> {
     match &node.content {
-        Content::Number(number) => number.as_u64(),
+        NodeContent::Number(number) => number.as_u64(),
         _ => None,
     }
-    .ok_or_else(|| wrong(file, node, name, "a whole number, 0 or more"))
+    .ok_or_else(|| type_error(file, node, name, "a whole number, 0 or more"))
 }
 
-/// An array.
+/// Returns the items of an array.
 pub(super) fn array<'n>(
     file: &str,
     node: &'n Node,
     name: &str,
 ) -> Result<&'n [Node], ScenarioError> {
     match &node.content {
-        Content::Array(items) => Ok(items),
-        _ => Err(wrong(file, node, name, "an array")),
+        NodeContent::Array(items) => Ok(items),
+        _ => Err(type_error(file, node, name, "an array")),
     }
 }
 
-/// The error for a value of the wrong kind.
-pub(super) fn wrong(file: &str, node: &Node, name: &str, wanted: &str) -> ScenarioError {
+/// Returns the error for a value of the wrong type.
+pub(super) fn type_error(file: &str, node: &Node, name: &str, expected: &str) -> ScenarioError {
     ScenarioError::at(
         file,
         node.line,
-        format!("{name:?} takes {wanted}, not {}", node.describe()),
+        format!("{name:?} takes {expected}, not {}", node.describe()),
     )
 }

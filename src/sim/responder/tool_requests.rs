@@ -1,27 +1,28 @@
-//! Work on the person's machine: each piece is shown as a card around the exec that does it.
+//! Tool calls of the responder: each one sends an exec request and a tool-call update before and
+//! after it.
 
 use serde_json::{Map, Value, json};
 
-use super::intent::HostTool;
-use super::voice::{Ears, Interruption, update};
+use super::intent::ClientTool;
+use super::streaming::{InputMonitor, Interruption, update};
 use crate::sim::schema::{case, single};
-use crate::sim::session::{Exec, Id, Session, Stop};
+use crate::sim::server_run::{Exec, MessageId, RunStop, ServerRun};
 
-/// Files worth a look when none was named.
+/// Files to read if the message names none.
 const LIKELY_FILES: [&str; 4] = ["README.md", "Cargo.toml", "package.json", "pyproject.toml"];
-/// Most of a result that is repeated in words.
-const SHOWN: usize = 400;
+/// Longest part of a result, in characters, that the answer repeats.
+const MAX_EXCERPT: usize = 400;
 
-/// Reads a file and says what is in it.
-pub(super) async fn read(
-    session: &mut Session,
-    ears: &mut Ears,
+/// Reads a file; returns text for the answer.
+pub(super) async fn read_file(
+    run: &mut ServerRun,
+    monitor: &mut InputMonitor,
     workspace: &str,
-    wanted: Option<String>,
+    name: Option<String>,
 ) -> Result<String, Interruption> {
-    let name = match wanted {
+    let name = match name {
         Some(name) => name,
-        None => match find_file(session, ears, workspace).await? {
+        None => match find_file(run, monitor, workspace).await? {
             Some(name) => name,
             None => return Ok("I see no README here that I could read.".to_owned()),
         },
@@ -39,11 +40,11 @@ pub(super) async fn read(
         }
         single("readToolCall", card)
     };
-    show(session, "toolCallStarted", &call, card(None)).await?;
+    send_update(run, "toolCallStarted", &call, card(None)).await?;
     let args = json!({ "readArgs": { "path": path, "toolCallId": call } });
-    let exec = perform(session, ears, &args).await?;
+    let exec = execute(run, monitor, &args).await?;
     let success = &exec.summary().present["readResult"]["success"];
-    let (result, words) = match success["content"].as_str() {
+    let (result, text) = match success["content"].as_str() {
         Some(content) => (
             json!({ "success": {
                 "content": content,
@@ -54,61 +55,61 @@ pub(super) async fn read(
             format!("{name} begins like this:\n\n{}", shorten(content)),
         ),
         None => {
-            let reason = reason(&exec);
+            let reason = failure_reason(&exec);
             (
                 json!({ "error": { "errorMessage": reason } }),
                 format!("I could not read {name}: {reason}"),
             )
         }
     };
-    show(session, "toolCallCompleted", &call, card(Some(result))).await?;
-    Ok(words)
+    send_update(run, "toolCallCompleted", &call, card(Some(result))).await?;
+    Ok(text)
 }
 
 async fn find_file(
-    session: &mut Session,
-    ears: &mut Ears,
+    run: &mut ServerRun,
+    monitor: &mut InputMonitor,
     workspace: &str,
 ) -> Result<Option<String>, Interruption> {
     let call = call_id();
     let args = json!({ "path": workspace, "toolCallId": call });
-    show(
-        session,
+    send_update(
+        run,
         "toolCallStarted",
         &call,
         json!({ "lsToolCall": { "args": args } }),
     )
     .await?;
-    let exec = perform(session, ears, &json!({ "lsArgs": args })).await?;
+    let exec = execute(run, monitor, &json!({ "lsArgs": args })).await?;
     let summary = exec.summary();
     let result = &summary.present["lsResult"];
     let mut card = json!({ "args": args });
     if result.is_object() {
         card["result"] = result.clone();
     }
-    show(
-        session,
+    send_update(
+        run,
         "toolCallCompleted",
         &call,
         json!({ "lsToolCall": card }),
     )
     .await?;
     let files = &result["success"]["directoryTreeRoot"]["childrenFiles"];
-    let there = |name: &str| {
+    let exists = |name: &str| {
         files
             .as_array()
             .is_some_and(|files| files.iter().any(|file| file["name"] == name))
     };
     Ok(LIKELY_FILES
         .iter()
-        .find(|name| there(name))
+        .find(|name| exists(name))
         .map(|name| (*name).to_owned()))
 }
 
-/// Runs a command and says what came out.
-pub(super) async fn run(
-    session: &mut Session,
-    ears: &mut Ears,
+/// Runs a command; returns text for the answer.
+pub(super) async fn run_command(
+    run: &mut ServerRun,
+    monitor: &mut InputMonitor,
     workspace: &str,
     command: &str,
 ) -> Result<String, Interruption> {
@@ -121,20 +122,20 @@ pub(super) async fn run(
         "simpleCommands": [command.split_whitespace().next().unwrap_or_default()],
         "parsingResult": {},
     });
-    show(
-        session,
+    send_update(
+        run,
         "toolCallStarted",
         &call,
         json!({ "shellToolCall": { "args": args } }),
     )
     .await?;
-    let exec = perform(session, ears, &json!({ "shellStreamArgs": args })).await?;
+    let exec = execute(run, monitor, &json!({ "shellStreamArgs": args })).await?;
     let summary = exec.summary();
-    let stream = &summary.full["shellStream"];
+    let stream = &summary.with_defaults["shellStream"];
     let (stdout, stderr) = (&stream["stdout"], &stream["stderr"]);
-    let (result, words) = match stream["exit"]["code"].as_u64() {
+    let (result, text) = match stream["exit"]["code"].as_u64() {
         Some(code) => {
-            let facts = json!({
+            let details = json!({
                 "command": command,
                 "workingDirectory": workspace,
                 "exitCode": code as u32 as i32,
@@ -148,7 +149,7 @@ pub(super) async fn run(
             );
             let outcome = if code == 0 { "success" } else { "failure" };
             (
-                Some(single(outcome, facts)),
+                Some(single(outcome, details)),
                 format!(
                     "`{command}` ended with code {code}:\n\n{}",
                     shorten(&output)
@@ -157,28 +158,28 @@ pub(super) async fn run(
         }
         None => (
             None,
-            format!("I could not run `{command}`: {}", reason(&exec)),
+            format!("I could not run `{command}`: {}", failure_reason(&exec)),
         ),
     };
     let mut card = json!({ "args": args });
     if let Some(result) = result {
         card["result"] = result;
     }
-    show(
-        session,
+    send_update(
+        run,
         "toolCallCompleted",
         &call,
         json!({ "shellToolCall": card }),
     )
     .await?;
-    Ok(words)
+    Ok(text)
 }
 
-/// Calls a tool of the client and says what it gave.
-pub(super) async fn call(
-    session: &mut Session,
-    ears: &mut Ears,
-    tool: &HostTool,
+/// Calls a tool of the client; returns text for the answer.
+pub(super) async fn call_tool(
+    run: &mut ServerRun,
+    monitor: &mut InputMonitor,
+    tool: &ClientTool,
     arguments: Map<String, Value>,
 ) -> Result<String, Interruption> {
     let call = call_id();
@@ -189,17 +190,17 @@ pub(super) async fn call(
         "providerIdentifier": tool.provider,
         "toolName": tool.tool,
     });
-    show(
-        session,
+    send_update(
+        run,
         "toolCallStarted",
         &call,
         json!({ "mcpToolCall": { "args": args } }),
     )
     .await?;
-    let exec = perform(session, ears, &json!({ "mcpArgs": args })).await?;
+    let exec = execute(run, monitor, &json!({ "mcpArgs": args })).await?;
     let summary = exec.summary();
     let success = &summary.present["mcpResult"]["success"];
-    let (result, words) = if success.is_object() {
+    let (result, text) = if success.is_object() {
         let text: Vec<&str> = success["content"]
             .as_array()
             .into_iter()
@@ -220,58 +221,63 @@ pub(super) async fn call(
             ),
         )
     } else {
-        let reason = reason(&exec);
+        let reason = failure_reason(&exec);
         (
             json!({ "error": { "error": reason } }),
             format!("The tool {} could not be called: {reason}", tool.tool),
         )
     };
     let card = json!({ "mcpToolCall": { "args": args, "result": result } });
-    show(session, "toolCallCompleted", &call, card).await?;
-    Ok(words)
+    send_update(run, "toolCallCompleted", &call, card).await?;
+    Ok(text)
 }
 
-async fn perform(
-    session: &mut Session,
-    ears: &mut Ears,
+async fn execute(
+    run: &mut ServerRun,
+    monitor: &mut InputMonitor,
     args: &Value,
 ) -> Result<Exec, Interruption> {
-    let id = session.start_exec(args, Id::Next).await?;
-    ears.wait(session, id).await
+    let id = run.start_exec(args, MessageId::Next).await?;
+    monitor.wait_for_exec(run, id).await
 }
 
-async fn show(session: &mut Session, case: &str, call: &str, mut card: Value) -> Result<(), Stop> {
+async fn send_update(
+    run: &mut ServerRun,
+    case: &str,
+    call: &str,
+    mut card: Value,
+) -> Result<(), RunStop> {
     card["toolCallId"] = json!(call);
     let value = json!({ "callId": call, "toolCall": card, "modelCallId": "model-1" });
-    update(session, case, value).await
+    update(run, case, value).await
 }
 
 fn call_id() -> String {
     format!("call_{}", uuid::Uuid::new_v4().simple())
 }
 
-/// Why something did not work, in the client's words as far as it gave any.
-fn reason(exec: &Exec) -> String {
+/// Returns why an exec failed, in the client's text if there is any.
+fn failure_reason(exec: &Exec) -> String {
     if let Some(thrown) = &exec.thrown {
         return thrown["error"].as_str().unwrap_or("it threw").to_owned();
     }
     let last = exec.replies.last();
     let result = last.and_then(|reply| reply.present.get(exec.answer_case()));
-    let Some((case, facts)) = result.and_then(case) else {
+    let Some((case, details)) = result.and_then(case) else {
         return "there was no result".to_owned();
     };
-    let words = ["error", "reason"]
+    let text = ["error", "reason"]
         .iter()
-        .find_map(|name| facts[*name].as_str());
-    match words {
-        Some(words) => words.to_owned(),
+        .find_map(|name| details[*name].as_str());
+    match text {
+        Some(text) => text.to_owned(),
         None => case.to_owned(),
     }
 }
 
 fn shorten(text: &str) -> String {
     let text = text.trim_end();
-    match text.char_indices().nth(SHOWN) {
+    match text.char_indices().nth(MAX_EXCERPT) {
         Some((end, _)) => format!("{}…", &text[..end]),
         None => text.to_owned(),
     }

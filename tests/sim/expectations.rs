@@ -1,21 +1,21 @@
-//! Expectations: what passes, what fails and how that is said; the recording.
+//! Expectations of scenarios, the errors they report, and the recording.
 
-use cursor_sidecar::sim::{Outcome, Side, Sim, Transport};
+use cursor_sidecar::sim::{Side, Sim, VerdictOutcome};
 use serde_json::{Value, json};
 
-use crate::client::*;
+use crate::raw_client::*;
 
-/// Answers the first exec with this and returns how the run ended.
-async fn answer_exec(sim: &Sim, answers: &[Value]) -> Event {
+/// Answers the first exec with these messages; returns how the run ended.
+async fn answer_exec(sim: &Sim, answers: &[Value]) -> StreamEvent {
     let mut run = run(sim, "x").await;
-    let asked = within(run.message()).await;
+    let asked = with_timeout(run.message()).await;
     assert!(asked.get("execServerMessage").is_some(), "{asked}");
     for answer in answers {
-        run.say(answer.clone());
+        run.send_message(answer.clone());
     }
     loop {
-        match within(run.next()).await {
-            Event::Message(_) => {}
+        match with_timeout(run.next()).await {
+            StreamEvent::Message(_) => {}
             other => return other,
         }
     }
@@ -34,23 +34,26 @@ fn close(id: u32) -> Value {
 const READ: &str = "{ exec = { readArgs = { path = \"/a\" } }, expect = { readResult = { success = { content = \"hi\", truncated = false } } }, timeout_ms = 200 }";
 
 #[tokio::test]
-async fn a_reply_as_expected_passes() {
-    let sim = playing(&one_run(&format!("{READ}, {{ end = true }}"))).await;
+async fn an_expected_reply_completes_the_run() {
+    let sim = start_with(&one_run(&format!("{READ}, {{ end = true }}"))).await;
     let good = reply(
         1,
         json!({ "readResult": { "success": { "content": "hi", "path": "/a" } } }),
     );
     assert_eq!(
         answer_exec(&sim, &[good, close(1)]).await,
-        Event::End(json!({}))
+        StreamEvent::End(json!({}))
     );
     let verdict = verdict(&sim).await;
-    assert_eq!((verdict.outcome, verdict.attempt), (Outcome::Completed, 1));
+    assert_eq!(
+        (verdict.outcome, verdict.attempt),
+        (VerdictOutcome::Completed, 1)
+    );
     assert_eq!(verdict.scenario, "t");
 }
 
 #[tokio::test]
-async fn what_is_not_as_expected_ends_the_run_and_is_recorded() {
+async fn an_unexpected_reply_ends_the_run_and_is_recorded() {
     let bye = reply(
         1,
         json!({ "readResult": { "success": { "content": "bye" } } }),
@@ -98,39 +101,41 @@ async fn what_is_not_as_expected_ends_the_run_and_is_recorded() {
             "the client broke the protocol: an answer (setBlobResult) to kv request 9, which was never sent",
         ),
     ];
-    for (answers, complaint) in cases {
-        let sim = playing(&one_run(&format!("{READ}, {{ end = true }}"))).await;
-        let message = format!("scenario t: step 1 (test.toml:4): {complaint}");
+    for (answers, reason) in cases {
+        let sim = start_with(&one_run(&format!("{READ}, {{ end = true }}"))).await;
+        let message = format!("scenario t: step 1 (test.toml:4): {reason}");
         assert_eq!(
             answer_exec(&sim, answers).await,
-            Event::End(json!({ "error": { "code": "permission_denied", "message": message } }))
+            StreamEvent::End(
+                json!({ "error": { "code": "permission_denied", "message": message } })
+            )
         );
         let verdict = verdict(&sim).await;
-        assert_eq!(verdict.outcome, Outcome::Failed);
+        assert_eq!(verdict.outcome, VerdictOutcome::Failed);
         assert_eq!(verdict.failures, [message]);
     }
 }
 
 #[tokio::test]
-async fn throws_may_come_with_or_without_a_close() {
+async fn a_throw_needs_no_stream_close() {
     let steps = "{ exec = { executeHookArgs = {} }, throws = \"No handler\" }, { kv_set = { text = \"x\" } }, { end = true }";
     for closes in [false, true] {
-        let sim = playing(&one_run(steps)).await;
+        let sim = start_with(&one_run(steps)).await;
         let mut run = run(&sim, "x").await;
         run.message().await;
-        run.say(json!({ "execClientControlMessage": { "throw": { "id": 1, "error": "No handler found" } } }));
+        run.send_message(json!({ "execClientControlMessage": { "throw": { "id": 1, "error": "No handler found" } } }));
         if closes {
-            run.say(close(1));
+            run.send_message(close(1));
         }
         let set = run.message().await;
-        run.keep(&set["kvServerMessage"], &mut Blobs::new());
-        assert_eq!(run.next().await, Event::End(json!({})));
+        run.answer_kv(&set["kvServerMessage"], &mut BlobMap::new());
+        assert_eq!(run.next().await, StreamEvent::End(json!({})));
     }
 }
 
 #[tokio::test]
-async fn parts_of_replies_can_be_used_later() {
-    let sim = playing(&one_run(
+async fn captured_parts_of_replies_are_variables() {
+    let sim = start_with(&one_run(
         "{ exec = { requestContextArgs = {} } },
          { exec = { backgroundShellSpawnArgs = { command = \"c $$WS\", workingDirectory = \"$WS\" } }, capture = { SHELL = \"/backgroundShellSpawnResult/success/shellId\" } },
          { exec = { writeShellStdinArgs = { shellId = \"$SHELL\", chars = \"to $SHELL in $WS for $USER_TEXT, $HOME\" } } },
@@ -139,18 +144,18 @@ async fn parts_of_replies_can_be_used_later() {
     .await;
     let mut run = run(&sim, "hello").await;
     run.message().await;
-    run.say(reply(1, json!({ "requestContextResult": { "success": { "requestContext": { "env": { "workspacePaths": ["/ws"] } } } } })));
-    run.say(close(1));
+    run.send_message(reply(1, json!({ "requestContextResult": { "success": { "requestContext": { "env": { "workspacePaths": ["/ws"] } } } } })));
+    run.send_message(close(1));
     let spawn = &run.message().await["execServerMessage"]["backgroundShellSpawnArgs"];
     assert_eq!(
         spawn,
         &json!({ "command": "c $WS", "workingDirectory": "/ws" })
     );
-    run.say(reply(
+    run.send_message(reply(
         2,
         json!({ "backgroundShellSpawnResult": { "success": { "shellId": 41 } } }),
     ));
-    run.say(close(2));
+    run.send_message(close(2));
     let write = &run.message().await["execServerMessage"]["writeShellStdinArgs"];
     assert_eq!(
         write,
@@ -159,27 +164,27 @@ async fn parts_of_replies_can_be_used_later() {
 }
 
 #[tokio::test]
-async fn attempts_play_one_after_the_other_and_state_must_come_back() {
+async fn attempts_play_in_order_and_must_return_the_state() {
     let scenario = "name = \"t\"
 [[run]]
 steps = [{ checkpoint = { turns = [\"AAE=\"] } }, { half_close = true }]
 [[run]]
 steps = [{ expect_request = { action = { resumeAction = {} }, conversationState = \"$CHECKPOINT\" } }, { expect_state = \"last checkpoint\" }, { end = true }]
 ";
-    let sim = playing(scenario).await;
+    let sim = start_with(scenario).await;
     let token = access_token(&sim).await;
-    let mut connection = Http2::connect(&sim).await;
+    let mut connection = Http2Client::connect(&sim).await;
     let mut first = connection.run(&token, user_message("x")).await;
     let state = first.message().await["conversationCheckpointUpdate"].clone();
-    assert_eq!(first.next().await, Event::Closed { torn: false });
+    assert_eq!(first.next().await, StreamEvent::Closed { truncated: false });
     let resume = |state: Value| json!({ "conversationState": state, "action": { "resumeAction": {} }, "conversationId": "conversation-1", "runId": "run-1" });
     let mut second = connection.run(&token, resume(state)).await;
-    assert_eq!(second.next().await, Event::End(json!({})));
-    // The last script repeats, and this time the client brings another state.
+    assert_eq!(second.next().await, StreamEvent::End(json!({})));
+    // The last script repeats; this time the client sends another state.
     let mut third = connection
         .run(&token, resume(json!({ "turns": ["AAE=", "AAI="] })))
         .await;
-    let Event::End(end) = within(third.next()).await else {
+    let StreamEvent::End(end) = with_timeout(third.next()).await else {
         panic!("expected the end");
     };
     assert!(
@@ -197,15 +202,15 @@ steps = [{ expect_request = { action = { resumeAction = {} }, conversationState 
     assert_eq!(
         attempts,
         [
-            (1, Outcome::Completed),
-            (2, Outcome::Completed),
-            (3, Outcome::Failed)
+            (1, VerdictOutcome::Completed),
+            (2, VerdictOutcome::Completed),
+            (3, VerdictOutcome::Failed)
         ]
     );
 }
 
 #[tokio::test]
-async fn messages_choose_scenarios_by_name() {
+async fn messages_select_scenarios_by_name() {
     let folder = tempfile::tempdir().unwrap();
     for name in ["one", "two"] {
         let text = format!("name = \"{name}\"\n[[run]]\nsteps = [{{ text = \"{name}\" }}]\n");
@@ -227,7 +232,7 @@ async fn messages_choose_scenarios_by_name() {
     let mut none = run(&sim, "@three").await;
     assert_eq!(
         none.next().await,
-        Event::End(json!({ "error": {
+        StreamEvent::End(json!({ "error": {
             "code": "permission_denied",
             "message": "no scenario is named \"three\"; there are one, two",
         }}))
@@ -235,13 +240,13 @@ async fn messages_choose_scenarios_by_name() {
 }
 
 #[tokio::test]
-async fn errors_carry_their_details() {
-    let sim = playing(&one_run(
+async fn errors_have_their_details() {
+    let sim = start_with(&one_run(
         "{ end = { code = \"resource_exhausted\", message = \"Error\", error = \"ERROR_RATE_LIMITED\", title = \"T\", detail = \"D\", retryable = false, metadata = { kind = \"x\" } } }",
     ))
     .await;
     let mut run = run(&sim, "x").await;
-    let Event::End(end) = run.next().await else {
+    let StreamEvent::End(end) = run.next().await else {
         panic!("expected the end");
     };
     assert_eq!(end["metadata"], json!({ "kind": ["x"] }));
@@ -259,17 +264,17 @@ async fn errors_carry_their_details() {
 }
 
 #[tokio::test]
-async fn a_first_message_that_is_no_request_is_refused() {
-    let sim = start(None, Transport::Plain).await;
+async fn a_first_message_other_than_a_run_request_fails() {
+    let sim = start(None).await;
     let token = access_token(&sim).await;
-    let mut connection = Http2::connect(&sim).await;
+    let mut connection = Http2Client::connect(&sim).await;
     let authorization = format!("Bearer {token}");
     let headers = [("authorization", authorization.as_str())];
     let (response, mut send) = connection
         .open("/agent.v1.AgentService/Run", &headers)
         .await;
-    // Headers come at once, before the client has said anything.
-    let response = within(response).await.unwrap();
+    // Headers are sent at once, before any message of the client.
+    let response = with_timeout(response).await.unwrap();
     assert_eq!(response.status(), 200);
     send.send_data(bytes::Bytes::from_static(&[0, 0, 0, 0, 2, 0x3a, 0]), false)
         .unwrap();
@@ -280,7 +285,7 @@ async fn a_first_message_that_is_no_request_is_refused() {
 }
 
 #[tokio::test]
-async fn the_recording_shows_everything_but_secrets() {
+async fn the_recording_has_everything_but_secrets() {
     let folder = tempfile::tempdir().unwrap();
     let sim = Sim::start(cursor_sidecar::sim::Options {
         record: Some(folder.path().into()),
@@ -293,9 +298,9 @@ async fn the_recording_shows_everything_but_secrets() {
     .await
     .unwrap();
     let token = access_token(&sim).await;
-    let mut connection = Http2::connect(&sim).await;
+    let mut connection = Http2Client::connect(&sim).await;
     let mut run = connection.run(&token, user_message("x")).await;
-    while !matches!(run.next().await, Event::End(_)) {}
+    while !matches!(run.next().await, StreamEvent::End(_)) {}
     verdict(&sim).await;
 
     let frames = sim.recording().frames();

@@ -1,5 +1,5 @@
-//! The official client in trouble: errors, faults, blobs and states across turns. That it
-//! holds good conversations is seen in `tests/whole`.
+//! The official client with errors, faults, blobs and states across turns. `tests/whole` has its
+//! successful conversations.
 //!
 //! Needs the driver with its packages (`npm ci` in `tests/official`, which `make test` runs).
 
@@ -7,13 +7,13 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::Arc;
 
-use cursor_sidecar::sim::{Http2, Options, Outcome, Recording, ScenarioSource, Sim, Transport};
+use cursor_sidecar::sim::{Http2, Options, Recording, ScenarioSource, Sim, VerdictOutcome};
 use serde_json::{Value, json};
 use tokio::io::AsyncWriteExt as _;
 use tokio::sync::Semaphore;
 
-/// Client processes at a time: they are heavy and some scenarios have limits.
-const AT_ONCE: usize = 2;
+/// Concurrent client processes; few, because they are heavy and some scenarios have time limits.
+const MAX_CLIENTS: usize = 2;
 
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -32,42 +32,42 @@ fn driver() -> (PathBuf, PathBuf) {
 
 /// How the official client reaches the simulator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Way {
+enum ClientTransport {
     TlsHttp2,
     PlainHttp2,
     PlainHttp1,
 }
 
-/// One conversation and what must come of it.
-struct Case {
+/// One conversation and its expected results.
+struct ClientCase {
     /// The scenario file; empty for the built-in responder.
     scenario: &'static str,
     sends: Value,
     agent: Value,
     /// Status and text of each send.
-    wanted: &'static [(&'static str, &'static str)],
-    outcomes: &'static [Outcome],
+    expected: &'static [(&'static str, &'static str)],
+    outcomes: &'static [VerdictOutcome],
 }
 
-use Outcome::{CancelledByClient, Completed};
+use VerdictOutcome::{CancelledByClient, Completed};
 
 fn case(
     scenario: &'static str,
-    wanted: &'static [(&'static str, &'static str)],
-    outcomes: &'static [Outcome],
-) -> Case {
-    let sends = wanted.iter().map(|_| json!({ "text": "go" })).collect();
-    Case {
+    expected: &'static [(&'static str, &'static str)],
+    outcomes: &'static [VerdictOutcome],
+) -> ClientCase {
+    let sends = expected.iter().map(|_| json!({ "text": "go" })).collect();
+    ClientCase {
         scenario,
         sends,
         agent: json!({}),
-        wanted,
+        expected,
         outcomes,
     }
 }
 
-/// Conversations that `tests/whole` does not hold.
-fn conversations() -> Vec<Case> {
+/// Conversations that `tests/whole` does not have.
+fn conversations() -> Vec<ClientCase> {
     let mut cancel_shell = case(
         "cancel-shell",
         &[("cancelled", "cancel me "), ("finished", "Hello, world!")],
@@ -104,7 +104,7 @@ fn conversations() -> Vec<Case> {
     ]
 }
 
-fn troubles() -> Vec<Case> {
+fn failure_cases() -> Vec<ClientCase> {
     let recovers = |scenario| {
         case(
             scenario,
@@ -151,7 +151,12 @@ fn troubles() -> Vec<Case> {
 }
 
 /// Runs one case; returns what is wrong with it.
-async fn play(case: &Case, way: Way, driver: &Path, node: &Path) -> Result<(), String> {
+async fn play(
+    case: &ClientCase,
+    transport: ClientTransport,
+    driver: &Path,
+    node: &Path,
+) -> Result<(), String> {
     let scenarios = match case.scenario {
         "" => Vec::new(),
         name => {
@@ -161,12 +166,9 @@ async fn play(case: &Case, way: Way, driver: &Path, node: &Path) -> Result<(), S
     };
     let home = tempfile::tempdir().unwrap();
     let options = Options {
-        transport: match way {
-            Way::TlsHttp2 => Transport::Tls,
-            _ => Transport::Plain,
-        },
-        http2: match way {
-            Way::PlainHttp2 => Http2::Force,
+        tls: transport == ClientTransport::TlsHttp2,
+        http2: match transport {
+            ClientTransport::PlainHttp2 => Http2::Force,
             _ => Http2::Auto,
         },
         scenarios,
@@ -202,10 +204,15 @@ async fn play(case: &Case, way: Way, driver: &Path, node: &Path) -> Result<(), S
     let output = child.wait_with_output().await.unwrap();
     let report: Value =
         serde_json::from_slice(&output.stdout).map_err(|error| error.to_string())?;
-    judge(case, way, &report, &sim.recording()).await
+    check_results(case, transport, &report, &sim.recording()).await
 }
 
-async fn judge(case: &Case, way: Way, report: &Value, recording: &Recording) -> Result<(), String> {
+async fn check_results(
+    case: &ClientCase,
+    transport: ClientTransport,
+    report: &Value,
+    recording: &Recording,
+) -> Result<(), String> {
     let got: Vec<(&str, &str)> = report["sends"]
         .as_array()
         .into_iter()
@@ -215,25 +222,25 @@ async fn judge(case: &Case, way: Way, report: &Value, recording: &Recording) -> 
             (text("status"), text("text"))
         })
         .collect();
-    let wanted = case.outcomes.len();
+    let expected = case.outcomes.len();
     let verdicts = tokio::time::timeout(
         std::time::Duration::from_secs(30),
         recording.wait_for(|recording| {
             let verdicts = recording.verdicts();
-            (verdicts.len() >= wanted).then_some(verdicts)
+            (verdicts.len() >= expected).then_some(verdicts)
         }),
     )
     .await
     .unwrap_or_else(|_| recording.verdicts());
-    let outcomes: Vec<Outcome> = verdicts.iter().map(|verdict| verdict.outcome).collect();
-    if got != case.wanted || outcomes != case.outcomes {
+    let outcomes: Vec<VerdictOutcome> = verdicts.iter().map(|verdict| verdict.outcome).collect();
+    if got != case.expected || outcomes != case.outcomes {
         return Err(format!("{got:?}, verdicts {verdicts:?}, report {report}"));
     }
-    // It must have come the way we meant it to.
-    let (version, tls, path) = match way {
-        Way::TlsHttp2 => ("2", true, "/agent.v1.AgentService/Run"),
-        Way::PlainHttp2 => ("2", false, "/agent.v1.AgentService/Run"),
-        Way::PlainHttp1 => ("1.1", false, "/agent.v1.AgentService/RunSSE"),
+    // The client must have used the intended transport.
+    let (version, tls, path) = match transport {
+        ClientTransport::TlsHttp2 => ("2", true, "/agent.v1.AgentService/Run"),
+        ClientTransport::PlainHttp2 => ("2", false, "/agent.v1.AgentService/Run"),
+        ClientTransport::PlainHttp1 => ("1.1", false, "/agent.v1.AgentService/RunSSE"),
     };
     let runs: Vec<_> = recording
         .requests()
@@ -246,55 +253,55 @@ async fn judge(case: &Case, way: Way, report: &Value, recording: &Recording) -> 
             .iter()
             .any(|run| *run != (version, tls, path.to_owned()))
     {
-        return Err(format!("runs came as {runs:?}"));
+        return Err(format!("unexpected transport of runs: {runs:?}"));
     }
     Ok(())
 }
 
-async fn play_all(cases: Vec<Case>, way: Way) {
+async fn play_all(cases: Vec<ClientCase>, transport: ClientTransport) {
     let (driver, node) = driver();
-    let slots = Arc::new(Semaphore::new(AT_ONCE));
+    let slots = Arc::new(Semaphore::new(MAX_CLIENTS));
     let mut running = tokio::task::JoinSet::new();
     for case in cases {
         let (slots, driver, node) = (Arc::clone(&slots), driver.clone(), node.clone());
         running.spawn(async move {
             let _slot = slots.acquire_owned().await.unwrap();
-            let result = play(&case, way, &driver, &node).await;
-            result.map_err(|complaint| format!("{} ({way:?}): {complaint}", case.scenario))
+            let result = play(&case, transport, &driver, &node).await;
+            result.map_err(|reason| format!("{} ({transport:?}): {reason}", case.scenario))
         });
     }
-    let complaints: Vec<String> = running
+    let failures: Vec<String> = running
         .join_all()
         .await
         .into_iter()
         .filter_map(Result::err)
         .collect();
-    assert!(complaints.is_empty(), "\n{}", complaints.join("\n"));
+    assert!(failures.is_empty(), "\n{}", failures.join("\n"));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn it_survives_over_tls() {
+async fn it_recovers_from_faults_over_tls() {
     let mut cases = conversations();
-    cases.extend(troubles());
-    play_all(cases, Way::TlsHttp2).await;
+    cases.extend(failure_cases());
+    play_all(cases, ClientTransport::TlsHttp2).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn it_survives_over_http1() {
+async fn it_recovers_from_faults_over_http1() {
     let mut cases = conversations();
-    cases.extend(troubles());
-    play_all(cases, Way::PlainHttp1).await;
+    cases.extend(failure_cases());
+    play_all(cases, ClientTransport::PlainHttp1).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn it_survives_a_cut_over_plain_http2() {
-    let mut cases = troubles();
+async fn it_recovers_from_a_lost_connection_over_plain_http2() {
+    let mut cases = failure_cases();
     cases.retain(|case| ["fault-cut", "fault-goaway"].contains(&case.scenario));
-    play_all(cases, Way::PlainHttp2).await;
+    play_all(cases, ClientTransport::PlainHttp2).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn it_talks_to_the_built_in_responder() {
+async fn it_works_with_the_built_in_responder() {
     let mut chat = case(
         "",
         &[
@@ -315,14 +322,17 @@ async fn it_talks_to_the_built_in_responder() {
         ],
         &[Completed; 5],
     );
-    let words = [
+    let messages = [
         "my name is Ada",
         "please look around",
         "run `echo hi`",
         "add 2 and 3",
         "what did I say first?",
     ];
-    chat.sends = words.iter().map(|text| json!({ "text": text })).collect();
+    chat.sends = messages
+        .iter()
+        .map(|text| json!({ "text": text }))
+        .collect();
     chat.agent = json!({ "customTools": ["add"] });
-    play_all(vec![chat], Way::TlsHttp2).await;
+    play_all(vec![chat], ClientTransport::TlsHttp2).await;
 }

@@ -1,4 +1,4 @@
-//! Bare clients: bytes on a socket, frames on a stream, messages as JSON.
+//! Minimal HTTP/1.1 and HTTP/2 clients for the tests, with messages as JSON.
 
 use std::future::Future;
 use std::net::SocketAddr;
@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 use bytes::Bytes;
-use cursor_sidecar::sim::{Options, ScenarioSource, Sim, Transport};
+use cursor_sidecar::sim::{Options, ScenarioSource, Sim};
 use cursor_sidecar::wire::envelope::{self, Decoder, Encoding, Kind};
 use cursor_sidecar::wire::proto::DESCRIPTORS;
 use h2::client::{ResponseFuture, SendRequest};
@@ -21,20 +21,33 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
-/// Fails a test that hangs.
-pub(crate) async fn within<T>(work: impl Future<Output = T>) -> T {
+/// Panics if `work` takes longer than 20 s.
+pub(crate) async fn with_timeout<T>(work: impl Future<Output = T>) -> T {
     tokio::time::timeout(Duration::from_secs(20), work)
         .await
-        .expect("the test hangs")
+        .expect("the test timed out")
 }
 
-/// A simulator that plays this scenario for every message.
-pub(crate) async fn playing(scenario: &str) -> Sim {
-    start(Some(scenario), Transport::Plain).await
+/// Starts a simulator that plays this scenario for every message.
+pub(crate) async fn start_with(scenario: &str) -> Sim {
+    start(Some(scenario)).await
 }
 
-/// A simulator with one scenario or none.
-pub(crate) async fn start(scenario: Option<&str>, transport: Transport) -> Sim {
+/// Starts a plain-text simulator with one scenario or none.
+pub(crate) async fn start(scenario: Option<&str>) -> Sim {
+    start_with_options(scenario, Options::default()).await
+}
+
+/// Starts a TLS simulator with one scenario or none.
+pub(crate) async fn start_tls(scenario: Option<&str>) -> Sim {
+    let options = Options {
+        tls: true,
+        ..Options::default()
+    };
+    start_with_options(scenario, options).await
+}
+
+async fn start_with_options(scenario: Option<&str>, options: Options) -> Sim {
     let scenarios = scenario
         .map(|text| ScenarioSource::Toml {
             label: "test.toml".into(),
@@ -43,15 +56,14 @@ pub(crate) async fn start(scenario: Option<&str>, transport: Transport) -> Sim {
         .into_iter()
         .collect();
     Sim::start(Options {
-        transport,
         scenarios,
-        ..Options::default()
+        ..options
     })
     .await
     .unwrap()
 }
 
-/// One scenario with one run of these steps.
+/// Returns a scenario with one run of these steps.
 pub(crate) fn one_run(steps: &str) -> String {
     format!("name = \"t\"\n[[run]]\nsteps = [\n{steps}\n]\n")
 }
@@ -74,42 +86,42 @@ pub(crate) fn decode(name: &str, bytes: &[u8]) -> Value {
     serde_json::to_value(&message).unwrap()
 }
 
-/// A reply to an HTTP/1.1 request, read until the server closed the connection.
+/// A response to an HTTP/1.1 request, read until the server closed the connection.
 #[derive(Debug)]
-pub(crate) struct Reply {
+pub(crate) struct Http1Response {
     pub(crate) status: u16,
     pub(crate) head: String,
     pub(crate) body: Vec<u8>,
-    /// Whether the body came to its proper end.
-    pub(crate) whole: bool,
+    /// Whether the body ended regularly.
+    pub(crate) complete: bool,
 }
 
-impl Reply {
+impl Http1Response {
     pub(crate) fn json(&self) -> Value {
         serde_json::from_slice(&self.body).unwrap()
     }
 }
 
-/// One request on a connection of its own.
+/// Sends one request on a new connection.
 pub(crate) async fn http1(
     address: SocketAddr,
     method: &str,
     path: &str,
     headers: &[(&str, &str)],
     body: &[u8],
-) -> Reply {
+) -> Http1Response {
     let stream = TcpStream::connect(address).await.unwrap();
     http1_on(stream, method, path, headers, body).await
 }
 
-/// One request on a given connection.
+/// Sends one request on this connection.
 pub(crate) async fn http1_on<T>(
     mut stream: T,
     method: &str,
     path: &str,
     headers: &[(&str, &str)],
     body: &[u8],
-) -> Reply
+) -> Http1Response
 where
     T: AsyncRead + AsyncWrite + Unpin,
 {
@@ -121,31 +133,31 @@ where
     stream.write_all(head.as_bytes()).await.unwrap();
     stream.write_all(body).await.unwrap();
     let mut raw = Vec::new();
-    // A cut connection may say so; what was read before is kept.
+    // A dropped connection may return an error; keep what was read before.
     let _ = stream.read_to_end(&mut raw).await;
     parse_reply(&raw)
 }
 
-fn parse_reply(raw: &[u8]) -> Reply {
+fn parse_reply(raw: &[u8]) -> Http1Response {
     let split = raw
         .windows(4)
         .position(|window| window == b"\r\n\r\n")
-        .expect("a reply has a head");
+        .expect("the response has a head");
     let head = String::from_utf8(raw[..split].to_vec())
         .unwrap()
         .to_lowercase();
     let status = head.split(' ').nth(1).unwrap().parse().unwrap();
     let rest = &raw[split + 4..];
-    let (body, whole) = if head.contains("transfer-encoding: chunked") {
+    let (body, complete) = if head.contains("transfer-encoding: chunked") {
         unchunk(rest)
     } else {
         (rest.to_vec(), true)
     };
-    Reply {
+    Http1Response {
         status,
         head,
         body,
-        whole,
+        complete,
     }
 }
 
@@ -170,7 +182,7 @@ fn unchunk(mut rest: &[u8]) -> (Vec<u8>, bool) {
     }
 }
 
-/// Trades an API key for an access token.
+/// Exchanges an API key for an access token.
 pub(crate) async fn access_token(sim: &Sim) -> String {
     let headers = [
         ("authorization", "Bearer crsr_raw_client"),
@@ -188,7 +200,7 @@ pub(crate) async fn access_token(sim: &Sim) -> String {
     reply.json()["accessToken"].as_str().unwrap().to_owned()
 }
 
-/// A TLS connection that trusts the simulator and offers these protocols.
+/// Opens a TLS connection that trusts the simulator and offers these protocols.
 pub(crate) async fn tls(sim: &Sim, alpn: &[&str]) -> tokio_rustls::client::TlsStream<TcpStream> {
     let mut roots = rustls::RootCertStore::empty();
     let ca = CertificateDer::from_pem_slice(sim.ca_pem().unwrap().as_bytes()).unwrap();
@@ -208,14 +220,14 @@ pub(crate) async fn tls(sim: &Sim, alpn: &[&str]) -> tokio_rustls::client::TlsSt
 }
 
 /// An HTTP/2 connection.
-pub(crate) struct Http2 {
+pub(crate) struct Http2Client {
     pub(crate) sender: SendRequest<Bytes>,
     /// How the connection ended.
     pub(crate) ended: tokio::task::JoinHandle<Result<(), h2::Error>>,
     pub(crate) pings: h2::PingPong,
 }
 
-impl Http2 {
+impl Http2Client {
     pub(crate) async fn connect(sim: &Sim) -> Self {
         Self::on(TcpStream::connect(sim.address()).await.unwrap()).await
     }
@@ -251,7 +263,7 @@ impl Http2 {
             .unwrap()
     }
 
-    /// A call with one request and one reply.
+    /// Sends a unary call; returns status and body.
     pub(crate) async fn unary(
         &mut self,
         path: &str,
@@ -271,7 +283,7 @@ impl Http2 {
     }
 
     /// Starts a run with this request.
-    pub(crate) async fn run(&mut self, token: &str, request: Value) -> Run {
+    pub(crate) async fn run(&mut self, token: &str, request: Value) -> ClientRun {
         let authorization = format!("Bearer {token}");
         let headers = [
             ("authorization", authorization.as_str()),
@@ -289,7 +301,7 @@ impl Http2 {
         );
         send.send_data(wire, false).unwrap();
         let response = response.await.unwrap();
-        Run {
+        ClientRun {
             status: response.status().as_u16(),
             headers: response.headers().clone(),
             body: response.into_body(),
@@ -299,7 +311,7 @@ impl Http2 {
     }
 }
 
-/// A run request with this message.
+/// Returns a run request with this user message.
 pub(crate) fn user_message(text: &str) -> Value {
     json!({
         "conversationState": {},
@@ -311,8 +323,8 @@ pub(crate) fn user_message(text: &str) -> Value {
     })
 }
 
-/// A run as its client sees it.
-pub(crate) struct Run {
+/// The client side of a run.
+pub(crate) struct ClientRun {
     pub(crate) status: u16,
     pub(crate) headers: http::HeaderMap,
     pub(crate) body: RecvStream,
@@ -320,32 +332,32 @@ pub(crate) struct Run {
     decoder: Decoder,
 }
 
-/// What comes on a run.
+/// What a client receives on a run.
 #[derive(Debug, PartialEq)]
-pub(crate) enum Event {
+pub(crate) enum StreamEvent {
     /// An `AgentServerMessage`.
     Message(Value),
     /// The end-of-stream envelope.
     End(Value),
-    /// The body ended; whether in the middle of an envelope.
-    Closed { torn: bool },
-    /// The stream or connection broke, with this code if it was given one.
+    /// The body ended, possibly in the middle of an envelope.
+    Closed { truncated: bool },
+    /// The stream was reset or the connection lost, with this code if there was one.
     Broken(Option<u32>),
 }
 
-impl Run {
-    /// The next event; heartbeats are left out.
-    pub(crate) async fn next(&mut self) -> Event {
+impl ClientRun {
+    /// Returns the next event; skips heartbeats.
+    pub(crate) async fn next(&mut self) -> StreamEvent {
         let heartbeat = json!({ "interactionUpdate": { "heartbeat": {} } });
         loop {
             match self.next_raw().await {
-                Event::Message(message) if message == heartbeat => {}
+                StreamEvent::Message(message) if message == heartbeat => {}
                 event => return event,
             }
         }
     }
 
-    async fn next_raw(&mut self) -> Event {
+    async fn next_raw(&mut self) -> StreamEvent {
         let encoding = match self.headers.get("connect-content-encoding") {
             Some(value) => Encoding::from_header(value.to_str().ok()).unwrap(),
             None => Encoding::Identity,
@@ -355,9 +367,9 @@ impl Run {
                 let kind = envelope.kind();
                 let payload = envelope.into_payload(encoding).unwrap();
                 return match kind {
-                    Kind::EndStream => Event::End(serde_json::from_slice(&payload).unwrap()),
+                    Kind::EndStream => StreamEvent::End(serde_json::from_slice(&payload).unwrap()),
                     Kind::Message => {
-                        Event::Message(decode("agent.v1.AgentServerMessage", &payload))
+                        StreamEvent::Message(decode("agent.v1.AgentServerMessage", &payload))
                     }
                 };
             }
@@ -366,26 +378,26 @@ impl Run {
                     let _ = self.body.flow_control().release_capacity(data.len());
                     self.decoder.push(&data);
                 }
-                Some(Err(error)) => return Event::Broken(error.reason().map(u32::from)),
+                Some(Err(error)) => return StreamEvent::Broken(error.reason().map(u32::from)),
                 None => {
-                    return Event::Closed {
-                        torn: self.decoder.finish().is_err(),
+                    return StreamEvent::Closed {
+                        truncated: self.decoder.finish().is_err(),
                     };
                 }
             }
         }
     }
 
-    /// The next message, which must be one.
+    /// Returns the next message; panics on another event.
     pub(crate) async fn message(&mut self) -> Value {
         match self.next().await {
-            Event::Message(message) => message,
+            StreamEvent::Message(message) => message,
             other => panic!("expected a message, got {other:?}"),
         }
     }
 
     /// Sends an `AgentClientMessage`.
-    pub(crate) fn say(&mut self, message: Value) {
+    pub(crate) fn send_message(&mut self, message: Value) {
         let wire = envelope::encode(
             Kind::Message,
             &encode("agent.v1.AgentClientMessage", &message),
@@ -393,8 +405,8 @@ impl Run {
         self.send.send_data(wire, false).unwrap();
     }
 
-    /// Acknowledges a blob and keeps it.
-    pub(crate) fn keep(&mut self, request: &Value, blobs: &mut Blobs) {
+    /// Answers a KV request with the blobs in `blobs`.
+    pub(crate) fn answer_kv(&mut self, request: &Value, blobs: &mut BlobMap) {
         let id = request["id"].clone();
         let answer = if let Some(set) = request.get("setBlobArgs") {
             let key = set["blobId"].as_str().unwrap().to_owned();
@@ -407,22 +419,22 @@ impl Run {
                 None => json!({ "id": id, "getBlobResult": {} }),
             }
         };
-        self.say(json!({ "kvClientMessage": answer }));
+        self.send_message(json!({ "kvClientMessage": answer }));
     }
 }
 
-/// Blobs a client keeps, base64 by base64.
-pub(crate) type Blobs = std::collections::HashMap<String, String>;
+/// The blobs of a client: content by id, both in base64.
+pub(crate) type BlobMap = std::collections::HashMap<String, String>;
 
-/// A run on a connection of its own, over plain HTTP/2.
-pub(crate) async fn run(sim: &Sim, text: &str) -> Run {
+/// Starts a run on a new plain HTTP/2 connection.
+pub(crate) async fn run(sim: &Sim, text: &str) -> ClientRun {
     let token = access_token(sim).await;
-    let mut connection = Http2::connect(sim).await;
+    let mut connection = Http2Client::connect(sim).await;
     connection.run(&token, user_message(text)).await
 }
 
-/// The only verdict, once it is there.
-pub(crate) async fn verdict(sim: &Sim) -> cursor_sidecar::sim::Verdict {
+/// Waits for the first verdict.
+pub(crate) async fn verdict(sim: &Sim) -> cursor_sidecar::sim::RunVerdict {
     let recording = sim.recording();
-    within(recording.wait_for(|recording| recording.verdicts().into_iter().next())).await
+    with_timeout(recording.wait_for(|recording| recording.verdicts().into_iter().next())).await
 }

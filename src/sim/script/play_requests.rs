@@ -1,4 +1,4 @@
-//! Steps that ask the client something and look at its answer.
+//! Plays the steps that send a request to the client and check its answer.
 
 use std::time::Duration;
 
@@ -6,28 +6,26 @@ use bytes::Bytes;
 use serde_json::{Value, json};
 
 use super::expect::{check, check_exec};
-use super::{OpenExec, Player, workspace};
+use super::{AwaitedExec, Player, workspace};
 use crate::sim::conversation::{self, NamedBlob};
-use crate::sim::memory::{self, Turn};
-use crate::sim::scenario::{
-    Ask, Blob, BlobKey, CheckpointPlan, ExecStep, KvGet, KvSet, Presence, Wait,
-};
+use crate::sim::conversation_state::{self, TurnContent};
+use crate::sim::scenario::{Blob, BlobRef, CheckpointPlan, ExecStep, KvGet, KvSet, QueryStep};
 use crate::sim::schema;
-use crate::sim::session::{Stop, late};
+use crate::sim::server_run::{RunStop, timed_out};
 
 impl Player<'_> {
-    pub(super) async fn exec(&mut self, step: &ExecStep, limit: Duration) -> Result<(), Stop> {
+    pub(super) async fn exec(&mut self, step: &ExecStep, limit: Duration) -> Result<(), RunStop> {
         let args = self.fill(&step.args)?;
         self.before_exec = Some(self.turn());
-        let id = self.session.start_exec(&args, step.id.into()).await?;
+        let id = self.run.start_exec(&args, step.id.into()).await?;
         if let Some(after) = step.abort_after {
-            self.session.rest(after).await?;
-            self.session.abort_exec(id).await?;
+            self.run.wait(after).await?;
+            self.run.abort_exec(id).await?;
         }
-        if step.wait == Wait::Later {
+        if step.leave_open {
             let name = step.name.clone().unwrap_or_else(|| id.to_string());
             let step = step.clone();
-            self.open.insert(name, OpenExec { id, step });
+            self.open.insert(name, AwaitedExec { id, step });
             return Ok(());
         }
         self.finish_exec(id, step, limit).await
@@ -38,32 +36,32 @@ impl Player<'_> {
         id: u32,
         step: &ExecStep,
         limit: Duration,
-    ) -> Result<(), Stop> {
-        let Some(exec) = self.session.finish_exec(id, limit).await? else {
-            let what = match self.session.exec(id) {
+    ) -> Result<(), RunStop> {
+        let Some(exec) = self.run.finish_exec(id, limit).await? else {
+            let what = match self.run.exec(id) {
                 Some(exec) if !exec.replies.is_empty() => "streamClose after the reply",
                 _ => "an answer",
             };
-            return Err(late(&format!("{what} to exec {id}"), limit));
+            return Err(timed_out(&format!("{what} to exec {id}"), limit));
         };
         check_exec(&self.expected(step)?, &exec)?;
-        if exec.asked == "requestContextArgs" {
+        if exec.request_case == "requestContextArgs" {
             self.learn_workspace(
                 &exec.summary().present["requestContextResult"]["success"]["requestContext"],
             );
         }
-        if let Some(told) = &step.told {
-            self.heard.push(match &exec.thrown {
-                // What was thrown is an answer too, and nobody asks for it again.
-                Some(thrown) => format!("{told}: {}", thrown["error"]),
+        if let Some(marker) = &step.answer_marker {
+            self.tool_results.push(match &exec.thrown {
+                // A throw is an answer too and must not be requested again.
+                Some(thrown) => format!("{marker}: {}", thrown["error"]),
                 None => exec.summary().present.to_string(),
             });
         }
         self.capture(&step.capture, &exec.summary())
     }
 
-    /// The step with its variables filled in.
-    fn expected(&self, step: &ExecStep) -> Result<ExecStep, Stop> {
+    /// Returns the step with variables replaced in its expectations.
+    fn expected(&self, step: &ExecStep) -> Result<ExecStep, RunStop> {
         let mut step = step.clone();
         if let Some(pattern) = &step.expect {
             step.expect = Some(self.fill(pattern)?);
@@ -82,27 +80,25 @@ impl Player<'_> {
         }
     }
 
-    fn blob(&self, blob: &Blob) -> Result<Bytes, Stop> {
+    fn blob(&self, blob: &Blob) -> Result<Bytes, RunStop> {
         Ok(match blob {
             Blob::Bytes(bytes) => bytes.clone(),
             Blob::Json(value) => Bytes::from(self.fill(value)?.to_string()),
             Blob::Text(text) => conversation::lock(&self.conversation)
                 .variables
                 .fill_text(text)
-                .map_err(|error| Stop::Failed(error.to_string()))?
+                .map_err(|error| RunStop::Failed(error.to_string()))?
                 .into(),
         })
     }
 
-    pub(super) async fn kv_set(&mut self, set: &KvSet, limit: Duration) -> Result<(), Stop> {
+    pub(super) async fn kv_set(&mut self, set: &KvSet, limit: Duration) -> Result<(), RunStop> {
         let data = self.blob(&set.blob)?;
         let id = set
             .blob_id
             .clone()
-            .unwrap_or_else(|| memory::blob_id(&data));
-        self.session
-            .set_blob(&id, &data, set.id.into(), limit)
-            .await?;
+            .unwrap_or_else(|| conversation_state::blob_id(&data));
+        self.run.set_blob(&id, &data, set.id.into(), limit).await?;
         if let Some(name) = &set.name {
             let mut conversation = conversation::lock(&self.conversation);
             conversation.variables.set(name, schema::base64(&id).into());
@@ -113,57 +109,57 @@ impl Player<'_> {
         Ok(())
     }
 
-    pub(super) async fn kv_get(&mut self, get: &KvGet, limit: Duration) -> Result<(), Stop> {
+    pub(super) async fn kv_get(&mut self, get: &KvGet, limit: Duration) -> Result<(), RunStop> {
         let (id, stored) = match &get.key {
-            BlobKey::Id(id) => (id.clone(), None),
-            BlobKey::Name(name) => {
+            BlobRef::Id(id) => (id.clone(), None),
+            BlobRef::Name(name) => {
                 let conversation = conversation::lock(&self.conversation);
                 let blob = conversation.blobs.get(name).ok_or_else(|| {
-                    Stop::Failed(format!(
+                    RunStop::Failed(format!(
                         "no blob was stored as {name:?} in this conversation"
                     ))
                 })?;
                 (blob.id.clone(), Some(blob.data.clone()))
             }
         };
-        let wanted = match &get.expect {
+        let expected = match &get.expect {
             Some(blob) => Some(self.blob(blob)?),
             None => stored,
         };
-        let got = self.session.get_blob(&id, get.id.into(), limit).await?;
-        match (get.presence, got, wanted) {
-            (Presence::Missing, None, _) | (Presence::Required, Some(_), None) => Ok(()),
-            (Presence::Missing, Some(got), _) => Err(Stop::Failed(format!(
+        let got = self.run.get_blob(&id, get.id.into(), limit).await?;
+        match (get.must_be_missing, got, expected) {
+            (true, None, _) | (false, Some(_), None) => Ok(()),
+            (true, Some(got), _) => Err(RunStop::Failed(format!(
                 "expected no blob, got {} bytes",
                 got.len()
             ))),
-            (Presence::Required, None, _) => Err(Stop::Failed("expected a blob, got none".into())),
-            (Presence::Required, Some(got), Some(wanted)) if got == wanted => Ok(()),
-            (Presence::Required, Some(got), Some(wanted)) => Err(Stop::Failed(format!(
+            (false, None, _) => Err(RunStop::Failed("expected a blob, got none".into())),
+            (false, Some(got), Some(expected)) if got == expected => Ok(()),
+            (false, Some(got), Some(expected)) => Err(RunStop::Failed(format!(
                 "expected blob {:?}, got {:?}",
-                String::from_utf8_lossy(&wanted),
+                String::from_utf8_lossy(&expected),
                 String::from_utf8_lossy(&got)
             ))),
         }
     }
 
-    pub(super) async fn query(&mut self, ask: &Ask, limit: Duration) -> Result<(), Stop> {
-        let query = self.fill(&ask.query)?;
-        let answer = self.session.query(&query, ask.id.into(), limit).await?;
-        if let Some(pattern) = &ask.expect {
+    pub(super) async fn query(&mut self, step: &QueryStep, limit: Duration) -> Result<(), RunStop> {
+        let query = self.fill(&step.query)?;
+        let answer = self.run.query(&query, step.id.into(), limit).await?;
+        if let Some(pattern) = &step.expect {
             check("the response", &self.fill(pattern)?, &answer)?;
         }
-        self.capture(&ask.capture, &answer)
+        self.capture(&step.capture, &answer)
     }
 
-    /// What the run has added to the conversation so far.
-    fn turn(&self) -> Turn {
-        Turn {
+    /// Returns what the run has added to the conversation so far.
+    fn turn(&self) -> TurnContent {
+        TurnContent {
             user: self.request.user_text().map(str::to_owned),
-            assistant: self.session.spoken().to_owned(),
-            heard: self.heard.clone(),
-            injected: self.session.taken_up().to_vec(),
-            request_id: self.session.request_id().to_owned(),
+            assistant: self.run.sent_text().to_owned(),
+            tool_results: self.tool_results.clone(),
+            injected: self.run.delivered_injections().to_vec(),
+            request_id: self.run.request_id().to_owned(),
         }
     }
 
@@ -171,7 +167,7 @@ impl Player<'_> {
         &mut self,
         plan: &CheckpointPlan,
         limit: Duration,
-    ) -> Result<(), Stop> {
+    ) -> Result<(), RunStop> {
         let state = match plan {
             CheckpointPlan::State(state) => self.fill(state)?,
             CheckpointPlan::Auto | CheckpointPlan::Late => {
@@ -179,18 +175,18 @@ impl Player<'_> {
                     CheckpointPlan::Late => self.before_exec.clone(),
                     _ => None,
                 };
-                // A run that asked for nothing has nothing to be late with.
+                // Without an exec request, a late checkpoint is the same as an automatic one.
                 let turn = turn.unwrap_or_else(|| self.turn());
                 let before = self.request.conversation_state();
-                let draft = memory::draft(before, &turn, self.token_details.clone())
-                    .map_err(|error| Stop::Failed(error.to_string()))?;
-                for blob in &draft.blobs {
-                    self.session.keep_blob(blob, limit).await?;
+                let new = conversation_state::after_turn(before, &turn, self.token_details.clone())
+                    .map_err(|error| RunStop::Failed(error.to_string()))?;
+                for blob in &new.blobs {
+                    self.run.store_blob_once(blob, limit).await?;
                 }
-                draft.state
+                new.state
             }
         };
-        self.session
+        self.run
             .send(&json!({ "conversationCheckpointUpdate": state }))
             .await
     }

@@ -1,87 +1,87 @@
-//! `[server]`: settings of the whole simulated backend.
+//! `[server]`: settings of the simulated backend.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde_json::Value;
 
-use super::fields::{self, Fields};
 use super::library::members;
 use super::source::Node;
+use super::table_reader::{self, TableReader};
 use super::{ScenarioError, step};
 
-/// Settings of the whole server.
+/// Settings of the simulated backend.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(in crate::sim) struct ServerSettings {
     /// `http2_config` of GetServerConfig.
     pub(in crate::sim) http2: Option<u8>,
-    /// Streams a client may have open on one HTTP/2 connection.
+    /// Limit of open streams on one HTTP/2 connection.
     pub(in crate::sim) max_streams: Option<u32>,
     /// The agent URL of GetServerConfig.
     pub(in crate::sim) agent_url: Option<String>,
-    /// The catalogue, as items of `GET /v1/models`.
+    /// The models, as items of `GET /v1/models`.
     pub(in crate::sim) models: Option<Vec<Value>>,
     /// The account's privacy mode, a number or a name of the enum.
     pub(in crate::sim) privacy_mode: Option<Value>,
-    /// The answer of the API key exchange.
-    pub(in crate::sim) exchange: Option<Canned>,
-    /// How long access tokens are good.
+    /// Canned reply of the API key exchange.
+    pub(in crate::sim) exchange: Option<CannedReply>,
+    /// Lifetime of access tokens.
     pub(in crate::sim) token_ttl: Option<Duration>,
-    /// API keys that are refused.
+    /// API keys that are rejected.
     pub(in crate::sim) invalid_keys: Option<Vec<String>>,
-    /// How many login polls find nothing.
+    /// Number of login polls before the user has signed in.
     pub(in crate::sim) login_pending: Option<u64>,
-    /// Answers by path.
-    pub(in crate::sim) unary: BTreeMap<String, Canned>,
+    /// Canned replies by path.
+    pub(in crate::sim) unary: BTreeMap<String, CannedReply>,
 }
 
-/// What becomes of a call, fixed in advance.
+/// A canned reply to a call.
 #[derive(Debug, Clone, PartialEq)]
-pub(in crate::sim) struct Canned {
-    /// What.
-    pub(in crate::sim) fate: Fate,
-    /// Calls before it that are answered as usual.
+pub(in crate::sim) struct CannedReply {
+    /// What happens to the call.
+    pub(in crate::sim) action: CannedAction,
+    /// Number of earlier calls that are handled as usual.
     pub(in crate::sim) after: u64,
-    /// How often; afterwards the call is answered as usual.
+    /// Number of calls it applies to; later ones are handled as usual.
     pub(in crate::sim) times: Option<u64>,
 }
 
-/// What becomes of a call.
+/// What happens to a call.
 #[derive(Debug, Clone, PartialEq)]
-pub(in crate::sim) enum Fate {
-    /// An answer.
-    Answer {
+pub(in crate::sim) enum CannedAction {
+    /// Send this response.
+    Respond {
         /// The status.
         status: u16,
-        /// The body; a string as it is, anything else as JSON or, for a call of the schema
-        /// that succeeds, as its message.
+        /// The body: a string as it is, anything else as JSON or, for a successful call of the
+        /// schema, as its message.
         body: Option<Value>,
     },
-    /// The usual answer, so much later.
-    Late(Duration),
-    /// A stream reset with this code; HTTP/1.1 drops the connection instead.
+    /// Send the usual response after this time.
+    Delay(Duration),
+    /// Reset the stream with this code; HTTP/1.1 drops the connection instead.
     Reset(u32),
-    /// GOAWAY with this code; HTTP/1.1 drops the connection instead.
+    /// Send GOAWAY with this code; HTTP/1.1 drops the connection instead.
     GoAway(u32),
-    /// The connection is dropped.
+    /// Drop the connection.
     Cut,
 }
 
-impl Canned {
+impl CannedReply {
     fn read(file: &str, node: &Node, what: &'static str) -> Result<Self, ScenarioError> {
-        let mut table = Fields::new(file, node, what)?;
-        let fate = match (
+        let mut table = TableReader::new(file, node, what)?;
+        let action = match (
             table.get("reset"),
             table.get("goaway"),
             table.get("late_ms"),
         ) {
-            (Some(node), _, _) => Fate::Reset(step::error_code(file, node, "reset")?),
-            (_, Some(node), _) => Fate::GoAway(step::error_code(file, node, "goaway")?),
-            (_, _, Some(node)) => Fate::Late(Duration::from_millis(fields::number(
+            (Some(node), _, _) => CannedAction::Reset(step::error_code(file, node, "reset")?),
+            (_, Some(node), _) => CannedAction::GoAway(step::error_code(file, node, "goaway")?),
+            (_, _, Some(node)) => CannedAction::Delay(Duration::from_millis(table_reader::number(
                 file, node, "late_ms",
             )?)),
-            _ if table.flag("cut")? => Fate::Cut,
-            _ => Fate::Answer {
+            _ if table.flag("cut")? => CannedAction::Cut,
+            _ => CannedAction::Respond {
                 status: match table.get("status") {
                     Some(node) => status(file, node)?,
                     None => 200,
@@ -92,17 +92,21 @@ impl Canned {
         let after = table.number("after")?.unwrap_or_default();
         let times = table.number("times")?;
         table.finish()?;
-        Ok(Self { fate, after, times })
+        Ok(Self {
+            action,
+            after,
+            times,
+        })
     }
 }
 
-/// An HTTP status.
+/// Reads an HTTP status.
 pub(super) fn status(file: &str, node: &Node) -> Result<u16, ScenarioError> {
-    let number = fields::number(file, node, "status")?;
+    let number = table_reader::number(file, node, "status")?;
     match u16::try_from(number) {
         Ok(status @ 200..=599) => Ok(status),
         _ => {
-            let message = format!("{number} is no HTTP status from 200 to 599");
+            let message = format!("{number} is not an HTTP status from 200 to 599");
             Err(ScenarioError::at(file, node.line, message))
         }
     }
@@ -110,20 +114,27 @@ pub(super) fn status(file: &str, node: &Node) -> Result<u16, ScenarioError> {
 
 impl ServerSettings {
     pub(super) fn read(file: &str, node: &Node) -> Result<Self, ScenarioError> {
-        let mut table = Fields::new(file, node, "server")?;
+        let mut table = TableReader::new(file, node, "server")?;
         let http2 = match table.get("http2") {
             None => None,
-            Some(node) => match fields::number(file, node, "http2")? {
+            Some(node) => match table_reader::number(file, node, "http2")? {
                 value @ 0..=4 => Some(value as u8),
-                _ => return Err(fields::wrong(file, node, "http2", "a number from 0 to 4")),
+                _ => {
+                    return Err(table_reader::type_error(
+                        file,
+                        node,
+                        "http2",
+                        "a number from 0 to 4",
+                    ));
+                }
             },
         };
         let models = match table.get("models") {
             None => None,
             Some(node) => {
-                let items = fields::array(file, node, "models")?;
+                let items = table_reader::array(file, node, "models")?;
                 for item in items {
-                    Fields::new(file, item, "a model")?.need("id")?;
+                    TableReader::new(file, item, "a model")?.require("id")?;
                 }
                 Some(items.iter().map(Node::to_json).collect())
             }
@@ -131,9 +142,9 @@ impl ServerSettings {
         let invalid_keys = match table.get("invalid_keys") {
             None => None,
             Some(node) => Some(
-                fields::array(file, node, "invalid_keys")?
+                table_reader::array(file, node, "invalid_keys")?
                     .iter()
-                    .map(|key| fields::text(file, key, "invalid_keys"))
+                    .map(|key| table_reader::text(file, key, "invalid_keys"))
                     .collect::<Result<_, _>>()?,
             ),
         };
@@ -143,19 +154,27 @@ impl ServerSettings {
                 .iter()
                 .map(|member| {
                     if !member.name.starts_with('/') {
-                        let message = format!("{:?} is no path: it must start with /", member.name);
+                        let message =
+                            format!("{:?} is not a path: it must start with /", member.name);
                         return Err(ScenarioError::at(file, member.line, message));
                     }
-                    let canned = Canned::read(file, &member.node, "a unary answer")?;
+                    let canned = CannedReply::read(file, &member.node, "a unary answer")?;
                     Ok((member.name.clone(), canned))
                 })
                 .collect::<Result<_, _>>()?,
         };
         let max_streams = match table.get("max_streams") {
             None => None,
-            Some(node) => match u32::try_from(fields::number(file, node, "max_streams")?) {
+            Some(node) => match u32::try_from(table_reader::number(file, node, "max_streams")?) {
                 Ok(streams @ 1..) => Some(streams),
-                _ => return Err(fields::wrong(file, node, "max_streams", "a number from 1")),
+                _ => {
+                    return Err(table_reader::type_error(
+                        file,
+                        node,
+                        "max_streams",
+                        "a number from 1",
+                    ));
+                }
             },
         };
         let settings = Self {
@@ -166,7 +185,7 @@ impl ServerSettings {
             privacy_mode: table.get("privacy_mode").map(Node::to_json),
             exchange: table
                 .get("exchange")
-                .map(|node| Canned::read(file, node, "exchange"))
+                .map(|node| CannedReply::read(file, node, "exchange"))
                 .transpose()?,
             token_ttl: table.millis("token_ttl_ms")?,
             invalid_keys,

@@ -2,22 +2,26 @@
 
 use serde_json::{Map, Value, json};
 
-use super::check::{self, Use};
-use super::fields::{self, Fields};
+use super::check::{self, CheckAs};
 use super::library::members;
-use super::server::status;
-use super::source::{Content, Member, Node};
-use super::{Action, Ending, ErrorPlan, ScenarioError, StatusPlan};
+use super::server_settings::status;
+use super::source::{Member, Node, NodeContent};
+use super::table_reader::{self, TableReader};
+use super::{ErrorPlan, ScenarioError, StatusPlan, StepAction, StreamEnd};
 use crate::sim::connect::Code;
 
-/// `end`.
-pub(super) fn end(file: &str, node: &Node, _: &mut Fields<'_>) -> Result<Action, ScenarioError> {
-    if node.content == Content::Bool(true) {
-        return Ok(Action::End(Ending::Success));
+/// Reads `end`.
+pub(super) fn end(
+    file: &str,
+    node: &Node,
+    _: &mut TableReader<'_>,
+) -> Result<StepAction, ScenarioError> {
+    if node.content == NodeContent::Bool(true) {
+        return Ok(StepAction::End(StreamEnd::Success));
     }
-    let mut table = Fields::new(file, node, "end")?;
-    let code_node = table.need("code")?;
-    let name = fields::text(file, code_node, "code")?;
+    let mut table = TableReader::new(file, node, "end")?;
+    let code_node = table.require("code")?;
+    let name = table_reader::text(file, code_node, "code")?;
     let Some(code) = Code::named(&name) else {
         let known: Vec<_> = Code::names().collect();
         let message = format!(
@@ -29,12 +33,12 @@ pub(super) fn end(file: &str, node: &Node, _: &mut Fields<'_>) -> Result<Action,
     let message = table.text("message")?.unwrap_or_default();
     let metadata = match table.get("metadata") {
         Some(node) => {
-            Fields::new(file, node, "metadata")?;
+            TableReader::new(file, node, "metadata")?;
             members(node)
                 .iter()
                 .map(|member| {
                     let value = match &member.node.content {
-                        Content::Text(text) => json!([text]),
+                        NodeContent::Text(text) => json!([text]),
                         _ => member.node.to_json(),
                     };
                     (member.name.clone(), value)
@@ -45,7 +49,7 @@ pub(super) fn end(file: &str, node: &Node, _: &mut Fields<'_>) -> Result<Action,
     };
     let details = error_details(file, &mut table)?;
     table.finish()?;
-    Ok(Action::End(Ending::Error(Box::new(ErrorPlan {
+    Ok(StepAction::End(StreamEnd::Error(Box::new(ErrorPlan {
         code,
         message,
         details,
@@ -53,20 +57,20 @@ pub(super) fn end(file: &str, node: &Node, _: &mut Fields<'_>) -> Result<Action,
     }))))
 }
 
-/// The `ErrorDetails` of an error, if one of its members is there.
-fn error_details(file: &str, table: &mut Fields<'_>) -> Result<Option<Value>, ScenarioError> {
+/// Returns the `ErrorDetails` of an error, if the table has one of its members.
+fn error_details(file: &str, table: &mut TableReader<'_>) -> Result<Option<Value>, ScenarioError> {
     let mut outer = Map::new();
     let mut inner = Map::new();
     if let Some(node) = table.get("error") {
         let wrapped = Node {
             line: node.line,
-            content: Content::Table(vec![Member {
+            content: NodeContent::Table(vec![Member {
                 name: "error".into(),
                 line: node.line,
                 node: node.clone(),
             }]),
         };
-        check::message(file, &wrapped, "aiserver.v1.ErrorDetails", Use::Message)?;
+        check::message(file, &wrapped, "aiserver.v1.ErrorDetails", CheckAs::Message)?;
         outer.insert("error".into(), node.to_json());
     }
     for (name, member) in [("title", "title"), ("detail", "detail")] {
@@ -89,12 +93,12 @@ fn error_details(file: &str, table: &mut Fields<'_>) -> Result<Option<Value>, Sc
     Ok((!outer.is_empty()).then_some(Value::Object(outer)))
 }
 
-/// `status`.
+/// Reads `status`.
 pub(super) fn status_plan(
     file: &str,
     node: &Node,
-    options: &mut Fields<'_>,
-) -> Result<Action, ScenarioError> {
+    options: &mut TableReader<'_>,
+) -> Result<StepAction, ScenarioError> {
     let status = status(file, node)?;
     let body = options.get("body").map(Node::to_json);
     let trailers_only = options.flag("trailers_only")?;
@@ -104,11 +108,11 @@ pub(super) fn status_plan(
     }
     let headers = match options.get("headers") {
         Some(node) => {
-            Fields::new(file, node, "headers")?;
+            TableReader::new(file, node, "headers")?;
             members(node)
                 .iter()
                 .map(|member| {
-                    let value = fields::text(file, &member.node, &member.name)?;
+                    let value = table_reader::text(file, &member.node, &member.name)?;
                     Ok((member.name.clone(), value))
                 })
                 .collect::<Result<_, _>>()?
@@ -119,7 +123,7 @@ pub(super) fn status_plan(
         (false, None) => Some(json!({ "code": "unknown", "message": format!("HTTP {status}") })),
         (_, body) => body,
     };
-    Ok(Action::Status(StatusPlan {
+    Ok(StepAction::Status(StatusPlan {
         status,
         body,
         headers,

@@ -1,0 +1,48 @@
+//! `cursor-sidecar trust`: accepts the commands that a project's Cursor settings name.
+
+use std::io::Write as _;
+use std::path::PathBuf;
+
+use crate::diag::place;
+use crate::tools::settings::consent::{self, ConsentError};
+
+/// Accept the MCP servers and hooks that a project's own settings name, as they are now.
+#[derive(Debug, clap::Args)]
+pub struct Trust {
+    /// The project; else the current folder.
+    folder: Option<PathBuf>,
+    /// Accept nothing of it any more.
+    #[arg(long)]
+    revoke: bool,
+}
+
+/// Why nothing was accepted.
+#[derive(Debug, thiserror::Error)]
+pub enum TrustError {
+    /// The record.
+    #[error(transparent)]
+    Consent(#[from] ConsentError),
+    /// The folder or the terminal is gone.
+    #[error("{0}")]
+    Io(#[from] std::io::Error),
+}
+
+impl Trust {
+    /// Records it.
+    pub fn run(self, home: Option<PathBuf>) -> Result<(), TrustError> {
+        let state = place::state_dir(&|name: &str| std::env::var(name).ok(), home.as_deref());
+        let folder = match self.folder {
+            Some(folder) => std::path::absolute(folder)?,
+            None => std::env::current_dir()?,
+        };
+        let mut out = std::io::stdout();
+        if self.revoke {
+            consent::revoke(state.as_deref(), &folder)?;
+            writeln!(out, "Nothing of {} is accepted", folder.display())?;
+            return Ok(());
+        }
+        let names = consent::accept(state.as_deref(), &folder)?;
+        writeln!(out, "{}", consent::accepted(&folder, &names))?;
+        Ok(())
+    }
+}

@@ -1,0 +1,219 @@
+//! A word of a command, as far as its text is known before it is executed.
+
+use brush_parser::word::{self, WordPiece, WordPieceWithSource};
+
+use super::parse::{Found, OPTIONS, Unclear};
+
+/// A piece of a word.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Piece {
+    /// This letter.
+    Letter(char),
+    /// Some text without blanks: a quoted expansion, a pattern.
+    Part,
+    /// Any text, perhaps several words: an expansion that is split, a brace expansion.
+    Parts,
+}
+
+/// One word.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Word {
+    /// As it is written.
+    pub(super) written: String,
+    /// Without quotes.
+    pub(super) pieces: Vec<Piece>,
+}
+
+impl Word {
+    /// A word of which nothing is known.
+    pub(super) fn unknown() -> Self {
+        Self {
+            written: String::new(),
+            pieces: vec![Piece::Parts],
+        }
+    }
+
+    /// A word that is this text.
+    pub(super) fn literal(text: &str) -> Self {
+        Self {
+            written: text.to_owned(),
+            pieces: text.chars().map(Piece::Letter).collect(),
+        }
+    }
+
+    /// Its text, if all of it is known.
+    pub(super) fn text(&self) -> Option<String> {
+        let letter = |piece: &Piece| match piece {
+            Piece::Letter(letter) => Some(*letter),
+            Piece::Part | Piece::Parts => None,
+        };
+        self.pieces.iter().map(letter).collect()
+    }
+
+    /// Its text, where it has to be known.
+    pub(super) fn known(&self) -> Result<String, Unclear> {
+        self.text().ok_or(Unclear)
+    }
+
+    /// Reads a word; commands in it are found too.
+    pub(super) fn read(written: &str, found: &mut Found) -> Result<Self, Unclear> {
+        let mut reader = Reader {
+            source: written,
+            pieces: Vec::new(),
+            found,
+        };
+        let parsed = word::parse(written, &OPTIONS).map_err(|_| Unclear)?;
+        reader.all(&parsed, false)?;
+        let pieces = reader.pieces;
+        let has = |letter| pieces.contains(&Piece::Letter(letter));
+        let is_expanded = is_brace_expansion(&parsed) && has('{') && has('}');
+        Ok(Self {
+            written: written.to_owned(),
+            pieces: if is_expanded {
+                vec![Piece::Parts]
+            } else {
+                pieces
+            },
+        })
+    }
+}
+
+/// Whether text contains what a shell would expand, if it ever evaluated it.
+pub(super) fn hides_code(text: &str) -> bool {
+    ["$(", "`", "${", "<(", ">("]
+        .iter()
+        .any(|mark| text.contains(mark))
+}
+
+/// Whether unquoted text of a word looks like `{a,b}` or `{1..3}`.
+fn is_brace_expansion(pieces: &[WordPieceWithSource]) -> bool {
+    let unquoted: String = pieces
+        .iter()
+        .map(|piece| match &piece.piece {
+            WordPiece::Text(text) => text.as_str(),
+            _ => "x",
+        })
+        .collect();
+    let Some(open) = unquoted.find('{') else {
+        return false;
+    };
+    let inside = &unquoted[open..];
+    inside.contains('}') && (inside.contains(',') || inside.contains(".."))
+}
+
+struct Reader<'a> {
+    source: &'a str,
+    pieces: Vec<Piece>,
+    found: &'a mut Found,
+}
+
+impl Reader<'_> {
+    fn all(&mut self, pieces: &[WordPieceWithSource], quoted: bool) -> Result<(), Unclear> {
+        pieces.iter().try_for_each(|piece| self.one(piece, quoted))
+    }
+
+    fn letters(&mut self, text: &str) {
+        self.pieces.extend(text.chars().map(Piece::Letter));
+    }
+
+    /// An expansion: one word if it is quoted.
+    fn expansion(&mut self, quoted: bool) {
+        let piece = if quoted { Piece::Part } else { Piece::Parts };
+        self.pieces.push(piece);
+    }
+
+    fn one(&mut self, piece: &WordPieceWithSource, quoted: bool) -> Result<(), Unclear> {
+        let source = self
+            .source
+            .get(piece.start_index..piece.end_index)
+            .ok_or(Unclear)?;
+        match &piece.piece {
+            WordPiece::Text(text) if quoted => self.letters(text),
+            WordPiece::Text(text) => {
+                let is_pattern = |letter| matches!(letter, '*' | '?' | '[' | '(' | ')');
+                let piece = |letter| {
+                    if is_pattern(letter) {
+                        Piece::Part
+                    } else {
+                        Piece::Letter(letter)
+                    }
+                };
+                // A bracket alone is the name of a command.
+                if text == "[" {
+                    self.letters(text);
+                } else {
+                    self.pieces.extend(text.chars().map(piece));
+                }
+            }
+            WordPiece::SingleQuotedText(text) => self.letters(text),
+            WordPiece::AnsiCQuotedText(text) if text.contains('\\') => return Err(Unclear),
+            WordPiece::AnsiCQuotedText(text) => self.letters(text),
+            WordPiece::DoubleQuotedSequence(inside)
+            | WordPiece::GettextDoubleQuotedSequence(inside) => self.all(inside, true)?,
+            WordPiece::TildePrefix(_) => self.letters(source),
+            WordPiece::EscapeSequence(text) => {
+                let letters = text.strip_prefix('\\').unwrap_or(text);
+                self.letters(letters);
+            }
+            WordPiece::CommandSubstitution(command) => {
+                self.found.program(command)?;
+                self.expansion(quoted);
+            }
+            WordPiece::BackquotedCommandSubstitution(_) => {
+                let inside = source.strip_prefix('`').and_then(|it| it.strip_suffix('`'));
+                let command = without_escapes(inside.ok_or(Unclear)?, quoted);
+                self.found.program(&command)?;
+                self.expansion(quoted);
+            }
+            WordPiece::ArithmeticExpression(expression) => {
+                self.found.arithmetic(&expression.value)?;
+                self.expansion(quoted);
+            }
+            WordPiece::ParameterExpansion(_) => {
+                self.parameter(source)?;
+                let is_list = source.contains('@');
+                self.expansion(quoted && !is_list);
+            }
+        }
+        Ok(())
+    }
+
+    /// `$x`, `${x:-word}` and their like. What quotes mean inside depends on what is around,
+    /// so nothing in them may be a command.
+    fn parameter(&mut self, source: &str) -> Result<(), Unclear> {
+        let Some(inside) = source
+            .strip_prefix("${")
+            .and_then(|it| it.strip_suffix('}'))
+        else {
+            return Ok(());
+        };
+        // `${x@P}` executes what is in a variable.
+        if inside.ends_with("@P") {
+            return Err(Unclear);
+        }
+        if !hides_code(inside) {
+            return Ok(());
+        }
+        if inside.contains(['\'', '\\']) {
+            return Err(Unclear);
+        }
+        Word::read(inside, self.found).map(drop)
+    }
+}
+
+/// The command in backquotes as the shell reads it.
+fn without_escapes(text: &str, quoted: bool) -> String {
+    let mut command = String::new();
+    let mut letters = text.chars().peekable();
+    while let Some(letter) = letters.next() {
+        let is_escaped = |next: &char| matches!(next, '`' | '\\' | '$') || quoted && *next == '"';
+        match (letter, letters.peek().copied()) {
+            ('\\', Some(next)) if is_escaped(&next) => {
+                command.push(next);
+                letters.next();
+            }
+            _ => command.push(letter),
+        }
+    }
+    command
+}
