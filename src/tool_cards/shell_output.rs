@@ -25,6 +25,9 @@ pub enum OutputStream {
     Stderr,
 }
 
+/// Bytes of the shortest text that is worth hiding.
+const SHORTEST_SECRET: usize = 12;
+
 /// The running shells and their output.
 #[derive(Debug, Default)]
 pub struct ShellOutputs {
@@ -69,16 +72,20 @@ impl ShellOutput {
         kept.push_str(&data[..end.unwrap_or(0)]);
     }
 
-    /// Returns a progress line for new output, the first few times. Only complete lines are
-    /// displayed, and the whole stream is redacted, because a secret may arrive in pieces.
+    /// Returns a progress line for new output, the first few times. A secret may arrive in
+    /// pieces, so the whole stream is redacted, and a long word that may continue is held back.
     fn line(&mut self, stream: OutputStream, redact: Redact<'_>) -> Option<String> {
         let (kept, seen, name) = match stream {
             OutputStream::Stdout => (&self.stdout, &mut self.seen[0], "stdout"),
             OutputStream::Stderr => (&self.stderr, &mut self.seen[1], "stderr"),
         };
-        let end = kept.rfind('\n').map_or(0, |at| at + 1);
-        let start = std::mem::replace(seen, end);
-        if self.lines >= MAX_LINES || start >= end || kept[start..end].trim().is_empty() {
+        let end = kept.len() - unfinished_word(kept);
+        let start = *seen;
+        if end <= start {
+            return None;
+        }
+        *seen = end;
+        if self.lines >= MAX_LINES || kept[start..end].trim().is_empty() {
             return None;
         }
         self.lines += 1;
@@ -91,6 +98,16 @@ impl ShellOutput {
             text::single_line(first, MAX_LINE_CHARS)
         ))
     }
+}
+
+/// Returns the bytes of the last word of a text if more of it may follow and it is long enough to
+/// be the beginning of a secret.
+fn unfinished_word(text: &str) -> usize {
+    let last = text.rsplit(char::is_whitespace).next().unwrap_or_default();
+    if last.len() < SHORTEST_SECRET {
+        return 0;
+    }
+    last.len()
 }
 
 impl ShellOutputs {
@@ -203,24 +220,22 @@ mod tests {
 
     #[test]
     fn a_secret_in_pieces_is_not_shown() {
-        let redact = |text: &str| text.replace("otters and newts", "***");
+        let secret = "crsr_0123456789abcdef";
+        let redact = |text: &str| text.replace(secret, "***");
         let mut shells = ShellOutputs::default();
         shells.started("1");
+        let pieces = ["key: ", "crsr_0123456", "789abcdef\nnext", " line\n"];
         let mut shown = String::new();
-        for piece in [
-            "key: ott",
-            "ers and ",
-            "newts\nnext",
-            " line\nan unfinished one",
-        ] {
+        for piece in pieces {
             if let Some(line) = shells.printed(OutputStream::Stdout, piece, &redact) {
                 shown.push_str(&line);
             }
         }
-        assert_eq!(
-            shown,
-            "Cursor shell stdout: key: ***\nCursor shell stdout: next line\n"
-        );
+        insta::assert_snapshot!(shown, @r"
+        Cursor shell stdout: key:
+        Cursor shell stdout: ***
+        Cursor shell stdout: line
+        ");
     }
 
     #[test]
