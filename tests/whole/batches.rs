@@ -33,7 +33,7 @@ fn offered(taken: &Taken) -> Vec<&str> {
     taken.calls.iter().map(|call| call.name.as_str()).collect()
 }
 
-/// Others show the first call and keep the second back: defect 7 of `docs/recovery.md`.
+/// Others show the first call and keep the second back: defect 7 of `docs/recovery-tests.md`.
 #[test]
 fn s34_calls_of_one_chunk_are_offered_in_one_answer() {
     let (_simulator, _, taken) = told(&[call("a"), call("b")]);

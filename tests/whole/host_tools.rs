@@ -101,7 +101,7 @@ fn parallel_calls_are_offered_together_and_answered_in_any_order() {
 }
 
 /// Others leave the tools out when the words look like small talk, and keep errors as words of
-/// the model: defects 20 and 16 of `docs/recovery.md`.
+/// the model: defects 20 and 16 of `docs/recovery-tests.md`.
 #[test]
 fn small_talk_has_tools_too_and_an_error_is_nobodys_words() {
     let fails =

@@ -1,5 +1,5 @@
 //! Turns whose run was lost while the host worked, and how they come back. Tests are named
-//! after the statements of `docs/recovery.md`.
+//! after the statements of `docs/recovery-tests.md`.
 
 use std::path::Path;
 use std::time::Duration;
