@@ -1,4 +1,4 @@
-//! Timeouts that do not count time during which this process was stopped.
+//! Timeouts that are extended if this process was stopped meanwhile.
 //!
 //! When a stopped process (Ctrl-Z, a closed lid, an overloaded machine) continues, its timers
 //! have expired and received data is still unread. Therefore a timer that fires late is extended
@@ -53,8 +53,8 @@ pub async fn within<T>(limit: Duration, work: impl Future<Output = T>) -> Option
 mod tests {
     use super::*;
 
-    /// Returns how much longer a sleep of ten seconds takes when the process is stopped after one
-    /// second for `stop` seconds.
+    /// Returns how long a sleep of ten seconds continues after a stop of `stop` seconds that began
+    /// one second into it.
     async fn waited(stop: u64) -> Duration {
         let started = Instant::now();
         let waiting = tokio::spawn(sleep(Duration::from_secs(10)));

@@ -130,7 +130,7 @@ fn inference_errors_are_classified_by_metadata() {
 }
 
 #[test]
-fn resource_exhausted_is_classified_by_its_text() {
+fn resource_exhausted_by_its_words() {
     let cases = [
         ("You've hit your usage limit", Some(Remedy::Upgrade)),
         (
@@ -143,14 +143,14 @@ fn resource_exhausted_is_classified_by_its_text() {
         ("The model is overloaded", Some(Remedy::Wait)),
         ("Error", None),
     ];
-    for (words, remedy) in cases {
-        let failure = classify(remote(Code::ResourceExhausted, words));
-        assert_eq!(failure.remedy(), remedy, "{words}");
+    for (text, remedy) in cases {
+        let failure = classify(remote(Code::ResourceExhausted, text));
+        assert_eq!(failure.remedy(), remedy, "{text}");
     }
 }
 
 #[test]
-fn resource_exhausted_without_text_is_classified_by_what_was_sent() {
+fn a_bare_resource_exhausted_by_what_was_sent() {
     let bare = WireError::from(remote(Code::ResourceExhausted, "Error"));
     let remedy = |evidence: Evidence| Failure::classify(&bare, &evidence).remedy();
     assert_eq!(
