@@ -8,7 +8,7 @@ use std::panic::PanicHookInfo;
 pub fn install() {
     std::panic::set_hook(Box::new(|info| {
         // One write for the whole line, because other threads write to stderr too.
-            let _ = std::io::stderr().write_all(describe(info).as_bytes());
+        let _ = std::io::stderr().write_all(describe(info).as_bytes());
     }));
 }
 

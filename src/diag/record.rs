@@ -149,9 +149,9 @@ impl<T: Target> Writer<T> {
             let mut next = Some(message);
             while let Some(message) = next {
                 let Message::Record(record) = message else {
-                        return self.finish(messages);
-                    };
-                    self.report_dropped();
+                    return self.finish(messages);
+                };
+                self.report_dropped();
                 self.write(*record);
                 next = messages.try_recv().ok();
             }
@@ -179,9 +179,9 @@ impl<T: Target> Writer<T> {
     fn report_dropped(&mut self) {
         let dropped = self.shared.dropped.load(Ordering::Relaxed);
         if dropped > self.reported {
-        let more = dropped - self.reported;
-        self.reported = dropped;
-        self.write_event(json!({"event": "log.dropped", "count": more}));
+            let more = dropped - self.reported;
+            self.reported = dropped;
+            self.write_event(json!({"event": "log.dropped", "count": more}));
         }
     }
 

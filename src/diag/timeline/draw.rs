@@ -125,7 +125,10 @@ fn draw_turn(page: &mut String, turn: &Turn, style: Style) {
             let _ = write!(head, "{dot}{name}{value}");
         }
     }
-    let end = turn.end.as_deref().unwrap_or("unfinished when the log ends");
+    let end = turn
+        .end
+        .as_deref()
+        .unwrap_or("unfinished when the log ends");
     let _ = write!(head, "{dot}{}{dot}{end}", span(turn.length_us));
     let _ = writeln!(page, "{}", style.paint("1", &clean(&head)));
     for phase in &turn.phases {

@@ -150,7 +150,7 @@ fn a_retry_and_an_error() {
         +2.08 s  ! failed Unauthenticated          0 us                                    |
       0 deltas, 0 bytes - tools 0 us - waiting 2.08 s - 2 attempts
 
-    wire drift: the server sends what this version does not know
+    wire drift: the server sends fields or kinds this version does not know
       ! a.B.9 (at least 2)
     ! 3 records are missing: the disk was too slow or full
     ");
