@@ -1,25 +1,24 @@
 //! `cursor-sidecar`: use Cursor's models outside Cursor.
 //!
-//! The map of the house. Arrows point down only, and a test reads the `use` lines to keep
-//! it so:
+//! The modules. Dependencies point down only; a test reads the `use` lines to enforce it:
 //!
 //! ```text
-//! main              parse arguments, open one door, map errors to exit codes
-//! doors             front ends that only translate
-//!   └─ turn         what a host is shown of a run
-//!        ├─ run     one live run = one task: reads the stream, answers every request
-//!        ├─ conversation   what must survive, and how a history continues
-//!        ├─ tools   who executes what Cursor's agent asks for
-//!        ├─ tool_cards  completed tool calls of Cursor's agent → cards or text
+//! main              parses arguments, runs one front end, maps errors to exit codes
+//! doors             front ends, which only translate
+//!   └─ turn         sessions and turns: what a host sees of a run
+//!        ├─ run     one live run in one task: reads the stream, answers every request
+//!        ├─ conversation   stored state, and how a transcript continues
+//!        ├─ tools   decides who executes a tool call, and executes native tools
+//!        ├─ tool_cards  completed native tool calls → tool cards or lines of text
 //!        ├─ catalog Cursor's models → models a host can register, and back
 //!        └─ account API key → access token
-//!             └─ wire    Cursor on the wire: envelopes, transports, headers, errors
+//!             └─ wire    Cursor's protocol: envelopes, transports, headers, errors
 //! sim               a simulated Cursor backend; uses wire only
-//! prompts           every text we write to a model; uses nothing
-//! diag              settings, places, debug log, timeline; used by all, uses nobody
+//! prompts           every text we write to a model; uses no other module
+//! diag              settings, state directory, debug log, timeline; used by all, uses none
 //! ```
 //!
-//! What each room may not do is said at its door (its module docs).
+//! The docs of each module say what it must not do.
 
 pub mod account;
 pub mod catalog;

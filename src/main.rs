@@ -1,4 +1,5 @@
-//! The `cursor-sidecar` command: parse arguments, open one door, map errors to exit codes.
+//! The `cursor-sidecar` command: parses arguments, runs one front end, maps errors to exit
+//! codes.
 
 use std::io::{IsTerminal as _, Write as _};
 use std::path::Path;
@@ -41,20 +42,21 @@ enum Command {
     Trust(Trust),
     Sim(sim::Args),
     Schema(Schema),
-    /// Ends what a sidecar leaves behind; started by the sidecar itself.
+    /// Ends processes that a sidecar leaves running; started by the sidecar itself.
     #[command(hide = true, name = leash::ARGUMENT)]
     Leash,
 }
 
 fn main() -> ExitCode {
-    let closed = close_to_others();
+    let undumpable = deny_inspection();
     panics::install();
-    // A host gives none, and starts us often: reading them costs time and memory.
+    // Hosts pass no arguments and start us often, so skip clap: parsing costs time and memory.
     let arguments = match std::env::args_os().len() {
         0 | 1 => Arguments { command: None },
         _ => Arguments::parse(),
     };
-    // A person who just typed the name would wait for frames that never come.
+    // A user who only typed the name gets help, because no JSON-RPC frames would come from a
+    // terminal.
     if arguments.command.is_none() && std::io::stdin().is_terminal() {
         let _ = Arguments::command().print_help();
         return ExitCode::from(2);
@@ -67,9 +69,9 @@ fn main() -> ExitCode {
         .ok()
         .map(|folders| folders.home_dir().to_owned());
     let command = arguments.command.unwrap_or(Command::Stdio);
-    // Held to the end: dropping it writes the last records.
+    // Kept until the end, because dropping it flushes the last records.
     let _log = start_logs(&command, home.as_deref());
-    if let Err(error) = closed {
+    if let Err(error) = undumpable {
         tracing::warn!(%error, "processes of the same user can read the key from this one");
     }
     match run(command, home) {
@@ -77,11 +79,11 @@ fn main() -> ExitCode {
         Err(error) => {
             let code = match error.downcast_ref::<AskError>() {
                 Some(AskError::Cancelled) => 130,
-                // As diff does it: 1 says that there are differences.
+                // As in diff, 1 means that there are differences, so an error needs another code.
                 None if error.is::<SchemaError>() => 2,
                 _ => 1,
             };
-            // Nothing to be done about a closed stderr.
+            // A write error is ignored, because a closed stderr cannot be reported anywhere.
             let error = presentable(&error.to_string());
             let _ = writeln!(std::io::stderr(), "error: {error}");
             ExitCode::from(code)
@@ -89,24 +91,25 @@ fn main() -> ExitCode {
     }
 }
 
-/// Keeps other processes of the same user, such as the commands we start, from reading our
-/// environment and memory, because the key is there. Nor is there a core file.
+/// Makes this process undumpable, because its environment and memory hold the key: other
+/// processes of the same user, such as commands we start, cannot read them, and no core file is
+/// written.
 #[cfg(target_os = "linux")]
-fn close_to_others() -> std::io::Result<()> {
+fn deny_inspection() -> std::io::Result<()> {
     use rustix::process::{DumpableBehavior, set_dumpable_behavior};
     Ok(set_dumpable_behavior(DumpableBehavior::NotDumpable)?)
 }
 
-/// There is no safe call for it on other systems.
+/// Does nothing, because other systems have no safe call for it.
 #[cfg(not(target_os = "linux"))]
-fn close_to_others() -> std::io::Result<()> {
+fn deny_inspection() -> std::io::Result<()> {
     Ok(())
 }
 
 fn run(command: Command, home: Option<std::path::PathBuf>) -> anyhow::Result<ExitCode> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
-        // Threads of blocking calls come in dozens when many turns are stored at once.
+        // Released soon, because storing many turns at once starts dozens of blocking threads.
         .thread_keep_alive(std::time::Duration::from_secs(2))
         .enable_all()
         .build()?;
@@ -116,7 +119,7 @@ fn run(command: Command, home: Option<std::path::PathBuf>) -> anyhow::Result<Exi
             Command::Leash => leash::hold(),
             Command::Stdio => match rpc::serve(home, leash.clone()).await? {
                 rpc::Ended::Orderly => {}
-                // As in LSP: an end nobody announced is told by the exit code.
+                // As in LSP: exiting without a `shutdown` request is an error.
                 rpc::Ended::Abrupt => return anyhow::Ok(ExitCode::FAILURE),
             },
             Command::Schema(schema) => match schema.run()? {
@@ -135,16 +138,17 @@ fn run(command: Command, home: Option<std::path::PathBuf>) -> anyhow::Result<Exi
         Ok(ExitCode::SUCCESS)
     });
     leash.end_all();
-    // Nobody is left who could wait for what still runs.
+    // Do not wait for tasks that are still running, because their results are not needed.
     runtime.shutdown_background();
     code
 }
 
-/// Where lines of the log are written: names and errors in them are others' words.
-struct Lines<W>(W);
+/// A writer that removes secrets and control characters, because names and errors in log lines
+/// may come from servers or repositories.
+struct CleanLines<W>(W);
 
-impl<W: std::io::Write> std::io::Write for Lines<W> {
-    /// Writes a line, which the log writes at once.
+impl<W: std::io::Write> std::io::Write for CleanLines<W> {
+    /// Writes one cleaned line; the log passes each line in a single call.
     fn write(&mut self, line: &[u8]) -> std::io::Result<usize> {
         let text = presentable(&String::from_utf8_lossy(line));
         self.0.write_all(text.as_bytes())?;
@@ -156,24 +160,24 @@ impl<W: std::io::Write> std::io::Write for Lines<W> {
     }
 }
 
-/// Warnings for a user on stderr (`RUST_LOG` asks for more), everything in the debug log if
-/// one is wanted.
+/// Starts logging: warnings for the user on stderr (more with `RUST_LOG`), and everything in the
+/// debug log if it is enabled. Returns the guard that flushes the debug log.
 fn start_logs(command: &Command, home: Option<&Path>) -> Option<Guard> {
-    let usual = || Targets::new().with_target("cursor_sidecar", tracing::Level::INFO);
+    let default_filter = || Targets::new().with_target("cursor_sidecar", tracing::Level::INFO);
     let filter = match std::env::var("RUST_LOG").map(|wanted| wanted.parse()) {
         Ok(Ok(wanted)) => wanted,
         Ok(Err(error)) => {
             let _ = writeln!(std::io::stderr(), "warning: RUST_LOG is not used: {error}");
-            usual()
+            default_filter()
         }
-        Err(_) => usual(),
+        Err(_) => default_filter(),
     };
     let stderr = tracing_subscriber::fmt::layer()
-        .with_writer(|| Lines(std::io::stderr()))
+        .with_writer(|| CleanLines(std::io::stderr()))
         .with_ansi(false)
         .without_time()
         .with_target(false);
-    let told = match command {
+    let debug_log = match command {
         Command::Stdio | Command::Gateway(_) | Command::Ask(_) => debug_log(home),
         Command::Doctor(_)
         | Command::Login(_)
@@ -185,7 +189,7 @@ fn start_logs(command: &Command, home: Option<&Path>) -> Option<Guard> {
         | Command::Schema(_) => None,
     };
     let stderr = tracing_subscriber::registry().with(stderr.with_filter(filter));
-    let Some((recorder, guard)) = told else {
+    let Some((recorder, guard)) = debug_log else {
         stderr.init();
         return None;
     };
@@ -199,10 +203,11 @@ fn start_logs(command: &Command, home: Option<&Path>) -> Option<Guard> {
     Some(guard)
 }
 
-/// Opens the debug log and says where it is. Without one the work goes on.
+/// Opens the debug log and prints its path. If it cannot be opened, prints a warning and returns
+/// `None`, because the log is not needed to serve.
 fn debug_log(home: Option<&Path>) -> Option<(Recorder, Guard)> {
     let env = |name: &str| std::env::var(name).ok();
-    // What is not understood is told by the door.
+    // Warnings are dropped here, because the front end reports invalid settings.
     let wanted = logfile::wanted(&env, home, &mut Vec::new());
     let mut stderr = std::io::stderr();
     let opened = match wanted {

@@ -1,11 +1,11 @@
-//! What a log may say about text that is nobody's business.
+//! Log-safe summaries of private text.
 
 use std::fmt;
 
 use sha2::{Digest as _, Sha256};
 
-/// Shows length and a few digits of a hash: enough to see whether two texts are the same.
-/// Nothing is computed until it is shown.
+/// Formats as the length and the first digits of a hash: enough to see whether two texts are
+/// the same. Nothing is computed until it is formatted.
 #[derive(Clone, Copy)]
 pub struct Digest<T>(pub T);
 
@@ -26,13 +26,13 @@ impl<T: AsRef<[u8]>> fmt::Debug for Digest<T> {
     }
 }
 
-/// Shows the name of a value's variant and nothing of what it holds.
+/// Formats as the name of a value's variant, without its fields.
 #[derive(Clone, Copy)]
 pub struct Variant<T>(pub T);
 
 impl<T: fmt::Debug> fmt::Display for Variant<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        /// Takes the first word and breaks the formatting off there.
+        /// Writes the first identifier, then stops the formatting with an error.
         struct First<'a, 'b>(&'a mut fmt::Formatter<'b>, Result<(), fmt::Error>);
         impl fmt::Write for First<'_, '_> {
             fn write_str(&mut self, text: &str) -> fmt::Result {
@@ -48,13 +48,13 @@ impl<T: fmt::Debug> fmt::Display for Variant<T> {
             }
         }
         let mut first = First(f, Ok(()));
-        // Breaking off is an error to the one who is broken off, not to us.
+        // The error only stops the value's formatter; the result of our own write is in `first.1`.
         let _ = fmt::write(&mut first, format_args!("{:?}", self.0));
         first.1
     }
 }
 
-/// The first eight characters of an id: enough to tell two apart.
+/// Returns the first eight characters of an id: enough to distinguish two ids in a log.
 pub fn prefix(id: &str) -> &str {
     id.char_indices().nth(8).map_or(id, |(end, _)| &id[..end])
 }
@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn digests_tell_length_and_hash() {
+    fn a_digest_shows_length_and_hash() {
         assert_eq!(Digest("abc").to_string(), "len=3 sha256=ba7816bf");
         assert_eq!(
             format!("{:?}", Digest(b"abc".as_slice())),
@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn variants_tell_their_name_only() {
+    fn a_variant_shows_only_its_name() {
         let names = [
             Sample::Unit,
             Sample::Tuple("x"),
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn prefixes_are_short() {
+    fn a_prefix_has_at_most_eight_characters() {
         assert_eq!(prefix("0123456789"), "01234567");
         assert_eq!(prefix("äöüß"), "äöüß");
     }

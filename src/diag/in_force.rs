@@ -1,4 +1,4 @@
-//! Settings as they are in force, fit to be shown.
+//! Effective settings, with secrets removed for display.
 
 use std::time::Duration;
 
@@ -7,14 +7,14 @@ use super::settings::{Setting, Warning};
 
 const CACHE_TTL: &str = "PI_CURSOR_SDK_MODEL_CACHE_TTL_MS";
 
-/// A setting as a person may see it.
+/// The effective value of a setting, safe to show to the user.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InForce {
-    /// The value; of secrets only that there is one.
+    /// The value; `(set)` for a secret.
     pub value: String,
     /// Where it comes from.
     pub source: Source,
-    /// What else was given, and why it does not count.
+    /// The given value and why it is not in effect, if it is not.
     pub remark: Option<String>,
 }
 
@@ -27,28 +27,27 @@ pub enum Source {
 }
 
 impl InForce {
-    /// A setting in force, where so much was not understood.
+    /// Returns the effective value of a setting, given the warnings its parsing produced.
     pub fn of(
         setting: &Setting,
         env: &impl Fn(&str) -> Option<String>,
         warnings: &[Warning],
     ) -> Self {
         let given = env(setting.name).filter(|text| !text.trim().is_empty());
-        let given = given.map(|text| fit(setting, text.trim()));
+        let given = given.map(|text| displayable(setting, text.trim()));
         let is_bad = |warning: &Warning| matches!(warning, Warning::Value { name, .. } if *name == setting.name);
         let bad = warnings.iter().any(is_bad);
-        let counts = counts(setting, env);
-        let remark = match (&given, &counts) {
+        let effective = effective_number(setting, env);
+        let remark = match (&given, &effective) {
             (None, _) => None,
             (Some(given), _) if bad => Some(format!("{given:?} is not understood")),
-            (Some(given), Some(counts)) => {
-                (given != counts).then(|| format!("{given:?} was given; {}", why(setting, env)))
-            }
-            (Some(_), None) => without(setting, warnings),
+            (Some(given), Some(effective)) => (given != effective)
+                .then(|| format!("{given:?} was given; {}", override_reason(setting, env))),
+            (Some(_), None) => ignored_parts(setting, warnings),
         };
-        let value = counts.or(given.filter(|_| !bad));
+        let value = effective.or(given.filter(|_| !bad));
         let (value, source) = match value {
-            // A number that nobody set is there for its twin's sake.
+            // The number of an unset variable follows from the same setting in the other unit.
             Some(value) if env(setting.name).is_some() && !bad => (value, Source::Environment),
             Some(value) if value != setting.default => (value, Source::Environment),
             _ => (setting.default.to_owned(), Source::Default),
@@ -61,13 +60,13 @@ impl InForce {
     }
 }
 
-/// Which parts of a list do not count.
-fn without(setting: &Setting, warnings: &[Warning]) -> Option<String> {
+/// Returns a remark that lists the ignored items of a list; `None` if no item is ignored.
+fn ignored_parts(setting: &Setting, warnings: &[Warning]) -> Option<String> {
     let parts: Vec<String> = warnings
         .iter()
         .filter_map(|warning| match warning {
             Warning::Part { name, value, .. } if *name == setting.name => {
-                Some(format!("{:?}", fit(setting, value)))
+                Some(format!("{:?}", displayable(setting, value)))
             }
             _ => None,
         })
@@ -75,36 +74,39 @@ fn without(setting: &Setting, warnings: &[Warning]) -> Option<String> {
     (!parts.is_empty()).then(|| format!("without {}", parts.join(", ")))
 }
 
-/// Proxies carry passwords, keys are keys: that they are set is all to be told.
-fn fit(setting: &Setting, text: &str) -> String {
+/// Returns the value for display: `(set)` for keys, tokens and proxies, because proxy URLs may
+/// contain passwords.
+fn displayable(setting: &Setting, text: &str) -> String {
     let kinds = ["_KEY", "_TOKEN", "_PROXY"];
     let secret = kinds.iter().any(|kind| setting.name.ends_with(kind));
-    match secret || text.contains('@') {
-        true => "(set)".into(),
-        false => text.to_owned(),
+    if secret || text.contains('@') {
+        "(set)".into()
+    } else {
+        text.to_owned()
     }
 }
 
-/// Settings in milliseconds and in seconds, of which one counts.
-fn twins(env: &impl Fn(&str) -> Option<String>) -> [([&'static str; 2], Duration); 2] {
+/// Returns the pairs of settings for the same time in milliseconds and in seconds, with the
+/// effective time.
+fn unit_pairs(env: &impl Fn(&str) -> Option<String>) -> [([&'static str; 2], Duration); 2] {
     [
         (TOOL_TIMEOUT, parse::tool_timeout(env)),
         (CONNECT_TIMEOUT, parse::connect_timeout(env)),
     ]
 }
 
-/// The number that counts, where one does.
-fn counts(setting: &Setting, env: &impl Fn(&str) -> Option<String>) -> Option<String> {
-    for ([milliseconds, seconds], counts) in twins(env) {
+/// Returns the effective number of a numeric setting.
+fn effective_number(setting: &Setting, env: &impl Fn(&str) -> Option<String>) -> Option<String> {
+    for ([milliseconds, seconds], effective) in unit_pairs(env) {
         if setting.name == milliseconds {
-            return Some(counts.as_millis().to_string());
+            return Some(effective.as_millis().to_string());
         }
         if setting.name == seconds {
-            return Some(counts.as_secs_f64().to_string());
+            return Some(effective.as_secs_f64().to_string());
         }
     }
     let text = env(setting.name)?;
-    let counts = match setting.name {
+    let number = match setting.name {
         CACHE_TTL => parse::leading_whole(&text),
         CALL_TIMEOUT => {
             let within = |_| parse::bridge_call_timeout(env).as_millis() as u64;
@@ -112,12 +114,12 @@ fn counts(setting: &Setting, env: &impl Fn(&str) -> Option<String>) -> Option<St
         }
         _ => setting.number?.read(&text),
     };
-    counts.map(|counts| counts.to_string())
+    number.map(|number| number.to_string())
 }
 
-/// Why another number counts than was given.
-fn why(setting: &Setting, env: &impl Fn(&str) -> Option<String>) -> String {
-    let wins = twins(env)
+/// Returns why the effective number differs from the given one.
+fn override_reason(setting: &Setting, env: &impl Fn(&str) -> Option<String>) -> String {
+    let wins = unit_pairs(env)
         .into_iter()
         .find_map(|([milliseconds, seconds], _)| {
             let set = || parse::positive(env(milliseconds).as_deref()).is_some();
@@ -134,7 +136,7 @@ mod tests {
     use super::*;
     use crate::diag::settings::{self, find};
 
-    /// A setting as it is shown when these are set.
+    /// Returns how a setting is shown when these variables are set.
     fn shown(name: &str, set: &[(&str, &str)]) -> String {
         let env = |name: &str| {
             let found = set.iter().find(|(known, _)| *known == name);
@@ -152,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_in_force_is_shown_and_what_was_given() {
+    fn the_effective_value_and_the_given_value_are_shown() {
         let idle = "PI_CURSOR_STREAM_IDLE_TIMEOUT_MS";
         let [tool_ms, tool_s] = TOOL_TIMEOUT;
         let long = "7200000";

@@ -1,4 +1,4 @@
-//! The file a debug log goes to: whether there is one, where, and how large it may grow.
+//! The debug log's file: whether it is enabled, where it is, and how large it may grow.
 
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{self, BufWriter, Write as _};
@@ -12,25 +12,25 @@ use super::record::Target;
 use super::settings::{self, Warning};
 use super::{place, private};
 
-/// A log of this size is moved aside and started anew; one such part is kept.
+/// A log of this size is rotated; one rotated file is kept.
 const MAX_BYTES: u64 = 32 * 1024 * 1024;
-/// Logs kept in the folder, the new one included.
-const KEPT: usize = 20;
+/// Maximum number of logs in the directory, the new one included.
+const MAX_LOGS: usize = 20;
 
-/// Whether there is to be a log, and where.
+/// Whether a debug log is enabled, and where it is written.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Wanted {
-    /// No.
+    /// No log.
     Off,
     /// A new file in this folder.
     In(PathBuf),
     /// This file.
     At(PathBuf),
-    /// Yes, but there is no home to put it into.
+    /// A log is enabled, but no state directory is known.
     Nowhere,
 }
 
-/// Reads the settings.
+/// Reads the settings of the debug log.
 pub fn wanted(
     env: &impl Fn(&str) -> Option<String>,
     home: Option<&Path>,
@@ -47,7 +47,7 @@ pub fn wanted(
         ("off", false),
         ("no", false),
     ];
-    // Who names a file wants one.
+    // Naming a file enables the log.
     let default = file.is_some();
     if !settings::choose(env, "PI_CURSOR_PROVIDER_DEBUG", &choices, default, warnings) {
         return Wanted::Off;
@@ -59,12 +59,12 @@ pub fn wanted(
     }
 }
 
-/// The folder of debug logs.
+/// Returns the directory of debug logs.
 pub fn folder(env: &impl Fn(&str) -> Option<String>, home: Option<&Path>) -> Option<PathBuf> {
     place::state_dir(env, home).map(|state| state.join("debug"))
 }
 
-/// Logs in a folder, newest first.
+/// Returns the logs in a directory, newest first.
 pub fn found(folder: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
     let mut logs: Vec<PathBuf> = entries
@@ -74,12 +74,12 @@ pub fn found(folder: &Path) -> Vec<PathBuf> {
                 .is_some_and(|extension| extension == "jsonl")
         })
         .collect();
-    // Names start with the time.
+    // Names start with the time, so they sort by age.
     logs.sort_unstable_by(|a, b| b.file_name().cmp(&a.file_name()));
     logs
 }
 
-/// A log that only its owner can read.
+/// A log file that only its owner can read.
 #[derive(Debug)]
 pub struct LogFile {
     path: PathBuf,
@@ -89,15 +89,15 @@ pub struct LogFile {
 }
 
 impl LogFile {
-    /// Opens a new log in a folder, and removes the oldest of many.
+    /// Opens a new log in a directory and removes the oldest logs beyond the maximum number.
     pub fn create_in(folder: &Path) -> io::Result<Self> {
         DirBuilder::new()
             .recursive(true)
             .mode(0o700)
             .create(folder)?;
         private::check_folder(folder).map_err(io::Error::other)?;
-        for old in found(folder).into_iter().skip(KEPT - 1) {
-            // Another process may be at the same: gone is gone.
+        for old in found(folder).into_iter().skip(MAX_LOGS - 1) {
+            // An error is ignored, because another process may have removed it already.
             let _ = std::fs::remove_file(old);
         }
         let now = SystemTime::now().duration_since(UNIX_EPOCH);
@@ -105,7 +105,7 @@ impl LogFile {
         Self::open(&folder.join(format!("{stamp}-{}.jsonl", std::process::id())))
     }
 
-    /// Opens a log at a path, to be continued if it exists.
+    /// Opens the log at a path; appends to an existing file.
     pub fn open(path: &Path) -> io::Result<Self> {
         Self::with_limit(path, MAX_BYTES)
     }
@@ -115,10 +115,10 @@ impl LogFile {
             .append(true)
             .create(true)
             .mode(0o600)
-            .custom_flags(private::careful())
+            .custom_flags(private::safe_open_flags())
             .open(path)?;
         let about = file.metadata()?;
-        // A pipe or device could make us wait, today or later.
+        // Refused, because writing to a pipe or device may block.
         if !about.is_file() {
             return Err(io::Error::other("not a regular file"));
         }
@@ -135,13 +135,13 @@ impl LogFile {
         })
     }
 
-    /// Where it is.
+    /// Returns the path of the log.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Moves the full log aside; the part moved before it is gone then.
-    fn turn_over(&mut self) -> io::Result<()> {
+    /// Renames the full log to `.1`, which replaces the previous one, and starts a new file.
+    fn rotate(&mut self) -> io::Result<()> {
         self.file.flush()?;
         let mut aside = self.path.clone().into_os_string();
         aside.push(".1");
@@ -154,7 +154,7 @@ impl LogFile {
 impl Target for LogFile {
     fn line(&mut self, line: &[u8]) -> io::Result<()> {
         if self.size + line.len() as u64 > self.limit && self.size > 0 {
-            self.turn_over()?;
+            self.rotate()?;
         }
         self.size += line.len() as u64;
         self.file.write_all(line)
@@ -165,10 +165,10 @@ impl Target for LogFile {
     }
 }
 
-/// A time as `20261116T064630Z`, which sorts as it should.
+/// Formats a Unix time as `20261116T064630Z`, which sorts chronologically.
 fn utc(seconds: u64) -> String {
     let (days, rest) = (seconds / 86_400, seconds % 86_400);
-    // Years that begin in March put the leap day last; 400 of them are 146,097 days.
+    // Counting years from March puts the leap day last; 400 such years have 146,097 days.
     let days = days + 719_468;
     let era = days / 146_097;
     let day = days % 146_097;
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn settings_say_whether_and_where() {
+    fn settings_enable_the_log_and_choose_its_path() {
         let on = ("PI_CURSOR_PROVIDER_DEBUG", "1");
         let file = ("PI_CURSOR_PROVIDER_DEBUG_FILE", "/tmp/x.jsonl");
         let state = ("PI_CURSOR_STATE_DIR", "/s");
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn times_are_told_in_utc() {
+    fn times_are_formatted_in_utc() {
         assert_eq!(utc(0), "19700101T000000Z");
         assert_eq!(utc(951_782_399), "20000228T235959Z");
         assert_eq!(utc(951_782_400), "20000229T000000Z");
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn old_logs_go() {
+    fn old_logs_are_removed() {
         let folder = tempfile::tempdir().unwrap();
         for number in 0..30 {
             let name = format!("20200101T0000{number:02}Z-1.jsonl");
@@ -257,20 +257,20 @@ mod tests {
         }
         LogFile::create_in(folder.path()).unwrap();
         let left = found(folder.path());
-        assert_eq!(left.len(), KEPT);
+        assert_eq!(left.len(), MAX_LOGS);
         assert!(
-            left[KEPT - 1].ends_with("20200101T000011Z-1.jsonl"),
+            left[MAX_LOGS - 1].ends_with("20200101T000011Z-1.jsonl"),
             "{left:?}"
         );
     }
 
     #[test]
-    fn what_is_no_file_is_refused() {
+    fn a_directory_is_not_opened() {
         let folder = tempfile::tempdir().unwrap();
         assert!(LogFile::open(folder.path()).is_err());
     }
 
-    /// Somebody else may have put it there, to have us write over a file of ours.
+    /// Another user may have created the link to make us overwrite one of our own files.
     #[test]
     fn links_and_pipes_are_not_written_to() {
         let folder = tempfile::tempdir().unwrap();
@@ -287,7 +287,7 @@ mod tests {
         let open = folder.path().join("open");
         std::fs::create_dir(&open).unwrap();
         std::fs::set_permissions(&open, std::fs::Permissions::from_mode(0o777)).unwrap();
-        let told = LogFile::create_in(&open).unwrap_err().to_string();
-        assert!(told.contains("other users can write to it"), "{told}");
+        let error = LogFile::create_in(&open).unwrap_err().to_string();
+        assert!(error.contains("other users can write to it"), "{error}");
     }
 }

@@ -1,4 +1,4 @@
-//! What is counted in this process, and lines for those who count elsewhere.
+//! Counters of this process, and metric lines on stderr for collectors.
 
 use std::collections::BTreeMap;
 use std::io::Write as _;
@@ -11,21 +11,22 @@ use serde::Serialize;
 pub struct Counters(Mutex<BTreeMap<String, u64>>);
 
 impl Counters {
-    /// Counts one, under a name with labels.
+    /// Increments the counter of this name and these labels.
     pub fn count(&self, name: &str, labels: &[(&str, &str)]) {
         let labels: Vec<String> = labels
             .iter()
             .map(|(label, value)| format!("{label}={value:?}"))
             .collect();
-        let name = match labels.is_empty() {
-            true => name.to_owned(),
-            false => format!("{name}{{{}}}", labels.join(",")),
+        let name = if labels.is_empty() {
+            name.to_owned()
+        } else {
+            format!("{name}{{{}}}", labels.join(","))
         };
         let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         *counts.entry(name).or_default() += 1;
     }
 
-    /// All counts so far.
+    /// Returns all counts so far.
     pub fn counts(&self) -> BTreeMap<String, u64> {
         self.0
             .lock()
@@ -34,7 +35,7 @@ impl Counters {
     }
 }
 
-/// The process's counters.
+/// Returns the process-wide counters.
 pub fn counters() -> &'static Counters {
     static COUNTERS: LazyLock<Counters> = LazyLock::new(Counters::default);
     &COUNTERS
@@ -50,7 +51,7 @@ struct Line<'a> {
     count: u64,
 }
 
-/// Counts one, and says so on stderr and in the debug log.
+/// Increments a counter and emits the metric on stderr and in the debug log.
 pub fn tell(metric: &str, reason: &str, model: &str) {
     counters().count(metric, &[("reason", reason), ("model", model)]);
     let line = Line {
@@ -60,11 +61,11 @@ pub fn tell(metric: &str, reason: &str, model: &str) {
         model,
         count: 1,
     };
-    // As on stderr: without the turn it happens in.
+    // Without the spans of the current turn, like the line on stderr.
     tracing::debug!(parent: None, event = line.event, metric, reason, model, count = 1_u64);
     if let Ok(mut json) = serde_json::to_string(&line) {
         json.push('\n');
-        // One write a line: others write to stderr too.
+        // One write for the whole line, because other threads write to stderr too.
         let _ = std::io::stderr().write_all(json.as_bytes());
     }
 }

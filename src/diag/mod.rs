@@ -1,9 +1,9 @@
-//! What helps a person find out what is going on: settings, the debug log, the timeline drawn
-//! of it. Used by every room, uses none.
+//! Diagnostics and configuration: settings, the debug log and its timeline, redaction, private
+//! files. Used by every module, uses none of them.
 //!
-//! Rooms tell what happens with `tracing` events at debug level, named by a short stable
-//! message (`run.started`), with ids, counts, lengths and times as fields. Text that belongs
-//! to a person is told as a [`Digest`]; secrets are made known with [`secrets`].
+//! Modules log what happens as `tracing` events at debug level, named by a short stable message
+//! (`run.started`), with ids, counts, lengths and times as fields. Text of the user is logged as a
+//! [`Digest`]; secrets are registered with [`secrets`] so that they are redacted.
 
 mod digest;
 pub mod in_force;
@@ -21,15 +21,16 @@ pub mod timeline;
 
 pub use digest::{Digest, Variant, prefix};
 
-/// The process's scrubber: whoever comes to hold a secret tells it, so that no log shows it.
+/// Returns the process-wide scrubber. Code that obtains a secret registers it here, so that no
+/// log shows it.
 pub fn secrets() -> &'static scrub::Scrubber {
     static SECRETS: std::sync::LazyLock<scrub::Scrubber> =
         std::sync::LazyLock::new(scrub::Scrubber::default);
     &SECRETS
 }
 
-/// A text of ours for a user, which may quote what others said: without the secrets we know
-/// and without control characters.
+/// Returns the text without known secrets and control characters, ready to be shown to the user.
+/// For our own texts, which may quote text from servers or files.
 pub fn presentable(text: &str) -> String {
     terminal_text::clean(&secrets().hide_known(text)).into_owned()
 }

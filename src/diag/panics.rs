@@ -1,25 +1,25 @@
-//! What is told of a mistake of our own: where it happened, not with what. A panic's message may
-//! quote the text it failed on, which may be anybody's.
+//! The panic hook: reports where a panic happened without its formatted message, because that
+//! may quote private text.
 
 use std::io::Write as _;
 use std::panic::PanicHookInfo;
 
-/// From now on, panics of this process are told in this way.
+/// Installs the panic hook of this process.
 pub fn install() {
     std::panic::set_hook(Box::new(|info| {
-        // One write a line: others write to stderr too.
-        let _ = std::io::stderr().write_all(told(info).as_bytes());
+        // One write for the whole line, because other threads write to stderr too.
+        let _ = std::io::stderr().write_all(describe(info).as_bytes());
     }));
 }
 
-fn told(info: &PanicHookInfo<'_>) -> String {
+fn describe(info: &PanicHookInfo<'_>) -> String {
     let place = info.location().map(ToString::to_string);
-    // What is not put together at run time is our own words.
-    let words = info.payload().downcast_ref::<&'static str>();
+    // A static message is our own text; a formatted one is a `String` and may quote private text.
+    let message = info.payload().downcast_ref::<&'static str>();
     format!(
         "error: cursor-sidecar panicked at {}: {}\n",
         place.as_deref().unwrap_or("an unknown place"),
-        words.copied().unwrap_or("(its message is not told)")
+        message.copied().unwrap_or("(message withheld)")
     )
 }
 

@@ -1,23 +1,23 @@
-//! What the texts of settings mean. Pure; the table of settings is next door.
+//! Parsers for the values of settings. Pure; the table of settings is in [`settings`].
 
 use std::time::Duration;
 
 use super::settings;
 
-/// The settings of [`tool_timeout`].
+/// The settings that [`tool_timeout`] reads.
 pub const TOOL_TIMEOUT: [&str; 2] = [
     "PI_CURSOR_MCP_TOOL_TIMEOUT_MS",
     "PI_CURSOR_MCP_TOOL_TIMEOUT_SECONDS",
 ];
-/// The settings of [`connect_timeout`].
+/// The settings that [`connect_timeout`] reads.
 pub const CONNECT_TIMEOUT: [&str; 2] = [
     "PI_CURSOR_MCP_CONNECT_TIMEOUT_MS",
     "PI_CURSOR_MCP_CONNECT_TIMEOUT_SECONDS",
 ];
-/// The setting of [`bridge_call_timeout`].
+/// The setting that [`bridge_call_timeout`] reads.
 pub const CALL_TIMEOUT: &str = "PI_CURSOR_PI_BRIDGE_CALL_TIMEOUT_MS";
 
-/// A switch: the usual words for on and off, `None` for anything else.
+/// Parses a switch: the usual spellings of on and off, `None` for anything else.
 pub fn switch(text: Option<&str>) -> Option<bool> {
     match text?.trim().to_ascii_lowercase().as_str() {
         "1" | "true" | "on" | "yes" | "enabled" => Some(true),
@@ -26,7 +26,7 @@ pub fn switch(text: Option<&str>) -> Option<bool> {
     }
 }
 
-/// A number over zero, as JavaScript would read it: decimals, exponents, `0x`, `0o`, `0b`.
+/// Parses a number greater than zero as JavaScript does: decimals, exponents, `0x`, `0o`, `0b`.
 pub fn positive(text: Option<&str>) -> Option<f64> {
     let text = text?.trim();
     let radix = text
@@ -38,18 +38,18 @@ pub fn positive(text: Option<&str>) -> Option<f64> {
             _ => None,
         });
     let number = match radix {
-        // Rust would also take a sign here.
+        // Rust would accept a sign here, JavaScript does not.
         Some(_) if text[2..].starts_with('+') => return None,
         Some(radix) => u64::from_str_radix(&text[2..], radix).ok()? as f64,
-        // Rust also reads words such as `inf`; those are no numbers here.
+        // Rust also parses `inf` and `nan`, which are not valid here.
         None if text.bytes().any(|byte| byte.is_ascii_digit()) => text.parse().ok()?,
         None => return None,
     };
     (number.is_finite() && number > 0.0).then_some(number)
 }
 
-/// A whole number at the start of a text, zero included; `None` if there is none or it is
-/// negative.
+/// Returns the integer at the start of a text, zero included; `None` if the text starts with no
+/// integer or with a negative one.
 pub fn leading_whole(text: &str) -> Option<u64> {
     let text = text.trim_start();
     let (negative, text) = match text.strip_prefix('-') {
@@ -60,12 +60,13 @@ pub fn leading_whole(text: &str) -> Option<u64> {
     if digits == 0 {
         return None;
     }
-    // More digits than fit are still a number, if a strange one.
+    // A number that does not fit becomes the largest one.
     let number = text[..digits].parse().unwrap_or(u64::MAX);
     (!negative || number == 0).then_some(number)
 }
 
-/// Milliseconds win over seconds; what is no number is as if unset.
+/// Returns the given delay in milliseconds. The setting in milliseconds takes precedence over
+/// the one in seconds; a value that is not a positive number is treated as unset.
 fn delay(
     env: &impl Fn(&str) -> Option<String>,
     milliseconds: &str,
@@ -77,7 +78,7 @@ fn delay(
     })
 }
 
-/// The delay of the settings, or else this, within the bounds of the setting in milliseconds.
+/// Returns the given delay or the default, within the bounds of the setting in milliseconds.
 fn bounded(
     env: &impl Fn(&str) -> Option<String>,
     milliseconds: &str,
@@ -89,24 +90,24 @@ fn bounded(
     Duration::from_millis(number.map_or(given as u64, |number| number.within(given)))
 }
 
-/// How long a tool of an MCP server may take.
+/// Returns how long a tool call may take.
 pub fn tool_timeout(env: &impl Fn(&str) -> Option<String>) -> Duration {
     let [milliseconds, seconds] = TOOL_TIMEOUT;
     bounded(env, milliseconds, Some(seconds), 3_600_000.0)
 }
 
-/// How long connecting to an MCP server may take.
+/// Returns how long connecting to an MCP server may take.
 pub fn connect_timeout(env: &impl Fn(&str) -> Option<String>) -> Duration {
     let [milliseconds, seconds] = CONNECT_TIMEOUT;
     bounded(env, milliseconds, Some(seconds), 10_000.0)
 }
 
-/// How long a host may take for a tool of its own; never longer than any tool may.
+/// Returns how long a host may take for a tool call; never more than [`tool_timeout`].
 pub fn bridge_call_timeout(env: &impl Fn(&str) -> Option<String>) -> Duration {
     bounded(env, CALL_TIMEOUT, None, f64::MAX).min(tool_timeout(env))
 }
 
-/// Which of Cursor's setting sources are loaded; `None` for none at all.
+/// Returns which of Cursor's setting sources are loaded; `None` if none are.
 pub fn setting_sources(text: Option<&str>) -> Option<Vec<String>> {
     let text = text.unwrap_or_default().trim();
     match text.to_ascii_lowercase().as_str() {
@@ -123,22 +124,22 @@ pub fn setting_sources(text: Option<&str>) -> Option<Vec<String>> {
     (!sources.is_empty()).then_some(sources)
 }
 
-/// How a task Cursor gives to a helper of its own is shown, as other clients let one choose.
-/// We show it as a subagent with what is known and have no setting for it; only the shared
-/// vectors read these words.
+/// How a task that Cursor delegates to a subagent is shown. Other clients have a setting for
+/// this. We always show it as a subagent with its metadata; only the shared test vectors parse
+/// these names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum TaskPresentation {
     /// As a task.
     Task,
     /// As a subagent.
     Subagent,
-    /// As a subagent with what is known about it.
+    /// As a subagent with its metadata.
     #[default]
     SubagentMeta,
 }
 
 impl TaskPresentation {
-    /// Reads the setting, in small letters as it is written; anything unknown is the default.
+    /// Parses a name, which is case-sensitive; an unknown name is the default.
     pub fn parse(text: Option<&str>) -> Self {
         match text.unwrap_or_default().trim() {
             "task" => Self::Task,
@@ -147,7 +148,7 @@ impl TaskPresentation {
         }
     }
 
-    /// The word of the setting.
+    /// Returns the name that [`parse`](Self::parse) accepts.
     pub fn name(self) -> &'static str {
         match self {
             Self::Task => "task",
@@ -157,27 +158,27 @@ impl TaskPresentation {
     }
 }
 
-/// What a host looks like from here, for the choice between cards and plain text.
+/// How a host displays output, for the choice between tool cards and plain text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Surface {
-    /// It shows or streams single tool calls.
+    /// It displays or streams individual tool calls.
     Cards,
-    /// It prints one answer.
+    /// It prints one final answer.
     Print,
 }
 
-/// Whether Cursor's tool calls become cards, and whether tools are registered for them.
+/// Whether native tool calls become tool cards, and whether tools are registered for them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NativeDisplay {
-    /// Cards rather than lines of text.
+    /// Whether to show tool cards rather than lines of text.
     pub display: bool,
-    /// Tools registered in the host to draw them.
+    /// Whether to register tools in the host that draw the cards.
     pub registration: bool,
 }
 
 impl NativeDisplay {
-    /// `known` is the host's own word for its mode, where it has one: only a host that says
-    /// it prints is never given tools.
+    /// Decides from the surface and the two settings. `known` is the mode the host reported, if
+    /// any: no tools are registered in a host that reported [`Surface::Print`].
     pub fn resolve(
         surface: Surface,
         known: Option<Surface>,
@@ -199,7 +200,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_are_read_as_a_host_reads_them() {
+    fn numbers_are_parsed_as_in_javascript() {
         for (text, wanted) in [
             ("1e3", Some(1000.0)),
             (" 0x10 ", Some(16.0)),
@@ -226,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_of_a_millisecond_are_dropped() {
+    fn fractions_of_a_millisecond_are_dropped() {
         let env = |name: &str| {
             let text = match name {
                 "PI_CURSOR_MCP_TOOL_TIMEOUT_MS" => "70000.9",
@@ -242,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn presentations_are_words_as_they_are_written() {
+    fn presentation_names_are_case_sensitive() {
         let read = |text| TaskPresentation::parse(Some(text)).name();
         assert_eq!(read(" subagent "), "subagent");
         assert_eq!(read("TASK"), "subagent-meta");

@@ -1,12 +1,12 @@
-//! Where we keep what must survive us.
+//! The state directory.
 
 use std::path::{Path, PathBuf};
 
-/// Names the folder outright.
+/// The setting that names the state directory.
 pub const STATE_DIR: &str = "PI_CURSOR_STATE_DIR";
 
-/// Our folder for state: `PI_CURSOR_STATE_DIR`, else `cursor-sidecar` in the platform's
-/// state folder (`XDG_STATE_HOME`, else `.local/state` below `home`). Nothing is created.
+/// Returns the state directory: `PI_CURSOR_STATE_DIR`, else `cursor-sidecar` in the platform's
+/// state directory (`XDG_STATE_HOME`, else `.local/state` below `home`). Does not create it.
 pub fn state_dir(env: &impl Fn(&str) -> Option<String>, home: Option<&Path>) -> Option<PathBuf> {
     let set = |name: &str| env(name).filter(|text| !text.trim().is_empty());
     if let Some(chosen) = set(STATE_DIR) {
@@ -14,7 +14,7 @@ pub fn state_dir(env: &impl Fn(&str) -> Option<String>, home: Option<&Path>) -> 
     }
     let base = set("XDG_STATE_HOME")
         .map(PathBuf::from)
-        // The XDG rules: a relative path is to be ignored.
+        // The XDG specification requires that relative paths are ignored.
         .filter(|path| path.is_absolute())
         .or_else(|| Some(home?.join(".local/state")))?;
     Some(base.join(env!("CARGO_PKG_NAME")))
@@ -25,7 +25,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_setting_wins_then_the_platform_then_home() {
+    fn the_setting_takes_precedence_over_the_platform_and_home() {
         let place = |pairs: &'static [(&str, &str)], home: Option<&str>| {
             let env = |name: &str| {
                 let found = pairs.iter().find(|(known, _)| *known == name);
@@ -33,7 +33,7 @@ mod tests {
             };
             state_dir(&env, home.map(Path::new)).map(|path| path.display().to_string())
         };
-        let told: Vec<_> = [
+        let paths: Vec<_> = [
             place(
                 &[("PI_CURSOR_STATE_DIR", "/s"), ("XDG_STATE_HOME", "/x")],
                 Some("/h"),
@@ -46,7 +46,7 @@ mod tests {
             place(&[], None),
         ]
         .into();
-        insta::assert_debug_snapshot!(told, @r#"
+        insta::assert_debug_snapshot!(paths, @r#"
         [
             Some(
                 "/s",

@@ -1,7 +1,7 @@
-//! Small private files: written whole or not at all, readable by their owner only.
+//! Small private files: written atomically, readable by their owner only.
 //!
-//! What another user owns or may change is not used, because it could be anything: a key of
-//! theirs, a token they know, a link to a file of ours, a pipe that never ends.
+//! A file that another user owns or can change is not used, because it could be a key of theirs,
+//! a token they know, a link to one of our files, or a pipe that blocks.
 
 use std::fs::{DirBuilder, File, Metadata, OpenOptions};
 use std::io::{ErrorKind, Read as _, Write as _};
@@ -14,23 +14,23 @@ use rustix::process::geteuid;
 
 use super::place::STATE_DIR;
 
-/// No file of ours is larger.
+/// At most this much of a file is read; no file of ours is larger.
 const MOST_BYTES: u64 = 64 * 1024 * 1024;
 
-/// A file that could not be read or written.
+/// Why a private file could not be read or written.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    /// The system said no.
+    /// The operating system reported an error.
     #[error("cannot {doing} {}: {cause}", path.display())]
     Io {
-        /// What was tried.
+        /// The operation, as a verb.
         doing: &'static str,
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The operating system's error.
         cause: std::io::Error,
     },
-    /// Others could have put it there, or could read it.
+    /// Another user could have created it, or could read it.
     #[error(
         "{} is not used: {exposure}; it has to belong to you and be closed to others \
          (chmod go-rwx), or set {STATE_DIR} to a private folder",
@@ -42,7 +42,7 @@ pub enum StoreError {
         /// What is wrong with it.
         exposure: Exposure,
     },
-    /// A file a person may have edited is not what it should be.
+    /// The content of a file, which the user may have edited, is invalid.
     #[error("{} is damaged ({problem}); correct or remove it", path.display())]
     Damaged {
         /// The file.
@@ -55,21 +55,22 @@ pub enum StoreError {
 /// Why a file or folder is not private.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Exposure {
-    /// It is not ours.
+    /// Another user owns it.
     #[error("it belongs to another user (uid {0})")]
     Owner(u32),
-    /// Others may change it.
+    /// Other users can write to it.
     #[error("other users can write to it")]
     Writable,
-    /// Others may read it, which no secret survives.
+    /// Other users can read it, so it must not hold a secret.
     #[error("other users can read it")]
     Readable,
-    /// It is a link, a pipe, or something else than it should be.
+    /// It is a link, a pipe, or another unexpected kind of file.
     #[error("it is not a plain file or folder")]
     Kind,
 }
 
-/// What others can do to a file or folder of ours; `None` if it is private enough.
+/// Returns how a file or folder is exposed to other users; `None` if it is private enough.
+/// `closed` are the permission bits that must not be set, besides the write bits.
 fn exposure(about: &Metadata, closed: u32) -> Option<Exposure> {
     if about.uid() != geteuid().as_raw() {
         Some(Exposure::Owner(about.uid()))
@@ -89,14 +90,14 @@ fn exposed(path: &Path, exposure: Exposure) -> StoreError {
     }
 }
 
-/// Refuses a folder that others own or may change. One that does not exist is fine.
+/// Returns an error for a folder that another user owns or can change. A missing folder is fine.
 pub fn check_folder(folder: &Path) -> Result<(), StoreError> {
     let missing = |error: &std::io::Error| error.kind() == ErrorKind::NotFound;
     let link = match folder.symlink_metadata() {
         Err(error) if missing(&error) => return Ok(()),
         about => about.map_err(failed("look at", folder))?,
     };
-    // The user may keep it elsewhere; whose link it is says who chose the place.
+    // The user may link to a folder elsewhere, but the link must belong to the user or to root.
     let owner = link.uid();
     if link.is_symlink() && owner != geteuid().as_raw() && owner != 0 {
         return Err(exposed(folder, Exposure::Owner(owner)));
@@ -111,13 +112,14 @@ pub fn check_folder(folder: &Path) -> Result<(), StoreError> {
     exposure(&about, 0).map_or(Ok(()), |exposure| Err(exposed(folder, exposure)))
 }
 
-/// Flags that follow no link and wait for no pipe.
-pub(super) fn careful() -> i32 {
-    // Every flag fits: the system takes them as an int.
+/// Returns flags for `open` that do not follow links and do not block on pipes.
+pub(super) fn safe_open_flags() -> i32 {
+    // Every flag fits, because `open` takes them as an int.
     (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits() as i32
 }
 
-/// Refuses an open file that is no plain one of ours, or open to others in these ways.
+/// Returns an error for an open file that is not regular, not ours, writable by others, or has
+/// one of the `closed` permission bits.
 fn check_open(file: &File, path: &Path, closed: u32) -> Result<(), StoreError> {
     let about = file.metadata().map_err(failed("look at", path))?;
     if !about.is_file() {
@@ -131,9 +133,10 @@ fn failed(doing: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> St
     move |cause| StoreError::Io { doing, path, cause }
 }
 
-/// Replaces a file's content: a reader sees the old or the new one, also after a power cut.
+/// Replaces a file's content atomically: a reader sees the old or the new content, also after a
+/// power cut.
 pub fn write(path: &Path, content: &[u8]) -> Result<(), StoreError> {
-    let folder = folder(path)?;
+    let folder = create_folder(path)?;
     let temporary = path.with_extension(format!("{}.new", uuid::Uuid::new_v4()));
     let written = (|| {
         let mut file = OpenOptions::new()
@@ -144,7 +147,8 @@ pub fn write(path: &Path, content: &[u8]) -> Result<(), StoreError> {
         file.write_all(content)?;
         file.sync_all()?;
         std::fs::rename(&temporary, path)?;
-        // The name is safe only once its folder is; some file systems cannot say.
+        // The rename is durable only after the folder is synced; errors are ignored, because some
+        // file systems do not support it.
         File::open(folder)?.sync_all().or(Ok(()))
     })();
     written.map_err(|cause| {
@@ -153,16 +157,17 @@ pub fn write(path: &Path, content: &[u8]) -> Result<(), StoreError> {
     })
 }
 
-/// Holds others off who read, change and write the same file. Ends with the value.
+/// Locks a file against other processes that change it with this function. Waits for the lock,
+/// which is released when the returned value is dropped.
 pub fn lock(path: &Path) -> Result<File, StoreError> {
-    folder(path)?;
+    create_folder(path)?;
     let lock = path.with_extension("lock");
     let open = OpenOptions::new()
         .write(true)
         .create(true)
         .truncate(false)
         .mode(0o600)
-        .custom_flags(careful())
+        .custom_flags(safe_open_flags())
         .open(&lock);
     let file = open.map_err(opening(&lock, "lock"))?;
     check_open(&file, &lock, 0)?;
@@ -170,12 +175,12 @@ pub fn lock(path: &Path) -> Result<File, StoreError> {
     Ok(file)
 }
 
-/// A file's text; `None` if there is none.
+/// Returns a file's text; `None` if the file does not exist.
 pub fn read(path: &Path) -> Result<Option<String>, StoreError> {
     read_closed(path, 0)
 }
 
-/// The same of a file that nobody else may read.
+/// Like [`read`], but returns an error if other users can access the file.
 pub fn read_secret(path: &Path) -> Result<Option<String>, StoreError> {
     read_closed(path, 0o077)
 }
@@ -184,7 +189,7 @@ fn read_closed(path: &Path, closed: u32) -> Result<Option<String>, StoreError> {
     check_folder(parent(path))?;
     let opened = OpenOptions::new()
         .read(true)
-        .custom_flags(careful())
+        .custom_flags(safe_open_flags())
         .open(path);
     let file = match opened {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
@@ -197,11 +202,11 @@ fn read_closed(path: &Path, closed: u32) -> Result<Option<String>, StoreError> {
     Ok(Some(text))
 }
 
-/// Names a link as that, which is not opened.
+/// Converts an error of `open`: a link or pipe becomes [`Exposure::Kind`].
 fn opening(path: &Path, doing: &'static str) -> impl FnOnce(std::io::Error) -> StoreError {
     let path = path.to_owned();
     move |error| match error.raw_os_error().map(Errno::from_raw_os_error) {
-        // The first for links, the second for a pipe that nobody reads.
+        // LOOP is the error for links, NXIO the one for a pipe without a reader.
         Some(Errno::LOOP | Errno::NXIO) => exposed(&path, Exposure::Kind),
         _ => failed(doing, &path)(error),
     }
@@ -211,7 +216,8 @@ fn parent(path: &Path) -> &Path {
     path.parent().unwrap_or(Path::new("."))
 }
 
-fn folder(path: &Path) -> Result<&Path, StoreError> {
+/// Creates and checks the folder of a file, and returns it.
+fn create_folder(path: &Path) -> Result<&Path, StoreError> {
     let folder = parent(path);
     DirBuilder::new()
         .recursive(true)
@@ -229,7 +235,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn files_are_private_and_leave_nothing_behind() {
+    fn files_are_private_and_no_temporary_files_remain() {
         let root = tempfile::tempdir().unwrap();
         let path = root.path().join("deep/er/file.json");
         for content in ["one", "two"] {
@@ -256,12 +262,12 @@ mod tests {
     }
 
     #[test]
-    fn what_others_could_have_put_there_is_not_used() {
+    fn files_that_others_could_have_created_are_not_used() {
         let root = tempfile::tempdir().unwrap();
         let folder = root.path().join("state");
         let path = folder.join("file");
         write(&path, b"x").unwrap();
-        // Others may read a file that is no secret.
+        // Others may read a file that holds no secret.
         set_mode(&path, 0o644);
         assert_eq!(read(&path).unwrap().as_deref(), Some("x"));
         assert_eq!(exposure_of(read_secret(&path)), Exposure::Readable);
@@ -298,9 +304,9 @@ mod tests {
         assert_eq!(std::fs::read_to_string(at("mine")).unwrap(), "mine");
     }
 
-    /// Only root can give files away.
+    /// Only root can change the owner of a file.
     #[test]
-    fn what_belongs_to_somebody_else_is_not_used() {
+    fn files_of_another_user_are_not_used() {
         if !geteuid().is_root() {
             return assert_eq!(
                 exposure_of(check_folder(Path::new("/"))),
@@ -320,7 +326,7 @@ mod tests {
         assert_eq!(exposure_of(read(&path)), Exposure::Owner(5555));
         assert_eq!(exposure_of(write(&path, b"y")), Exposure::Owner(5555));
         assert!(!path.exists());
-        // Nor is a place that another user chose.
+        // A link of another user is not followed either.
         let link = root.path().join("link");
         std::os::unix::fs::symlink(root.path(), &link).unwrap();
         assert!(check_folder(&link).is_ok());
@@ -330,13 +336,13 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_written_is_told_with_its_name() {
+    fn a_write_error_names_the_path() {
         let root = tempfile::tempdir().unwrap();
         let file = root.path().join("file");
         std::fs::write(&file, "").unwrap();
         let error = write(&file.join("below"), b"x").unwrap_err().to_string();
         assert!(error.starts_with("cannot create "), "{error}");
-        // A folder in the place of the file: the old one stays, no temporary is left.
+        // A folder in place of the file is kept, and no temporary file remains.
         let folder = root.path().join("folder");
         std::fs::create_dir_all(folder.join("x")).unwrap();
         assert!(write(&folder, b"x").is_err());

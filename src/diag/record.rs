@@ -1,9 +1,8 @@
-//! The debug log: one JSON object a line, every string scrubbed, written by a thread of its
-//! own.
+//! The debug log: one JSON object per line, every string redacted, written by its own thread.
 //!
-//! Whoever logs never waits: what the disk does not take in time is left out and counted.
-//! The recorder takes only what this crate tells; prompts and tool output must be told as
-//! [`Digest`](super::Digest)s by whoever tells them.
+//! Logging never blocks: if the disk is too slow, records are dropped and counted. The recorder
+//! receives only events of this crate, which must log prompts and tool output as
+//! [`Digest`](super::Digest)s.
 
 use std::io::Write;
 use std::sync::Arc;
@@ -20,20 +19,21 @@ use tracing_subscriber::registry::LookupSpan;
 
 use super::scrub::Scrubber;
 
-/// Records that may wait for the disk.
+/// Maximum number of records that wait for the disk.
 const QUEUE: usize = 4096;
-/// No text is longer in the log.
+/// Maximum length of a text in the log, in bytes.
 const MAX_TEXT: usize = 2048;
-/// No text is longer on its way to the scrubber, which must see secrets whole.
+/// Maximum length of a text before redaction. Longer than [`MAX_TEXT`], because the scrubber
+/// recognises only complete secrets.
 const MAX_RAW: usize = 64 * 1024;
-/// How long the last records may take at the end of the process.
-const LAST_WORDS: Duration = Duration::from_millis(200);
+/// How long the process waits at its end for the last records to be written.
+const FLUSH_TIMEOUT: Duration = Duration::from_millis(200);
 
-/// Where lines go. A size limit is the target's own business.
+/// Where lines are written. The target enforces its own size limit.
 pub trait Target: Send + 'static {
     /// Writes one line, with its line break.
     fn line(&mut self, line: &[u8]) -> std::io::Result<()>;
-    /// Nothing more is waiting: bring what was written to where others can read it.
+    /// Flushes written lines so that others can read them; called when no record is waiting.
     fn settle(&mut self) -> std::io::Result<()>;
 }
 
@@ -47,18 +47,18 @@ impl<W: Write + Send + 'static> Target for W {
     }
 }
 
-/// A layer that records what this crate tells.
+/// A tracing layer that records the events of this crate.
 pub struct Recorder {
     queue: SyncSender<Message>,
     shared: Arc<Shared>,
     started: Instant,
 }
 
-/// What the recorder, the writer and the guard know together.
+/// State shared by the recorder, the writer and the guard.
 #[derive(Default)]
 struct Shared {
     dropped: AtomicU64,
-    /// The process ends; a full queue has no room for being told so.
+    /// Whether the process is ending. A flag, because a full queue has no room for `End`.
     ending: AtomicBool,
 }
 
@@ -67,19 +67,19 @@ enum Message {
     End,
 }
 
-/// Ends the log when dropped: what is waiting is written, within a bound.
+/// Ends the log when dropped: waits a limited time until queued records are written.
 pub struct Guard {
     queue: SyncSender<Message>,
     shared: Arc<Shared>,
     done: Receiver<()>,
-    patience: Duration,
+    flush_timeout: Duration,
 }
 
 impl Drop for Guard {
     fn drop(&mut self) {
         self.shared.ending.store(true, Ordering::Relaxed);
         let _ = self.queue.try_send(Message::End);
-        let _ = self.done.recv_timeout(self.patience);
+        let _ = self.done.recv_timeout(self.flush_timeout);
     }
 }
 
@@ -93,13 +93,13 @@ struct Record {
 
 type Fields = Map<String, Json>;
 
-/// Starts the writer.
+/// Starts the writer thread. Returns the layer that feeds it and the guard that ends it.
 pub fn start(
     target: impl Target,
     scrubber: &'static Scrubber,
 ) -> std::io::Result<(Recorder, Guard)> {
     let (queue, messages) = sync_channel(QUEUE);
-    let (tell_done, done) = sync_channel(1);
+    let (done_sender, done) = sync_channel(1);
     let shared = Arc::new(Shared::default());
     let recorder = Recorder {
         queue: queue.clone(),
@@ -110,7 +110,7 @@ pub fn start(
         target,
         scrubber,
         shared: Arc::clone(&shared),
-        told: 0,
+        reported: 0,
         failed: 0,
         torn: false,
         started: recorder.started,
@@ -119,13 +119,13 @@ pub fn start(
         .name("debug-log".into())
         .spawn(move || {
             writer.run(&messages);
-            let _ = tell_done.try_send(());
+            let _ = done_sender.try_send(());
         })?;
     let guard = Guard {
         queue,
         shared,
         done,
-        patience: LAST_WORDS,
+        flush_timeout: FLUSH_TIMEOUT,
     };
     Ok((recorder, guard))
 }
@@ -134,9 +134,9 @@ struct Writer<T> {
     target: T,
     scrubber: &'static Scrubber,
     shared: Arc<Shared>,
-    /// Dropped records the log tells of already.
-    told: u64,
-    /// Lines the target did not take.
+    /// Number of dropped records that the log has reported.
+    reported: u64,
+    /// Number of lines the target failed to write.
     failed: u64,
     /// The last line may have been written in part.
     torn: bool,
@@ -149,43 +149,44 @@ impl<T: Target> Writer<T> {
             let mut next = Some(message);
             while let Some(message) = next {
                 let Message::Record(record) = message else {
-                    return self.last(messages);
+                    return self.finish(messages);
                 };
-                self.tell_dropped();
+                self.report_dropped();
                 self.write(*record);
                 next = messages.try_recv().ok();
             }
-            // Nothing is waiting: now others may want to read what there is.
-            self.tell_dropped();
+            // No record is waiting, so flush for readers of the file.
+            self.report_dropped();
             let _ = self.target.settle();
             if self.shared.ending.load(Ordering::Relaxed) {
-                return self.last(messages);
+                return self.finish(messages);
             }
         }
     }
 
-    /// Writes what came between the last look and the end, then how complete the log is.
-    fn last(&mut self, messages: &Receiver<Message>) {
+    /// Writes the remaining records, then a summary of dropped and failed ones.
+    fn finish(&mut self, messages: &Receiver<Message>) {
         while let Ok(Message::Record(record)) = messages.try_recv() {
             self.write(*record);
         }
         let dropped = self.shared.dropped.load(Ordering::Relaxed);
         let fields = json!({"event": "log.ended", "dropped": dropped, "failed": self.failed});
-        self.own(fields);
+        self.write_event(fields);
         let _ = self.target.settle();
     }
 
-    /// Says so when records were left out, at the place where they are missing.
-    fn tell_dropped(&mut self) {
+    /// Reports newly dropped records at the place where they are missing.
+    fn report_dropped(&mut self) {
         let dropped = self.shared.dropped.load(Ordering::Relaxed);
-        if dropped > self.told {
-            let more = dropped - self.told;
-            self.told = dropped;
-            self.own(json!({"event": "log.dropped", "count": more}));
+        if dropped > self.reported {
+            let more = dropped - self.reported;
+            self.reported = dropped;
+            self.write_event(json!({"event": "log.dropped", "count": more}));
         }
     }
 
-    fn own(&mut self, fields: Json) {
+    /// Writes an event of the log itself.
+    fn write_event(&mut self, fields: Json) {
         let Json::Object(fields) = fields else {
             return;
         };
@@ -203,15 +204,15 @@ impl<T: Target> Writer<T> {
         if self.torn {
             line.push(b'\n');
         }
-        let json = self.finished(record);
-        // A map of strings and numbers always has a JSON form.
+        let json = self.to_json(record);
+        // A map of strings and numbers always serialises.
         let _ = serde_json::to_writer(&mut line, &json);
         line.push(b'\n');
         self.torn = self.target.line(&line).is_err();
         self.failed += u64::from(self.torn);
     }
 
-    fn finished(&self, mut record: Record) -> Json {
+    fn to_json(&self, mut record: Record) -> Json {
         let wall = record.wall.duration_since(UNIX_EPOCH).unwrap_or_default();
         let event = record.fields.shift_remove("event");
         let message = record.fields.shift_remove("message");
@@ -243,7 +244,7 @@ impl<T: Target> Writer<T> {
     }
 }
 
-/// At most `limit` bytes of a text, and how much is missing.
+/// Returns at most `limit` bytes of a text, followed by how many were cut.
 fn cut(text: &str, limit: usize) -> std::borrow::Cow<'_, str> {
     if text.len() <= limit {
         return text.into();
@@ -277,7 +278,7 @@ where
         let mut fields = Collected::default();
         for span in context.event_scope(event).into_iter().flatten() {
             if let Some(of_span) = span.extensions().get::<Collected>() {
-                // From the innermost span outwards: the nearest one is right.
+                // From the innermost span outwards, because the nearest value of a field applies.
                 for (name, value) in &of_span.0 {
                     fields.0.entry(name).or_insert_with(|| value.clone());
                 }

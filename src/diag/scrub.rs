@@ -1,8 +1,8 @@
-//! Takes secrets out of text before anybody else reads it.
+//! Removes secrets from text before it is logged or shown.
 //!
-//! Two passes, each linear in the text: secrets we were told of, in the usual encodings; then
-//! everything that looks like one. When in doubt something is hidden, except in prose that a
-//! person wrote ("the bearer of bad news").
+//! Two passes, each linear in the text: registered secrets in the usual encodings, then
+//! everything that looks like a secret. In doubt, text is redacted, except in prose ("the bearer
+//! of bad news").
 
 mod known;
 
@@ -12,17 +12,17 @@ use std::sync::{LazyLock, PoisonError, RwLock};
 use regex::{Captures, Regex};
 use secrecy::{ExposeSecret as _, SecretString};
 
-use known::Known;
+use known::KnownSecrets;
 
-/// What stands where a secret stood.
+/// Replaces a secret.
 pub const REDACTED: &str = "[redacted]";
-/// What stands where the address of a tool bridge stood; its path is its password.
+/// Replaces the URL of a tool bridge, because its path is a password.
 pub const REDACTED_BRIDGE: &str = "[redacted-bridge-endpoint]";
 
-/// Hides secrets: those it was told of and those that look like one.
+/// Redacts registered secrets and text that looks like a secret.
 #[derive(Default)]
 pub struct Scrubber {
-    known: RwLock<Known>,
+    known: RwLock<KnownSecrets>,
 }
 
 impl std::fmt::Debug for Scrubber {
@@ -32,7 +32,7 @@ impl std::fmt::Debug for Scrubber {
 }
 
 impl Scrubber {
-    /// A scrubber that knows these secrets.
+    /// Returns a scrubber that knows these secrets.
     pub fn new(secrets: impl IntoIterator<Item = SecretString>) -> Self {
         let scrubber = Self::default();
         for secret in secrets {
@@ -41,7 +41,7 @@ impl Scrubber {
         scrubber
     }
 
-    /// From now on this is hidden wherever it stands.
+    /// Registers a secret, which is redacted from now on.
     pub fn learn(&self, secret: &SecretString) {
         let text = secret.expose_secret().trim();
         if !REDACTED.contains(text) && !REDACTED_BRIDGE.contains(text) {
@@ -50,13 +50,13 @@ impl Scrubber {
         }
     }
 
-    /// This is no secret any more.
+    /// Removes a registered secret.
     pub fn forget(&self, secret: &SecretString) {
         let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
         known.forget(secret.expose_secret().trim());
     }
 
-    /// The text without its secrets; borrowed if there are none.
+    /// Returns the text with its secrets redacted; borrowed if it has none.
     pub fn scrub<'a>(&self, text: &'a str) -> Cow<'a, str> {
         let text = self.hide_known(text);
         match shapes(&text) {
@@ -65,16 +65,16 @@ impl Scrubber {
         }
     }
 
-    /// The text without the secrets that were learned; borrowed if there are none. For texts
-    /// of our own, in which a word like `session: 3` is no secret.
+    /// Returns the text with registered secrets redacted; borrowed if it has none. For our own
+    /// texts, in which something like `session: 3` is not a secret.
     pub fn hide_known<'a>(&self, text: &'a str) -> Cow<'a, str> {
         let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
         known.hide(text)
     }
 }
 
-/// Everything that may be a secret or announce one. Alternatives are tried in this order
-/// where they start at the same place.
+/// Matches everything that may be a secret or precede one. Alternatives that start at the same
+/// place are tried in this order.
 static SUSPECT: LazyLock<Option<Regex>> = LazyLock::new(|| {
     let bridge = r#"(?P<bridge>(?:(?:https?://)?(?:127\.0\.0\.1|localhost|\[::1\])(?::\d+)?)?(?:/cursor-pi-tool-bridge/[^/\s"'<>]+/mcp|/mcp/[0-9a-fA-F-]{32,36}))"#;
     let url = r#"(?P<scheme>\b[a-z][a-z0-9+.-]*://)(?P<userinfo>[^\s/?\#"'<>]+)@"#;
@@ -90,9 +90,9 @@ static SUSPECT: LazyLock<Option<Regex>> = LazyLock::new(|| {
     Regex::new(&format!("(?i){all}")).ok()
 });
 
-/// Scrubs by shape; `None` if nothing had to change.
+/// Redacts what looks like a secret; `None` if nothing changed.
 fn shapes(text: &str) -> Option<String> {
-    // The expression is a constant, and a test builds it: without it nothing may pass.
+    // The expression is constant and tested; if it did not compile, redact everything.
     let Some(suspect) = &*SUSPECT else {
         return (!text.is_empty()).then(|| REDACTED.to_owned());
     };
@@ -101,8 +101,8 @@ fn shapes(text: &str) -> Option<String> {
     let mut from = 0;
     while let Some(found) = suspect.captures_at(text, from) {
         let whole = found.get_match();
-        let verdict = judge(text, &found);
-        if let Some(Hide { at, until, put }) = verdict {
+        let redaction = redaction(text, &found);
+        if let Some(Redaction { at, until, put }) = redaction {
             out.push_str(&text[done..at]);
             out.push_str(put);
             done = until;
@@ -119,22 +119,23 @@ fn shapes(text: &str) -> Option<String> {
     Some(out)
 }
 
-/// A stretch of text and what to put there.
-struct Hide {
+/// A range of text and its replacement.
+struct Redaction {
     at: usize,
     until: usize,
     put: &'static str,
 }
 
-fn judge(text: &str, found: &Captures<'_>) -> Option<Hide> {
-    let hide = |at, until| Hide {
+/// Returns what to redact for a match; `None` if it is not a secret.
+fn redaction(text: &str, found: &Captures<'_>) -> Option<Redaction> {
+    let hide = |at, until| Redaction {
         at,
         until,
         put: REDACTED,
     };
     let (start, end) = (found.get_match().start(), found.get_match().end());
     if found.name("bridge").is_some() {
-        return Some(Hide {
+        return Some(Redaction {
             put: REDACTED_BRIDGE,
             ..hide(start, end)
         });
@@ -143,7 +144,7 @@ fn judge(text: &str, found: &Captures<'_>) -> Option<Hide> {
         return Some(hide(userinfo.start(), userinfo.end()));
     }
     if found.name("pem").is_some() {
-        // One that is cut goes on to the end.
+        // A key without an end marker continues to the end of the text.
         let until = text[end..]
             .find("-----END")
             .map_or(text.len(), |at| end + at);
@@ -177,7 +178,7 @@ fn judge(text: &str, found: &Captures<'_>) -> Option<Hide> {
         if word.is_empty() || AFTER_BEARER.contains(&word.to_ascii_lowercase().as_str()) {
             return None;
         }
-        return Some(Hide {
+        return Some(Redaction {
             put: "Bearer [redacted]",
             ..hide(start, until)
         });
@@ -186,7 +187,7 @@ fn judge(text: &str, found: &Captures<'_>) -> Option<Hide> {
         return Some(hide(start, end));
     }
     if let Some(shape) = found.name("shape") {
-        // `sk-` begins words too; keys hold digits.
+        // Ordinary words may start with `sk-` too, but keys contain digits.
         let word = shape.as_str();
         let prose = word.starts_with("sk-") && !word.bytes().any(|byte| byte.is_ascii_digit());
         return (!prose).then(|| hide(start, end));
@@ -207,7 +208,7 @@ fn is_host(c: char) -> bool {
     c.is_ascii_alphanumeric() || matches!(c, '.' | '-')
 }
 
-/// What follows "bearer" in prose.
+/// Words that follow "bearer" in prose.
 const AFTER_BEARER: &[&str] = &[
     "of",
     "token",
@@ -239,7 +240,7 @@ const AFTER_BEARER: &[&str] = &[
     "prefix",
 ];
 
-/// Before the colon of what is no login: `npm:react@18.0.0`, `mailto:jo@example.com`.
+/// Names before a colon that do not start a login: `npm:react@18.0.0`, `mailto:jo@example.com`.
 const NO_LOGIN: &[&str] = &[
     "mailto",
     "npm",
@@ -261,7 +262,7 @@ const NO_LOGIN: &[&str] = &[
     "github",
 ];
 
-/// What stands where a host would, in `image:tag@sha256:…`.
+/// Digest names in the position of a host, as in `image:tag@sha256:…`.
 const DIGESTS: &[&str] = &["md5", "sha1", "sha256", "sha512"];
 
 /// Schemes of `Authorization` whose credentials are one word.
@@ -274,10 +275,10 @@ const ONE_WORD: &[&str] = &[
     "apikey",
     "api-key",
 ];
-/// Schemes whose credentials go on to the end of the line.
+/// Schemes whose credentials extend to the end of the line.
 const MANY_WORDS: &[&str] = &["digest", "aws4-hmac-sha256", "hawk", "oauth", "signature"];
 
-/// How a value is read.
+/// How a value is parsed.
 #[derive(Clone, Copy, PartialEq)]
 enum Kind {
     Plain,
@@ -285,10 +286,10 @@ enum Kind {
     Header,
 }
 
-/// The value of a key: quoted, a list, or one word.
-fn value(text: &str, at: usize, kind: Kind) -> Option<Hide> {
+/// Returns what to redact for the value of a key: a quoted text, a list, or one word.
+fn value(text: &str, at: usize, kind: Kind) -> Option<Redaction> {
     let rest = &text[at..];
-    let one = |at, until| Hide {
+    let one = |at, until| Redaction {
         at,
         until,
         put: REDACTED,
@@ -311,7 +312,7 @@ fn value(text: &str, at: usize, kind: Kind) -> Option<Hide> {
         } else {
             REDACTED
         };
-        return Some(Hide {
+        return Some(Redaction {
             put,
             ..one(at + open, at + close)
         });
@@ -320,7 +321,7 @@ fn value(text: &str, at: usize, kind: Kind) -> Option<Hide> {
     if kind == Kind::Header
         && let Some(until) = scheme(rest)
     {
-        return Some(Hide {
+        return Some(Redaction {
             put: "[redacted] [redacted]",
             ..one(at, at + until)
         });
@@ -328,9 +329,9 @@ fn value(text: &str, at: usize, kind: Kind) -> Option<Hide> {
     (word > 0).then(|| one(at, at + word))
 }
 
-/// Where scheme and credentials end, if `text` starts with a scheme.
+/// Returns where scheme and credentials end, if `text` starts with a scheme.
 fn scheme(text: &str) -> Option<usize> {
-    // No scheme has a longer name; looking further would cost a look at every word.
+    // No scheme has a longer name, and searching further would make this quadratic.
     let name = text.bytes().take(20);
     let name = &text[..name
         .into_iter()
@@ -348,7 +349,7 @@ fn scheme(text: &str) -> Option<usize> {
     (length > 0).then_some(start + length)
 }
 
-/// Where a cookie ends; `None` if this is prose.
+/// Returns where a cookie ends; `None` if this is prose.
 fn cookie(text: &str, start: usize, end: usize, quoted_key: bool) -> Option<usize> {
     let rest = &text[end..];
     let before = text[..start].chars().next_back();
@@ -372,7 +373,7 @@ fn cookie(text: &str, start: usize, end: usize, quoted_key: bool) -> Option<usiz
     let header = match before {
         None | Some('\n' | '\r' | '{' | ',' | '-') => true,
         Some(_) => {
-            // In a list or an object, or first in its line.
+            // In a list or an object, or at the start of a line.
             let line = text[..start].trim_end_matches([' ', '\t']);
             let first = line.trim_end_matches([' ', '\t', '<', '>', '*', ',', '{']);
             line.ends_with([',', '{']) || first.is_empty() || first.ends_with(['\n', '\r'])
@@ -389,17 +390,19 @@ fn cookie(text: &str, start: usize, end: usize, quoted_key: bool) -> Option<usiz
     Some(end + line_length(rest)).filter(|until| *until > skip_quote(text, end))
 }
 
-/// Past one opening quote.
+/// Returns the position after an opening quote, if one is at `at`.
 fn skip_quote(text: &str, at: usize) -> usize {
     let rest = &text[at..];
     let bare = rest.trim_start_matches('\\');
-    match bare.starts_with(['"', '\'']) {
-        true => at + (rest.len() - bare.len()) + 1,
-        false => at,
+    if bare.starts_with(['"', '\'']) {
+        at + (rest.len() - bare.len()) + 1
+    } else {
+        at
     }
 }
 
-/// Where the inside of a quoted text starts and ends; to the end of the line if it is cut.
+/// Returns where the content of a quoted text starts and ends; it ends with the line if the
+/// closing quote is missing.
 fn quoted(text: &str) -> Option<(usize, usize)> {
     let bare = text.trim_start_matches('\\');
     let level = text.len() - bare.len();
@@ -432,7 +435,8 @@ fn quoted(text: &str) -> Option<(usize, usize)> {
     Some((open, text.len()))
 }
 
-/// Through the closing bracket and what is glued to it, or to the end of the line.
+/// Returns the length up to the closing bracket and the word directly after it, or to the end of
+/// the line.
 fn list_length(text: &str) -> usize {
     match text.find([']', '\n', '\r']) {
         Some(at) if text[at..].starts_with(']') => at + 1 + word_length(&text[at + 1..]),
@@ -445,13 +449,13 @@ fn line_length(text: &str) -> usize {
     text.find(['\n', '\r']).unwrap_or(text.len())
 }
 
-/// Up to what ends a bare value.
+/// Returns the length of an unquoted value.
 fn word_length(text: &str) -> usize {
     text.find(|c: char| c.is_whitespace() || matches!(c, '"' | '\'' | ',' | ';' | '}' | '\\'))
         .unwrap_or(text.len())
 }
 
-/// Up to what no credential of `Bearer` holds.
+/// Returns the length of a `Bearer` credential.
 fn token_length(text: &str) -> usize {
     text.find(|c: char| {
         c.is_whitespace()

@@ -1,59 +1,59 @@
-//! Every setting, in one table: the parser, `docs/settings.md` and warnings read it.
+//! The table of all settings, which drives the parser, `docs/settings.md` and warnings.
 
 use super::parse;
 
 /// One environment variable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Setting {
-    /// Its name.
+    /// The name of the variable.
     pub name: &'static str,
-    /// The value in force when it is not set.
+    /// The default value; empty if the setting has none.
     pub default: &'static str,
-    /// The values it takes.
+    /// The values it accepts, as text for the user.
     pub values: &'static str,
-    /// What it does.
+    /// What it does, as text for the user.
     pub meaning: &'static str,
-    /// How it is read, if it is a number.
+    /// How it is parsed, if it is a number.
     pub number: Option<Number>,
 }
 
-/// A number with bounds: what lies outside of them counts as the bound.
+/// A number with bounds; a value outside them is set to the nearest bound.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Number {
     least: u64,
     most: u64,
-    zero: Zero,
+    zero: ZeroMeaning,
 }
 
-/// What 0 is where the least is more.
+/// Whether 0 is valid although it is below the lower bound.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Zero {
-    /// A number like others, or a word for none of it.
-    Taken,
-    /// No such number.
-    Refused,
+enum ZeroMeaning {
+    /// 0 is valid, for example as "no limit".
+    Allowed,
+    /// 0 is not a valid value.
+    Invalid,
 }
 
-/// The longest delay Node's timers know; hosts run on it.
+/// The longest delay of Node's timers, because hosts run on Node.
 const LONGEST_MS: u64 = 2_147_483_647;
 
 impl Number {
-    /// Reads a text as a host would; `None` for what is no such number.
+    /// Parses a text as a host would; `None` if it is not a valid number.
     pub fn read(&self, text: &str) -> Option<u64> {
-        if self.zero == Zero::Taken && text.trim().parse() == Ok(0.0) {
+        if self.zero == ZeroMeaning::Allowed && text.trim().parse() == Ok(0.0) {
             return Some(0);
         }
         parse::positive(Some(text)).map(|given| self.within(given))
     }
 
-    /// The number within the bounds, without parts of it.
+    /// Returns the integer part, limited to the bounds.
     pub fn within(&self, given: f64) -> u64 {
         (given.trunc() as u64).clamp(self.least, self.most)
     }
 }
 
 impl Setting {
-    const fn number(mut self, least: u64, most: u64, zero: Zero) -> Self {
+    const fn number(mut self, least: u64, most: u64, zero: ZeroMeaning) -> Self {
         self.number = Some(Number { least, most, zero });
         self
     }
@@ -80,263 +80,263 @@ pub const SETTINGS: &[Setting] = &[
         "CURSOR_API_KEY",
         "",
         "a key",
-        "The Cursor API key. Never logged, never passed on.",
+        "The Cursor API key. Never logged, never passed to other programs.",
     ),
     setting(
         "CURSOR_SIDECAR_GATEWAY_TOKEN",
         "",
         "16 or more visible characters",
-        "What clients of the gateway have to show; by default one made at its first start, in a private file.",
+        "The token that clients of the gateway must send. By default, a token is generated at the first start and kept in a private file.",
     ),
     setting(
         "PI_CURSOR_AGENT_URL",
         "",
         "https URL, or http to this machine",
-        "Where runs go. Wins over every other address.",
+        "Server for runs. Takes precedence over every other address.",
     ),
     setting(
         "CURSOR_AGENT_URL",
         "",
         "https URL, or http to this machine",
-        "Where runs go, if PI_CURSOR_AGENT_URL is not set.",
+        "Server for runs if PI_CURSOR_AGENT_URL is not set.",
     ),
     setting(
         "CURSOR_BACKEND_URL",
         "https://api2.cursor.sh",
         "https URL, or http to this machine",
-        "Key exchange, configuration, catalogue; runs too, if no agent URL is set.",
+        "Server for key exchange, configuration and the model list. If it is set and no agent URL is, also the server for runs.",
     ),
     setting(
         "CURSOR_WEBSITE_URL",
         "https://cursor.com",
         "https URL, or http to this machine",
-        "Where a browser login is done.",
+        "Website for logging in with a browser.",
     ),
     setting(
         "PI_CURSOR_HTTP",
         "auto",
         "auto, 1, 2",
-        "HTTP version of runs. auto: the server's advice, else HTTP/2 over TLS; falls back to 1 where 2 does not get through.",
+        "HTTP version for runs. auto: as the server advises, otherwise HTTP/2 over TLS; falls back to HTTP/1.1 if HTTP/2 does not work.",
     ),
     setting(
         "PI_CURSOR_CLIENT_TYPE",
         "sdk",
         "a word",
-        "How we introduce ourselves (x-cursor-client-type).",
+        "The client type sent to Cursor (x-cursor-client-type).",
     ),
     setting(
         "PI_CURSOR_CLIENT_VERSION",
         "sdk-1.0.32",
         "a word",
-        "The client version we claim (x-cursor-client-version).",
+        "The client version sent to Cursor (x-cursor-client-version).",
     ),
     setting(
         "PI_CURSOR_GHOST_MODE",
         "true",
         "true, false",
-        "Whether Cursor is told to keep nothing (x-ghost-mode).",
+        "Ask Cursor to store nothing of what is sent (x-ghost-mode).",
     ),
     setting(
         "PI_CURSOR_CHECKSUM",
         "off",
         "off, on",
-        "Whether x-cursor-checksum is sent. The official SDK does not send it.",
+        "Send x-cursor-checksum. The official SDK does not send it.",
     ),
     setting(
         "PI_CURSOR_SIDECAR",
         "",
         "a path",
-        "The program pi's extension starts; the one it came with by default.",
+        "The program that pi's extension starts. By default, the one installed with the extension.",
     ),
     setting(
         "PI_CURSOR_STATE_DIR",
         "",
         "a folder",
-        "Where what must survive is kept. By default cursor-sidecar in the platform's state folder.",
+        "Directory for persistent state. By default, cursor-sidecar in the platform's state directory.",
     ),
     setting(
         "PI_CURSOR_SDK_MODEL_CACHE_TTL_MS",
         "86400000",
         "0, 1, 2 … milliseconds",
-        "How long a cached list of models is used without asking Cursor; 0: never.",
+        "Use a cached model list for this long before asking Cursor again. 0: always ask.",
     ),
     setting(
         "PI_CURSOR_SDK_DISABLE_MODEL_CACHE",
         "off",
         "off, on",
-        "Whether the list of models is kept on disk at all.",
+        "Do not store the model list on disk.",
     ),
     setting(
         "PI_CURSOR_PROVIDER_DEBUG",
         "0",
         "0, 1",
-        "Whether a debug log is written; see docs/debugging.md.",
+        "Write a debug log; see docs/debugging.md.",
     ),
     setting(
         "PI_CURSOR_PROVIDER_DEBUG_FILE",
         "",
         "file",
-        "The debug log's file, instead of a new one in the state folder. Turns the log on.",
+        "Write the debug log to this file instead of a new file in the state directory. Enables the log.",
     ),
     setting(
         "PI_CURSOR_PI_TOOL_BRIDGE",
         "1",
         "0, 1",
-        "Whether the host's tools are offered to Cursor's agent.",
+        "Offer the host's tools to Cursor's agent.",
     ),
     setting(
         "PI_CURSOR_ASK_QUESTION",
         "1",
         "0, 1",
-        "Whether the model may put questions to the person, if the host's tools are offered.",
+        "Let the model ask the user questions. Requires that the host's tools are offered.",
     ),
     setting(
         "PI_CURSOR_PI_TOOL_BRIDGE_DEBUG",
         "0",
         "0, 1",
-        "Whether calls of the host's tools are told on stderr, as lines that begin with [pi-cursor-sdk:bridge]: names, ids and counts, never arguments or results.",
+        "Log calls of the host's tools on stderr, in lines that start with [pi-cursor-sdk:bridge]: names, ids and counts, never arguments or results.",
     ),
     setting(
         "PI_CURSOR_PI_TOOL_BRIDGE_DEBUG_FILE",
         "",
         "file",
-        "The file those lines are appended to besides.",
+        "Also append the lines of PI_CURSOR_PI_TOOL_BRIDGE_DEBUG to this file. Does not enable them.",
     ),
     setting(
         "PI_CURSOR_EXPOSE_BUILTIN_TOOLS",
         "0",
         "0, 1",
-        "Whether read, bash, write, edit, grep, find and ls of the host are offered too, though Cursor has its own.",
+        "Also offer the host's read, bash, write, edit, grep, find and ls, although Cursor has its own.",
     ),
     setting(
         "PI_CURSOR_MCP_TOOL_TIMEOUT_MS",
         "3600000",
         "milliseconds, at least 60000",
-        "How long a tool may take.",
+        "Maximum duration of a tool call.",
     )
-    .number(60_000, LONGEST_MS, Zero::Refused),
+    .number(60_000, LONGEST_MS, ZeroMeaning::Invalid),
     setting(
         "PI_CURSOR_MCP_TOOL_TIMEOUT_SECONDS",
         "3600",
         "seconds, at least 60",
-        "The same in seconds; milliseconds win.",
+        "PI_CURSOR_MCP_TOOL_TIMEOUT_MS in seconds. Ignored if that is set.",
     )
-    .number(60, LONGEST_MS / 1000, Zero::Refused),
+    .number(60, LONGEST_MS / 1000, ZeroMeaning::Invalid),
     setting(
         "PI_CURSOR_SETTING_SOURCES",
         "all",
         "all, none, or some of project, user, team, mdm, plugins with commas",
-        "Which Cursor settings count: rules, skills, MCP servers, hooks; see docs/cursor-settings.md. Nothing of team and plugins lies in files that are read.",
+        "Which Cursor settings are used: rules, skills, MCP servers, hooks; see docs/cursor-settings.md. team and plugins have no effect, because no file that is read contains their settings.",
     ),
     setting(
         "PI_CURSOR_TRUST_PROJECT",
         "0",
         "0, 1, or folders with colons",
-        "Whether commands that a project's own Cursor settings name (MCP servers, hooks) are run: never, always, or in these folders. What the files say when they are first seen is accepted; see docs/cursor-settings.md.",
+        "Run commands that a project's own Cursor settings name (MCP servers, hooks): never, always, or in these folders. Accepts the files as they are when first seen; later changes need consent; see docs/cursor-settings.md.",
     ),
     setting(
         "PI_CURSOR_MCP_CONNECT_TIMEOUT_MS",
         "10000",
         "milliseconds, 1000 to 60000",
-        "How long an MCP server of the user may take to be there. No turn waits for it.",
+        "Maximum time to connect to an MCP server of the user. Turns do not wait for it.",
     )
-    .number(1_000, 60_000, Zero::Refused),
+    .number(1_000, 60_000, ZeroMeaning::Invalid),
     setting(
         "PI_CURSOR_MCP_CONNECT_TIMEOUT_SECONDS",
         "10",
         "seconds, 1 to 60",
-        "The same in seconds; milliseconds win.",
+        "PI_CURSOR_MCP_CONNECT_TIMEOUT_MS in seconds. Ignored if that is set.",
     )
-    .number(1, 60, Zero::Refused),
+    .number(1, 60, ZeroMeaning::Invalid),
     setting(
         "PI_CURSOR_PI_BRIDGE_CALL_TIMEOUT_MS",
         "",
         "milliseconds, no more than any tool may take",
-        "How long a tool of the host may take, if less than any tool may.",
+        "Maximum duration of a host tool call, if shorter than PI_CURSOR_MCP_TOOL_TIMEOUT_MS.",
     )
-    .number(1, LONGEST_MS, Zero::Refused),
+    .number(1, LONGEST_MS, ZeroMeaning::Invalid),
     setting(
         "PI_CURSOR_ACTIVE_BRIDGE_TTL_MS",
         "3600000",
         "milliseconds, at least 1000; 0: no limit",
-        "How long a run waits for the host to bring the results of its tools.",
+        "How long a parked run waits for the host's tool results.",
     )
-    .number(1_000, LONGEST_MS, Zero::Taken),
+    .number(1_000, LONGEST_MS, ZeroMeaning::Allowed),
     setting(
         "PI_CURSOR_MAX_PARKED_RUNS",
         "512",
         "1 to 4096",
-        "How many runs may wait for the host at once. Of more, the one that waited longest is let go; its results are brought to a new run.",
+        "Maximum number of parked runs. Beyond it, the run that has waited longest is released, and its tool results are sent to a new run.",
     )
-    .number(1, 4096, Zero::Refused),
+    .number(1, 4096, ZeroMeaning::Invalid),
     setting(
         "PI_CURSOR_STREAM_IDLE_TIMEOUT_MS",
         "120000",
         "milliseconds, at least 1000; 0: no limit",
-        "How long Cursor may be at work without anything coming of it before the run is started over.",
+        "Restart the run if Cursor sends no output for this long.",
     )
-    .number(1_000, LONGEST_MS, Zero::Taken),
+    .number(1_000, LONGEST_MS, ZeroMeaning::Allowed),
     setting(
         "PI_CURSOR_STREAM_IDLE_MAX_RETRIES",
         "3",
         "0 to 10",
-        "How often a run is started over for that.",
+        "How many times a run is restarted because of PI_CURSOR_STREAM_IDLE_TIMEOUT_MS.",
     )
-    .number(0, 10, Zero::Taken),
+    .number(0, 10, ZeroMeaning::Allowed),
     setting(
         "PI_CURSOR_RESUME_IDLE_TIMEOUT_MS",
         "240000",
         "milliseconds, at least 1000; 0: no limit",
-        "The same after the host has brought the results of its tools.",
+        "Replaces PI_CURSOR_STREAM_IDLE_TIMEOUT_MS after the host has returned tool results.",
     )
-    .number(1_000, LONGEST_MS, Zero::Taken),
+    .number(1_000, LONGEST_MS, ZeroMeaning::Allowed),
     setting(
         "PI_CURSOR_NATIVE_TOOL_DISPLAY",
         "auto",
         "auto, 0, 1",
-        "Whether what Cursor's own tools did is shown as cards of the host rather than told in lines; see docs/cards.md. auto: wherever it is not a single answer that is printed.",
+        "Show Cursor's native tool calls as tool cards in the host instead of lines of text; see docs/cards.md. auto: on, unless the host prints a single answer.",
     ),
     setting(
         "PI_CURSOR_REGISTER_NATIVE_TOOLS",
         "1",
         "0, 1",
-        "Whether the extension wraps the host's own tools to show such cards. 0: it is told in lines.",
+        "Let the extension wrap the host's own tools to show tool cards. 0: native tool calls are shown as lines of text.",
     ),
     setting(
         "PI_CURSOR_NATIVE_TOOLS",
         "",
         "local, host, ask, off; of single tools tool=local, tool=host, tool=ask, tool=off; several with commas",
-        "Who executes Cursor's native tools: `local` this process, `host` the host's own tools, `ask` this process after the host gave permission, `off` no one. Unset, the host decides; pi reads and searches locally and runs commands, writes, edits and deletes with its own tools. `local,shell=host,delete=off` leaves commands to the host and deletes nothing; the tools have the names of the next setting. A tool that is switched off in the host stays off.",
+        "Who executes Cursor's native tools: `local` this process, `host` the host's own tools, `ask` this process after the host gives permission, `off` no one. If unset, the host decides; pi reads and searches locally and runs commands, writes, edits and deletes with its own tools. `local,shell=host,delete=off` leaves commands to the host and disables deleting; PI_CURSOR_NATIVE_TOOLS_DENY lists the names of the tools. A tool that is disabled in the host stays disabled.",
     ),
     setting(
         "PI_CURSOR_NATIVE_TOOLS_DENY",
         "",
         "read, ls, grep, write, delete, shell, fetch, git_diff, diagnostics; several with commas",
-        "Cursor's own tools that are refused, whoever executes the others.",
+        "Native tools that are always refused, regardless of PI_CURSOR_NATIVE_TOOLS.",
     ),
     setting(
         "PI_CURSOR_ALLOW_OUTSIDE_WRITES",
         "off",
         "off, on",
-        "Whether Cursor's own tools may write and delete files outside the workspace. Commands are not bound by this.",
+        "Allow native tools to write and delete files outside the workspace. Does not restrict commands.",
     ),
     setting(
         "PI_CURSOR_PROTECTED_PATHS",
         "default",
         "default, off, globs to add, !globs to allow; several with commas",
-        "Paths that Cursor's native tools do not write, edit or delete, whoever executes them, because other programs run what is written there. default: `.git` (also git folders of other names), `.pi`, `.husky`, `.envrc`, `.mcp.json`, `.cursor/*.json`, `.claude/settings*`, `.vscode/tasks.json`, `.vscode/settings.json` at any depth, in any case and behind links, and dotfiles of the home directory unless the workspace is inside one. Globs are those of `.gitignore` from the workspace on, or from the home directory on after `~/`: `infra/**,!.vscode/settings.json` protects one folder more and one file less; `off` drops what stands before it. `.cursor/mcp.json`, `.cursor/hooks.json` and `.cursorignore` stay protected. Commands are not bound by this.",
+        "Paths that native tools must not write, edit or delete, regardless of who executes them, because other programs execute what is written there. default: `.git` (also git folders of other names), `.pi`, `.husky`, `.envrc`, `.mcp.json`, `.cursor/*.json`, `.claude/settings*`, `.vscode/tasks.json`, `.vscode/settings.json` at any depth, in any case and through links, and dotfiles of the home directory unless the workspace is inside one. Globs have the syntax of `.gitignore`, relative to the workspace, or to the home directory after `~/`: `infra/**,!.vscode/settings.json` protects one more folder and one file less; `off` drops everything before it. `.cursor/mcp.json`, `.cursor/hooks.json` and `.cursorignore` stay protected. Does not restrict commands.",
     ),
     setting(
         "PI_CURSOR_ALLOW_PRIVATE_FETCH",
         "off",
         "off, on",
-        "Whether Cursor's fetch may reach this machine and private networks.",
+        "Allow Cursor's fetch tool to access this machine and private networks.",
     ),
     setting(
         "HTTPS_PROXY",
         "",
         "URL",
-        "Proxy for https hosts; NO_PROXY names exceptions.",
+        "Proxy for https hosts; NO_PROXY lists exceptions.",
     ),
     setting(
         "SSL_CERT_FILE",
@@ -348,58 +348,59 @@ pub const SETTINGS: &[Setting] = &[
         "NODE_EXTRA_CA_CERTS",
         "",
         "PEM file",
-        "Certificates to trust besides the system's.",
+        "Certificates to trust in addition to the system's.",
     ),
 ];
 
-/// Something that was not understood.
+/// A setting that could not be parsed, or an unknown one.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Warning {
-    /// A bad value; the default is in force instead.
+    /// An invalid value; the default is used instead.
     #[error("{name}: {value:?} is not one of {expected}; using {default}")]
     Value {
         /// The setting.
         name: &'static str,
-        /// What was given.
+        /// The given value.
         value: String,
-        /// What it takes.
+        /// The values it accepts.
         expected: &'static str,
-        /// What is used instead.
+        /// The default, which is used instead.
         default: &'static str,
     },
-    /// A bad value of a setting that forbids something.
+    /// An invalid value of a setting that forbids something.
     #[error("{name}: {value:?} is not one of {expected}; until it is, {instead}")]
     Closed {
         /// The setting.
         name: &'static str,
-        /// What was given.
+        /// The given value.
         value: String,
-        /// What it takes.
+        /// The values it accepts.
         expected: &'static str,
-        /// What is forbidden meanwhile.
+        /// What is forbidden until the value is valid.
         instead: &'static str,
     },
-    /// A bad part of a list.
+    /// An invalid item of a list.
     #[error("{name}: {value:?} is not one of {expected}; it is left out")]
     Part {
         /// The setting.
         name: &'static str,
-        /// The part.
+        /// The item.
         value: String,
-        /// What it takes.
+        /// The values it accepts.
         expected: &'static str,
     },
-    /// A `PI_CURSOR_` name nobody reads.
+    /// A `PI_CURSOR_` name that is not a setting.
     #[error("{0} is not a setting of cursor-sidecar; see docs/settings.md")]
     Unknown(String),
 }
 
-/// The setting of a name in the table.
+/// Returns the setting of this name.
 pub fn find(name: &str) -> Option<&'static Setting> {
     SETTINGS.iter().find(|setting| setting.name == name)
 }
 
-/// Reads a choice: the value `choices` gives for the text, or the default and a warning.
+/// Returns the value that `choices` maps the text to. For any other text, adds a warning and
+/// returns the default.
 pub fn choose<Value: Copy>(
     env: &impl Fn(&str) -> Option<String>,
     name: &str,
@@ -418,7 +419,7 @@ pub fn choose<Value: Copy>(
     default
 }
 
-/// The warning for a value that is not understood.
+/// Returns the warning for an invalid value.
 pub fn not_understood(name: &str, value: Option<&str>) -> Option<Warning> {
     let setting = find(name)?;
     Some(Warning::Value {
@@ -429,7 +430,8 @@ pub fn not_understood(name: &str, value: Option<&str>) -> Option<Warning> {
     })
 }
 
-/// The warning for a value of a setting that forbids something, and what it was taken for.
+/// Returns the warning for an invalid value of a setting that forbids something; `instead` says
+/// what is forbidden because of it.
 pub fn taken_for(name: &str, value: &str, instead: &'static str) -> Option<Warning> {
     let setting = find(name)?;
     Some(Warning::Closed {
@@ -440,7 +442,7 @@ pub fn taken_for(name: &str, value: &str, instead: &'static str) -> Option<Warni
     })
 }
 
-/// The warning for a part of a list that is not understood.
+/// Returns the warning for an invalid item of a list.
 pub fn part_not_understood(name: &str, part: &str) -> Option<Warning> {
     let setting = find(name)?;
     Some(Warning::Part {
@@ -450,8 +452,8 @@ pub fn part_not_understood(name: &str, part: &str) -> Option<Warning> {
     })
 }
 
-/// Reads a number: within its bounds. `None` if it is not set, and with a warning if it is not
-/// understood.
+/// Returns a number within its bounds. Returns `None` if it is not set, and also adds a warning
+/// if it is not a number.
 pub fn number(
     env: &impl Fn(&str) -> Option<String>,
     name: &str,
@@ -465,7 +467,7 @@ pub fn number(
     read
 }
 
-/// Warnings for `PI_CURSOR_` names that no setting has.
+/// Returns warnings for `PI_CURSOR_` names that are not settings.
 pub fn unknown(names: impl Iterator<Item = String>) -> Vec<Warning> {
     let mut unknown: Vec<String> = names
         .filter(|name| name.starts_with("PI_CURSOR_") && find(name).is_none())
@@ -474,10 +476,10 @@ pub fn unknown(names: impl Iterator<Item = String>) -> Vec<Warning> {
     unknown.into_iter().map(Warning::Unknown).collect()
 }
 
-/// The table as `docs/settings.md` shows it.
+/// Returns the text of `docs/settings.md`.
 pub fn markdown() -> String {
     let mut page = String::from(
-        "# Settings\n\nEnvironment variables. A value that cannot be read gives a warning, and the default is used. An unreadable item of a list gives a warning and is ignored, except in `PI_CURSOR_NATIVE_TOOLS` and `PI_CURSOR_NATIVE_TOOLS_DENY`, where it denies everything it could have meant. An unknown `PI_CURSOR_…` name gives a warning. A number out of range is set to the nearest bound. `cursor-sidecar doctor` tells what is in force.\n\n| name | default | values | meaning |\n|---|---|---|---|\n",
+        "# Settings\n\nEnvironment variables. A value that cannot be read gives a warning, and the default is used. An unreadable item of a list gives a warning and is ignored, except in `PI_CURSOR_NATIVE_TOOLS` and `PI_CURSOR_NATIVE_TOOLS_DENY`, where it denies everything it could have meant. An unknown `PI_CURSOR_…` name gives a warning. A number out of range is set to the nearest bound. `cursor-sidecar doctor` shows the effective values.\n\n| name | default | values | meaning |\n|---|---|---|---|\n",
     );
     for setting in SETTINGS {
         let default = if setting.default.is_empty() {
@@ -498,7 +500,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_bad_value_warns_once_and_the_default_rules() {
+    fn an_invalid_value_warns_once_and_the_default_is_used() {
         let mut warnings = Vec::new();
         let read = |value: &'static str, warnings: &mut Vec<Warning>| {
             let env = |_: &str| Some(value.to_owned());
@@ -548,14 +550,14 @@ mod tests {
     }
 
     #[test]
-    fn unknown_names_are_told() {
+    fn unknown_names_cause_warnings() {
         let names = ["PI_CURSOR_HTPP", "PI_CURSOR_HTTP", "CURSOR_ELSE", "PATH"];
         let warnings = unknown(names.iter().map(|name| (*name).to_owned()));
         assert_eq!(warnings, [Warning::Unknown("PI_CURSOR_HTPP".into())]);
     }
 
     #[test]
-    fn the_page_is_fresh() {
+    fn the_docs_page_is_up_to_date() {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/settings.md");
         if std::env::var_os("UPDATE_DOCS").is_some() {
             std::fs::write(path, markdown()).unwrap();

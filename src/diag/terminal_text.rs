@@ -10,7 +10,7 @@ use std::borrow::Cow;
 
 use serde_json::{Map, Value as Json};
 
-/// What a terminal is sent in place of a character; `None` if nothing.
+/// Returns the character to print in place of `c`; `None` if it is removed.
 ///
 /// C0 controls and DEL become their Unicode pictures (`␛` for ESC), so that the user sees what
 /// was there and columns stay aligned. C1 controls and characters that open or close a
@@ -34,7 +34,7 @@ fn is_printable(c: char) -> bool {
     printable(c) == Some(c)
 }
 
-/// The text without control characters; borrowed if it has none.
+/// Returns the text without control characters; borrowed if it has none.
 pub fn clean(text: &str) -> Cow<'_, str> {
     if text.chars().all(is_printable) {
         Cow::Borrowed(text)
@@ -73,8 +73,8 @@ pub fn clean_json(value: &mut Json) {
     }
 }
 
-/// The bytes of a JSON text with every string in it cleaned; unchanged if there is nothing to
-/// clean, which costs one look at each byte.
+/// Returns a JSON text with every string in it cleaned. A text that needs no cleaning is
+/// returned unchanged after one pass over its bytes.
 pub fn clean_json_bytes(json: Vec<u8>) -> Vec<u8> {
     if !may_need_cleaning(&json) {
         return json;
@@ -86,8 +86,8 @@ pub fn clean_json_bytes(json: Vec<u8>) -> Vec<u8> {
     serde_json::to_vec(&value).unwrap_or(json)
 }
 
-/// Whether JSON contains an escape other than that of a quote, a backslash, a line break or a
-/// tab, or a byte that starts a character to be replaced. May be wrong in saying yes.
+/// Returns whether JSON contains an escape other than that of a quote, a backslash, a line break
+/// or a tab, or a byte that starts a character to be replaced. May return a false positive.
 fn may_need_cleaning(json: &[u8]) -> bool {
     let escaped = |pair: &[u8]| pair[0] == b'\\' && matches!(pair[1], b'u' | b'b' | b'f' | b'r');
     let starts = |pair: &[u8]| match pair {
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_there_can_be_seen() {
+    fn removed_control_characters_stay_visible() {
         assert_eq!(clean("\u{1b}]52;c;c3J2\u{7}"), "␛]52;c;c3J2␇");
         assert_eq!(clean("a\u{9b}2Jb\u{7f}\0"), "a\u{fffd}2Jb␡␀");
         assert_eq!(clean("one\r\ntwo\tthree\rfour"), "one\ntwo\tthreefour");

@@ -1,7 +1,7 @@
-//! From the lines of a debug log to what happened when. Pure: reads text, knows no clock.
+//! Reconstructs the timeline of turns from the lines of a debug log. Pure: uses no clock.
 //!
-//! A turn is what a host asked for; its runs belong to it. A run nobody named a turn for is
-//! shown like a turn of its own.
+//! A turn is one request of a host and contains its runs. A run without a turn is shown as a
+//! turn of its own.
 
 mod draw;
 
@@ -12,16 +12,16 @@ use serde_json::{Map, Value as Json};
 
 pub use draw::{Glyphs, Paint, Style, draw};
 
-/// Everything a log tells.
+/// The content of a log.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Timeline {
     /// Turns, in the order they started.
     pub turns: Vec<Turn>,
-    /// What the server sent that our schema does not know, and how often.
+    /// Fields and kinds from the server that our schema does not know, with counts.
     pub drift: BTreeMap<String, u64>,
-    /// Records the log left out, or the disk did not take.
+    /// Number of records that were dropped or failed to be written.
     pub missing: u64,
-    /// Lines that are none of ours.
+    /// Lines that are not records.
     pub problems: Vec<Problem>,
 }
 
@@ -37,38 +37,38 @@ pub struct Problem {
 /// One turn.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Turn {
-    /// The host's name of the turn, or the run's id.
+    /// The host's id of the turn, or the run's id.
     pub name: String,
     /// The session's id, shortened.
     pub session: Option<String>,
     /// The model.
     pub model: Option<String>,
-    /// Its runs.
+    /// The ids of its runs.
     pub runs: Vec<String>,
-    /// Microseconds of the log's clock.
+    /// The start, in microseconds of the log's clock.
     pub start_us: u64,
-    /// How long it took, as far as the log goes.
+    /// The duration in microseconds, up to the end of the log.
     pub length_us: u64,
-    /// How it ended; `None` if the log does not tell.
+    /// How it ended; `None` if the log does not contain the end.
     pub end: Option<String>,
-    /// What it went through.
+    /// Its phases, in the order they started.
     pub phases: Vec<Phase>,
-    /// Sums.
+    /// Totals over all phases and attempts.
     pub totals: Totals,
 }
 
-/// A stretch of a turn.
+/// An interval of a turn.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Phase {
     /// What happened.
     pub kind: PhaseKind,
-    /// More about it.
+    /// Details, such as the kind of tool.
     pub detail: String,
-    /// Since the turn's start.
+    /// The start in microseconds, relative to the turn's start.
     pub start_us: u64,
-    /// How long it took.
+    /// The duration in microseconds.
     pub length_us: u64,
-    /// Whether it went well.
+    /// Whether it succeeded.
     pub mark: Mark,
 }
 
@@ -88,18 +88,18 @@ pub enum PhaseKind {
     Cancel,
 }
 
-/// Whether a phase went well.
+/// Whether a phase succeeded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 #[allow(missing_docs)]
 pub enum Mark {
     Well,
     Failed,
-    /// The log ends before it does.
+    /// The log ends before the phase does.
     Open,
 }
 
-/// Sums of a turn.
+/// Totals of a turn.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[allow(missing_docs)]
 pub struct Totals {
@@ -107,16 +107,16 @@ pub struct Totals {
     pub text_pieces: u64,
     pub text_bytes: u64,
     pub thinking_pieces: u64,
-    /// When at least one tool was at work.
+    /// Time during which at least one tool was running.
     pub tool_us: u64,
-    /// When nothing came and no tool was at work.
+    /// Time without output and without a running tool.
     pub waiting_us: u64,
     pub attempts: u64,
     pub input: Option<u64>,
     pub output: Option<u64>,
 }
 
-/// Reads a log.
+/// Parses a log. Lines that are not records become [`Problem`]s.
 pub fn read(text: &str) -> Timeline {
     let mut reader = Reader::default();
     let cut_short = !text.is_empty() && !text.ends_with('\n');
@@ -132,7 +132,7 @@ pub fn read(text: &str) -> Timeline {
         match record(line) {
             Some(record) => reader.take(&record),
             None if cut_short && index + 1 == lines => {
-                let what = "cut short: the log's writer did not get to its end";
+                let what = "incomplete: the log was cut off while this line was written";
                 reader.timeline.problems.push(problem(what));
             }
             None => reader
@@ -176,28 +176,29 @@ impl Record {
     }
 }
 
-/// A clock that goes back by more than this belongs to another process.
+/// If the clock goes back by more than this many microseconds, the line is from another process.
 const ANOTHER_PROCESS: u64 = 1_000_000;
 
 #[derive(Default)]
 struct Reader {
     timeline: Timeline,
-    open: Vec<Building>,
-    /// Turns that are over, each with its place in the order of starts.
-    over: Vec<(usize, Turn)>,
-    begun: usize,
+    open: Vec<TurnBuilder>,
+    /// Finished turns, each with its position in the order of starts.
+    finished: Vec<(usize, Turn)>,
+    started: usize,
     last_us: u64,
 }
 
-/// A turn that is not over yet.
+/// A turn that has not ended yet.
 #[derive(Default)]
-struct Building {
+struct TurnBuilder {
     turn: Turn,
     order: usize,
-    /// The host's name, if there is one.
-    asked: Option<String>,
-    /// The attempt under way: since when, and since when it waits for output.
+    /// The host's id of the turn, if the host started it.
+    host_id: Option<String>,
+    /// When the current attempt started to connect.
     connecting: Option<u64>,
+    /// When the current attempt started to wait for output.
     waiting: Option<u64>,
     text: Option<u64>,
     thinking: Option<u64>,
@@ -219,7 +220,7 @@ impl Reader {
             _ => {}
         }
         if record.event == "run.started" {
-            self.adopt(record);
+            self.attach_run(record);
         }
         let Some(at) = self.find(record) else {
             return;
@@ -228,12 +229,12 @@ impl Reader {
         building.take(record);
         let over = match record.event.as_str() {
             "turn.answered" | "turn.refused" => true,
-            "run.ended" => building.asked.is_none(),
+            "run.ended" => building.host_id.is_none(),
             _ => false,
         };
         if over {
             let building = self.open.remove(at);
-            self.over.push((building.order, building.finish()));
+            self.finished.push((building.order, building.finish()));
         }
     }
 
@@ -243,32 +244,32 @@ impl Reader {
         *count = (*count).max(record.number("count").unwrap_or(1));
     }
 
-    fn begin(&mut self, record: &Record, asked: Option<&str>) {
-        let name = asked.or(record.text("run")).unwrap_or("?");
-        self.begun += 1;
-        self.open.push(Building {
-            order: self.begun,
+    fn begin(&mut self, record: &Record, host_id: Option<&str>) {
+        let name = host_id.or(record.text("run")).unwrap_or("?");
+        self.started += 1;
+        self.open.push(TurnBuilder {
+            order: self.started,
             turn: Turn {
                 name: name.to_owned(),
                 start_us: record.us,
                 ..Turn::default()
             },
-            asked: asked.map(str::to_owned),
+            host_id: host_id.map(str::to_owned),
             last: record.us,
-            ..Building::default()
+            ..TurnBuilder::default()
         });
     }
 
-    /// Finds the turn a new run belongs to: the one it names, else the only one there is.
-    fn adopt(&mut self, record: &Record) {
+    /// Adds a new run to the turn it names, else to the only open turn, else to a turn of its own.
+    fn attach_run(&mut self, record: &Record) {
         let named = record.text("turn");
         let named = self
             .open
             .iter()
-            .position(|turn| named.is_some() && turn.asked.as_deref() == named);
+            .position(|turn| named.is_some() && turn.host_id.as_deref() == named);
         let at = match (named, self.open.len()) {
             (Some(at), _) => at,
-            (None, 1) if self.open[0].asked.is_some() => 0,
+            (None, 1) if self.open[0].host_id.is_some() => 0,
             _ => {
                 self.begin(record, None);
                 self.open.len() - 1
@@ -279,33 +280,33 @@ impl Reader {
         }
     }
 
-    /// The turn a record belongs to: by run, by name, or because there is only one.
+    /// Returns the index of the turn a record belongs to: by run, by turn id, or the only open one.
     fn find(&self, record: &Record) -> Option<usize> {
-        let by = |wanted: &dyn Fn(&Building) -> bool| self.open.iter().position(wanted);
+        let by = |wanted: &dyn Fn(&TurnBuilder) -> bool| self.open.iter().position(wanted);
         if let Some(run) = record.text("run") {
             return by(&|turn| turn.turn.runs.iter().any(|known| known == run));
         }
         if let Some(name) = record.text("turn") {
-            return by(&|turn| turn.asked.as_deref() == Some(name));
+            return by(&|turn| turn.host_id.as_deref() == Some(name));
         }
         (self.open.len() == 1).then_some(0)
     }
 
     fn close_all(&mut self) {
         for building in self.open.drain(..) {
-            self.over.push((building.order, building.finish()));
+            self.finished.push((building.order, building.finish()));
         }
     }
 
     fn finish(mut self) -> Timeline {
         self.close_all();
-        self.over.sort_by_key(|(order, _)| *order);
-        self.timeline.turns = self.over.into_iter().map(|(_, turn)| turn).collect();
+        self.finished.sort_by_key(|(order, _)| *order);
+        self.timeline.turns = self.finished.into_iter().map(|(_, turn)| turn).collect();
         self.timeline
     }
 }
 
-impl Building {
+impl TurnBuilder {
     fn take(&mut self, record: &Record) {
         let now = record.us;
         self.last = self.last.max(now);
@@ -318,7 +319,7 @@ impl Building {
                 self.connecting = Some(now);
             }
             "token.exchanged" | "token.refreshed" => {
-                // The attempt waited for it; connecting starts only now.
+                // The attempt waited for the token, so connecting starts only now.
                 let since = self.connecting.replace(now).unwrap_or(now);
                 let how = record.event.trim_start_matches("token.");
                 self.phase(PhaseKind::Token, how, since, now, Mark::Well);
@@ -375,7 +376,7 @@ impl Building {
         }
     }
 
-    /// Ends the wait for the first sign of life.
+    /// Ends the wait for the first output.
     fn first_output(&mut self, now: u64) {
         if let Some(since) = self.waiting.take() {
             self.phase(PhaseKind::Wait, "", since, now, Mark::Well);
@@ -393,7 +394,7 @@ impl Building {
         }
     }
 
-    /// Sums, and the stretches whose ends only the sums tell.
+    /// Adds the totals of an attempt, and the phases whose end is only in this record.
     fn attempt_closed(&mut self, record: &Record) {
         let number = |name: &str| record.number(name).unwrap_or(0);
         let length = |first, last| {
@@ -419,7 +420,7 @@ impl Building {
         self.first_output(record.us);
     }
 
-    /// What was under way when everything ended.
+    /// Ends the tool calls that have no answer.
     fn unanswered(&mut self, mark: Mark) {
         for (_, (since, kind)) in std::mem::take(&mut self.execs) {
             self.phase(PhaseKind::Exec, &kind, since, self.last, mark);
@@ -469,7 +470,7 @@ impl Building {
     }
 }
 
-/// How much of the line stretches cover together.
+/// Returns the total length that the intervals cover, counting overlaps once.
 fn covered(spans: &mut [(u64, u64)]) -> u64 {
     spans.sort_unstable();
     let mut covered = 0;

@@ -1,5 +1,5 @@
-//! HTTP/1.1: each client message is a call of its own, numbered so that the server can put
-//! them in order.
+//! Sends client messages over HTTP/1.1: each message is one call, numbered so that the server
+//! can order them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,17 +19,17 @@ use super::unary::{Call, CallError};
 
 const PATH: &str = "/aiserver.v1.BidiService/BidiAppend";
 
-/// As many as the official client keeps under way.
-const IN_FLIGHT: usize = 16;
+/// Maximum number of concurrent appends, as in the official client.
+const MAX_IN_FLIGHT: usize = 16;
 
-/// Before an append is sent again.
+/// Delays before the retries of an append.
 const PAUSES: [Duration; 3] = [
     Duration::from_millis(100),
     Duration::from_millis(400),
     Duration::from_millis(1600),
 ];
 
-/// Sends what it is given, until one append fails or nothing more comes.
+/// Appends messages until one append fails or the channel closes.
 pub(super) struct Appender {
     pub(super) http: Arc<Http>,
     pub(super) base: BaseUrl,
@@ -42,32 +42,32 @@ pub(super) struct Appender {
 impl Appender {
     /// Runs until `messages` closes; an error ends the run.
     pub(super) async fn run(self, mut messages: mpsc::Receiver<Bytes>) -> Result<(), CallError> {
-        let mut under_way = FuturesUnordered::new();
+        let mut in_flight = FuturesUnordered::new();
         let mut next = 0;
         loop {
             tokio::select! {
-                message = messages.recv(), if under_way.len() < IN_FLIGHT => match message {
+                message = messages.recv(), if in_flight.len() < MAX_IN_FLIGHT => match message {
                     Some(message) => {
-                        under_way.push(self.deliver(message, next));
+                        in_flight.push(self.deliver(message, next));
                         next += 1;
                     }
                     None => break,
                 },
-                Some(sent) = under_way.next() => sent?,
+                Some(sent) = in_flight.next() => sent?,
             }
         }
-        while let Some(sent) = under_way.next().await {
+        while let Some(sent) = in_flight.next().await {
             sent?;
         }
         Ok(())
     }
 
-    /// Appends a message. One that may not have arrived is sent again: by its number the
-    /// server knows it.
+    /// Appends a message. Retries if it may not have arrived; the server recognises a duplicate by
+    /// its number.
     async fn deliver(&self, message: Bytes, seqno: i64) -> Result<(), CallError> {
         for pause in PAUSES {
             match self.append(message.clone(), seqno).await {
-                Err(error) if is_passing(&error) => {
+                Err(error) if is_temporary(&error) => {
                     tracing::debug!(seqno, "append.again");
                     tokio::time::sleep(pause).await;
                 }
@@ -105,9 +105,9 @@ impl Appender {
     }
 }
 
-/// Whether the same append may work a little later. One that ran into its deadline has had
-/// its time.
-fn is_passing(error: &CallError) -> bool {
+/// Returns whether a retry of the append may succeed. An append that exceeded its deadline is not
+/// retried, because it has used its time.
+fn is_temporary(error: &CallError) -> bool {
     match error {
         CallError::Setup(_)
         | CallError::Wire(WireError::Transport(
@@ -120,7 +120,7 @@ fn is_passing(error: &CallError) -> bool {
     }
 }
 
-/// A minute, and a second more for every 128 KiB of hex.
+/// Returns the deadline for a message: one minute, plus one second for every 128 KiB of hex.
 fn deadline(length: usize) -> Duration {
     Duration::from_millis(60_000 + (2 * length as u64 * 1000).div_ceil(128 * 1024))
 }
@@ -141,7 +141,7 @@ mod tests {
 
     #[test]
     fn the_deadline_grows_with_the_message() {
-        // The official client gave 60,002 ms to a request of 120 bytes.
+        // The official client sent 60,002 ms for a message of 120 bytes.
         assert_eq!(deadline(120).as_millis(), 60_002);
         assert_eq!(deadline(64 * 1024).as_millis(), 61_000);
     }

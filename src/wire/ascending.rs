@@ -1,8 +1,8 @@
-//! Fields in ascending order, as the official client writes them.
+//! Encodes fields in ascending order, as the official client does.
 //!
-//! prost writes a oneof where its lowest number would stand, which is out of order in the
-//! few messages whose oneof numbers surround plain fields. Receivers do not mind, but our
-//! bytes should be the official client's bytes, so those messages are put in order here.
+//! prost writes a oneof at the position of its lowest number, which is out of order in the few
+//! messages whose oneof numbers surround plain fields. Receivers accept that, but our bytes
+//! should equal the official client's, so those messages are sorted here.
 
 use bytes::Bytes;
 use prost::Message;
@@ -10,7 +10,7 @@ use prost::Message;
 use super::fields::{FieldError, fields, put_bytes};
 use super::proto::agent::v1::{AgentClientMessage, AgentServerMessage};
 
-/// Which parts of a message need sorting.
+/// Which parts of a message must be sorted.
 struct Order {
     sort: Sort,
     children: &'static [(u32, &'static Order)],
@@ -48,11 +48,11 @@ static USER_MESSAGE_ACTION: Order = through(&[(1, &USER_MESSAGE), (4, &USER_MESS
 static INJECT_CONTEXT: Order = through(&[(3, &USER_CONTEXT)]);
 static USER_CONTEXT: Order = through(&[(1, &USER_MESSAGE)]);
 /// `StartPlanAction.user_message`, `SubscriptionNotificationAction.notifications`
-static SPOKEN: Order = through(&[(1, &USER_MESSAGE)]);
+static WITH_USER_MESSAGE: Order = through(&[(1, &USER_MESSAGE)]);
 static ACTION: Order = sorted(&[
     (1, &USER_MESSAGE_ACTION),
-    (6, &SPOKEN),
-    (16, &SPOKEN),
+    (6, &WITH_USER_MESSAGE),
+    (16, &WITH_USER_MESSAGE),
     (19, &INJECT_CONTEXT),
 ]);
 static RUN_REQUEST: Order = through(&[(2, &ACTION)]);
@@ -62,11 +62,11 @@ static CLIENT: Order = through(&[(1, &RUN_REQUEST), (2, &EXEC_CLIENT), (4, &ACTI
 static TOOL_CALL: Order = sorted(&[(8, &READ_TOOL_CALL)]);
 static READ_TOOL_CALL: Order = through(&[(2, &READ_RESULT)]);
 static TOOL_UPDATE: Order = through(&[(2, &TOOL_CALL)]);
-/// `UserMessageAppendedUpdate.user_message` is the sixth.
+/// Field 6 is `UserMessageAppendedUpdate.user_message`.
 static UPDATE: Order = sorted(&[
     (2, &TOOL_UPDATE),
     (3, &TOOL_UPDATE),
-    (6, &SPOKEN),
+    (6, &WITH_USER_MESSAGE),
     (7, &TOOL_UPDATE),
 ]);
 /// `SubagentArgs.selected_context`
@@ -74,12 +74,12 @@ static EXEC_SERVER: Order = sorted(&[(28, &SUBAGENT)]);
 static SUBAGENT: Order = through(&[(17, &SELECTED_CONTEXT)]);
 static SERVER: Order = through(&[(1, &UPDATE), (2, &EXEC_SERVER)]);
 
-/// A client message as it goes on the wire.
+/// Encodes a client message as it is sent.
 pub fn client(message: &AgentClientMessage) -> Bytes {
     encode(message, &CLIENT)
 }
 
-/// A server message as it goes on the wire.
+/// Encodes a server message as it is sent.
 pub fn server(message: &AgentServerMessage) -> Bytes {
     encode(message, &SERVER)
 }
@@ -88,12 +88,12 @@ fn encode(message: &impl Message, order: &Order) -> Bytes {
     let bytes = Bytes::from(message.encode_to_vec());
     match arrange(&bytes, order) {
         Ok(Some(arranged)) => arranged,
-        // What prost just wrote always walks; if it ever did not, its own order is valid too.
+        // prost's own encoding always parses; if it did not, its order would be valid too.
         Ok(None) | Err(_) => bytes,
     }
 }
 
-/// `None` where everything stands in order already.
+/// Returns the sorted message; `None` if it is in order already.
 fn arrange(message: &Bytes, order: &Order) -> Result<Option<Bytes>, FieldError> {
     let mut parts: Vec<(u32, Bytes)> = Vec::new();
     let mut changed = false;

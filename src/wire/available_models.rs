@@ -1,14 +1,14 @@
-//! `AvailableModels`: the account's catalogue, read leniently.
+//! `AvailableModels`: the account's model list, decoded leniently.
 //!
-//! Its schema is known from other clients only, so one odd name or one field of a new kind
-//! must not hide every model: names that are no UTF-8 are mended, models without a name
-//! are left out, and a field of another type than expected is passed over.
+//! Its schema is known from other clients only, so one malformed name or one field of a new type
+//! must not hide every model: invalid UTF-8 in names is replaced, models without a name are
+//! omitted, and fields of an unexpected type are ignored.
 
 use bytes::Bytes;
 
 use super::fields::{FieldError, Value, fields};
 
-/// One model of the catalogue.
+/// One model of the list.
 #[derive(Debug, Clone, PartialEq, Default)]
 #[allow(missing_docs)]
 pub struct AvailableModel {
@@ -25,12 +25,12 @@ pub struct AvailableModel {
     pub server_model_name: Option<String>,
     pub is_hidden: Option<bool>,
     pub id_aliases: Vec<String>,
-    /// What can be chosen: parameter ids and their values.
+    /// The parameters that can be chosen: their ids and values.
     pub parameters: Vec<(String, Vec<String>)>,
     pub variants: Vec<Variant>,
 }
 
-/// One ready-made combination of parameters.
+/// One predefined combination of parameters.
 #[derive(Debug, Clone, PartialEq, Default)]
 #[allow(missing_docs)]
 pub struct Variant {
@@ -43,7 +43,7 @@ pub struct Variant {
     pub variant_string_representation: Option<String>,
 }
 
-/// Reads an `AvailableModelsResponse`.
+/// Decodes an `AvailableModelsResponse`.
 pub fn decode(response: Bytes) -> Result<Vec<AvailableModel>, FieldError> {
     let mut models = Vec::new();
     for field in fields(response) {
@@ -76,7 +76,7 @@ fn model(message: Bytes) -> Result<AvailableModel, FieldError> {
             18 => keep(&mut model.server_model_name, value.text()),
             19 => keep(&mut model.supports_non_max_mode, value.flag()),
             29 => {
-                // Newer than the rest: one we cannot read is one we do not have.
+                // This field is newer than the others, so an unreadable one is ignored.
                 if let Value::Bytes(inner) = value {
                     model.parameters.extend(definition(inner));
                 }
@@ -147,15 +147,17 @@ fn limit(value: &Value) -> Option<u32> {
     value.number().and_then(|number| u32::try_from(number).ok())
 }
 
-/// What is told later counts, unless it cannot be read.
-fn put<T>(place: &mut T, told: Option<T>) {
-    if let Some(told) = told {
-        *place = told;
+/// Replaces the target unless the value could not be read: as in protobuf, the last value of a
+/// field applies.
+fn put<T>(target: &mut T, value: Option<T>) {
+    if let Some(value) = value {
+        *target = value;
     }
 }
 
-fn keep<T>(place: &mut Option<T>, told: Option<T>) {
-    *place = told.or(place.take());
+/// Like [`put`], for an optional target.
+fn keep<T>(target: &mut Option<T>, value: Option<T>) {
+    *target = value.or(target.take());
 }
 
 #[cfg(test)]
@@ -163,8 +165,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_field_of_another_type_is_passed_over() {
-        // Name, images and limit, each followed by one that is a number or a text instead.
+    fn a_field_of_an_unexpected_type_is_ignored() {
+        // Name, images and limit, each followed by the same field with a wrong type.
         let model = b"\x0a\x01x\x08\x05\x50\x01\x52\x01y\x78\x07\x7a\x01z";
         let response = [&[0x12, model.len() as u8][..], model, b"\x10\x03"].concat();
         let models = decode(response.into()).unwrap();

@@ -1,32 +1,32 @@
-//! Waits that a stop of this process does not use up.
+//! Timeouts that are extended if this process was stopped meanwhile.
 //!
-//! A process that is stopped (Ctrl-Z, a closed lid, a machine out of breath) finds its timers
-//! due when it goes on, and what came meanwhile unread. Whoever is judged by a timer is listened
-//! to once more: as long as the timer came late.
+//! When a stopped process (Ctrl-Z, a closed lid, an overloaded machine) continues, its timers
+//! have expired and received data is still unread. Therefore a timer that fires late is extended
+//! by as long as it was late, so that the data is read before the peer is considered silent.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// How long what has arrived may take to be read.
+/// How long reading data that has already arrived may take.
 pub const LOOK: Duration = Duration::from_millis(100);
-/// After a long stop, a peer that is there shows it within this time.
+/// Maximum extension; within this time after a long stop, a live peer sends something.
 const MOST: Duration = Duration::from_secs(5);
 
-/// Timers of a machine that is out of breath may all come late.
+/// Maximum number of extensions, because on an overloaded machine every timer may be late.
 const ROUNDS: usize = 5;
 
-/// How long to go on listening at a timer that was due then.
+/// Returns how long to keep waiting after a timer that was due at `due`.
 pub fn extra(due: Instant, now: Instant) -> Duration {
     now.saturating_duration_since(due).clamp(LOOK, MOST)
 }
 
-/// Whether a timer that was due then came late: nobody listened meanwhile.
+/// Returns whether a timer that was due at `due` fired late, so that nothing was read meanwhile.
 pub fn is_late(due: Instant, now: Instant) -> bool {
     now.saturating_duration_since(due) > LOOK
 }
 
-/// Waits so long, and on if that time was not spent awake.
+/// Waits for `limit`, and longer if the process was stopped meanwhile.
 pub async fn sleep(limit: Duration) {
     let mut until = Instant::now() + limit;
     tokio::time::sleep_until(until).await;
@@ -40,7 +40,7 @@ pub async fn sleep(limit: Duration) {
     }
 }
 
-/// What comes of it within so long a time.
+/// Returns the result of `work`, or `None` if it takes longer than `limit`.
 pub async fn within<T>(limit: Duration, work: impl Future<Output = T>) -> Option<T> {
     tokio::select! {
         biased;
@@ -53,7 +53,8 @@ pub async fn within<T>(limit: Duration, work: impl Future<Output = T>) -> Option
 mod tests {
     use super::*;
 
-    /// How long a wait of ten seconds takes that is stopped after one, for so many seconds.
+    /// Returns how long a sleep of ten seconds continues after a stop of `stop` seconds that began
+    /// one second into it.
     async fn waited(stop: u64) -> Duration {
         let started = Instant::now();
         let waiting = tokio::spawn(sleep(Duration::from_secs(10)));
@@ -66,7 +67,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_wait_ends_though_every_timer_comes_late() {
+    async fn a_sleep_ends_even_if_every_timer_is_late() {
         let waiting = tokio::spawn(sleep(Duration::from_secs(1)));
         for _ in 0..=ROUNDS {
             tokio::task::yield_now().await;
@@ -78,7 +79,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_wait_that_was_slept_through_goes_on() {
+    async fn a_sleep_during_a_stop_is_extended() {
         for (stop, least) in [(0, 9_000), (5, 4_000), (12, 3_000), (3600, 5_000)] {
             let waited = waited(stop).await.as_millis();
             let wanted = least..least + 250;

@@ -1,14 +1,14 @@
-//! `x-cursor-checksum`: a header some Cursor clients send. Off by default — the official
-//! SDK does not send it — and here for hosts that find they need it.
+//! `x-cursor-checksum`: a header some Cursor clients send. Off by default, because the official
+//! SDK does not send it; available for hosts that need it.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use sha2::{Digest as _, Sha256};
 
-/// Half an hour: the header is meant to repeat within it.
+/// Half an hour; the header stays the same within it.
 const BUCKET_MS: u64 = 30 * 60 * 1000;
 
-/// The checksum for an access token at a time in milliseconds since 1970, in UTC.
+/// Returns the checksum for an access token at a Unix time in milliseconds.
 ///
 /// Three parts: the time, rounded down to half an hour and obfuscated; eight hex digits
 /// of the token's payload; eight of the whole token.
@@ -26,7 +26,7 @@ pub fn checksum(token: &str, now_ms: u64) -> String {
     )
 }
 
-/// Six big-endian bytes, each mixed with the one before it.
+/// Returns six big-endian bytes, each mixed with the one before it.
 fn obfuscate(value: u64) -> [u8; 6] {
     let wide = value.to_be_bytes();
     let mut bytes = [wide[2], wide[3], wide[4], wide[5], wide[6], wide[7]];
@@ -51,7 +51,7 @@ mod tests {
     use super::checksum;
 
     #[test]
-    fn the_recorded_instant() {
+    fn the_checksum_matches_a_recorded_one() {
         assert_eq!(
             checksum("h.PAYLOAD.s", 1_794_785_817_937),
             "paaottg-ea36e4da/513b89ea"

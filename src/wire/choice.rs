@@ -1,4 +1,4 @@
-//! HTTP/2 or HTTP/1.1: by setting, by the server's word, by what has worked.
+//! Chooses HTTP/2 or HTTP/1.1: by setting, by the server's advice, by what has worked.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -12,48 +12,48 @@ use super::error::{TransportError, WireError};
 use super::headers::HttpVersion;
 use super::proto::aiserver::v1::Http2Config;
 
-/// How long HTTP/1.1 is kept to because HTTP/2 failed once and it did not. That may have been
-/// chance, and looking again costs little.
-const BELIEVED: Duration = Duration::from_secs(300);
+/// How long HTTP/1.1 is used after HTTP/2 failed once and HTTP/1.1 worked. Limited, because the
+/// failure may have been temporary and trying HTTP/2 again costs little.
+const AVOID_HTTP2: Duration = Duration::from_secs(300);
 
 /// The user's setting (`PI_CURSOR_HTTP`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Preference {
-    /// Find out.
+    /// Choose automatically.
     #[default]
     Auto,
-    /// Always this one.
+    /// Always use this version.
     Always(HttpVersion),
 }
 
-/// What is known of a host.
+/// What is known about a host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-struct Experience {
-    /// What `GetServerConfig` said.
-    told: Option<HttpVersion>,
-    /// HTTP/2 streams have been accepted here.
+struct HostState {
+    /// The version `GetServerConfig` advised.
+    advised: Option<HttpVersion>,
+    /// An HTTP/2 stream has been accepted.
     http2_works: bool,
-    /// HTTP/2 is known not to get through here.
+    /// HTTP/2 is known not to work.
     http2_failed: bool,
-    /// HTTP/2 failed in a way that may have been chance; HTTP/1.1 is being tried.
+    /// HTTP/2 failed in a way that may be temporary; HTTP/1.1 is being tried.
     suspected: bool,
-    /// HTTP/1.1 worked where HTTP/2 failed that way: how long that counts.
+    /// HTTP/1.1 worked after such a failure, so HTTP/2 is avoided until then.
     avoided_until: Option<Instant>,
-    /// The server has no runs over HTTP/1.1.
+    /// The server does not support runs over HTTP/1.1.
     http1_missing: bool,
     /// The server was asked for advice.
     asked: bool,
 }
 
-/// Remembers, host by host, for the life of the process.
+/// The choice for each host, kept for the lifetime of the process.
 #[derive(Debug, Default)]
 pub struct Choice {
     preference: Preference,
-    hosts: Mutex<HashMap<String, Experience>>,
+    hosts: Mutex<HashMap<String, HostState>>,
 }
 
 impl Choice {
-    /// A choice under a setting.
+    /// Returns a choice with this preference.
     pub fn new(preference: Preference) -> Self {
         Self {
             preference,
@@ -61,18 +61,18 @@ impl Choice {
         }
     }
 
-    /// Whether asking the server could change anything.
+    /// Returns whether the server's advice could change the choice.
     pub fn wants_advice(&self, base: &BaseUrl) -> bool {
-        let host = self.experience(base);
+        let host = self.host(base);
         self.preference == Preference::Auto
             && !host.asked
             && !host.http2_works
             && !host.http2_failed
     }
 
-    /// Notes what `GetServerConfig` said.
+    /// Records what `GetServerConfig` advised.
     pub fn advised(&self, base: &BaseUrl, config: Http2Config) {
-        let told = match config {
+        let advised = match config {
             Http2Config::ForceAllDisabled | Http2Config::ForceBidiDisabled => {
                 Some(HttpVersion::Http1)
             }
@@ -82,23 +82,23 @@ impl Choice {
             Http2Config::Unspecified => None,
         };
         self.update(base, |host| {
-            host.told = told;
+            host.advised = advised;
             host.asked = true;
         });
     }
 
-    /// The version to open the next run with.
+    /// Returns the version to open the next run with.
     pub fn version(&self, base: &BaseUrl, now: Instant) -> HttpVersion {
-        let host = self.experience(base);
+        let host = self.host(base);
         let avoided = host.avoided_until.is_some_and(|until| now < until);
         match self.preference {
             Preference::Always(version) => version,
-            Preference::Auto if host.told == Some(HttpVersion::Http1) => HttpVersion::Http1,
+            Preference::Auto if host.advised == Some(HttpVersion::Http1) => HttpVersion::Http1,
             Preference::Auto if host.http2_works => HttpVersion::Http2,
             Preference::Auto if host.http2_failed => HttpVersion::Http1,
             Preference::Auto if host.http1_missing => HttpVersion::Http2,
             Preference::Auto if host.suspected || avoided => HttpVersion::Http1,
-            Preference::Auto => host.told.unwrap_or(if base.is_tls() {
+            Preference::Auto => host.advised.unwrap_or(if base.is_tls() {
                 HttpVersion::Http2
             } else {
                 HttpVersion::Http1
@@ -106,24 +106,24 @@ impl Choice {
         }
     }
 
-    /// Notes that the server accepted a stream.
+    /// Records that the server accepted a stream.
     pub fn accepted(&self, base: &BaseUrl, version: HttpVersion, now: Instant) {
         self.update(base, |host| match version {
             HttpVersion::Http2 => {
                 host.http2_works = true;
                 host.suspected = false;
             }
-            // Where the one fails and the other works, that settles it for a while.
+            // HTTP/2 failed and HTTP/1.1 works, so use HTTP/1.1 for a while.
             HttpVersion::Http1 if host.suspected => {
                 host.suspected = false;
-                host.avoided_until = Some(now + BELIEVED);
+                host.avoided_until = Some(now + AVOID_HTTP2);
             }
             HttpVersion::Http1 => {}
         });
     }
 
-    /// Whether a stream that failed before it was accepted should be tried over the other
-    /// version at once.
+    /// Returns whether a stream that failed before it was accepted should be retried immediately
+    /// over the other version. Records the failure.
     pub fn switches(&self, base: &BaseUrl, version: HttpVersion, error: &WireError) -> bool {
         self.preference == Preference::Auto
             && match version {
@@ -133,13 +133,13 @@ impl Choice {
     }
 
     fn leaves_http1(&self, base: &BaseUrl, error: &WireError) -> bool {
-        let host = self.experience(base);
+        let host = self.host(base);
         let missing = is_missing(error)
-            && host.told != Some(HttpVersion::Http1)
+            && host.advised != Some(HttpVersion::Http1)
             && !host.http2_failed
             && !host.http1_missing;
         self.update(base, |host| {
-            // Neither gets through: it was not HTTP/2 that failed.
+            // HTTP/1.1 failed too, so HTTP/2 was not the cause.
             host.suspected = false;
             host.avoided_until = None;
             host.http1_missing |= missing;
@@ -148,7 +148,7 @@ impl Choice {
     }
 
     fn leaves_http2(&self, base: &BaseUrl, error: &WireError) -> bool {
-        let host = self.experience(base);
+        let host = self.host(base);
         let WireError::Transport(error) = error else {
             return false;
         };
@@ -157,8 +157,8 @@ impl Choice {
         }
         match error {
             TransportError::NoHttp2 { .. } => self.update(base, |host| host.http2_failed = true),
-            // Some middleboxes just hang up on the HTTP/2 preface. Who resets a stream or says
-            // goodbye speaks HTTP/2.
+            // Some middleboxes close the connection at the HTTP/2 preface. RST_STREAM and GOAWAY
+            // do not count, because a peer that sends them supports HTTP/2.
             TransportError::Lost(_) => self.update(base, |host| {
                 host.suspected = !host.http1_missing;
                 host.http1_missing = false;
@@ -168,18 +168,18 @@ impl Choice {
         !host.http1_missing
     }
 
-    fn experience(&self, base: &BaseUrl) -> Experience {
+    fn host(&self, base: &BaseUrl) -> HostState {
         let hosts = self.hosts.lock().unwrap_or_else(PoisonError::into_inner);
         hosts.get(&base.authority()).copied().unwrap_or_default()
     }
 
-    fn update(&self, base: &BaseUrl, change: impl FnOnce(&mut Experience)) {
+    fn update(&self, base: &BaseUrl, change: impl FnOnce(&mut HostState)) {
         let mut hosts = self.hosts.lock().unwrap_or_else(PoisonError::into_inner);
         change(hosts.entry(base.authority()).or_default());
     }
 }
 
-/// Whether the server says that it has no such call.
+/// Returns whether the server reports that it does not have this call.
 fn is_missing(error: &WireError) -> bool {
     let WireError::Remote(remote) = error else {
         return false;
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn the_scheme_decides_where_nothing_else_does() {
+    fn the_scheme_decides_if_nothing_else_does() {
         let choice = Choice::default();
         let version = |host| choice.version(&base(host), now());
         assert_eq!(version("https://h"), HttpVersion::Http2);
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn the_server_decides_over_the_scheme() {
+    fn the_servers_advice_overrides_the_scheme() {
         for (config, version) in [
             (Http2Config::ForceAllDisabled, HttpVersion::Http1),
             (Http2Config::ForceBidiDisabled, HttpVersion::Http1),
@@ -248,7 +248,7 @@ mod tests {
         assert!(choice.switches(&bad, HttpVersion::Http2, &no_http2()));
         assert_eq!(choice.version(&bad, now()), HttpVersion::Http1);
         assert_eq!(choice.version(&good, now()), HttpVersion::Http2);
-        // HTTP/1.1 has nothing to fall back to, even where it is not there.
+        // HTTP/1.1 has no fallback, even if the server does not support it.
         for error in [no_http2(), status(404)] {
             assert!(!choice.switches(&bad, HttpVersion::Http1, &error));
             assert_eq!(choice.version(&bad, now()), HttpVersion::Http1);
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn where_http2_worked_a_failure_is_just_a_failure() {
+    fn a_failure_after_http2_worked_does_not_switch() {
         let choice = Choice::default();
         let host = base("https://h");
         choice.accepted(&host, HttpVersion::Http2, now());
@@ -267,26 +267,29 @@ mod tests {
     }
 
     #[test]
-    fn a_chance_failure_settles_nothing() {
+    fn a_temporary_failure_of_http2_is_not_remembered_for_long() {
         let choice = Choice::default();
         let host = base("https://h");
-        // HTTP/1.1 fails as well, in whatever way: back to where we were.
+        // HTTP/1.1 fails as well, in any way: back to HTTP/2.
         for error in [lost(), status(503), status(401)] {
             assert!(choice.switches(&host, HttpVersion::Http2, &lost()));
             assert_eq!(choice.version(&host, now()), HttpVersion::Http1);
             assert!(!choice.switches(&host, HttpVersion::Http1, &error));
             assert_eq!(choice.version(&host, now()), HttpVersion::Http2);
         }
-        // HTTP/1.1 works where HTTP/2 failed: that is how it is here, for now.
+        // HTTP/1.1 works after HTTP/2 failed: it is used for a while.
         let then = now();
         assert!(choice.switches(&host, HttpVersion::Http2, &lost()));
         choice.accepted(&host, HttpVersion::Http1, then);
         assert_eq!(choice.version(&host, then), HttpVersion::Http1);
-        assert_eq!(choice.version(&host, then + BELIEVED), HttpVersion::Http2);
+        assert_eq!(
+            choice.version(&host, then + AVOID_HTTP2),
+            HttpVersion::Http2
+        );
     }
 
     #[test]
-    fn who_resets_a_stream_or_says_goodbye_speaks_http2() {
+    fn a_reset_or_goaway_does_not_switch_from_http2() {
         let (choice, host) = (Choice::default(), base("https://h"));
         for error in [
             TransportError::Reset(7),
@@ -299,14 +302,14 @@ mod tests {
     }
 
     #[test]
-    fn a_server_without_runs_over_http1_is_asked_over_http2() {
+    fn a_server_without_runs_over_http1_is_tried_over_http2() {
         for code in [404, 405, 415, 501, 505] {
             let (choice, host) = (Choice::default(), base("http://localhost:1"));
             assert_eq!(choice.version(&host, now()), HttpVersion::Http1);
             assert!(choice.switches(&host, HttpVersion::Http1, &status(code)));
             assert_eq!(choice.version(&host, now()), HttpVersion::Http2);
         }
-        // What else a server says of a run, it says over the other one too.
+        // Other errors do not depend on the HTTP version.
         let (choice, host) = (Choice::default(), base("http://localhost:1"));
         for code in [400, 401, 403, 429, 500, 503] {
             assert!(!choice.switches(&host, HttpVersion::Http1, &status(code)));
@@ -315,9 +318,9 @@ mod tests {
         assert!(!choice.switches(&host, HttpVersion::Http1, &status(404)));
     }
 
-    /// Every change of version at once is followed by one that takes its time.
+    /// The number of immediate switches in a row is bounded.
     #[test]
-    fn neither_version_gets_tried_for_ever() {
+    fn immediate_switches_do_not_loop() {
         for address in ["https://h", "http://localhost:1"] {
             for broken in [lost(), no_http2()] {
                 let (choice, host) = (Choice::default(), base(address));
@@ -337,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn a_setting_is_a_setting() {
+    fn a_fixed_preference_is_never_overridden() {
         let choice = Choice::new(Preference::Always(HttpVersion::Http2));
         let host = base("http://localhost:1");
         assert!(!choice.wants_advice(&host));

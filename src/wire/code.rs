@@ -43,7 +43,7 @@ const NAMES: [(Code, &str); 16] = [
 ];
 
 impl Code {
-    /// The code's name on the wire.
+    /// Returns the code's name on the wire.
     pub fn name(self) -> &'static str {
         NAMES
             .iter()
@@ -51,24 +51,24 @@ impl Code {
             .unwrap_or("unknown")
     }
 
-    /// The code of a name, if there is one.
+    /// Returns the code of a name; `None` for an unknown name.
     pub fn named(name: &str) -> Option<Self> {
         NAMES
             .iter()
             .find_map(|(code, known)| (*known == name).then_some(*code))
     }
 
-    /// Reads a name; a name nobody defined is `unknown`, as Connect asks.
+    /// Parses a name; an undefined name becomes `unknown`, as Connect requires.
     pub fn from_name(name: &str) -> Self {
         Self::named(name).unwrap_or(Self::Unknown)
     }
 
-    /// All names.
+    /// Returns all names.
     pub fn names() -> impl Iterator<Item = &'static str> {
         NAMES.iter().map(|(_, name)| *name)
     }
 
-    /// The HTTP status a unary error with this code has.
+    /// Returns the HTTP status of a unary error with this code.
     pub fn http_status(self) -> u16 {
         match self {
             Self::Canceled => 499,
@@ -84,13 +84,13 @@ impl Code {
         }
     }
 
-    /// Reads the number of a `grpc-status` header.
+    /// Returns the code for the number in a `grpc-status` header.
     pub fn from_grpc(number: u32) -> Option<Self> {
         let index = usize::try_from(number).ok()?.checked_sub(1)?;
         NAMES.get(index).map(|(code, _)| *code)
     }
 
-    /// What an HTTP status without a readable error body stands for.
+    /// Returns the code for an HTTP status without a readable error body.
     pub fn from_http(status: u16) -> Self {
         match status {
             400 => Self::Internal,

@@ -1,7 +1,7 @@
-//! Wire drift: what the server sends that our schema does not know.
+//! Wire drift: fields and kinds from the server that our schema does not know.
 //!
-//! Costs one length comparison a message while nothing is new; only a message that carries
-//! something unknown is read again, by its descriptors.
+//! Costs one length comparison per message while nothing is new; only a message with unknown
+//! fields is parsed again, with its descriptors.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, OnceLock, PoisonError};
@@ -12,12 +12,12 @@ use prost_reflect::{DescriptorPool, Kind, MessageDescriptor};
 use super::fields;
 use super::proto::DESCRIPTORS;
 
-/// Kinds of unknown things kept apart; a flood of new ones must not grow without end.
+/// Maximum number of distinct kinds that are counted, to bound memory.
 const MAX_KINDS: usize = 512;
-/// As much of a message is looked at: what is new in a schema shows at once, and a message may
-/// hold millions of unknown fields.
+/// How much of a message is inspected. The beginning suffices to notice a new schema, and a
+/// message may contain millions of unknown fields.
 const MAX_INSPECTED: usize = 64 * 1024;
-/// How deep, because a message of unknown depth is walked by recursion.
+/// Maximum nesting that is inspected, because the walk is recursive.
 const MAX_DEPTH: usize = 64;
 
 /// Counts of unknown fields by `Message.number`, and of unknown kinds by name.
@@ -27,7 +27,7 @@ pub struct Drift {
 }
 
 impl Drift {
-    /// Notes an answer we gave to something we have no handler for.
+    /// Counts one occurrence of an unknown field or kind.
     pub fn count(&self, what: impl Into<String>) {
         let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
         let what = what.into();
@@ -37,15 +37,15 @@ impl Drift {
             *count += 1;
             let count = *count;
             drop(counts);
-            // Told ever more rarely: the log shall show how much, not each one.
+            // Logged at powers of two only, because the log should show how many, not each one.
             if count.is_power_of_two() {
                 tracing::debug!(kind, count, "drift");
             }
         }
     }
 
-    /// Looks through the beginning of a message whose known fields do not account for all its
-    /// bytes. Takes memory only for what is counted.
+    /// Counts the unknown fields at the beginning of a message. For messages whose known fields do
+    /// not account for all bytes. Allocates only for what is counted.
     pub fn inspect(&self, message: &str, payload: &[u8]) {
         let Some(descriptor) = schema().and_then(|pool| pool.get_message_by_name(message)) else {
             return;
@@ -69,7 +69,7 @@ impl Drift {
         }
     }
 
-    /// Everything counted so far.
+    /// Returns all counts so far.
     pub fn counts(&self) -> BTreeMap<String, u64> {
         self.counts
             .lock()
@@ -78,7 +78,7 @@ impl Drift {
     }
 }
 
-/// The typed schema, built once when first asked for.
+/// Returns the schema of all messages, built on first use.
 pub fn schema() -> Option<&'static DescriptorPool> {
     static POOL: OnceLock<Option<DescriptorPool>> = OnceLock::new();
     POOL.get_or_init(|| DescriptorPool::decode(DESCRIPTORS).ok())
@@ -91,7 +91,7 @@ mod tests {
     use crate::wire::fields::put_bytes;
 
     #[test]
-    fn unknown_fields_are_counted_where_they_stand() {
+    fn unknown_fields_are_counted_by_message_and_number() {
         let mut delta = vec![0x0a, 0x02, b'h', b'i'];
         put_bytes(&mut delta, 900, b"new");
         let mut update = Vec::new();
@@ -114,10 +114,10 @@ mod tests {
     }
 
     #[test]
-    fn only_the_beginning_of_a_large_message_is_looked_at() {
+    fn only_the_beginning_of_a_large_message_is_inspected() {
         let unknown = [0xf8, 0x0f, 1]; // field 255
         let mut update = unknown.repeat(2_000_000);
-        put_bytes(&mut update, 900, b"behind");
+        put_bytes(&mut update, 900, b"after");
         let mut message = Vec::new();
         put_bytes(&mut message, 1, &update);
         let drift = Drift::default();
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flood_of_new_kinds_is_bounded() {
+    fn the_number_of_counted_kinds_is_bounded() {
         let drift = Drift::default();
         for number in 0..10_000 {
             drift.count(format!("x.{number}"));

@@ -1,4 +1,4 @@
-//! Which hosts we talk to.
+//! The servers we connect to.
 //!
 //! Agent runs: `PI_CURSOR_AGENT_URL`, `CURSOR_AGENT_URL`, the Cursor CLI's cached server
 //! configuration, `CURSOR_BACKEND_URL`, then the default. Everything else follows
@@ -9,19 +9,19 @@ use std::path::Path;
 use serde_json::Value as Json;
 use url::{Host, Url};
 
-/// Where runs go when nothing else is said.
+/// The default server for runs.
 pub const DEFAULT_AGENT: &str = "https://agentn.us.api5.cursor.sh";
-/// Where unary calls and the key exchange go.
+/// The default server for unary calls and the key exchange.
 pub const DEFAULT_BACKEND: &str = "https://api2.cursor.sh";
-/// Where the REST catalogue lives.
+/// The default server for the REST API.
 pub const DEFAULT_REST: &str = "https://api.cursor.com";
-/// Where people sign in.
+/// The default website for logging in.
 pub const DEFAULT_WEBSITE: &str = "https://cursor.com";
 
-/// The CLI's configuration below the home directory.
+/// The Cursor CLI's configuration, relative to the home directory.
 const CLI_CONFIG: &str = ".cursor/cli-config.json";
 
-/// A checked base address: HTTPS, or plain HTTP to this machine; no credentials, query or
+/// A validated base URL: HTTPS, or plain HTTP to this machine; no credentials, query or
 /// fragment; no trailing slash.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct BaseUrl(Url);
@@ -42,7 +42,7 @@ pub enum Problem {
     /// Not a URL at all.
     #[error("not a usable URL ({0}); expected something like https://api2.cursor.sh")]
     Unusable(String),
-    /// Plain HTTP across the network would show the access token.
+    /// Plain HTTP over the network, which would expose the access token.
     #[error(
         "plain http is only accepted for this machine (localhost, 127.0.0.1, [::1]); use https for {0}"
     )]
@@ -50,10 +50,10 @@ pub enum Problem {
     /// Neither http nor https.
     #[error("unsupported scheme {0:?}; use https")]
     Scheme(String),
-    /// User and password do not belong here.
-    #[error("the URL must not hold a user or password; give the key with CURSOR_API_KEY")]
+    /// A user or password in the URL.
+    #[error("the URL must not contain a user or password; set the key with CURSOR_API_KEY")]
     Credentials,
-    /// A query or fragment has no meaning in a base address.
+    /// A query or fragment, which a base URL cannot have.
     #[error("the URL must not have a query or fragment")]
     Query,
 }
@@ -65,11 +65,11 @@ pub enum Source {
     Env(&'static str),
     /// The Cursor CLI's cached configuration.
     CliConfig,
-    /// Nothing was set.
+    /// The default, because nothing was set.
     Default,
 }
 
-/// The addresses in force.
+/// The effective base URLs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Endpoints {
     /// Agent runs.
@@ -80,12 +80,12 @@ pub struct Endpoints {
     pub backend: BaseUrl,
     /// REST `/v1`.
     pub rest: BaseUrl,
-    /// Where people sign in with a browser.
+    /// The website for logging in with a browser.
     pub website: BaseUrl,
 }
 
 impl BaseUrl {
-    /// Checks an address given by `setting`.
+    /// Validates the URL in `setting`.
     pub fn parse(setting: &'static str, text: &str) -> Result<Self, EndpointError> {
         let fail = |problem| EndpointError { setting, problem };
         let mut url =
@@ -110,12 +110,12 @@ impl BaseUrl {
         Ok(Self(url))
     }
 
-    /// The address of `path` (which starts with a slash) below this base.
+    /// Returns the URL of `path` (which starts with a slash) below this base.
     pub fn join(&self, path: &str) -> String {
         format!("{}{path}", self.0.as_str().trim_end_matches('/'))
     }
 
-    /// Host and port, for messages.
+    /// Returns host and port, for messages.
     pub fn authority(&self) -> String {
         let host = self.0.host_str().unwrap_or_default();
         match self.0.port() {
@@ -124,7 +124,7 @@ impl BaseUrl {
         }
     }
 
-    /// Whether this is `https`.
+    /// Returns whether the scheme is `https`.
     pub fn is_tls(&self) -> bool {
         self.0.scheme() == "https"
     }
@@ -146,7 +146,7 @@ fn is_loopback(url: &Url) -> bool {
 }
 
 impl Endpoints {
-    /// Resolves every address from the environment and the CLI's cache below `home`.
+    /// Resolves every URL from the environment and the CLI's cache below `home`.
     pub fn resolve(
         env: impl Fn(&str) -> Option<String>,
         home: Option<&Path>,
@@ -163,7 +163,7 @@ impl Endpoints {
         } else if let Some(url) = set("CURSOR_AGENT_URL")? {
             (url, Source::Env("CURSOR_AGENT_URL"))
         } else if let Some(url) = home.and_then(cached_agent_url)
-            // A cache of the real service must not win over a backend the user chose.
+            // A cached URL of the real service must not override a backend the user chose.
             && backend.is_none()
         {
             (url, Source::CliConfig)
@@ -189,7 +189,8 @@ impl Endpoints {
     }
 }
 
-/// The agent host the CLI was told; only Cursor's own hosts are believed.
+/// Returns the agent server in the CLI's cached configuration; only Cursor's own hosts are
+/// accepted.
 fn cached_agent_url(home: &Path) -> Option<BaseUrl> {
     let config: Json = serde_json::from_slice(&std::fs::read(home.join(CLI_CONFIG)).ok()?).ok()?;
     let urls = &config["serverConfigCache"]["agentUrlConfig"];
@@ -227,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn order_of_the_agent_url() {
+    fn the_agent_url_follows_the_documented_order() {
         let home = home_with(
             r#"{"serverConfigCache":{"agentUrlConfig":{"agentUrl":"https://a.api5.cursor.sh","agentnUrl":"https://n.api5.cursor.sh/"}}}"#,
         );
@@ -247,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn the_backend_moves_everything_it_should() {
+    fn the_backend_url_also_applies_to_rest() {
         let all = resolve(&[("CURSOR_BACKEND_URL", "https://localhost:4/x/")], None).unwrap();
         assert_eq!(
             all.rest.join("/v1/models"),
@@ -263,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn a_foreign_or_broken_cache_is_not_believed() {
+    fn a_foreign_or_malformed_cache_is_ignored() {
         for config in [
             "not json",
             r#"{"serverConfigCache":{"agentUrlConfig":{"agentnUrl":"https://evil.example"}}}"#,
@@ -277,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn bad_addresses_say_what_to_do() {
+    fn errors_of_invalid_urls_say_what_to_do() {
         let error = |text| {
             resolve(&[("CURSOR_BACKEND_URL", text)], None)
                 .unwrap_err()
@@ -286,7 +287,7 @@ mod tests {
         insta::assert_snapshot!(error("http://example.com"), @"CURSOR_BACKEND_URL: plain http is only accepted for this machine (localhost, 127.0.0.1, [::1]); use https for example.com");
         insta::assert_snapshot!(error("cursor"), @"CURSOR_BACKEND_URL: not a usable URL (relative URL without a base); expected something like https://api2.cursor.sh");
         insta::assert_snapshot!(error("ftp://localhost"), @r#"CURSOR_BACKEND_URL: unsupported scheme "ftp"; use https"#);
-        insta::assert_snapshot!(error("https://u:p@h"), @"CURSOR_BACKEND_URL: the URL must not hold a user or password; give the key with CURSOR_API_KEY");
+        insta::assert_snapshot!(error("https://u:p@h"), @"CURSOR_BACKEND_URL: the URL must not contain a user or password; set the key with CURSOR_API_KEY");
         insta::assert_snapshot!(error("https://h/?q"), @"CURSOR_BACKEND_URL: the URL must not have a query or fragment");
     }
 }

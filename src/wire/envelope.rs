@@ -1,7 +1,7 @@
 //! Connect's envelope: one flag byte, a big-endian length, a payload.
 //!
-//! The decoder takes the stream in whatever pieces the network cut it into, copies each
-//! byte once and never reserves memory on the word of a length prefix.
+//! The decoder accepts the stream in pieces of any size, copies each byte once and never reserves
+//! memory based on a length prefix alone.
 
 use std::io::Read as _;
 
@@ -25,14 +25,14 @@ pub enum Kind {
     EndStream,
 }
 
-/// One envelope, its payload as it came off the wire.
+/// One envelope, with its payload as received.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Envelope {
     flags: u8,
     payload: Bytes,
 }
 
-/// How a direction compresses the envelopes that say so.
+/// The compression of envelopes that are flagged as compressed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Encoding {
     /// No encoding was announced: a compressed envelope is an error.
@@ -45,7 +45,7 @@ pub enum Encoding {
 /// Why a stream of bytes is not a stream of envelopes.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum EnvelopeError {
-    /// A flag byte with bits nobody defined: we are out of step or not talking Connect.
+    /// A flag byte with undefined bits: the decoder lost its position or the peer is not Connect.
     #[error("envelope with unknown flags {0:#04x}")]
     UnknownFlags(u8),
     /// An announced size over [`MAX_PAYLOAD`]. It may be a damaged length, so a retry can help.
@@ -73,16 +73,16 @@ pub enum EnvelopeError {
     /// A compressed envelope in a direction that announced no encoding.
     #[error("compressed envelope, but the peer announced no encoding")]
     NotAnnounced,
-    /// The compressed bytes do not unpack.
+    /// The compressed payload is corrupt.
     #[error("compressed envelope does not unpack")]
     Corrupt,
-    /// An encoding we do not speak.
+    /// An encoding we do not support.
     #[error("unsupported envelope encoding {0:?}")]
     UnsupportedEncoding(String),
 }
 
 impl Encoding {
-    /// Reads a `connect-content-encoding` header.
+    /// Parses a `connect-content-encoding` header.
     pub fn from_header(value: Option<&str>) -> Result<Self, EnvelopeError> {
         match value {
             None | Some("" | "identity") => Ok(Self::Identity),
@@ -93,7 +93,7 @@ impl Encoding {
 }
 
 impl Envelope {
-    /// Whether this carries a message or the end of the stream.
+    /// Returns whether this carries a message or the end of the stream.
     pub fn kind(&self) -> Kind {
         if self.flags & END_STREAM != 0 {
             Kind::EndStream
@@ -102,14 +102,14 @@ impl Envelope {
         }
     }
 
-    /// The flag byte as sent.
+    /// Returns the flag byte as received.
     pub fn flags(&self) -> u8 {
         self.flags
     }
 
-    /// The payload, unpacked if it was compressed.
+    /// Returns the payload, decompressed if necessary.
     pub fn into_payload(self, encoding: Encoding) -> Result<Bytes, EnvelopeError> {
-        // Of nothing, some servers say that it is compressed.
+        // Some servers flag an empty payload as compressed.
         if self.flags & COMPRESSED == 0 || self.payload.is_empty() {
             return Ok(self.payload);
         }
@@ -132,7 +132,7 @@ fn gunzip(packed: &[u8], limit: usize) -> Result<Bytes, EnvelopeError> {
     Ok(unpacked.into())
 }
 
-/// One uncompressed envelope: what a client sends.
+/// Encodes an uncompressed envelope, as clients send them.
 pub fn encode(kind: Kind, payload: &[u8]) -> Bytes {
     let flags = match kind {
         Kind::Message => 0,
@@ -141,11 +141,11 @@ pub fn encode(kind: Kind, payload: &[u8]) -> Bytes {
     frame(flags, payload)
 }
 
-/// One gzip envelope: servers may send these.
+/// Encodes a gzip envelope, as servers may send them.
 pub fn encode_gzip(kind: Kind, payload: &[u8]) -> Bytes {
     let mut packed = Vec::new();
     let mut packer = flate2::read::GzEncoder::new(payload, flate2::Compression::fast());
-    // Reading from memory into memory cannot fail; an empty result would not unpack.
+    // Cannot fail, because it reads from memory into memory.
     let _ = packer.read_to_end(&mut packed);
     let flags = match kind {
         Kind::Message => COMPRESSED,
@@ -154,7 +154,7 @@ pub fn encode_gzip(kind: Kind, payload: &[u8]) -> Bytes {
     frame(flags, &packed)
 }
 
-/// One message in its envelope, encoded without an intermediate copy.
+/// Encodes a message in an envelope without an intermediate copy.
 pub fn encode_message(message: &impl prost::Message) -> Bytes {
     let length = message.encoded_len();
     let mut out = BytesMut::with_capacity(PREFIX + length);
@@ -172,7 +172,7 @@ fn frame(flags: u8, payload: &[u8]) -> Bytes {
     out.freeze()
 }
 
-/// Cuts a byte stream into envelopes.
+/// Splits a byte stream into envelopes.
 #[derive(Debug)]
 pub struct Decoder {
     buffer: BytesMut,
@@ -186,7 +186,7 @@ impl Default for Decoder {
 }
 
 impl Decoder {
-    /// A decoder that refuses payloads over `limit` bytes.
+    /// Returns a decoder that refuses payloads over `limit` bytes.
     pub fn with_limit(limit: usize) -> Self {
         Self {
             buffer: BytesMut::new(),
@@ -194,12 +194,12 @@ impl Decoder {
         }
     }
 
-    /// Takes the next piece of the stream.
+    /// Adds the next piece of the stream.
     pub fn push(&mut self, piece: &[u8]) {
         self.buffer.extend_from_slice(piece);
     }
 
-    /// The next whole envelope, if it has arrived.
+    /// Returns the next complete envelope; `None` if it has not arrived yet.
     pub fn next_envelope(&mut self) -> Result<Option<Envelope>, EnvelopeError> {
         let Some((flags, length)) = self.prefix()? else {
             return Ok(None);
@@ -212,7 +212,7 @@ impl Decoder {
         Ok(Some(Envelope { flags, payload }))
     }
 
-    /// Says whether the stream may end here.
+    /// Returns an error if the stream must not end here.
     pub fn finish(&self) -> Result<(), EnvelopeError> {
         if self.buffer.is_empty() {
             return Ok(());
@@ -227,7 +227,8 @@ impl Decoder {
         })
     }
 
-    /// Flags and length of the envelope at the front; refuses it before its payload is read.
+    /// Returns flags and length of the next envelope; refuses an invalid one before its payload is
+    /// read.
     fn prefix(&self) -> Result<Option<(u8, usize)>, EnvelopeError> {
         let Some(&flags) = self.buffer.first() else {
             return Ok(None);
@@ -249,9 +250,9 @@ impl Decoder {
     }
 }
 
-/// Reads the body of a unary reply that a server may have put in envelopes by mistake: the
-/// first plain message among whole envelopes, whatever comes behind it. An end of stream
-/// before it is passed over; a packed envelope is not one we asked for.
+/// Returns the body of a unary response that a server put in envelopes by mistake: the first
+/// uncompressed message, regardless of what follows. An end of stream before it is skipped. A
+/// compressed envelope yields `None`, because we did not request compression.
 pub fn unwrap_unary(body: &[u8]) -> Option<Bytes> {
     let mut decoder = Decoder::default();
     decoder.push(body);
@@ -284,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_unpacks_to_nothing() {
+    fn an_empty_compressed_payload_is_empty() {
         let envelopes = decode(&[&[COMPRESSED, 0, 0, 0, 0]]).unwrap();
         for encoding in [Encoding::Gzip, Encoding::Identity] {
             let payload = envelopes[0].clone().into_payload(encoding);
@@ -293,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn a_unary_reply_is_found_among_envelopes() {
+    fn a_unary_response_is_found_among_envelopes() {
         let message = encode(Kind::Message, b"hi");
         let end = encode(Kind::EndStream, b"{}");
         for body in [
@@ -312,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn gzip_unpacks_only_where_announced() {
+    fn gzip_is_accepted_only_if_announced() {
         let wire = encode_gzip(Kind::Message, b"hello");
         let envelope = decode(&[&wire]).unwrap().remove(0);
         assert_eq!(
@@ -358,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cut_envelope_says_how_much_is_missing() {
+    fn a_truncated_envelope_reports_how_much_is_missing() {
         let wire = encode(Kind::Message, b"hello");
         assert_eq!(
             decode(&[&wire[..7]]),

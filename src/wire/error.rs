@@ -1,12 +1,12 @@
-//! Everything that can go wrong between us and the server, by where it went wrong.
+//! Errors between us and the server, by where they occurred.
 
 use super::envelope::EnvelopeError;
 use super::remote::RemoteError;
 
-/// A call or stream that did not work.
+/// Why a call or stream failed.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum WireError {
-    /// The server answered with an error.
+    /// The server returned an error.
     #[error("{}", shown(.0))]
     Remote(Box<RemoteError>),
     /// The connection or the bytes on it failed.
@@ -25,13 +25,14 @@ impl From<RemoteError> for WireError {
 }
 
 impl WireError {
-    /// Whether the connection takes no more streams; of this one nothing was looked at.
+    /// Returns whether the connection accepts no more streams. The server has processed nothing of
+    /// the refused stream, so it is safe to retry.
     pub fn is_refusal(&self) -> bool {
         matches!(self, Self::Transport(error) if error.is_refusal())
     }
 
-    /// What a log may say: our own words for the transport, the bare code for what the server
-    /// said, since its words may repeat what it was told.
+    /// Returns a text that is safe to log: our own text for a transport error, only the code for a
+    /// server error, because the server's text may repeat what it was sent.
     pub fn cause(&self) -> String {
         match self {
             Self::Remote(remote) => match remote.status {
@@ -43,7 +44,7 @@ impl WireError {
     }
 }
 
-/// How the transport failed. Texts name hosts and causes, never headers or bodies.
+/// How the transport failed. Texts contain hosts and causes, never headers or bodies.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TransportError {
     /// No connection: refused, unreachable, name not found, proxy failed.
@@ -56,7 +57,7 @@ pub enum TransportError {
     },
     /// The TLS handshake or certificate check failed.
     #[error(
-        "TLS with {host} failed: {cause}. Behind an inspecting proxy, point SSL_CERT_FILE or NODE_EXTRA_CA_CERTS at its CA"
+        "TLS with {host} failed: {cause}. If a proxy inspects TLS, set SSL_CERT_FILE or NODE_EXTRA_CA_CERTS to its CA file"
     )]
     Tls {
         /// Host and port we tried.
@@ -64,12 +65,12 @@ pub enum TransportError {
         /// The innermost reason.
         cause: String,
     },
-    /// The peer does not speak HTTP/2 here: a proxy stripped ALPN, or the server said so.
+    /// The peer does not support HTTP/2: a proxy stripped ALPN, or the server reported it.
     #[error("HTTP/2 is not available to {host}: {cause}")]
     NoHttp2 {
         /// Host and port we tried.
         host: String,
-        /// What showed it.
+        /// How it was detected.
         cause: String,
     },
     /// The stream was reset.
@@ -84,16 +85,16 @@ pub enum TransportError {
     /// The stream ended without its end-of-stream envelope.
     #[error("stream ended without an end-of-stream message")]
     EndedEarly,
-    /// The stream ended in good order, and the turn on it had not.
+    /// The stream ended without an error, but the turn was not complete.
     #[error("the server ended the stream before the turn was over")]
     TurnUnfinished,
-    /// Bytes that are no envelopes, or an envelope we refuse.
+    /// Bytes that are not envelopes, or an envelope we refuse.
     #[error("malformed stream: {0}")]
     Envelope(#[from] EnvelopeError),
-    /// An envelope whose payload is no message.
+    /// An envelope whose payload is not a valid message.
     #[error("malformed message from the server")]
     Message,
-    /// A message that is larger than any the server has reason to send.
+    /// A message that is larger than the limit.
     #[error("Cursor sent a message of {size} bytes; no more than {limit} are taken")]
     MessageTooLarge {
         /// Its size.
@@ -101,16 +102,16 @@ pub enum TransportError {
         /// The limit in force.
         limit: usize,
     },
-    /// An end-of-stream envelope that is no JSON.
+    /// An end-of-stream envelope that is not JSON.
     #[error("malformed end-of-stream message")]
     EndStream,
-    /// A 200 answer that is not Connect.
+    /// A response with status 200 that is not Connect.
     #[error("unexpected content type {0:?} from the server")]
     ContentType(String),
-    /// A deadline of ours passed.
+    /// The server did not answer before our deadline.
     #[error("no answer from {host} within {seconds} s")]
     Deadline {
-        /// Who was asked.
+        /// The host that was called.
         host: String,
         /// How long we waited.
         seconds: u64,
@@ -121,19 +122,19 @@ pub enum TransportError {
 }
 
 impl TransportError {
-    /// Whether HTTP/1.1 may work where this failed: nothing of the run was answered yet and
-    /// the failure is one that middleboxes without HTTP/2 produce.
+    /// Returns whether HTTP/1.1 may work instead, because the peer does not support HTTP/2.
     pub fn suggests_http1(&self) -> bool {
         matches!(self, Self::NoHttp2 { .. })
     }
 
-    /// Whether the connection takes no more streams; of this one nothing was looked at.
+    /// Returns whether the connection accepts no more streams. The server has processed nothing of
+    /// the refused stream, so it is safe to retry.
     pub fn is_refusal(&self) -> bool {
         *self == Self::Reset(h2::Reason::REFUSED_STREAM.into())
     }
 }
 
-/// Names what reqwest reports, by the most telling cause in its chain.
+/// Converts an error of reqwest by the most specific cause in its chain.
 pub(super) fn from_reqwest(error: &reqwest::Error, host: &str) -> TransportError {
     if let Some(h2) = find::<h2::Error>(error) {
         return from_h2(h2, host);
@@ -147,7 +148,7 @@ pub(super) fn from_reqwest(error: &reqwest::Error, host: &str) -> TransportError
         ) {
             return TransportError::NoHttp2 {
                 host: host.to_owned(),
-                cause: "TLS offers no HTTP/2 there".into(),
+                cause: "TLS did not negotiate HTTP/2".into(),
             };
         }
         return TransportError::Tls {
@@ -168,7 +169,8 @@ pub(super) fn from_reqwest(error: &reqwest::Error, host: &str) -> TransportError
     TransportError::Lost(cause)
 }
 
-/// The first cause of a type; looks into `io::Error` too, which hides what it wraps.
+/// Returns the first cause of a type; also looks into `io::Error`, whose `source` skips the
+/// error it wraps.
 fn find<'a, Cause: std::error::Error + 'static>(
     error: &'a (dyn std::error::Error + 'static),
 ) -> Option<&'a Cause> {
@@ -203,7 +205,7 @@ fn from_h2(error: &h2::Error, host: &str) -> TransportError {
             host: host.to_owned(),
             cause: "the server requires HTTP/1.1".into(),
         },
-        // What a server without HTTP/2 answers to the preface does not parse as frames.
+        // The answer of a server without HTTP/2 to the preface does not parse as frames.
         Some(_) if error.is_library() && !error.is_remote() => TransportError::NoHttp2 {
             host: host.to_owned(),
             cause: "the answer is not HTTP/2".into(),

@@ -1,7 +1,7 @@
-//! What a failure means for the person and for the next attempt.
+//! Classification of failures: what the user can do, and whether to retry.
 //!
-//! One enum, pure functions: the official client's classification, with `resource_exhausted`
-//! told apart by the evidence there is.
+//! Pure functions. Follows the official client's classification, except that
+//! `resource_exhausted` is subdivided by the available evidence.
 
 use super::code::Code;
 use super::envelope::EnvelopeError;
@@ -9,16 +9,16 @@ use super::error::{TransportError, WireError};
 use super::proto::aiserver::v1::error_details::Error as Cursor;
 use super::remote::RemoteError;
 
-/// Names inference errors that no retry will mend.
+/// Metadata that names inference errors, which a retry does not fix.
 const INFERENCE_ERROR: &str = "x-cursor-inference-request-error-type";
 
-/// A failure, classified. Every variant holds the text to show.
+/// A classified failure. Every variant holds the text to show.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Failure {
-    /// The user or the server gave the request up; nothing to show.
+    /// The user or the server cancelled the request; nothing to show.
     #[error("{0}")]
     Cancelled(String),
-    /// Not logged in, or the key or token is not accepted any more.
+    /// Not logged in, or the key or token is no longer accepted.
     #[error("{0}")]
     Login(String),
     /// A plan or rate limit.
@@ -48,28 +48,28 @@ pub enum Failure {
     /// Not offered in this region.
     #[error("{0}")]
     Region(String),
-    /// The model does not exist, was retired or is not for this account.
+    /// The model does not exist, was retired or is not available to this account.
     #[error("{0}")]
     Model(String),
     /// No capacity right now.
     #[error("{0}")]
     Capacity(String),
-    /// Another action of the person is needed; the text says which.
+    /// The user must do something else; the text says what.
     #[error("{0}")]
     ActionRequired(String),
-    /// The server will not do this; trying again is pointless.
+    /// The server refuses the request; a retry would not help.
     #[error("{0}")]
     Refused(String),
-    /// The server sent more than we take; the same again would be as large.
+    /// The server sent more than we accept; a retry would return the same.
     #[error("{0}")]
     TooLarge(String),
-    /// The server failed in a way that may pass.
+    /// A server error that may be temporary.
     #[error("{0}")]
     Server(String),
-    /// The connection failed; the request may be tried again.
+    /// The connection failed; the request may be retried.
     #[error("{0}")]
     Transport(String),
-    /// The connection lived and brought nothing of use.
+    /// The connection stayed open without output.
     #[error("{0}")]
     Idle(String),
 }
@@ -77,17 +77,17 @@ pub enum Failure {
 /// Which retry budget a failure may draw on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Retry {
-    /// Never.
+    /// No retry.
     Never,
     /// The small budget for errors the server reported.
     Server,
-    /// The larger one for broken connections.
+    /// The larger budget for broken connections.
     Transport,
-    /// The user's own, for connections that only live.
+    /// The configured budget for open connections without output.
     Idle,
 }
 
-/// What the person can do.
+/// What the user can do about a failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub enum Remedy {
@@ -105,20 +105,20 @@ pub enum Remedy {
     Wait,
 }
 
-/// What we know of the request that failed, for errors that say too little themselves.
+/// Facts about the failed request, for errors that are not specific enough.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Evidence {
-    /// Tools offered, and the size of their definitions.
+    /// Number of tools offered.
     pub tools: usize,
-    /// Bytes of all tool definitions together.
+    /// Total size of all tool definitions in bytes.
     pub tool_bytes: usize,
-    /// Whether a tool schema holds `oneOf`, `anyOf` or `allOf`.
+    /// Whether a tool schema contains `oneOf`, `anyOf` or `allOf`.
     pub schema_combinators: Presence,
     /// Context occupancy of the last checkpoint.
     pub occupancy: Option<super::state::Occupancy>,
-    /// Runs of this conversation that failed at once, just before this one.
+    /// Number of consecutive runs of this conversation that failed immediately before this one.
     pub failures_in_a_row: u32,
-    /// Whether the stream brought anything before it failed.
+    /// Whether the stream sent output before it failed.
     pub output: Presence,
 }
 
@@ -132,13 +132,13 @@ pub enum Presence {
     Absent,
 }
 
-/// More tools than this were seen to be refused as a whole.
+/// Requests with more tools than this were observed to be refused.
 const TOOL_COUNT_LIMIT: usize = 300;
 const TOOL_BYTES_LIMIT: usize = 400 * 1024;
 
 impl Failure {
-    /// Whether the conversation itself may be at fault, so that its state is not sent again.
-    /// A login, a limit or a model is nothing the state can help.
+    /// Returns whether the conversation's checkpoint may be the cause, so that it is not sent again.
+    /// False for failures that do not depend on it, such as a login, a limit or a model.
     pub fn doubts_state(&self) -> bool {
         match self {
             Self::Login(_)
@@ -163,7 +163,7 @@ impl Failure {
         }
     }
 
-    /// Its kind in one word, for logs: the text may repeat what a server was told.
+    /// Returns the kind as one word. For logs, because the text may repeat what was sent.
     pub fn class(&self) -> &'static str {
         match self {
             Self::Cancelled(_) => "cancelled",
@@ -188,7 +188,7 @@ impl Failure {
         }
     }
 
-    /// Classifies an error in the order the official client does.
+    /// Classifies an error, with the same precedence as the official client.
     pub fn classify(error: &WireError, evidence: &Evidence) -> Self {
         match error {
             WireError::Transport(transport) => Self::from_transport(transport),
@@ -199,7 +199,7 @@ impl Failure {
     fn from_transport(error: &TransportError) -> Self {
         let text = error.to_string();
         match error {
-            // A wrong certificate stays wrong, and hammering it helps nobody.
+            // Not retried, because an invalid certificate stays invalid.
             TransportError::Tls { .. } | TransportError::ContentType(_) => Self::Refused(text),
             TransportError::MessageTooLarge { .. }
             | TransportError::Envelope(EnvelopeError::UnpacksTooLarge { .. }) => {
@@ -223,7 +223,7 @@ impl Failure {
         }
         match error.code {
             Code::Canceled | Code::Aborted if error.details.is_some() => Self::Cancelled(text),
-            // Without details this is how a proxy or load balancer drops a stream.
+            // Without details, a proxy or load balancer dropped the stream.
             Code::Canceled | Code::Aborted => Self::Transport(text),
             Code::Unauthenticated => Self::Login(text),
             Code::PermissionDenied if !is_retryable(error) => Self::Refused(text),
@@ -242,7 +242,7 @@ impl Failure {
             .and_then(|metadata| metadata.action_required.as_ref())
             .is_some_and(|action| !action.is_empty());
         let Some(kind) = error.cursor_error() else {
-            // A kind newer than we are still says whether it may be retried.
+            // An unknown kind still says whether it may be retried.
             return match () {
                 () if action => Some(Self::ActionRequired(text)),
                 () if refuses_retry(error) => Some(Self::Refused(text)),
@@ -302,7 +302,7 @@ impl Failure {
         })
     }
 
-    /// Whether another attempt may help, and at whose expense.
+    /// Returns which retry budget applies to this failure.
     pub fn retry(&self) -> Retry {
         match self {
             Self::Server(_) | Self::Capacity(_) => Retry::Server,
@@ -312,7 +312,7 @@ impl Failure {
         }
     }
 
-    /// What the person can do about it.
+    /// Returns what the user can do about it.
     pub fn remedy(&self) -> Option<Remedy> {
         Some(match self {
             Self::Login(_) => Remedy::Login,
@@ -350,10 +350,11 @@ fn refuses_retry(error: &RemoteError) -> bool {
     retryable_flag(error) == Some(false)
 }
 
-/// `resource_exhausted` means eight things; words decide first, then what we sent.
+/// Classifies `resource_exhausted`, which has eight meanings: first by the text of the error,
+/// then by what was sent.
 fn exhaustion(error: &RemoteError, evidence: &Evidence, text: String) -> Failure {
-    let words = error.text().to_lowercase();
-    let says = |cues: &[&str]| cues.iter().any(|cue| words.contains(cue));
+    let message = error.text().to_lowercase();
+    let says = |cues: &[&str]| cues.iter().any(|cue| message.contains(cue));
 
     if says(&["region", "country", "territory"]) {
         return Failure::Region(text);
@@ -406,14 +407,14 @@ fn exhaustion(error: &RemoteError, evidence: &Evidence, text: String) -> Failure
         return Failure::Capacity(text);
     }
 
-    // A bare "Error": only what we sent can tell.
+    // The text is unspecific ("Error"), so decide by what was sent.
     let at_once = evidence.output != Presence::Present;
     let half_full = evidence
         .occupancy
         .is_some_and(|o| o.limit > 0 && u64::from(o.used) * 2 >= u64::from(o.limit));
     if at_once && (evidence.tools > TOOL_COUNT_LIMIT || evidence.tool_bytes > TOOL_BYTES_LIMIT) {
         return Failure::TooManyTools(format!(
-            "{text}: {} tools of {} KB were offered, more than the server takes",
+            "{text}: {} tools of {} KB were offered, more than the server accepts",
             evidence.tools,
             evidence.tool_bytes / 1024
         ));
@@ -428,7 +429,7 @@ fn exhaustion(error: &RemoteError, evidence: &Evidence, text: String) -> Failure
     }
     if at_once && evidence.failures_in_a_row >= 2 {
         return Failure::ConversationPoisoned(format!(
-            "{text}: every turn of this conversation fails at once"
+            "{text}: every turn of this conversation fails immediately"
         ));
     }
     Failure::Server(text)

@@ -1,18 +1,18 @@
-//! Raw protobuf fields, for what must survive without being understood.
+//! Raw protobuf fields, for messages that must be kept without being understood.
 //!
-//! prost drops fields it does not know; conversation state may not lose any, so it is
-//! walked and cut here without ever being re-encoded.
+//! prost drops unknown fields, but a checkpoint must not lose any, so its fields are iterated
+//! and removed here without re-encoding the others.
 
 use bytes::{Buf as _, Bytes};
 
-/// One field of a message as it stands on the wire.
+/// One field of a message as it is on the wire.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Field {
-    /// Its number.
+    /// The field number.
     pub number: u32,
-    /// Its value.
+    /// The decoded value.
     pub value: Value,
-    /// Tag and value, byte for byte.
+    /// The bytes of tag and value.
     pub raw: Bytes,
 }
 
@@ -38,22 +38,22 @@ pub enum FieldError {
     /// A varint of more than ten bytes.
     #[error("protobuf varint is too long")]
     Varint,
-    /// Groups and undefined wire types.
+    /// A group or an undefined wire type.
     #[error("unsupported wire type {0}")]
     WireType(u8),
-    /// Field number 0 or over 2^29.
+    /// Field number 0, or 2^29 and above.
     #[error("invalid protobuf field number")]
     Number,
 }
 
-/// Walks the fields of one message.
+/// Iterator over the fields of one message.
 pub struct Fields {
     rest: Bytes,
-    /// Whether the message may be cut off.
+    /// Whether the message may be truncated.
     is_beginning: bool,
 }
 
-/// The fields of `message` in order; stops at the first error.
+/// Returns the fields of `message` in order; stops at the first error.
 pub fn fields(message: Bytes) -> Fields {
     Fields {
         rest: message,
@@ -61,8 +61,8 @@ pub fn fields(message: Bytes) -> Fields {
     }
 }
 
-/// The fields of a message of which only the beginning is there: a length-delimited field that
-/// is cut off has the bytes there are, and is the last.
+/// Returns the fields of a message of which only the beginning is available. A truncated
+/// length-delimited field is the last and has the available bytes.
 pub fn beginning(message: Bytes) -> Fields {
     Fields {
         rest: message,
@@ -121,7 +121,7 @@ impl Fields {
 }
 
 impl Value {
-    /// The bytes of a length-delimited value.
+    /// Returns the bytes of a length-delimited value.
     pub fn bytes(&self) -> Option<&Bytes> {
         match self {
             Self::Bytes(bytes) => Some(bytes),
@@ -129,13 +129,13 @@ impl Value {
         }
     }
 
-    /// A string, with what is not UTF-8 replaced.
+    /// Returns a length-delimited value as text, with invalid UTF-8 replaced.
     pub fn text(&self) -> Option<String> {
         self.bytes()
             .map(|bytes| String::from_utf8_lossy(bytes).into_owned())
     }
 
-    /// A varint.
+    /// Returns the value of a varint.
     pub fn number(&self) -> Option<u64> {
         match self {
             Self::Varint(number) => Some(*number),
@@ -143,13 +143,13 @@ impl Value {
         }
     }
 
-    /// A bool.
+    /// Returns a varint as a bool.
     pub fn flag(&self) -> Option<bool> {
         self.number().map(|number| number != 0)
     }
 }
 
-/// Appends tag and length of a length-delimited field.
+/// Appends a length-delimited field.
 pub(super) fn put_bytes(out: &mut Vec<u8>, number: u32, value: &[u8]) {
     put_varint(out, u64::from(number) << 3 | 2);
     put_varint(out, value.len() as u64);

@@ -1,4 +1,4 @@
-//! The headers Cursor's clients send, call by call.
+//! The headers of each call, as Cursor's clients send them.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -8,32 +8,32 @@ use uuid::Uuid;
 
 use super::checksum::checksum;
 
-/// What the official client calls itself by default.
+/// The official client's default `x-cursor-client-type`.
 pub const CLIENT_TYPE: &str = "sdk";
 /// The version of the official client whose messages we send.
 pub const CLIENT_VERSION: &str = "sdk-1.0.32";
 /// The Connect library the official client uses.
 const LIBRARY: &str = "connect-es/1.6.1";
-/// No OpenTelemetry here: the official client then sends zeros.
+/// The trace id the official client sends when OpenTelemetry is not in use.
 const NO_TRACE: &str = "00-00000000000000000000000000000000-0000000000000000-00";
 
-/// How we introduce ourselves. A setting, since the account is the user's.
+/// How the client identifies itself. Configurable, because the account is the user's.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Identity {
     /// `x-cursor-client-type`.
     pub client_type: HeaderValue,
     /// `x-cursor-client-version`.
     pub client_version: HeaderValue,
-    /// Whether Cursor may keep what we send.
+    /// Whether Cursor may keep what it is sent.
     pub privacy: Privacy,
-    /// Whether `x-cursor-checksum` goes along.
+    /// Whether `x-cursor-checksum` is sent.
     pub checksum: Checksum,
 }
 
 /// `x-ghost-mode`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Privacy {
-    /// Nothing may be kept: what the official client says unless the account allows more.
+    /// Nothing may be kept. The official client sends this unless the account allows more.
     #[default]
     Ghost,
     /// The account allows training on its data.
@@ -46,7 +46,7 @@ pub enum Checksum {
     /// Not sent.
     #[default]
     Off,
-    /// Derived from the access token and the half hour.
+    /// Derived from the access token and the current half hour.
     Token,
 }
 
@@ -64,14 +64,14 @@ impl Default for Identity {
 /// The ids of one attempt at a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RequestIds {
-    /// This attempt.
+    /// The id of this attempt.
     pub request: Uuid,
-    /// The first attempt of the run; also its `run_id`.
+    /// The id of the run's first attempt; also its `run_id`.
     pub original: Uuid,
 }
 
 impl RequestIds {
-    /// Ids of a first attempt.
+    /// Returns ids for the first attempt of a run.
     pub fn first() -> Self {
         let id = Uuid::new_v4();
         Self {
@@ -80,7 +80,7 @@ impl RequestIds {
         }
     }
 
-    /// Ids of the next attempt at the same run.
+    /// Returns ids for the next attempt of the same run.
     pub fn again(self) -> Self {
         Self {
             request: Uuid::new_v4(),
@@ -89,12 +89,12 @@ impl RequestIds {
     }
 }
 
-/// A key the server may encrypt a conversation's blobs with; kept with the conversation.
+/// A key with which the server may encrypt a conversation's blobs; stored with the conversation.
 #[derive(Debug, Clone)]
 pub struct BlobKey(SecretString);
 
 impl BlobKey {
-    /// A new random key.
+    /// Returns a new random key.
     pub fn random() -> Result<Self, getrandom::Error> {
         let mut bytes = [0_u8; 32];
         getrandom::fill(&mut bytes)?;
@@ -102,24 +102,24 @@ impl BlobKey {
         Ok(Self(hex.into()))
     }
 
-    /// A key kept from before: 64 hex digits.
+    /// Parses a stored key: 64 lowercase hex digits.
     pub fn from_hex(hex: &str) -> Option<Self> {
         let valid = hex.len() == 64 && hex.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
         valid.then(|| Self(hex.into()))
     }
 
-    /// The key, to be kept.
+    /// Returns the key as hex digits, for storing it.
     pub fn expose_hex(&self) -> &str {
         self.0.expose_secret()
     }
 }
 
-/// Which of Cursor's own tools the server may offer its model.
+/// Which native tools the server may offer to its model.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ToolGates {
-    /// Only these (`read_tool_call`, …); `Some(empty)` means none at all.
+    /// If set, only these tools (`read_tool_call`, …); an empty list allows none.
     pub allowed: Option<Vec<String>>,
-    /// Never these.
+    /// Tools that are never offered.
     pub excluded: Vec<String>,
 }
 
@@ -132,7 +132,7 @@ pub enum HttpVersion {
 }
 
 impl Identity {
-    /// Headers of a run's stream.
+    /// Returns the headers of a run's stream.
     pub fn run(
         &self,
         token: &SecretString,
@@ -146,7 +146,7 @@ impl Identity {
             CONTENT_TYPE,
             HeaderValue::from_static("application/connect+proto"),
         );
-        // Brotli is the one thing we do not offer that the official client does.
+        // Unlike the official client, we do not offer Brotli.
         put(
             &mut headers,
             "connect-accept-encoding",
@@ -169,7 +169,7 @@ impl Identity {
         headers
     }
 
-    /// Headers of one appended message in HTTP/1.1 mode.
+    /// Returns the headers of one appended message in HTTP/1.1 mode.
     pub fn append(
         &self,
         token: &SecretString,
@@ -215,7 +215,7 @@ impl Identity {
         headers
     }
 
-    /// Headers of a unary call that names its client.
+    /// Returns the headers of a unary call that identifies its client.
     pub fn unary(&self, token: &SecretString) -> HeaderMap {
         let mut headers = self.identified(token);
         put_text(&mut headers, "x-request-id", &Uuid::new_v4().to_string());
@@ -238,7 +238,7 @@ impl Identity {
         headers
     }
 
-    /// Headers of a REST call, which takes the raw API key.
+    /// Returns the headers of a REST call, which is authorized with the raw API key.
     pub fn rest(&self, api_key: &SecretString) -> HeaderMap {
         let mut headers = HeaderMap::new();
         put_bearer(&mut headers, api_key);
@@ -261,7 +261,7 @@ impl Identity {
     }
 }
 
-/// Headers of the few calls that carry nothing but authorization.
+/// Returns the headers of calls that send authorization but no client identity.
 pub fn anonymous(token: &SecretString) -> HeaderMap {
     let mut headers = HeaderMap::new();
     put_bearer(&mut headers, token);
@@ -286,14 +286,14 @@ fn put(headers: &mut HeaderMap, name: &'static str, value: HeaderValue) {
     headers.insert(HeaderName::from_static(name), value);
 }
 
-/// Values from outside: what cannot stand in a header is left out rather than sent mangled.
+/// Inserts an external value; a value that is not valid in a header is omitted.
 fn put_text(headers: &mut HeaderMap, name: &'static str, value: &str) {
     if let Ok(value) = HeaderValue::from_str(value) {
         put(headers, name, value);
     }
 }
 
-/// Secrets are marked so that no `Debug` prints them.
+/// Inserts a secret, marked as sensitive so that `Debug` does not print it.
 fn put_secret(headers: &mut HeaderMap, name: &'static str, value: &str) {
     if let Ok(mut value) = HeaderValue::from_str(value) {
         value.set_sensitive(true);
@@ -372,7 +372,7 @@ mod tests {
     }
 
     #[test]
-    fn blob_keys_are_checked() {
+    fn a_blob_key_has_64_lowercase_hex_digits() {
         assert!(BlobKey::from_hex(&"0f".repeat(32)).is_some());
         assert!(BlobKey::from_hex(&"0F".repeat(32)).is_none());
         assert!(BlobKey::from_hex("0f").is_none());

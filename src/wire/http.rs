@@ -1,7 +1,7 @@
-//! HTTP clients: one per protocol, built when first needed.
+//! HTTP clients by protocol version and kind of host, built on first use.
 //!
-//! Building reads the system's trust store, so a machine without one gets an error for the
-//! call at hand instead of a process that does not start.
+//! Building a client reads the system's trust store. On a machine without one, the call fails
+//! instead of the start of the process.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -11,41 +11,43 @@ use super::headers::HttpVersion;
 use super::lane::{Lanes, Seat};
 pub use super::trust::Trust;
 
-/// Pings keep middleboxes awake and find dead peers; without them a lost network hangs.
+/// Interval of pings, which keep middleboxes from dropping the connection and detect dead
+/// peers; without them a lost network would hang.
 const KEEP_ALIVE: Duration = Duration::from_secs(20);
 const KEEP_ALIVE_TIMEOUT: Duration = Duration::from_secs(10);
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(20);
-/// Many servers close an HTTP/1.1 connection after 5 s without a call; a call that meets that
-/// is lost.
+/// Below 5 s, because many servers close an idle HTTP/1.1 connection then, and a call sent at
+/// that moment is lost.
 const IDLE_CONNECTION: Duration = Duration::from_secs(4);
-/// One stalled stream may hold 1 MiB; the connection has room for many such.
+/// One stalled stream may buffer 1 MiB; the connection's window has room for many of them.
 const STREAM_WINDOW: u32 = 1024 * 1024;
 const CONNECTION_WINDOW: u32 = 32 * 1024 * 1024;
 
-/// The clients.
+/// The HTTP clients of this process.
 #[derive(Debug)]
 pub struct Http {
     trust: Trust,
-    far1: Lanes,
-    far2: Lanes,
+    tls1: Lanes,
+    tls2: Lanes,
     plain1: Lanes,
     plain2: Lanes,
 }
 
 /// How a host is reached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Road {
-    /// In clear text, which is for this machine only.
+enum Route {
+    /// Unencrypted; only for this machine.
     Plain,
-    /// Over TLS, through a proxy if the user has one for that host.
-    Far,
+    /// Over TLS, through a proxy if one is configured for that host.
+    Tls,
 }
 
-impl Road {
+impl Route {
     fn to(base: &BaseUrl) -> Self {
-        match base.is_tls() {
-            true => Self::Far,
-            false => Self::Plain,
+        if base.is_tls() {
+            Self::Tls
+        } else {
+            Self::Plain
         }
     }
 }
@@ -59,74 +61,75 @@ impl Default for Http {
 /// Why no HTTP client can be built.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SetupError {
-    /// A CA file that cannot be read.
+    /// A CA file cannot be read.
     #[error("{setting}: cannot read CA file {}: {problem}", .path.display())]
     CaFile {
         /// The setting that names it.
         setting: &'static str,
         /// The file.
         path: PathBuf,
-        /// What is wrong.
+        /// Why it cannot be read.
         problem: String,
     },
-    /// The TLS library has nothing to trust, or refused the settings.
+    /// The TLS library has no trusted certificates, or refused the configuration.
     #[error("cannot set up TLS: {0}. Install CA certificates or set SSL_CERT_FILE")]
     Tls(String),
 }
 
 impl Http {
-    /// Clients that trust the system and `trust`.
+    /// Returns clients that trust the system's certificates and `trust`. Builds nothing yet.
     pub fn new(trust: Trust) -> Self {
         Self {
             trust,
-            far1: Lanes::single(),
-            far2: Lanes::shared(),
+            tls1: Lanes::single(),
+            tls2: Lanes::shared(),
             plain1: Lanes::single(),
             plain2: Lanes::shared(),
         }
     }
 
-    /// A place on a connection to a host, by protocol version.
+    /// Reserves a stream on a connection to a host.
     pub(super) fn seat(&self, base: &BaseUrl, version: HttpVersion) -> Result<Seat, SetupError> {
-        let build = || self.build(Road::to(base), version);
+        let build = || self.build(Route::to(base), version);
         self.lanes(base, version).seat(build)
     }
 
-    /// The connection does not take the stream that has this place.
+    /// Records that the connection did not accept the stream of this seat.
     pub(super) fn full(&self, base: &BaseUrl, version: HttpVersion, seat: Seat) {
         self.lanes(base, version).full(seat);
     }
 
-    /// Lets go of the connections to hosts of this kind: the next call opens a new one. Streams
-    /// that are open stay. For a connection that says nothing any more, and would swallow the
-    /// next attempt too.
+    /// Releases the connections to hosts of this kind, so that the next call opens a new one. Open
+    /// streams are kept. For a connection that has become silent, because the next attempt would
+    /// hang on it too.
     pub fn reconnect(&self, base: &BaseUrl, version: HttpVersion) {
         self.lanes(base, version).clear();
     }
 
     fn lanes(&self, base: &BaseUrl, version: HttpVersion) -> &Lanes {
-        match (Road::to(base), version) {
-            (Road::Far, HttpVersion::Http1) => &self.far1,
-            (Road::Far, HttpVersion::Http2) => &self.far2,
-            (Road::Plain, HttpVersion::Http1) => &self.plain1,
-            (Road::Plain, HttpVersion::Http2) => &self.plain2,
+        match (Route::to(base), version) {
+            (Route::Tls, HttpVersion::Http1) => &self.tls1,
+            (Route::Tls, HttpVersion::Http2) => &self.tls2,
+            (Route::Plain, HttpVersion::Http1) => &self.plain1,
+            (Route::Plain, HttpVersion::Http2) => &self.plain2,
         }
     }
 
-    fn build(&self, road: Road, version: HttpVersion) -> Result<reqwest::Client, SetupError> {
+    fn build(&self, route: Route, version: HttpVersion) -> Result<reqwest::Client, SetupError> {
         let mut builder = reqwest::Client::builder()
             .connect_timeout(CONNECT_TIMEOUT)
             .tcp_nodelay(true)
             .redirect(reqwest::redirect::Policy::none())
             .referer(false);
-        // A proxy would be shown the credentials of a plain call, and reach another machine.
-        if road == Road::Plain {
+        // No proxy, because it would see the credentials of an unencrypted call, and its
+        // loopback address is another machine.
+        if route == Route::Plain {
             builder = builder.no_proxy();
         }
-        let builder = match road {
-            // No trust store to read, no time lost.
-            Road::Plain => builder.tls_certs_only(std::iter::empty()),
-            Road::Far => match self.trust.config(version)? {
+        let builder = match route {
+            // Does not need the trust store, so skip reading it.
+            Route::Plain => builder.tls_certs_only(std::iter::empty()),
+            Route::Tls => match self.trust.config(version)? {
                 Some(config) => builder.tls_backend_preconfigured(config),
                 None => builder,
             },

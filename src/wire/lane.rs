@@ -1,9 +1,9 @@
-//! Connections side by side.
+//! Distributes streams over several connections.
 //!
-//! An HTTP/2 server takes only so many streams on a connection. What a client asks for beyond
-//! that waits in its queue, without a word, until another stream ends; and a run that waits
-//! for its host may not end for an hour. So streams are spread over lanes, each with a
-//! connection of its own, and one that was not taken moves on.
+//! An HTTP/2 server limits the number of streams on a connection. Further streams wait silently
+//! in the client's queue until another stream ends, and a parked run may not end for an hour.
+//! Therefore streams are distributed over lanes, each with its own connection, and a stream that
+//! was not accepted moves to another lane.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,20 +11,20 @@ use std::time::Duration;
 
 use super::awake;
 
-/// Streams on one connection. Servers are asked to take 100 at least; the rest is room for
-/// those that have ended here and not yet there.
-const MOST_STREAMS: usize = 64;
-/// How long a connection that works may keep a stream waiting.
+/// Maximum number of streams on one connection. HTTP/2 recommends that servers accept at least
+/// 100; the rest is a reserve for streams that have ended here but not yet on the server.
+const MAX_STREAMS: usize = 64;
+/// How long a working connection may keep a stream waiting.
 const WAIT: Duration = Duration::from_secs(1);
 
 /// The lanes to hosts of one kind.
 #[derive(Debug)]
-pub(super) struct Lanes(Mutex<Known>);
+pub(super) struct Lanes(Mutex<Pool>);
 
 #[derive(Debug)]
-struct Known {
+struct Pool {
     lanes: Vec<Arc<Lane>>,
-    /// Streams a lane has room for; less, once a server has shown that it takes less.
+    /// Maximum number of streams on a lane; lowered when a server accepts fewer.
     room: usize,
 }
 
@@ -32,7 +32,7 @@ struct Known {
 struct Lane {
     client: reqwest::Client,
     open: AtomicUsize,
-    /// Whether its connection has taken a stream.
+    /// Whether its connection has accepted a stream.
     works: AtomicBool,
 }
 
@@ -42,7 +42,7 @@ impl Lane {
     }
 }
 
-/// A place on a lane, for as long as it is held.
+/// A reserved stream on a lane; released when dropped.
 #[derive(Debug)]
 pub(super) struct Seat {
     lane: Arc<Lane>,
@@ -55,18 +55,19 @@ impl Drop for Seat {
 }
 
 impl Seat {
-    /// The client whose connection this is.
+    /// Returns the HTTP client of the lane.
     pub(super) fn client(&self) -> &reqwest::Client {
         &self.lane.client
     }
 
-    /// Notes that the connection took a stream.
+    /// Records that the connection accepted a stream.
     pub(super) fn taken(&self) {
         self.lane.works.store(true, Ordering::Relaxed);
     }
 
-    /// Resolves when a stream that is not yet taken should look elsewhere: the connection
-    /// works and others are on it. One that is still being made is waited for.
+    /// Resolves when a stream that is not accepted yet should move to another lane, because the
+    /// connection works and has other streams. A connection that is still being established is
+    /// waited for.
     pub(super) async fn overdue(&self) {
         loop {
             awake::sleep(WAIT).await;
@@ -78,64 +79,64 @@ impl Seat {
 }
 
 impl Lanes {
-    /// Lanes whose connections carry many streams.
+    /// Returns lanes whose connections carry many streams.
     pub(super) fn shared() -> Self {
-        Self::with_room(MOST_STREAMS)
+        Self::with_room(MAX_STREAMS)
     }
 
-    /// One lane, with a connection for each stream.
+    /// Returns one lane, whose client opens a connection for each stream.
     pub(super) fn single() -> Self {
         Self::with_room(usize::MAX)
     }
 
     fn with_room(room: usize) -> Self {
-        Self(Mutex::new(Known {
+        Self(Mutex::new(Pool {
             lanes: Vec::new(),
             room,
         }))
     }
 
-    fn lock(&self) -> MutexGuard<'_, Known> {
+    fn lock(&self) -> MutexGuard<'_, Pool> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A place on the first lane with room, or on a new one.
+    /// Reserves a stream on the first lane with room, or on a new one.
     pub(super) fn seat<E>(
         &self,
         build: impl FnOnce() -> Result<reqwest::Client, E>,
     ) -> Result<Seat, E> {
-        let mut known = self.lock();
-        let room = known.room;
-        let at = match known.lanes.iter().position(|lane| lane.open() < room) {
+        let mut pool = self.lock();
+        let room = pool.room;
+        let at = match pool.lanes.iter().position(|lane| lane.open() < room) {
             Some(at) => at,
             None => {
-                known.lanes.push(Arc::new(Lane {
+                pool.lanes.push(Arc::new(Lane {
                     client: build()?,
                     open: AtomicUsize::new(0),
                     works: AtomicBool::new(false),
                 }));
-                known.lanes.len() - 1
+                pool.lanes.len() - 1
             }
         };
-        let lane = Arc::clone(&known.lanes[at]);
+        let lane = Arc::clone(&pool.lanes[at]);
         lane.open.fetch_add(1, Ordering::Relaxed);
-        // The first ones suffice again: those behind them close when they are empty.
+        // Close empty lanes after this one, because the lanes up to it have room again.
         let mut place = 0..;
-        known
+        pool
             .lanes
             .retain(|lane| place.next().is_some_and(|place| place <= at) || lane.open() > 0);
         Ok(Seat { lane })
     }
 
-    /// Notes that a lane took no more than it has, without the one that leaves.
+    /// Records that a lane accepts no more than its other streams, and releases this seat.
     pub(super) fn full(&self, seat: Seat) {
-        let mut known = self.lock();
+        let mut pool = self.lock();
         let others = seat.lane.open().saturating_sub(1);
-        known.room = known.room.min(others.max(1));
+        pool.room = pool.room.min(others.max(1));
         drop(seat);
     }
 
-    /// Lets go of all: what is open stays open, the next stream opens a new connection.
+    /// Releases all lanes: open streams are kept, the next stream opens a new connection.
     pub(super) fn clear(&self) {
         self.lock().lanes.clear();
     }
@@ -159,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn lanes_fill_one_after_the_other_and_go_when_empty() {
+    fn lanes_fill_in_order_and_close_when_empty() {
         let lanes = Lanes::with_room(2);
         let mut seats: Vec<Seat> = (0..5).map(|_| seat(&lanes)).collect();
         assert_eq!(open(&lanes), [2, 2, 1]);
@@ -168,24 +169,24 @@ mod tests {
         assert_eq!(open(&lanes), [2]);
         drop((seats, again));
         let _one = seat(&lanes);
-        assert_eq!(open(&lanes), [1], "an empty one is kept warm");
+        assert_eq!(open(&lanes), [1], "one empty lane is kept open");
     }
 
     #[test]
-    fn what_a_server_takes_is_learnt() {
+    fn the_limit_of_a_server_is_learned() {
         let lanes = Lanes::with_room(64);
         let mut seats: Vec<Seat> = (0..5).map(|_| seat(&lanes)).collect();
         for room in [4, 3] {
             lanes.full(seats.pop().unwrap());
-            let learnt = lanes.lock().room;
-            assert_eq!((learnt, open(&lanes)), (room, vec![room]));
+            let learned = lanes.lock().room;
+            assert_eq!((learned, open(&lanes)), (room, vec![room]));
         }
         let _elsewhere = seat(&lanes);
         assert_eq!(open(&lanes), [3, 1]);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn only_a_connection_that_works_for_others_is_left() {
+    async fn a_stream_leaves_only_a_working_connection_with_other_streams() {
         let lanes = Lanes::with_room(64);
         let first = seat(&lanes);
         let overdue = async |seat: &Seat| {

@@ -1,8 +1,7 @@
-//! Tables of Cursor's messages: ours, and listings that were taken of a newer client.
+//! Tables of Cursor's messages: our own, and listings extracted from a newer client.
 //!
-//! A listing is text. A message's full name stands at the beginning of a line, its fields
-//! behind a blank as `number name type [label]`; enums are announced with `enum`. `#` begins
-//! a remark.
+//! A listing is text. A line that starts with a message's full name is followed by its fields in
+//! indented lines, as `number name type [label]`. Enums start with `enum`, comments with `#`.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -11,58 +10,58 @@ use prost_reflect::{Cardinality, FieldDescriptor, Kind};
 
 use super::drift::schema;
 
-/// The largest number a field can have.
+/// The largest valid field number.
 const LARGEST_NUMBER: u32 = (1 << 29) - 1;
 
-/// Messages and enums by their full names.
+/// Messages and enums by full name.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Table {
-    /// Fields of messages by their names.
+    /// Messages by full name, and their fields by name.
     pub messages: BTreeMap<String, BTreeMap<String, Field>>,
-    /// Values of enums by their names.
+    /// Enums by full name, and their values by name.
     pub enums: BTreeMap<String, BTreeMap<String, i32>>,
 }
 
 /// A field of a message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Field {
-    /// Its number.
+    /// The field number.
     pub number: u32,
-    /// Its type as listings write it: `string`, `enum a.B`, `a.C`, `map<string,a.C>`.
+    /// The type in the syntax of listings: `string`, `enum a.B`, `a.C`, `map<string,a.C>`.
     pub kind: String,
-    /// How often it stands there.
+    /// Whether it is single, repeated or part of a oneof.
     pub label: Label,
 }
 
-/// How often a field stands in its message.
+/// Whether a field is single, repeated or part of a oneof.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Label {
-    /// Once.
+    /// A single field.
     Single,
-    /// Any number of times.
+    /// A repeated field.
     Repeated,
-    /// At most one of this group does.
+    /// A member of this oneof group.
     Oneof(String),
 }
 
-/// Why a text is no listing.
+/// Why a text is not a listing.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ListingError {
-    /// A line is not as it should be.
+    /// A line is malformed.
     #[error("line {line}: {problem}")]
     Line {
-        /// Which, from 1.
+        /// The line number, from 1.
         line: usize,
         /// What is wrong with it.
         problem: String,
     },
-    /// There is nothing to compare with.
+    /// The listing contains none of Cursor's messages.
     #[error("there is no message of agent.v1 or aiserver.v1 in it")]
     Empty,
 }
 
 impl Table {
-    /// What this version declares.
+    /// Returns the table of the messages this version knows.
     pub fn ours() -> Self {
         let mut table = Self::default();
         let Some(pool) = schema() else {
@@ -85,17 +84,17 @@ impl Table {
         table
     }
 
-    /// Reads a listing.
+    /// Parses a listing.
     pub fn parse(text: &str) -> Result<Self, ListingError> {
         let mut table = Self::default();
-        let mut owner = Owner::Nobody;
+        let mut owner = Owner::None;
         for (index, line) in text.lines().enumerate() {
             let at = |problem: String| ListingError::Line {
                 line: index + 1,
                 problem,
             };
             if line.starts_with("##########") {
-                owner = Owner::Nobody;
+                owner = Owner::None;
             }
             let bare = line.split(" #").next().unwrap_or_default().trim();
             if bare.is_empty() || bare.starts_with('#') {
@@ -107,16 +106,17 @@ impl Table {
                 owner = table.begin(bare).map_err(at)?;
             }
         }
-        match table.messages.keys().any(|name| is_cursors(name)) {
-            true => Ok(table),
-            false => Err(ListingError::Empty),
+        if table.messages.keys().any(|name| is_cursors(name)) {
+            Ok(table)
+        } else {
+            Err(ListingError::Empty)
         }
     }
 
-    /// A line that announces whose members follow.
+    /// Parses a line that starts a message or enum, and returns the owner of the following members.
     fn begin(&mut self, line: &str) -> Result<Owner, String> {
         if line.starts_with('(') {
-            return Ok(Owner::Nobody);
+            return Ok(Owner::None);
         }
         let (name, is_enum) = match line.strip_prefix("enum ") {
             Some(name) => (name.trim(), true),
@@ -129,31 +129,31 @@ impl Table {
             ));
         }
         let name = name.to_owned();
-        let taken = match is_enum {
-            true => self.enums.insert(name.clone(), BTreeMap::new()).is_some(),
-            false => self
-                .messages
+        let is_duplicate = if is_enum {
+            self.enums.insert(name.clone(), BTreeMap::new()).is_some()
+        } else {
+            self.messages
                 .insert(name.clone(), BTreeMap::new())
-                .is_some(),
+                .is_some()
         };
-        match (taken, is_enum) {
+        match (is_duplicate, is_enum) {
             (true, _) => Err(format!("{name} is listed twice")),
             (false, true) => Ok(Owner::Enum(name)),
             (false, false) => Ok(Owner::Message(name)),
         }
     }
 
-    /// A line behind a blank.
+    /// Parses an indented line, which is a member of `owner`.
     fn member(&mut self, owner: &mut Owner, line: &str) -> Result<(), String> {
         if line.starts_with('(') {
             return Ok(());
         }
         match owner {
-            Owner::Nobody => {}
-            // A service stands there like a message, with calls for fields.
+            Owner::None => {}
+            // A service is listed like a message, with calls instead of fields.
             Owner::Message(name) if line.starts_with("rpc ") => {
                 self.messages.remove(name);
-                *owner = Owner::Nobody;
+                *owner = Owner::None;
             }
             Owner::Message(name) => {
                 let (field_name, field) = field(line)?;
@@ -179,7 +179,7 @@ impl Table {
 }
 
 impl fmt::Display for Table {
-    /// The table as a listing.
+    /// Formats the table as a listing.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (message, fields) in &self.messages {
             writeln!(f, "{message}")?;
@@ -202,14 +202,14 @@ impl fmt::Display for Table {
     }
 }
 
-/// Whose members the lines behind a blank are.
+/// The message or enum whose members the indented lines are.
 enum Owner {
-    Nobody,
+    None,
     Message(String),
     Enum(String),
 }
 
-/// Whether a message is Cursor's, not Google's.
+/// Returns whether a message is Cursor's, not Google's.
 pub fn is_cursors(name: &str) -> bool {
     name.starts_with("agent.v1.") || name.starts_with("aiserver.v1.")
 }
@@ -222,7 +222,7 @@ fn is_full_name(name: &str) -> bool {
     name.contains('.') && name.split('.').all(is_word)
 }
 
-/// The beginning of a line that is not understood: it may be of any length.
+/// Returns the quoted beginning of a malformed line, which may be of any length.
 fn shown(line: &str) -> String {
     format!("{:?}", line.chars().take(40).collect::<String>())
 }
@@ -235,7 +235,7 @@ fn field(line: &str) -> Result<(String, Field), String> {
     };
     let number: u32 = number.parse().map_err(|_| wrong())?;
     if !(1..=LARGEST_NUMBER).contains(&number) {
-        return Err(format!("{number} is no number of a field"));
+        return Err(format!("{number} is not a valid field number"));
     }
     let labelled = rest
         .strip_suffix(']')
@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_enums_and_everything_around_them() {
+    fn messages_and_enums_are_parsed_and_other_lines_ignored() {
         let text = "# remark\n\n########## 1. SERVICES\nagent.v1.S   # source\n rpc Run a.B -> a.C\n\
                     ########## 2. MESSAGES\nagent.v1.M\n 1 id string\n 2 of map<string,a.C> # remark\n \
                     3 mode enum a.E [optional]\n 4 all a.C [repeated]\n 5 one a.C [oneof message]\n \
@@ -334,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_listing_is_told_with_its_line() {
+    fn errors_name_the_malformed_line() {
         let cases = [
             ("", "there is no message of agent.v1 or aiserver.v1 in it"),
             (
@@ -355,7 +355,7 @@ mod tests {
             ),
             (
                 "agent.v1.M\n 0 id string\n",
-                "line 2: 0 is no number of a field",
+                "line 2: 0 is not a valid field number",
             ),
             (
                 "agent.v1.M\n 1 id string\n 1 of string\n",
@@ -381,7 +381,7 @@ mod tests {
     }
 
     #[test]
-    fn our_own_table_is_in_the_listing_s_words() {
+    fn our_own_table_uses_the_syntax_of_listings() {
         let ours = Table::ours();
         assert!(ours.messages.len() > 300, "{}", ours.messages.len());
         let exec = &ours.messages["agent.v1.ExecServerMessage"]["read_args"];

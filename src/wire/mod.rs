@@ -1,8 +1,8 @@
-//! Cursor on the wire: envelopes, HTTP/2 and HTTP/1.1 transports, headers, endpoints and
-//! the meaning of errors.
+//! Cursor's protocol: envelopes, HTTP/2 and HTTP/1.1 transports, headers, endpoints and the
+//! classification of errors.
 //!
-//! This room holds no policy and no conversation: it moves messages and says exactly what
-//! went wrong. It knows nothing of hosts such as pi.
+//! This module contains no policy and no conversation state: it transports messages and reports
+//! exactly what failed. It does not depend on hosts such as pi.
 
 mod append;
 pub mod ascending;

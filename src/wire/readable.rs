@@ -1,4 +1,4 @@
-//! Messages as JSON, by their descriptors: for showing, never for answering.
+//! Messages as JSON, by their descriptors: for display, never for replies.
 
 use prost::Message;
 use prost_reflect::{DynamicMessage, SerializeOptions};
@@ -6,8 +6,8 @@ use serde_json::Value as Json;
 
 use super::drift::schema;
 
-/// A message of the schema as proto3 JSON: fields that were on the wire, 64-bit numbers as
-/// numbers. `None` if the schema has no message of that name.
+/// Returns a message as proto3 JSON without default values and with 64-bit integers as numbers.
+/// `None` if the schema has no message of that name.
 pub fn json(name: &str, message: &impl Message) -> Option<Json> {
     let descriptor = schema()?.get_message_by_name(name)?;
     let bytes = message.encode_to_vec();

@@ -1,4 +1,4 @@
-//! What a server says when a call fails: Connect error JSON, typed details, metadata.
+//! Errors that the server returns: Connect error JSON, typed details, metadata.
 
 use std::collections::BTreeMap;
 
@@ -11,10 +11,10 @@ use serde_json::Value as Json;
 use super::code::Code;
 use super::proto::aiserver::v1::{ErrorDetails, error_details};
 
-/// Header-like values that ride on the end of a stream.
+/// Header-like values sent with the end of a stream.
 pub type Metadata = BTreeMap<String, Vec<String>>;
 
-/// Connect allows details with and without padding.
+/// Base64 with or without padding, because Connect allows both in details.
 const LENIENT: GeneralPurpose = GeneralPurpose::new(
     &alphabet::STANDARD,
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
@@ -22,15 +22,15 @@ const LENIENT: GeneralPurpose = GeneralPurpose::new(
 
 const DETAILS_TYPE: &str = "aiserver.v1.ErrorDetails";
 
-/// Characters of a REST error that are shown.
-const MOST_WORDS: usize = 500;
-/// Characters of Cursor's own error that are shown.
-const MOST_TEXT: usize = 4000;
-/// Bytes in which secrets are looked for before a text is cut: one that is cut in two would
-/// not be found.
-const MOST_RAW: usize = 64 * 1024;
+/// Maximum number of characters kept of a REST error.
+const MAX_REST_TEXT: usize = 500;
+/// Maximum number of characters shown of Cursor's own error.
+const MAX_TEXT: usize = 4000;
+/// Maximum number of bytes searched for secrets. Redaction comes before the text is cut,
+/// because a secret that is cut in two would not be found.
+const MAX_RAW: usize = 64 * 1024;
 
-/// An error the server answered with.
+/// An error returned by the server.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RemoteError {
     /// Connect's code.
@@ -39,14 +39,14 @@ pub struct RemoteError {
     pub message: String,
     /// Cursor's typed details, if it sent any.
     pub details: Option<ErrorDetails>,
-    /// Metadata that came along.
+    /// Metadata sent with the error.
     pub metadata: Metadata,
-    /// The HTTP status, where the error was one.
+    /// The HTTP status, if the error was an HTTP response.
     pub status: Option<u16>,
 }
 
 impl RemoteError {
-    /// An error known only by its HTTP status.
+    /// Returns an error known only by its HTTP status.
     pub fn from_status(status: u16) -> Self {
         Self {
             code: Code::from_http(status),
@@ -57,30 +57,30 @@ impl RemoteError {
         }
     }
 
-    /// An error that came as an HTTP response: the body counts if it is Connect's JSON, or
-    /// has the words of a REST error.
+    /// Returns the error of an HTTP response. The body is used if it is Connect's JSON or has the
+    /// message of a REST error.
     pub fn from_response(status: u16, body: &[u8]) -> Self {
         let json: Json = serde_json::from_slice(body).unwrap_or_default();
         if json["code"].is_null() {
             let plain = Self::from_status(status);
             return Self {
-                message: words(&json).unwrap_or_else(|| plain.message.clone()),
+                message: rest_message(&json).unwrap_or_else(|| plain.message.clone()),
                 ..plain
             };
         }
-        let told = read_error(&json, Metadata::new());
+        let error = read_error(&json, Metadata::new());
         Self {
-            // "unknown" says less than the status does.
-            code: match told.code {
+            // The status is more specific than "unknown".
+            code: match error.code {
                 Code::Unknown => Code::from_http(status),
                 code => code,
             },
             status: Some(status),
-            ..told
+            ..error
         }
     }
 
-    /// Which of Cursor's errors this is.
+    /// Returns which of Cursor's errors this is, if it is a known one.
     pub fn cursor_error(&self) -> Option<error_details::Error> {
         let details = self.details.as_ref()?;
         (details.error != 0)
@@ -88,18 +88,18 @@ impl RemoteError {
             .flatten()
     }
 
-    /// Cursor's title and detail, or the Connect message, without secrets: a server may repeat
-    /// what it was sent.
+    /// Returns Cursor's title and detail, or the Connect message. Secrets are redacted, because a
+    /// server may repeat what it was sent.
     pub fn text(&self) -> String {
         let details = self.details.as_ref().and_then(|d| d.details.as_ref());
         let details = details.map(|d| format!("{} {}", d.title.trim(), d.detail.trim()));
         match details.as_deref().map(str::trim) {
-            Some(text) if !text.is_empty() => without_secrets(text, MOST_TEXT),
-            _ => without_secrets(&self.message, MOST_TEXT),
+            Some(text) if !text.is_empty() => without_secrets(text, MAX_TEXT),
+            _ => without_secrets(&self.message, MAX_TEXT),
         }
     }
 
-    /// The first metadata value under `name`.
+    /// Returns the first metadata value of `name`, ignoring case.
     pub fn metadata(&self, name: &str) -> Option<&str> {
         self.metadata
             .iter()
@@ -112,14 +112,14 @@ impl RemoteError {
 /// The envelope that ends a stream.
 #[derive(Debug, Clone, PartialEq)]
 pub struct EndStream {
-    /// The error, unless the stream ended well.
+    /// The error; `None` if the stream ended successfully.
     pub error: Option<RemoteError>,
-    /// Metadata of a good end (an error carries its own).
+    /// Metadata of a successful end (an error has its own).
     pub metadata: Metadata,
 }
 
 impl EndStream {
-    /// Reads the payload of an end-of-stream envelope. Empty counts as `{}`.
+    /// Parses the payload of an end-of-stream envelope. An empty payload is treated as `{}`.
     pub fn parse(payload: &[u8]) -> Result<Self, serde_json::Error> {
         if payload.is_empty() {
             return Ok(Self {
@@ -142,8 +142,8 @@ impl EndStream {
     }
 }
 
-/// Reads Connect's error JSON. What is not as it should be is passed over: what is left may
-/// say enough, and says more than "malformed".
+/// Parses Connect's error JSON. Malformed parts are ignored, because the rest is more useful
+/// than reporting "malformed".
 fn read_error(error: &Json, metadata: Metadata) -> RemoteError {
     let code = match &error["code"] {
         Json::String(name) => Code::from_name(name),
@@ -185,17 +185,18 @@ fn read_metadata(metadata: &Json) -> Metadata {
         .collect()
 }
 
-/// The words of a REST error: `{"error":{"message":…}}`, `{"message":…}` or `{"error":…}`.
-fn words(json: &Json) -> Option<String> {
+/// Returns the message of a REST error: `{"error":{"message":…}}`, `{"message":…}` or
+/// `{"error":…}`.
+fn rest_message(json: &Json) -> Option<String> {
     let error = &json["error"];
     let places = [&error["message"], &json["message"], error];
-    let words = places.into_iter().find_map(Json::as_str)?.trim();
-    (!words.is_empty()).then(|| without_secrets(words, MOST_WORDS))
+    let message = places.into_iter().find_map(Json::as_str)?.trim();
+    (!message.is_empty()).then(|| without_secrets(message, MAX_REST_TEXT))
 }
 
-/// At most so many characters of a server's text, secrets hidden.
+/// Returns at most `most` characters of a server's text, with secrets redacted.
 fn without_secrets(text: &str, most: usize) -> String {
-    let end = text.len().min(MOST_RAW);
+    let end = text.len().min(MAX_RAW);
     let end = (0..=end).rev().find(|at| text.is_char_boundary(*at));
     let text = crate::diag::secrets().scrub(&text[..end.unwrap_or(0)]);
     match text.char_indices().nth(most) {
@@ -215,7 +216,7 @@ mod tests {
             error: error_details::Error::ConversationTooLong as i32,
             details: Some(CustomErrorDetails {
                 title: "Too long".into(),
-                detail: "Start anew.".into(),
+                detail: "Start a new one.".into(),
                 is_retryable: Some(false),
                 ..Default::default()
             }),
@@ -235,7 +236,7 @@ mod tests {
                 error.cursor_error(),
                 Some(error_details::Error::ConversationTooLong)
             );
-            assert_eq!(error.text(), "Too long Start anew.");
+            assert_eq!(error.text(), "Too long Start a new one.");
             assert_eq!(error.metadata("x-kind"), Some("a"));
         }
     }
@@ -256,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn the_words_of_a_rest_error_are_kept() {
+    fn the_message_of_a_rest_error_is_kept() {
         for body in [
             r#"{"error":{"message":"Invalid User API key"}}"#,
             r#"{"message":" Invalid User API key "}"#,
@@ -308,15 +309,15 @@ mod tests {
                 assert!(!text.contains(secret) && !text.contains("crsr_"), "{text}");
             }
         }
-        // Where a text is cut, no part of a secret is left.
-        let long = format!("{}{secret}", "x ".repeat(MOST_TEXT / 2 - 4));
+        // Cutting a text leaves no part of a secret.
+        let long = format!("{}{secret}", "x ".repeat(MAX_TEXT / 2 - 4));
         let end = serde_json::json!({"error": {"message": long}}).to_string();
         let error = EndStream::parse(end.as_bytes()).unwrap().error.unwrap();
         assert!(!error.text().contains("plain"), "{}", error.text());
     }
 
     #[test]
-    fn an_odd_end_keeps_what_can_be_read_of_it() {
+    fn the_readable_parts_of_a_malformed_end_are_kept() {
         let read = |json: &str| EndStream::parse(json.as_bytes()).unwrap().error.unwrap();
         for (json, code, message) in [
             (
@@ -352,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn a_good_end_may_be_empty_or_carry_metadata() {
+    fn a_successful_end_may_be_empty_or_have_metadata() {
         assert_eq!(EndStream::parse(b"{}").unwrap().error, None);
         assert_eq!(EndStream::parse(b"").unwrap().error, None);
         assert!(EndStream::parse(b"not json").is_err());

@@ -1,4 +1,4 @@
-//! Conversation state: opaque bytes, looked into without being re-encoded.
+//! Checkpoints: opaque conversation state, inspected without being re-encoded.
 
 use bytes::Bytes;
 use prost::Message as _;
@@ -13,36 +13,36 @@ const USAGE_TREE: u32 = 4;
 /// `SubagentPersistedState.conversation_state`.
 const SUBAGENT_STATE: u32 = 1;
 
-/// No honest state is larger.
+/// Maximum size of a checkpoint; no genuine one is larger.
 pub const LARGEST: usize = 48 * 1024 * 1024;
 
-/// Nesting of subagents a state is searched through; deeper ones are left as they are.
+/// Maximum nesting of subagents that is rewritten; deeper ones are left unchanged.
 const MAX_DEPTH: usize = 8;
 
-/// How full the context is, as the server counts.
+/// How full the context is, as reported by the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Occupancy {
     /// Tokens in use.
     pub used: u32,
-    /// Tokens there is room for.
+    /// Maximum number of tokens.
     pub limit: u32,
 }
 
-/// Why bytes are no state to go on from.
+/// Why bytes are not a usable checkpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Unusable {
-    /// There are none.
+    /// No bytes.
     #[error("empty")]
     Empty,
     /// More than [`LARGEST`].
     #[error("too large")]
     TooLarge,
-    /// They are no message.
+    /// Not a protobuf message.
     #[error("damaged")]
     Damaged(#[from] FieldError),
 }
 
-/// Whether a checkpoint is one a run can go on from.
+/// Returns an error if a run cannot continue from this checkpoint.
 pub fn check(state: &Bytes) -> Result<(), Unusable> {
     match state.len() {
         0 => Err(Unusable::Empty),
@@ -51,23 +51,23 @@ pub fn check(state: &Bytes) -> Result<(), Unusable> {
     }
 }
 
-/// The tool calls a state waits for, in the server's own words.
+/// The pending tool calls of a checkpoint, as the server's text.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Pending(Vec<String>);
 
 impl Pending {
-    /// These.
+    /// Returns a list of these calls.
     pub fn of<'a>(calls: impl IntoIterator<Item = &'a str>) -> Self {
         Self(calls.into_iter().map(str::to_owned).collect())
     }
 
-    /// Whether a call is among them.
+    /// Returns whether a pending call contains this id.
     pub fn names(&self, call: &str) -> bool {
         !call.is_empty() && self.0.iter().any(|pending| pending.contains(call))
     }
 }
 
-/// What a checkpoint says it waits for.
+/// Returns the pending tool calls of a checkpoint.
 pub fn pending(state: &Bytes) -> Pending {
     let fields = fields(state.clone()).filter_map(Result::ok);
     let calls = fields.filter(|field| field.number == PENDING_TOOL_CALLS);
@@ -79,7 +79,7 @@ pub fn pending(state: &Bytes) -> Pending {
     )
 }
 
-/// The token details of a checkpoint, if it has any.
+/// Returns the token details of a checkpoint, if it has any.
 pub fn occupancy(state: &Bytes) -> Result<Option<Occupancy>, FieldError> {
     let mut found = None;
     for field in fields(state.clone()) {
@@ -96,20 +96,20 @@ pub fn occupancy(state: &Bytes) -> Result<Option<Occupancy>, FieldError> {
     Ok(found)
 }
 
-/// The state as it goes back to the server: byte for byte, less the usage tree (a report
-/// for people that the official client never returns).
+/// Returns the checkpoint as it is sent back to the server: byte for byte, without the usage
+/// tree, which is a report for the user that the official client never sends back.
 pub fn without_usage_tree(state: &Bytes) -> Result<Bytes, FieldError> {
     Ok(strip_state(state, 0)?.unwrap_or_else(|| state.clone()))
 }
 
-/// `None` where nothing had to be cut.
+/// Returns `None` if nothing had to be removed.
 fn strip_state(state: &Bytes, depth: usize) -> Result<Option<Bytes>, FieldError> {
     if depth > MAX_DEPTH {
         return Ok(None);
     }
     rewrite(state, |number, inner| match number {
         TOKEN_DETAILS => drop_field(inner, USAGE_TREE),
-        // map<string, SubagentPersistedState>: entry → value (2) → its state (1).
+        // map<string, SubagentPersistedState>: entry → value (2) → its checkpoint (1).
         SUBAGENT_STATES => rewrite(inner, |number, subagent| match number {
             2 => rewrite(subagent, |number, state| match number {
                 SUBAGENT_STATE => strip_state(state, depth + 1),
@@ -121,7 +121,8 @@ fn strip_state(state: &Bytes, depth: usize) -> Result<Option<Bytes>, FieldError>
     })
 }
 
-/// Replaces the length-delimited fields for which `change` gives new content.
+/// Replaces the length-delimited fields for which `change` returns new content. Returns `None`
+/// if nothing changed.
 fn rewrite(
     message: &Bytes,
     change: impl Fn(u32, &Bytes) -> Result<Option<Bytes>, FieldError>,
@@ -169,7 +170,7 @@ mod tests {
         out
     }
 
-    /// used 1234, max 200000, a usage tree, and a field nobody knows.
+    /// used 1234, max 200000, a usage tree, and unknown fields.
     fn state() -> Vec<u8> {
         let mut details = vec![0x08, 0xd2, 0x09, 0x10, 0xc0, 0x9a, 0x0c];
         put_bytes(&mut details, USAGE_TREE, b"tree");
@@ -181,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_usage_tree_is_cut() {
+    fn only_the_usage_tree_is_removed() {
         let plain = state();
         let mut with_subagent = plain.clone();
         let entry = [nested(1, b"id"), nested(2, &nested(SUBAGENT_STATE, &plain))].concat();
@@ -209,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_state_waits_for_is_read_by_name() {
+    fn pending_calls_are_found_by_id() {
         let mut waits = state();
         put_bytes(&mut waits, PENDING_TOOL_CALLS, br#"{"id":"call-1"}"#);
         let pending = pending(&waits.into());
@@ -218,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn state_that_is_no_message_is_an_error() {
+    fn an_unusable_checkpoint_is_an_error() {
         assert_eq!(
             without_usage_tree(&Bytes::from_static(&[0x2a, 0x05])),
             Err(FieldError::Truncated)

@@ -1,7 +1,8 @@
-//! One run's stream: client messages out, server messages in, over either transport.
+//! The stream of one attempt: sends client messages and receives server messages, over either
+//! transport.
 //!
-//! The stream has one owner, which holds both halves. Dropping it cancels the run: HTTP/2
-//! resets the stream, HTTP/1.1 closes the socket.
+//! The stream has one owner, which holds both halves. Dropping it cancels the run: HTTP/2 resets
+//! the stream, HTTP/1.1 closes the socket.
 
 mod head;
 
@@ -38,24 +39,24 @@ use crate::diag::Variant;
 const RUN: &str = "/agent.v1.AgentService/Run";
 const RUN_SSE: &str = "/agent.v1.AgentService/RunSSE";
 
-/// Messages that may wait for the network before senders have to.
+/// Capacity of the send queue; senders wait when it is full.
 const OUTGOING: usize = 32;
 
-/// The largest message of a run but for blobs, which may take a whole envelope: what shows text
-/// and tools holds several copies of a message.
+/// Maximum size of a message, because handling text and tools copies it several times. Blobs
+/// are limited only by the envelope.
 const MAX_MESSAGE: usize = 16 * 1024 * 1024;
 /// The field of a server message that carries blobs.
 const KV_FIELD: u32 = 4;
 
-/// How long a server that takes no more messages may still talk.
-const LAST_WORDS: Duration = Duration::from_secs(2);
+/// How long to keep reading after an append failed.
+const READ_AFTER_FAILURE: Duration = Duration::from_secs(2);
 
-/// Everything a stream is opened with.
+/// The parameters for opening a stream.
 #[derive(Debug, Clone)]
 pub struct Opening {
     /// The agent host.
     pub base: BaseUrl,
-    /// How we introduce ourselves.
+    /// How the client identifies itself.
     pub identity: Identity,
     /// The access token.
     pub token: SecretString,
@@ -63,9 +64,9 @@ pub struct Opening {
     pub ids: RequestIds,
     /// The conversation's blob key.
     pub blob_key: BlobKey,
-    /// Which of Cursor's tools are wanted.
+    /// Which native tools the server may offer.
     pub gates: ToolGates,
-    /// HTTP/2 bidi, or HTTP/1.1 with appends.
+    /// HTTP/2 for a bidirectional stream, or HTTP/1.1 with appends.
     pub version: HttpVersion,
 }
 
@@ -96,9 +97,9 @@ pub struct Incoming {
     drift: Arc<Drift>,
     appender: Option<AbortOnDropHandle<Result<(), CallError>>>,
     opened: Instant,
-    /// Whether any bytes of the run have come.
-    begun: bool,
-    /// Why appending failed, and until when the server may still say how the run ended.
+    /// Whether any bytes of the response body have been received.
+    received_bytes: bool,
+    /// Why appending failed, and until when the server may still send how the run ended.
     unsent: Option<(WireError, Instant)>,
 }
 
@@ -116,25 +117,25 @@ enum State {
     Ended,
 }
 
-/// What arrived.
+/// Something received from the server.
 #[derive(Debug)]
 pub enum Received {
-    /// The server accepted the stream; nothing of the run yet.
+    /// The server accepted the stream; no message yet.
     Accepted,
-    /// A message.
+    /// A server message.
     Message(Box<AgentServerMessage>),
-    /// The good end of the stream.
+    /// The stream ended without an error.
     End(Metadata),
 }
 
-/// The other side takes nothing more.
+/// The stream is closed for sending.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("the stream takes no more messages")]
+#[error("the stream accepts no more messages")]
 pub struct Closed;
 
 impl RunStream {
-    /// Opens a stream with its first message. Returns at once: the answer is awaited by
-    /// [`Incoming::next`], since a server may read before it answers.
+    /// Opens a stream and queues its first message. Does not wait for the response;
+    /// [`Incoming::next`] does, because a server may read messages before it responds.
     pub async fn open(
         http: &Arc<Http>,
         drift: &Arc<Drift>,
@@ -184,7 +185,7 @@ impl RunStream {
             }
         };
         let outgoing = Outgoing { queue, framing };
-        // The queue is empty and its receiver alive: the first message always fits.
+        // Cannot fail, because the queue is empty and its receiver exists.
         let _ = outgoing.queue.try_send(outgoing.frame(first));
         Ok(Self {
             outgoing,
@@ -194,7 +195,7 @@ impl RunStream {
                 drift: Arc::clone(drift),
                 appender,
                 opened: Instant::now(),
-                begun: false,
+                received_bytes: false,
                 unsent: None,
             },
         })
@@ -203,7 +204,7 @@ impl RunStream {
 
 #[cfg(test)]
 impl RunStream {
-    /// A stream that has broken off.
+    /// Returns a stream whose connection is lost.
     pub(crate) fn broken() -> Self {
         let (queue, _) = mpsc::channel(OUTGOING);
         Self {
@@ -217,7 +218,7 @@ impl RunStream {
                 drift: Arc::default(),
                 appender: None,
                 opened: Instant::now(),
-                begun: true,
+                received_bytes: true,
                 unsent: None,
             },
         }
@@ -225,7 +226,7 @@ impl RunStream {
 }
 
 impl Outgoing {
-    /// Encodes a message as this transport carries it.
+    /// Encodes a message for this transport.
     pub fn frame(&self, message: &AgentClientMessage) -> Bytes {
         let payload = ascending::client(message);
         match self.framing {
@@ -234,7 +235,7 @@ impl Outgoing {
         }
     }
 
-    /// Waits until there is room for one more message; the permit sends it.
+    /// Waits until the queue has room for one message and returns a permit to send it.
     pub async fn ready(&self) -> Result<Permit<'_>, Closed> {
         self.queue.reserve().await.map(Permit).map_err(|_| Closed)
     }
@@ -251,25 +252,25 @@ impl Permit<'_> {
 }
 
 impl Incoming {
-    /// The next thing from the server. Safe to drop and call again (`select!`). After an
-    /// end or error there is nothing more.
+    /// Returns the next message or event from the server. Cancel safe (`select!`). After the end
+    /// or an error, every call returns an error.
     pub async fn next(&mut self) -> Result<Received, WireError> {
         let received = self.advance().await;
         if matches!(received, Err(_) | Ok(Received::End(_))) {
-            self.tell_end(received.as_ref().err());
+            self.log_end(received.as_ref().err());
             self.state = State::Ended;
             self.appender = None;
         }
         received
     }
 
-    fn tell_end(&self, error: Option<&WireError>) {
+    fn log_end(&self, error: Option<&WireError>) {
         let ms = self.opened.elapsed().as_millis() as u64;
         match error {
             None => tracing::debug!(ms, "stream.closed"),
             Some(error) => tracing::debug!(
                 ms,
-                kind = %Variant(transport(error)),
+                kind = %Variant(error_kind(error)),
                 cause = error.cause(),
                 "stream.failed"
             ),
@@ -317,12 +318,12 @@ impl Incoming {
                     }
                     let deadline = self.unsent.as_ref().map(|(_, deadline)| *deadline);
                     let piece = tokio::select! {
-                        // What has arrived counts before what could not be sent: a run that
-                        // ended well takes no more messages either.
+                        // Received data comes first, because a run that ended successfully
+                        // accepts no more messages either.
                         biased;
                         piece = response.chunk() => piece.map_err(|e| lost(&e, &self.host)),
                         failure = append_failure(&mut self.appender) => {
-                            self.unsent = Some((failure, Instant::now() + LAST_WORDS));
+                            self.unsent = Some((failure, Instant::now() + READ_AFTER_FAILURE));
                             continue;
                         }
                         () = until(deadline) => Ok(None),
@@ -330,8 +331,8 @@ impl Incoming {
                     match (piece, self.unsent.take()) {
                         (Ok(Some(piece)), unsent) => {
                             decoder.push(&piece);
-                            if !self.begun {
-                                self.begun = true;
+                            if !self.received_bytes {
+                                self.received_bytes = true;
                                 let ms = self.opened.elapsed().as_millis() as u64;
                                 tracing::debug!(ms, "stream.first_byte");
                             }
@@ -351,8 +352,9 @@ impl Incoming {
     }
 }
 
-/// The kind of a failure: the transport's, or that the server reported it.
-fn transport(error: &WireError) -> &dyn std::fmt::Debug {
+/// Returns the value whose variant names the kind of error: the transport error or the server's
+/// code.
+fn error_kind(error: &WireError) -> &dyn std::fmt::Debug {
     match error {
         WireError::Transport(error) => error,
         WireError::Remote(remote) => &remote.code,
@@ -365,7 +367,7 @@ fn message(payload: Bytes, drift: &Drift) -> Result<Received, WireError> {
         let limit = MAX_MESSAGE;
         return Err(TransportError::MessageTooLarge { size, limit }.into());
     }
-    // Damaged words are asked for again rather than shown.
+    // A malformed message fails the attempt, because a retry is better than wrong output.
     let message =
         AgentServerMessage::decode(payload.clone()).map_err(|_| TransportError::Message)?;
     if message.encoded_len() != payload.len() {
@@ -374,7 +376,7 @@ fn message(payload: Bytes, drift: &Drift) -> Result<Received, WireError> {
     Ok(Received::Message(Box::new(message)))
 }
 
-/// Whether the first field of a message is a blob request.
+/// Returns whether the first field of a message is a blob request.
 fn carries_blob(payload: &Bytes) -> bool {
     let first = fields::fields(payload.clone()).next();
     matches!(first, Some(Ok(field)) if field.number == KV_FIELD)
@@ -388,7 +390,8 @@ fn end(payload: &[u8]) -> Result<Received, WireError> {
     }
 }
 
-/// After the head HTTP/2 has proven itself: a protocol error is then a broken connection.
+/// Converts an error after the response headers. HTTP/2 has worked by then, so a protocol error
+/// means a lost connection.
 fn lost(error: &reqwest::Error, host: &str) -> TransportError {
     match from_reqwest(error, host) {
         TransportError::NoHttp2 { cause, .. } => TransportError::Lost(cause),
@@ -396,7 +399,7 @@ fn lost(error: &reqwest::Error, host: &str) -> TransportError {
     }
 }
 
-/// Resolves only when appending failed; a finished appender is no news.
+/// Resolves only when appending fails; an appender that has finished never resolves.
 async fn append_failure(
     appender: &mut Option<AbortOnDropHandle<Result<(), CallError>>>,
 ) -> WireError {
@@ -413,7 +416,7 @@ async fn append_failure(
     }
 }
 
-/// Waits for a deadline, if there is one.
+/// Waits for the deadline; forever if it is `None`.
 async fn until(deadline: Option<Instant>) {
     match deadline {
         Some(deadline) => tokio::time::sleep_until(deadline).await,

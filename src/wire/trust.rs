@@ -1,8 +1,8 @@
-//! Whom we trust beyond the system's store.
+//! Certificates trusted in addition to, or instead of, the system's store.
 //!
-//! A certificate that the user names is trusted itself, not only what it signed: most
-//! self-signed ones call themselves an authority, and TLS libraries then refuse them as a
-//! server's. Its name, its dates and its key are checked like any other's.
+//! A certificate in the user's files is accepted as a server certificate too, not only as an
+//! issuer. This is needed because most self-signed certificates are marked as a CA, which TLS
+//! libraries refuse as a server certificate. Its name, validity period and key are still checked.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -20,20 +20,20 @@ use rustls_pki_types::{CertificateDer, ServerName, UnixTime};
 use super::headers::HttpVersion;
 use super::http::SetupError;
 
-/// What the TLS library says of a server's certificate that calls itself an authority.
-const AUTHORITY_AS_SERVER: &str = "CaUsedAsEndEntity";
+/// The TLS library's error for a CA certificate used as a server certificate.
+const CA_AS_SERVER: &str = "CaUsedAsEndEntity";
 
-/// Whom we trust beyond the system's store.
+/// Files with trusted certificates besides the system's store.
 #[derive(Debug, Clone, Default)]
 pub struct Trust {
-    /// `SSL_CERT_FILE`: replaces the system's store. Read by the TLS library; checked here.
+    /// `SSL_CERT_FILE`: replaces the system's store. Read by the TLS library; validated here.
     pub bundle: Option<PathBuf>,
-    /// `NODE_EXTRA_CA_CERTS`: added to it, so that one setting serves pi and us.
+    /// `NODE_EXTRA_CA_CERTS`: added to it, so that one setting works for pi and for us.
     pub extra: Option<PathBuf>,
 }
 
 impl Trust {
-    /// Reads the two variables.
+    /// Reads the two environment variables.
     pub fn from_env(env: impl Fn(&str) -> Option<String>) -> Self {
         let path = |name: &str| env(name).filter(|v| !v.is_empty()).map(PathBuf::from);
         Self {
@@ -42,8 +42,8 @@ impl Trust {
         }
     }
 
-    /// TLS that trusts what the user names; nothing if nothing is named. Says now, not at the
-    /// first handshake, that a file is bad.
+    /// Returns a TLS configuration that trusts the user's files; `None` if there are none. Reports
+    /// an invalid file here instead of at the first handshake.
     pub(super) fn config(&self, version: HttpVersion) -> Result<Option<ClientConfig>, SetupError> {
         let read = |setting, path: &Option<PathBuf>| match path {
             Some(path) => read_pem(setting, path),
@@ -89,17 +89,18 @@ fn read_pem(
     let certificates: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&pem).collect();
     let certificates = certificates.map_err(|_| fail("not PEM".into()))?;
     if certificates.is_empty() {
-        return Err(fail("no certificate in it".into()));
+        return Err(fail("it contains no certificate".into()));
     }
     Ok(certificates)
 }
 
-/// The system's judgement, and a second look at servers whose very certificate was named.
+/// Verifies with the system's verifier, and accepts servers whose own certificate is in the
+/// user's files.
 #[derive(Debug)]
 struct Verifier<System = rustls_platform_verifier::Verifier> {
     system: System,
     named: Vec<CertificateDer<'static>>,
-    /// Trusts the named ones alone; none if none of them is of use.
+    /// Trusts only the named certificates; `None` if none of them is usable.
     own: Option<Arc<WebPkiServerVerifier>>,
 }
 
@@ -120,8 +121,9 @@ impl<System> Verifier<System> {
         }
     }
 
-    /// Checks a server whose certificate was named.
-    fn second_look(
+    /// Verifies a server whose own certificate is one of the named ones; `None` if it is not, or is
+    /// invalid.
+    fn verify_named(
         &self,
         server: &CertificateDer<'_>,
         name: &ServerName<'_>,
@@ -137,9 +139,10 @@ impl<System> Verifier<System> {
             .verify_server_cert(server, &[], name, ocsp, now)
         {
             Ok(verified) => Some(verified),
-            // Said after the dates were looked at, and before the name is.
+            // This error comes after the validity period was checked but before the name, so check
+            // the name here.
             Err(Error::InvalidCertificate(CertificateError::Other(reason)))
-                if reason.0.to_string() == AUTHORITY_AS_SERVER =>
+                if reason.0.to_string() == CA_AS_SERVER =>
             {
                 let parsed = ParsedCertificate::try_from(server).ok()?;
                 verify_server_name(&parsed, name).ok()?;
@@ -161,7 +164,7 @@ impl<System: ServerCertVerifier> ServerCertVerifier for Verifier<System> {
     ) -> Result<ServerCertVerified, Error> {
         self.system
             .verify_server_cert(server, between, name, ocsp, now)
-            .or_else(|error| self.second_look(server, name, ocsp, now).ok_or(error))
+            .or_else(|error| self.verify_named(server, name, ocsp, now).ok_or(error))
     }
 
     fn verify_tls12_signature(
@@ -195,11 +198,11 @@ mod tests {
 
     use super::*;
 
-    /// A system that trusts nobody.
+    /// A system verifier that trusts no certificate.
     #[derive(Debug)]
-    struct Nobody;
+    struct TrustsNothing;
 
-    impl ServerCertVerifier for Nobody {
+    impl ServerCertVerifier for TrustsNothing {
         fn verify_server_cert(
             &self,
             _: &CertificateDer<'_>,
@@ -242,11 +245,11 @@ mod tests {
     }
 
     #[test]
-    fn a_named_certificate_is_a_good_server_under_its_name_and_in_its_time() {
+    fn a_named_certificate_is_accepted_for_its_name_and_validity_period() {
         let provider = Arc::new(aws_lc_rs::default_provider());
         for authority in [IsCa::Ca(BasicConstraints::Unconstrained), IsCa::NoCa] {
             let (named, other) = (self_signed(authority), self_signed(authority));
-            let verifier = Verifier::new(Nobody, vec![named.clone()], &provider);
+            let verifier = Verifier::new(TrustsNothing, vec![named.clone()], &provider);
             let verdict = |server: &CertificateDer<'_>, name: &'static str, now: UnixTime| {
                 let name = ServerName::try_from(name).unwrap();
                 verifier.verify_server_cert(server, &[], &name, &[], now)

@@ -1,4 +1,4 @@
-//! Calls with one request and one answer: Connect in protobuf or JSON, and plain REST.
+//! Calls with one request and one response: Connect in protobuf or JSON, and plain REST.
 
 use std::time::Duration;
 
@@ -16,16 +16,16 @@ use super::headers::HttpVersion;
 use super::http::{Http, SetupError};
 use super::remote::RemoteError;
 
-/// Answers over this are not read to the end.
+/// Maximum size of a response; reading a larger one is an error.
 const MAX_ANSWER: usize = 64 * 1024 * 1024;
 
-/// A unary call that failed.
+/// Why a unary call failed.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum CallError {
-    /// No HTTP client.
+    /// The HTTP client could not be built.
     #[error(transparent)]
     Setup(#[from] SetupError),
-    /// The call itself.
+    /// The call itself failed.
     #[error(transparent)]
     Wire(#[from] WireError),
 }
@@ -42,7 +42,7 @@ impl From<RemoteError> for CallError {
     }
 }
 
-/// Where and how to call.
+/// The target and parameters of a call.
 #[derive(Debug, Clone)]
 pub struct Call<'a> {
     /// The host.
@@ -58,7 +58,7 @@ pub struct Call<'a> {
 }
 
 impl Http {
-    /// A Connect call in protobuf.
+    /// Makes a Connect call in protobuf and returns the decoded response.
     pub async fn call<Answer: Message + Default>(
         &self,
         mut call: Call<'_>,
@@ -70,14 +70,14 @@ impl Http {
         let body = self
             .exchange(Method::POST, call, request.encode_to_vec().into())
             .await?;
-        // Some servers wrap unary answers in an envelope; the bare form is the rule.
+        // Unary responses have no envelope, but some servers add one.
         Answer::decode(body.clone())
             .ok()
             .or_else(|| Answer::decode(envelope::unwrap_unary(&body)?).ok())
             .ok_or_else(|| TransportError::Message.into())
     }
 
-    /// A Connect call in JSON.
+    /// Makes a Connect call in JSON and returns the response.
     pub async fn call_json(&self, mut call: Call<'_>, request: &Json) -> Result<Json, CallError> {
         call.headers
             .insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
@@ -85,12 +85,12 @@ impl Http {
         json(&self.exchange(Method::POST, call, body).await?)
     }
 
-    /// A REST `GET`.
+    /// Makes a REST `GET` call and returns the response.
     pub async fn get_json(&self, call: Call<'_>) -> Result<Json, CallError> {
         json(&self.exchange(Method::GET, call, Bytes::new()).await?)
     }
 
-    /// Sends and reads everything; what is no success is the server's error.
+    /// Sends a request and returns the whole response; a status other than 2xx is an error.
     pub async fn exchange(
         &self,
         method: Method,
@@ -107,7 +107,7 @@ impl Http {
         }
     }
 
-    /// Sends and reads everything, whatever the status.
+    /// Sends a request and returns the status and the whole response.
     pub async fn fetch(
         &self,
         method: Method,
@@ -146,7 +146,7 @@ impl Http {
             }
             Ok((response.status().as_u16(), Bytes::from(answer)))
         };
-        // What stands behind the question mark may be secret.
+        // Without the query, because it may contain secrets.
         let path = call.path.split('?').next().unwrap_or_default();
         let started = std::time::Instant::now();
         let answer = match awake::within(call.deadline, answer).await {

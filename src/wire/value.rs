@@ -15,10 +15,10 @@ const BOOL: u32 = 4;
 const STRUCT: u32 = 5;
 const LIST: u32 = 6;
 
-/// Deeper values than this are refused: they would exhaust the stack of either side.
+/// Values nested deeper than this are refused, because they could exhaust the stack.
 const MAX_DEPTH: usize = 100;
 
-/// Why a value cannot be carried.
+/// Why a value cannot be decoded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum ValueError {
     /// Not a protobuf message.
@@ -54,7 +54,7 @@ fn put_value(out: &mut Vec<u8>, json: &Json) {
         }
         Json::Number(number) => {
             put_varint(out, u64::from(NUMBER) << 3 | 1);
-            // A number JSON can hold and f64 cannot does not exist without arbitrary precision.
+            // Never NaN: without arbitrary precision every JSON number converts to f64.
             out.extend_from_slice(&number.as_f64().unwrap_or(f64::NAN).to_le_bytes());
         }
         Json::String(text) => put_bytes(out, STRING, text.as_bytes()),
@@ -95,8 +95,8 @@ pub fn decode(bytes: &Bytes) -> Result<Json, ValueError> {
     get_value(bytes, 0)
 }
 
-/// Decodes a `google.protobuf.Value`; bytes that are none become text, and so do bytes in
-/// which no value stands.
+/// Decodes a `google.protobuf.Value`; bytes that are not a value, or that contain none of its
+/// fields, become text.
 pub fn decode_or_text(bytes: &Bytes) -> Json {
     let holds_one = fields(bytes.clone())
         .any(|field| field.is_ok_and(|field| (NULL..=LIST).contains(&field.number)));
@@ -168,7 +168,7 @@ fn get_list(bytes: &Bytes, depth: usize) -> Result<Vec<Json>, ValueError> {
     Ok(items)
 }
 
-/// Whole numbers come back as JSON integers: tools count on `7`, not `7.0`.
+/// Returns whole numbers as JSON integers, because tools expect `7`, not `7.0`.
 fn number(value: f64) -> Json {
     const MOST: f64 = 9_223_372_036_854_775_808.0;
     if value.fract() == 0.0 && value.abs() < MOST && !(value == 0.0 && value.is_sign_negative()) {
@@ -184,7 +184,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn key_order_survives() {
+    fn key_order_is_kept() {
         let schema = json!({"type": "object", "properties": {"z": {}, "a": {"b": [null, true]}}});
         let back = decode(&encode(&schema)).unwrap();
         assert_eq!(back.to_string(), schema.to_string());
@@ -202,7 +202,7 @@ mod tests {
     fn bytes_without_a_value_are_text() {
         let text = |bytes: &'static [u8]| decode_or_text(&Bytes::from_static(bytes));
         assert_eq!(text(b""), json!(""));
-        assert_eq!(text(b"x\x01"), json!("x\u{1}"), "only a field nobody knows");
+        assert_eq!(text(b"x\x01"), json!("x\u{1}"), "only an unknown field");
         assert_eq!(text(b"hello"), json!("hello"));
         assert_eq!(text(b"\x08\0"), Json::Null);
     }
@@ -235,7 +235,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_goes_in_comes_out(json in any_json()) {
+        fn encoding_and_decoding_returns_the_same_value(json in any_json()) {
             let back = decode(&encode(&json)).unwrap();
             // 1.0 and 1 are the same protobuf number.
             let same = |a: &Json, b: &Json| a.to_string().replace(".0", "") == b.to_string().replace(".0", "");

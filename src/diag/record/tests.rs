@@ -4,10 +4,10 @@ use tracing_subscriber::layer::SubscriberExt as _;
 
 use super::*;
 
-/// A process must end soon; a test on a loaded machine need not.
-const PATIENCE: Duration = Duration::from_secs(50);
+/// Longer than in production, because the test machine may be loaded.
+const FLUSH_TIMEOUT: Duration = Duration::from_secs(50);
 
-/// Lines others can look at.
+/// A target whose lines the test can read.
 #[derive(Clone, Default)]
 struct Shown(Arc<Mutex<Vec<u8>>>);
 
@@ -36,12 +36,12 @@ fn scrubber() -> &'static Scrubber {
     Box::leak(Box::new(Scrubber::new(["known-secret".into()])))
 }
 
-/// Records what `tell` tells and ends the log.
-fn recorded(target: impl Target, tell: impl FnOnce()) {
+/// Records the events that `log` emits and ends the log.
+fn recorded(target: impl Target, log: impl FnOnce()) {
     let (recorder, mut guard) = start(target, scrubber()).unwrap();
-    guard.patience = PATIENCE;
+    guard.flush_timeout = FLUSH_TIMEOUT;
     let subscriber = tracing_subscriber::registry().with(recorder);
-    tracing::subscriber::with_default(subscriber, tell);
+    tracing::subscriber::with_default(subscriber, log);
     drop(guard);
 }
 
@@ -71,7 +71,7 @@ fn a_record_holds_the_event_and_its_spans() {
 }
 
 #[test]
-fn long_texts_are_cut_after_they_were_scrubbed() {
+fn long_texts_are_cut_after_redaction() {
     let shown = Shown::default();
     recorded(shown.clone(), || {
         let text = format!("{}known-secret", "ä".repeat(MAX_TEXT / 2 - 3));
@@ -84,12 +84,12 @@ fn long_texts_are_cut_after_they_were_scrubbed() {
     );
 }
 
-/// A disk that stands still until it is let go.
+/// A disk that blocks until the sender is dropped.
 struct Stuck(Receiver<()>, Shown);
 
 impl Write for Stuck {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        // Nobody holds it any more once the sender is gone.
+        // Returns an error as soon as the sender is dropped.
         let _ = self.0.recv();
         self.1.write(bytes)
     }
@@ -100,12 +100,12 @@ impl Write for Stuck {
 }
 
 #[test]
-fn a_disk_that_stands_still_stops_nobody_and_the_loss_is_told() {
+fn a_blocked_disk_does_not_block_logging_and_the_loss_is_reported() {
     const MORE: usize = 100;
     let shown = Shown::default();
     let (hold, held) = sync_channel(0);
     let (recorder, mut guard) = start(Stuck(held, shown.clone()), scrubber()).unwrap();
-    guard.patience = PATIENCE;
+    guard.flush_timeout = FLUSH_TIMEOUT;
     let subscriber = tracing_subscriber::registry().with(recorder);
     tracing::subscriber::with_default(subscriber, || {
         for n in 0..QUEUE + MORE {
@@ -118,12 +118,12 @@ fn a_disk_that_stands_still_stops_nobody_and_the_loss_is_told() {
     let last = lines.last().unwrap();
     assert_eq!(last["event"], "log.ended");
     let dropped = last["dropped"].as_u64().unwrap() as usize;
-    // The writer may have taken one record out of the queue before it got stuck.
+    // The writer may have taken one record out of the queue before it blocked.
     assert!((MORE - 1..=MORE).contains(&dropped), "{dropped}");
     let written = lines.iter().filter(|line| line["event"] == "x").count();
     assert_eq!(written + dropped, QUEUE + MORE);
-    let told = lines.iter().find(|line| line["event"] == "log.dropped");
-    assert_eq!(told.unwrap()["count"], dropped);
+    let report = lines.iter().find(|line| line["event"] == "log.dropped");
+    assert_eq!(report.unwrap()["count"], dropped);
 }
 
 /// A disk that is full for a while.
@@ -147,7 +147,7 @@ impl Target for Full {
 }
 
 #[test]
-fn a_full_disk_costs_lines_and_nothing_else() {
+fn a_full_disk_loses_only_the_lines_written_meanwhile() {
     let shown = Shown::default();
     recorded(Full(1, shown.clone()), || {
         tracing::debug!("lost");

@@ -1,4 +1,4 @@
-//! Secrets we were told of, found in the spellings in which they may come back.
+//! Registered secrets, found in plain and in the usual encodings.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
@@ -9,26 +9,29 @@ use secrecy::{ExposeSecret as _, SecretString};
 
 use super::REDACTED;
 
-/// Shorter texts are no secrets, and hiding them would tear words apart.
+/// Shorter texts are not treated as secrets, because redacting them would damage ordinary words.
 const MIN_SECRET: usize = 4;
-/// Secrets remembered; the oldest go first. Tokens change every hour or so.
+/// Maximum number of registered secrets; the oldest is removed first. Tokens change about every
+/// hour.
 pub(super) const MAX_SECRETS: usize = 64;
-/// Lengths of secrets that are also looked for in other encodings: an encoded form of a shorter
-/// one may be an ordinary word, and longer ones are tokens that have a shape of their own.
+/// Lengths of secrets that are also searched for in other encodings. The encoded form of a
+/// shorter one may be an ordinary word, and longer ones are tokens, which are recognised by
+/// shape.
 const ENCODED: std::ops::RangeInclusive<usize> = 12..=128;
 
-/// The secrets, the longest first, so that no tail of a longer one survives.
+/// The secrets, longest first, because replacing a shorter one first would leave the tail of a
+/// longer one.
 #[derive(Default)]
-pub(super) struct Known(Vec<Secret>);
+pub(super) struct KnownSecrets(Vec<Secret>);
 
 struct Secret {
     plain: SecretString,
     encoded: Vec<SecretString>,
-    /// When it was learned; the smallest number is the oldest.
+    /// The order of registration; the smallest number is the oldest.
     order: u64,
 }
 
-impl Known {
+impl KnownSecrets {
     pub(super) fn learn(&mut self, text: &str) {
         let is_known = |old: &Secret| old.plain.expose_secret() == text;
         if text.len() < MIN_SECRET || self.0.iter().any(is_known) {
@@ -59,13 +62,13 @@ impl Known {
         self.0.len()
     }
 
-    /// The text without these secrets; borrowed if there are none in it.
+    /// Returns the text with these secrets redacted; borrowed if it contains none.
     pub(super) fn hide<'a>(&self, text: &'a str) -> Cow<'a, str> {
         let mut text = Cow::Borrowed(text);
         for secret in &self.0 {
             replace(&mut text, &secret.plain);
         }
-        // Most texts have no word so long, and need not be searched for every encoding.
+        // Most texts have no word this long, so the search for every encoding is skipped.
         if has_long_word(&text) {
             for encoded in self.0.iter().flat_map(|secret| &secret.encoded) {
                 replace(&mut text, encoded);
@@ -88,8 +91,8 @@ fn has_long_word(text: &str) -> bool {
     words.any(|word| word.len() >= *ENCODED.start())
 }
 
-/// A secret in base64 (both alphabets, wherever it starts within a longer text), in hex and
-/// percent-encoded.
+/// Returns a secret in base64 (both alphabets, at every alignment within a longer text), in hex
+/// and percent-encoded.
 fn encodings(secret: &str) -> Vec<SecretString> {
     if !ENCODED.contains(&secret.len()) {
         return Vec::new();
@@ -117,7 +120,7 @@ fn encodings(secret: &str) -> Vec<SecretString> {
             let mut bytes = vec![0; before];
             bytes.extend_from_slice(secret.as_bytes());
             let encoded = engine.encode(&bytes);
-            // Letters at either end also depend on what stands before and after.
+            // Characters at either end are cut, because they depend on the neighbouring bytes.
             let from = (before * 8).div_ceil(6);
             let until = bytes.len() * 8 / 6;
             forms.push(encoded[from..until].to_owned());
@@ -133,13 +136,13 @@ mod tests {
     use proptest::prelude::*;
 
     fn hidden(secret: &str, text: &str) -> String {
-        let mut known = Known::default();
+        let mut known = KnownSecrets::default();
         known.learn(secret);
         known.hide(text).into_owned()
     }
 
     #[test]
-    fn a_secret_is_hidden_however_it_is_spelled() {
+    fn a_secret_is_redacted_in_every_encoding() {
         let secret = "plainkey otters+99";
         for text in [
             "say plainkey otters+99.",
@@ -154,13 +157,13 @@ mod tests {
     }
 
     #[test]
-    fn short_secrets_have_no_other_spellings() {
+    fn short_secrets_are_not_searched_for_in_encodings() {
         assert_eq!(hidden("test", "dGVzdA 74657374"), "dGVzdA 74657374");
     }
 
     proptest! {
         #[test]
-        fn base64_around_a_secret_hides_it(before in ".{0,9}", after in ".{0,9}") {
+        fn a_secret_inside_base64_is_redacted(before in ".{0,9}", after in ".{0,9}") {
             let secret = "crsr_0123456789-canary";
             for engine in [STANDARD_NO_PAD, URL_SAFE_NO_PAD] {
                 let text = engine.encode(format!("{before}{secret}{after}"));

@@ -64,7 +64,7 @@ fn every_known_leak_is_stopped() {
 }
 
 #[test]
-fn prose_stays_as_it_is() {
+fn prose_is_unchanged() {
     for text in [
         "",
         "The bearer of bad news; a bearer token is needed.",
@@ -109,9 +109,9 @@ fn a_scrubber_does_not_show_what_it_knows() {
     assert!(!format!("{scrubber:?}").contains("first"));
 }
 
-/// What takes a square of its length would still be at it when the test is killed.
+/// With quadratic time, the test would run into its timeout.
 #[test]
-fn hostile_text_is_no_trouble() {
+fn hostile_text_is_scrubbed_in_linear_time() {
     for unit in [
         "token",
         "token=\"",
@@ -137,7 +137,7 @@ fn hostile_text_is_no_trouble() {
     }
 }
 
-/// Every way a secret is known to travel.
+/// Returns the secret in every form in which secrets are known to appear.
 fn shapes_of(secret: &str) -> Vec<String> {
     let base64 = secret
         .bytes()
@@ -177,7 +177,7 @@ proptest! {
         before in "[a-z .,\n]{0,20}",
         after in "[a-z .,\n]{0,20}",
     ) {
-        // Words of the surroundings must not be glued to what is planted.
+        // Line breaks, because surrounding words must not touch the planted secret.
         for shape in shapes_of(&secret) {
             let text = format!("{before}\n{shape}\n{after}");
             let scrubbed = scrub(&text);
@@ -194,7 +194,7 @@ proptest! {
     }
 
     #[test]
-    fn twice_is_once(
+    fn scrubbing_twice_changes_nothing_more(
         pieces in prop::collection::vec(
             prop_oneof![
                 Just("token".to_owned()), Just("cookie".to_owned()), Just("set-cookie".to_owned()),

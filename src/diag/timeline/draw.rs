@@ -1,18 +1,18 @@
-//! A timeline for a terminal.
+//! Renders a timeline for a terminal.
 
 use std::fmt::Write as _;
 
 use super::{Mark, Phase, PhaseKind, Timeline, Turn};
 use crate::diag::terminal_text::clean;
 
-/// How to draw.
+/// How to draw a timeline.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Style {
-    /// Columns there are.
+    /// The width of the terminal in columns.
     pub width: usize,
-    /// Which characters.
+    /// Which characters may be used.
     pub glyphs: Glyphs,
-    /// Colours or none.
+    /// Whether to use colours.
     pub paint: Paint,
 }
 
@@ -36,7 +36,7 @@ pub enum Paint {
 const OFFSET: usize = 9;
 const NAME: usize = 28;
 const DURATION: usize = 9;
-/// No bar is shorter than this.
+/// Minimum width of the area for bars.
 const MIN_BAR: usize = 10;
 
 impl Style {
@@ -53,7 +53,7 @@ impl Style {
         }
     }
 
-    /// A good sign or a warning sign, coloured.
+    /// Returns a check mark or a warning sign, coloured.
     pub fn sign(self, mark: Mark) -> String {
         match mark {
             Mark::Well => self.paint("32", self.choose("ok", "✓")),
@@ -69,7 +69,7 @@ impl Style {
     }
 }
 
-/// Draws every turn, then what else the log tells.
+/// Draws every turn, then drift, missing records and problems.
 pub fn draw(timeline: &Timeline, style: Style) -> String {
     let mut page = String::new();
     for turn in &timeline.turns {
@@ -102,7 +102,7 @@ fn draw_drift(page: &mut String, timeline: &Timeline, style: Style) {
     if timeline.drift.is_empty() {
         return;
     }
-    page.push_str("wire drift: the server sends what this version does not know\n");
+    page.push_str("wire drift: the server sends fields or kinds this version does not know\n");
     for (kind, count) in &timeline.drift {
         let kind = clean(kind);
         let _ = writeln!(
@@ -125,7 +125,10 @@ fn draw_turn(page: &mut String, turn: &Turn, style: Style) {
             let _ = write!(head, "{dot}{name}{value}");
         }
     }
-    let end = turn.end.as_deref().unwrap_or("not over when the log ends");
+    let end = turn
+        .end
+        .as_deref()
+        .unwrap_or("unfinished when the log ends");
     let _ = write!(head, "{dot}{}{dot}{end}", span(turn.length_us));
     let _ = writeln!(page, "{}", style.paint("1", &clean(&head)));
     for phase in &turn.phases {
@@ -167,7 +170,7 @@ fn draw_phase(page: &mut String, phase: &Phase, whole: u64, style: Style) {
     );
 }
 
-/// The phase on the line of its turn.
+/// Returns the bar of a phase, scaled to the turn's duration.
 fn bar(phase: &Phase, whole: u64, style: Style) -> String {
     let width = style.bar() as u64;
     let whole = whole.max(1);
@@ -175,9 +178,10 @@ fn bar(phase: &Phase, whole: u64, style: Style) -> String {
     let from = column(phase.start_us).min(width as usize - 1);
     let to = column(phase.start_us.saturating_add(phase.length_us));
     let point = style.choose("|", "▏");
-    let body = match to > from {
-        true => style.choose("#", "█").repeat(to - from),
-        false => point.to_owned(),
+    let body = if to > from {
+        style.choose("#", "█").repeat(to - from)
+    } else {
+        point.to_owned()
     };
     format!("{}{body}", " ".repeat(from))
 }
@@ -204,7 +208,7 @@ fn totals(turn: &Turn) -> Vec<String> {
     parts
 }
 
-/// A duration with three digits or so.
+/// Formats a duration with about three digits.
 fn span(us: u64) -> String {
     match us {
         0..1_000 => format!("{us} us"),

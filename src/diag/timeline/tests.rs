@@ -2,7 +2,7 @@ use serde_json::json;
 
 use super::*;
 
-/// Lines of a log: microseconds, event, more fields.
+/// Returns the lines of a log from microseconds, event and further fields.
 fn log(records: &[(u64, &str, Json)]) -> String {
     let lines = records.iter().map(|(us, event, fields)| {
         let mut line = json!({"ts": 1, "us": us, "level": "DEBUG", "target": "x", "event": event});
@@ -150,19 +150,19 @@ fn a_retry_and_an_error() {
         +2.08 s  ! failed Unauthenticated          0 us                                    |
       0 deltas, 0 bytes - tools 0 us - waiting 2.08 s - 2 attempts
 
-    wire drift: the server sends what this version does not know
+    wire drift: the server sends fields or kinds this version does not know
       ! a.B.9 (at least 2)
     ! 3 records are missing: the disk was too slow or full
     ");
 }
 
 #[test]
-fn what_is_cut_or_foreign_is_told() {
+fn incomplete_and_foreign_lines_are_reported() {
     let mut records = good_turn();
     records.truncate(8);
     let text = format!("hello\n[1]\n{}{{\"us\": 12", log(&records));
     insta::assert_snapshot!(drawn(&text), @"
-    turn t1 - session 01234567 - gpt-5.5 - 649 ms - not over when the log ends
+    turn t1 - session 01234567 - gpt-5.5 - 649 ms - unfinished when the log ends
         +1.0 ms    token exchanged                50 ms  ##
          +51 ms    connect HTTP/2.0               48 ms    ###
          +99 ms    wait                          300 ms       ################
@@ -173,13 +173,13 @@ fn what_is_cut_or_foreign_is_told() {
 
     ! line 1: not a record of a debug log
     ! line 2: not a record of a debug log
-    ! line 11: cut short: the log's writer did not get to its end
+    ! line 11: incomplete: the log was cut off while this line was written
     ");
     assert_eq!(drawn(""), "no turn in this log\n");
 }
 
 #[test]
-fn turns_at_once_are_kept_apart() {
+fn concurrent_turns_are_kept_apart() {
     let second = 1_000_000;
     let text = log(&[
         (second, "turn.started", json!({"turn": "a", "session": "s"})),
@@ -200,12 +200,12 @@ fn turns_at_once_are_kept_apart() {
         ),
         (second + 40, "text.first", json!({"run": "ra"})),
         (second + 50, "run.started", json!({"run": "rc"})),
-        // Another process went on with the same file.
+        // Another process continues the same file.
         (5, "turn.started", json!({"turn": "a", "session": "s"})),
         (9, "text.first", json!({})),
     ]);
     let turns = read(&text).turns;
-    let told: Vec<_> = turns
+    let shown: Vec<_> = turns
         .iter()
         .map(|turn| {
             (
@@ -216,7 +216,7 @@ fn turns_at_once_are_kept_apart() {
         })
         .collect();
     assert_eq!(
-        told,
+        shown,
         [
             ("a", "ra".into(), Some(40)),
             ("b", "rb".into(), None),
@@ -251,7 +251,7 @@ fn bars_fit_whatever_the_width_and_numbers() {
 
 proptest::proptest! {
     #[test]
-    fn no_text_is_too_strange(text in "(\\PC|\n|\"us\"|\"event\"|[{}:,0-9]){0,200}") {
+    fn no_text_causes_a_panic(text in "(\\PC|\n|\"us\"|\"event\"|[{}:,0-9]){0,200}") {
         drawn(&text);
     }
 }

@@ -34,7 +34,7 @@ fn classify(error: RemoteError) -> Failure {
 }
 
 #[test]
-fn codes_without_details() {
+fn errors_without_details_are_classified_by_code() {
     for code in [
         Code::Internal,
         Code::Unavailable,
@@ -96,7 +96,7 @@ fn retryable_flags_decide_the_rest() {
 }
 
 #[test]
-fn an_action_the_server_asks_for_is_not_retried() {
+fn an_error_that_requires_an_action_is_not_retried() {
     let mut error = detailed(Code::Internal, Cursor::Internal, None);
     let details = error.details.as_mut().unwrap().details.as_mut().unwrap();
     details.analytics_metadata = Some(ErrorAnalyticsMetadata {
@@ -106,7 +106,7 @@ fn an_action_the_server_asks_for_is_not_retried() {
 }
 
 #[test]
-fn inference_errors_come_in_metadata() {
+fn inference_errors_are_classified_by_metadata() {
     let cases = [
         ("CONVERSATION_TOO_LONG", Some(Remedy::Compact)),
         ("ERROR_MAX_TOKENS", Some(Remedy::Compact)),
@@ -143,9 +143,9 @@ fn resource_exhausted_by_its_words() {
         ("The model is overloaded", Some(Remedy::Wait)),
         ("Error", None),
     ];
-    for (words, remedy) in cases {
-        let failure = classify(remote(Code::ResourceExhausted, words));
-        assert_eq!(failure.remedy(), remedy, "{words}");
+    for (text, remedy) in cases {
+        let failure = classify(remote(Code::ResourceExhausted, text));
+        assert_eq!(failure.remedy(), remedy, "{text}");
     }
 }
 
@@ -192,7 +192,7 @@ fn a_bare_resource_exhausted_by_what_was_sent() {
         }),
         Some(Remedy::NewConversation)
     );
-    // After output the request itself was fine: nothing to blame but the moment.
+    // After output, the request itself was accepted, so the failure may be temporary.
     let late = Evidence {
         tools: 340,
         output: Presence::Present,
@@ -203,7 +203,7 @@ fn a_bare_resource_exhausted_by_what_was_sent() {
 }
 
 #[test]
-fn transport_failures() {
+fn transport_errors_are_classified() {
     let retry =
         |error: TransportError| Failure::classify(&error.into(), &Evidence::default()).retry();
     assert_eq!(retry(TransportError::Reset(8)), Retry::Transport);
@@ -217,7 +217,7 @@ fn transport_failures() {
 }
 
 #[test]
-fn kinds_newer_than_we_are_still_say_whether_to_retry() {
+fn unknown_kinds_still_say_whether_to_retry() {
     let newer = |flag| {
         let mut error = detailed(Code::Internal, Cursor::Internal, flag);
         error.details.as_mut().unwrap().error = 9_999;

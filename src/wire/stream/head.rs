@@ -1,4 +1,5 @@
-//! Opening a run's stream: a place on a connection, the request, and the answer's head.
+//! Opens a run's stream: reserves a stream on a connection, sends the request and checks the
+//! response headers.
 
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -17,11 +18,11 @@ use super::super::http::Http;
 use super::super::lane::Seat;
 use super::super::remote::{Metadata, RemoteError};
 
-/// How much of an HTTP error's body is read, and for how long.
+/// Maximum size of an HTTP error's body, and how long reading it may take.
 const ERROR_BODY: usize = 64 * 1024;
 const ERROR_BODY_WAIT: Duration = Duration::from_secs(5);
 
-/// Where a run is opened, and with which headers.
+/// The target and headers of a run's stream.
 pub(super) struct RunCall {
     pub(super) http: Arc<Http>,
     pub(super) base: BaseUrl,
@@ -30,25 +31,25 @@ pub(super) struct RunCall {
     pub(super) headers: HeaderMap,
 }
 
-/// A stream the server took, and its place.
+/// A stream the server accepted, and its seat.
 pub(super) struct Answer {
     pub(super) response: reqwest::Response,
     pub(super) seat: Seat,
 }
 
 impl RunCall {
-    /// Opens a stream that is only listened to.
+    /// Opens a stream that only receives.
     pub(super) async fn listen(self, seat: Seat, body: Bytes) -> Result<Answer, WireError> {
         let host = self.base.authority();
         let request = self.request(&seat, body.into());
         let response = request.send().await;
         let response = response.map_err(|error| from_reqwest(&error, &host))?;
-        let response = judge(response, host).await?;
+        let response = check_response(response, host).await?;
         Ok(Answer { response, seat })
     }
 
-    /// Opens a stream in both directions. A connection that is full is left for another: of
-    /// the messages it has seen nothing.
+    /// Opens a bidirectional stream. If the connection is full, moves to another one, which is safe
+    /// because no message has been sent on it yet.
     pub(super) async fn talk(
         self,
         mut seat: Seat,
@@ -56,12 +57,12 @@ impl RunCall {
     ) -> Result<Answer, WireError> {
         let host = self.base.authority();
         loop {
-            let offered = Offered::new(messages);
-            let body = reqwest::Body::wrap_stream(Taking::of(&offered));
+            let shared = SharedMessages::new(messages);
+            let body = reqwest::Body::wrap_stream(MessageBody::of(&shared));
             let mut sending = Box::pin(self.request(&seat, body).send());
             let response = tokio::select! {
                 response = &mut sending => response,
-                () = seat.overdue() => match offered.take() {
+                () = seat.overdue() => match shared.take() {
                     Some(untouched) => {
                         drop(sending);
                         tracing::debug!(host, "stream.moved");
@@ -84,7 +85,7 @@ impl RunCall {
                 Err(error) => return Err(error.into()),
             };
             seat.taken();
-            let response = judge(response, host).await?;
+            let response = check_response(response, host).await?;
             return Ok(Answer { response, seat });
         }
     }
@@ -95,11 +96,11 @@ impl RunCall {
     }
 }
 
-/// Messages for whoever takes them first: the connection that opens the stream, or we again.
+/// Messages that either the connection takes when it opens the stream, or we take back.
 #[derive(Clone)]
-struct Offered(Arc<Mutex<Option<mpsc::Receiver<Bytes>>>>);
+struct SharedMessages(Arc<Mutex<Option<mpsc::Receiver<Bytes>>>>);
 
-impl Offered {
+impl SharedMessages {
     fn new(messages: mpsc::Receiver<Bytes>) -> Self {
         Self(Arc::new(Mutex::new(Some(messages))))
     }
@@ -109,43 +110,46 @@ impl Offered {
     }
 }
 
-/// A body that takes the messages when it is first asked for any, which a connection does
-/// when the stream is open and not before.
-enum Taking {
-    Not(Offered),
-    Yes(mpsc::Receiver<Bytes>),
-    /// Somebody else has them.
-    Gone,
+/// A request body that takes the messages when it is first polled, which a connection does only
+/// after it has opened the stream.
+enum MessageBody {
+    NotPolled(SharedMessages),
+    Sending(mpsc::Receiver<Bytes>),
+    /// The messages were taken back before the first poll.
+    Withdrawn,
 }
 
-impl Taking {
-    fn of(offered: &Offered) -> Self {
-        Self::Not(offered.clone())
+impl MessageBody {
+    fn of(shared: &SharedMessages) -> Self {
+        Self::NotPolled(shared.clone())
     }
 }
 
-impl futures_util::Stream for Taking {
+impl futures_util::Stream for MessageBody {
     type Item = Result<Bytes, std::convert::Infallible>;
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        if let Self::Not(offered) = &*self {
-            *self = match offered.take() {
-                Some(messages) => Self::Yes(messages),
-                None => Self::Gone,
+        if let Self::NotPolled(shared) = &*self {
+            *self = match shared.take() {
+                Some(messages) => Self::Sending(messages),
+                None => Self::Withdrawn,
             };
         }
         match &mut *self {
-            Self::Yes(messages) => messages.poll_recv(cx).map(|message| message.map(Ok)),
-            Self::Not(_) | Self::Gone => Poll::Ready(None),
+            Self::Sending(messages) => messages.poll_recv(cx).map(|message| message.map(Ok)),
+            Self::NotPolled(_) | Self::Withdrawn => Poll::Ready(None),
         }
     }
 }
 
-/// Judges the answer's head.
-async fn judge(response: reqwest::Response, host: String) -> Result<reqwest::Response, WireError> {
+/// Returns the response if its status and headers are those of a Connect stream.
+async fn check_response(
+    response: reqwest::Response,
+    host: String,
+) -> Result<reqwest::Response, WireError> {
     let status = response.status().as_u16();
     if status == 464 {
-        // A load balancer's word for "this target group does not take HTTP/2".
+        // A load balancer's status for a target group that does not support HTTP/2.
         return Err(TransportError::NoHttp2 {
             host,
             cause: "HTTP status 464".into(),
@@ -183,7 +187,7 @@ async fn error_body(mut response: reqwest::Response) -> Vec<u8> {
     body
 }
 
-/// gRPC gateways report an error in the headers of an answer without a body.
+/// Returns the error in the headers of a response without a body, as gRPC gateways send it.
 fn trailers_only(headers: &HeaderMap) -> Option<RemoteError> {
     let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
     let code = Code::from_grpc(text("grpc-status")?.parse().ok()?)?;
@@ -196,23 +200,21 @@ fn trailers_only(headers: &HeaderMap) -> Option<RemoteError> {
     })
 }
 
-/// A header's `%XX` as the bytes they stand for.
+/// Decodes the percent-encoding of a header.
 fn unescaped(text: &str) -> String {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
-    while let Some((&first, behind)) = rest.split_first() {
-        let digits = behind
-            .get(..2)
-            .and_then(|two| std::str::from_utf8(two).ok());
+    while let Some((&first, tail)) = rest.split_first() {
+        let digits = tail.get(..2).and_then(|two| std::str::from_utf8(two).ok());
         let byte = digits.and_then(|two| u8::from_str_radix(two, 16).ok());
         match (first, byte) {
             (b'%', Some(byte)) => {
                 bytes.push(byte);
-                rest = &behind[2..];
+                rest = &tail[2..];
             }
             _ => {
                 bytes.push(first);
-                rest = behind;
+                rest = tail;
             }
         }
     }
@@ -224,7 +226,7 @@ mod tests {
     use super::unescaped;
 
     #[test]
-    fn escapes_are_read_and_the_rest_is_left() {
+    fn percent_escapes_are_decoded_and_other_text_is_unchanged() {
         for (text, read) in [
             ("who are you", "who are you"),
             ("100%25 caf%C3%A9%0Anext", "100% café\nnext"),
