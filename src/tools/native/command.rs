@@ -90,9 +90,10 @@ impl Order {
                 .filter(|ms| *ms > 0)
                 .map(Duration::from_millis),
             // Behind, somebody may want to answer its questions.
-            input: match behind && !args.close_stdin {
-                true => Input::Pipe,
-                false => Input::Nothing,
+            input: if behind && !args.close_stdin {
+                Input::Pipe
+            } else {
+                Input::Nothing
             },
             scope,
         }

@@ -41,9 +41,10 @@ pub(super) fn is(error: &io::Error, errno: Errno) -> bool {
 
 /// Whether a file can be read, or a folder entered and listed; otherwise the error.
 pub(super) fn readable(path: &Path) -> io::Result<()> {
-    let access = match path.is_dir() {
-        true => Access::READ_OK | Access::EXEC_OK,
-        false => Access::READ_OK,
+    let access = if path.is_dir() {
+        Access::READ_OK | Access::EXEC_OK
+    } else {
+        Access::READ_OK
     };
     Ok(rustix::fs::access(path, access)?)
 }

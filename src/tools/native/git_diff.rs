@@ -61,9 +61,10 @@ async fn answer(guard: &Arc<Guard>, request: GetDiffRequest) -> Result<GetDiffRe
             .to_owned();
     }
     let text = changes(&folder, &request, &base, head.as_deref()).await?;
-    let patch_id = match request.compute_patch_id {
-        true => patch_id(&folder, &text).await,
-        false => None,
+    let patch_id = if request.compute_patch_id {
+        patch_id(&folder, &text).await
+    } else {
+        None
     };
     let mut changes = patch::parse(&text);
     let top = git(&folder, &["rev-parse", "--show-toplevel"]).await;
@@ -93,8 +94,8 @@ async fn answer(guard: &Arc<Guard>, request: GetDiffRequest) -> Result<GetDiffRe
         diff.is_generated = Some(false);
     }
     let wants_head = request.return_head_sha == Some(true);
-    let (head_sha, has_uncommitted_changes) = match wants_head {
-        true => (
+    let (head_sha, has_uncommitted_changes) = if wants_head {
+        (
             git(&folder, &["rev-parse", "HEAD"])
                 .await
                 .map(|sha| sha.trim().to_owned()),
@@ -104,8 +105,9 @@ async fn answer(guard: &Arc<Guard>, request: GetDiffRequest) -> Result<GetDiffRe
             )
             .await
             .map(|status| !status.trim().is_empty()),
-        ),
-        false => (None, None),
+        )
+    } else {
+        (None, None)
     };
     let response = GetDiffResponse {
         diff: Some(GitDiff {
@@ -162,9 +164,10 @@ async fn changes(
 /// What a name stands for in this repository. git takes names it does not know for files,
 /// inside the repository or not, and shows what is in them.
 async fn commit(folder: &Path, name: &str) -> Result<String, Thrown> {
-    let found = match name.starts_with('-') {
-        true => None,
-        false => git(folder, &["rev-parse", "--verify", "--quiet", name]).await,
+    let found = if name.starts_with('-') {
+        None
+    } else {
+        git(folder, &["rev-parse", "--verify", "--quiet", name]).await
     };
     found
         .map(|id| id.trim().to_owned())

@@ -214,9 +214,10 @@ impl Guard {
     /// business, and so are links on a disk we may not see.
     pub(in crate::tools) fn host_read(&self, path: &Path) -> Result<(), Refusal> {
         let real = path.canonicalize();
-        match self.secrets.contain(path) || real.is_ok_and(|real| self.secrets.contain(&real)) {
-            true => Err(secret(path)),
-            false => Ok(()),
+        if self.secrets.contain(path) || real.is_ok_and(|real| self.secrets.contain(&real)) {
+            Err(secret(path))
+        } else {
+            Ok(())
         }
     }
 
@@ -353,9 +354,10 @@ fn opened_path(_file: &File, path: &Path) -> io::Result<PathBuf> {
 /// What is said of a path nobody can follow.
 fn where_it_leads(path: &Path, error: &io::Error) -> String {
     let path = path.display();
-    match errno::is_denied(error) {
-        true => format!("`{path}` -- permission denied resolving symlinks (EACCES)."),
-        false => format!("where {path} leads: {error}"),
+    if errno::is_denied(error) {
+        format!("`{path}` -- permission denied resolving symlinks (EACCES).")
+    } else {
+        format!("where {path} leads: {error}")
     }
 }
 

@@ -265,9 +265,10 @@ pub(super) fn find(
         let Ok(inside) = entry.path().strip_prefix(&root) else {
             continue;
         };
-        let matches = match by_path {
-            true => glob.is_match(inside),
-            false => glob.is_match(entry.file_name()),
+        let matches = if by_path {
+            glob.is_match(inside)
+        } else {
+            glob.is_match(entry.file_name())
         };
         if !matches || inside.as_os_str().is_empty() || guard.read(entry.path()).is_err() {
             continue;

@@ -68,12 +68,13 @@ pub(super) async fn bash(
         let first = cut.total_lines - cut.output_lines + 1;
         let last = cut.total_lines;
         let kilobytes = cut.output_bytes / 1024;
-        let shown = match cut.last_line_partial {
-            true => format!(
+        let shown = if cut.last_line_partial {
+            format!(
                 "last {kilobytes}KB of line {last} ({}KB limit)",
                 MAX_BYTES / 1024
-            ),
-            false => format!("lines {first}-{last} of {last}"),
+            )
+        } else {
+            format!("lines {first}-{last} of {last}")
         };
         let rest = match &full_output_path {
             Some(path) => format!("Full output: {path}"),

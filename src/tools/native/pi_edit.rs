@@ -28,12 +28,11 @@ pub(super) fn edit(guard: &Guard, args: &PiEditExecArgs) -> Result<PiEditExecSuc
         return Err(Failure("oldText must not be empty.".into()));
     }
     let exact = wanted.iter().all(|wanted| old.contains(wanted.as_str()));
-    let base = match exact {
-        true => old.clone(),
-        false => {
-            wanted = wanted.iter().map(|wanted| loose(wanted)).collect();
-            loose(&old)
-        }
+    let base = if exact {
+        old.clone()
+    } else {
+        wanted = wanted.iter().map(|wanted| loose(wanted)).collect();
+        loose(&old)
     };
     let mut places = Vec::new();
     for (wanted, edit) in wanted.iter().zip(&args.edits) {
@@ -112,9 +111,12 @@ fn patch(path: &str, old: &str, new: &str) -> String {
         let (Some(first), Some(last)) = (group.first(), group.last()) else {
             continue;
         };
-        let start = |range: std::ops::Range<usize>| match range.is_empty() {
-            true => range.start,
-            false => range.start + 1,
+        let start = |range: std::ops::Range<usize>| {
+            if range.is_empty() {
+                range.start
+            } else {
+                range.start + 1
+            }
         };
         let (was, is) = (
             first.old_range().start..last.old_range().end,

@@ -58,9 +58,10 @@ pub(super) fn grep(
         direction: Direction::Ascending,
         links: Links::Skipped,
     };
-    let base = match target.is_dir() {
-        true => target.as_path(),
-        false => target.parent().unwrap_or(&target),
+    let base = if target.is_dir() {
+        target.as_path()
+    } else {
+        target.parent().unwrap_or(&target)
     };
     let mut told = Told {
         limit: pi::limit(args.limit, MATCHES),
@@ -120,9 +121,10 @@ impl Told {
                 }
                 None => content,
             };
-            self.lines.push(match context {
-                true => format!("{name}-{number}- {shown}"),
-                false => format!("{name}:{number}: {shown}"),
+            self.lines.push(if context {
+                format!("{name}-{number}- {shown}")
+            } else {
+                format!("{name}:{number}: {shown}")
             });
         }
         self.matches < self.limit

@@ -152,9 +152,10 @@ impl Protection {
     fn rule_by_name(&self, path: &Path) -> Option<String> {
         let patterns = self.patterns.get_or_init(|| self.protected.compile());
         let is_inside = path.starts_with(&self.workspace);
-        let from = match is_inside {
-            true => self.workspace.as_path(),
-            false => Path::new("/"),
+        let from = if is_inside {
+            self.workspace.as_path()
+        } else {
+            Path::new("/")
         };
         let mut found = vec![("", matched(&patterns.inside, path, from))];
         if let Some(home) = &self.home
@@ -215,9 +216,10 @@ impl Protection {
                 let Ok(rest) = path.strip_prefix(&real) else {
                     continue;
                 };
-                let by_name = match rest.as_os_str().is_empty() {
-                    true => name,
-                    false => name.join(rest),
+                let by_name = if rest.as_os_str().is_empty() {
+                    name
+                } else {
+                    name.join(rest)
                 };
                 if let Some(rule) = self.rule_by_name(&by_name) {
                     return Some(rule);

@@ -442,9 +442,10 @@ impl<'a> Worker<'a> {
         printed: Printed<'_>,
     ) -> io::Result<Searched> {
         let reader = Watched { file, stop };
-        let searcher = match candidate.explicit {
-            true => &mut self.explicit,
-            false => &mut self.walked,
+        let searcher = if candidate.explicit {
+            &mut self.explicit
+        } else {
+            &mut self.walked
         };
         // The printer's path is ours to cut off again.
         let path = Path::new("f");
@@ -470,9 +471,10 @@ impl<'a> Worker<'a> {
                     Room::GivenUp => return Ok(Searched::Later),
                 }
                 found.lines = lines;
-                Ok(match found.lines.is_empty() {
-                    true => Searched::Nothing,
-                    false => Searched::Found(found),
+                Ok(if found.lines.is_empty() {
+                    Searched::Nothing
+                } else {
+                    Searched::Found(found)
                 })
             }
             Output::Files | Output::Count => {

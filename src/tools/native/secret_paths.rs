@@ -43,9 +43,10 @@ impl SecretPaths {
             let real = state.canonicalize().unwrap_or_else(|_| state.clone());
             let is_shared = workspace.starts_with(&real)
                 || home.is_some_and(|home| home.starts_with(state) || home.starts_with(&real));
-            match is_shared {
-                true => paths.extend(STATE.map(|name| state.join(name))),
-                false => paths.push(state.clone()),
+            if is_shared {
+                paths.extend(STATE.map(|name| state.join(name)))
+            } else {
+                paths.push(state.clone())
             }
         }
         let agent =

@@ -189,9 +189,10 @@ pub(super) fn lines(
     let mut truncated = false;
     let mut start = true;
     decode(file, survey.encoding, abort, |piece| {
-        let piece = match start {
-            true => piece.strip_prefix('\u{feff}').unwrap_or(piece),
-            false => piece,
+        let piece = if start {
+            piece.strip_prefix('\u{feff}').unwrap_or(piece)
+        } else {
+            piece
         };
         start = start && piece.is_empty();
         for part in piece.split_inclusive('\n') {

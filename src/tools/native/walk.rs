@@ -38,9 +38,10 @@ fn standing(path: &Path) -> io::Result<Standing> {
         }
         let real = path.canonicalize()?;
         // Files there can be endless and still call themselves plain and empty.
-        match real.starts_with("/proc") || real.starts_with("/sys") {
-            true => Ok(None),
-            false => real.metadata().map(Some),
+        if real.starts_with("/proc") || real.starts_with("/sys") {
+            Ok(None)
+        } else {
+            real.metadata().map(Some)
         }
     });
     match about {
@@ -90,9 +91,12 @@ fn is_odd_git(folder: &Path) -> bool {
                 return false;
             };
             let common = folder.join("commondir");
-            let kept = |line: String| match line.starts_with('.') {
-                true => folder.join(line),
-                false => PathBuf::from(line),
+            let kept = |line: String| {
+                if line.starts_with('.') {
+                    folder.join(line)
+                } else {
+                    PathBuf::from(line)
+                }
             };
             is_odd(&common) || first_line(&common).is_some_and(|line| exclude(&kept(line)))
         }

@@ -153,9 +153,10 @@ impl Format {
     /// The bytes of a text; the text as it would go if the encoding lacks letters of it.
     fn bytes(&self, text: &str) -> Result<Vec<u8>, String> {
         // The mark of the file is put there in any case.
-        let text = match self.marked {
-            true => text.strip_prefix('\u{feff}').unwrap_or(text),
-            false => text,
+        let text = if self.marked {
+            text.strip_prefix('\u{feff}').unwrap_or(text)
+        } else {
+            text
         };
         let text = match self.ends {
             Ends::Lf => text.to_owned(),
@@ -239,9 +240,10 @@ impl Unswapped {
             Errno::XDEV,
         ];
         let error = error.into();
-        match NOT_HERE.iter().any(|errno| errno::is(&error, *errno)) {
-            true => Self::NotHere(error),
-            false => Self::Failed(error),
+        if NOT_HERE.iter().any(|errno| errno::is(&error, *errno)) {
+            Self::NotHere(error)
+        } else {
+            Self::Failed(error)
         }
     }
 }

@@ -162,13 +162,12 @@ fn head(change: &mut Change, line: &str) {
 /// Both names of `a/NAME b/NAME`. Only a file that is renamed has two different ones, and
 /// that is told on lines of its own.
 fn both(names: &str) -> (PathBuf, PathBuf) {
-    let (from, to) = match names.starts_with('"') || names.ends_with('"') {
-        true => {
-            let space = names.find("\" ").map(|end| end + 1);
-            let space = space.or_else(|| names.find(" \"")).unwrap_or(names.len());
-            names.split_at(space)
-        }
-        false => names.split_at(names.len() / 2),
+    let (from, to) = if names.starts_with('"') || names.ends_with('"') {
+        let space = names.find("\" ").map(|end| end + 1);
+        let space = space.or_else(|| names.find(" \"")).unwrap_or(names.len());
+        names.split_at(space)
+    } else {
+        names.split_at(names.len() / 2)
     };
     let name = |text: &str, prefix: &str| {
         let path = unquoted(text.trim_start());
