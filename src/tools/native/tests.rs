@@ -262,7 +262,7 @@ async fn a_command_sent_behind_goes_on_and_its_output_is_kept() {
     // The number is free again when the command is over and its file complete.
     while scratch
         .bench
-        .feed(behind.shell_id, "", &CancellationToken::new())
+        .write_stdin(behind.shell_id, "", &CancellationToken::new())
         .await
         .is_err_and(|error| matches!(error, workbench::StdinError::Unavailable))
     {

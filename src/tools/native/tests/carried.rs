@@ -159,7 +159,7 @@ impl Scratch {
     async fn ended(&self, id: u32) -> String {
         let nobody = CancellationToken::new();
         while !matches!(
-            self.bench.feed(id, "", &nobody).await,
+            self.bench.write_stdin(id, "", &nobody).await,
             Err(workbench::StdinError::NotFound)
         ) {
             // A clock that stands still goes on only while nothing else is to be done.
