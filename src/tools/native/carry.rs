@@ -59,8 +59,8 @@ impl Drop for StateFile {
 }
 
 impl ShellStateFiles {
-    /// Creates the state of a command that follows `previous` and saves its own state in `folder`. With
-    /// [`Scope::Variables`] a script that an earlier command saved is not sourced.
+    /// Creates the state of a command that follows `previous` and saves its own state in `folder`.
+    /// With [`Scope::Variables`] a script that an earlier command saved is not sourced.
     pub(super) fn new(folder: &Path, previous: Option<&SavedShell>, scope: Scope) -> Self {
         let name = format!("state-{}", Uuid::new_v4().simple());
         let counts = |state: &&SavedState| {

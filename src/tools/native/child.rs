@@ -68,8 +68,8 @@ impl Group {
         let _ = rustix::process::kill_process_group(self.id, signal);
     }
 
-    /// Waits until no process of the group is left. The group is held until then, because its id may
-    /// be reused afterwards.
+    /// Waits until no process of the group is left. The group is held until then, because its id
+    /// may be reused afterwards.
     pub(super) async fn gone(self) {
         while self.is_alive() {
             tokio::time::sleep(LOOK).await;

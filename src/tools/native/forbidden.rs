@@ -64,7 +64,7 @@ impl Forbidden {
     }
 
     async fn by(command: &str, rules: &[String], policy: Option<&SandboxPolicy>) -> Option<Self> {
-        if let Some(reason) = denylist::objection(command, rules).await {
+        if let Some(reason) = denylist::denial_reason(command, rules).await {
             tracing::warn!("refused a command that an administrator denies");
             return Some(Self::Denied(reason));
         }

@@ -33,7 +33,8 @@ pub enum Refusal {
     /// `.cursorignore` excludes it.
     #[error("Blocked by cursor ignore")]
     Ignored,
-    /// It is a `.cursorignore` file, which the model must not change because it hides files from it.
+    /// It is a `.cursorignore` file, which the model must not change because it hides files from
+    /// it.
     #[error("Blocked by permissions configuration")]
     Rules,
     /// It is a settings file that names commands to run, such as hooks or MCP servers.
@@ -227,7 +228,8 @@ impl Guard {
     pub(in crate::tools) fn host_change(&self, path: &Path) -> Result<(), Refusal> {
         self.host_read(path)?;
         self.unprotected(path)?;
-        // Deleting a link removes the link itself, whose directory may be reached through another link.
+        // Deleting a link removes the link itself, whose directory may be reached through another
+        // link.
         if let (Some(parent), Some(name)) = (path.parent(), path.file_name())
             && let Ok(parent) = parent.canonicalize()
         {

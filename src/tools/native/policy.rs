@@ -124,9 +124,9 @@ impl Tool {
         matches!(self, Tool::Write | Tool::Delete | Tool::Shell)
     }
 
-    /// Returns the host tools that enable it: for hosts that require this, it is executed only while
-    /// one of them is active. Tools that only read follow `read`; `fetch` follows the tools that
-    /// could reach the network otherwise.
+    /// Returns the host tools that enable it: for hosts that require this, it is executed only
+    /// while one of them is active. Tools that only read follow `read`; `fetch` follows the tools
+    /// that could reach the network otherwise.
     pub fn switched_by(self) -> &'static [&'static str] {
         match self {
             Tool::Read | Tool::GitDiff | Tool::Diagnostics => &["read"],

@@ -34,8 +34,8 @@ impl SecretPaths {
         }
     }
 
-    /// Returns the paths on this machine. The default locations are included even if the environment
-    /// names others, because they may contain earlier credentials.
+    /// Returns the paths on this machine. The default locations are included even if the
+    /// environment names others, because they may contain earlier credentials.
     pub(super) fn for_workspace(&self, workspace: &Path, home: Option<&Path>) -> Secrets {
         let mut paths = Vec::new();
         let usual = place::state_dir(&|_| None, home);

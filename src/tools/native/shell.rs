@@ -291,7 +291,7 @@ impl Shell {
         })
     }
 
-    /// Starts a command behind.
+    /// Starts a command in the background.
     pub(super) async fn spawn(&self, args: BackgroundShellSpawnArgs) -> BackgroundShellSpawnResult {
         let (folder, _) = self.folder(&args.working_directory);
         let working_directory = folder.to_string_lossy().into_owned();

@@ -152,7 +152,8 @@ impl Workbench {
         ))
     }
 
-    /// Waits for other input to be sent, and keeps further input waiting until the guard is dropped.
+    /// Waits for other input to be sent, and keeps further input waiting until the guard is
+    /// dropped.
     pub(in crate::tools) async fn take_input(&self) -> tokio::sync::MutexGuard<'_, ()> {
         self.input.lock().await
     }

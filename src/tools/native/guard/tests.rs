@@ -280,8 +280,8 @@ fn protected_paths_are_not_changed_through_links() {
             matches!(refused, Err(Refusal::Protected { .. })),
             "{path}: {refused:?}"
         );
-        let told = guard.host_change(&guard.absolute(path));
-        assert!(matches!(told, Err(Refusal::Protected { .. })), "{path}");
+        let refused = guard.host_change(&guard.absolute(path));
+        assert!(matches!(refused, Err(Refusal::Protected { .. })), "{path}");
     }
     for path in [
         ".git/config",

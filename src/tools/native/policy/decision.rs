@@ -87,8 +87,8 @@ pub enum Decision {
 pub struct Decisions(BTreeMap<Tool, Decision>);
 
 impl Decisions {
-    /// Decides for a host with these tools active. In plan mode nothing may change, so whatever
-    /// can change something is refused.
+    /// Decides for a host with these tools active. In plan mode nothing may change, so every tool
+    /// that can change something is refused.
     pub fn new(settings: &Policy, stated: &HostPolicy, host: &HostTools, plan_mode: bool) -> Self {
         let decide = |tool: Tool| decide(tool, settings, stated, host, plan_mode);
         Self(Tool::ALL.map(|(_, tool)| (tool, decide(tool))).into())
