@@ -19,13 +19,11 @@ async fn rules_name_commands_wherever_they_are() {
         ("rm -rf /x", "rm -rf /*"),
         ("git push x --force", "git push * --force"),
     ] {
-        let denial_reason = denial_reason(command, &[rule.into()]).await;
+        let reason = denial_reason(command, &[rule.into()]).await;
         let expected = format!("(denylist rule: {rule})");
         assert!(
-            denial_reason
-                .as_ref()
-                .is_some_and(|text| text.contains(&expected)),
-            "{command} {rule}: {denial_reason:?}"
+            reason.as_ref().is_some_and(|text| text.contains(&expected)),
+            "{command} {rule}: {reason:?}"
         );
     }
     for (command, rule) in [
@@ -55,9 +53,9 @@ async fn commands_that_cannot_be_parsed_are_refused() {
         "export A=1",
         "echo $'\\x72m'",
     ] {
-        let denial_reason = denial_reason(command, &["rm".into()]).await;
+        let reason = denial_reason(command, &["rm".into()]).await;
         assert!(
-            denial_reason.is_some_and(|text| text.contains("fail-closed")),
+            reason.is_some_and(|text| text.contains("fail-closed")),
             "{command}"
         );
     }
@@ -362,8 +360,8 @@ async fn unknown_arguments_match_a_rule_they_could_match() {
         ("curl \"$X\"", "curl:*evil*", false),
         ("wget \"$X\"", "curl:*evil*", true),
     ] {
-        let denial_reason = denial_reason(command, &[rule.into()]).await;
-        assert_eq!(denial_reason.is_none(), allowed, "{command} {rule}");
+        let reason = denial_reason(command, &[rule.into()]).await;
+        assert_eq!(reason.is_none(), allowed, "{command} {rule}");
     }
 }
 

@@ -201,7 +201,7 @@ fn write_line(pipe: PathBuf) -> fs::File {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn processes_left_by_a_background_command_run_until_the_session_ends() {
-    // It ends after a signal through the pipe, because before that it may still be in the
+    // It ends after a line through the pipe, because before that it may still be in the
     // foreground.
     const LEAVES: &str = "(exec 9>lifeline; exec >/dev/null 2>&1; read x < go; touch on; sleep 600) \
          & read x < leave; exit 7";
