@@ -1,6 +1,6 @@
-//! What a shell leaves for the next one: its folder, exports, functions, aliases and options.
-//! Where somebody judges commands by their text, code does not carry over: only the folder and
-//! the exported variables do, as data.
+//! Shell state that carries over from one command to the next: directory, exports, functions,
+//! aliases and options. Where hooks or a denylist judge commands by their text, no code carries
+//! over, only the directory and the exported variables as data.
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -10,11 +10,11 @@ use std::sync::Arc;
 
 use uuid::Uuid;
 
-/// How a command is kept in step with those before it.
+/// The state that a command starts from, and the file it saves its own state in.
 #[derive(Debug)]
-pub(super) struct Carry {
-    before: Option<Kept>,
-    after: State,
+pub(super) struct ShellStateFiles {
+    before: Option<SavedState>,
+    after: StateFile,
     scope: Scope,
 }
 
@@ -23,101 +23,104 @@ pub(super) struct Carry {
 pub(super) enum Scope {
     /// Everything, functions and aliases included.
     Everything,
-    /// The folder and exported variables: nothing that is executed later without being judged.
+    /// The directory and exported variables only, because code would be executed later without
+    /// having been judged.
     Variables,
 }
 
-/// What a command left.
+/// The state that a finished command saved.
 #[derive(Debug)]
-pub(super) struct Left {
-    /// Where its shell was at the end.
+pub(super) struct SavedShell {
+    /// The shell's directory when the command ended.
     pub(super) folder: PathBuf,
     /// Its exports and functions.
-    kept: Kept,
+    state: SavedState,
 }
 
-/// What is kept of a shell, besides its folder.
+/// The saved state of a shell apart from its directory.
 #[derive(Debug, Clone)]
-enum Kept {
-    /// Commands that the next shell reads.
-    Script(Arc<State>),
+enum SavedState {
+    /// A script that the next shell sources.
+    Script(Arc<StateFile>),
     /// Exported variables.
     Variables(Arc<Vec<(OsString, OsString)>>),
 }
 
-/// A shell's exports and functions in a file. Commands at once all read the same one, so it
-/// goes with the last who may still have to.
+/// A file with a shell's exports and functions. Concurrent commands share it, so it is removed
+/// when the last of them has dropped its reference.
 #[derive(Debug)]
-pub(super) struct State(PathBuf);
+pub(super) struct StateFile(PathBuf);
 
-impl Drop for State {
+impl Drop for StateFile {
     fn drop(&mut self) {
-        // A command that left nothing made no file.
+        // A command that saved no state created no file.
         let _ = fs::remove_file(&self.0);
     }
 }
 
-impl Carry {
-    /// For a command that follows the one that `left` describes; its own state goes into
-    /// `folder`. A script that an earlier command left is not read where only variables count.
-    pub(super) fn new(folder: &Path, left: Option<&Left>, scope: Scope) -> Self {
+impl ShellStateFiles {
+    /// Creates the state of a command that follows `previous` and saves its own state in `folder`.
+    /// With [`Scope::Variables`] a script that an earlier command saved is not sourced.
+    pub(super) fn new(folder: &Path, previous: Option<&SavedShell>, scope: Scope) -> Self {
         let name = format!("state-{}", Uuid::new_v4().simple());
-        let counts =
-            |kept: &&Kept| scope == Scope::Everything || matches!(kept, Kept::Variables(_));
+        let counts = |state: &&SavedState| {
+            scope == Scope::Everything || matches!(state, SavedState::Variables(_))
+        };
         Self {
-            before: left.map(|left| &left.kept).filter(counts).cloned(),
-            after: State(folder.join(name)),
+            before: previous.map(|shell| &shell.state).filter(counts).cloned(),
+            after: StateFile(folder.join(name)),
             scope,
         }
     }
 
-    /// What carries over.
+    /// Returns what carries over.
     pub(super) fn scope(&self) -> Scope {
         self.scope
     }
 
-    /// The file a command reads first; empty if there is none.
+    /// Returns the script that the command sources first, or an empty path.
     pub(super) fn before(&self) -> &Path {
         match &self.before {
-            Some(Kept::Script(state)) => state.0.as_path(),
-            Some(Kept::Variables(_)) | None => Path::new(""),
+            Some(SavedState::Script(state)) => state.0.as_path(),
+            Some(SavedState::Variables(_)) | None => Path::new(""),
         }
     }
 
-    /// Variables the command has besides ours.
+    /// Returns the variables to set in addition to our own environment.
     pub(super) fn variables(&self) -> &[(OsString, OsString)] {
         match &self.before {
-            Some(Kept::Variables(variables)) => variables,
-            Some(Kept::Script(_)) | None => &[],
+            Some(SavedState::Variables(variables)) => variables,
+            Some(SavedState::Script(_)) | None => &[],
         }
     }
 
-    /// The file it leaves its own state in.
+    /// Returns the file that the command saves its own state in.
     pub(super) fn after(&self) -> &Path {
         &self.after.0
     }
 
-    /// What the command left, if it left something.
-    pub(super) async fn left(self) -> Option<Left> {
+    /// Returns the state that the command saved, or `None` if it saved none.
+    pub(super) async fn saved(self) -> Option<SavedShell> {
         let Self { after, scope, .. } = self;
         let text = tokio::fs::read(&after.0).await.ok()?;
-        // A name may have any byte but this: what is behind it is run by the next shell.
+        // A path cannot contain a zero byte, so the first one ends the directory; the next shell
+        // executes what follows.
         let end = text.iter().position(|byte| *byte == 0)?;
         let folder = text[..end].strip_suffix(b"\n")?;
         if folder.is_empty() {
             return None;
         }
         let rest = &text[end + 1..];
-        let kept = match scope {
-            Scope::Variables => Kept::Variables(Arc::new(variables(rest))),
+        let state = match scope {
+            Scope::Variables => SavedState::Variables(Arc::new(variables(rest))),
             Scope::Everything => {
                 tokio::fs::write(&after.0, rest).await.ok()?;
-                Kept::Script(Arc::new(after))
+                SavedState::Script(Arc::new(after))
             }
         };
-        Some(Left {
+        Some(SavedShell {
             folder: OsStr::from_bytes(folder).into(),
-            kept,
+            state,
         })
     }
 }

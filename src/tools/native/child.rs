@@ -1,4 +1,4 @@
-//! Commands as process groups that do not outlive us.
+//! Commands as process groups that do not outlive this process.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -12,26 +12,26 @@ use rustix::process::{Pid, Signal};
 use tokio::process::{Child, ChildStdin, Command};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use super::carry::{Carry, Scope};
+use super::carry::{Scope, ShellStateFiles};
 use crate::tools::leash::Leash;
 
-/// How often we look whether what a command left running is still there.
+/// How often to check whether processes that a command left running are still alive.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// Commands executed at once, in front and behind, of all sessions.
+/// The most commands executed at once, foreground and background, in all sessions.
 pub(super) const MAX_COMMANDS: usize = 64;
 
-/// A place for each of them.
+/// One permit for each of them.
 static PLACES: LazyLock<Arc<Semaphore>> = LazyLock::new(|| Arc::new(Semaphore::new(MAX_COMMANDS)));
 
-/// No more commands are executed at once.
+/// The limit of concurrent commands is reached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{MAX_COMMANDS} commands are being executed, which is the limit; the command was not executed. Wait for one to end, or end one in the background"
 )]
 pub(super) struct TooManyCommands;
 
-/// Starts a command as a group of its own that does not outlive us.
+/// Starts a command in a process group of its own that does not outlive this process.
 pub(in crate::tools) fn spawn(command: &mut Command, leash: &Leash) -> io::Result<(Child, Group)> {
     leash.ready();
     let child = command.process_group(0).spawn()?;
@@ -39,17 +39,17 @@ pub(in crate::tools) fn spawn(command: &mut Command, leash: &Leash) -> io::Resul
     Ok((child, group))
 }
 
-/// A process group. Dropping it ends every process in it.
+/// A process group. Dropping it kills every process in it.
 #[derive(Debug)]
 pub(in crate::tools) struct Group {
     id: Pid,
     leash: Leash,
-    /// Its place among the commands executed at once.
+    /// Its permit among the commands executed at once.
     place: Option<OwnedSemaphorePermit>,
 }
 
 impl Group {
-    /// The group of a child that leads one.
+    /// Returns the process group that `child` leads, registered with the leash.
     fn of(child: &Child, leash: &Leash) -> io::Result<Self> {
         let number = child.id().and_then(|id| i32::try_from(id).ok());
         let pid = number.and_then(Pid::from_raw);
@@ -62,21 +62,21 @@ impl Group {
         Ok(group)
     }
 
-    /// Asks every process of the group to end, or makes it.
+    /// Sends a signal to every process of the group.
     pub(super) fn signal(&self, signal: Signal) {
-        // A group that is gone needs no signal.
+        // An error means that the group no longer exists.
         let _ = rustix::process::kill_process_group(self.id, signal);
     }
 
-    /// Keeps the group until nothing is left of it: a number that is free again may soon be
-    /// another's.
+    /// Waits until no process of the group is left. The group is held until then, because its id
+    /// may be reused afterwards.
     pub(super) async fn gone(self) {
         while self.is_alive() {
             tokio::time::sleep(LOOK).await;
         }
     }
 
-    /// Whether a process of the group is left.
+    /// Returns whether a process of the group is left.
     pub(super) fn is_alive(&self) -> bool {
         rustix::process::test_kill_process_group(self.id).is_ok()
     }
@@ -89,46 +89,48 @@ impl Drop for Group {
     }
 }
 
-/// What a command reads from.
+/// Where a command's standard input comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Input {
     /// Nothing.
     Nothing,
-    /// What it is sent later.
+    /// A pipe that is written to later.
     Pipe,
 }
 
-/// A command that runs.
+/// A running command.
 #[derive(Debug)]
 pub(super) struct Running {
     /// The process; its output pipes are still in it.
     pub(super) child: Child,
-    /// What it reads from, if it reads: waiting for a process closes what is still in it.
+    /// Its standard input, taken out of `child` because waiting for a child closes it.
     pub(super) stdin: Option<ChildStdin>,
-    /// It and all it starts.
+    /// Its process group.
     pub(super) group: Group,
-    /// Its number.
+    /// Its process id.
     pub(super) pid: u32,
-    /// What it comes after, and leaves.
-    pub(super) carry: Carry,
+    /// The shell state it started from, and saves.
+    pub(super) state_files: ShellStateFiles,
 }
 
-/// Runs after the last command's exports are back, and leaves folder and exports for the
-/// next. On one line, so that the shell's messages count lines as the user does, and so that
-/// no alias changes what it says.
+/// Restores the last command's state, runs the command, and saves directory and exports for the
+/// next. It is one line, so that the shell's error messages have the command's line numbers and
+/// so that no alias changes the script itself.
 ///
-/// What is left is read line by line: options come first, for functions may need them, but
-/// aliases count only when all is read. Their names may be anything, so they are quoted.
+/// The saved state is sourced line by line: options come first because functions may need them,
+/// but aliases are enabled only after all of it is read. Alias names may contain anything, so
+/// they are quoted.
 const SCRIPT: &str = r#"__command=$1 __before=$2 __after=$3; shift 3; [ -s "$__before" ] && . "$__before"; eval "$__command"; __code=$?; { pwd; printf '\0'; ( set +aeux; unset PWD SHLVL _; if [ "$BASH_VERSION" ]; then builtin echo "{"; builtin shopt -p; builtin echo "shopt -u expand_aliases; } 2>/dev/null"; builtin shopt -q expand_aliases && __code=on; builtin shopt -u expand_aliases; eval 'for __name in "${!BASH_ALIASES[@]}"; do builtin printf "alias -- %q\n" "$__name=${BASH_ALIASES[$__name]}"; done'; fi; export -p; declare -f; [ "$__code" = on ] && builtin echo "builtin shopt -s expand_aliases" ); } > "$__after" 2>/dev/null; exit $__code"#;
 
-/// The same where only variables carry over: nothing is read, and what is left is data.
+/// The same where only variables carry over: nothing is sourced, and the saved state is data.
 const PLAIN_SCRIPT: &str = r#"__command=$1 __after=$3; shift 3; eval "$__command"; __code=$?; { pwd; printf '\0'; env -0; } > "$__after" 2>/dev/null; exit $__code"#;
 
-/// Starts a command in a shell, in a group of its own; refuses one too many.
+/// Starts a command in a shell, in a process group of its own. Fails with [`TooManyCommands`] at
+/// the limit.
 pub(super) fn start(
     command: &str,
     folder: &Path,
-    carry: Carry,
+    state_files: ShellStateFiles,
     input: Input,
     leash: &Leash,
 ) -> io::Result<Running> {
@@ -137,12 +139,12 @@ pub(super) fn start(
     let mut shell = Command::new(shell());
     shell
         .arg("-c")
-        .arg(match carry.scope() {
+        .arg(match state_files.scope() {
             Scope::Everything => SCRIPT,
             Scope::Variables => PLAIN_SCRIPT,
         })
         .args(["--", command])
-        .args([carry.before(), carry.after()])
+        .args([state_files.before(), state_files.after()])
         .current_dir(folder)
         .stdin(match input {
             Input::Nothing => Stdio::null(),
@@ -151,7 +153,12 @@ pub(super) fn start(
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
     scrub(&mut shell);
-    shell.envs(carry.variables().iter().map(|(name, value)| (name, value)));
+    shell.envs(
+        state_files
+            .variables()
+            .iter()
+            .map(|(name, value)| (name, value)),
+    );
     let (mut child, mut group) = spawn(&mut shell, leash)?;
     group.place = Some(place);
     Ok(Running {
@@ -159,18 +166,18 @@ pub(super) fn start(
         stdin: child.stdin.take(),
         child,
         group,
-        carry,
+        state_files,
     })
 }
 
-/// Keeps our credentials and settings from a command that gets our environment.
+/// Removes our credentials and settings from the environment that a command inherits.
 pub(crate) fn remove_secrets(command: &mut std::process::Command) {
     for name in secret_names(std::env::vars_os().map(|(name, _)| name)) {
         command.env_remove(name);
     }
 }
 
-/// The same for a command whose output is read by a program.
+/// Removes them too, and turns colours off because the output is read by a program.
 pub(in crate::tools) fn scrub(command: &mut Command) {
     remove_secrets(command.as_std_mut());
     command.envs(BTreeMap::from([
@@ -181,7 +188,7 @@ pub(in crate::tools) fn scrub(command: &mut Command) {
     ]));
 }
 
-/// Variables that carry our credentials or settings.
+/// Returns the names of variables with our credentials or settings.
 fn secret_names(names: impl Iterator<Item = OsString>) -> Vec<OsString> {
     names
         .filter(|name| {
@@ -194,7 +201,7 @@ fn secret_names(names: impl Iterator<Item = OsString>) -> Vec<OsString> {
         .collect()
 }
 
-/// bash where there is one.
+/// Returns the path of bash, or `/bin/sh` if bash is not in `PATH`.
 pub(super) fn shell() -> &'static Path {
     static SHELL: OnceLock<PathBuf> = OnceLock::new();
     SHELL.get_or_init(|| {
@@ -211,7 +218,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn our_secrets_are_named_and_nothing_else_is() {
+    fn only_our_own_credentials_and_settings_are_secret() {
         let names = [
             "CURSOR_API_KEY",
             "CURSOR_AUTH_TOKEN",
@@ -225,13 +232,13 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn dropping_a_group_ends_what_ignores_requests_to() {
+    async fn dropping_a_group_kills_processes_that_ignore_sigterm() {
         let folder = tempfile::tempdir().unwrap();
         let command = "trap '' TERM; (trap '' TERM; exec sleep 600) & echo $!; wait";
         let mut running = start(
             command,
             folder.path(),
-            Carry::new(folder.path(), None, Scope::Everything),
+            ShellStateFiles::new(folder.path(), None, Scope::Everything),
             Input::Nothing,
             &Leash::default(),
         )
@@ -242,7 +249,7 @@ mod tests {
             .await
             .unwrap();
         drop(running.group);
-        // The pipe closes when the last process that holds it is gone.
+        // The pipe closes when the last process that holds it has ended.
         let mut rest = Vec::new();
         tokio::io::AsyncReadExt::read_to_end(&mut output, &mut rest)
             .await

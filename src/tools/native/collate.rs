@@ -1,18 +1,18 @@
-//! The order names are shown in: the official client's, which is that of Unicode's root
-//! collation: punctuation, digits, letters; case counts only between equals.
+//! The order in which names are shown. It is the official client's, which is Unicode's root
+//! collation: punctuation, digits, letters; case only decides between otherwise equal names.
 
 use std::cmp::Ordering;
 
-/// Compares two names.
+/// Compares two names in that order.
 pub(super) fn names(a: &str, b: &str) -> Ordering {
     let weights = |name| str::chars(name).map(weight);
     weights(a)
         .cmp(weights(b))
-        // Small letters come before their capitals.
+        // Lower case comes before upper case.
         .then_with(|| b.cmp(a))
 }
 
-/// Punctuation in Unicode's order, as far as names have it.
+/// Punctuation that is common in names, in Unicode's order.
 const MARKS: &str = "_-,;:!?.'\"()[]{}@*/\\&#%`^+<=>|~$";
 
 fn weight(letter: char) -> (u8, u32) {
@@ -32,7 +32,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_sort_as_people_expect() {
+    fn names_are_sorted_by_the_root_collation() {
         let mut list = [
             "b", "A", "a", "_x", ".git", "1", "B", "a-b", "a.b", "HEAD", "config",
         ];

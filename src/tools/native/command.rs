@@ -1,4 +1,4 @@
-//! One command in front: it prints, ends, is ended, or goes behind.
+//! One foreground command: its output, and how it ends or moves to the background.
 
 use std::io;
 use std::path::PathBuf;
@@ -13,71 +13,71 @@ use tokio_util::sync::CancellationToken;
 
 use super::carry::Scope;
 use super::child::{self, Input, Running};
-use super::output::{Letters, Stream};
+use super::output::{Stream, Utf8Chunks};
 use super::pipes::{Piece, Pipes};
-use super::terminal::Title;
-use super::workbench::{InFront, Went, Workbench};
+use super::terminal::LogHeader;
+use super::workbench::{Backgrounded, ForegroundHandle, Workbench};
 use crate::wire::proto::agent::v1::{
     ShellAbortReason, ShellArgs, ShellBackgroundReason, TimeoutBehavior,
 };
 
-/// How long a command may take to end when it is asked to.
+/// How long a command may take to end after SIGTERM before it gets SIGKILL.
 pub(super) const GRACE: Duration = Duration::from_secs(1);
-/// How long we listen to pipes that somebody keeps open after the command's end.
-pub(super) const LISTEN: Duration = Duration::from_secs(5);
-/// How long what is left in the pipes of an ended command is listened to.
+/// How long pipes are read that another process keeps open after the command has exited.
+pub(super) const AFTER_EXIT: Duration = Duration::from_secs(5);
+/// How long the pipes of a killed command are read for remaining output.
 const DRAIN: Duration = Duration::from_millis(100);
-/// What a command may take that nobody gave a time.
-const USUAL: Duration = Duration::from_secs(30);
-/// What is remembered of output for a command that goes behind.
-const MEMORY: usize = 1024 * 1024;
+/// The timeout of a command whose request states none.
+const DEFAULT_TIMEOUT: Duration = Duration::from_secs(30);
+/// The most output, in bytes, that is kept in case the command moves to the background.
+const MAX_SO_FAR: usize = 1024 * 1024;
 
-/// What to run, where, and how long.
+/// What to run, where, and for how long.
 #[derive(Debug)]
-pub(super) struct Order {
+pub(super) struct CommandSpec {
     pub(super) command: String,
     pub(super) folder: PathBuf,
     pub(super) call: String,
-    /// After this the command is ended, or goes behind.
-    pub(super) timeout: Option<(Duration, AtTimeout)>,
-    /// After this it is ended, wherever it is.
+    /// After this time the command is ended or moved to the background.
+    pub(super) timeout: Option<(Duration, OnTimeout)>,
+    /// After this time it is ended, in the foreground or in the background.
     pub(super) hard_timeout: Option<Duration>,
-    /// What it reads from.
+    /// Where its standard input comes from.
     pub(super) input: Input,
-    /// What carries over from the command before it.
+    /// What carries over from the previous command.
     pub(super) scope: Scope,
 }
 
-/// What becomes of a command that takes too long.
+/// What happens to a command at its timeout.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum AtTimeout {
+pub(super) enum OnTimeout {
     /// It is ended.
     End,
-    /// It goes on behind.
-    Behind,
+    /// It continues in the background.
+    Background,
 }
 
-impl Order {
-    /// The same, but ended where it would go behind.
-    pub(super) fn never_behind(mut self) -> Self {
+impl CommandSpec {
+    /// Returns the same command, ended at its timeout instead of moved to the background.
+    pub(super) fn without_backgrounding(mut self) -> Self {
         self.timeout = self.timeout.map(|(after, at)| match at {
-            AtTimeout::Behind if after.is_zero() => (USUAL, AtTimeout::End),
-            _ => (after, AtTimeout::End),
+            OnTimeout::Background if after.is_zero() => (DEFAULT_TIMEOUT, OnTimeout::End),
+            _ => (after, OnTimeout::End),
         });
         self.input = Input::Nothing;
         self
     }
 
-    /// What a request orders, at a folder that is known.
+    /// Returns the command of a request, to run in `folder`.
     pub(super) fn of(args: &ShellArgs, folder: PathBuf, scope: Scope) -> Self {
         let given = u64::try_from(args.timeout).ok().filter(|ms| *ms > 0);
-        let behind = args.timeout_behavior == TimeoutBehavior::Background as i32;
+        let background = args.timeout_behavior == TimeoutBehavior::Background as i32;
         let timeout = match given.map(Duration::from_millis) {
-            Some(after) if behind => (after, AtTimeout::Behind),
-            Some(after) => (after, AtTimeout::End),
-            None if behind => (Duration::ZERO, AtTimeout::Behind),
-            None if args.is_background => (Duration::ZERO, AtTimeout::End),
-            None => (USUAL, AtTimeout::End),
+            Some(after) if background => (after, OnTimeout::Background),
+            Some(after) => (after, OnTimeout::End),
+            None if background => (Duration::ZERO, OnTimeout::Background),
+            None if args.is_background => (Duration::ZERO, OnTimeout::End),
+            None => (DEFAULT_TIMEOUT, OnTimeout::End),
         };
         Self {
             command: args.command.clone(),
@@ -89,40 +89,41 @@ impl Order {
                 .and_then(|ms| u64::try_from(ms).ok())
                 .filter(|ms| *ms > 0)
                 .map(Duration::from_millis),
-            // Behind, somebody may want to answer its questions.
-            input: match behind && !args.close_stdin {
-                true => Input::Pipe,
-                false => Input::Nothing,
+            // A background command can be sent input later.
+            input: if background && !args.close_stdin {
+                Input::Pipe
+            } else {
+                Input::Nothing
             },
             scope,
         }
     }
 }
 
-/// How a command ended.
+/// How a foreground command ended.
 #[derive(Debug)]
-pub(super) enum Ending {
-    /// By itself.
+pub(super) enum CommandOutcome {
+    /// It exited by itself.
     Exited(ExitStatus),
-    /// By us.
+    /// We ended it.
     Ended(ShellAbortReason),
-    /// It goes on behind.
-    Behind {
-        /// Its number.
+    /// It continues in the background.
+    Background {
+        /// Its number in the session.
         id: u32,
-        /// Its process.
+        /// Its process id.
         pid: u32,
-        /// Why.
+        /// Why it was moved.
         reason: ShellBackgroundReason,
-        /// How long it was in front.
+        /// How long it ran in the foreground.
         after: Duration,
     },
 }
 
-/// Hears what a command prints.
-pub(super) trait Listener: Send {
-    /// One piece: as text, and the bytes it was made of.
-    fn hear(
+/// Receives the output of a command.
+pub(super) trait OutputSink: Send {
+    /// Takes one piece of output, as text and as the bytes it was decoded from.
+    fn write(
         &mut self,
         stream: Stream,
         text: String,
@@ -130,149 +131,152 @@ pub(super) trait Listener: Send {
     ) -> impl Future<Output = ()> + Send;
 }
 
-/// A command in front.
+/// A foreground command.
 pub(super) struct Foreground {
-    order: Order,
+    spec: CommandSpec,
     bench: Arc<Workbench>,
     running: Running,
     pipes: Pipes,
-    front: InFront,
-    letters: [Letters; 2],
+    front: ForegroundHandle,
+    chunks: [Utf8Chunks; 2],
     so_far: String,
     started: Instant,
     output: Output,
 }
 
-/// Whether somebody can still print.
+/// Whether a process still holds the output pipes open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Output {
-    /// Somebody can.
+    /// More output may come.
     Open,
-    /// Nobody can.
+    /// No process can write any more.
     Closed,
 }
 
-enum Happened {
+enum ForegroundEvent {
     Piece(Piece),
     Exited(io::Result<ExitStatus>),
-    Late(AtTimeout),
-    Behind(oneshot::Sender<Went>),
+    TimedOut(OnTimeout),
+    MoveRequested(oneshot::Sender<Backgrounded>),
     Aborted,
 }
 
 impl Foreground {
     /// Starts a command.
-    pub(super) fn start(bench: &Arc<Workbench>, order: Order) -> io::Result<Self> {
+    pub(super) fn start(bench: &Arc<Workbench>, spec: CommandSpec) -> io::Result<Self> {
         let mut running = child::start(
-            &order.command,
-            &order.folder,
-            bench.carry(order.scope)?,
-            order.input,
+            &spec.command,
+            &spec.folder,
+            bench.state_files(spec.scope)?,
+            spec.input,
             bench.leash(),
         )?;
         Ok(Self {
             pipes: Pipes::of(&mut running.child),
-            front: bench.in_front(&order.call),
+            front: bench.register_foreground(&spec.call),
             bench: Arc::clone(bench),
-            order,
+            spec,
             running,
-            letters: Default::default(),
+            chunks: Default::default(),
             so_far: String::new(),
             started: Instant::now(),
             output: Output::Open,
         })
     }
 
-    /// Runs a command to its end; everything it prints goes to `listener` first.
+    /// Runs the command to its end and returns how it ended; all output has gone to `sink`
+    /// by then.
     pub(super) async fn run(
         mut self,
         abort: &CancellationToken,
-        listener: &mut impl Listener,
-    ) -> Ending {
+        sink: &mut impl OutputSink,
+    ) -> CommandOutcome {
         loop {
-            let happened = tokio::select! {
+            let event = tokio::select! {
                 biased;
-                () = abort.cancelled() => Happened::Aborted,
-                late = late(&self.order, self.started) => Happened::Late(late),
-                answer = self.front.sent_behind() => Happened::Behind(answer),
-                status = self.running.child.wait() => Happened::Exited(status),
+                () = abort.cancelled() => ForegroundEvent::Aborted,
+                action = timed_out(&self.spec, self.started) => ForegroundEvent::TimedOut(action),
+                answer = self.front.move_requested() => ForegroundEvent::MoveRequested(answer),
+                status = self.running.child.wait() => ForegroundEvent::Exited(status),
                 piece = self.pipes.next(), if self.output == Output::Open => {
-                    Happened::Piece(piece)
+                    ForegroundEvent::Piece(piece)
                 }
             };
-            // It may have ended while we were stopped: its time was not up.
-            let happened = match happened {
-                Happened::Late(late) => match self.running.child.try_wait() {
-                    Ok(Some(status)) => Happened::Exited(Ok(status)),
-                    _ => Happened::Late(late),
+            // If this process was suspended, the command may have exited before its timeout.
+            let event = match event {
+                ForegroundEvent::TimedOut(action) => match self.running.child.try_wait() {
+                    Ok(Some(status)) => ForegroundEvent::Exited(Ok(status)),
+                    _ => ForegroundEvent::TimedOut(action),
                 },
                 other => other,
             };
-            match happened {
-                Happened::Piece(Piece::Bytes(stream, bytes)) => {
-                    self.print(stream, bytes, listener).await;
+            match event {
+                ForegroundEvent::Piece(Piece::Bytes(stream, bytes)) => {
+                    self.print(stream, bytes, sink).await;
                 }
-                Happened::Piece(Piece::End) => self.output = Output::Closed,
-                Happened::Exited(status) => return self.exited(status, listener).await,
-                Happened::Late(AtTimeout::End) => {
-                    return self.end(ShellAbortReason::Timeout, listener).await;
+                ForegroundEvent::Piece(Piece::End) => self.output = Output::Closed,
+                ForegroundEvent::Exited(status) => return self.exited(status, sink).await,
+                ForegroundEvent::TimedOut(OnTimeout::End) => {
+                    return self.end(ShellAbortReason::Timeout, sink).await;
                 }
-                Happened::Aborted => {
-                    return self.end(ShellAbortReason::UserAbort, listener).await;
+                ForegroundEvent::Aborted => {
+                    return self.end(ShellAbortReason::UserAbort, sink).await;
                 }
-                Happened::Late(AtTimeout::Behind) => {
-                    return self.behind(ShellBackgroundReason::Timeout, None);
+                ForegroundEvent::TimedOut(OnTimeout::Background) => {
+                    return self.into_background(ShellBackgroundReason::Timeout, None);
                 }
-                Happened::Behind(answer) => {
-                    return self.behind(ShellBackgroundReason::UserRequest, Some(answer));
+                ForegroundEvent::MoveRequested(answer) => {
+                    return self.into_background(ShellBackgroundReason::UserRequest, Some(answer));
                 }
             }
         }
     }
 
-    async fn print(&mut self, stream: Stream, bytes: Vec<u8>, listener: &mut impl Listener) {
-        let text = self.letters[stream as usize].push(&bytes);
-        if self.so_far.len() + text.len() <= MEMORY {
+    async fn print(&mut self, stream: Stream, bytes: Vec<u8>, sink: &mut impl OutputSink) {
+        let text = self.chunks[stream as usize].push(&bytes);
+        if self.so_far.len() + text.len() <= MAX_SO_FAR {
             self.so_far.push_str(&text);
         }
-        listener.hear(stream, text, bytes).await;
+        sink.write(stream, text, bytes).await;
     }
 
-    /// The command ended by itself: what is still in its pipes counts, for a while.
+    /// Reads what is left in the pipes of a command that exited, for at most [`AFTER_EXIT`].
     async fn exited(
         mut self,
         status: io::Result<ExitStatus>,
-        listener: &mut impl Listener,
-    ) -> Ending {
-        let deadline = sleep(LISTEN);
+        sink: &mut impl OutputSink,
+    ) -> CommandOutcome {
+        let deadline = sleep(AFTER_EXIT);
         tokio::pin!(deadline);
         loop {
             tokio::select! {
                 piece = self.pipes.next() => match piece {
-                    Piece::Bytes(stream, bytes) => self.print(stream, bytes, listener).await,
+                    Piece::Bytes(stream, bytes) => self.print(stream, bytes, sink).await,
                     Piece::End => break,
                 },
                 () = &mut deadline => break,
             }
         }
-        self.drain(listener).await;
-        let Running { carry, group, .. } = self.running;
-        self.bench.settle(carry, group, self.pipes).await;
+        self.drain(sink).await;
+        let Running {
+            state_files, group, ..
+        } = self.running;
+        self.bench.finish(state_files, group, self.pipes).await;
         match status {
-            Ok(status) => Ending::Exited(status),
-            Err(_) => Ending::Ended(ShellAbortReason::UserAbort),
+            Ok(status) => CommandOutcome::Exited(status),
+            Err(_) => CommandOutcome::Ended(ShellAbortReason::UserAbort),
         }
     }
 
-    /// Ends the command: asks first, then makes it.
-    async fn end(mut self, reason: ShellAbortReason, listener: &mut impl Listener) -> Ending {
+    /// Ends the command: SIGTERM first, SIGKILL after [`GRACE`].
+    async fn end(mut self, reason: ShellAbortReason, sink: &mut impl OutputSink) -> CommandOutcome {
         self.running.group.signal(Signal::TERM);
         let grace = sleep(GRACE);
         tokio::pin!(grace);
         loop {
             tokio::select! {
                 piece = self.pipes.next(), if self.output == Output::Open => match piece {
-                    Piece::Bytes(stream, bytes) => self.print(stream, bytes, listener).await,
+                    Piece::Bytes(stream, bytes) => self.print(stream, bytes, sink).await,
                     Piece::End => self.output = Output::Closed,
                 },
                 _ = self.running.child.wait() => break,
@@ -281,53 +285,53 @@ impl Foreground {
         }
         self.running.group.signal(Signal::KILL);
         let _ = self.running.child.wait().await;
-        // Who got away from the group may go on printing.
+        // A process that left the group may still print, so this has a deadline.
         let rest = async {
             while let Piece::Bytes(stream, bytes) = self.pipes.next().await {
-                self.print(stream, bytes, listener).await;
+                self.print(stream, bytes, sink).await;
             }
         };
         let _ = timeout(DRAIN, rest).await;
-        self.drain(listener).await;
-        Ending::Ended(reason)
+        self.drain(sink).await;
+        CommandOutcome::Ended(reason)
     }
 
-    async fn drain(&mut self, listener: &mut impl Listener) {
+    async fn drain(&mut self, sink: &mut impl OutputSink) {
         for stream in [Stream::Out, Stream::Error] {
-            let rest = self.letters[stream as usize].end();
+            let rest = self.chunks[stream as usize].end();
             if !rest.is_empty() {
-                listener.hear(stream, rest, Vec::new()).await;
+                sink.write(stream, rest, Vec::new()).await;
             }
         }
     }
 
-    fn behind(
+    fn into_background(
         self,
         reason: ShellBackgroundReason,
-        answer: Option<oneshot::Sender<Went>>,
-    ) -> Ending {
+        answer: Option<oneshot::Sender<Backgrounded>>,
+    ) -> CommandOutcome {
         let (pid, after) = (self.running.pid, self.started.elapsed());
-        let end = self.order.hard_timeout.map(|hard| self.started + hard);
-        let went = Went {
+        let end = self.spec.hard_timeout.map(|hard| self.started + hard);
+        let moved = Backgrounded {
             id: 0,
             pid,
             after,
-            command: self.order.command.clone(),
-            folder: self.order.folder.clone(),
+            command: self.spec.command.clone(),
+            folder: self.spec.folder.clone(),
             so_far: self.so_far.clone(),
         };
-        let title = Title {
-            command: self.order.command,
-            folder: self.order.folder,
+        let header = LogHeader {
+            command: self.spec.command,
+            folder: self.spec.folder,
             so_far: self.so_far,
         };
-        match self.bench.background(self.running, self.pipes, title, end) {
+        match self.bench.background(self.running, self.pipes, header, end) {
             Ok(id) => {
                 if let Some(answer) = answer {
-                    // Who asked may have gone.
-                    let _ = answer.send(Went { id, ..went });
+                    // The request may have been cancelled meanwhile.
+                    let _ = answer.send(Backgrounded { id, ..moved });
                 }
-                Ending::Behind {
+                CommandOutcome::Background {
                     id,
                     pid,
                     reason,
@@ -335,27 +339,27 @@ impl Foreground {
                 }
             }
             Err(error) => {
-                tracing::warn!(%error, "a command could not go behind and was ended");
-                Ending::Ended(ShellAbortReason::Timeout)
+                tracing::warn!(%error, "could not move a command to the background; the command was ended");
+                CommandOutcome::Ended(ShellAbortReason::Timeout)
             }
         }
     }
 }
 
-/// Waits until the command has taken too long.
-async fn late(order: &Order, started: Instant) -> AtTimeout {
+/// Waits for the earlier of the command's timeouts and returns what happens then.
+async fn timed_out(spec: &CommandSpec, started: Instant) -> OnTimeout {
     let until = |duration: Duration| {
         let left = duration.saturating_sub(started.elapsed());
         sleep(left)
     };
-    match (order.timeout, order.hard_timeout) {
+    match (spec.timeout, spec.hard_timeout) {
         (Some((soft, at)), Some(hard)) if soft <= hard => {
             until(soft).await;
             at
         }
         (_, Some(hard)) => {
             until(hard).await;
-            AtTimeout::End
+            OnTimeout::End
         }
         (Some((soft, at)), None) => {
             until(soft).await;
@@ -370,34 +374,37 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_command_nobody_gave_a_time_has_the_usual_one() {
-        let order = |args: ShellArgs| Order::of(&args, PathBuf::new(), Scope::Everything);
-        let behind = TimeoutBehavior::Background as i32;
+    fn a_command_without_a_timeout_gets_the_default_timeout() {
+        let spec = |args: ShellArgs| CommandSpec::of(&args, PathBuf::new(), Scope::Everything);
+        let background = TimeoutBehavior::Background as i32;
         assert_eq!(
-            order(ShellArgs::default()).timeout,
-            Some((USUAL, AtTimeout::End))
+            spec(ShellArgs::default()).timeout,
+            Some((DEFAULT_TIMEOUT, OnTimeout::End))
         );
         let at_once = ShellArgs {
-            timeout_behavior: behind,
+            timeout_behavior: background,
             ..ShellArgs::default()
         };
-        let at_once = order(at_once);
-        assert_eq!(at_once.timeout, Some((Duration::ZERO, AtTimeout::Behind)));
+        let at_once = spec(at_once);
+        assert_eq!(
+            at_once.timeout,
+            Some((Duration::ZERO, OnTimeout::Background))
+        );
         assert_eq!(at_once.input, Input::Pipe);
         assert_eq!(
-            at_once.never_behind().timeout,
-            Some((USUAL, AtTimeout::End))
+            at_once.without_backgrounding().timeout,
+            Some((DEFAULT_TIMEOUT, OnTimeout::End))
         );
         let closed = ShellArgs {
             timeout: 5,
-            timeout_behavior: behind,
+            timeout_behavior: background,
             close_stdin: true,
             ..ShellArgs::default()
         };
-        let closed = order(closed);
+        let closed = spec(closed);
         assert_eq!(
             closed.timeout,
-            Some((Duration::from_millis(5), AtTimeout::Behind))
+            Some((Duration::from_millis(5), OnTimeout::Background))
         );
         assert_eq!(closed.input, Input::Nothing);
     }

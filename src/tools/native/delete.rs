@@ -1,4 +1,4 @@
-//! Deleting a file. Folders are not deleted, and a link is deleted itself.
+//! Deleting a file. Directories are refused, and deleting a link does not touch its target.
 
 use std::io;
 use std::path::Path;
@@ -12,10 +12,10 @@ use super::guard::{Cleared, Folders, Guard, Refusal};
 use super::text::{self, Kind};
 use crate::wire::proto::agent::v1::*;
 
-/// Text that is told before it goes, in UTF-16 units.
+/// The most text of a deleted file that the result contains, in UTF-16 units.
 const MAX_UNITS: usize = 2 * text::MAX_UNITS;
 
-/// Answers one request to delete.
+/// Executes one delete request.
 pub(super) fn delete(guard: &Guard, args: &DeleteArgs) -> DeleteResult {
     let path = guard.absolute(&args.path);
     let shown = path.to_string_lossy().into_owned();
@@ -55,7 +55,7 @@ fn attempt(guard: &Guard, cleared: &Cleared, path: &Path) -> io::Result<delete_r
     }
     let prev_content = content(guard, path).unwrap_or_default();
     let (folder, name) = cleared.folder(Folders::Present)?;
-    // What is there now, through the open folder: a file or a link, nothing swapped in.
+    // Checked again through the open directory, because the path may have been swapped since.
     let now = rustix::fs::statat(&folder, &name, AtFlags::SYMLINK_NOFOLLOW)?;
     let kind = FileType::from_raw_mode(now.st_mode);
     if !matches!(kind, FileType::RegularFile | FileType::Symlink) {
@@ -70,7 +70,7 @@ fn attempt(guard: &Guard, cleared: &Cleared, path: &Path) -> io::Result<delete_r
     }))
 }
 
-/// The text that goes away, so that the model can bring it back.
+/// Returns the text of the file, which the result contains so that the model can restore it.
 fn content(guard: &Guard, path: &Path) -> Option<String> {
     let mut file = guard.read(path).ok()?.open().ok()?;
     let Kind::Text(guess) = text::kind(&text::sample(&mut file).ok()?) else {

@@ -1,10 +1,10 @@
-//! Commands an administrator does not want, whoever asks for them.
+//! Commands that an administrator's list denies.
 //!
 //! The list comes with each request. Every command in the text is found ([`parse`]), also those
 //! that other commands execute ([`wrapper`]): `env`, `xargs`, `find -exec`, `bash -c`, `eval`,
 //! `trap`. A text that cannot be parsed is not executed, nor is one whose commands are known
-//! only when it is executed: an expansion as a name, a file that is sourced, a shell that reads
-//! its input. What a program or a script does by itself cannot be seen here.
+//! only when it is executed: an expansion as a name, a sourced file, a shell that reads its
+//! input. What a program or a script executes by itself is not checked.
 
 mod parse;
 #[cfg(test)]
@@ -21,16 +21,16 @@ use super::child;
 use parse::{Found, Invocation, Unclear};
 use word::{Piece, Word};
 
-/// How long the shell may take to read a command.
+/// How long the shell may take to check the syntax of a command.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// The parser works by recursion.
+/// The stack of the parser's thread, which is large because the parser is recursive.
 const STACK: usize = 32 * 1024 * 1024;
 const NOT_RUN: &str = "was not executed. It cannot be approved from this conversation; only a \
                        user can run it manually outside the agent. You may continue working on \
                        the task.";
 
-/// Why a command is not run, if it is not.
-pub(super) async fn objection(command: &str, rules: &[String]) -> Option<String> {
+/// Returns why a command is denied, or `None` if it may run.
+pub(super) async fn denial_reason(command: &str, rules: &[String]) -> Option<String> {
     if rules.is_empty() {
         return None;
     }
@@ -60,14 +60,14 @@ pub(super) async fn objection(command: &str, rules: &[String]) -> Option<String>
     None
 }
 
-/// The commands of a text, found on a thread of its own, because the parser needs a deep stack
-/// and takes its time with long texts.
+/// Returns the commands of a text. It parses on a separate thread, because the parser needs a deep
+/// stack and is slow with long texts.
 async fn invocations(command: String) -> Result<Vec<Invocation>, Unclear> {
     let (found, result) = tokio::sync::oneshot::channel();
     let work = move || {
         let mut all = Found::default();
         let done = all.program(&command);
-        // Nobody waits for it if the request was cancelled.
+        // The receiver is dropped if the request was cancelled.
         let _ = found.send(done.map(|()| all.invocations));
     };
     let thread = std::thread::Builder::new().stack_size(STACK);
@@ -76,7 +76,7 @@ async fn invocations(command: String) -> Result<Vec<Invocation>, Unclear> {
     result.await.map_err(|_| Unclear)?
 }
 
-/// Whether the shell can read a command. It reads only: nothing is run.
+/// Returns whether the syntax of a command is valid for the shell. Nothing is executed.
 async fn is_valid(command: &str) -> bool {
     let mut shell = Command::new(child::shell());
     child::scrub(&mut shell);
@@ -91,7 +91,7 @@ async fn is_valid(command: &str) -> bool {
 }
 
 impl Invocation {
-    /// Whether it only tests or declares something.
+    /// Returns whether it only tests or declares something.
     fn declares(&self) -> bool {
         let name = self.0.first().and_then(Word::text).unwrap_or_default();
         matches!(
@@ -100,7 +100,7 @@ impl Invocation {
         )
     }
 
-    /// Whether the text of all its words is known.
+    /// Returns whether the text of all its words is known.
     fn is_known(&self) -> bool {
         self.0.iter().all(|word| word.text().is_some())
     }
@@ -129,12 +129,12 @@ fn joined(words: impl Iterator<Item = Vec<Piece>>) -> Vec<Piece> {
     all
 }
 
-/// Whether a rule names a command: `rm`, `git push`, `git p*`, or `name:arguments`.
+/// Returns whether a rule names a command: `rm`, `git push`, `git p*`, or `name:arguments`.
 fn matches(rule: &str, command: &Invocation) -> bool {
     is_named(rule, &command.written()) || command.is_known() && may_match(rule, command)
 }
 
-/// Whether a rule names a command, or would, depending on what its expansions give.
+/// Returns whether a rule names a command, or could name it depending on its expansions.
 fn may_match(rule: &str, command: &Invocation) -> bool {
     is_named(rule, &command.pieces())
 }
@@ -152,7 +152,7 @@ fn is_named(rule: &str, text: &[Piece]) -> bool {
     by_parts || is_like(&rule, text) || is_like(&format!("{rule} *"), text)
 }
 
-/// Whether a text can be what a pattern says, where `*` in the pattern is anything.
+/// Returns whether a text can match a pattern, in which `*` matches anything.
 fn is_like(pattern: &str, text: &[Piece]) -> bool {
     let pattern: Vec<char> = pattern.chars().collect();
     let mut reached = vec![false; pattern.len() + 1];
@@ -172,8 +172,8 @@ fn is_like(pattern: &str, text: &[Piece]) -> bool {
                 Piece::Part | Piece::Parts => next[at] = true,
             }
         }
-        // Text that is not known may be as much of the pattern as there is; a part of a word
-        // is none of the next word.
+        // Unknown text may match any amount of the pattern, but a part of a word does not extend
+        // into the next word.
         if !matches!(piece, Piece::Letter(_)) {
             for at in 0..pattern.len() {
                 let goes_on = *piece == Piece::Parts || pattern[at] != ' ';
@@ -186,7 +186,7 @@ fn is_like(pattern: &str, text: &[Piece]) -> bool {
     reached[pattern.len()]
 }
 
-/// A star may stand for nothing.
+/// Marks the positions after stars as reached, because a star may match nothing.
 fn skip_stars(pattern: &[char], reached: &mut [bool]) {
     for (at, letter) in pattern.iter().enumerate() {
         reached[at + 1] |= reached[at] && *letter == '*';

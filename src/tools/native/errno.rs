@@ -1,4 +1,4 @@
-//! System errors in the words the official client uses, which are Node's.
+//! System errors in the official client's wording, which is Node's.
 
 use std::io;
 use std::path::Path;
@@ -6,7 +6,7 @@ use std::path::Path;
 use rustix::fs::Access;
 use rustix::io::Errno;
 
-/// Node's code and text of an error.
+/// Returns Node's code and text for an error.
 fn words(error: &io::Error) -> (&'static str, &'static str) {
     match error.raw_os_error().map(Errno::from_raw_os_error) {
         Some(Errno::NOENT) => ("ENOENT", "no such file or directory"),
@@ -28,27 +28,28 @@ fn words(error: &io::Error) -> (&'static str, &'static str) {
     }
 }
 
-/// `ENOENT: no such file or directory, open '/path'`.
+/// Returns a message like `ENOENT: no such file or directory, open '/path'`.
 pub(super) fn sentence(error: &io::Error, call: &str, path: &Path) -> String {
     let (code, text) = words(error);
     format!("{code}: {text}, {call} '{}'", path.display())
 }
 
-/// Whether an error is a certain one of the system's.
+/// Returns whether an error is this system error.
 pub(super) fn is(error: &io::Error, errno: Errno) -> bool {
     error.raw_os_error() == Some(errno.raw_os_error())
 }
 
-/// Whether a file can be read, or a folder entered and listed; otherwise the error.
+/// Checks that a file can be read, or a directory entered and listed.
 pub(super) fn readable(path: &Path) -> io::Result<()> {
-    let access = match path.is_dir() {
-        true => Access::READ_OK | Access::EXEC_OK,
-        false => Access::READ_OK,
+    let access = if path.is_dir() {
+        Access::READ_OK | Access::EXEC_OK
+    } else {
+        Access::READ_OK
     };
     Ok(rustix::fs::access(path, access)?)
 }
 
-/// Whether the user may not do this.
+/// Returns whether an error means that the user lacks permission.
 pub(super) fn is_denied(error: &io::Error) -> bool {
     is(error, Errno::ACCESS) || is(error, Errno::PERM)
 }

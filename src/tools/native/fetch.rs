@@ -1,8 +1,8 @@
-//! Getting a page: http and https, bounded in size and time, and nothing on this machine or
-//! in private networks unless the user allowed it.
+//! Fetching a page over http or https, bounded in size and time. Addresses on this machine or
+//! in private networks are refused unless the user allowed them.
 //!
-//! Names are judged where they are resolved, so an answer that changes between the check and
-//! the connection changes nothing.
+//! Addresses are checked in the resolver that the connection uses, because a DNS answer could
+//! change between a separate check and the connection.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
@@ -21,10 +21,10 @@ use crate::wire::proto::agent::v1::{
 const PATIENCE: Duration = Duration::from_secs(30);
 const MAX_BYTES: usize = 5 * 1024 * 1024;
 const HOPS: usize = 10;
-/// What some put before UTF-8.
+/// The byte order mark of UTF-8.
 const MARK: &[u8] = b"\xef\xbb\xbf";
 
-/// Why there is no page.
+/// Why a page could not be fetched.
 #[derive(Debug, thiserror::Error)]
 enum Failure {
     #[error("Failed to parse URL from {0}")]
@@ -42,7 +42,7 @@ enum Failure {
     Cancelled,
 }
 
-/// Answers one request to fetch.
+/// Executes one fetch request.
 pub(super) async fn fetch(args: FetchArgs, leave: Leave, abort: CancellationToken) -> FetchResult {
     let page = tokio::select! {
         page = page(&args.url, leave) => page,
@@ -72,11 +72,11 @@ async fn page(given: &str, leave: Leave) -> Result<FetchSuccess, Failure> {
     let mut builder = reqwest::Client::builder()
         .user_agent(concat!("cursor-sidecar/", env!("CARGO_PKG_VERSION")))
         .timeout(PATIENCE)
-        // An address may hold what only its own server is to know.
+        // A URL may contain secrets that only its own server should see.
         .referer(false);
     if leave == Leave::Refused {
         builder = builder
-            // A proxy resolves names itself, and may be where nobody else gets to.
+            // A proxy resolves names itself, and may reach networks that we cannot.
             .no_proxy()
             .dns_resolver(Arc::new(PublicOnly))
             .redirect(redirect::Policy::custom(|attempt| {
@@ -111,7 +111,7 @@ async fn page(given: &str, leave: Leave) -> Result<FetchSuccess, Failure> {
     })
 }
 
-/// Whether a URL names a private address, or this machine, without a look-up.
+/// Returns whether a URL names a private address or this machine, without a DNS lookup.
 fn is_private_host(url: &Url) -> bool {
     match url.host() {
         Some(Host::Ipv4(address)) => is_private(address.into()),
@@ -124,7 +124,7 @@ fn is_private_host(url: &Url) -> bool {
     }
 }
 
-/// Whether an address is not of the public internet.
+/// Returns whether an address is outside the public internet.
 fn is_private(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(v4) => is_private_v4(v4),
@@ -135,7 +135,7 @@ fn is_private(address: IpAddr) -> bool {
     }
 }
 
-/// All special ranges of IANA's registry, and where Azure answers its own machines.
+/// Covers all special ranges of IANA's registry, and Azure's metadata address for its machines.
 fn is_private_v4(v4: Ipv4Addr) -> bool {
     let [a, b, c, _] = v4.octets();
     v4.is_loopback()
@@ -148,13 +148,13 @@ fn is_private_v4(v4: Ipv4Addr) -> bool {
         || a >= 240
         || (a == 100 && (64..128).contains(&b))
         || (a == 198 && (b == 18 || b == 19))
-        // Protocol assignments (metadata of some clouds), and relays of 6to4.
+        // Protocol assignments (metadata services of some clouds), and 6to4 relays.
         || (a == 192 && b == 0 && c == 0)
         || (a == 192 && b == 88 && c == 99)
         || v4 == Ipv4Addr::new(168, 63, 129, 16)
 }
 
-/// Only global unicast is public, less what tunnels to an IPv4 address of the sender's choice
+/// Only global unicast is public, except tunnels to an IPv4 address that the sender chooses
 /// (6to4, Teredo), protocol assignments and documentation.
 fn is_private_v6(v6: Ipv6Addr) -> bool {
     let [first, second, ..] = v6.segments();
@@ -165,7 +165,7 @@ fn is_private_v6(v6: Ipv6Addr) -> bool {
         || (first == 0x3fff && second < 0x1000)
 }
 
-/// An IPv4 address behind the well-known translation prefix.
+/// Returns the IPv4 address after the well-known NAT64 prefix.
 fn nat64(v6: Ipv6Addr) -> Option<Ipv4Addr> {
     let [0x64, 0xff9b, 0, 0, 0, 0, high, low] = v6.segments() else {
         return None;
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn names_that_lead_home_do_not_resolve() {
+    async fn names_of_this_machine_do_not_resolve() {
         let name: Name = "localhost".parse().unwrap();
         assert!(PublicOnly.resolve(name).await.is_err());
     }

@@ -1,24 +1,24 @@
-//! Commands that are not run, whoever would run them: an administrator denies them, or they
-//! are to change nothing and there is no sandbox here that keeps them from it.
+//! Commands that are not run, locally or by the host: either an administrator's list denies
+//! them, or they must run read-only and no sandbox is available here that enforces it.
 
 use super::denylist;
 use crate::tools::{Reply, Request};
 use crate::wire::proto::agent::v1::*;
 
-/// How the official client calls the policy.
+/// The official client's name of the policy.
 const POLICY: &str = "workspace_readonly";
 const NO_SANDBOX: &str = "this client has no sandbox that keeps a command from changing things";
 
 /// Why a command is not run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::tools) enum Forbidden {
-    /// An administrator's list says so, in these words.
+    /// An administrator's list denies it, for this reason.
     Denied(String),
-    /// It is to run read-only.
+    /// It must run read-only.
     ReadOnly,
 }
 
-/// The command of a request, if it is one that can be forbidden.
+/// Returns the command of a request, or `None` if the request cannot be forbidden.
 pub(in crate::tools) fn command(request: &Request) -> Option<&ShellArgs> {
     match request {
         Request::ShellArgs(args)
@@ -28,7 +28,7 @@ pub(in crate::tools) fn command(request: &Request) -> Option<&ShellArgs> {
     }
 }
 
-/// Whether it takes a closer look to know that a command may run.
+/// Returns whether a command has to be checked with [`Forbidden::of`] before it may run.
 pub(in crate::tools) fn is_in_doubt(args: &ShellArgs) -> bool {
     let policy = args.requested_sandbox_policy.as_ref();
     !args.admin_command_denylist.is_empty() || is_read_only(policy)
@@ -38,7 +38,7 @@ fn is_read_only(policy: Option<&SandboxPolicy>) -> bool {
     policy.is_some_and(|policy| policy.r#type() == sandbox_policy::Type::WorkspaceReadonly)
 }
 
-/// How a command runs here that may run.
+/// Returns the policy of a command that may run here.
 pub(super) fn no_sandbox() -> SandboxPolicy {
     policy(sandbox_policy::Type::InsecureNone)
 }
@@ -51,30 +51,30 @@ fn policy(kind: sandbox_policy::Type) -> SandboxPolicy {
 }
 
 impl Forbidden {
-    /// Why a command is not run, if it is not.
+    /// Returns why a command is not run, or `None` if it may run.
     pub(in crate::tools) async fn of(args: &ShellArgs) -> Option<Self> {
         let policy = args.requested_sandbox_policy.as_ref();
         Self::by(&args.command, &args.admin_command_denylist, policy).await
     }
 
-    /// The same for one that is to run behind.
-    pub(super) async fn behind(args: &BackgroundShellSpawnArgs) -> Option<Self> {
+    /// Returns the same for a command that starts in the background.
+    pub(super) async fn of_spawn(args: &BackgroundShellSpawnArgs) -> Option<Self> {
         let policy = args.sandbox_policy.as_ref();
         Self::by(&args.command, &args.admin_command_denylist, policy).await
     }
 
     async fn by(command: &str, rules: &[String], policy: Option<&SandboxPolicy>) -> Option<Self> {
-        if let Some(reason) = denylist::objection(command, rules).await {
-            tracing::warn!("refused a command an administrator denies");
+        if let Some(reason) = denylist::denial_reason(command, rules).await {
+            tracing::warn!("refused a command that an administrator denies");
             return Some(Self::Denied(reason));
         }
         is_read_only(policy).then(|| {
-            tracing::warn!("refused a command that is to run read-only");
+            tracing::warn!("refused a command that must run read-only");
             Self::ReadOnly
         })
     }
 
-    /// How it would have been run.
+    /// Returns the policy it would have run with.
     fn policy(&self) -> SandboxPolicy {
         match self {
             Self::Denied(_) => no_sandbox(),
@@ -82,11 +82,11 @@ impl Forbidden {
         }
     }
 
-    /// What a request is answered that waits for the whole result; `told` is whether it is
-    /// also told the policy.
-    pub(super) fn whole(self, command: String, folder: String, told: bool) -> ShellResult {
+    /// Returns the result of a request that waits for the complete result. `with_policy` is whether
+    /// the result names the sandbox policy.
+    pub(super) fn result(self, command: String, folder: String, with_policy: bool) -> ShellResult {
         ShellResult {
-            sandbox_policy: told.then(|| self.policy()),
+            sandbox_policy: with_policy.then(|| self.policy()),
             result: Some(match self {
                 Self::Denied(reason) => {
                     shell_result::Result::Rejected(rejected(command, folder, reason))
@@ -103,14 +103,14 @@ impl Forbidden {
         }
     }
 
-    /// What a request is answered that hears of everything at once.
-    pub(super) fn streamed(
+    /// Returns the events of a streamed request.
+    pub(super) fn stream_events(
         self,
         command: String,
         folder: String,
-        told: bool,
+        with_policy: bool,
     ) -> Vec<shell_stream::Event> {
-        let sandbox_policy = told.then(|| self.policy());
+        let sandbox_policy = with_policy.then(|| self.policy());
         match self {
             Self::Denied(reason) => {
                 vec![shell_stream::Event::Rejected(rejected(
@@ -124,8 +124,12 @@ impl Forbidden {
         }
     }
 
-    /// What a request is answered that wants a command behind.
-    pub(super) fn spawned(self, command: String, folder: String) -> BackgroundShellSpawnResult {
+    /// Returns the result of a request that starts a command in the background.
+    pub(super) fn spawn_result(
+        self,
+        command: String,
+        folder: String,
+    ) -> BackgroundShellSpawnResult {
         use background_shell_spawn_result::Result;
         let result = Some(match self {
             Self::Denied(reason) => Result::Rejected(rejected(command, folder, reason)),
@@ -134,21 +138,21 @@ impl Forbidden {
         BackgroundShellSpawnResult { result }
     }
 
-    /// The answers to the request of a [`command`].
+    /// Returns the replies to a request that has a [`command`].
     pub(in crate::tools) fn replies(self, request: Request) -> Vec<Reply> {
         match request {
             Request::ShellArgs(args) => {
-                let told = !args.skip_approval;
-                let result = self.whole(args.command, args.working_directory, told);
+                let with_policy = !args.skip_approval;
+                let result = self.result(args.command, args.working_directory, with_policy);
                 vec![Reply::ShellResult(result)]
             }
             Request::MiniSweAgentBashArgs(args) => {
-                let result = self.whole(args.command, args.working_directory, true);
+                let result = self.result(args.command, args.working_directory, true);
                 vec![Reply::MiniSweAgentBashResult(result)]
             }
             Request::ShellStreamArgs(args) => {
-                let told = !args.skip_approval;
-                let events = self.streamed(args.command, args.working_directory, told);
+                let with_policy = !args.skip_approval;
+                let events = self.stream_events(args.command, args.working_directory, with_policy);
                 let reply = |event| Reply::ShellStream(ShellStream { event: Some(event) });
                 events.into_iter().map(reply).collect()
             }

@@ -1,7 +1,7 @@
-//! What changed in a repository, as git tells it.
+//! The changes in a repository, as git reports them.
 //!
-//! git finds the changes; what is in files is read through the [`Guard`] like everywhere
-//! else. A link is its text, and what the user keeps back is left out.
+//! git finds the changes; file contents are read through the [`Guard`] as in every other tool.
+//! The content of a link is its target path, and files hidden by the user are left out.
 
 mod patch;
 
@@ -24,12 +24,12 @@ use crate::wire::proto::aiserver::v1::get_diff_request::OutputFormat;
 use crate::wire::proto::aiserver::v1::{GetDiffRequest, GetDiffResponse, GitDiff};
 use patch::Change;
 
-/// How long git may take for one answer.
+/// How long git may take for one request.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// What all files of one answer may hold together.
+/// The most bytes of all files in one result together.
 const MAX_CONTENTS: usize = 64 * 1024 * 1024;
 
-/// Answers one request for a diff.
+/// Executes one diff request.
 pub(super) async fn diff(
     guard: &Arc<Guard>,
     request: GetDiffRequest,
@@ -61,9 +61,10 @@ async fn answer(guard: &Arc<Guard>, request: GetDiffRequest) -> Result<GetDiffRe
             .to_owned();
     }
     let text = changes(&folder, &request, &base, head.as_deref()).await?;
-    let patch_id = match request.compute_patch_id {
-        true => patch_id(&folder, &text).await,
-        false => None,
+    let patch_id = if request.compute_patch_id {
+        patch_id(&folder, &text).await
+    } else {
+        None
     };
     let mut changes = patch::parse(&text);
     let top = git(&folder, &["rev-parse", "--show-toplevel"]).await;
@@ -89,12 +90,12 @@ async fn answer(guard: &Arc<Guard>, request: GetDiffRequest) -> Result<GetDiffRe
         if !with_chunks {
             diff.chunks.clear();
         }
-        // Which files are generated is a guess we do not make.
+        // We do not guess which files are generated.
         diff.is_generated = Some(false);
     }
     let wants_head = request.return_head_sha == Some(true);
-    let (head_sha, has_uncommitted_changes) = match wants_head {
-        true => (
+    let (head_sha, has_uncommitted_changes) = if wants_head {
+        (
             git(&folder, &["rev-parse", "HEAD"])
                 .await
                 .map(|sha| sha.trim().to_owned()),
@@ -104,8 +105,9 @@ async fn answer(guard: &Arc<Guard>, request: GetDiffRequest) -> Result<GetDiffRe
             )
             .await
             .map(|status| !status.trim().is_empty()),
-        ),
-        false => (None, None),
+        )
+    } else {
+        (None, None)
     };
     let response = GetDiffResponse {
         diff: Some(GitDiff {
@@ -133,7 +135,7 @@ fn failed(text: &str) -> Thrown {
     Thrown(text.into())
 }
 
-/// What git says of the files it knows.
+/// Returns git's diff of the tracked files.
 async fn changes(
     folder: &Path,
     request: &GetDiffRequest,
@@ -144,7 +146,7 @@ async fn changes(
         .unified_context_lines
         .map(|lines| format!("-U{lines}"));
     let mut args = vec!["diff", "--no-color"];
-    // The user's own prefixes are not what we read.
+    // The user's configuration may set other prefixes than the parser expects.
     args.extend(["--src-prefix=a/", "--dst-prefix=b/"]);
     if !request.include_space_changes {
         args.push("--ignore-space-change");
@@ -159,12 +161,13 @@ async fn changes(
         .ok_or_else(|| failed("git gave no diff"))
 }
 
-/// What a name stands for in this repository. git takes names it does not know for files,
-/// inside the repository or not, and shows what is in them.
+/// Returns the commit that a name stands for. Names are resolved first, because git treats unknown
+/// names as files, also outside the repository, and shows their contents.
 async fn commit(folder: &Path, name: &str) -> Result<String, Thrown> {
-    let found = match name.starts_with('-') {
-        true => None,
-        false => git(folder, &["rev-parse", "--verify", "--quiet", name]).await,
+    let found = if name.starts_with('-') {
+        None
+    } else {
+        git(folder, &["rev-parse", "--verify", "--quiet", name]).await
     };
     found
         .map(|id| id.trim().to_owned())
@@ -172,7 +175,7 @@ async fn commit(folder: &Path, name: &str) -> Result<String, Thrown> {
         .ok_or_else(|| failed(&format!("git knows no revision {name}")))
 }
 
-/// What to compare with: what is asked for, or the branch others start from.
+/// Returns the revision to compare with: the requested one, or the default branch.
 async fn base(folder: &Path, given: &str) -> Result<String, Thrown> {
     if !given.is_empty() {
         return Ok(given.to_owned());
@@ -204,7 +207,7 @@ async fn base(folder: &Path, given: &str) -> Result<String, Thrown> {
         .ok_or_else(|| failed("Could not determine default branch"))
 }
 
-/// What stays the same of a patch when lines move; nothing, for no patch.
+/// Returns git's patch id, which stays the same when lines move, or `None` for an empty patch.
 async fn patch_id(folder: &Path, patch: &str) -> Option<String> {
     let mut command = tokio::process::Command::new("git");
     scrub(&mut command);
@@ -218,7 +221,7 @@ async fn patch_id(folder: &Path, patch: &str) -> Option<String> {
         .spawn()
         .ok()?;
     let mut stdin = child.stdin.take()?;
-    // It answers when it has heard all: nothing waits for the other.
+    // No deadlock: git prints its result only after it has read all input.
     stdin.write_all(patch.as_bytes()).await.ok()?;
     drop(stdin);
     let output = child.wait_with_output().await.ok()?;
@@ -226,7 +229,7 @@ async fn patch_id(folder: &Path, patch: &str) -> Option<String> {
     text.split_whitespace().next().map(str::to_owned)
 }
 
-/// Reads files for one answer, as long as there is room.
+/// Reads files for one result, up to a size limit.
 struct Files {
     guard: Arc<Guard>,
     room: usize,
@@ -234,18 +237,18 @@ struct Files {
 
 /// What is at a path.
 enum There {
-    /// A link, and where it leads.
+    /// A link, with its target.
     Link(Vec<u8>),
     /// A file.
     File(Vec<u8>),
-    /// A file that is not shown.
+    /// A file that may not be read or does not fit.
     Unshown,
-    /// A folder, a pipe, nothing.
+    /// A directory, a pipe, or nothing.
     Nothing,
 }
 
 impl Files {
-    /// Looks at paths, on a thread that may wait.
+    /// Returns what is at each path; runs on a thread that may block.
     async fn look(&mut self, paths: Vec<PathBuf>) -> Result<Vec<There>, Thrown> {
         let (guard, mut room) = (Arc::clone(&self.guard), self.room);
         let work = move || {
@@ -262,7 +265,7 @@ impl Files {
         Ok(looked)
     }
 
-    /// Text of git's own that takes room too.
+    /// Returns text from git if it still fits, and an empty text otherwise.
     fn keep(&mut self, text: String) -> String {
         match self.room.checked_sub(text.len()) {
             Some(room) => {
@@ -279,7 +282,7 @@ fn there(guard: &Guard, path: &Path, room: &mut usize) -> There {
         return There::Nothing;
     };
     if about.is_symlink() {
-        // git takes a link to a folder for a folder.
+        // git treats a link to a directory as a directory.
         return match (path.is_dir(), path.read_link()) {
             (false, Ok(target)) => There::Link(target.into_os_string().into_encoded_bytes()),
             _ => There::Nothing,
@@ -306,7 +309,7 @@ fn there(guard: &Guard, path: &Path, room: &mut usize) -> There {
     }
 }
 
-/// Files git does not know yet, as additions.
+/// Returns untracked files as additions.
 async fn untracked(files: &mut Files, folder: &Path, most: i32) -> Result<Vec<Change>, Thrown> {
     let most = usize::try_from(most).unwrap_or(0);
     if most == 0 {
@@ -343,7 +346,7 @@ async fn untracked(files: &mut Files, folder: &Path, most: i32) -> Result<Vec<Ch
         .collect())
 }
 
-/// Puts whole files beside their changes.
+/// Adds the complete contents of files to their changes.
 async fn contents(
     files: &mut Files,
     folder: &Path,

@@ -11,10 +11,10 @@ use super::search::{
 };
 use crate::wire::proto::agent::v1::*;
 
-/// Lines and files one answer shows.
+/// The most lines and files in one result.
 const SHOWN: usize = 2000;
 
-/// Why a search gives no result.
+/// Why a search has no result.
 #[derive(Debug, thiserror::Error)]
 enum GrepFailure {
     #[error(transparent)]
@@ -44,7 +44,7 @@ enum GrepFailure {
     Special(String),
 }
 
-/// Answers one request to search.
+/// Executes one search request.
 pub(super) fn grep(guard: &Guard, args: &GrepArgs, abort: &CancellationToken) -> GrepResult {
     let result = match attempt(guard, args, abort) {
         Ok(success) => grep_result::Result::Success(success),
@@ -63,7 +63,7 @@ fn attempt(
     abort: &CancellationToken,
 ) -> Result<GrepSuccess, GrepFailure> {
     let root = guard.workspace();
-    // A path outside is as if none was given: the search stays in the workspace.
+    // A path outside the workspace is ignored, so that the search stays in the workspace.
     let given = args.path.as_deref().filter(|path| !path.is_empty());
     let inside = given
         .map(|path| (path, guard.absolute(path)))
@@ -163,10 +163,10 @@ fn query(args: &GrepArgs) -> Result<Query, GrepFailure> {
     })
 }
 
-/// The answer as it grows.
+/// The result under construction.
 struct Answer {
     output: Output,
-    /// Whether parts are set apart by a line of their own.
+    /// Whether a separator line is between the parts.
     apart: bool,
     matches: Vec<GrepFileMatch>,
     counts: Vec<GrepFileCount>,
@@ -192,7 +192,7 @@ impl Answer {
         }
     }
 
-    /// Takes what one file gave; says whether there is room for more.
+    /// Adds the matches of one file. Returns whether more are accepted.
     fn take(&mut self, file: String, found: Found) -> bool {
         match self.output {
             Output::Content => return self.content(file, found.lines),

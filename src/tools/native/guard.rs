@@ -1,12 +1,12 @@
-//! The path guard: what may be read, and where may be written.
+//! The path guard: decides which paths may be read, written and deleted.
 //!
-//! Reading is allowed wherever the user may read, less credentials of ours and of the host,
-//! what `.cursorignore` keeps back, the insides of processes, and whatever is no plain file.
-//! Writing and deleting happen inside the workspace only, unless the user allowed more, and
-//! not where other programs look for commands.
+//! Reading is allowed wherever the user may read, except our own and the host's credentials,
+//! files named by `.cursorignore`, `/proc/<pid>`, and everything that is not a regular file.
+//! Writing and deleting are allowed inside the workspace only, unless the user allowed more,
+//! and never where other programs look for commands to run.
 //!
-//! A verdict is given on a path without links, and what is opened is that path, folder by
-//! folder, following no link: one that is swapped in after the verdict is not followed.
+//! A decision is made on a path with all links resolved. That path is then opened directory by
+//! directory without following links, so a link swapped in after the decision is not followed.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -24,22 +24,23 @@ use super::secret_paths::{SecretPaths, Secrets};
 use super::{errno, ignored};
 use crate::tools::paths::meant;
 
-/// Why a path is not touched.
+/// Why access to a path is refused.
 #[derive(Debug, thiserror::Error)]
 pub enum Refusal {
-    /// Nothing is there.
+    /// The path does not exist.
     #[error("nothing is there")]
     Missing,
-    /// `.cursorignore` names it.
+    /// `.cursorignore` excludes it.
     #[error("Blocked by cursor ignore")]
     Ignored,
-    /// It says what is kept from the model, which is not for the model to say.
+    /// It is a `.cursorignore` file, which the model must not change because it hides files from
+    /// it.
     #[error("Blocked by permissions configuration")]
     Rules,
-    /// It says what is run and what may not be.
+    /// It is a settings file that names commands to run, such as hooks or MCP servers.
     #[error("{0} says which commands run here and what hooks guard; only the user changes it")]
     Settings(PathBuf),
-    /// Other programs run what is written there.
+    /// Other programs execute what is written there.
     #[error(
         "{} is protected (rule {rule}): other programs run what it says, so only the user \
          changes it, or allows it with {SETTING}",
@@ -51,37 +52,37 @@ pub enum Refusal {
         /// The pattern that protects it.
         rule: String,
     },
-    /// Credentials are there.
+    /// It contains credentials.
     #[error("{0} is where cursor-sidecar or pi keeps credentials, which no tool touches")]
     Secret(PathBuf),
-    /// What it leads to cannot be told: loops, files used as folders, closed folders.
+    /// The path cannot be resolved: a loop of links, a file used as a directory, no permission.
     #[error("Write blocked: cannot verify {}", where_it_leads(path, error))]
     Unclear {
         /// The path.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         error: io::Error,
     },
-    /// A link to nothing: where a write would end up is anybody's guess.
+    /// A link whose target does not exist, so it cannot be known where a write would go.
     #[error("Write blocked: {0} is a dangling symlink; what it would create cannot be verified")]
     Dangling(PathBuf),
-    /// It is outside the workspace.
+    /// The path is outside the workspace.
     #[error(
         "{0} is outside the workspace; cursor-sidecar writes and deletes inside it only \
          (the user can allow more with PI_CURSOR_ALLOW_OUTSIDE_WRITES=1)"
     )]
     Outside(PathBuf),
-    /// The insides of a process.
+    /// The path is inside `/proc/<pid>`.
     #[error("{0} shows the insides of a process, which are not read")]
     Process(PathBuf),
 }
 
-/// A path that may be touched: no link in it, and what was asked for.
+/// A path that may be accessed, with all links resolved.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Cleared {
     /// The path with all links resolved.
     pub real: PathBuf,
-    /// The folder the walk starts from; `real` is inside it.
+    /// The directory that opening starts from; `real` is inside it.
     base: PathBuf,
 }
 
@@ -97,7 +98,8 @@ pub struct Guard {
 }
 
 impl Guard {
-    /// Guards a workspace with the usual protection. One that does not exist contains nothing.
+    /// Creates the guard of a workspace with the default protected and secret paths. A workspace
+    /// that does not exist contains no paths.
     pub fn new(workspace: &Path, home: Option<PathBuf>, outside_writes: Leave) -> Self {
         let protected = ProtectedPaths::default();
         Self::with(
@@ -109,7 +111,7 @@ impl Guard {
         )
     }
 
-    /// Guards a workspace as the user's settings say it.
+    /// Creates the guard of a workspace with the user's settings.
     pub fn by_policy(workspace: &Path, home: Option<PathBuf>, policy: &Policy) -> Self {
         Self::with(
             workspace,
@@ -144,22 +146,22 @@ impl Guard {
         }
     }
 
-    /// The workspace as it is called.
+    /// Returns the workspace as an absolute path; it may contain links.
     pub fn workspace(&self) -> &Path {
         &self.workspace
     }
 
-    /// The workspace without links.
+    /// Returns the workspace with all links resolved.
     pub fn real_workspace(&self) -> &Path {
         &self.real
     }
 
-    /// What a path of the model means.
+    /// Returns the absolute path of a path that the model sent.
     pub fn absolute(&self, path: &str) -> PathBuf {
         meant(path, &self.workspace, self.home.as_deref())
     }
 
-    /// Whether a path may be read, and which file that is.
+    /// Checks that a path may be read, and returns its resolved path.
     pub fn read(&self, path: &Path) -> Result<Cleared, Refusal> {
         let real = path.canonicalize().map_err(|error| {
             if errno::is(&error, Errno::NOENT) {
@@ -185,7 +187,8 @@ impl Guard {
         })
     }
 
-    /// Whether what was opened by a path may be read, however the path has changed since.
+    /// Returns whether an opened file may be read. It checks the file itself, because the path may
+    /// have changed since it was opened.
     pub(super) fn may_show(&self, file: &File, path: &Path) -> bool {
         let judged = || -> io::Result<bool> {
             let real = opened_path(file, path)?;
@@ -200,31 +203,33 @@ impl Guard {
         ignored::Rules::default().ignore(real)
     }
 
-    /// Whether a real path is kept from the model.
+    /// Returns whether a resolved path is hidden from the model.
     pub fn is_hidden(&self, real: &Path) -> bool {
         self.is_ignored(real) || self.secrets.contain(real)
     }
 
-    /// Credentials as they lie now, for a walk that asks often.
+    /// Returns the paths with credentials, for a walk that checks many files.
     pub(super) fn secrets(&self) -> &Secrets {
         &self.secrets
     }
 
-    /// Refuses to have the host read credentials. What the host itself refuses is its own
-    /// business, and so are links on a disk we may not see.
+    /// Refuses to let the host read credentials. Other refusals are left to the host, as are links
+    /// on a disk that we cannot see.
     pub(in crate::tools) fn host_read(&self, path: &Path) -> Result<(), Refusal> {
         let real = path.canonicalize();
-        match self.secrets.contain(path) || real.is_ok_and(|real| self.secrets.contain(&real)) {
-            true => Err(secret(path)),
-            false => Ok(()),
+        if self.secrets.contain(path) || real.is_ok_and(|real| self.secrets.contain(&real)) {
+            Err(secret(path))
+        } else {
+            Ok(())
         }
     }
 
-    /// Refuses to have the host change what is protected here.
+    /// Refuses to let the host change paths that are protected here.
     pub(in crate::tools) fn host_change(&self, path: &Path) -> Result<(), Refusal> {
         self.host_read(path)?;
         self.unprotected(path)?;
-        // A link is deleted itself, and its folder may be reached through another.
+        // Deleting a link removes the link itself, whose directory may be reached through another
+        // link.
         if let (Some(parent), Some(name)) = (path.parent(), path.file_name())
             && let Ok(parent) = parent.canonicalize()
         {
@@ -236,8 +241,8 @@ impl Guard {
         }
     }
 
-    /// Whether a path may be written, and which file that is. Folders and the file itself may
-    /// be missing.
+    /// Checks that a path may be written, and returns its resolved path. The file and its
+    /// directories may be missing.
     pub fn write(&self, path: &Path) -> Result<Cleared, Refusal> {
         self.unprotected(path)?;
         let real = resolve(path)?;
@@ -245,10 +250,11 @@ impl Guard {
         self.clear_change(path, real)
     }
 
-    /// Whether a path may be deleted. A link is deleted itself, not what it leads to.
+    /// Checks that a path may be deleted, and returns its resolved path. Of a link this is the link
+    /// itself, not its target.
     pub fn delete(&self, path: &Path) -> Result<Cleared, Refusal> {
         self.unprotected(path)?;
-        // What cannot be read cannot be told to the model either.
+        // The target is checked too, because the result contains the text of the deleted file.
         match path.canonicalize() {
             Ok(real) => self.unlisted(&real)?,
             Err(error) if errno::is(&error, Errno::NOENT) => {
@@ -268,7 +274,7 @@ impl Guard {
         self.clear_change(path, parent.join(name))
     }
 
-    /// Whether the user's files have nothing against a change.
+    /// Checks that a resolved path is neither protected nor excluded by `.cursorignore`.
     fn unlisted(&self, real: &Path) -> Result<(), Refusal> {
         self.unprotected(real)?;
         if self.is_ignored(real) {
@@ -278,7 +284,8 @@ impl Guard {
         Ok(())
     }
 
-    /// Refuses to change what says what is kept back, what is run, and credentials.
+    /// Refuses to change `.cursorignore` files, settings that name commands, credentials and
+    /// protected paths.
     fn unprotected(&self, path: &Path) -> Result<(), Refusal> {
         if ignored::is_rules(path) {
             tracing::warn!("refused a change of what is kept back");
@@ -289,7 +296,7 @@ impl Guard {
             own.is_some_and(|own| own.eq_ignore_ascii_case(name))
         };
         let named = SETTINGS.iter().any(|name| called(Some(path), name));
-        // Their folder may be a link to another.
+        // The settings directory may be a link to another directory.
         let homes = std::iter::once(&self.real).chain(&self.home);
         let mut files = homes.flat_map(|home| SETTINGS.map(|name| home.join(FOLDER).join(name)));
         if named && called(path.parent(), FOLDER)
@@ -310,7 +317,7 @@ impl Guard {
     }
 
     fn clear_change(&self, path: &Path, real: PathBuf) -> Result<Cleared, Refusal> {
-        // The folder of a link that is deleted may have been reached through another.
+        // The directory of a deleted link may have been reached through another link.
         self.unprotected(&real)?;
         if self.is_ignored(&real) {
             return Err(Refusal::Ignored);
@@ -327,7 +334,8 @@ impl Guard {
     }
 }
 
-/// Where settings lie, and which of them name commands: hooks, and MCP servers.
+/// The directory of Cursor's settings, and the files in it that name commands: hooks and MCP
+/// servers.
 const FOLDER: &str = ".cursor";
 const SETTINGS: [&str; 2] = ["hooks.json", "mcp.json"];
 
@@ -336,7 +344,7 @@ fn secret(path: &Path) -> Refusal {
     Refusal::Secret(path.to_owned())
 }
 
-/// The path of what was opened, without links.
+/// Returns the resolved path of an opened file.
 #[cfg(target_os = "linux")]
 fn opened_path(file: &File, path: &Path) -> io::Result<PathBuf> {
     use std::os::fd::AsRawFd as _;
@@ -344,18 +352,19 @@ fn opened_path(file: &File, path: &Path) -> io::Result<PathBuf> {
     std::fs::read_link(shown).or_else(|_| path.canonicalize())
 }
 
-/// The path that leads there now; what it leads to has to be compared.
+/// Returns what the path resolves to now; the caller compares the inodes.
 #[cfg(not(target_os = "linux"))]
 fn opened_path(_file: &File, path: &Path) -> io::Result<PathBuf> {
     path.canonicalize()
 }
 
-/// What is said of a path nobody can follow.
+/// Returns the message for a path that cannot be resolved.
 fn where_it_leads(path: &Path, error: &io::Error) -> String {
     let path = path.display();
-    match errno::is_denied(error) {
-        true => format!("`{path}` -- permission denied resolving symlinks (EACCES)."),
-        false => format!("where {path} leads: {error}"),
+    if errno::is_denied(error) {
+        format!("`{path}` -- permission denied resolving symlinks (EACCES).")
+    } else {
+        format!("where {path} leads: {error}")
     }
 }
 
@@ -366,7 +375,8 @@ fn unclear(path: &Path, error: io::Error) -> Refusal {
     }
 }
 
-/// `/proc/self`, `/proc/123` and below: environments, memory, open files.
+/// Returns whether a path is `/proc/self`, `/proc/123` or below, which show environments, memory
+/// and open files.
 fn is_process(real: &Path) -> bool {
     let mut parts = real.components().skip(1);
     let first = parts.next().map(Component::as_os_str);
@@ -377,7 +387,7 @@ fn is_process(real: &Path) -> bool {
         })
 }
 
-/// The path with all links resolved, though its end may be missing.
+/// Returns the path with all links resolved; its last components may be missing.
 fn resolve(path: &Path) -> Result<PathBuf, Refusal> {
     let mut missing: Vec<OsString> = Vec::new();
     let mut there = path;
@@ -406,18 +416,18 @@ fn resolve(path: &Path) -> Result<PathBuf, Refusal> {
     }
 }
 
-/// Whether folders on the way are made.
+/// Whether missing parent directories are created.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Folders {
-    /// They must be there.
+    /// They must exist.
     Present,
-    /// They are made.
+    /// They are created.
     Made,
 }
 
 impl Cleared {
-    /// The file's name and the folder it is in, held open: whatever happens to the path, what
-    /// is done through this handle is done in that folder.
+    /// Returns the file's directory, opened, and its name. Operations through the handle stay in
+    /// that directory even if the path changes afterwards.
     pub fn folder(&self, folders: Folders) -> io::Result<(OwnedFd, OsString)> {
         let name = self.real.file_name().ok_or(Errno::ISDIR)?.to_owned();
         let inside = self
@@ -443,7 +453,8 @@ impl Cleared {
         Ok((folder, name))
     }
 
-    /// Opens the file for reading: a plain file and nothing that would wait or act.
+    /// Opens the file for reading. Fails if it is not a regular file, because opening a pipe could
+    /// block and opening a device could have effects.
     pub fn open(&self) -> io::Result<File> {
         let (folder, name) = self.folder(Folders::Present)?;
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
@@ -457,7 +468,7 @@ impl Cleared {
     }
 }
 
-/// Notes a link where there was none when the path was judged.
+/// Logs an error that means that a link was swapped in after the path was checked.
 pub(super) fn swapped(error: Errno) -> Errno {
     if matches!(error, Errno::LOOP | Errno::NOTDIR) {
         tracing::warn!("refused a link that took the place of something else");
@@ -465,7 +476,7 @@ pub(super) fn swapped(error: Errno) -> Errno {
     error
 }
 
-/// Links are not followed, and what is no folder is not entered.
+/// Opens directories only, and follows no links.
 #[cfg(target_os = "linux")]
 const DIRECTORY: OFlags = OFlags::DIRECTORY
     .union(OFlags::NOFOLLOW)

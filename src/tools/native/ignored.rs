@@ -1,4 +1,4 @@
-//! `.cursorignore`: files the user keeps from the model.
+//! `.cursorignore`: files the user hides from the model.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -7,70 +7,72 @@ use ignore::gitignore::{Gitignore, GitignoreBuilder};
 
 use super::walk;
 
-/// The name of the files that say what is kept back.
+/// The name of the files with the rules.
 pub(in crate::tools) const FILE: &str = ".cursorignore";
-/// What a walk heeds besides git's rules.
+/// The ignore files a walk applies in addition to git's.
 pub(super) const FILES: [&str; 2] = [".rgignore", FILE];
 
-/// The rules of all folders, each read once: for one answer, so that a rule the user has just
-/// written counts in the next.
+/// The rules of all directories, each read once. Made for one request, so that a rule the user
+/// has just written applies to the next.
 #[derive(Debug, Default)]
 pub(super) struct Rules {
-    folders: HashMap<PathBuf, Told>,
+    folders: HashMap<PathBuf, DirectoryRules>,
 }
 
-/// What a folder says.
+/// The rules of one directory.
 #[derive(Debug)]
-enum Told {
-    Nothing,
+enum DirectoryRules {
+    None,
     Rules(Gitignore),
-    /// It has rules that cannot be read: whatever they name, it is below.
+    /// It has rules that cannot be read, so everything below it is hidden.
     Unreadable,
 }
 
 impl Rules {
-    /// Whether a path is to be kept from the model. There are no links in it.
+    /// Returns whether a path is hidden from the model. Its links must be resolved.
     ///
-    /// Files of all folders above it count, up to the root of the disk, and what one of them
-    /// names no other brings back.
+    /// The rules of all directories above it apply, up to the root of the disk. A rule in one file
+    /// cannot be negated by another file.
     pub(super) fn ignore(&mut self, real: &Path) -> bool {
         real.ancestors().skip(1).any(|above| {
             match self.of(above) {
-                Told::Nothing => false,
-                // Looked at only where somebody has rules: a walk asks for every file there is.
-                Told::Rules(rules) => is_named(rules, above, real, real.is_dir()),
-                Told::Unreadable => true,
+                DirectoryRules::None => false,
+                // `is_dir` is called only where rules exist, because a walk asks for every file.
+                DirectoryRules::Rules(rules) => is_named(rules, above, real, real.is_dir()),
+                DirectoryRules::Unreadable => true,
             }
         })
     }
 
-    fn of(&mut self, folder: &Path) -> &Told {
+    fn of(&mut self, folder: &Path) -> &DirectoryRules {
         if !self.folders.contains_key(folder) {
             self.folders.insert(folder.to_owned(), read(folder));
         }
-        self.folders.get(folder).unwrap_or(&Told::Nothing)
+        self.folders.get(folder).unwrap_or(&DirectoryRules::None)
     }
 }
 
-fn read(folder: &Path) -> Told {
+fn read(folder: &Path) -> DirectoryRules {
     let text = match walk::rules(&folder.join(FILE)) {
         Ok(Some(text)) => text,
-        Ok(None) => return Told::Nothing,
+        Ok(None) => return DirectoryRules::None,
         Err(_) => {
-            tracing::warn!("kept a folder back: its {FILE} cannot be read");
-            return Told::Unreadable;
+            tracing::warn!("hid a directory: its {FILE} cannot be read");
+            return DirectoryRules::Unreadable;
         }
     };
     let mut builder = GitignoreBuilder::new(folder);
     for line in text.trim_start_matches('\u{feff}').lines() {
-        // A bad line is skipped; the others count.
+        // A bad line is skipped; the others apply.
         let _ = builder.add_line(None, line);
     }
-    builder.build().map_or(Told::Unreadable, Told::Rules)
+    builder
+        .build()
+        .map_or(DirectoryRules::Unreadable, DirectoryRules::Rules)
 }
 
-/// Whether rules name a path, or a folder it is in: what is in such a folder they cannot
-/// bring back.
+/// Returns whether rules name a path or a directory above it. As in git, a file in an excluded
+/// directory cannot be included again.
 fn is_named(rules: &Gitignore, above: &Path, real: &Path, folder: bool) -> bool {
     let inside = |path: &&Path| *path != above;
     let mut folders = real.ancestors().skip(1).take_while(inside);
@@ -78,12 +80,13 @@ fn is_named(rules: &Gitignore, above: &Path, real: &Path, folder: bool) -> bool 
         || rules.matched(real, folder).is_ignore()
 }
 
-/// Whether a path inside a folder is to be kept from the model. Neither has links in it.
+/// Returns whether a path inside `root` is hidden from the model. Both must have their links
+/// resolved.
 pub(in crate::tools) fn is_ignored(root: &Path, real: &Path) -> bool {
     real.starts_with(root) && Rules::default().ignore(real)
 }
 
-/// Whether a path is one of the files that say what is kept back.
+/// Returns whether a path is a `.cursorignore` file.
 pub(super) fn is_rules(path: &Path) -> bool {
     path.file_name()
         .is_some_and(|name| name.eq_ignore_ascii_case(FILE))
@@ -95,7 +98,7 @@ mod tests {
     use std::fs;
 
     #[test]
-    fn rules_of_every_folder_above_count_and_none_takes_back_anothers() {
+    fn rules_of_every_directory_above_apply_and_none_negates_anothers() {
         let home = tempfile::tempdir().unwrap();
         let home = home.path().canonicalize().unwrap();
         let root = home.join("ws");
@@ -129,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_rule_counts_at_once() {
+    fn a_new_rule_applies_at_once() {
         let home = tempfile::tempdir().unwrap();
         let root = home.path().canonicalize().unwrap();
         let secret = root.join("secret.env");
@@ -140,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn rules_that_cannot_be_read_keep_everything_back() {
+    fn rules_that_cannot_be_read_hide_everything_below() {
         let home = tempfile::tempdir().unwrap();
         let root = home.path().canonicalize().unwrap();
         let (inside, beside) = (root.join("sub/a"), root.join("b"));

@@ -1,4 +1,4 @@
-//! The tree below a folder, as far as it fits.
+//! The tree below a directory, up to a size limit.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io;
@@ -13,11 +13,11 @@ use super::guard::{Guard, Refusal};
 use super::{collate, errno, ignored, walk};
 use crate::wire::proto::agent::v1::*;
 
-/// Letters of names one answer shows; the rest is counted.
+/// The most characters of names in one result; files that do not fit are counted.
 const BUDGET: usize = 2500;
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Answers one request to list.
+/// Executes one list request.
 pub(super) fn ls(guard: &Guard, args: &LsArgs, abort: &CancellationToken) -> LsResult {
     let path = guard.absolute(&args.path);
     let shown = path.to_string_lossy().into_owned();
@@ -48,7 +48,7 @@ pub(super) fn ls(guard: &Guard, args: &LsArgs, abort: &CancellationToken) -> LsR
             path: shown.clone(),
             reason,
         }),
-        Err(Problem::Told(text)) => error(text),
+        Err(Problem::Message(text)) => error(text),
     };
     LsResult {
         result: Some(result),
@@ -57,36 +57,36 @@ pub(super) fn ls(guard: &Guard, args: &LsArgs, abort: &CancellationToken) -> LsR
 
 enum Problem {
     Refused(String),
-    Told(String),
+    Message(String),
 }
 
-/// Whether a path is a folder that may be listed.
+/// Checks that a path is a directory that may be listed.
 fn folder(guard: &Guard, path: &Path) -> Result<(), Problem> {
     match guard.read(path) {
         Err(refusal @ (Refusal::Process(_) | Refusal::Secret(_))) => {
             return Err(Problem::Refused(refusal.to_string()));
         }
         Err(Refusal::Missing) => {
-            return Err(Problem::Told(format!(
+            return Err(Problem::Message(format!(
                 "Path does not exist: {}",
                 path.display()
             )));
         }
-        // A folder that is kept back looks empty: the walk leaves its files out.
+        // A hidden directory looks empty, because the walk skips its files.
         Err(_) | Ok(_) => {}
     }
     match path.metadata() {
         Ok(about) if about.is_dir() => errno::readable(path)
-            .map_err(|error| Problem::Told(errno::sentence(&error, "scandir", path))),
-        Ok(_) => Err(Problem::Told(format!(
+            .map_err(|error| Problem::Message(errno::sentence(&error, "scandir", path))),
+        Ok(_) => Err(Problem::Message(format!(
             "Path is not a directory: {}",
             path.display()
         ))),
-        Err(error) if errno::is(&error, Errno::NOENT) => Err(Problem::Told(format!(
+        Err(error) if errno::is(&error, Errno::NOENT) => Err(Problem::Message(format!(
             "Path does not exist: {}",
             path.display()
         ))),
-        Err(error) => Err(Problem::Told(errno::sentence(&error, "stat", path))),
+        Err(error) => Err(Problem::Message(errno::sentence(&error, "stat", path))),
     }
 }
 
@@ -124,7 +124,7 @@ fn tree(
     let mut used = root.to_string_lossy().encode_utf16().count();
     let mut end = End::Complete;
     let mut rules = ignored::Rules::default();
-    // Below the root no link is followed, so only its own are to be resolved.
+    // No link is followed below the root, so only the root's own links have to be resolved.
     let real_root = root.canonicalize().unwrap_or_else(|_| root.to_owned());
     let secrets = guard.secrets().found();
     let inside = real_root.clone();
@@ -156,12 +156,12 @@ fn tree(
     (node(&mut folders, root.to_owned()), end)
 }
 
-/// Puts a file into its folder, or into the counts of all folders above it.
+/// Adds a file to its directory, or to the counts of all directories above it.
 fn place(folders: &mut HashMap<PathBuf, Folder>, root: &Path, file: &Path, used: &mut usize) {
     let (Some(parent), Some(name)) = (file.parent(), file.file_name()) else {
         return;
     };
-    // The folders between the file and the root, made known to their parents once.
+    // The directories between the file and the root, each added to its parent once.
     let above: Vec<&Path> = parent
         .ancestors()
         .take_while(|folder| folder.starts_with(root))
@@ -184,7 +184,7 @@ fn place(folders: &mut HashMap<PathBuf, Folder>, root: &Path, file: &Path, used:
         }
         return;
     }
-    // Once one name did not fit, none does: what is shown is what comes first.
+    // Once a name does not fit, no later one is shown either.
     *used = BUDGET;
     let ending = file
         .extension()
@@ -239,7 +239,8 @@ fn node(folders: &mut HashMap<PathBuf, Folder>, path: PathBuf) -> LsDirectoryTre
     }
 }
 
-/// The names in one folder, sorted, folders with a slash behind; for the plain listing.
+/// Returns the sorted names in one directory for the plain listing, directories with a slash at
+/// the end.
 pub(super) fn names(guard: &Guard, path: &Path) -> io::Result<Vec<String>> {
     let mut names = Vec::new();
     let secrets = guard.secrets().found();

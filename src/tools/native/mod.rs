@@ -1,9 +1,9 @@
-//! Cursor's own tools, executed here.
+//! Cursor's own tools, executed by this process.
 //!
-//! The replies have the shapes of the official client's; where they differ on purpose,
-//! `docs/protocol.md` says why. Every path goes through the [`guard`], every command runs in
-//! a process group that ends with us, file work happens off the async threads, and nothing
-//! is held in memory without a bound. This room knows no streams, ids or hosts.
+//! The replies have the shape of the official client's; `docs/protocol.md` gives the reason for
+//! each deliberate difference. Every path is checked by the [`guard`], every command runs in a
+//! process group that ends with this process, file access happens off the async threads, and
+//! everything held in memory is bounded. This module knows no streams, ids or hosts.
 
 mod carry;
 mod child;
@@ -68,11 +68,11 @@ pub(super) use text::faithful;
 pub(super) use walk::walk;
 pub use workbench::Workbench;
 
-/// What the executor of a run needs besides the facts of its request context.
+/// What the executor of a run needs in addition to the facts of its request context.
 pub struct Surroundings<'a> {
     /// The user's settings.
     pub policy: &'a Policy,
-    /// Commands that outlive a run.
+    /// The shell state and background commands that outlive a run.
     pub bench: &'a Arc<Workbench>,
     /// The decisions of the current turn.
     pub current: CurrentTools,
@@ -84,7 +84,7 @@ pub struct Surroundings<'a> {
     pub seen: Arc<Seen>,
 }
 
-/// The executor of a run: each native tool goes where the current turn's decisions say.
+/// Returns the executor of a run, which routes each native tool by the current turn's decisions.
 pub fn executor(mut facts: Facts, surroundings: Surroundings<'_>) -> Arc<dyn Executor> {
     let Surroundings {
         policy,
@@ -135,8 +135,8 @@ pub fn executor(mut facts: Facts, surroundings: Surroundings<'_>) -> Arc<dyn Exe
     })
 }
 
-/// The executor of a run without a host: everything is executed here unless the settings say
-/// otherwise. Also returns what the server must not offer.
+/// Returns the executor of a run without a host, which executes everything locally unless the
+/// settings say otherwise, and the tools the server must not offer.
 pub fn executor_without_host(
     facts: Facts,
     policy: &Policy,
@@ -160,7 +160,7 @@ pub fn executor_without_host(
     (executor(facts, surroundings), gates)
 }
 
-/// Executes what it can and leaves the rest to the refusals.
+/// Executes native tools locally; `refuse` answers the requests it does not execute.
 struct Native {
     policy: Policy,
     guard: Arc<Guard>,
@@ -199,21 +199,21 @@ impl Native {
     async fn answer(&self, request: Request, abort: CancellationToken) -> Result<Reply, Thrown> {
         match request {
             Request::ShellArgs(args) => {
-                let result = self.shell.whole(args, Dialect::Plain, abort).await;
+                let result = self.shell.run(args, Dialect::Plain, abort).await;
                 Ok(Reply::ShellResult(result))
             }
             Request::MiniSweAgentBashArgs(args) => {
-                let result = self.shell.whole(args, Dialect::Interleaved, abort).await;
+                let result = self.shell.run(args, Dialect::Interleaved, abort).await;
                 Ok(Reply::MiniSweAgentBashResult(result))
             }
             Request::BackgroundShellSpawnArgs(args) => Ok(Reply::BackgroundShellSpawnResult(
                 self.shell.spawn(args).await,
             )),
             Request::WriteShellStdinArgs(args) => Ok(Reply::WriteShellStdinResult(
-                self.shell.feed(args, &abort).await,
+                self.shell.write_stdin(args, &abort).await,
             )),
             Request::ForceBackgroundShellArgs(args) => Ok(Reply::ForceBackgroundShellResult(
-                self.shell.send_behind(&args).await,
+                self.shell.move_to_background(&args).await,
             )),
             Request::PiBashArgs(args) => {
                 let result = Some(pi_bash::bash(&self.shell, args, abort).await);
@@ -239,7 +239,7 @@ impl Native {
         }
     }
 
-    /// What needs the disk and no time: on a thread that may wait.
+    /// Answers requests that only need the disk, on a thread that may block.
     async fn files(&self, request: Request, abort: CancellationToken) -> Result<Reply, Thrown> {
         let guard = Arc::clone(&self.guard);
         let refuse = Arc::clone(&self.refuse);
@@ -317,7 +317,7 @@ impl Native {
     }
 }
 
-/// No language server runs here, so there is nothing to report of a file that is there.
+/// Returns no diagnostics for a file that exists, because no language server runs here.
 fn diagnostics(guard: &Guard, args: DiagnosticsArgs) -> DiagnosticsResult {
     let result = match guard.absolute(&args.path).metadata() {
         Ok(_) => diagnostics_result::Result::Success(DiagnosticsSuccess {

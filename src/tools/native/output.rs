@@ -1,4 +1,4 @@
-//! What a command prints: bounded in memory, whole in a file where that is asked for.
+//! The output of a command: bounded in memory, complete in a file if the request wants that.
 
 use std::path::PathBuf;
 
@@ -7,12 +7,12 @@ use tokio::io::AsyncWriteExt as _;
 
 use crate::wire::proto::agent::v1::OutputLocation;
 
-/// Text of one stream that is passed on, in UTF-16 units.
+/// The most text of one stream that is sent, in UTF-16 units.
 const MAX_UNITS: usize = 1_048_576;
-/// What a file of output may take.
+/// The most bytes a file of output may have.
 const MAX_FILE: u64 = 52_428_800;
 
-/// Which stream.
+/// An output stream of a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Stream {
     /// Standard output.
@@ -21,17 +21,17 @@ pub(super) enum Stream {
     Error,
 }
 
-/// Bytes into text, a piece at a time: letters that are cut by a piece's end wait for the next.
+/// Decodes UTF-8 piece by piece: a character that is cut by the end of a piece waits for the next.
 #[derive(Debug, Default)]
-pub(super) struct Letters {
+pub(super) struct Utf8Chunks {
     held: Vec<u8>,
 }
 
-impl Letters {
+impl Utf8Chunks {
     pub(super) fn push(&mut self, bytes: &[u8]) -> String {
         self.held.extend_from_slice(bytes);
         let mut whole = self.held.len();
-        // A letter has at most four bytes; look for one that began and has not ended.
+        // A character has at most four bytes; look for one that is incomplete.
         for back in 1..=self.held.len().min(3) {
             let byte = self.held[self.held.len() - back];
             let length = match byte {
@@ -57,14 +57,14 @@ impl Letters {
     }
 }
 
-/// The beginning of a long text.
+/// Limits a text to its first [`MAX_UNITS`].
 #[derive(Debug, Default)]
-pub(super) struct Clipped {
+pub(super) struct OutputLimit {
     units: usize,
 }
 
-impl Clipped {
-    /// As much of a piece as still fits.
+impl OutputLimit {
+    /// Returns as much of a piece as still fits.
     pub(super) fn fit(&mut self, text: String) -> String {
         let room = MAX_UNITS - self.units;
         if text.len() <= room {
@@ -83,9 +83,9 @@ impl Clipped {
     }
 }
 
-/// Output that goes to a file once there is more than a threshold.
+/// Output that is written to a file once it exceeds a threshold.
 #[derive(Debug)]
-pub(super) struct Spill {
+pub(super) struct OutputSpill {
     threshold: Option<u64>,
     most_lines: u64,
     path: PathBuf,
@@ -95,8 +95,8 @@ pub(super) struct Spill {
     lines: u64,
 }
 
-impl Spill {
-    /// Keeps what exceeds `threshold` in a file at `path`; without one, nothing.
+impl OutputSpill {
+    /// Writes output longer than `threshold` to a file at `path`; without a threshold, none.
     pub(super) fn new(threshold: Option<u64>, path: PathBuf) -> Self {
         Self {
             threshold,
@@ -109,7 +109,7 @@ impl Spill {
         }
     }
 
-    /// Also keeps what has more line breaks than this.
+    /// Also writes output with more line breaks than this.
     pub(super) fn or_lines(self, most_lines: u64) -> Self {
         Self { most_lines, ..self }
     }
@@ -135,7 +135,7 @@ impl Spill {
         Ok(())
     }
 
-    /// Where the output is, if it is in a file.
+    /// Flushes the file and returns its location, or `None` if the output is not in a file.
     pub(super) async fn location(&mut self) -> Option<OutputLocation> {
         let mut file = self.file.take()?;
         file.flush().await.ok()?;
@@ -154,44 +154,44 @@ mod tests {
 
     proptest! {
         #[test]
-        fn text_is_the_same_however_it_is_cut(text in "\\PC*", cuts in prop::collection::vec(0usize..64, 0..8)) {
+        fn text_is_the_same_wherever_the_pieces_are_cut(text in "\\PC*", cuts in prop::collection::vec(0usize..64, 0..8)) {
             let bytes = text.as_bytes();
-            let mut letters = Letters::default();
+            let mut chunks = Utf8Chunks::default();
             let mut got = String::new();
             let mut at = 0;
             for cut in cuts {
                 let end = (at + cut).min(bytes.len());
-                got.push_str(&letters.push(&bytes[at..end]));
+                got.push_str(&chunks.push(&bytes[at..end]));
                 at = end;
             }
-            got.push_str(&letters.push(&bytes[at..]));
-            got.push_str(&letters.end());
+            got.push_str(&chunks.push(&bytes[at..]));
+            got.push_str(&chunks.end());
             prop_assert_eq!(got, text);
         }
     }
 
     #[test]
-    fn what_is_no_text_is_marked() {
-        let mut letters = Letters::default();
-        assert_eq!(letters.push(b"caf\xe9\n"), "caf\u{fffd}\n");
-        assert_eq!(letters.push(b"\xe2\x82"), "");
-        assert_eq!(letters.end(), "\u{fffd}");
+    fn invalid_utf8_becomes_a_replacement_character() {
+        let mut chunks = Utf8Chunks::default();
+        assert_eq!(chunks.push(b"caf\xe9\n"), "caf\u{fffd}\n");
+        assert_eq!(chunks.push(b"\xe2\x82"), "");
+        assert_eq!(chunks.end(), "\u{fffd}");
     }
 
     #[test]
-    fn long_output_is_clipped() {
-        let mut clipped = Clipped::default();
-        assert_eq!(clipped.fit("x".repeat(MAX_UNITS - 1)).len(), MAX_UNITS - 1);
-        assert_eq!(clipped.fit("🦀yz".into()), "");
-        assert_eq!(clipped.fit("yz".into()), "y");
-        assert_eq!(clipped.fit("yz".into()), "");
+    fn long_output_is_truncated() {
+        let mut limit = OutputLimit::default();
+        assert_eq!(limit.fit("x".repeat(MAX_UNITS - 1)).len(), MAX_UNITS - 1);
+        assert_eq!(limit.fit("🦀yz".into()), "");
+        assert_eq!(limit.fit("yz".into()), "y");
+        assert_eq!(limit.fit("yz".into()), "");
     }
 
     #[tokio::test]
-    async fn only_what_exceeds_the_threshold_becomes_a_file() {
+    async fn only_output_over_the_threshold_is_written_to_a_file() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("out.txt");
-        let mut spill = Spill::new(Some(4), path.clone());
+        let mut spill = OutputSpill::new(Some(4), path.clone());
         spill.push(b"a\nb\n").await.unwrap();
         assert!(!path.exists());
         spill.push(b"c\n").await.unwrap();

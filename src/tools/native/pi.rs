@@ -1,4 +1,4 @@
-//! The plain-text family of requests (`pi_*`): the same work, told in words.
+//! The plain-text family of requests (`pi_*`): the same operations with text results.
 
 use std::io::{self, Read as _};
 use std::path::Path;
@@ -9,14 +9,14 @@ use super::guard::{Guard, Refusal};
 use super::{collate, errno, ignored, ls, walk, write};
 use crate::wire::proto::agent::v1::*;
 
-/// Lines and bytes one answer shows.
+/// The most lines and bytes in one result.
 pub(super) const MAX_LINES: usize = 2000;
 pub(super) const MAX_BYTES: usize = 50 * 1024;
-/// Files that are read whole for an answer in words.
+/// The most bytes of a file that is read completely.
 const MAX_FILE: u64 = 64 * 1024 * 1024;
 const ENTRIES: usize = 500;
 
-/// A failure in words.
+/// A failure as text.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub(super) struct Failure(pub(super) String);
@@ -27,7 +27,7 @@ impl Failure {
     }
 }
 
-/// Opens a path for one of these requests, with their words when that is refused.
+/// Checks that a path may be read, with the error messages of these requests.
 fn cleared(guard: &Guard, path: &Path, verb: &str) -> Result<super::guard::Cleared, Failure> {
     guard.read(path).map_err(|refusal| match refusal {
         Refusal::Missing => Failure::io(&rustix::io::Errno::NOENT.into(), "stat", path),
@@ -41,7 +41,7 @@ fn cleared(guard: &Guard, path: &Path, verb: &str) -> Result<super::guard::Clear
     })
 }
 
-/// A file's bytes.
+/// Returns the bytes of a file.
 pub(super) fn whole(guard: &Guard, path: &Path) -> Result<Vec<u8>, Failure> {
     let cleared = cleared(guard, path, "Read")?;
     if cleared.real.is_dir() {
@@ -63,12 +63,12 @@ pub(super) fn whole(guard: &Guard, path: &Path) -> Result<Vec<u8>, Failure> {
     Ok(bytes)
 }
 
-/// A count as the messages carry it.
+/// Converts a count to the type the messages use.
 pub(super) fn number(count: usize) -> u32 {
     u32::try_from(count).unwrap_or(u32::MAX)
 }
 
-/// The beginning of a text that fits, and what was left out.
+/// Returns the beginning of a text that fits, and what was left out.
 pub(super) fn head(text: &str) -> (&str, Option<PiTruncation>) {
     let total = text.split('\n').count();
     let (mut end, mut lines) = (0, 0);
@@ -163,7 +163,7 @@ pub(super) fn write_file(guard: &Guard, args: &PiWriteExecArgs) -> Result<String
     ))
 }
 
-/// Writes through the same door as everybody.
+/// Writes a text with the checks of every other write.
 pub(super) fn put(guard: &Guard, path: &str, text: &str) -> Result<(), Failure> {
     let args = WriteArgs {
         path: named(path).into(),
@@ -173,7 +173,7 @@ pub(super) fn put(guard: &Guard, path: &str, text: &str) -> Result<(), Failure> 
     save(guard, &args)
 }
 
-/// Writes, and says in words why not.
+/// Writes a file and returns a failure as text.
 pub(super) fn save(guard: &Guard, args: &WriteArgs) -> Result<(), Failure> {
     match write::write(guard, args).result {
         Some(write_result::Result::Success(_)) => Ok(()),
@@ -186,7 +186,7 @@ pub(super) fn save(guard: &Guard, args: &WriteArgs) -> Result<(), Failure> {
     }
 }
 
-/// Lists a folder.
+/// Lists a directory.
 pub(super) fn list(guard: &Guard, args: &PiLsExecArgs) -> Result<PiLsExecSuccess, Failure> {
     let path = guard.absolute(named(args.path.as_deref().unwrap_or_default()));
     let cleared = cleared(guard, &path, "List")?;
@@ -217,17 +217,17 @@ pub(super) fn list(guard: &Guard, args: &PiLsExecArgs) -> Result<PiLsExecSuccess
     })
 }
 
-/// A limit the request gives, at least one, or the usual one.
+/// Returns the limit of the request, at least one, or the default.
 pub(super) fn limit(given: Option<i32>, usual: usize) -> usize {
     given.map_or(usual, |limit| usize::try_from(limit).unwrap_or(0).max(1))
 }
 
-/// A path as these requests write it: a mark before it, as people mention files, is no part.
+/// Returns a path without the `@` that users put before a file name.
 pub(super) fn named(path: &str) -> &str {
     path.strip_prefix('@').unwrap_or(path)
 }
 
-/// Cuts a list to what one answer shows.
+/// Truncates a list to what one result may contain.
 pub(super) fn fit(output: &mut String) -> Option<PiTruncation> {
     let (shown, truncation) = head(output);
     let length = shown.len();
@@ -265,9 +265,10 @@ pub(super) fn find(
         let Ok(inside) = entry.path().strip_prefix(&root) else {
             continue;
         };
-        let matches = match by_path {
-            true => glob.is_match(inside),
-            false => glob.is_match(entry.file_name()),
+        let matches = if by_path {
+            glob.is_match(inside)
+        } else {
+            glob.is_match(entry.file_name())
         };
         if !matches || inside.as_os_str().is_empty() || guard.read(entry.path()).is_err() {
             continue;

@@ -1,4 +1,4 @@
-//! The plain-text command (`pi_bash`): the end of its output and its code, in words.
+//! The plain-text command (`pi_bash`): the end of its output and its exit code, as text.
 
 use std::io;
 use std::time::Duration;
@@ -6,29 +6,29 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 use super::child::Input;
-use super::command::{AtTimeout, Ending, Foreground, Listener, Order};
-use super::output::{Spill, Stream};
+use super::command::{CommandOutcome, CommandSpec, Foreground, OnTimeout, OutputSink};
+use super::output::{OutputSpill, Stream};
 use super::pi::{MAX_BYTES, MAX_LINES};
 use super::shell::Shell;
 use crate::wire::proto::agent::v1::*;
 
-/// Output that is kept in memory; at least what is shown of it.
+/// The output that is kept in memory, which must be at least what is shown.
 const KEPT: usize = 4 * MAX_BYTES;
 
-/// Runs a command.
+/// Runs a command and returns the end of its output.
 pub(super) async fn bash(
     shell: &Shell,
     args: PiBashExecArgs,
     abort: CancellationToken,
 ) -> pi_bash_exec_result::Result {
     let timeout = args.timeout.filter(|seconds| *seconds > 0.0);
-    let order = Order {
+    let spec = CommandSpec {
         command: args.command,
         folder: shell.bench.cwd(&shell.workspace),
         call: String::new(),
         timeout: timeout
             .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
-            .map(|after| (after, AtTimeout::End)),
+            .map(|after| (after, OnTimeout::End)),
         hard_timeout: None,
         input: Input::Nothing,
         scope: shell.scope(&[]),
@@ -43,7 +43,7 @@ pub(super) async fn bash(
         Ok(file) => file,
         Err(error) => return failed(error),
     };
-    let command = match Foreground::start(&shell.bench, order) {
+    let command = match Foreground::start(&shell.bench, spec) {
         Ok(command) => command,
         Err(error) => return failed(error),
     };
@@ -51,13 +51,13 @@ pub(super) async fn bash(
         text: String::new(),
         bytes: 0,
         lines: 0,
-        // One line more than breaks is counted.
-        spill: Spill::new(Some(MAX_BYTES as u64), file).or_lines(MAX_LINES as u64 - 1),
+        // A text has one line more than it has line breaks.
+        spill: OutputSpill::new(Some(MAX_BYTES as u64), file).or_lines(MAX_LINES as u64 - 1),
     };
-    let ending = command.run(&abort, &mut tail).await;
-    let code = match ending {
-        Ending::Exited(status) => status.code().unwrap_or(-1),
-        Ending::Ended(_) | Ending::Behind { .. } => -1,
+    let outcome = command.run(&abort, &mut tail).await;
+    let code = match outcome {
+        CommandOutcome::Exited(status) => status.code().unwrap_or(-1),
+        CommandOutcome::Ended(_) | CommandOutcome::Background { .. } => -1,
     };
     let location = tail.spill.location().await;
     let (mut output, truncation) = tail.shown();
@@ -68,12 +68,13 @@ pub(super) async fn bash(
         let first = cut.total_lines - cut.output_lines + 1;
         let last = cut.total_lines;
         let kilobytes = cut.output_bytes / 1024;
-        let shown = match cut.last_line_partial {
-            true => format!(
+        let shown = if cut.last_line_partial {
+            format!(
                 "last {kilobytes}KB of line {last} ({}KB limit)",
                 MAX_BYTES / 1024
-            ),
-            false => format!("lines {first}-{last} of {last}"),
+            )
+        } else {
+            format!("lines {first}-{last} of {last}")
         };
         let rest = match &full_output_path {
             Some(path) => format!("Full output: {path}"),
@@ -94,16 +95,16 @@ pub(super) async fn bash(
     })
 }
 
-/// The end of what a command prints; all of it in a file once it is long.
+/// The end of a command's output, with all of it in a file once it is long.
 struct Tail {
     text: String,
     bytes: usize,
     lines: usize,
-    spill: Spill,
+    spill: OutputSpill,
 }
 
-impl Listener for Tail {
-    async fn hear(&mut self, _: Stream, text: String, bytes: Vec<u8>) {
+impl OutputSink for Tail {
+    async fn write(&mut self, _: Stream, text: String, bytes: Vec<u8>) {
         self.bytes += text.len();
         self.lines += text.matches('\n').count();
         self.text.push_str(&text);
@@ -115,13 +116,13 @@ impl Listener for Tail {
             self.text.drain(..cut);
         }
         if let Err(error) = self.spill.push(&bytes).await {
-            tracing::warn!(%error, "long output is not kept in its file");
+            tracing::warn!(%error, "could not write long output to its file");
         }
     }
 }
 
 impl Tail {
-    /// The last lines that fit, and what that leaves out.
+    /// Returns the last lines that fit, and what was left out.
     fn shown(&self) -> (String, Option<PiTruncation>) {
         let total = self.lines + 1;
         if self.bytes <= MAX_BYTES && total <= MAX_LINES {
@@ -143,7 +144,7 @@ impl Tail {
         let number = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
         let partial = lines == 0;
         if partial {
-            // One line that is too long: its end.
+            // The last line alone is too long: show its end.
             let mut start = self.text.len() - MAX_BYTES.min(self.text.len());
             while !self.text.is_char_boundary(start) {
                 start += 1;

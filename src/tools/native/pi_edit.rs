@@ -1,12 +1,12 @@
-//! The plain-text edit (`pi_edit`): parts of a file, each of which must be there once.
+//! The plain-text edit (`pi_edit`): replaces parts of a file, each of which must occur once.
 
 use super::guard::Guard;
 use super::pi::{self, Failure, number};
 use super::text;
 use crate::wire::proto::agent::v1::*;
 
-/// Replaces parts of a file. Where one is not there letter by letter, all of them are looked
-/// for in a text without the differences nobody sees, which then becomes the file's.
+/// Replaces parts of a file. If one of them does not occur exactly, all of them are searched in a
+/// normalized text (see [`loose`]), and the normalized text is written to the file.
 pub(super) fn edit(guard: &Guard, args: &PiEditExecArgs) -> Result<PiEditExecSuccess, Failure> {
     if args.edits.is_empty() {
         return Err(Failure(
@@ -14,7 +14,7 @@ pub(super) fn edit(guard: &Guard, args: &PiEditExecArgs) -> Result<PiEditExecSuc
         ));
     }
     let path = guard.absolute(pi::named(&args.path));
-    // It is written in the encoding it has; what does not fit one would be lost.
+    // The file keeps its encoding, so an edit of one we cannot decode would damage it.
     let text = text::faithful(&pi::whole(guard, &path)?).ok_or_else(|| {
         Failure("the file is in no encoding this client knows: an edit would damage it".into())
     })?;
@@ -28,12 +28,11 @@ pub(super) fn edit(guard: &Guard, args: &PiEditExecArgs) -> Result<PiEditExecSuc
         return Err(Failure("oldText must not be empty.".into()));
     }
     let exact = wanted.iter().all(|wanted| old.contains(wanted.as_str()));
-    let base = match exact {
-        true => old.clone(),
-        false => {
-            wanted = wanted.iter().map(|wanted| loose(wanted)).collect();
-            loose(&old)
-        }
+    let base = if exact {
+        old.clone()
+    } else {
+        wanted = wanted.iter().map(|wanted| loose(wanted)).collect();
+        loose(&old)
     };
     let mut places = Vec::new();
     for (wanted, edit) in wanted.iter().zip(&args.edits) {
@@ -75,8 +74,7 @@ pub(super) fn edit(guard: &Guard, args: &PiEditExecArgs) -> Result<PiEditExecSuc
     })
 }
 
-/// A text without what models get wrong: space at the ends of lines, and kinds of quotes,
-/// dashes and spaces.
+/// Normalizes what models get wrong: trailing space, and kinds of quotes, dashes and spaces.
 fn loose(text: &str) -> String {
     let lines: Vec<&str> = text.split('\n').map(str::trim_end).collect();
     let letters = lines.join("\n");
@@ -101,7 +99,7 @@ fn first_change(old: &str, new: &str) -> Option<u32> {
     Some(number(same + 1))
 }
 
-/// A patch in the form the official client sends.
+/// Returns a patch in the form the official client sends.
 fn patch(path: &str, old: &str, new: &str) -> String {
     let diff = similar::TextDiff::from_lines(old, new);
     let mut patch = format!(
@@ -112,9 +110,12 @@ fn patch(path: &str, old: &str, new: &str) -> String {
         let (Some(first), Some(last)) = (group.first(), group.last()) else {
             continue;
         };
-        let start = |range: std::ops::Range<usize>| match range.is_empty() {
-            true => range.start,
-            false => range.start + 1,
+        let start = |range: std::ops::Range<usize>| {
+            if range.is_empty() {
+                range.start
+            } else {
+                range.start + 1
+            }
         };
         let (was, is) = (
             first.old_range().start..last.old_range().end,
@@ -149,7 +150,7 @@ mod tests {
     use std::fs;
 
     #[test]
-    fn an_edit_changes_its_part_and_no_other_byte() {
+    fn an_edit_changes_no_other_byte() {
         let home = tempfile::tempdir().unwrap();
         let file = home.path().join("f");
         let guard = Guard::new(home.path(), None, Leave::Refused);

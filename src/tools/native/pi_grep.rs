@@ -10,10 +10,10 @@ use super::search::{self, Case, Direction, Line, Links, Order, Output, Query, Sp
 use crate::wire::proto::agent::v1::*;
 
 const MATCHES: usize = 100;
-/// Letters of a line that are shown.
+/// The most characters of a line that are shown.
 const WIDTH: usize = 500;
 
-/// Searches and tells the lines.
+/// Searches and returns the matching lines.
 pub(super) fn grep(
     guard: &Guard,
     args: &PiGrepExecArgs,
@@ -58,11 +58,12 @@ pub(super) fn grep(
         direction: Direction::Ascending,
         links: Links::Skipped,
     };
-    let base = match target.is_dir() {
-        true => target.as_path(),
-        false => target.parent().unwrap_or(&target),
+    let base = if target.is_dir() {
+        target.as_path()
+    } else {
+        target.parent().unwrap_or(&target)
     };
-    let mut told = Told {
+    let mut result = Matches {
         limit: pi::limit(args.limit, MATCHES),
         lines: Vec::new(),
         matches: 0,
@@ -70,13 +71,13 @@ pub(super) fn grep(
     };
     search::search(guard, &target, &query, abort, |found| {
         let name = found.path.strip_prefix(base).unwrap_or(&found.path);
-        told.take(name, found.lines)
+        result.take(name, found.lines)
     })
     .map_err(|error| Failure(error.to_string().trim_end().to_owned()))?;
-    Ok(told.finish())
+    Ok(result.finish())
 }
 
-/// A pattern that means the text itself.
+/// Returns a pattern that matches the text literally.
 fn escaped(text: &str) -> String {
     let mut pattern = String::new();
     for letter in text.chars() {
@@ -88,14 +89,14 @@ fn escaped(text: &str) -> String {
     pattern
 }
 
-struct Told {
+struct Matches {
     limit: usize,
     lines: Vec<String>,
     matches: usize,
     cut: bool,
 }
 
-impl Told {
+impl Matches {
     fn take(&mut self, name: &Path, lines: Vec<Line>) -> bool {
         let name = name.display();
         for line in lines {
@@ -120,9 +121,10 @@ impl Told {
                 }
                 None => content,
             };
-            self.lines.push(match context {
-                true => format!("{name}-{number}- {shown}"),
-                false => format!("{name}:{number}: {shown}"),
+            self.lines.push(if context {
+                format!("{name}-{number}- {shown}")
+            } else {
+                format!("{name}:{number}: {shown}")
             });
         }
         self.matches < self.limit

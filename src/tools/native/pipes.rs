@@ -1,4 +1,4 @@
-//! The two pipes of a command, read as they fill, a bounded piece ahead.
+//! The output pipes of a command, read in the background into a bounded queue.
 
 use tokio::io::{AsyncRead, AsyncReadExt as _};
 use tokio::process::Child;
@@ -8,15 +8,15 @@ use tokio::task::JoinSet;
 use super::output::Stream;
 
 const PIECE: usize = 64 * 1024;
-/// Pieces that may wait.
+/// The most pieces in the queue.
 const AHEAD: usize = 8;
 
-/// What comes out of a command next.
+/// The next output of a command.
 #[derive(Debug)]
 pub(super) enum Piece {
-    /// Something it printed.
+    /// Bytes of one stream.
     Bytes(Stream, Vec<u8>),
-    /// Nobody can print any more.
+    /// Both pipes are closed.
     End,
 }
 
@@ -28,7 +28,7 @@ pub(super) struct Pipes {
 }
 
 impl Pipes {
-    /// Takes a command's pipes.
+    /// Takes the pipes of a command and starts to read them.
     pub(super) fn of(child: &mut Child) -> Self {
         let (sender, pieces) = mpsc::channel(AHEAD);
         let mut readers = JoinSet::new();
@@ -44,7 +44,7 @@ impl Pipes {
         }
     }
 
-    /// The next piece. Safe to drop and call again.
+    /// Returns the next piece. Cancel safe.
     pub(super) async fn next(&mut self) -> Piece {
         match self.pieces.recv().await {
             Some((stream, bytes)) => Piece::Bytes(stream, bytes),
@@ -52,12 +52,12 @@ impl Pipes {
         }
     }
 
-    /// Whether somebody can still print, or has.
+    /// Returns whether a pipe is still open or output is queued.
     pub(super) fn are_open(&self) -> bool {
         !self.pieces.is_closed() || !self.pieces.is_empty()
     }
 
-    /// Reads them to their end, for nobody.
+    /// Reads the pipes to their end and discards the output.
     pub(super) async fn drain(mut self) {
         while let Piece::Bytes(..) = self.next().await {}
     }
@@ -69,7 +69,7 @@ async fn copy(
     pieces: mpsc::Sender<(Stream, Vec<u8>)>,
 ) {
     loop {
-        // Room first: what nobody can take is not read.
+        // Reserve a place first, so that nothing is read that cannot be queued.
         let Ok(room) = pieces.reserve().await else {
             return;
         };

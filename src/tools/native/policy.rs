@@ -1,4 +1,4 @@
-//! Whose hands do what Cursor's own tools ask for, as the user's settings say it.
+//! Which native tools are executed, and by which side, according to the user's settings.
 
 mod decision;
 
@@ -38,18 +38,18 @@ pub enum Tool {
     Write,
     /// Deleting files.
     Delete,
-    /// Commands, in front or behind.
+    /// Foreground and background commands.
     Shell,
-    /// Getting a page.
+    /// Fetching a page.
     Fetch,
-    /// What git says of changes.
+    /// Changes in a repository, from git.
     GitDiff,
     /// Diagnostics of a file.
     Diagnostics,
 }
 
 impl Tool {
-    /// All of them, by the names settings use.
+    /// All tools with the names settings use.
     pub const ALL: [(&'static str, Tool); 9] = [
         ("read", Tool::Read),
         ("ls", Tool::Ls),
@@ -62,7 +62,7 @@ impl Tool {
         ("diagnostics", Tool::Diagnostics),
     ];
 
-    /// The tool a request belongs to.
+    /// Returns the tool a request belongs to, or `None` if it belongs to none.
     pub fn of(request: &Request) -> Option<Self> {
         Some(match request {
             Request::ReadArgs(_) | Request::PiReadArgs(_) => Tool::Read,
@@ -87,7 +87,7 @@ impl Tool {
         })
     }
 
-    /// The name settings use.
+    /// Returns the name settings use.
     pub fn name(self) -> &'static str {
         Self::ALL
             .iter()
@@ -95,7 +95,7 @@ impl Tool {
             .map_or("", |(name, _)| name)
     }
 
-    /// What Cursor calls it when a client says which tools it wants.
+    /// Returns the names Cursor uses for it in a client's list of tools.
     fn calls(self) -> &'static [&'static str] {
         match self {
             Tool::Read => &["read_tool_call", "pi_read_tool_call"],
@@ -119,14 +119,14 @@ impl Tool {
         }
     }
 
-    /// Whether it can change files or have other effects.
+    /// Returns whether it can change files or have other side effects.
     pub fn changes_something(self) -> bool {
         matches!(self, Tool::Write | Tool::Delete | Tool::Shell)
     }
 
-    /// The host's tools that switch it: it is executed only while one of them is active, for
-    /// hosts that want it so. What only reads follows `read`; `fetch` follows what could reach
-    /// the network otherwise.
+    /// Returns the host tools that enable it: for hosts that require this, it is executed only
+    /// while one of them is active. Tools that only read follow `read`; `fetch` follows the tools
+    /// that could reach the network otherwise.
     pub fn switched_by(self) -> &'static [&'static str] {
         match self {
             Tool::Read | Tool::GitDiff | Tool::Diagnostics => &["read"],
@@ -138,7 +138,7 @@ impl Tool {
         }
     }
 
-    /// The usual names of host tools that do the same, best first.
+    /// Returns the usual names of host tools that do the same, best first.
     pub fn counterparts(self) -> &'static [&'static str] {
         match self {
             Tool::Read | Tool::Diagnostics => &["read"],
@@ -151,7 +151,7 @@ impl Tool {
     }
 }
 
-/// Whether something outside its usual bounds is allowed.
+/// Whether the user allowed something that is refused by default.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Leave {
     /// It is refused.
@@ -168,11 +168,11 @@ pub struct Policy {
     pub mode: Option<Mode>,
     /// Modes of single tools.
     pub overrides: BTreeMap<Tool, Mode>,
-    /// Tools that are refused, whatever the mode.
+    /// Tools that are refused in every mode.
     pub denied: BTreeSet<Tool>,
     /// Writes and deletes outside the workspace.
     pub outside_writes: Leave,
-    /// Pages on this machine and in private networks.
+    /// Fetching from this machine and from private networks.
     pub private_fetch: Leave,
     /// Paths that are not changed.
     pub protected_paths: ProtectedPaths,
@@ -194,7 +194,7 @@ pub const MODES: [(&str, Mode); 4] = [
 ];
 
 impl Policy {
-    /// The same without execution here, for front ends that execute nothing.
+    /// Returns the policy without local execution, for front ends that execute nothing.
     pub fn without_local(mut self) -> Self {
         let here = |mode: &Mode| matches!(mode, Mode::Local | Mode::Ask);
         self.mode = self.mode.filter(|mode| !here(mode));
@@ -202,8 +202,8 @@ impl Policy {
         self
     }
 
-    /// Reads the settings. What is not understood becomes a warning, and whatever it may have
-    /// forbidden is forbidden: nobody should learn from a deleted file that a word was mistyped.
+    /// Reads the settings. A part that is not understood becomes a warning, and everything it may
+    /// have been meant to forbid is forbidden, because a typo must not allow an effect.
     pub fn from_env(env: &impl Fn(&str) -> Option<String>) -> (Self, Vec<Warning>) {
         let mut warnings = Vec::new();
         let (mut mode, mut overrides) = (None, BTreeMap::new());
@@ -223,7 +223,7 @@ impl Policy {
                     overrides.insert(tool, said);
                     continue;
                 }
-                // It would have allowed what nobody else allows.
+                // It could only have allowed something.
                 (Some(None), Some(Mode::Local | Mode::Ask)) => "it changes nothing",
                 (Some(Some(tool)), None) => {
                     overrides.insert(tool, Mode::Off);
@@ -274,7 +274,7 @@ impl Policy {
     }
 }
 
-/// What stands between commas.
+/// Returns the non-empty parts between commas.
 fn listed(text: &Option<String>) -> impl Iterator<Item = &str> {
     let parts = text.as_deref().unwrap_or_default().split(',');
     parts.map(str::trim).filter(|part| !part.is_empty())
@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn modes_denials_and_leaves_are_read() {
+    fn modes_denials_and_permissions_are_read() {
         let (policy, warnings) = read(&[
             (MODE, " Off "),
             (DENY, "shell, WRITE,,"),
@@ -352,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_understood_is_told_and_forbids_what_it_may_have_forbidden() {
+    fn a_part_that_is_not_understood_warns_and_forbids_what_it_may_have_forbidden() {
         const UNNAMED: &str = "every tool without a word of its own is refused";
         const ALL: &str = "all of Cursor's own tools are refused";
         let by_host = "read=host ls=host grep=host write=host delete=host shell=host fetch=host git_diff=host diagnostics=host";
@@ -378,13 +378,13 @@ mod tests {
             };
             let by: Vec<String> = Tool::ALL.iter().filter_map(by).collect();
             assert_eq!(by.join(" "), executed, "{mode} {deny}");
-            let told: Vec<String> = warnings.iter().map(ToString::to_string).collect();
-            let [told] = told.as_slice() else {
-                panic!("{mode} {deny}: {told:?}");
+            let messages: Vec<String> = warnings.iter().map(ToString::to_string).collect();
+            let [message] = messages.as_slice() else {
+                panic!("{mode} {deny}: {messages:?}");
             };
             assert!(
-                told.ends_with(&format!("until it is, {meanwhile}")),
-                "{told}"
+                message.ends_with(&format!("until it is, {meanwhile}")),
+                "{message}"
             );
         }
         let (policy, warnings) = read(&[(OUTSIDE, "maybe")]);

@@ -1,6 +1,6 @@
-//! Paths that native tools do not change, because what is written there is run by other
-//! programs later: git, pi, editors, shells. Without this a model that may write but not run
-//! commands could run them all the same.
+//! Paths that native tools do not change, because other programs (git, pi, editors, shells)
+//! execute what is written there. Otherwise a model that may write files but not run commands
+//! could still run them.
 
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
@@ -13,11 +13,11 @@ use crate::diag::settings::{self, Warning};
 /// The setting that changes the list.
 pub(in crate::tools) const SETTING: &str = "PI_CURSOR_PROTECTED_PATHS";
 
-/// What is protected unless the setting says otherwise: patterns as in `.gitignore`, those
-/// after `~/` from the home directory on.
+/// What is protected unless the setting says otherwise: patterns as in `.gitignore`; those that
+/// start with `~/` are relative to the home directory.
 pub const DEFAULT: [&str; 12] = [
     GIT,
-    // What some file systems call it too.
+    // The short name of `.git` on some file systems.
     "git~1",
     ".pi",
     ".husky",
@@ -32,7 +32,7 @@ pub const DEFAULT: [&str; 12] = [
 ];
 const GIT: &str = ".git";
 
-/// Protected names that may be links to something with another name.
+/// Protected names that may be links to a file or directory with another name.
 const LINKED: [&str; 14] = [
     ".git",
     ".pi",
@@ -50,7 +50,7 @@ const LINKED: [&str; 14] = [
     ".vscode/settings.json",
 ];
 
-/// The setting: patterns in their order, exceptions with a `!`.
+/// The setting: patterns in order, exceptions with a `!`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProtectedPaths(Vec<String>);
 
@@ -61,8 +61,8 @@ impl Default for ProtectedPaths {
 }
 
 impl ProtectedPaths {
-    /// Reads the setting: `default`, `off`, patterns to add, and exceptions. `off` drops what
-    /// stands before it. A part that is not understood changes nothing, with a warning.
+    /// Reads the setting: `default`, `off`, patterns to add, and exceptions. `off` drops everything
+    /// before it. A part that is not understood changes nothing and adds a warning.
     pub fn from_env(env: &impl Fn(&str) -> Option<String>, warnings: &mut Vec<Warning>) -> Self {
         let mut protected = Self::default();
         let text = env(SETTING).unwrap_or_default();
@@ -78,7 +78,7 @@ impl ProtectedPaths {
         protected
     }
 
-    /// The list for a workspace. Both folders are without links.
+    /// Returns the protected paths of a workspace. Both paths must have their links resolved.
     pub(super) fn for_workspace(&self, workspace: &Path, home: Option<&Path>) -> Protection {
         Protection {
             workspace: workspace.to_owned(),
@@ -97,7 +97,7 @@ impl ProtectedPaths {
                 None => ("", pattern.as_str()),
             };
             let rest = rest.to_lowercase();
-            // What does not parse was left out with a warning.
+            // Patterns that do not parse were dropped with a warning before.
             let _ = match rest.strip_prefix('~') {
                 Some(rest) => at_home.add_line(None, &format!("{sign}{rest}")),
                 None => inside.add_line(None, &format!("{sign}{rest}")),
@@ -113,12 +113,12 @@ impl ProtectedPaths {
     }
 }
 
-/// Patterns count from where a path is cut off, which is not for the builder to know.
+/// Returns a builder without a root, because paths are made relative before they are matched.
 fn builder() -> GitignoreBuilder {
     GitignoreBuilder::new("")
 }
 
-/// Whether a part of the setting is a pattern: one that parses, and no mistyped word.
+/// Returns whether a part of the setting is a valid pattern and not a mistyped keyword.
 fn is_pattern(part: &str) -> bool {
     part.contains(['.', '/', '*']) && builder().add_line(None, part).is_ok()
 }
@@ -129,7 +129,7 @@ pub(super) struct Protection {
     workspace: PathBuf,
     home: Option<PathBuf>,
     protected: ProtectedPaths,
-    /// Made for the first change: most runs change nothing, or nothing here.
+    /// Compiled at the first change, because most runs change nothing here.
     patterns: OnceLock<Patterns>,
 }
 
@@ -137,30 +137,31 @@ pub(super) struct Protection {
 struct Patterns {
     inside: Gitignore,
     at_home: Gitignore,
-    /// Whether git's folders are protected under other names too.
+    /// Whether git directories with other names are protected too.
     git: bool,
 }
 
 impl Protection {
-    /// The rule that protects a path, if one does. The path is absolute; if it has no links,
-    /// protected names that are links to it count as well.
+    /// Returns the rule that protects an absolute path, or `None`. If the path has its links
+    /// resolved, protected names that are links to it protect it as well.
     pub(super) fn rule(&self, path: &Path) -> Option<String> {
         self.rule_by_name(path)
-            .or_else(|| self.rule_behind_links(path))
+            .or_else(|| self.rule_through_links(path))
     }
 
     fn rule_by_name(&self, path: &Path) -> Option<String> {
         let patterns = self.patterns.get_or_init(|| self.protected.compile());
         let is_inside = path.starts_with(&self.workspace);
-        let from = match is_inside {
-            true => self.workspace.as_path(),
-            false => Path::new("/"),
+        let from = if is_inside {
+            self.workspace.as_path()
+        } else {
+            Path::new("/")
         };
         let mut found = vec![("", matched(&patterns.inside, path, from))];
         if let Some(home) = &self.home
             && path.starts_with(home)
         {
-            // A workspace in a protected folder of the home directory is there to be changed.
+            // A workspace inside a protected directory of the home directory may be changed.
             let exempt = is_inside && matched(&patterns.at_home, &self.workspace, home).is_ignore();
             if !exempt {
                 found.push(("~", matched(&patterns.at_home, path, home)));
@@ -178,8 +179,8 @@ impl Protection {
         rule.or_else(in_git)
     }
 
-    /// Whether a path lies in a folder that git takes for its own, whatever its name: a
-    /// worktree or a submodule may keep it anywhere.
+    /// Returns whether a path is inside a git directory of any name, because a worktree or a
+    /// submodule may keep it anywhere.
     fn is_in_git_folder(&self, path: &Path) -> bool {
         let folders = path.ancestors().skip(1);
         for folder in folders.take_while(|folder| folder.starts_with(&self.workspace)) {
@@ -190,7 +191,7 @@ impl Protection {
             {
                 return true;
             }
-            // The root of a work tree, which may itself lie in git's folder.
+            // The root of a work tree, which may itself be inside a git directory.
             if has(GIT).symlink_metadata().is_ok() {
                 return false;
             }
@@ -198,8 +199,8 @@ impl Protection {
         false
     }
 
-    /// The rule of a protected name that leads to a path.
-    fn rule_behind_links(&self, path: &Path) -> Option<String> {
+    /// Returns the rule of a protected name that is a link to the path or to a directory above it.
+    fn rule_through_links(&self, path: &Path) -> Option<String> {
         let above = path.ancestors().skip(1);
         let folders = above.take_while(|folder| folder.starts_with(&self.workspace));
         let roots = [Some(self.workspace.as_path()), self.home.as_deref()];
@@ -215,9 +216,10 @@ impl Protection {
                 let Ok(rest) = path.strip_prefix(&real) else {
                     continue;
                 };
-                let by_name = match rest.as_os_str().is_empty() {
-                    true => name,
-                    false => name.join(rest),
+                let by_name = if rest.as_os_str().is_empty() {
+                    name
+                } else {
+                    name.join(rest)
                 };
                 if let Some(rule) = self.rule_by_name(&by_name) {
                     return Some(rule);
@@ -228,7 +230,7 @@ impl Protection {
     }
 }
 
-/// What patterns say of a path, or of a folder it is in, from a folder on.
+/// Matches a path and its parents, relative to `from`, against patterns.
 fn matched<'a>(
     patterns: &'a Gitignore,
     path: &Path,
@@ -242,15 +244,15 @@ fn matched<'a>(
     }
 }
 
-/// A path as file systems compare names that take no notice of case; some leave letters out
-/// that nobody sees.
+/// Returns a path as case-insensitive file systems compare it; some also ignore invisible
+/// characters.
 fn fold(path: &Path) -> PathBuf {
     let text = path.to_string_lossy();
     let seen = text.chars().filter(|letter| {
         !matches!(letter,
             '\u{200c}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{206a}'..='\u{206f}' | '\u{feff}')
     });
-    // By way of capitals, because some small letters share one.
+    // To upper case first, because some lower-case letters share one upper-case letter.
     let capitals: String = seen.flat_map(char::to_uppercase).collect();
     capitals.to_lowercase().into()
 }
@@ -275,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn what_others_run_is_protected_at_any_depth_in_any_case() {
+    fn files_other_programs_execute_are_protected_at_any_depth_in_any_case() {
         for (path, expected) in [
             (".git", ".git"),
             (".git/config", ".git"),
@@ -311,7 +313,7 @@ mod tests {
             let found = rule(&ProtectedPaths::default(), "/no/ws", path);
             assert_eq!(found, None, "{path}");
         }
-        // What the workspace lies in does not count.
+        // The directories above the workspace are not matched.
         let nested = rule(&ProtectedPaths::default(), "/no/.claude/.git/ws", "a.rs");
         assert_eq!(nested, None);
     }
@@ -347,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn the_setting_adds_takes_away_and_turns_off() {
+    fn the_setting_adds_removes_and_turns_off_patterns() {
         assert_eq!(read("default"), (ProtectedPaths::default(), Vec::new()));
         assert_eq!(read(""), (ProtectedPaths::default(), Vec::new()));
         let (more, warnings) = read("infra/**, *.lock, !.vscode/settings.json,!.pi/skills/**");
@@ -370,7 +372,7 @@ mod tests {
         let (only, _) = read("off,secrets/**");
         assert_eq!(rule(&only, "/no/ws", ".git/config"), None);
         assert!(rule(&only, "/no/ws", "secrets/a").is_some());
-        // A mistyped word takes nothing away.
+        // A mistyped keyword removes nothing.
         let (mistyped, warnings) = read("of");
         assert_eq!(mistyped, ProtectedPaths::default());
         assert_eq!(warnings.len(), 1);
@@ -406,7 +408,7 @@ mod tests {
             let found = protection.rule(&workspace.join(path));
             assert_eq!(found.as_deref(), expected, "{path}");
         }
-        // A work tree inside git's own folder is still a work tree.
+        // A work tree inside a git directory is still a work tree.
         fs::create_dir_all(workspace.join(".bare/main/src")).unwrap();
         fs::write(workspace.join(".bare/main/.git"), "gitdir: ..\n").unwrap();
         assert_eq!(

@@ -1,4 +1,4 @@
-//! Reading a file: text by lines, pictures and papers whole.
+//! Reading a file: text by lines; images, PDF documents and videos complete.
 
 use std::fs::File;
 use std::io::{self, Read as _, Seek as _};
@@ -12,11 +12,11 @@ use super::guard::{Guard, Refusal};
 use super::text::{self, Kind};
 use crate::wire::proto::agent::v1::*;
 
-/// Pictures and papers go whole or not at all.
+/// The most bytes of an image, document or video; a larger one is refused.
 const MAX_DATA: u64 = 24 * 1024 * 1024;
 const VIDEOS: [&str; 8] = ["mp4", "webm", "mov", "avi", "mkv", "wmv", "flv", "m4v"];
 
-/// Answers one request to read.
+/// Executes one read request.
 pub(super) fn read(guard: &Guard, args: &ReadArgs, abort: &CancellationToken) -> ReadResult {
     let path = guard.absolute(&args.path);
     let result = attempt(guard, &path, args, abort);
@@ -80,7 +80,7 @@ fn attempt(
     }
 }
 
-/// The lines a request wants, if it wants some and they exist.
+/// Returns the requested range of lines, or `None` if the request names none or it does not exist.
 fn window(args: &ReadArgs, lines: usize) -> Option<(usize, usize)> {
     if args.offset.is_none() && args.limit.is_none() {
         return None;

@@ -1,4 +1,4 @@
-//! A resource of an MCP server, saved as a file instead of told.
+//! A resource of an MCP server, saved to a file instead of returned.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::tools::servers::{resource, unread};
 use crate::wire::proto::agent::v1::read_mcp_resource_exec_result::Result as Answer;
 use crate::wire::proto::agent::v1::*;
 
-/// Reads a resource and writes it where the request says, as everything is written.
+/// Reads a resource and writes it to the path in the request, with the same checks as every write.
 pub(super) async fn save(
     guard: &Arc<Guard>,
     facts: &Facts,

@@ -1,7 +1,7 @@
-//! A private folder that goes with its owner, or after it.
+//! A private temporary directory that is removed with its owner, or later.
 //!
-//! Its owner holds a lock on a file in it. Who was killed together with its leash leaves the
-//! folder behind, unlocked: the next to make one removes it.
+//! The owner holds a lock on a file in it. A process that is killed together with its leash
+//! leaves the directory without a lock; the next process that creates one removes it.
 
 use std::fs::{self, DirBuilder, File};
 use std::io;
@@ -14,13 +14,13 @@ use uuid::Uuid;
 
 use crate::tools::leash::Leash;
 
-/// What the names of all such folders begin with.
+/// The prefix of the names of all such directories.
 const PREFIX: &str = "cursor-sidecar-";
 const LOCK: &str = "lock";
-/// A folder this young may be one that is being made.
+/// A directory younger than this may still be under construction by another process.
 const YOUNG: Duration = Duration::from_secs(600);
 
-/// The folder of one session.
+/// The temporary directory of one session.
 #[derive(Debug)]
 pub(super) struct Scratch {
     path: PathBuf,
@@ -29,11 +29,11 @@ pub(super) struct Scratch {
 }
 
 impl Scratch {
-    /// Makes one, and removes those nobody owns any more.
+    /// Creates one, and removes those without an owner in the background.
     pub(super) fn new(home: &Path, leash: Leash) -> io::Result<Self> {
         let made = Self::make(home, leash)?;
         let home = home.to_owned();
-        // Nobody waits for it.
+        // Not joined, because the caller does not depend on it.
         std::thread::spawn(move || sweep(&home));
         Ok(made)
     }
@@ -76,7 +76,7 @@ fn make(path: &Path) -> io::Result<File> {
     Ok(lock)
 }
 
-/// Removes what was left behind.
+/// Removes directories without an owner.
 fn sweep(home: &Path) {
     let Ok(entries) = fs::read_dir(home) else {
         return;
@@ -89,7 +89,7 @@ fn sweep(home: &Path) {
     }
 }
 
-/// Whether a folder is ours, old, and owned by no process.
+/// Returns whether a directory belongs to this user, is old, and is locked by no process.
 fn is_left(path: &Path) -> bool {
     let Ok(about) = path.symlink_metadata() else {
         return false;
@@ -113,7 +113,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_nobody_owns_is_removed_and_nothing_else() {
+    fn only_directories_without_an_owner_are_removed() {
         let home = tempfile::tempdir().unwrap();
         let old = SystemTime::now() - 2 * YOUNG;
         let age = |path: &Path| File::open(path).unwrap().set_modified(old).unwrap();
@@ -121,7 +121,7 @@ mod tests {
         drop(make(&left).unwrap());
         let young = home.path().join("cursor-sidecar-young");
         drop(make(&young).unwrap());
-        // Without a sweep of its own, which would hold the lock of what it removes.
+        // `new` would start a sweep of its own, which holds the locks of what it removes.
         let owned = Scratch::make(home.path(), Leash::default()).unwrap();
         let other = home.path().join("other");
         fs::create_dir(&other).unwrap();

@@ -1,7 +1,7 @@
 //! Searching files with ripgrep's engine, in its order and with its rules of what to skip.
 //!
-//! All candidates are listed first and sorted, newest first; then they are searched a batch
-//! at a time, on all cores, and told in order. Nothing here knows Cursor's messages.
+//! All candidates are listed and sorted first; then they are searched in batches on all cores,
+//! and results are passed on in order. This module does not know Cursor's messages.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -27,38 +27,38 @@ mod printed;
 
 pub(super) use self::printed::Line;
 
-/// Lines of output after which the search is over.
+/// Lines of output after which a search stops.
 pub(super) const HARD_LINES: usize = 10_000;
-/// What the results of files that are searched at once may take, however many cores there are;
-/// the first of them may take more.
+/// The most memory for the results of one batch, independent of the number of cores; the first
+/// file of a batch may exceed it.
 const ROOM: usize = 32 * 1024 * 1024;
-/// What a pattern over several lines may hold in memory.
+/// The most memory for a search across lines.
 const MAX_HEAP: usize = 256 * 1024 * 1024;
 const PATIENCE: Duration = Duration::from_secs(25);
 
-/// Why there is no result.
+/// Why a search failed.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum SearchError {
-    /// The pattern is none.
+    /// The pattern is invalid.
     #[error("rg: {0}\n")]
     Pattern(grep_regex::Error),
-    /// A glob or type is none.
+    /// A glob or file type is invalid.
     #[error("rg: {0}\n")]
     Filter(ignore::Error),
     /// It took too long.
     #[error("Timed out after {}s", PATIENCE.as_secs())]
     OutOfTime,
-    /// Nobody wants to know any more.
+    /// The request was cancelled.
     #[error("the search was cancelled")]
     Cancelled,
 }
 
-/// How letters compare.
+/// How upper and lower case compare.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Case {
-    /// As they are.
+    /// They differ.
     Sensitive,
-    /// Capitals and small ones are equal.
+    /// They are equal.
     Insensitive,
 }
 
@@ -67,22 +67,22 @@ pub(super) enum Case {
 pub(super) enum Span {
     /// One line.
     Line,
-    /// Several, and a dot matches their ends too.
+    /// Several lines; a dot also matches line feeds.
     Lines,
 }
 
-/// What is told of a file.
+/// What is reported for a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Output {
-    /// Its lines.
+    /// Its matching lines.
     Content,
     /// That it matches.
     Files,
-    /// How often.
+    /// How often it matches.
     Count,
 }
 
-/// The order files are told in.
+/// The order of files in the result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Order {
     /// By time of the last change.
@@ -107,10 +107,10 @@ pub(super) enum Direction {
 /// Whether links to files and folders are followed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Links {
-    /// They are, if they lead to something inside the workspace or the searched folder: a link
-    /// to the root of the disk would make a search endless.
+    /// They are followed if the target is inside the workspace or the searched directory, because a
+    /// link to the root of the disk would make a search endless.
     FollowedInside,
-    /// They are left out.
+    /// They are skipped.
     Skipped,
 }
 
@@ -135,9 +135,10 @@ pub(super) struct Query {
 pub(super) struct Found {
     /// The file.
     pub(super) path: PathBuf,
-    /// Lines, for content; `--` between parts that do not touch, binary notices.
+    /// Lines, for [`Output::Content`], with `--` between separate parts and notices of binary
+    /// files.
     pub(super) lines: Vec<Line>,
-    /// Matches, for counts.
+    /// The number of matches, for [`Output::Count`].
     pub(super) count: u64,
 }
 
@@ -165,8 +166,8 @@ impl Stop<'_> {
     }
 }
 
-/// Searches below a path; globs count from the workspace on. Results go to `take`, in order,
-/// until it has enough. There is none of a file that the guard keeps back.
+/// Searches below a path; globs are relative to the workspace. Passes results to `take`, in order,
+/// until it returns `false`. Files that the guard refuses are skipped.
 pub(super) fn search(
     guard: &Guard,
     target: &Path,
@@ -191,14 +192,14 @@ pub(super) fn search(
         };
         order.then_with(|| a.path.cmp(&b.path))
     });
-    let crew = Crew {
+    let pool = WorkerPool {
         threads: std::thread::available_parallelism().map_or(1, usize::from),
         room: ROOM,
         query,
         matcher,
         guard,
     };
-    crew.search(&candidates, &stop, take)
+    pool.search(&candidates, &stop, take)
 }
 
 fn matcher(query: &Query) -> Result<RegexMatcher, SearchError> {
@@ -217,7 +218,7 @@ fn matcher(query: &Query) -> Result<RegexMatcher, SearchError> {
         .map_err(SearchError::Pattern)
 }
 
-/// The files a search looks into.
+/// Returns the files to search.
 fn candidates(
     guard: &Guard,
     target: &Path,
@@ -250,7 +251,7 @@ fn candidates(
             if stop.check().is_err() {
                 return WalkState::Quit;
             }
-            // What cannot be entered is left out, links to nothing too.
+            // Directories that cannot be entered and dangling links are skipped.
             let Ok(entry) = entry else {
                 return WalkState::Continue;
             };
@@ -280,33 +281,34 @@ fn candidates(
     Ok(found.into_inner().unwrap_or_default())
 }
 
-/// Whether a link leads to something inside one of these folders, which are without links.
+/// Returns whether the target of a link is inside one of these directories, whose links must be
+/// resolved.
 fn leads_inside(link: &Path, roots: &[PathBuf]) -> bool {
     let real = link.canonicalize();
     real.is_ok_and(|real| roots.iter().any(|root| real.starts_with(root)))
 }
 
-/// What was found in a file.
+/// The outcome of searching one file.
 #[derive(Debug)]
 enum Searched {
     Nothing,
     Found(Found),
-    /// Others hold too much; it is searched when it is its turn.
+    /// The memory limit of the batch was reached; the file is searched in a later batch.
     Later,
 }
 
 /// Searches files on several threads, a batch at a time.
-struct Crew<'a> {
+struct WorkerPool<'a> {
     threads: usize,
-    /// What the results of a batch may take.
+    /// The most memory for the results of a batch.
     room: usize,
     query: &'a Query,
     matcher: RegexMatcher,
     guard: &'a Guard,
 }
 
-impl Crew<'_> {
-    /// Tells what was found, in the order of the files, until it is enough.
+impl WorkerPool<'_> {
+    /// Passes results to `take`, in the order of the files, until it returns `false`.
     fn search(
         &self,
         candidates: &[Candidate],
@@ -334,7 +336,7 @@ impl Crew<'_> {
         Ok(())
     }
 
-    /// What was found in the files of a batch. The first one is never put off.
+    /// Returns the outcome for each file of a batch. The first file is never deferred.
     fn batch(&self, batch: &[Candidate], stop: &Stop<'_>) -> Vec<Searched> {
         let later = |_| Mutex::new(Searched::Later);
         let results: Vec<Mutex<Searched>> = batch.iter().map(later).collect();
@@ -354,7 +356,7 @@ impl Crew<'_> {
                     0 => Claim::Firm,
                     _ => Claim::Loose,
                 };
-                // What cannot be read has no matches.
+                // A file that cannot be read has no matches.
                 let searched = worker.file(candidate, stop, Printed::new(&held, claim));
                 if let Some(Ok(mut slot)) = results.get(at).map(Mutex::lock) {
                     *slot = searched.unwrap_or(Searched::Nothing);
@@ -394,7 +396,7 @@ impl<'a> Worker<'a> {
             Output::Files => builder.max_matches(Some(1)),
             Output::Count => &mut builder,
         };
-        // A file that was named is searched though it is binary, as ripgrep does.
+        // A file that was named explicitly is searched even if it is binary, as ripgrep does.
         let walked = builder.binary_detection(BinaryDetection::quit(0)).build();
         let explicit = builder
             .binary_detection(BinaryDetection::convert(0))
@@ -408,15 +410,15 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// What was found in a file, unless it is kept back. What counts is the file that was
-    /// opened: a link may have taken its place since it was listed.
+    /// Searches a file unless the guard refuses it. The opened file is checked, because a link may
+    /// have replaced it since it was listed.
     fn file(
         &mut self,
         candidate: &Candidate,
         stop: &Stop<'_>,
         printed: Printed<'_>,
     ) -> io::Result<Searched> {
-        // A pipe that took the file's place must not make us wait.
+        // The file may have been replaced by a pipe, which must not block.
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let file = File::from(rustix::fs::openat(
             CWD,
@@ -441,12 +443,13 @@ impl<'a> Worker<'a> {
         stop: &Stop<'_>,
         printed: Printed<'_>,
     ) -> io::Result<Searched> {
-        let reader = Watched { file, stop };
-        let searcher = match candidate.explicit {
-            true => &mut self.explicit,
-            false => &mut self.walked,
+        let reader = Abortable { file, stop };
+        let searcher = if candidate.explicit {
+            &mut self.explicit
+        } else {
+            &mut self.walked
         };
-        // The printer's path is ours to cut off again.
+        // A placeholder, which `printed` strips from the printer's output.
         let path = Path::new("f");
         let mut found = Found {
             path: candidate.path.clone(),
@@ -467,16 +470,17 @@ impl<'a> Worker<'a> {
                 match room {
                     Room::Left => done?,
                     Room::Full => {}
-                    Room::GivenUp => return Ok(Searched::Later),
+                    Room::Dropped => return Ok(Searched::Later),
                 }
                 found.lines = lines;
-                Ok(match found.lines.is_empty() {
-                    true => Searched::Nothing,
-                    false => Searched::Found(found),
+                Ok(if found.lines.is_empty() {
+                    Searched::Nothing
+                } else {
+                    Searched::Found(found)
                 })
             }
             Output::Files | Output::Count => {
-                // As ripgrep: lines, unless a match may have more than one.
+                // As ripgrep: counts lines, unless a match may span several.
                 let across = searcher.multi_line_with_matcher(&self.matcher);
                 let kind = match (self.query.output, across) {
                     (Output::Count, true) => SummaryKind::CountMatches,
@@ -501,13 +505,13 @@ impl<'a> Worker<'a> {
     }
 }
 
-/// A file that ends with an error when nobody wants more of it.
-struct Watched<'a> {
+/// A file whose reads fail once the search has to stop.
+struct Abortable<'a> {
     file: &'a File,
     stop: &'a Stop<'a>,
 }
 
-impl Read for Watched<'_> {
+impl Read for Abortable<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         self.stop.check().map_err(io::Error::other)?;
         self.file.read(buffer)

@@ -1,4 +1,4 @@
-//! Paths that no native tool touches: where this program and pi keep credentials.
+//! Paths that no native tool reads or changes, because this program and pi keep credentials there.
 
 use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt as _;
@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 
 use crate::diag::place;
 
-/// Names pi's own folder.
+/// The variable that names pi's own directory.
 const AGENT_DIR: &str = "PI_CODING_AGENT_DIR";
 const AUTH: &str = "auth.json";
-/// What is secret of a state folder that holds more than our state.
+/// The secret entries of a state directory that contains more than our state.
 const STATE: [&str; 5] = [
     "login.json",
     "gateway-token",
@@ -18,7 +18,7 @@ const STATE: [&str; 5] = [
     "trust",
 ];
 
-/// Where credentials are, as the environment says it.
+/// Where the environment says that credentials are.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SecretPaths {
     state: Option<PathBuf>,
@@ -34,8 +34,8 @@ impl SecretPaths {
         }
     }
 
-    /// The paths on this machine. The usual places count though others are named, because
-    /// there may be credentials of another day.
+    /// Returns the paths on this machine. The default locations are included even if the
+    /// environment names others, because they may contain earlier credentials.
     pub(super) fn for_workspace(&self, workspace: &Path, home: Option<&Path>) -> Secrets {
         let mut paths = Vec::new();
         let usual = place::state_dir(&|_| None, home);
@@ -43,9 +43,10 @@ impl SecretPaths {
             let real = state.canonicalize().unwrap_or_else(|_| state.clone());
             let is_shared = workspace.starts_with(&real)
                 || home.is_some_and(|home| home.starts_with(state) || home.starts_with(&real));
-            match is_shared {
-                true => paths.extend(STATE.map(|name| state.join(name))),
-                false => paths.push(state.clone()),
+            if is_shared {
+                paths.extend(STATE.map(|name| state.join(name)));
+            } else {
+                paths.push(state.clone());
             }
         }
         let agent =
@@ -62,12 +63,12 @@ impl SecretPaths {
     }
 }
 
-/// The paths themselves.
+/// The secret paths of one workspace.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Secrets(Vec<PathBuf>);
 
 impl Secrets {
-    /// Whether a path is one of them or inside one, by its name or by what is there.
+    /// Returns whether a path is one of them or inside one, by name or by inode.
     pub(super) fn contain(&self, path: &Path) -> bool {
         let found = self.found();
         let is_named = |path: &Path| found.iter().any(|secret| secret.is_named(path));
@@ -79,13 +80,13 @@ impl Secrets {
                 .any(is_there)
     }
 
-    /// The paths as they are now, for a walk that asks often.
+    /// Returns the paths with their current inodes, for a walk that checks many files.
     pub(super) fn found(&self) -> Vec<Secret> {
         self.0.iter().map(|path| Secret::at(path)).collect()
     }
 }
 
-/// One path, with all names it has.
+/// One secret path, with its resolved path and inode.
 #[derive(Debug, Clone)]
 pub(super) struct Secret {
     path: PathBuf,
@@ -102,8 +103,8 @@ impl Secret {
         }
     }
 
-    /// Whether a path is this one, whatever it is called: by another case, through another
-    /// mount, as a second name.
+    /// Returns whether a path is this one, also if it is spelled in another case, reached through
+    /// another mount, or a hard link.
     pub(super) fn is(&self, path: &Path, about: impl FnOnce() -> Option<Metadata>) -> bool {
         self.is_named(path) || self.id.is_some() && about().as_ref().map(id) == self.id
     }
@@ -164,9 +165,9 @@ mod tests {
         }
     }
 
-    /// Otherwise nothing at all could be read there.
+    /// If the whole directory were secret, nothing in the workspace could be read.
     #[test]
-    fn of_a_state_folder_that_holds_the_workspace_only_our_files_are_secret() {
+    fn only_our_files_are_secret_in_a_state_directory_that_contains_the_workspace() {
         let env = |name: &str| (name == "PI_CURSOR_STATE_DIR").then(|| "/no/home".to_owned());
         let home = Path::new("/no/home");
         let secrets =

@@ -1,4 +1,4 @@
-//! Cursor's requests to run commands.
+//! Cursor's requests to run shell commands.
 
 use std::io;
 use std::path::PathBuf;
@@ -10,12 +10,12 @@ use tokio_util::sync::CancellationToken;
 
 use super::carry::Scope;
 use super::child::{self, Input, TooManyCommands};
-use super::command::{Ending, Foreground, Listener, Order};
+use super::command::{CommandOutcome, CommandSpec, Foreground, OutputSink};
 use super::errno;
 use super::forbidden::{Forbidden, no_sandbox};
-use super::output::{Clipped, Spill, Stream};
+use super::output::{OutputLimit, OutputSpill, Stream};
 use super::pipes::Pipes;
-use super::terminal::Title;
+use super::terminal::LogHeader;
 use super::workbench::Workbench;
 use crate::tools::paths::meant;
 use crate::tools::{Replies, Reply};
@@ -27,16 +27,16 @@ pub(super) struct Shell {
     pub(super) bench: Arc<Workbench>,
     pub(super) workspace: PathBuf,
     pub(super) home: Option<PathBuf>,
-    /// Whether hooks judge commands by their text.
+    /// Whether hooks check commands by their text.
     pub(super) is_hooked: bool,
 }
 
-/// Whose words a result uses.
+/// The form of a result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Dialect {
-    /// The plain shell's.
+    /// The plain shell's: one text for each stream.
     Plain,
-    /// The one that also wants both streams as they came.
+    /// The same, and both streams in the order they were printed.
     Interleaved,
 }
 
@@ -48,7 +48,7 @@ fn in_milliseconds(duration: Duration) -> i32 {
     i32::try_from(duration.as_millis()).unwrap_or(i32::MAX)
 }
 
-/// What all results of a command say.
+/// The output of a command, as all results contain it.
 #[derive(Default)]
 struct Collected {
     stdout: String,
@@ -57,49 +57,49 @@ struct Collected {
     location: Option<OutputLocation>,
 }
 
-/// Keeps what a command prints for one answer.
-struct Gather {
+/// Collects the output of a command for one result.
+struct CollectSink {
     dialect: Dialect,
-    spill: Spill,
+    spill: OutputSpill,
     collected: Collected,
-    clips: [Clipped; 3],
+    limits: [OutputLimit; 3],
 }
 
-impl Listener for Gather {
-    async fn hear(&mut self, stream: Stream, text: String, bytes: Vec<u8>) {
+impl OutputSink for CollectSink {
+    async fn write(&mut self, stream: Stream, text: String, bytes: Vec<u8>) {
         if self.dialect == Dialect::Interleaved {
-            self.collected.interleaved += &self.clips[2].fit(text.clone());
+            self.collected.interleaved += &self.limits[2].fit(text.clone());
         }
-        let fitting = self.clips[stream as usize].fit(text);
+        let fitting = self.limits[stream as usize].fit(text);
         match stream {
             Stream::Out => self.collected.stdout += &fitting,
             Stream::Error => self.collected.stderr += &fitting,
         }
-        note(self.spill.push(&bytes).await);
+        log_failure(self.spill.push(&bytes).await);
     }
 }
 
-/// Tells what a command prints at once.
-struct Tell {
+/// Sends the output of a command as it is printed.
+struct StreamSink {
     replies: Replies,
-    spill: Spill,
-    clips: [Clipped; 2],
+    spill: OutputSpill,
+    limits: [OutputLimit; 2],
 }
 
-impl Tell {
-    async fn say(&self, event: shell_stream::Event) {
+impl StreamSink {
+    async fn send_event(&self, event: shell_stream::Event) {
         let event = Some(event);
         let reply = Reply::ShellStream(ShellStream { event });
         self.replies.send(reply).await;
     }
 }
 
-impl Listener for Tell {
-    async fn hear(&mut self, stream: Stream, text: String, bytes: Vec<u8>) {
-        note(self.spill.push(&bytes).await);
-        let data = self.clips[stream as usize].fit(text);
+impl OutputSink for StreamSink {
+    async fn write(&mut self, stream: Stream, text: String, bytes: Vec<u8>) {
+        log_failure(self.spill.push(&bytes).await);
+        let data = self.limits[stream as usize].fit(text);
         if !data.is_empty() {
-            self.say(match stream {
+            self.send_event(match stream {
                 Stream::Out => shell_stream::Event::Stdout(ShellStreamStdout { data }),
                 Stream::Error => shell_stream::Event::Stderr(ShellStreamStderr { data }),
             })
@@ -108,14 +108,14 @@ impl Listener for Tell {
     }
 }
 
-fn note(written: io::Result<()>) {
+fn log_failure(written: io::Result<()>) {
     if let Err(error) = written {
-        tracing::warn!(%error, "long output is not kept in its file");
+        tracing::warn!(%error, "could not write long output to its file");
     }
 }
 
 impl Shell {
-    /// Where a command runs, and how that is called in the answer.
+    /// Returns the directory a command runs in, and the name it has in the result.
     fn folder(&self, given: &str) -> (PathBuf, String) {
         if given.is_empty() {
             let cwd = self.bench.cwd(&self.workspace);
@@ -126,8 +126,8 @@ impl Shell {
         (folder, given.to_owned())
     }
 
-    /// What carries over to a command. Functions and aliases do not where a hook or a denylist
-    /// judges a command by its text, because the text would not be what is executed.
+    /// Returns what carries over to a command. Functions and aliases do not if a hook or a denylist
+    /// judges commands by their text, because the text would not be what is executed.
     pub(super) fn scope(&self, denylist: &[String]) -> Scope {
         if self.is_hooked || !denylist.is_empty() {
             Scope::Variables
@@ -136,14 +136,14 @@ impl Shell {
         }
     }
 
-    fn spill(&self, args: &ShellArgs) -> Spill {
+    fn spill(&self, args: &ShellArgs) -> OutputSpill {
         let file = self.bench.output_file().unwrap_or_default();
         let threshold = args.file_output_threshold_bytes.filter(|bytes| *bytes > 0);
-        Spill::new(threshold.filter(|_| file.is_absolute()), file)
+        OutputSpill::new(threshold.filter(|_| file.is_absolute()), file)
     }
 
-    /// Runs a command and tells its result in one piece.
-    pub(super) async fn whole(
+    /// Runs a command and returns its complete result.
+    pub(super) async fn run(
         &self,
         args: ShellArgs,
         dialect: Dialect,
@@ -168,88 +168,89 @@ impl Shell {
             return answer;
         }
         if let Some(forbidden) = Forbidden::of(&args).await {
-            let told = answer.sandbox_policy.is_some();
-            return forbidden.whole(args.command, working_directory, told);
+            let with_policy = answer.sandbox_policy.is_some();
+            return forbidden.result(args.command, working_directory, with_policy);
         }
         let started = Instant::now();
-        // Only a streamed command goes behind when its time is over.
+        // Only a streamed command moves to the background at its timeout.
         let scope = self.scope(&args.admin_command_denylist);
-        let order = Order::of(&args, folder, scope).never_behind();
-        let command = match Foreground::start(&self.bench, order) {
+        let spec = CommandSpec::of(&args, folder, scope).without_backgrounding();
+        let command = match Foreground::start(&self.bench, spec) {
             Ok(command) => command,
             Err(error) => {
-                answer.result = Some(spawn_error(spawn_words(&error)));
+                answer.result = Some(spawn_error(spawn_error_text(&error)));
                 return answer;
             }
         };
-        let mut gather = Gather {
+        let mut collect = CollectSink {
             dialect,
             spill: self.spill(&args),
             collected: Collected::default(),
-            clips: Default::default(),
+            limits: Default::default(),
         };
-        let ending = command.run(&abort, &mut gather).await;
-        let mut collected = gather.collected;
-        collected.location = gather.spill.location().await;
+        let outcome = command.run(&abort, &mut collect).await;
+        let mut collected = collect.collected;
+        collected.location = collect.spill.location().await;
         if collected.location.is_some() {
             collected.stdout.clear();
             collected.stderr.clear();
         }
         let took = milliseconds(started);
-        answer.is_background = matches!(ending, Ending::Behind { .. }).then_some(true);
+        answer.is_background = matches!(outcome, CommandOutcome::Background { .. }).then_some(true);
         answer.result = Some(result(
             args.command,
             working_directory,
             collected,
-            ending,
+            outcome,
             took,
             dialect,
         ));
         answer
     }
 
-    /// Runs a command and tells what it prints as it prints it.
+    /// Runs a command and sends its output as it is printed.
     pub(super) async fn stream(&self, args: ShellArgs, replies: Replies, abort: CancellationToken) {
         let (folder, working_directory) = self.folder(&args.working_directory);
-        let mut tell = Tell {
+        let mut sink = StreamSink {
             replies,
             spill: self.spill(&args),
-            clips: Default::default(),
+            limits: Default::default(),
         };
         if let Some(forbidden) = Forbidden::of(&args).await {
-            let told = !args.skip_approval;
-            for event in forbidden.streamed(args.command, working_directory, told) {
-                tell.say(event).await;
+            let with_policy = !args.skip_approval;
+            for event in forbidden.stream_events(args.command, working_directory, with_policy) {
+                sink.send_event(event).await;
             }
             return;
         }
         let start = ShellStreamStart {
             sandbox_policy: (!args.skip_approval).then(no_sandbox),
         };
-        tell.say(shell_stream::Event::Start(start)).await;
+        sink.send_event(shell_stream::Event::Start(start)).await;
         let started = Instant::now();
         let timeout = args.timeout.max(0);
-        let order = Order::of(&args, folder, self.scope(&args.admin_command_denylist));
-        let command = match Foreground::start(&self.bench, order) {
+        let spec = CommandSpec::of(&args, folder, self.scope(&args.admin_command_denylist));
+        let command = match Foreground::start(&self.bench, spec) {
             Ok(command) => command,
             Err(error) => {
-                let data = format!("{} ({})\n", spawn_words(&error), working_directory);
+                let data = format!("{} ({})\n", spawn_error_text(&error), working_directory);
                 let event = shell_stream::Event::Stderr(ShellStreamStderr { data });
-                tell.say(event).await;
-                tell.say(self.exit(u32::MAX, None, None, started)).await;
+                sink.send_event(event).await;
+                sink.send_event(self.exit(u32::MAX, None, None, started))
+                    .await;
                 return;
             }
         };
-        let ending = command.run(&abort, &mut tell).await;
-        let location = tell.spill.location().await;
-        let event = match ending {
-            Ending::Exited(status) => {
-                // A command that was killed has no code of its own.
+        let outcome = command.run(&abort, &mut sink).await;
+        let location = sink.spill.location().await;
+        let event = match outcome {
+            CommandOutcome::Exited(status) => {
+                // A command that was killed by a signal has no exit code.
                 let code = status.code().map_or(u32::MAX, i32::cast_unsigned);
                 self.exit(code, None, location, started)
             }
-            Ending::Ended(reason) => self.exit(u32::MAX, Some(reason), location, started),
-            Ending::Behind {
+            CommandOutcome::Ended(reason) => self.exit(u32::MAX, Some(reason), location, started),
+            CommandOutcome::Background {
                 id,
                 pid,
                 reason,
@@ -269,7 +270,7 @@ impl Shell {
                 })
             }
         };
-        tell.say(event).await;
+        sink.send_event(event).await;
     }
 
     fn exit(
@@ -290,12 +291,12 @@ impl Shell {
         })
     }
 
-    /// Starts a command behind.
+    /// Starts a command in the background.
     pub(super) async fn spawn(&self, args: BackgroundShellSpawnArgs) -> BackgroundShellSpawnResult {
         let (folder, _) = self.folder(&args.working_directory);
         let working_directory = folder.to_string_lossy().into_owned();
-        if let Some(forbidden) = Forbidden::behind(&args).await {
-            return forbidden.spawned(args.command, working_directory);
+        if let Some(forbidden) = Forbidden::of_spawn(&args).await {
+            return forbidden.spawn_result(args.command, working_directory);
         }
         let input = if args.enable_write_shell_stdin_tool {
             Input::Pipe
@@ -304,15 +305,15 @@ impl Shell {
         };
         let started = || -> io::Result<(u32, u32)> {
             let scope = self.scope(&args.admin_command_denylist);
-            let (carry, leash) = (self.bench.carry(scope)?, self.bench.leash());
-            let mut running = child::start(&args.command, &folder, carry, input, leash)?;
+            let (state_files, leash) = (self.bench.state_files(scope)?, self.bench.leash());
+            let mut running = child::start(&args.command, &folder, state_files, input, leash)?;
             let (pipes, pid) = (Pipes::of(&mut running.child), running.pid);
-            let title = Title {
+            let header = LogHeader {
                 command: args.command.clone(),
                 folder: folder.clone(),
                 so_far: String::new(),
             };
-            Ok((self.bench.background(running, pipes, title, None)?, pid))
+            Ok((self.bench.background(running, pipes, header, None)?, pid))
         };
         let result = match started() {
             Ok((shell_id, pid)) => {
@@ -326,7 +327,7 @@ impl Shell {
             Err(error) => background_shell_spawn_result::Result::Error(BackgroundShellSpawnError {
                 command: args.command.clone(),
                 working_directory,
-                error: spawn_words(&error),
+                error: spawn_error_text(&error),
             }),
         };
         BackgroundShellSpawnResult {
@@ -334,14 +335,14 @@ impl Shell {
         }
     }
 
-    /// Sends text to a command behind.
-    pub(super) async fn feed(
+    /// Writes text to the standard input of a background command.
+    pub(super) async fn write_stdin(
         &self,
         args: WriteShellStdinArgs,
         abort: &CancellationToken,
     ) -> WriteShellStdinResult {
         let shell_id = args.shell_id;
-        let result = match self.bench.feed(shell_id, &args.chars, abort).await {
+        let result = match self.bench.write_stdin(shell_id, &args.chars, abort).await {
             Ok(()) => write_shell_stdin_result::Result::Success(WriteShellStdinSuccess {
                 shell_id,
                 terminal_file_length_before_input_written: 0,
@@ -355,24 +356,24 @@ impl Shell {
         }
     }
 
-    /// Sends a command behind.
-    pub(super) async fn send_behind(
+    /// Moves a foreground command to the background.
+    pub(super) async fn move_to_background(
         &self,
         args: &ForceBackgroundShellArgs,
     ) -> ForceBackgroundShellResult {
-        let Some(went) = self.bench.send_behind(&args.tool_call_id).await else {
+        let Some(moved) = self.bench.move_to_background(&args.tool_call_id).await else {
             return ForceBackgroundShellResult {
                 status: ForceBackgroundShellStatus::NotFound as i32,
                 shell_result: None,
             };
         };
         let success = ShellSuccess {
-            command: went.command,
-            working_directory: went.folder.to_string_lossy().into_owned(),
-            shell_id: Some(went.id),
-            interleaved_output: Some(went.so_far),
-            pid: Some(went.pid),
-            ms_to_wait: Some(in_milliseconds(went.after)),
+            command: moved.command,
+            working_directory: moved.folder.to_string_lossy().into_owned(),
+            shell_id: Some(moved.id),
+            interleaved_output: Some(moved.so_far),
+            pid: Some(moved.pid),
+            ms_to_wait: Some(in_milliseconds(moved.after)),
             background_reason: Some(ShellBackgroundReason::UserRequest as i32),
             ..ShellSuccess::default()
         };
@@ -386,8 +387,8 @@ impl Shell {
     }
 }
 
-/// Why a shell did not start, in the official client's words.
-fn spawn_words(error: &io::Error) -> String {
+/// Returns why a shell did not start, in the official client's wording.
+fn spawn_error_text(error: &io::Error) -> String {
     let shell = child::shell().display();
     if let Some(refused) = error
         .get_ref()
@@ -409,7 +410,7 @@ fn result(
     command: String,
     working_directory: String,
     collected: Collected,
-    ending: Ending,
+    outcome: CommandOutcome,
     took: i32,
     dialect: Dialect,
 ) -> shell_result::Result {
@@ -420,8 +421,8 @@ fn result(
         location,
     } = collected;
     let interleaved_output = (dialect == Dialect::Interleaved).then_some(interleaved);
-    let (code, reason) = match ending {
-        Ending::Behind {
+    let (code, reason) = match outcome {
+        CommandOutcome::Background {
             id, pid, reason, ..
         } => {
             return shell_result::Result::Success(ShellSuccess {
@@ -438,8 +439,8 @@ fn result(
                 ..ShellSuccess::default()
             });
         }
-        Ending::Exited(status) => (status.code(), None),
-        Ending::Ended(reason) => (None, Some(reason)),
+        CommandOutcome::Exited(status) => (status.code(), None),
+        CommandOutcome::Ended(reason) => (None, Some(reason)),
     };
     if code == Some(0) {
         return shell_result::Result::Success(ShellSuccess {

@@ -1,4 +1,4 @@
-//! The file of a command behind: what it is, what it prints, how it ended.
+//! The file of a background command: a header, its output, and how it ended.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -10,33 +10,33 @@ use tokio::io::AsyncWriteExt as _;
 use tokio::time::{sleep, sleep_until};
 
 use super::child::{Group, Running};
-use super::command::{GRACE, LISTEN, Output};
+use super::command::{AFTER_EXIT, GRACE, Output};
 use super::pipes::{Piece, Pipes};
 
-/// Output of a command that is kept.
+/// The most output of one command that is kept.
 const MAX_BYTES: usize = 16 * 1024 * 1024;
 
-/// What the head of the file says.
+/// The header of the file.
 #[derive(Debug)]
-pub(super) struct Title {
+pub(super) struct LogHeader {
     /// The command.
     pub(super) command: String,
-    /// Where it runs.
+    /// Its working directory.
     pub(super) folder: PathBuf,
-    /// What it printed before it went behind.
+    /// Its output before it moved to the background.
     pub(super) so_far: String,
 }
 
-/// What a command left running, and may still print.
+/// Processes that a finished command left running, which may still print.
 #[derive(Debug)]
-pub(super) struct Leftover {
+pub(super) struct SurvivingProcesses {
     group: Group,
     pipes: Pipes,
     terminal: Terminal,
 }
 
-impl Leftover {
-    /// Keeps it until it ends by itself.
+impl SurvivingProcesses {
+    /// Records their output until all of them have ended.
     pub(super) async fn keep(self) {
         let Self {
             group,
@@ -45,7 +45,7 @@ impl Leftover {
         } = self;
         let print = async {
             while let Piece::Bytes(_, bytes) = pipes.next().await {
-                // Who prints goes on, whether or not there is room for it.
+                // The pipes are read even if the file cannot be written, so that no process blocks.
                 let _ = terminal.print(&bytes).await;
             }
         };
@@ -63,24 +63,25 @@ impl Terminal {
     async fn print(&mut self, bytes: &[u8]) -> io::Result<()> {
         let kept = &bytes[..bytes.len().min(self.room)];
         self.room -= kept.len();
-        self.say(kept).await
+        self.write_flushed(kept).await
     }
 
-    async fn say(&mut self, bytes: &[u8]) -> io::Result<()> {
+    async fn write_flushed(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.file.write_all(bytes).await?;
         self.file.flush().await
     }
 }
 
-/// Writes a command's output down until it ends, by itself or by us; gives what it left then.
+/// Writes a command's output to its file until it exits or its time is over. Returns the
+/// processes it left running, or `None` if it was ended.
 pub(super) async fn record(
     mut running: Running,
     mut pipes: Pipes,
-    title: Title,
+    header: LogHeader,
     path: &Path,
     end: Option<Instant>,
-) -> io::Result<Option<Leftover>> {
-    let mut fuse = Fuse(end.map(|end| (end, Signal::TERM)));
+) -> io::Result<Option<SurvivingProcesses>> {
+    let mut timeout = Deadline(end.map(|end| (end, Signal::TERM)));
     let started = Instant::now();
     let mut terminal = Terminal {
         file: File::create(path).await?,
@@ -90,11 +91,11 @@ pub(super) async fn record(
     let head = format!(
         "---\npid: {}\ncwd: {}\ncommand: {}\n---\n{}",
         running.pid,
-        quoted(&title.folder.to_string_lossy()),
-        quoted(&title.command),
-        title.so_far,
+        quoted(&header.folder.to_string_lossy()),
+        quoted(&header.command),
+        header.so_far,
     );
-    terminal.say(head.as_bytes()).await?;
+    terminal.write_flushed(head.as_bytes()).await?;
     let (mut output, mut asked) = (Output::Open, false);
     let status = loop {
         tokio::select! {
@@ -103,7 +104,7 @@ pub(super) async fn record(
                 Piece::End => output = Output::Closed,
             },
             status = running.child.wait() => break status?,
-            signal = fuse.burnt() => {
+            signal = timeout.next_signal() => {
                 running.group.signal(signal);
                 asked = true;
             }
@@ -112,7 +113,7 @@ pub(super) async fn record(
     if asked {
         running.group.signal(Signal::KILL);
     }
-    let deadline = sleep(LISTEN);
+    let deadline = sleep(AFTER_EXIT);
     tokio::pin!(deadline);
     loop {
         tokio::select! {
@@ -130,20 +131,20 @@ pub(super) async fn record(
         "\n---\nexit_code: {code}\nelapsed_ms: {}\n---\n",
         started.elapsed().as_millis()
     );
-    terminal.say(foot.as_bytes()).await?;
-    Ok((!asked).then_some(Leftover {
+    terminal.write_flushed(foot.as_bytes()).await?;
+    Ok((!asked).then_some(SurvivingProcesses {
         group: running.group,
         pipes,
         terminal,
     }))
 }
 
-/// When a command must end, and how it is told: asked first, then made to.
-struct Fuse(Option<(Instant, Signal)>);
+/// When a command must end: SIGTERM at that time, SIGKILL after [`GRACE`].
+struct Deadline(Option<(Instant, Signal)>);
 
-impl Fuse {
-    /// Waits for the next signal. Safe to drop and call again.
-    async fn burnt(&mut self) -> Signal {
+impl Deadline {
+    /// Waits until the next signal is due and returns it. Cancel safe.
+    async fn next_signal(&mut self) -> Signal {
         let Some((at, signal)) = self.0 else {
             return std::future::pending().await;
         };

@@ -1,4 +1,4 @@
-//! The executors through their door: requests in, replies out.
+//! Tests of the executor through its interface: requests in, replies out.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -31,7 +31,7 @@ fn scratch() -> Scratch {
     }
 }
 
-/// One request under way.
+/// One request that is being executed.
 struct Asked {
     replies: mpsc::Receiver<(u32, Said)>,
     abort: CancellationToken,
@@ -42,11 +42,11 @@ impl Asked {
     async fn next(&mut self) -> Option<Reply> {
         match self.replies.recv().await?.1 {
             Said::Reply(reply) => Some(*reply),
-            Said::Call(call) => panic!("nobody calls: {call:?}"),
+            Said::Call(call) => panic!("unexpected call: {call:?}"),
         }
     }
 
-    /// All replies to the end.
+    /// Returns all replies.
     async fn all(mut self) -> Vec<Reply> {
         let mut all = Vec::new();
         while let Some(reply) = self.next().await {
@@ -82,7 +82,7 @@ impl Scratch {
         all.remove(0)
     }
 
-    /// A pipe that is open as long as a command that writes to it lives.
+    /// Creates a pipe that stays open as long as a command that writes to it lives.
     fn lifeline(&self) -> PathBuf {
         self.pipe("lifeline")
     }
@@ -95,7 +95,7 @@ impl Scratch {
     }
 }
 
-/// Waits until nobody holds the pipe open any more.
+/// Returns a task that waits until no process holds the pipe open.
 async fn cut(lifeline: PathBuf) -> tokio::task::JoinHandle<()> {
     let (opened, is_open) = tokio::sync::oneshot::channel();
     let end = tokio::task::spawn_blocking(move || {
@@ -124,7 +124,7 @@ fn event(reply: &Reply) -> &shell_stream::Event {
 }
 
 #[tokio::test]
-async fn a_command_that_may_only_read_is_not_run() {
+async fn a_command_that_must_run_read_only_is_refused() {
     let scratch = scratch();
     let policy = SandboxPolicy {
         r#type: sandbox_policy::Type::WorkspaceReadonly as i32,
@@ -148,10 +148,10 @@ async fn a_command_that_may_only_read_is_not_run() {
         }),
     ] {
         let all = scratch.ask(request).all().await;
-        let told = format!("{:?}", all.last());
+        let result = format!("{:?}", all.last());
         assert!(
-            told.contains("SpawnError") || told.contains("SandboxUnsupported"),
-            "{told}"
+            result.contains("SpawnError") || result.contains("SandboxUnsupported"),
+            "{result}"
         );
     }
     assert!(!scratch.workspace.join("made").exists());
@@ -160,7 +160,7 @@ async fn a_command_that_may_only_read_is_not_run() {
 const HOLD: &str = "exec 9>lifeline; trap '' TERM; echo up; (trap '' TERM; sleep 600); sleep 600";
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_aborted_command_ends_with_all_it_started() {
+async fn an_aborted_command_ends_with_its_child_processes() {
     let scratch = scratch();
     let lifeline = scratch.lifeline();
     let mut asked = scratch.ask(stream(HOLD, "call"));
@@ -180,7 +180,7 @@ async fn an_aborted_command_ends_with_all_it_started() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_run_that_is_dropped_takes_its_commands_along() {
+async fn dropping_a_request_ends_its_command() {
     let scratch = scratch();
     let lifeline = scratch.lifeline();
     let asked = scratch.ask(stream(HOLD, "call"));
@@ -190,7 +190,7 @@ async fn a_run_that_is_dropped_takes_its_commands_along() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn commands_behind_end_with_the_session() {
+async fn background_commands_end_with_the_session() {
     let scratch = scratch();
     let lifeline = scratch.lifeline();
     let spawn = Request::BackgroundShellSpawnArgs(BackgroundShellSpawnArgs {
@@ -213,7 +213,7 @@ async fn commands_behind_end_with_the_session() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_finished_command_left_running_ends_with_the_session() {
+async fn processes_left_by_a_finished_command_end_with_the_session() {
     let scratch = scratch();
     let lifeline = scratch.lifeline();
     let command = "(exec 9>lifeline; exec >/dev/null 2>&1; sleep 600) & echo started";
@@ -223,13 +223,13 @@ async fn what_a_finished_command_left_running_ends_with_the_session() {
     assert!(
         matches!(event(all.last().unwrap()), shell_stream::Event::Exit(exit) if exit.code == 0)
     );
-    assert!(!gone.is_finished(), "it goes on until then");
+    assert!(!gone.is_finished(), "it runs until then");
     drop(scratch);
     gone.await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_command_sent_behind_goes_on_and_its_output_is_kept() {
+async fn a_command_moved_to_the_background_continues_and_its_output_is_kept() {
     let scratch = scratch();
     let go = scratch.lifeline();
     let mut asked = scratch.ask(stream(
@@ -248,21 +248,21 @@ async fn a_command_sent_behind_goes_on_and_its_output_is_kept() {
     };
     assert_eq!(forced.status, ForceBackgroundShellStatus::Accepted as i32);
     let all = asked.all().await;
-    let shell_stream::Event::Backgrounded(behind) = event(all.last().unwrap()) else {
-        panic!("not behind: {all:?}");
+    let shell_stream::Event::Backgrounded(moved) = event(all.last().unwrap()) else {
+        panic!("not in the background: {all:?}");
     };
     let file = scratch
         .bench
         .terminals()
         .unwrap()
-        .join(format!("{}.txt", behind.shell_id));
+        .join(format!("{}.txt", moved.shell_id));
     tokio::task::spawn_blocking(move || fs::write(go, "after\n").unwrap())
         .await
         .unwrap();
-    // The number is free again when the command is over and its file complete.
+    // The number is removed when the command has ended and its file is complete.
     while scratch
         .bench
-        .feed(behind.shell_id, "", &CancellationToken::new())
+        .write_stdin(moved.shell_id, "", &CancellationToken::new())
         .await
         .is_err_and(|error| matches!(error, workbench::StdinError::Unavailable))
     {
@@ -273,9 +273,9 @@ async fn a_command_sent_behind_goes_on_and_its_output_is_kept() {
     assert!(text.contains("exit_code: 4"), "{text}");
 }
 
-/// Who left the group and goes on printing is nobody to wait for.
+/// A process that left the group and continues to print must not delay the abort.
 #[tokio::test(flavor = "multi_thread")]
-async fn an_abort_does_not_wait_for_who_got_away() {
+async fn an_abort_does_not_wait_for_processes_that_left_the_group() {
     let scratch = scratch();
     let mut asked = scratch.ask(stream("setsid yes & echo up; wait", "call"));
     while !matches!(
@@ -293,7 +293,7 @@ async fn an_abort_does_not_wait_for_who_got_away() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn input_nobody_reads_can_be_taken_back() {
+async fn input_that_is_not_read_can_be_cancelled() {
     let scratch = scratch();
     let spawn = Request::BackgroundShellSpawnArgs(BackgroundShellSpawnArgs {
         command: "exec sleep 600".into(),
@@ -306,7 +306,7 @@ async fn input_nobody_reads_can_be_taken_back() {
     else {
         panic!("not started");
     };
-    // The second time its input must be back.
+    // The second write needs the input pipe that the first one returned.
     for _ in 0..2 {
         let asked = scratch.ask(Request::WriteShellStdinArgs(WriteShellStdinArgs {
             shell_id: started.shell_id,
@@ -325,19 +325,19 @@ async fn input_nobody_reads_can_be_taken_back() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_command_without_time_in_front_goes_behind_at_once() {
+async fn a_command_without_foreground_time_starts_in_the_background() {
     let scratch = scratch();
     let Request::ShellStreamArgs(mut args) = stream("read x; echo $x; exit 4", "call") else {
         panic!("another kind");
     };
     args.timeout_behavior = TimeoutBehavior::Background as i32;
     let all = scratch.ask(Request::ShellStreamArgs(args)).all().await;
-    let shell_stream::Event::Backgrounded(behind) = event(all.last().unwrap()) else {
-        panic!("not behind: {all:?}");
+    let shell_stream::Event::Backgrounded(moved) = event(all.last().unwrap()) else {
+        panic!("not in the background: {all:?}");
     };
-    assert_eq!(behind.ms_to_wait, Some(0));
+    assert_eq!(moved.ms_to_wait, Some(0));
     let feed = Request::WriteShellStdinArgs(WriteShellStdinArgs {
-        shell_id: behind.shell_id,
+        shell_id: moved.shell_id,
         chars: "answer\n".into(),
     });
     assert!(matches!(
@@ -398,7 +398,7 @@ async fn off_names_the_hosts_tool() {
 }
 
 #[tokio::test]
-async fn the_context_tells_machine_tools_and_repositories() {
+async fn the_context_names_machine_tools_and_repositories() {
     let mut scratch = scratch();
     scratch.policy.mode = Some(Mode::Local);
     let context = Request::RequestContextArgs(RequestContextArgs::default());
@@ -415,9 +415,9 @@ async fn the_context_tells_machine_tools_and_repositories() {
     assert_eq!(context.git_repo_info_complete, Some(true));
 }
 
-/// Permissions do not bind root; who tests as root is told that this was not tested.
+/// Permissions do not restrict root, so as root the test only prints that it was skipped.
 #[tokio::test]
-async fn what_the_user_may_not_is_told_as_that() {
+async fn missing_permissions_are_reported_as_such() {
     use std::os::unix::fs::PermissionsExt as _;
     let scratch = scratch();
     let file = scratch.workspace.join("closed");
@@ -440,9 +440,9 @@ async fn what_the_user_may_not_is_told_as_that() {
     ));
 }
 
-/// Memory is bounded: a large file gives its window and no more.
+/// Memory is bounded: of a large file only the requested lines are kept.
 #[tokio::test]
-async fn a_large_file_is_read_by_its_window() {
+async fn only_the_requested_lines_of_a_large_file_are_returned() {
     let scratch = scratch();
     let file = fs::File::create(scratch.workspace.join("large.txt")).unwrap();
     let mut writer = std::io::BufWriter::new(file);

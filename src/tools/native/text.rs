@@ -1,43 +1,43 @@
-//! Bytes of files as text, in pieces: which encoding, how many lines, which of them.
+//! Files as text, read in pieces: their encoding, their number of lines, and ranges of lines.
 //!
-//! Files are read twice and never held whole: once to learn their encoding and lines, once
-//! for the lines that are wanted.
+//! Files are read twice and never held completely: once to find their encoding and number of
+//! lines, and once for the requested lines.
 
 use std::io::{self, Cursor, Read, Seek, SeekFrom};
 
 use tokio_util::sync::CancellationToken;
 
-/// Text of one answer, in UTF-16 units: how the official client counts.
+/// The most text of one result, in UTF-16 units because the official client counts those.
 pub(super) const MAX_UNITS: usize = 8_388_608;
-/// What the kind of a file is judged by.
+/// How many bytes decide the kind of a file.
 const SAMPLE: usize = 8192;
 const CHUNK: usize = 256 * 1024;
 
 /// How text is stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Encoding {
-    /// UTF-8, with a mark in front or without.
+    /// UTF-8, with or without a byte order mark.
     Utf8,
-    /// UTF-16, low byte first.
+    /// UTF-16, little endian.
     Utf16Le,
-    /// UTF-16, high byte first.
+    /// UTF-16, big endian.
     Utf16Be,
-    /// Whatever is not UTF-8: one byte a character, as Western Windows has it.
+    /// Windows-1252, one byte per character, for everything that is not valid UTF-8.
     Western,
 }
 
-/// What a file is by its first bytes.
+/// The kind of a file, by its first bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// Text, to be read as this.
+    /// Text, probably in this encoding.
     Text(Encoding),
-    /// A picture the model can see.
+    /// An image the model can see.
     Picture,
     /// Anything else.
     Binary,
 }
 
-/// The first bytes of a file.
+/// Returns the first bytes of a file.
 pub(super) fn sample(file: &mut (impl Read + Seek)) -> io::Result<Vec<u8>> {
     file.seek(SeekFrom::Start(0))?;
     let mut bytes = Vec::with_capacity(SAMPLE);
@@ -45,7 +45,7 @@ pub(super) fn sample(file: &mut (impl Read + Seek)) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Judges a file by its first bytes.
+/// Returns the kind of a file by its first bytes.
 pub(super) fn kind(sample: &[u8]) -> Kind {
     if let Some(encoding) = utf16(sample) {
         return Kind::Text(encoding);
@@ -65,7 +65,7 @@ pub(super) fn kind(sample: &[u8]) -> Kind {
     Kind::Text(Encoding::Utf8)
 }
 
-/// UTF-16 says so with a mark, or shows it with every second byte zero.
+/// Detects UTF-16 by its byte order mark, or by zeros in every second byte.
 fn utf16(sample: &[u8]) -> Option<Encoding> {
     if sample.len() < 4 {
         return None;
@@ -90,32 +90,32 @@ fn utf16(sample: &[u8]) -> Option<Encoding> {
     }
 }
 
-/// What the first reading of a file tells.
+/// The result of the first pass over a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Survey {
-    /// How it is stored.
+    /// Its encoding.
     pub(super) encoding: Encoding,
-    /// Line ends, plus one.
+    /// The number of line feeds, plus one.
     pub(super) lines: usize,
-    /// Whether its lines end the Windows way; a twentieth of them is enough.
+    /// Its line endings: CRLF if at least one line in twenty ends with it.
     pub(super) ends: Ends,
     /// Whether it starts with a byte-order mark.
     pub(super) marked: bool,
-    /// Whether there is any text.
+    /// Whether it contains no text.
     pub(super) empty: bool,
 }
 
-/// How lines end.
+/// The line ending of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Ends {
-    /// With a line feed.
+    /// Line feed.
     Lf,
-    /// With carriage return and line feed.
+    /// Carriage return and line feed.
     CrLf,
 }
 
-/// Reads a file through and says what it is; an error of kind `Interrupted` if nobody wants
-/// to know any more.
+/// Reads a file to its end and returns what it contains. Fails with `Interrupted` if the request
+/// is cancelled.
 pub(super) fn survey(
     file: &mut (impl Read + Seek),
     guess: Encoding,
@@ -166,16 +166,16 @@ pub(super) fn survey(
     }
 }
 
-/// Lines of a file and whether some did not fit.
+/// Lines of a file, and whether some did not fit.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Excerpt {
     /// The text, lines joined by line feeds.
     pub(super) text: String,
-    /// Whether something was left out for its size.
+    /// Whether text was left out because of the limit.
     pub(super) truncated: bool,
 }
 
-/// The lines from `first` (counted from 0) up to `end`, at most `units` long.
+/// Returns the lines from `first` (counted from 0) up to `end`, at most `units` long.
 pub(super) fn lines(
     file: &mut (impl Read + Seek),
     survey: &Survey,
@@ -189,9 +189,10 @@ pub(super) fn lines(
     let mut truncated = false;
     let mut start = true;
     decode(file, survey.encoding, abort, |piece| {
-        let piece = match start {
-            true => piece.strip_prefix('\u{feff}').unwrap_or(piece),
-            false => piece,
+        let piece = if start {
+            piece.strip_prefix('\u{feff}').unwrap_or(piece)
+        } else {
+            piece
         };
         start = start && piece.is_empty();
         for part in piece.split_inclusive('\n') {
@@ -221,7 +222,7 @@ pub(super) fn lines(
     Ok(Excerpt { text, truncated })
 }
 
-/// Takes the carriage return of the line that has just ended away.
+/// Removes the carriage return from the end of the last complete line.
 fn drop_return(text: &mut String, last: bool) {
     if last {
         if text.ends_with('\r') {
@@ -233,14 +234,14 @@ fn drop_return(text: &mut String, last: bool) {
     }
 }
 
-/// Whether a file is what it was taken for.
+/// Whether a file is valid in the encoding it was decoded with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Whole {
     Fine,
     Malformed,
 }
 
-/// Hands a file's text on in pieces until `take` has enough.
+/// Passes a file's text to `take` in pieces until it returns `false`.
 fn decode(
     file: &mut (impl Read + Seek),
     encoding: Encoding,
@@ -285,7 +286,7 @@ fn decode(
     }
 }
 
-/// The valid beginning, unless what follows cannot become valid.
+/// Returns the valid prefix, or `None` if the rest is not just an incomplete character.
 fn utf8(bytes: &[u8], over: bool) -> Option<&str> {
     match std::str::from_utf8(bytes) {
         Ok(text) => Some(text),
@@ -296,7 +297,8 @@ fn utf8(bytes: &[u8], over: bool) -> Option<&str> {
     }
 }
 
-/// Decodes UTF-16 and says how many bytes that took; half a pair waits for its other half.
+/// Decodes UTF-16 and returns the number of bytes used; half of a surrogate pair waits for the
+/// other half.
 fn wide(bytes: &[u8], over: bool, unit: fn([u8; 2]) -> u16, text: &mut String) -> usize {
     let (pairs, _) = bytes.as_chunks::<2>();
     let mut units: Vec<u16> = pairs.iter().map(|pair| unit(*pair)).collect();
@@ -311,7 +313,7 @@ fn wide(bytes: &[u8], over: bool, unit: fn([u8; 2]) -> u16, text: &mut String) -
     units.len() * 2
 }
 
-/// Windows-1252: Latin-1, with letters where Latin-1 has controls.
+/// Decodes Windows-1252: Latin-1, with characters where Latin-1 has control codes.
 fn western(byte: u8) -> char {
     const LETTERS: [char; 32] = [
         '€', '\u{81}', '‚', 'ƒ', '„', '…', '†', '‡', 'ˆ', '‰', 'Š', '‹', 'Œ', '\u{8d}', 'Ž',
@@ -324,7 +326,7 @@ fn western(byte: u8) -> char {
     }
 }
 
-/// Text as bytes of an encoding; `None` if it has letters the encoding has not.
+/// Encodes a text, or returns `None` if the encoding lacks one of its characters.
 pub(super) fn encode(text: &str, encoding: Encoding, marked: bool) -> Option<Vec<u8>> {
     let mark = if marked { "\u{feff}" } else { "" };
     let letters = mark.chars().chain(text.chars());
@@ -349,7 +351,8 @@ pub(super) fn encode(text: &str, encoding: Encoding, marked: bool) -> Option<Vec
     }
 }
 
-/// The text of a whole file without its mark, if the same bytes can be made of it again.
+/// Returns the text of a complete file without its byte order mark, or `None` if encoding it again
+/// would not result in the same bytes.
 pub(in crate::tools) fn faithful(bytes: &[u8]) -> Option<String> {
     let abort = CancellationToken::new();
     let mut file = Cursor::new(bytes);
@@ -391,7 +394,7 @@ mod tests {
     }
 
     #[test]
-    fn encodings_are_told_apart() {
+    fn encodings_are_detected() {
         for (bytes, text, encoding) in [
             (&b"a\nb\n"[..], "a\nb\n", Encoding::Utf8),
             (b"\xef\xbb\xbfmarked", "marked", Encoding::Utf8),
@@ -406,7 +409,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_is_faithful_if_its_bytes_come_out_again() {
+    fn a_text_is_faithful_if_encoding_it_gives_the_same_bytes() {
         let every: Vec<u8> = (b' '..=255).cycle().take(CHUNK + 99).collect();
         for bytes in [
             &b""[..],
@@ -432,14 +435,14 @@ mod tests {
     }
 
     #[test]
-    fn windows_line_ends_go_where_they_are_usual() {
+    fn crlf_becomes_lf_in_files_that_mostly_use_it() {
         assert_eq!(all(b"a\r\nb\r\n").1.text, "a\nb\n");
         let rare = format!("{}a\r\n", "line\n".repeat(40));
         assert_eq!(all(rare.as_bytes()).1.text, rare);
     }
 
     #[test]
-    fn letters_across_pieces_stay_whole() {
+    fn characters_across_pieces_are_decoded() {
         let long = format!("{}é🦀\n{}", "x".repeat(CHUNK - 1), "y".repeat(CHUNK));
         assert_eq!(all(long.as_bytes()).1.text, long);
         let wide = encode(
@@ -451,14 +454,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_binary_is_seen() {
+    fn binary_files_are_detected() {
         assert_eq!(kind(b"zero \0 byte"), Kind::Binary);
         assert_eq!(kind(b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR"), Kind::Picture);
         assert_eq!(kind(b""), Kind::Text(Encoding::Utf8));
     }
 
     #[test]
-    fn long_texts_are_cut() {
+    fn long_texts_are_truncated() {
         let abort = CancellationToken::new();
         let mut file = Cursor::new(b"abcdef");
         let seen = survey(&mut file, Encoding::Utf8, &abort).unwrap();
@@ -467,7 +470,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_waits_for_an_aborted_read() {
+    fn an_aborted_read_ends() {
         let abort = CancellationToken::new();
         abort.cancel();
         let read = survey(&mut Cursor::new(b"abc"), Encoding::Utf8, &abort);

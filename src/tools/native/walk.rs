@@ -1,9 +1,9 @@
-//! Walking folders by the rules of their ignore files, where those are files.
+//! Walking directories by the rules of their ignore files, if those are regular files.
 //!
-//! A walk reads ignore files whole, whatever they are, and a repository may bring a link to
-//! `/dev/zero` by such a name. So they are looked at before a folder is entered: below the
-//! root a folder with an odd one is left out, at the root and above it that kind of file does
-//! not count.
+//! A walk reads every ignore file completely, and a repository may contain a link to `/dev/zero`
+//! with such a name. Ignore files are therefore checked before a directory is entered: below the
+//! root, a directory with an unsafe one is skipped; if one is at the root or above it, ignore
+//! files of that name are not used at all.
 
 use std::fs::File;
 use std::io::{self, BufRead as _, BufReader, Read as _};
@@ -14,52 +14,55 @@ use rustix::io::Errno;
 
 use super::errno;
 
-/// What one file of rules may hold.
+/// The most bytes of one ignore file.
 const MOST_BYTES: u64 = 1024 * 1024;
-/// Read by the walk itself, besides what it is told to.
+/// The ignore files that the walk reads by itself.
 const OWN: [&str; 2] = [".ignore", ".gitignore"];
 
-/// What a file of rules is.
+/// The state of an ignore file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Standing {
-    /// There is none.
+enum IgnoreFileStatus {
+    /// It does not exist.
     Missing,
     /// It can be read.
     Plain,
-    /// Reading it could last forever, or fill the memory.
-    Odd,
+    /// Reading it could block forever or exhaust the memory.
+    Unsafe,
 }
 
-fn standing(path: &Path) -> io::Result<Standing> {
+fn status(path: &Path) -> io::Result<IgnoreFileStatus> {
     let about = path.symlink_metadata().and_then(|about| {
-        // Only links are looked at twice: most folders have no such file at all.
+        // Only links need a second lookup; most directories have no such file at all.
         if !about.is_symlink() {
             return Ok(Some(about));
         }
         let real = path.canonicalize()?;
-        // Files there can be endless and still call themselves plain and empty.
-        match real.starts_with("/proc") || real.starts_with("/sys") {
-            true => Ok(None),
-            false => real.metadata().map(Some),
+        // Files there can be endless although their metadata says regular and empty.
+        if real.starts_with("/proc") || real.starts_with("/sys") {
+            Ok(None)
+        } else {
+            real.metadata().map(Some)
         }
     });
     match about {
-        Ok(Some(about)) if about.is_dir() => Ok(Standing::Missing),
-        Ok(Some(about)) if about.is_file() && about.len() <= MOST_BYTES => Ok(Standing::Plain),
-        Ok(_) => Ok(Standing::Odd),
+        Ok(Some(about)) if about.is_dir() => Ok(IgnoreFileStatus::Missing),
+        Ok(Some(about)) if about.is_file() && about.len() <= MOST_BYTES => {
+            Ok(IgnoreFileStatus::Plain)
+        }
+        Ok(_) => Ok(IgnoreFileStatus::Unsafe),
         Err(error) if errno::is(&error, Errno::NOENT) || errno::is(&error, Errno::NOTDIR) => {
-            Ok(Standing::Missing)
+            Ok(IgnoreFileStatus::Missing)
         }
         Err(error) => Err(error),
     }
 }
 
-/// The text of a file of rules; `None` if there is no such file.
+/// Returns the text of an ignore file, or `None` if it does not exist.
 pub(super) fn rules(path: &Path) -> io::Result<Option<String>> {
-    match standing(path)? {
-        Standing::Missing => Ok(None),
-        Standing::Odd => Err(Errno::INVAL.into()),
-        Standing::Plain => {
+    match status(path)? {
+        IgnoreFileStatus::Missing => Ok(None),
+        IgnoreFileStatus::Unsafe => Err(Errno::INVAL.into()),
+        IgnoreFileStatus::Plain => {
             let mut bytes = Vec::new();
             File::open(path)?.take(MOST_BYTES).read_to_end(&mut bytes)?;
             Ok(Some(String::from_utf8_lossy(&bytes).into_owned()))
@@ -67,21 +70,22 @@ pub(super) fn rules(path: &Path) -> io::Result<Option<String>> {
     }
 }
 
-/// Whether a walk must not read a file. What cannot be looked at it cannot read either.
-fn is_odd(path: &Path) -> bool {
-    matches!(standing(path), Ok(Standing::Odd))
+/// Returns whether a walk must not read an ignore file. One whose metadata cannot be read is
+/// harmless, because the walk cannot read it either.
+fn is_unsafe(path: &Path) -> bool {
+    matches!(status(path), Ok(IgnoreFileStatus::Unsafe))
 }
 
-/// Whether what git keeps for a folder leads a walk to something odd.
-fn is_odd_git(folder: &Path) -> bool {
+/// Returns whether the git files of a directory make a walk read an unsafe file.
+fn is_git_unsafe(folder: &Path) -> bool {
     let git = folder.join(".git");
-    let exclude = |git: &Path| is_odd(&git.join("info/exclude"));
+    let exclude = |git: &Path| is_unsafe(&git.join("info/exclude"));
     match git.metadata() {
         Err(_) => false,
         Ok(about) if !about.is_file() => exclude(&git),
-        // A worktree or a submodule: it says where git's own folder is.
+        // A worktree or a submodule: the file names the git directory.
         Ok(_) => {
-            if is_odd(&git) {
+            if is_unsafe(&git) {
                 return true;
             }
             let Some(folder) =
@@ -90,11 +94,14 @@ fn is_odd_git(folder: &Path) -> bool {
                 return false;
             };
             let common = folder.join("commondir");
-            let kept = |line: String| match line.starts_with('.') {
-                true => folder.join(line),
-                false => PathBuf::from(line),
+            let kept = |line: String| {
+                if line.starts_with('.') {
+                    folder.join(line)
+                } else {
+                    PathBuf::from(line)
+                }
             };
-            is_odd(&common) || first_line(&common).is_some_and(|line| exclude(&kept(line)))
+            is_unsafe(&common) || first_line(&common).is_some_and(|line| exclude(&kept(line)))
         }
     }
 }
@@ -104,21 +111,21 @@ fn first_line(path: &Path) -> Option<String> {
     BufReader::new(file).lines().next()?.ok()
 }
 
-/// Everything below a folder, hidden files too, less what ignore files name: git's, `.ignore`
-/// and those with the given names. What is not to be entered is left out.
+/// Returns a walk of everything below a directory, hidden files included, except what ignore
+/// files exclude (git's, `.ignore` and those with the given names) and what `enter` rejects.
 pub(in crate::tools) fn walk(
     root: &Path,
     names: &[&'static str],
     enter: impl Fn(&DirEntry) -> bool + Send + Sync + 'static,
 ) -> WalkBuilder {
     let real = root.canonicalize().unwrap_or_else(|_| root.to_owned());
-    let counts = |name: &&str| !real.ancestors().any(|above| is_odd(&above.join(name)));
+    let counts = |name: &&str| !real.ancestors().any(|above| is_unsafe(&above.join(name)));
     let [own, git] = OWN.map(|name| counts(&name));
     let mut walk = WalkBuilder::new(root);
     walk.hidden(false)
         .ignore(own)
         .git_ignore(git)
-        .git_exclude(!real.ancestors().any(is_odd_git));
+        .git_exclude(!real.ancestors().any(is_git_unsafe));
     for name in names.iter().filter(|name| counts(name)) {
         walk.add_custom_ignore_filename(name);
     }
@@ -128,12 +135,12 @@ pub(in crate::tools) fn walk(
             return false;
         }
         let path = entry.path();
-        let odd = entry.file_type().is_some_and(|kind| kind.is_dir())
-            && (all.iter().any(|name| is_odd(&path.join(name))) || is_odd_git(path));
-        if odd {
-            tracing::warn!("left out a folder whose ignore file cannot be read");
+        let unsafe_rules = entry.file_type().is_some_and(|kind| kind.is_dir())
+            && (all.iter().any(|name| is_unsafe(&path.join(name))) || is_git_unsafe(path));
+        if unsafe_rules {
+            tracing::warn!("skipped a directory whose ignore file is unsafe to read");
         }
-        !odd
+        !unsafe_rules
     });
     walk
 }
@@ -144,14 +151,14 @@ mod tests {
     use std::fs;
     use std::os::unix::fs::symlink;
 
-    /// A pipe nobody writes to: who opens it waits forever.
+    /// Creates a pipe without a writer, which blocks every reader.
     fn pipe(path: &Path) {
         use rustix::fs::{CWD, FileType, Mode};
         rustix::fs::mknodat(CWD, path, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
     }
 
     #[test]
-    fn files_of_rules_are_told_apart() {
+    fn ignore_files_are_classified() {
         let folder = tempfile::tempdir().unwrap();
         let at = |name: &str| folder.path().join(name);
         fs::write(at("plain"), "x").unwrap();
@@ -170,23 +177,23 @@ mod tests {
             symlink(target, at(name)).unwrap();
         }
         for (name, expected) in [
-            ("plain", Standing::Plain),
-            ("to-plain", Standing::Plain),
-            ("folder", Standing::Missing),
-            ("nothing", Standing::Missing),
-            ("to-nothing", Standing::Missing),
-            ("plain/inside", Standing::Missing),
-            ("pipe", Standing::Odd),
-            ("to-pipe", Standing::Odd),
-            ("to-zero", Standing::Odd),
-            ("long", Standing::Odd),
+            ("plain", IgnoreFileStatus::Plain),
+            ("to-plain", IgnoreFileStatus::Plain),
+            ("folder", IgnoreFileStatus::Missing),
+            ("nothing", IgnoreFileStatus::Missing),
+            ("to-nothing", IgnoreFileStatus::Missing),
+            ("plain/inside", IgnoreFileStatus::Missing),
+            ("pipe", IgnoreFileStatus::Unsafe),
+            ("to-pipe", IgnoreFileStatus::Unsafe),
+            ("to-zero", IgnoreFileStatus::Unsafe),
+            ("long", IgnoreFileStatus::Unsafe),
         ] {
-            assert_eq!(standing(&at(name)).unwrap(), expected, "{name}");
+            assert_eq!(status(&at(name)).unwrap(), expected, "{name}");
         }
         if cfg!(target_os = "linux") {
-            assert_eq!(standing(&at("to-proc")).unwrap(), Standing::Odd);
+            assert_eq!(status(&at("to-proc")).unwrap(), IgnoreFileStatus::Unsafe);
         }
-        assert!(standing(&at("round")).is_err());
+        assert!(status(&at("round")).is_err());
     }
 
     fn names(root: &Path) -> Vec<String> {
@@ -204,18 +211,18 @@ mod tests {
     }
 
     #[test]
-    fn rules_count_and_folders_with_odd_ones_are_left_out() {
+    fn rules_apply_and_directories_with_unsafe_ignore_files_are_skipped() {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path().join("root");
         for name in [".ignore", ".gitignore", ".rgignore"] {
-            for place in ["fine", "odd"] {
+            for place in ["fine", "unsafe_rules"] {
                 let place = root.join(format!("{place}{name}"));
                 fs::create_dir_all(&place).unwrap();
                 fs::write(place.join("a"), "").unwrap();
                 fs::write(place.join("b"), "").unwrap();
             }
             fs::write(root.join(format!("fine{name}/{name}")), "b\n").unwrap();
-            pipe(&root.join(format!("odd{name}/{name}")));
+            pipe(&root.join(format!("unsafe_rules{name}/{name}")));
         }
         fs::create_dir(root.join(".git")).unwrap();
         let mut found = names(&root);
@@ -227,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn odd_rules_of_the_root_or_above_do_not_count() {
+    fn unsafe_ignore_files_of_the_root_or_above_are_not_used() {
         for name in [".ignore", ".gitignore", ".rgignore"] {
             let folder = tempfile::tempdir().unwrap();
             let root = folder.path().join("root");
@@ -241,14 +248,14 @@ mod tests {
     }
 
     #[test]
-    fn what_git_keeps_is_looked_at_too() {
+    fn git_directories_are_checked_too() {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path().join("root");
         fs::create_dir_all(root.join(".git/info")).unwrap();
         fs::write(root.join("a"), "").unwrap();
         pipe(&root.join(".git/info/exclude"));
         assert_eq!(names(&root), ["a"]);
-        // A worktree that says it is kept elsewhere.
+        // A worktree whose git directory is elsewhere.
         let elsewhere = folder.path().join("elsewhere");
         fs::create_dir_all(elsewhere.join("common/info")).unwrap();
         fs::create_dir(root.join("tree")).unwrap();

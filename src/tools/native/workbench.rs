@@ -1,5 +1,5 @@
-//! What outlives a run of a session: the shell's folder and exports, commands in the
-//! background, files of output. It ends with the session and takes all of it along.
+//! The shell state of a session that outlives its runs: the shell's directory and exports,
+//! background commands, and files with output. All of it ends with the session.
 
 use std::collections::HashMap;
 use std::io::{self, ErrorKind};
@@ -15,37 +15,38 @@ use uuid::Uuid;
 
 use tokio_util::sync::CancellationToken;
 
-use super::carry::{Carry, Left, Scope};
+use super::carry::{SavedShell, Scope, ShellStateFiles};
 use super::child::{Group, Running};
 use super::pipes::Pipes;
 use super::scratch::Scratch;
-use super::terminal::{self, Title};
+use super::terminal::{self, LogHeader};
 use crate::tools::leash::Leash;
 
-/// Bytes that are remembered of a line of input that is not complete.
+/// The most bytes of an incomplete line of input that are remembered.
 const MAX_UNFINISHED: usize = 64 * 1024;
-/// How long a command may leave its input unread.
+/// How long a write to a command's standard input may block.
 const UNREAD: Duration = Duration::from_secs(10);
 
-/// The workbench of one session.
+/// The shell state of one session.
 #[derive(Debug, Default)]
 pub struct Workbench {
     leash: Leash,
     inner: Mutex<Inner>,
-    /// Held while input for a background command is judged and sent.
+    /// Held while input for a background command is checked by hooks and sent.
     input: tokio::sync::Mutex<()>,
 }
 
 #[derive(Debug, Default)]
 struct Inner {
     folder: Option<Scratch>,
-    /// Where and how the shell was left.
-    left: Option<Left>,
+    /// The state that the last command saved.
+    saved: Option<SavedShell>,
     shells: HashMap<u32, Shell>,
     last: u32,
-    /// Commands in front, by the call that started them, and who sends them behind.
-    front: HashMap<String, mpsc::Sender<oneshot::Sender<Went>>>,
-    /// What finished commands left running, each kept by a task.
+    /// Foreground commands, by the call that started them: each sender asks the command to move to
+    /// the background.
+    front: HashMap<String, mpsc::Sender<oneshot::Sender<Backgrounded>>>,
+    /// Tasks that keep the processes which finished commands left running.
     leftover: Vec<AbortHandle>,
 }
 
@@ -53,20 +54,20 @@ struct Inner {
 struct Shell {
     stdin: Input,
     task: AbortHandle,
-    /// What was sent since the last line was complete.
+    /// The input sent after the last complete line.
     unfinished: String,
 }
 
 #[derive(Debug)]
 enum Input {
     None,
-    Here(ChildStdin),
-    /// Somebody writes to it now.
-    Lent,
+    Available(ChildStdin),
+    /// Another request is writing to it.
+    InUse,
 }
 
 impl Inner {
-    /// Keeps a task that keeps what a command left running.
+    /// Adds a task that keeps processes which a command left running, until the session ends.
     fn keep(&mut self, task: AbortHandle) {
         self.leftover.retain(|task| !task.is_finished());
         self.leftover.push(task);
@@ -77,33 +78,33 @@ impl Drop for Inner {
     fn drop(&mut self) {
         let shells = self.shells.values().map(|shell| &shell.task);
         for task in shells.chain(&self.leftover) {
-            task.abort(); // its group goes with its task
+            task.abort(); // Drops its process group, which kills the processes.
         }
     }
 }
 
-/// Why a shell takes no input.
+/// Why input could not be sent to a background command.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum StdinError {
-    /// There is no such shell, or it ended.
+    /// No such background command is running.
     #[error("Shell not found")]
     NotFound,
-    /// It was started without input.
+    /// It was started without an input pipe, or another request is writing to it.
     #[error("Shell stdin not available")]
     Unavailable,
-    /// It does not read any more.
+    /// Writing to its input failed.
     #[error("{0}")]
     Broken(io::Error),
-    /// It reads something else first.
+    /// It did not read its input in time.
     #[error("the command does not read its input")]
     Unread,
-    /// Nobody wants it any more.
+    /// The request was cancelled.
     #[error("the input was cancelled")]
     Cancelled,
 }
 
 impl Workbench {
-    /// One whose commands are leashed.
+    /// Creates a session whose commands are ended by `leash` if this process dies.
     pub fn new(leash: Leash) -> Self {
         Self {
             leash,
@@ -111,7 +112,7 @@ impl Workbench {
         }
     }
 
-    /// What ends its commands when we cannot.
+    /// Returns what ends the commands if this process dies first.
     pub(super) fn leash(&self) -> &Leash {
         &self.leash
     }
@@ -120,7 +121,7 @@ impl Workbench {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A folder of the session's own; made when it is first needed.
+    /// Returns the session's temporary directory, created on first use.
     fn folder(&self) -> io::Result<PathBuf> {
         let mut inner = self.lock();
         if let Some(scratch) = &inner.folder {
@@ -130,29 +131,34 @@ impl Workbench {
         Ok(inner.folder.insert(scratch).path().to_owned())
     }
 
-    /// Where the output of background commands is written, one file each.
+    /// Returns the directory with the output of background commands, one file each.
     pub fn terminals(&self) -> io::Result<PathBuf> {
         Ok(self.folder()?.join("terminals"))
     }
 
-    /// A new file for long output.
+    /// Returns the path of a new file for long output; the file is not created.
     pub(super) fn output_file(&self) -> io::Result<PathBuf> {
         let name = format!("{}.txt", Uuid::new_v4());
         Ok(self.folder()?.join("agent-tools").join(name))
     }
 
-    /// What keeps the next command in step with those before it.
-    pub(super) fn carry(&self, scope: Scope) -> io::Result<Carry> {
+    /// Returns the state files of the next command, which continues from the last saved state.
+    pub(super) fn state_files(&self, scope: Scope) -> io::Result<ShellStateFiles> {
         let folder = self.folder()?;
-        Ok(Carry::new(&folder, self.lock().left.as_ref(), scope))
+        Ok(ShellStateFiles::new(
+            &folder,
+            self.lock().saved.as_ref(),
+            scope,
+        ))
     }
 
-    /// Keeps other input waiting while one is judged and sent.
+    /// Waits for other input to be sent, and keeps further input waiting until the guard is
+    /// dropped.
     pub(in crate::tools) async fn take_input(&self) -> tokio::sync::MutexGuard<'_, ()> {
         self.input.lock().await
     }
 
-    /// The beginning of the line that the next input of a background command continues.
+    /// Returns the incomplete line that the next input of a background command continues.
     pub(in crate::tools) fn unfinished(&self, id: u32) -> String {
         let inner = self.lock();
         let shell = inner.shells.get(&id);
@@ -161,7 +167,7 @@ impl Workbench {
             .unwrap_or_default()
     }
 
-    /// Remembers what a background command was sent, from the last complete line on.
+    /// Records input sent to a background command, and keeps only the incomplete last line.
     fn remember(&self, id: u32, text: &str) {
         if let Some(shell) = self.lock().shells.get_mut(&id) {
             shell.unfinished.push_str(text);
@@ -177,33 +183,35 @@ impl Workbench {
         }
     }
 
-    /// Where the shell is; in the workspace again if it cannot be where it was left.
+    /// Returns the shell's current directory, or the workspace if that directory can no longer be
+    /// entered.
     pub(in crate::tools) fn cwd(&self, workspace: &Path) -> PathBuf {
-        let left = self.lock().left.as_ref().map(|left| left.folder.clone());
-        // Only what is there and may be entered has a folder of that name in it.
+        let left = self.lock().saved.as_ref().map(|left| left.folder.clone());
+        // `<folder>/.` exists only if the folder exists and may be entered.
         left.filter(|folder| folder.join(".").exists())
             .unwrap_or_else(|| workspace.to_owned())
     }
 
-    /// Takes over what a command left behind, if it left something.
-    pub(super) async fn settle(&self, carry: Carry, group: Group, pipes: Pipes) {
+    /// Saves the shell state of a finished command, and keeps processes it left running until the
+    /// session ends.
+    pub(super) async fn finish(&self, state_files: ShellStateFiles, group: Group, pipes: Pipes) {
         if group.is_alive() || pipes.are_open() {
-            // Nobody hears what it prints, but with its pipes closed it would die of it.
+            // The output is discarded, but closed pipes would kill the process with SIGPIPE.
             let kept = async move { tokio::join!(group.gone(), pipes.drain()) };
             let task = tokio::spawn(kept);
             self.lock().keep(task.abort_handle());
         }
-        if let Some(left) = carry.left().await {
-            let before = self.lock().left.replace(left);
-            drop(before); // and its file, without the lock
+        if let Some(saved) = state_files.saved().await {
+            let before = self.lock().saved.replace(saved);
+            drop(before); // Removes its file, after the lock was released.
         }
     }
 
-    /// A notice that sends the command of a call behind.
-    pub(super) fn in_front(self: &Arc<Self>, call: &str) -> InFront {
+    /// Registers the foreground command of a call, so that it can be moved to the background.
+    pub(super) fn register_foreground(self: &Arc<Self>, call: &str) -> ForegroundHandle {
         let (sender, asked) = mpsc::channel(1);
         self.lock().front.insert(call.to_owned(), sender.clone());
-        InFront {
+        ForegroundHandle {
             bench: Arc::clone(self),
             call: call.to_owned(),
             sender,
@@ -211,39 +219,39 @@ impl Workbench {
         }
     }
 
-    /// Sends the command of a call behind, if there is one.
-    pub(super) async fn send_behind(&self, call: &str) -> Option<Went> {
+    /// Moves the foreground command of a call to the background. Returns `None` if there is none.
+    pub(super) async fn move_to_background(&self, call: &str) -> Option<Backgrounded> {
         let front = self.lock().front.get(call).cloned()?;
-        let (answer, went) = oneshot::channel();
+        let (answer, moved) = oneshot::channel();
         front.send(answer).await.ok()?;
         drop(front);
-        went.await.ok()
+        moved.await.ok()
     }
 
-    /// Keeps a command going behind, its output in a file; gives its number.
+    /// Continues a command in the background with its output in a file. Returns its number.
     pub(super) fn background(
         self: &Arc<Self>,
         mut running: Running,
         pipes: Pipes,
-        title: Title,
+        header: LogHeader,
         end: Option<Instant>,
     ) -> io::Result<u32> {
         let terminals = self.terminals()?;
-        let stdin = running.stdin.take().map_or(Input::None, Input::Here);
+        let stdin = running.stdin.take().map_or(Input::None, Input::Available);
         let mut inner = self.lock();
         inner.last += 1;
         let id = inner.last;
         let file = terminals.join(format!("{id}.txt"));
         let bench = Arc::downgrade(self);
         let task = tokio::spawn(async move {
-            let recorded = terminal::record(running, pipes, title, &file, end).await;
+            let recorded = terminal::record(running, pipes, header, &file, end).await;
             let left = recorded.unwrap_or_else(|error| {
-                tracing::warn!(%error, "the output of a background command is not kept");
+                tracing::warn!(%error, "could not write the output of a background command to its file");
                 None
             });
-            // Without a session nothing is left running.
+            // If the session has ended, dropping `left` ends the processes.
             let Some(bench) = bench.upgrade() else { return };
-            bench.ended(id);
+            bench.remove_ended(id);
             drop(bench);
             if let Some(left) = left {
                 left.keep().await;
@@ -262,16 +270,17 @@ impl Workbench {
         Ok(id)
     }
 
-    /// A command behind is over; what it left, if anything, is kept by the same task.
-    fn ended(&self, id: u32) {
+    /// Removes a background command that has ended; its task may still keep processes it left
+    /// running.
+    fn remove_ended(&self, id: u32) {
         let mut inner = self.lock();
         if let Some(shell) = inner.shells.remove(&id) {
             inner.keep(shell.task);
         }
     }
 
-    /// Sends text to a background command.
-    pub(super) async fn feed(
+    /// Writes text to the standard input of a background command.
+    pub(super) async fn write_stdin(
         &self,
         id: u32,
         text: &str,
@@ -280,23 +289,23 @@ impl Workbench {
         let stdin = {
             let mut inner = self.lock();
             let shell = inner.shells.get_mut(&id).ok_or(StdinError::NotFound)?;
-            match std::mem::replace(&mut shell.stdin, Input::Lent) {
-                Input::Here(stdin) => stdin,
+            match std::mem::replace(&mut shell.stdin, Input::InUse) {
+                Input::Available(stdin) => stdin,
                 other => {
                     shell.stdin = other;
                     return Err(StdinError::Unavailable);
                 }
             }
         };
-        // Before it is sent: what was sent in part counts too.
+        // Recorded first, because a write that fails may have sent a part.
         self.remember(id, text);
-        let mut lent = Lent {
+        let mut lease = StdinLease {
             bench: self,
             id,
             stdin: Some(stdin),
         };
         let sent = async {
-            let Some(stdin) = &mut lent.stdin else {
+            let Some(stdin) = &mut lease.stdin else {
                 return Ok(());
             };
             stdin.write_all(text.as_bytes()).await?;
@@ -313,61 +322,62 @@ impl Workbench {
     }
 }
 
-/// The input of a command while somebody writes to it. It goes back, whatever happens.
-struct Lent<'a> {
+/// The standard input of a command while it is written to. Dropping this returns it.
+struct StdinLease<'a> {
     bench: &'a Workbench,
     id: u32,
     stdin: Option<ChildStdin>,
 }
 
-impl Drop for Lent<'_> {
+impl Drop for StdinLease<'_> {
     fn drop(&mut self) {
         let stdin = self.stdin.take();
         let mut inner = self.bench.lock();
         if let (Some(shell), Some(stdin)) = (inner.shells.get_mut(&self.id), stdin) {
-            shell.stdin = Input::Here(stdin);
+            shell.stdin = Input::Available(stdin);
         }
     }
 }
 
-/// A command that was sent behind.
+/// A command that was moved to the background.
 #[derive(Debug)]
-pub(super) struct Went {
-    /// Its number.
+pub(super) struct Backgrounded {
+    /// Its number in the session.
     pub(super) id: u32,
-    /// Its process.
+    /// Its process id.
     pub(super) pid: u32,
-    /// How long it was in front.
+    /// How long it ran in the foreground.
     pub(super) after: Duration,
     /// The command.
     pub(super) command: String,
-    /// Where it runs.
+    /// Its working directory.
     pub(super) folder: PathBuf,
-    /// What it printed until then.
+    /// Its output until then.
     pub(super) so_far: String,
 }
 
-/// A command in front, until this is dropped.
+/// The registration of a foreground command; dropping it removes the registration.
 #[derive(Debug)]
-pub(super) struct InFront {
+pub(super) struct ForegroundHandle {
     bench: Arc<Workbench>,
     call: String,
-    sender: mpsc::Sender<oneshot::Sender<Went>>,
-    asked: mpsc::Receiver<oneshot::Sender<Went>>,
+    sender: mpsc::Sender<oneshot::Sender<Backgrounded>>,
+    asked: mpsc::Receiver<oneshot::Sender<Backgrounded>>,
 }
 
-impl InFront {
-    /// Waits until the command is sent behind; gives who wants to know when it is.
-    pub(super) async fn sent_behind(&mut self) -> oneshot::Sender<Went> {
+impl ForegroundHandle {
+    /// Waits for a request to move the command to the background. Returns where to report the
+    /// outcome.
+    pub(super) async fn move_requested(&mut self) -> oneshot::Sender<Backgrounded> {
         match self.asked.recv().await {
             Some(answer) => answer,
-            // We hold a sender ourselves.
+            // Unreachable: `self.sender` keeps the channel open.
             None => std::future::pending().await,
         }
     }
 }
 
-impl Drop for InFront {
+impl Drop for ForegroundHandle {
     fn drop(&mut self) {
         let mut inner = self.bench.lock();
         let mine = inner.front.get(&self.call);

@@ -1,4 +1,4 @@
-//! Writing a file: all of it or nothing, in the encoding and with the line ends it had.
+//! Writing a file: atomically, and in the encoding and with the line endings it had.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -17,14 +17,14 @@ use super::guard::{Cleared, Folders, Guard, Refusal, swapped};
 use super::text::{self, Encoding, Ends, Kind};
 use crate::wire::proto::agent::v1::*;
 
-/// Files larger than this keep no format: new text goes as it is.
+/// In files larger than this the format is not detected, and text is written unchanged.
 const MAX_SURVEYED: u64 = 64 * 1024 * 1024;
 
-/// Why a text is not written.
+/// The error for a text that the file's encoding cannot represent.
 const UNFIT: &str = "the file is neither UTF-8 nor UTF-16 and its encoding does not have all these \
                      letters; nothing was written. Convert the file with a command first, e.g. iconv";
 
-/// Answers one request to write.
+/// Executes one write request.
 pub(super) fn write(guard: &Guard, args: &WriteArgs) -> WriteResult {
     let path = guard.absolute(&args.path);
     let shown = path.to_string_lossy().into_owned();
@@ -63,7 +63,7 @@ fn attempt(cleared: &Cleared, args: &WriteArgs, shown: &str) -> io::Result<write
                     error: UNFIT.into(),
                 }));
             }
-            // Nobody reads it as something else yet, or it was asked for.
+            // The file is new or not in an old encoding, or the request asks for UTF-8.
             Err(text) => text.into_bytes(),
         }
     } else {
@@ -100,7 +100,7 @@ impl Format {
         marked: false,
     };
 
-    /// The format of a file that is there; of a new one, what the hint says.
+    /// Returns the format of an existing file, or the default one, changed by the hint.
     fn of(cleared: &Cleared, hint: Option<&str>) -> Self {
         let Some(mut format) = Self::existing(cleared) else {
             return Self::NEW.hinted(hint);
@@ -111,7 +111,7 @@ impl Format {
         format
     }
 
-    /// Whether a file is there, in an encoding others know it has.
+    /// Returns whether the file exists in an encoding older than Unicode.
     fn is_old(cleared: &Cleared) -> bool {
         Self::existing(cleared).is_some_and(|format| format.encoding == Encoding::Western)
     }
@@ -150,12 +150,14 @@ impl Format {
         })
     }
 
-    /// The bytes of a text; the text as it would go if the encoding lacks letters of it.
+    /// Encodes a text. If the encoding lacks one of its characters, returns the text with the
+    /// file's line endings as the error.
     fn bytes(&self, text: &str) -> Result<Vec<u8>, String> {
-        // The mark of the file is put there in any case.
-        let text = match self.marked {
-            true => text.strip_prefix('\u{feff}').unwrap_or(text),
-            false => text,
+        // The byte order mark is added when the text is encoded.
+        let text = if self.marked {
+            text.strip_prefix('\u{feff}').unwrap_or(text)
+        } else {
+            text
         };
         let text = match self.ends {
             Ends::Lf => text.to_owned(),
@@ -165,7 +167,7 @@ impl Format {
     }
 }
 
-/// What reading the file would give, if it is text.
+/// Returns the text that reading the file would return, or `None` if it is binary.
 fn as_read(bytes: &[u8]) -> Option<String> {
     let Kind::Text(guess) = text::kind(&bytes[..bytes.len().min(8192)]) else {
         return None;
@@ -177,15 +179,15 @@ fn as_read(bytes: &[u8]) -> Option<String> {
     Some(excerpt.ok()?.text)
 }
 
-/// Puts bytes in a file's place. A new file takes the old one's name only when it is whole,
-/// so nobody sees half of it, and a second name of the old one keeps the old content.
+/// Replaces a file's content. The bytes go to a new file that is renamed only when it is complete,
+/// so no reader sees half of it, and other hard links of the old file keep the old content.
 pub(super) fn replace(cleared: &Cleared, bytes: &[u8]) -> io::Result<()> {
     let (folder, name) = cleared.folder(Folders::Made)?;
     let flags = OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let old = match rustix::fs::openat(&folder, &name, flags, Mode::empty()) {
         Ok(old) => Some(File::from(old)),
         Err(Errno::NOENT) => None,
-        // A pipe nobody reads.
+        // A pipe without a reader.
         Err(Errno::NXIO) => return Err(Errno::INVAL.into()),
         Err(error) => return Err(swapped(error).into()),
     };
@@ -196,19 +198,19 @@ pub(super) fn replace(cleared: &Cleared, bytes: &[u8]) -> io::Result<()> {
     }
     match (swap(&folder, &name, old.as_ref(), bytes), old) {
         (Ok(()), _) => Ok(()),
-        (Err(Unswapped::NotHere(_)), Some(old)) => {
-            // Another name of it may lie outside the workspace.
+        (Err(ReplaceError::NotHere(_)), Some(old)) => {
+            // Another hard link may be outside the workspace.
             if old.metadata()?.nlink() > 1 {
-                tracing::warn!("refused to write over a file with several names");
+                tracing::warn!("refused to overwrite a file with several hard links");
                 return Err(io::Error::other(SeveralNames));
             }
             overwrite(old, bytes)
         }
-        (Err(Unswapped::NotHere(error) | Unswapped::Failed(error)), _) => Err(error),
+        (Err(ReplaceError::NotHere(error) | ReplaceError::Failed(error)), _) => Err(error),
     }
 }
 
-/// A file that only writing over it could change, which would change it under other names too.
+/// The file could only be overwritten in place, which would change its other hard links too.
 #[derive(Debug, thiserror::Error)]
 #[error(
     "the file has several names (hard links) and cannot be replaced here; nothing was written. \
@@ -216,19 +218,19 @@ pub(super) fn replace(cleared: &Cleared, bytes: &[u8]) -> io::Result<()> {
 )]
 struct SeveralNames;
 
-/// Why no new file took a name.
+/// Why a file was not replaced by a new one.
 #[derive(Debug, thiserror::Error)]
-enum Unswapped {
-    /// The folder takes none, or the old file is mounted or another user's.
+enum ReplaceError {
+    /// The directory is not writable, or the old file is a mount or belongs to another user.
     #[error("no new file can be put there: {0}")]
     NotHere(io::Error),
-    /// Anything else. It would happen to the old file too, and what it holds would be lost.
+    /// Any other error. Overwriting the old file would fail as well and lose its content.
     #[error(transparent)]
     Failed(#[from] io::Error),
 }
 
-impl Unswapped {
-    /// Of an error with names, before or after the new file was written.
+impl ReplaceError {
+    /// Classifies an error of creating or renaming the new file.
     fn naming(error: impl Into<io::Error>) -> Self {
         const NOT_HERE: [Errno; 6] = [
             Errno::ACCESS,
@@ -239,19 +241,21 @@ impl Unswapped {
             Errno::XDEV,
         ];
         let error = error.into();
-        match NOT_HERE.iter().any(|errno| errno::is(&error, *errno)) {
-            true => Self::NotHere(error),
-            false => Self::Failed(error),
+        if NOT_HERE.iter().any(|errno| errno::is(&error, *errno)) {
+            Self::NotHere(error)
+        } else {
+            Self::Failed(error)
         }
     }
 }
 
-/// Writes over a file that cannot be replaced. There is room for all before anything is lost.
+/// Overwrites a file that cannot be replaced. Space is allocated first, so that a full disk does
+/// not destroy the old content.
 fn overwrite(mut old: File, bytes: &[u8]) -> io::Result<()> {
     let (was, is) = (old.metadata()?.len(), bytes.len() as u64);
     if is > was {
         match rustix::fs::fallocate(&old, FallocateFlags::empty(), 0, is) {
-            // Not every disk can say beforehand.
+            // Not every file system can allocate in advance.
             Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => {}
             Err(error) => {
                 old.set_len(was)?;
@@ -263,23 +267,28 @@ fn overwrite(mut old: File, bytes: &[u8]) -> io::Result<()> {
     old.set_len(is)
 }
 
-fn swap(folder: &OwnedFd, name: &OsStr, old: Option<&File>, bytes: &[u8]) -> Result<(), Unswapped> {
+fn swap(
+    folder: &OwnedFd,
+    name: &OsStr,
+    old: Option<&File>,
+    bytes: &[u8],
+) -> Result<(), ReplaceError> {
     let temporary = format!(".{}.tmp", Uuid::new_v4().simple());
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let mode = Mode::from_raw_mode(0o666);
     let made = rustix::fs::openat(folder, &temporary, flags, mode);
-    let mut new = File::from(made.map_err(Unswapped::naming)?);
+    let mut new = File::from(made.map_err(ReplaceError::naming)?);
     let done = (|| {
         if let Some(old) = old {
             let (was, is) = (old.metadata()?, new.metadata()?);
             if (was.uid(), was.gid()) != (is.uid(), is.gid()) {
-                return Err(Unswapped::naming(Errno::PERM));
+                return Err(ReplaceError::naming(Errno::PERM));
             }
             new.set_permissions(was.permissions())
-                .map_err(Unswapped::naming)?;
+                .map_err(ReplaceError::naming)?;
         }
         new.write_all(bytes)?;
-        rustix::fs::renameat(folder, &temporary, folder, name).map_err(Unswapped::naming)
+        rustix::fs::renameat(folder, &temporary, folder, name).map_err(ReplaceError::naming)
     })();
     if done.is_err() {
         let _ = rustix::fs::unlinkat(folder, &temporary, AtFlags::empty());
@@ -341,7 +350,7 @@ mod tests {
         (home, guard)
     }
 
-    /// Others make text of them: defect 22 of `docs/recovery.md`.
+    /// Other clients convert them to text: defect 22 of `docs/recovery.md`.
     #[test]
     fn bytes_are_written_as_they_are() {
         let (_home, guard) = scratch();
@@ -374,7 +383,7 @@ mod tests {
     }
 
     #[test]
-    fn letters_an_old_encoding_has_not_are_not_written() {
+    fn characters_missing_in_an_old_encoding_are_not_written() {
         let (_home, guard) = scratch();
         let file = guard.workspace().join("f");
         let old = b"\xcf\xf0\xe8\xe2\xe5\xf2\n";
@@ -396,7 +405,7 @@ mod tests {
     }
 
     #[test]
-    fn permissions_stay_and_second_names_keep_the_old_content() {
+    fn permissions_stay_and_other_hard_links_keep_the_old_content() {
         use std::os::unix::fs::PermissionsExt as _;
         let (home, guard) = scratch();
         let file = guard.workspace().join("run.sh");
@@ -415,7 +424,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_replaced_is_written_over() {
+    fn a_file_that_cannot_be_replaced_is_overwritten() {
         let home = tempfile::tempdir().unwrap();
         let file = home.path().join("f");
         for (old, new) in [
@@ -430,8 +439,8 @@ mod tests {
         }
     }
 
-    /// A folder that takes no new file: nobody but the owner of the old one could tell its
-    /// names apart. Root may write anywhere, so another group stands for the closed folder.
+    /// In a directory that accepts no new file, the old one could only be overwritten. Root may
+    /// write anywhere, so a file of another group stands in for the read-only directory.
     #[test]
     fn a_file_with_several_names_is_not_written_over() {
         let (home, guard) = scratch();
@@ -470,8 +479,9 @@ mod tests {
     }
 
     #[test]
-    fn only_a_name_that_cannot_be_had_lets_the_old_file_be_written() {
-        let not_here = |errno: Errno| matches!(Unswapped::naming(errno), Unswapped::NotHere(_));
+    fn only_errors_of_creating_or_renaming_lead_to_overwriting() {
+        let not_here =
+            |errno: Errno| matches!(ReplaceError::naming(errno), ReplaceError::NotHere(_));
         assert!(not_here(Errno::ACCESS) && not_here(Errno::BUSY) && not_here(Errno::ROFS));
         for full in [Errno::NOSPC, Errno::DQUOT, Errno::FBIG, Errno::IO] {
             assert!(!not_here(full), "{full:?}");

@@ -1,7 +1,7 @@
 //! The commands in a text: what a shell would look up and execute.
 //!
-//! The text is parsed by a shell's own parser. What cannot be parsed, or whose commands depend
-//! on what is only known when they are executed, is [`Unclear`].
+//! The text is parsed by a shell's own parser. A text that cannot be parsed, or whose commands are
+//! known only when it is executed, is [`Unclear`].
 
 use std::io::Cursor;
 
@@ -27,13 +27,14 @@ pub(super) const OPTIONS: ParserOptions = ParserOptions {
 #[error("it cannot be decided which commands are executed")]
 pub(super) struct Unclear;
 
-/// Bytes of a command that are parsed.
+/// The most bytes of a command that are parsed.
 const MAX_TEXT: usize = 128 * 1024;
-/// Texts in texts: substitutions, `eval`, `bash -c`.
+/// The most levels of nested texts: substitutions, `eval`, `bash -c`.
 const MAX_DEPTH: usize = 20;
-/// Parentheses in parentheses: the parser's time doubles with each.
+/// The most nested parentheses, because the parser's time doubles with each.
 const MAX_PARENTHESES: usize = 12;
-/// Words and signs that begin a compound command: the parser's stack grows with each.
+/// The most words and signs that start a compound command, because the parser's stack grows with
+/// each.
 const MAX_COMPOUND: usize = 500;
 
 /// One command with its arguments. The text of the first word is known.
@@ -70,7 +71,7 @@ impl Found {
         for letter in expression.chars() {
             match letter {
                 '(' => open += 1,
-                // It ends before its end: this is no arithmetic.
+                // An unmatched parenthesis means that this is not arithmetic.
                 ')' => open = open.checked_sub(1).ok_or(Unclear)?,
                 ';' | '\'' | '\\' => return Err(Unclear),
                 _ => {}
@@ -224,7 +225,7 @@ impl Found {
                 if !hides_code(text) {
                     return Ok(());
                 }
-                // Quotes mean something else in a document than in a word.
+                // Quotes in a here-document do not mean the same as in a word.
                 if text.contains(['\'', '"', '\\']) {
                     return Err(Unclear);
                 }
@@ -241,7 +242,7 @@ impl Found {
         for item in simple.prefix.iter().flat_map(|prefix| &prefix.0) {
             words.extend(self.item(item)?);
         }
-        // What stands before the name is none of its words.
+        // Assignments and redirections before the name are not arguments.
         words.clear();
         if let Some(name) = &simple.word_or_name {
             words.push(self.word(&name.value)?);
@@ -296,9 +297,9 @@ impl Found {
     }
 }
 
-/// Whether the parser can be trusted with a text, and reads it soon.
+/// Returns whether the parser reads a text as the shell does, and in reasonable time.
 fn is_parsable(text: &str) -> bool {
-    // The shell takes no other blanks for blanks.
+    // The shell accepts no other characters as blanks.
     let is_odd = |letter: char| {
         letter.is_control() && !matches!(letter, '\n' | '\t')
             || letter.is_whitespace() && !letter.is_ascii()
@@ -323,7 +324,7 @@ fn is_parsable(text: &str) -> bool {
         && compound <= MAX_COMPOUND
 }
 
-/// Whether an unquoted word is one of the shell's grammar.
+/// Returns whether an unquoted word is a reserved word of the shell.
 fn is_reserved(word: &str) -> bool {
     matches!(
         word,

@@ -1,4 +1,4 @@
-//! Rules and spellings.
+//! Tests of rules, and of spellings that try to avoid them.
 
 use proptest::prelude::*;
 
@@ -19,13 +19,11 @@ async fn rules_name_commands_wherever_they_are() {
         ("rm -rf /x", "rm -rf /*"),
         ("git push x --force", "git push * --force"),
     ] {
-        let objection = objection(command, &[rule.into()]).await;
+        let reason = denial_reason(command, &[rule.into()]).await;
         let expected = format!("(denylist rule: {rule})");
         assert!(
-            objection
-                .as_ref()
-                .is_some_and(|text| text.contains(&expected)),
-            "{command} {rule}: {objection:?}"
+            reason.as_ref().is_some_and(|text| text.contains(&expected)),
+            "{command} {rule}: {reason:?}"
         );
     }
     for (command, rule) in [
@@ -37,12 +35,16 @@ async fn rules_name_commands_wherever_they_are() {
         ("git pushy", "git push"),
         ("ls", ""),
     ] {
-        assert_eq!(objection(command, &[rule.into()]).await, None, "{command}");
+        assert_eq!(
+            denial_reason(command, &[rule.into()]).await,
+            None,
+            "{command}"
+        );
     }
 }
 
 #[tokio::test]
-async fn what_cannot_be_read_is_not_run() {
+async fn commands_that_cannot_be_parsed_are_refused() {
     for command in [
         "if",
         "",
@@ -51,13 +53,13 @@ async fn what_cannot_be_read_is_not_run() {
         "export A=1",
         "echo $'\\x72m'",
     ] {
-        let objection = objection(command, &["rm".into()]).await;
+        let reason = denial_reason(command, &["rm".into()]).await;
         assert!(
-            objection.is_some_and(|text| text.contains("fail-closed")),
+            reason.is_some_and(|text| text.contains("fail-closed")),
             "{command}"
         );
     }
-    assert_eq!(objection("if", &[]).await, None);
+    assert_eq!(denial_reason("if", &[]).await, None);
 }
 
 /// Spellings that execute `rm`, or may.
@@ -154,7 +156,7 @@ const REFUSED: &[&str] = &[
     "./rm x",
     "~/bin/rm x",
     "../bin/rm",
-    // Behind other commands.
+    // After other commands.
     "command rm x",
     "command -p rm x",
     "builtin rm x",
@@ -253,7 +255,7 @@ const REFUSED: &[&str] = &[
     "test -v 'a[$(rm x)]'",
     "unset 'a[$(rm x)]'",
     "read 'a[$(rm x)]' <<< 1",
-    // What the parser and the shell may read differently.
+    // Texts that the parser and the shell may read differently.
     "echo a\u{b}#; rm x",
     "echo a\u{a0}#; rm x",
     "echo a\r#; rm x",
@@ -331,7 +333,7 @@ const ALLOWED: &[&str] = &[
 async fn every_spelling_of_a_denied_command_is_refused() {
     let rules = ["rm".to_owned()];
     for command in REFUSED {
-        assert!(objection(command, &rules).await.is_some(), "{command}");
+        assert!(denial_reason(command, &rules).await.is_some(), "{command}");
     }
 }
 
@@ -339,12 +341,12 @@ async fn every_spelling_of_a_denied_command_is_refused() {
 async fn harmless_commands_are_allowed() {
     let rules = ["rm".to_owned()];
     for command in ALLOWED {
-        assert_eq!(objection(command, &rules).await, None, "{command}");
+        assert_eq!(denial_reason(command, &rules).await, None, "{command}");
     }
 }
 
 #[tokio::test]
-async fn arguments_that_are_not_known_may_be_what_a_rule_names() {
+async fn unknown_arguments_match_a_rule_they_could_match() {
     for (command, rule, allowed) in [
         ("git $X", "git push", false),
         ("git \"$X\" origin", "git push", false),
@@ -358,23 +360,23 @@ async fn arguments_that_are_not_known_may_be_what_a_rule_names() {
         ("curl \"$X\"", "curl:*evil*", false),
         ("wget \"$X\"", "curl:*evil*", true),
     ] {
-        let objection = objection(command, &[rule.into()]).await;
-        assert_eq!(objection.is_none(), allowed, "{command} {rule}");
+        let reason = denial_reason(command, &[rule.into()]).await;
+        assert_eq!(reason.is_none(), allowed, "{command} {rule}");
     }
 }
 
 #[tokio::test]
-async fn a_text_that_would_take_the_parser_long_is_refused() {
+async fn a_text_that_is_slow_to_parse_is_refused() {
     let deep = format!("{}coproc X {{ ls; }}{}", "( ".repeat(60), " )".repeat(60));
     let ifs = format!("{}ls{}", "if ".repeat(5000), "; then :; fi".repeat(5000));
     let long = "echo hello; ".repeat(20_000);
     for command in [deep, ifs, long] {
-        assert!(objection(&command, &["rm".into()]).await.is_some());
+        assert!(denial_reason(&command, &["rm".into()]).await.is_some());
     }
 }
 
 proptest! {
-    /// Whatever the text: no panic, and an answer soon.
+    /// No text makes the parser panic or hang.
     #[test]
     fn any_text_gets_an_answer(text in "[a-z $(){}<>|&;`'\"\\\\\n#=!-]{0,60}") {
         let _ = Found::default().program(&text);

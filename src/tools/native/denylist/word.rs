@@ -7,7 +7,7 @@ use super::parse::{Found, OPTIONS, Unclear};
 /// A piece of a word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Piece {
-    /// This letter.
+    /// A known character.
     Letter(char),
     /// Some text without blanks: a quoted expansion, a pattern.
     Part,
@@ -25,7 +25,7 @@ pub(super) struct Word {
 }
 
 impl Word {
-    /// A word of which nothing is known.
+    /// Returns a word of which nothing is known.
     pub(super) fn unknown() -> Self {
         Self {
             written: String::new(),
@@ -33,7 +33,7 @@ impl Word {
         }
     }
 
-    /// A word that is this text.
+    /// Returns a word that is this text.
     pub(super) fn literal(text: &str) -> Self {
         Self {
             written: text.to_owned(),
@@ -41,7 +41,7 @@ impl Word {
         }
     }
 
-    /// Its text, if all of it is known.
+    /// Returns its text, or `None` if a part of it is unknown.
     pub(super) fn text(&self) -> Option<String> {
         let letter = |piece: &Piece| match piece {
             Piece::Letter(letter) => Some(*letter),
@@ -50,12 +50,12 @@ impl Word {
         self.pieces.iter().map(letter).collect()
     }
 
-    /// Its text, where it has to be known.
+    /// Returns its text, or an error if a part of it is unknown.
     pub(super) fn known(&self) -> Result<String, Unclear> {
         self.text().ok_or(Unclear)
     }
 
-    /// Reads a word; commands in it are found too.
+    /// Parses a word, and adds the commands inside it to `found`.
     pub(super) fn read(written: &str, found: &mut Found) -> Result<Self, Unclear> {
         let mut reader = Reader {
             source: written,
@@ -78,14 +78,14 @@ impl Word {
     }
 }
 
-/// Whether text contains what a shell would expand, if it ever evaluated it.
+/// Returns whether a text contains something that a shell would expand if it evaluated it.
 pub(super) fn hides_code(text: &str) -> bool {
     ["$(", "`", "${", "<(", ">("]
         .iter()
         .any(|mark| text.contains(mark))
 }
 
-/// Whether unquoted text of a word looks like `{a,b}` or `{1..3}`.
+/// Returns whether the unquoted text of a word looks like `{a,b}` or `{1..3}`.
 fn is_brace_expansion(pieces: &[WordPieceWithSource]) -> bool {
     let unquoted: String = pieces
         .iter()
@@ -116,7 +116,7 @@ impl Reader<'_> {
         self.pieces.extend(text.chars().map(Piece::Letter));
     }
 
-    /// An expansion: one word if it is quoted.
+    /// Adds an expansion, which is a single word if it is quoted.
     fn expansion(&mut self, quoted: bool) {
         let piece = if quoted { Piece::Part } else { Piece::Parts };
         self.pieces.push(piece);
@@ -138,7 +138,7 @@ impl Reader<'_> {
                         Piece::Letter(letter)
                     }
                 };
-                // A bracket alone is the name of a command.
+                // A single bracket is the name of a command.
                 if text == "[" {
                     self.letters(text);
                 } else {
@@ -178,8 +178,8 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// `$x`, `${x:-word}` and their like. What quotes mean inside depends on what is around,
-    /// so nothing in them may be a command.
+    /// Reads `$x`, `${x:-word}` and similar. The meaning of quotes inside depends on the context,
+    /// so nothing inside may be a command.
     fn parameter(&mut self, source: &str) -> Result<(), Unclear> {
         let Some(inside) = source
             .strip_prefix("${")
@@ -187,7 +187,7 @@ impl Reader<'_> {
         else {
             return Ok(());
         };
-        // `${x@P}` executes what is in a variable.
+        // `${x@P}` executes the value of a variable.
         if inside.ends_with("@P") {
             return Err(Unclear);
         }
@@ -201,7 +201,7 @@ impl Reader<'_> {
     }
 }
 
-/// The command in backquotes as the shell reads it.
+/// Returns the command in backquotes as the shell reads it.
 fn without_escapes(text: &str, quoted: bool) -> String {
     let mut command = String::new();
     let mut letters = text.chars().peekable();

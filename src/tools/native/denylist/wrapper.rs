@@ -1,18 +1,18 @@
-//! Commands that execute others: `env`, `xargs`, `bash -c`, `eval` and their like.
+//! Commands that execute others: `env`, `xargs`, `bash -c`, `eval` and similar.
 
 use super::parse::{Found, Unclear};
 use super::word::{Piece, Word, hides_code};
 
-/// A command whose arguments are options, perhaps operands, and then a command.
+/// A command whose arguments are options, optional operands, and then a command.
 struct Prefix {
     name: &'static str,
     /// Short options without a value.
     flags: &'static str,
-    /// Short options with one.
+    /// Short options with a value.
     valued: &'static str,
     /// Long options without a value.
     long_flags: &'static [&'static str],
-    /// Long options with one, which may be the next word.
+    /// Long options with a value, which may be the next word.
     long_valued: &'static [&'static str],
     /// Words before the command.
     operands: usize,
@@ -82,7 +82,7 @@ const PREFIXES: &[Prefix] = &[
     },
 ];
 
-/// Commands that execute others in ways of their own.
+/// Commands that execute others in their own ways.
 const LOOSE: &[&str] = &[
     "busybox",
     "toybox",
@@ -112,7 +112,7 @@ const LOOSE: &[&str] = &[
     "ssh",
 ];
 const SHELLS: &[&str] = &["bash", "sh", "dash", "zsh", "ksh", "mksh", "ash", "rbash"];
-/// Shells with a grammar of their own, and builtins that define what a name stands for.
+/// Shells with another grammar, and builtins that change the meaning of names.
 const UNCLEAR: &[&str] = &[
     "fish", "csh", "tcsh", "pwsh", "nu", "xonsh", "source", ".", "enable", "bind", "fc",
     "complete", "compgen",
@@ -169,7 +169,7 @@ pub(super) fn follow(found: &mut Found, name: &str, args: &[Word]) -> Result<(),
             found.program(&texts?.join(" "))
         }
         "trap" => trap(found, args),
-        // A name that stands for something else from then on.
+        // A definition changes the meaning of a name.
         "alias" if args.iter().any(is_definition) => Err(Unclear),
         "hash" if args.iter().any(is_option) => Err(Unclear),
         _ => Ok(()),
@@ -191,7 +191,7 @@ fn skip_dashes(args: &[Word]) -> &[Word] {
     }
 }
 
-/// What follows the options of a prefix.
+/// Adds the command after the options of a prefix.
 fn after_prefix(found: &mut Found, prefix: &Prefix, args: &[Word]) -> Result<(), Unclear> {
     let mut operands = prefix.operands;
     let mut replaced = None;
@@ -218,7 +218,7 @@ fn after_prefix(found: &mut Found, prefix: &Prefix, args: &[Word]) -> Result<(),
             .filter(|it| options && !it.is_empty())
         {
             if prefix.name == "command" && cluster.contains(['v', 'V']) {
-                return Ok(()); // it only says what a name stands for
+                return Ok(()); // It only prints what a name stands for.
             }
             let value = value_of(prefix, cluster)?;
             if cluster.starts_with('I') {
@@ -230,7 +230,7 @@ fn after_prefix(found: &mut Found, prefix: &Prefix, args: &[Word]) -> Result<(),
             }
             at += usize::from(value.is_some_and(|value| value.is_empty()));
         } else if prefix.assigns && text.contains('=') {
-            // An exported function of another name.
+            // Defines an exported function, which may have any name.
             if text.starts_with("BASH_FUNC_") {
                 return Err(Unclear);
             }
@@ -247,7 +247,7 @@ fn after_prefix(found: &mut Found, prefix: &Prefix, args: &[Word]) -> Result<(),
     Ok(())
 }
 
-/// Options that only print something.
+/// Accepts options that only print something.
 fn harmless_or_unclear(long: &str) -> Result<(), Unclear> {
     if matches!(long, "help" | "version") {
         Ok(())
@@ -256,7 +256,7 @@ fn harmless_or_unclear(long: &str) -> Result<(), Unclear> {
     }
 }
 
-/// The value in a cluster of short options: `None` if it has no option with one, empty if the
+/// Returns the value in a cluster of short options: `None` if no option has a value, empty if the
 /// value is the next word.
 fn value_of(prefix: &Prefix, cluster: &str) -> Result<Option<String>, Unclear> {
     for (at, option) in cluster.char_indices() {
@@ -270,7 +270,7 @@ fn value_of(prefix: &Prefix, cluster: &str) -> Result<Option<String>, Unclear> {
     Ok(None)
 }
 
-/// The command of `xargs` has arguments that are read: at its end, or in the place of a text.
+/// Adds the arguments that `xargs` reads from its input: at the end, or in place of `replaced`.
 fn read_by_xargs(words: &mut Vec<Word>, replaced: Option<&str>) -> Result<(), Unclear> {
     let Some(replaced) = replaced else {
         words.push(Word::unknown());
@@ -287,7 +287,7 @@ fn read_by_xargs(words: &mut Vec<Word>, replaced: Option<&str>) -> Result<(), Un
     Ok(())
 }
 
-/// A shell: its command, or a script, which is not looked into.
+/// Adds the command of a shell. A script is not read.
 fn shell(found: &mut Found, args: &[Word]) -> Result<(), Unclear> {
     let mut is_command = false;
     let mut at = 0;
@@ -313,11 +313,11 @@ fn shell(found: &mut Found, args: &[Word]) -> Result<(), Unclear> {
             _ => return Ok(()),
         }
     }
-    // It executes what it reads.
+    // The shell executes its standard input.
     Err(Unclear)
 }
 
-/// A command may begin at every word, and every word may be a text of commands.
+/// Treats every word as the possible start of a command, and as a possible text of commands.
 fn anywhere(found: &mut Found, args: &[Word]) -> Result<(), Unclear> {
     for (at, word) in args.iter().enumerate() {
         let text = word.known()?;

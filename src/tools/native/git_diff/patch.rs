@@ -1,4 +1,4 @@
-//! git's patches as messages.
+//! Parses git's patches into messages.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt as _;
@@ -7,19 +7,19 @@ use std::path::{Path, PathBuf};
 use crate::wire::proto::aiserver::v1::FileDiff;
 use crate::wire::proto::aiserver::v1::file_diff::Chunk;
 
-/// No file.
+/// git's name for a missing side of a change.
 pub(super) const NOTHING: &str = "/dev/null";
-/// Where git looks for a zero byte, which makes a file binary.
+/// How many bytes git searches for a zero byte, which makes a file binary.
 const SAMPLE: usize = 8000;
 
 /// One file that changed.
 #[derive(Debug, Default)]
 pub(super) struct Change {
-    /// As it is told.
+    /// The message.
     pub(super) diff: FileDiff,
-    /// The file that was, unless it is new.
+    /// The old file, unless the file is new.
     pub(super) from: Option<PathBuf>,
-    /// The file that is, unless it is gone.
+    /// The new file, unless the file was deleted.
     pub(super) to: Option<PathBuf>,
 }
 
@@ -31,7 +31,7 @@ impl Change {
         }
     }
 
-    /// The paths it tells of.
+    /// Returns the paths of the change.
     pub(super) fn paths(&self) -> impl Iterator<Item = &Path> {
         [&self.from, &self.to]
             .into_iter()
@@ -47,25 +47,25 @@ impl Change {
     }
 
     fn set_from(&mut self, path: Option<PathBuf>) {
-        self.diff.from = told(path.as_deref());
+        self.diff.from = display_name(path.as_deref());
         self.from = path;
     }
 
     fn set_to(&mut self, path: Option<PathBuf>) {
-        self.diff.to = told(path.as_deref());
+        self.diff.to = display_name(path.as_deref());
         self.to = path;
     }
 }
 
-fn told(path: Option<&Path>) -> String {
+fn display_name(path: Option<&Path>) -> String {
     path.map_or_else(
         || NOTHING.into(),
         |path| path.to_string_lossy().into_owned(),
     )
 }
 
-/// A new file, as git would show it; without its bytes, or if they are binary, only that it
-/// is new.
+/// Returns the addition of a file as git would show it. Without its bytes, or if they are binary,
+/// it has no chunks.
 pub(super) fn addition(name: &str, path: PathBuf, bytes: Option<&[u8]>) -> Change {
     let mut change = Change::of(None, Some(path));
     change.diff.to = name.into();
@@ -99,10 +99,10 @@ pub(super) fn addition(name: &str, path: PathBuf, bytes: Option<&[u8]>) -> Chang
     change
 }
 
-/// A diff as files and chunks.
+/// Parses a diff into files and chunks.
 pub(super) fn parse(text: &str) -> Vec<Change> {
     let mut changes: Vec<Change> = Vec::new();
-    // Lines the open chunk still has, before and after.
+    // The lines that the current chunk still has, old and new.
     let mut left = (0, 0);
     for line in text.split_terminator('\n') {
         if let Some(names) = line.strip_prefix("diff --git ").filter(|_| left == (0, 0)) {
@@ -140,7 +140,7 @@ pub(super) fn parse(text: &str) -> Vec<Change> {
     changes
 }
 
-/// A line between the first of a file and its chunks.
+/// Applies a header line between the `diff --git` line of a file and its chunks.
 fn head(change: &mut Change, line: &str) {
     if line.starts_with("new file mode") {
         change.set_from(None);
@@ -159,16 +159,15 @@ fn head(change: &mut Change, line: &str) {
     }
 }
 
-/// Both names of `a/NAME b/NAME`. Only a file that is renamed has two different ones, and
-/// that is told on lines of its own.
+/// Returns both names of `a/NAME b/NAME`. They differ only for a renamed file, whose names are on
+/// separate header lines as well.
 fn both(names: &str) -> (PathBuf, PathBuf) {
-    let (from, to) = match names.starts_with('"') || names.ends_with('"') {
-        true => {
-            let space = names.find("\" ").map(|end| end + 1);
-            let space = space.or_else(|| names.find(" \"")).unwrap_or(names.len());
-            names.split_at(space)
-        }
-        false => names.split_at(names.len() / 2),
+    let (from, to) = if names.starts_with('"') || names.ends_with('"') {
+        let space = names.find("\" ").map(|end| end + 1);
+        let space = space.or_else(|| names.find(" \"")).unwrap_or(names.len());
+        names.split_at(space)
+    } else {
+        names.split_at(names.len() / 2)
     };
     let name = |text: &str, prefix: &str| {
         let path = unquoted(text.trim_start());
@@ -179,7 +178,7 @@ fn both(names: &str) -> (PathBuf, PathBuf) {
     (name(from, "a"), name(to, "b"))
 }
 
-/// A name as it is: git puts odd ones in quotes and writes their bytes as numbers.
+/// Returns a name without git's quotes and octal escapes.
 fn unquoted(name: &str) -> PathBuf {
     let inside = name
         .strip_prefix('"')
@@ -219,7 +218,7 @@ fn unquoted(name: &str) -> PathBuf {
     OsString::from_vec(bytes).into()
 }
 
-/// The head of a chunk: `@@ -1,2 +3,4 @@`.
+/// Parses the header of a chunk: `@@ -1,2 +3,4 @@`.
 fn chunk(line: &str) -> Option<Chunk> {
     let (old, rest) = line.strip_prefix("@@ -")?.split_once(" +")?;
     let (new, _) = rest.split_once(" @@")?;
@@ -259,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_line_names_a_file_twice() {
+    fn both_names_of_the_first_line_are_read() {
         for (line, name) in [
             ("a/x b/x", "x"),
             ("a/x b/c b/x b/c", "x b/c"),
@@ -278,17 +277,17 @@ mod tests {
         let text = "diff --git a/old b/new name\nsimilarity index 100%\nrename from old\n\
                     rename to new name\ndiff --git a/run b/run\nold mode 100644\n\
                     new mode 100755\n";
-        let told: Vec<_> = parse(text)
+        let shown: Vec<_> = parse(text)
             .into_iter()
             .map(|change| (change.diff.from, change.diff.to))
             .collect();
         let pair = |from: &str, to: &str| (from.to_owned(), to.to_owned());
-        assert_eq!(told, [pair("old", "new name"), pair("run", "run")]);
+        assert_eq!(shown, [pair("old", "new name"), pair("run", "run")]);
     }
 
     #[test]
-    fn new_files_are_told_as_git_tells_them() {
-        let told = |bytes: &[u8]| {
+    fn new_files_are_shown_as_git_shows_them() {
+        let shown = |bytes: &[u8]| {
             let change = addition("n", "n".into(), Some(bytes));
             change
                 .diff
@@ -298,11 +297,14 @@ mod tests {
                 .map(|chunk| (chunk.content, chunk.lines))
         };
         let lines = |lines: &[&str]| lines.iter().map(|line| (*line).to_owned()).collect();
-        assert_eq!(told(b""), None);
-        assert_eq!(told(b"a\0b\n"), None);
-        assert_eq!(told(b"x\n"), Some(("@@ -0,0 +1 @@".into(), lines(&["+x"]))));
+        assert_eq!(shown(b""), None);
+        assert_eq!(shown(b"a\0b\n"), None);
         assert_eq!(
-            told(b"r\r\ns"),
+            shown(b"x\n"),
+            Some(("@@ -0,0 +1 @@".into(), lines(&["+x"])))
+        );
+        assert_eq!(
+            shown(b"r\r\ns"),
             Some((
                 "@@ -0,0 +1,2 @@".into(),
                 lines(&["+r\r", "+s", "\\ No newline at end of file"])

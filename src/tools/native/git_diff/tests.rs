@@ -61,7 +61,7 @@ impl Repository {
 }
 
 #[tokio::test]
-async fn changes_and_new_files_are_told() {
+async fn changes_and_new_files_are_returned() {
     let repository = Repository::new().await;
     repository.write("a", "one\ntwo\nthree\n");
     repository.commit().await;
@@ -78,7 +78,7 @@ async fn changes_and_new_files_are_told() {
     assert_eq!(response.has_uncommitted_changes, Some(true));
     assert_eq!(response.head_sha.unwrap().len(), 40);
     let diffs = response.diff.unwrap().diffs;
-    let told: Vec<_> = diffs
+    let shown: Vec<_> = diffs
         .iter()
         .map(|diff| {
             (
@@ -89,14 +89,14 @@ async fn changes_and_new_files_are_told() {
             )
         })
         .collect();
-    assert_eq!(told, [("a", "a", 2, 2), (NOTHING, "b", 1, 0)]);
+    assert_eq!(shown, [("a", "a", 2, 2), (NOTHING, "b", 1, 0)]);
     let lines = &diffs[0].chunks[0].lines;
     assert_eq!(lines.last().unwrap(), "\\ No newline at end of file");
 }
 
-/// Our own environment is behind such links, and pipes that never end.
+/// Such links may lead to our own environment, and to pipes that never end.
 #[tokio::test]
-async fn a_link_is_its_text_and_nothing_behind_it_is_opened() {
+async fn the_content_of_a_link_is_its_target_path_and_the_target_is_not_opened() {
     let repository = Repository::new().await;
     repository.write("a", "kept\n");
     repository.commit().await;
@@ -131,7 +131,7 @@ async fn a_link_is_its_text_and_nothing_behind_it_is_opened() {
 }
 
 #[tokio::test]
-async fn what_the_user_keeps_back_is_left_out() {
+async fn files_hidden_by_the_user_are_left_out() {
     let repository = Repository::new().await;
     repository.write(".cursorignore", "private/\n");
     repository.write("private/changed", "one\n");
@@ -152,9 +152,9 @@ async fn what_the_user_keeps_back_is_left_out() {
     }
 }
 
-/// git itself would show two files side by side, whatever they are.
+/// git itself would compare any two files.
 #[tokio::test]
-async fn a_path_is_no_revision() {
+async fn a_path_is_not_accepted_as_a_revision() {
     let repository = Repository::new().await;
     repository.write("a", "one\n");
     repository.commit().await;
@@ -168,7 +168,7 @@ async fn a_path_is_no_revision() {
 }
 
 #[tokio::test]
-async fn names_are_told_as_they_are() {
+async fn names_are_returned_unquoted() {
     let repository = Repository::new().await;
     let names = ["a b/c", "quo\"te", "ta\tb", "\u{fc}.txt"];
     for name in names {
@@ -185,13 +185,13 @@ async fn names_are_told_as_they_are() {
     let diffs = repository
         .diffs(OutputFormat::DiffsWithBeforeAndAfter)
         .await;
-    let told: Vec<_> = diffs
+    let shown: Vec<_> = diffs
         .iter()
         .map(|diff| (diff.from.as_str(), diff.to.as_str()))
         .collect();
     let mut expected: Vec<_> = names.iter().map(|name| (*name, *name)).collect();
     expected.push((NOTHING, "\u{e4}.new"));
-    assert_eq!(told, expected);
+    assert_eq!(shown, expected);
     for diff in &diffs[..names.len()] {
         assert_eq!(diff.before_file_contents.as_deref(), Some("one\n"));
         assert_eq!(diff.after_file_contents.as_deref(), Some("two\n"));
@@ -199,17 +199,17 @@ async fn names_are_told_as_they_are() {
 }
 
 #[tokio::test]
-async fn a_diff_nobody_wants_any_more_ends() {
+async fn a_cancelled_diff_ends() {
     let repository = Repository::new().await;
     let abort = CancellationToken::new();
     abort.cancel();
-    // Nothing to compare with yet: which of the two is told decides nothing.
+    // There is no revision to compare with yet, so either error is fine.
     let request = GetDiffRequest::default();
     assert!(diff(&repository.guard, request, &abort).await.is_err());
 }
 
 #[tokio::test]
-async fn a_reference_is_no_option() {
+async fn an_option_is_not_accepted_as_a_revision() {
     let repository = Repository::new().await;
     let request = GetDiffRequest {
         base_ref: "--output=made".into(),

@@ -1,4 +1,4 @@
-//! The guard against whatever a path can be.
+//! The guard against all kinds of paths.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -33,7 +33,7 @@ fn scratch() -> Scratch {
 }
 
 #[test]
-fn paths_mean_what_the_official_client_takes_them_for() {
+fn paths_resolve_as_in_the_official_client() {
     let Scratch { guard, home: _home } = scratch();
     let workspace = guard.workspace().to_owned();
     for (path, expected) in [
@@ -84,7 +84,7 @@ fn links_inside_are_followed_and_links_outside_refused() {
 }
 
 #[test]
-fn deleting_a_link_is_judged_by_where_the_link_is() {
+fn deleting_a_link_is_decided_by_the_directory_of_the_link() {
     let Scratch { guard, home: _home } = scratch();
     let delete = |path: &str| guard.delete(&guard.absolute(path));
     assert_eq!(
@@ -97,7 +97,7 @@ fn deleting_a_link_is_judged_by_where_the_link_is() {
 }
 
 #[test]
-fn the_insides_of_processes_are_not_read() {
+fn proc_directories_of_processes_are_not_read() {
     let Scratch { guard, home: _home } = scratch();
     let own = format!("/proc/{}/environ", std::process::id());
     for path in ["/proc/self/environ", own.as_str(), "root/proc/self/status"] {
@@ -112,7 +112,7 @@ fn the_insides_of_processes_are_not_read() {
 }
 
 #[test]
-fn leave_opens_the_rest_of_the_disk_but_no_process() {
+fn allowed_outside_writes_cover_the_disk_but_no_process() {
     let Scratch { home, guard } = scratch();
     let free = Guard::new(guard.workspace(), None, Leave::Allowed);
     assert!(free.write(&home.path().join("outside/new.txt")).is_ok());
@@ -144,9 +144,9 @@ fn pipes_and_devices_are_not_opened() {
     }
 }
 
-/// The race: a folder is swapped for a link between the verdict and the act.
+/// A directory is swapped for a link between the check and the write.
 #[test]
-fn a_link_swapped_in_after_the_verdict_is_not_followed() {
+fn a_link_swapped_in_after_the_check_is_not_followed() {
     let Scratch { home, guard } = scratch();
     let path = guard.absolute("a/b/new.txt");
     let cleared = guard.write(&path).unwrap();
@@ -164,10 +164,10 @@ fn a_link_swapped_in_after_the_verdict_is_not_followed() {
     );
 }
 
-/// The race again, against somebody who does nothing else.
+/// The same race against a thread that swaps links all the time.
 #[cfg(target_os = "linux")]
 #[test]
-fn whoever_swaps_links_all_the_time_gets_nothing_written_outside() {
+fn nothing_is_written_outside_while_a_thread_keeps_swapping_links() {
     use std::sync::atomic::{AtomicBool, Ordering};
     let Scratch { home, guard } = scratch();
     let outside = home.path().join("outside");
@@ -185,7 +185,7 @@ fn whoever_swaps_links_all_the_time_gets_nothing_written_outside() {
                 rustix::fs::renameat_with(CWD, one, CWD, other, exchange).unwrap();
             }
         });
-        // Until both have happened: who is swapped how often is up to the machine.
+        // Until both have happened, because the timing depends on the machine.
         let most = 1_000_000;
         while (written == 0 || refused == 0 || written + refused < 500) && written + refused < most
         {
@@ -241,13 +241,13 @@ fn settings_that_name_commands_are_not_changed() {
     for path in ["hooks.json", "sub/.cursor/rules/mcp.json", "mcp.json/x"] {
         assert!(guard.write(&guard.absolute(path)).is_ok(), "{path}");
     }
-    // Other settings beside them are protected as well, behind the link too.
+    // Other settings in that directory are protected as well, also through the link.
     let refused = guard.write(&guard.absolute("conf/other.json"));
     assert!(
         matches!(refused, Err(Refusal::Protected { .. })),
         "{refused:?}"
     );
-    // Nor are the user's own, where the workspace holds them.
+    // Nor are the user's own, if the workspace contains them.
     let dotfiles = Guard::new(&workspace, Some(home.path().into()), Leave::Refused);
     symlink(workspace.join("a"), home.path().join(".cursor")).unwrap();
     let refused = dotfiles.write(&dotfiles.absolute("a/mcp.json"));
@@ -256,7 +256,7 @@ fn settings_that_name_commands_are_not_changed() {
 }
 
 #[test]
-fn protected_paths_are_not_changed_behind_links_either() {
+fn protected_paths_are_not_changed_through_links() {
     let Scratch { guard, home: _home } = scratch();
     let workspace = guard.workspace().to_owned();
     fs::create_dir_all(workspace.join(".git/hooks")).unwrap();
@@ -280,8 +280,8 @@ fn protected_paths_are_not_changed_behind_links_either() {
             matches!(refused, Err(Refusal::Protected { .. })),
             "{path}: {refused:?}"
         );
-        let told = guard.host_change(&guard.absolute(path));
-        assert!(matches!(told, Err(Refusal::Protected { .. })), "{path}");
+        let refused = guard.host_change(&guard.absolute(path));
+        assert!(matches!(refused, Err(Refusal::Protected { .. })), "{path}");
     }
     for path in [
         ".git/config",
@@ -303,7 +303,7 @@ fn protected_paths_are_not_changed_behind_links_either() {
     for part in ["rule .git", "PI_CURSOR_PROTECTED_PATHS"] {
         assert!(reason.contains(part), "{reason}");
     }
-    // They may be read, and other files are not concerned.
+    // They may be read, and other files may be changed.
     assert!(guard.read(&guard.absolute(".git/config")).is_ok());
     assert!(guard.write(&guard.absolute(".gitignore")).is_ok());
     assert!(guard.host_change(&guard.absolute("../elsewhere")).is_ok());
@@ -313,7 +313,7 @@ fn protected_paths_are_not_changed_behind_links_either() {
     };
     let open = Guard::by_policy(&workspace, None, &off);
     assert!(open.write(&open.absolute(".git/config")).is_ok());
-    // What guards us stays.
+    // Settings that name commands stay protected.
     assert!(open.write(&open.absolute(".cursor/mcp.json")).is_err());
 }
 
@@ -355,7 +355,7 @@ fn credentials_are_neither_read_nor_changed() {
     assert!(guard.read(&guard.absolute("a/f.txt")).is_ok());
 }
 
-/// What was opened counts, whatever the path leads to afterwards.
+/// The opened file decides, even if the path resolves to something else afterwards.
 #[test]
 fn what_may_be_shown_is_judged_by_what_was_opened() {
     let Scratch { guard, home: _home } = scratch();
@@ -371,17 +371,17 @@ fn what_may_be_shown_is_judged_by_what_was_opened() {
     let open = File::open(&link).unwrap();
     assert!(guard.may_show(&open, &link));
     assert!(!guard.may_show(&kept, &link));
-    // Nor is one that has no name any more.
+    // Nor is a file that has been unlinked.
     fs::remove_file(workspace.join("kept")).unwrap();
     assert!(!guard.may_show(&kept, &link));
 }
 
-/// What the log says of an attempt, and the attempt.
+/// The expected log text of an attempt, and the attempt.
 type Escape<'a> = (&'static str, Box<dyn Fn() + 'a>);
 
-/// Every refusal leaves a line in the log, and no path or text in it.
+/// Every refusal is logged, without the path or text it is about.
 #[test]
-fn refusals_are_logged_without_what_they_are_about() {
+fn refusals_are_logged_without_paths() {
     let Scratch { home, guard } = scratch();
     fs::write(guard.workspace().join(".cursorignore"), "kept\n").unwrap();
     fs::write(guard.workspace().join("kept"), "x").unwrap();
@@ -443,7 +443,7 @@ fn refusals_are_logged_without_what_they_are_about() {
     }
 }
 
-/// What is logged meanwhile.
+/// Returns what is logged while `act` runs.
 fn logged(act: &dyn Fn()) -> String {
     use std::sync::{Arc, Mutex};
     #[derive(Clone, Default)]
@@ -469,7 +469,7 @@ fn logged(act: &dyn Fn()) -> String {
     String::from_utf8(bytes).unwrap()
 }
 
-/// Pieces paths are made of.
+/// Components of generated paths.
 fn piece() -> impl Strategy<Value = &'static str> {
     prop::sample::select(vec![
         "..", ".", "a", "b", "f.txt", "in", "out", "chain1", "chain2", "chain3", "loop1", "loop2",
@@ -480,8 +480,8 @@ fn piece() -> impl Strategy<Value = &'static str> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(256))]
 
-    /// Whatever the path: what is cleared for a change is inside the workspace, and what is
-    /// written through the handle ends up there too.
+    /// For every path: what is approved for a change is inside the workspace, and what is written
+    /// through the handle ends up there too.
     #[test]
     fn nothing_outside_is_ever_changed(
         pieces in prop::collection::vec(piece(), 1..7),
@@ -508,7 +508,7 @@ proptest! {
 
     /// No text makes the guard panic.
     #[test]
-    fn any_text_gets_a_verdict(text in ".*") {
+    fn any_text_gets_a_decision(text in ".*") {
         let Scratch { guard, home: _home } = scratch();
         let path = guard.absolute(&text);
         prop_assert!(path.is_absolute());

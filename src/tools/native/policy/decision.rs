@@ -1,7 +1,7 @@
 //! Who executes each of Cursor's native tools in one turn. Pure.
 //!
-//! Three parties have a say: the user by settings, the host by the policy it states, and the
-//! host's tool switches. A denial by any of them counts.
+//! Three inputs decide: the user's settings, the policy the host states, and which of the host's
+//! tools are active. Each of them can deny a tool.
 
 use std::collections::BTreeMap;
 
@@ -23,7 +23,7 @@ pub struct HostPolicy {
 }
 
 impl HostPolicy {
-    /// Everything off.
+    /// Returns the policy that turns everything off.
     pub fn off() -> Self {
         Self {
             default: Some(Mode::Off),
@@ -31,7 +31,7 @@ impl HostPolicy {
         }
     }
 
-    /// This policy where it states something, `base` elsewhere.
+    /// Returns this policy where it states something, and `base` elsewhere.
     pub fn or(&self, base: &Self) -> Self {
         let mut kinds = base.kinds.clone();
         if self.default.is_some() {
@@ -87,27 +87,28 @@ pub enum Decision {
 pub struct Decisions(BTreeMap<Tool, Decision>);
 
 impl Decisions {
-    /// Decides for a host with these tools active. In plan mode nothing may change, so whatever
-    /// can change something is refused.
+    /// Decides for a host with these tools active. In plan mode nothing may change, so every tool
+    /// that can change something is refused.
     pub fn new(settings: &Policy, stated: &HostPolicy, host: &HostTools, plan_mode: bool) -> Self {
         let decide = |tool: Tool| decide(tool, settings, stated, host, plan_mode);
         Self(Tool::ALL.map(|(_, tool)| (tool, decide(tool))).into())
     }
 
-    /// The decision for a tool.
+    /// Returns the decision for a tool.
     pub fn of(&self, tool: Tool) -> Decision {
         let missing = Decision::Refuse(Denial::Settings);
         self.0.get(&tool).copied().unwrap_or(missing)
     }
 
-    /// Names of the tools that are executed, by whom it may be.
+    /// Returns the names of the tools that are executed, here or by the host.
     pub fn available(&self) -> Vec<&'static str> {
         let executed = |tool: &Tool| !matches!(self.of(*tool), Decision::Refuse(_));
         let tools = Tool::ALL.iter().map(|(_, tool)| *tool);
         tools.filter(executed).map(Tool::name).collect()
     }
 
-    /// The native tools the server must not offer to the model, because they would be refused.
+    /// Returns the native tools the server must not offer to the model, because they would be
+    /// refused.
     pub fn gates(&self) -> ToolGates {
         let refused = |tool: &Tool| matches!(self.of(*tool), Decision::Refuse(_));
         let tools = Tool::ALL.iter().map(|(_, tool)| *tool);
@@ -207,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn the_hosts_switches_count() {
+    fn tools_whose_host_tool_is_inactive_are_switched_off() {
         let settings = Policy::default();
         let of = |names: &[&str]| table(&settings, &pi(), &host(names), false);
         assert_eq!(
@@ -229,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn switches_count_whatever_the_settings_say() {
+    fn settings_do_not_override_the_hosts_switches() {
         let settings = Policy {
             mode: Some(Mode::Local),
             ..Policy::default()
@@ -279,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn the_server_learns_what_would_be_refused() {
+    fn the_server_must_not_offer_tools_that_would_be_refused() {
         let settings = Policy::default();
         let gates = |names: &[&str]| {
             let decisions = Decisions::new(&settings, &pi(), &host(names), false);

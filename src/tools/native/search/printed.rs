@@ -1,13 +1,13 @@
-//! What the printer says of a file, within bounds.
+//! The printer's output for one file, bounded in memory.
 
 use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Output of one file.
+/// The most output of one file.
 const MAX_OUTPUT: usize = 16 * 1024 * 1024;
-/// What a line costs beside its text.
+/// The memory of a line in addition to its text.
 const LINE: usize = 64;
-/// What a file holds before it says so.
+/// How many bytes a file collects before it adds them to the shared total.
 const STEP: usize = 16 * 1024;
 
 /// One line of output.
@@ -17,16 +17,16 @@ pub(in crate::tools::native) enum Line {
     Text {
         /// Its number in the file.
         number: u64,
-        /// What it says, shortened if it is long.
+        /// Its text, shortened if it is long.
         content: String,
-        /// Whether it is there for context only.
+        /// Whether it is context and does not match itself.
         context: bool,
     },
-    /// A separator or a notice, which takes a line and says nothing.
+    /// A separator or a notice, which counts as a line without text.
     Other,
 }
 
-/// What the files that are searched at once hold together, and may hold.
+/// The memory used by the files of a batch together, and its limit.
 #[derive(Debug)]
 pub(super) struct Held {
     bytes: AtomicUsize,
@@ -50,34 +50,34 @@ impl Held {
     }
 }
 
-/// What becomes of a file's output when too much is held.
+/// What happens to a file's output when the limit of the batch is exceeded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Claim {
-    /// It is kept: its turn to be told comes first.
+    /// It is kept, because this file is the next to be reported.
     Firm,
-    /// It is given up, and searched again when it is its turn.
+    /// It is dropped, and the file is searched again in a later batch.
     Loose,
 }
 
 /// The output of one file as it grows.
 pub(super) struct Printed<'a> {
     bytes: Vec<u8>,
-    /// Not yet counted as held.
+    /// Bytes not yet added to the shared total.
     uncounted: usize,
     held: &'a Held,
     claim: Claim,
     room: Room,
 }
 
-/// Whether more is taken.
+/// Whether more output is accepted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Room {
-    /// It is.
+    /// More is accepted.
     Left,
-    /// This is as much as one file may print.
+    /// The limit of one file is reached.
     Full,
-    /// Others hold too much.
-    GivenUp,
+    /// The limit of the batch is reached.
+    Dropped,
 }
 
 impl<'a> Printed<'a> {
@@ -91,11 +91,11 @@ impl<'a> Printed<'a> {
         }
     }
 
-    /// The lines, and why there are no more of them.
+    /// Returns the lines, and whether a limit was reached.
     pub(super) fn end(self) -> (Vec<Line>, Room) {
         self.held.add(self.uncounted);
         match self.room {
-            Room::GivenUp => (Vec::new(), Room::GivenUp),
+            Room::Dropped => (Vec::new(), Room::Dropped),
             room => (lines(&self.bytes), room),
         }
     }
@@ -116,7 +116,7 @@ impl io::Write for Printed<'_> {
         if self.uncounted >= STEP {
             self.held.add(std::mem::take(&mut self.uncounted));
             if self.claim == Claim::Loose && self.held.is_full() {
-                return self.refuse(Room::GivenUp);
+                return self.refuse(Room::Dropped);
             }
         }
         Ok(bytes.len())
@@ -127,7 +127,7 @@ impl io::Write for Printed<'_> {
     }
 }
 
-/// The printer's output as lines.
+/// Splits the printer's output into lines.
 fn lines(output: &[u8]) -> Vec<Line> {
     let mut lines = Vec::new();
     for line in output.split_inclusive(|byte| *byte == b'\n') {

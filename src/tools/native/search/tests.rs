@@ -5,7 +5,7 @@ use super::*;
 
 const KB: usize = 1024;
 
-/// Files, each with so many kilobytes to find.
+/// Files, each with the given number of kilobytes that match.
 struct Files {
     _folder: tempfile::TempDir,
     candidates: Vec<Candidate>,
@@ -47,14 +47,14 @@ fn with_query<T>(links: Links, work: impl FnOnce(&Query) -> T) -> T {
     })
 }
 
-/// Lets a crew search that may hold so much at once.
-fn with_crew<T>(room: usize, work: impl FnOnce(Crew<'_>, Stop<'_>) -> T) -> T {
-    with_query(Links::Skipped, |query| crew_of(room, query, work))
+/// Runs `work` with a pool whose batches may use `room` bytes.
+fn with_pool<T>(room: usize, work: impl FnOnce(WorkerPool<'_>, Stop<'_>) -> T) -> T {
+    with_query(Links::Skipped, |query| pool_of(room, query, work))
 }
 
-fn crew_of<T>(room: usize, query: &Query, work: impl FnOnce(Crew<'_>, Stop<'_>) -> T) -> T {
+fn pool_of<T>(room: usize, query: &Query, work: impl FnOnce(WorkerPool<'_>, Stop<'_>) -> T) -> T {
     let guard = Guard::new(Path::new("/"), None, Leave::Refused);
-    let crew = Crew {
+    let pool = WorkerPool {
         guard: &guard,
         threads: 4,
         room,
@@ -65,20 +65,23 @@ fn crew_of<T>(room: usize, query: &Query, work: impl FnOnce(Crew<'_>, Stop<'_>) 
         deadline: Instant::now() + PATIENCE,
         abort: &CancellationToken::new(),
     };
-    work(crew, stop)
+    work(pool, stop)
 }
 
 #[test]
-fn a_batch_holds_no_more_than_it_may() {
+fn a_batch_stays_within_its_memory_limit() {
     let files = files(&[64; 32]);
     let held = |room| {
-        with_crew(room, |crew, stop| {
+        with_pool(room, |pool, stop| {
             let bytes = |line: &Line| match line {
                 Line::Text { content, .. } => content.len(),
                 Line::Other => 0,
             };
-            let searched = crew.batch(&files.candidates, &stop);
-            assert!(!matches!(searched[0], Searched::Later), "it goes on");
+            let searched = pool.batch(&files.candidates, &stop);
+            assert!(
+                !matches!(searched[0], Searched::Later),
+                "the first file is never deferred"
+            );
             let held = searched.iter().map(|searched| match searched {
                 Searched::Found(found) => found.lines.iter().map(bytes).sum(),
                 _ => 0,
@@ -87,25 +90,25 @@ fn a_batch_holds_no_more_than_it_may() {
         })
     };
     assert!(held(usize::MAX) > 32 * 63 * KB, "they could hold more");
-    // The first file is held whatever the others hold.
+    // The first file is kept independent of the others.
     assert!(held(256 * KB) < (256 + 64 + 64) * KB);
 }
 
 #[test]
-fn what_is_put_off_is_told_in_its_turn() {
+fn deferred_files_are_reported_in_order() {
     let kilobytes = [1, 300, 0, 64, 64, 64, 1, 64, 64, 500, 0, 64, 64, 64, 2];
     let files = files(&kilobytes);
-    with_crew(128 * KB, |crew, stop| {
-        let mut told = Vec::new();
+    with_pool(128 * KB, |pool, stop| {
+        let mut reported = Vec::new();
         let take = |found: Found| {
-            told.push((found.path, found.lines.len()));
+            reported.push((found.path, found.lines.len()));
             true
         };
-        crew.search(&files.candidates, &stop, take).unwrap();
+        pool.search(&files.candidates, &stop, take).unwrap();
         let all = files.candidates.iter().zip(kilobytes);
         let all = all.filter(|(_, kilobytes)| *kilobytes > 0);
         let all = all.map(|(file, kilobytes)| (file.path.clone(), 2 * kilobytes));
-        assert_eq!(told, all.collect::<Vec<_>>());
+        assert_eq!(reported, all.collect::<Vec<_>>());
     });
 }
 
@@ -121,7 +124,7 @@ fn found(guard: &Guard, target: &Path, query: &Query) -> Vec<String> {
     found
 }
 
-/// A repository may bring a link to the root of the disk.
+/// A repository may contain a link to the root of the disk.
 #[test]
 fn links_are_followed_inside_the_workspace_only() {
     use std::os::unix::fs::symlink;
@@ -140,7 +143,7 @@ fn links_are_followed_inside_the_workspace_only() {
     let guard = Guard::new(&workspace, None, Leave::Refused);
     with_query(Links::FollowedInside, |query| {
         assert_eq!(found(&guard, &workspace, query), ["a/f", "in/f"]);
-        // A link that is named is searched, and what is inside of it.
+        // A link that is named explicitly is searched, with everything below its target.
         let named = found(&guard, &workspace.join("out"), query);
         assert!(named.contains(&"out/deep/o".to_owned()), "{named:?}");
     });

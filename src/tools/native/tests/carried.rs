@@ -1,4 +1,4 @@
-//! What commands leave for those after them: exports, a folder, and what goes on running.
+//! Tests of what commands leave for later ones: exports, a directory, and running processes.
 
 use super::*;
 
@@ -21,14 +21,14 @@ fn printed(reply: &Reply) -> &str {
 }
 
 impl Scratch {
-    /// What a command prints that succeeds.
+    /// Returns the output of a command that succeeds.
     async fn run(&self, command: &str) -> String {
         printed(&self.one(shell(command)).await).to_owned()
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn commands_at_once_lose_no_exports() {
+async fn concurrent_commands_lose_no_exports() {
     let scratch = scratch();
     scratch.run("export FOO=bar").await;
     for _ in 0..4 {
@@ -42,11 +42,15 @@ async fn commands_at_once_lose_no_exports() {
     let names = fs::read_dir(folder.parent().unwrap()).unwrap();
     let names = names.map(|entry| entry.unwrap().file_name().into_string().unwrap());
     let states: Vec<String> = names.filter(|name| name.starts_with("state")).collect();
-    assert_eq!(states.len(), 1, "nobody needs the others: {states:?}");
+    assert_eq!(
+        states.len(),
+        1,
+        "no command needs the other state files: {states:?}"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_folders_name_is_no_command() {
+async fn the_name_of_a_directory_is_not_executed() {
     let scratch = scratch();
     fs::create_dir(scratch.workspace.join("odd\ntouch made; #")).unwrap();
     scratch.run("export FOO=bar; cd odd*").await;
@@ -60,7 +64,7 @@ async fn a_folders_name_is_no_command() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn aliases_options_and_the_last_folder_are_carried() {
+async fn aliases_options_and_the_last_directory_carry_over() {
     let scratch = scratch();
     fs::create_dir(scratch.workspace.join("sub")).unwrap();
     let left = [
@@ -78,13 +82,13 @@ async fn aliases_options_and_the_last_folder_are_carried() {
     }
     assert!(!scratch.workspace.join("made").exists());
     assert!(!scratch.workspace.join("sub/made").exists());
-    // Strict shells leave their state too.
+    // Shells with strict options save their state too.
     scratch.run("set -eux; unalias -a; export FOO=baz").await;
     assert_eq!(scratch.run("alias; echo $FOO").await, "baz\n");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_folder_is_named_as_files_are() {
+async fn a_directory_is_resolved_as_file_paths_are() {
     let scratch = scratch();
     let home = scratch.workspace.parent().unwrap().display();
     let workspace = scratch.workspace.display();
@@ -102,10 +106,10 @@ async fn a_folder_is_named_as_files_are() {
     }
 }
 
-/// Elsewhere such names are not possible.
+/// Other systems do not allow such names.
 #[cfg(target_os = "linux")]
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_no_utf8_is_carried_too() {
+async fn names_that_are_not_utf8_carry_over() {
     let scratch = scratch();
     use std::os::unix::ffi::OsStrExt as _;
     let name = std::ffi::OsStr::from_bytes(b"lat\xe9");
@@ -118,7 +122,7 @@ async fn what_is_no_utf8_is_carried_too() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_shell_whose_folder_is_gone_is_back_in_the_workspace() {
+async fn a_shell_whose_directory_was_removed_continues_in_the_workspace() {
     let scratch = scratch();
     fs::create_dir(scratch.workspace.join("sub")).unwrap();
     scratch.run("export FOO=bar; cd sub && rmdir ../sub").await;
@@ -131,9 +135,9 @@ async fn a_shell_whose_folder_is_gone_is_back_in_the_workspace() {
     let shell_stream::Event::Exit(exit) = event(all.last().unwrap()) else {
         panic!("no exit: {all:?}");
     };
-    // The next one is told where it will be.
+    // The result names the directory of the next command.
     assert_eq!(Path::new(&exit.cwd), scratch.workspace);
-    // A folder that was named is not replaced by another.
+    // A directory named by the request is not replaced by another.
     let Request::ShellArgs(mut named) = shell("pwd") else {
         panic!("another kind");
     };
@@ -147,7 +151,7 @@ async fn a_shell_whose_folder_is_gone_is_back_in_the_workspace() {
     ));
 }
 
-fn behind(command: &str) -> Request {
+fn in_background(command: &str) -> Request {
     Request::BackgroundShellSpawnArgs(BackgroundShellSpawnArgs {
         command: command.into(),
         ..BackgroundShellSpawnArgs::default()
@@ -155,14 +159,14 @@ fn behind(command: &str) -> Request {
 }
 
 impl Scratch {
-    /// Waits until a command behind is over; gives what its file says.
+    /// Waits until a background command has ended, and returns its file.
     async fn ended(&self, id: u32) -> String {
-        let nobody = CancellationToken::new();
+        let never_cancelled = CancellationToken::new();
         while !matches!(
-            self.bench.feed(id, "", &nobody).await,
+            self.bench.write_stdin(id, "", &never_cancelled).await,
             Err(workbench::StdinError::NotFound)
         ) {
-            // A clock that stands still goes on only while nothing else is to be done.
+            // A paused clock advances only while every task is idle.
             tokio::time::sleep(std::time::Duration::from_millis(1)).await;
         }
         let file = self.bench.terminals().unwrap().join(format!("{id}.txt"));
@@ -170,21 +174,22 @@ impl Scratch {
     }
 }
 
-/// The number of a command that was started behind, or sent there.
+/// Returns the number of a command that was started in the background or moved there.
 fn number(reply: &Reply) -> u32 {
     match reply {
         Reply::BackgroundShellSpawnResult(BackgroundShellSpawnResult {
             result: Some(background_shell_spawn_result::Result::Success(started)),
         }) => started.shell_id,
         Reply::ShellStream(ShellStream {
-            event: Some(shell_stream::Event::Backgrounded(behind)),
-        }) => behind.shell_id,
-        other => panic!("not behind: {other:?}"),
+            event: Some(shell_stream::Event::Backgrounded(moved)),
+        }) => moved.shell_id,
+        other => panic!("not in the background: {other:?}"),
     }
 }
 
-/// Writes a line into a pipe, though nobody reads it yet; it stays there while this is kept.
-fn told(pipe: PathBuf) -> fs::File {
+/// Writes a line into a pipe without waiting for a reader. The line stays there until the returned
+/// file is dropped.
+fn write_line(pipe: PathBuf) -> fs::File {
     let mut pipe = fs::File::options()
         .read(true)
         .write(true)
@@ -195,25 +200,26 @@ fn told(pipe: PathBuf) -> fs::File {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_command_behind_left_running_goes_on_until_the_session_ends() {
-    // It ends once it is told to: before that it might not be behind yet.
+async fn processes_left_by_a_background_command_run_until_the_session_ends() {
+    // It ends after a line through the pipe, because before that it may still be in the
+    // foreground.
     const LEAVES: &str = "(exec 9>lifeline; exec >/dev/null 2>&1; read x < go; touch on; sleep 600) \
          & read x < leave; exit 7";
     let Request::ShellStreamArgs(mut sent) = stream(LEAVES, "call") else {
         panic!("another kind");
     };
     sent.timeout_behavior = TimeoutBehavior::Background as i32;
-    for request in [behind(LEAVES), Request::ShellStreamArgs(sent)] {
+    for request in [in_background(LEAVES), Request::ShellStreamArgs(sent)] {
         let scratch = scratch();
         let (lifeline, go) = (scratch.lifeline(), scratch.pipe("go"));
         let leave = scratch.pipe("leave");
         let asked = scratch.ask(request);
         let gone = cut(lifeline).await;
         let id = number(asked.all().await.last().unwrap());
-        let _leaving = told(leave);
+        let _leaving = write_line(leave);
         let text = scratch.ended(id).await;
         assert!(text.contains("exit_code: 7"), "{text}");
-        let _going = told(go);
+        let _going = write_line(go);
         while !scratch.workspace.join("on").exists() {
             assert!(!gone.is_finished(), "it was ended");
             tokio::task::yield_now().await;
@@ -224,17 +230,17 @@ async fn what_a_command_behind_left_running_goes_on_until_the_session_ends() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_end_of_a_command_behind_is_told_though_something_prints_on() {
+async fn the_end_of_a_background_command_is_recorded_while_another_process_prints() {
     let scratch = scratch();
     let go = scratch.pipe("go");
     let leaves = "(read x < go; echo $x) & echo first; exit 7";
-    let id = number(&scratch.one(behind(leaves)).await);
+    let id = number(&scratch.one(in_background(leaves)).await);
     let text = scratch.ended(id).await;
     assert!(
         text.contains("first\n") && text.contains("exit_code: 7"),
         "{text}"
     );
-    // It can still print, and that is kept.
+    // Its later output is kept.
     fs::write(go, "later\n").unwrap();
     let file = scratch.bench.terminals().unwrap().join(format!("{id}.txt"));
     while !fs::read_to_string(&file).unwrap().ends_with("---\nlater\n") {
@@ -243,7 +249,7 @@ async fn the_end_of_a_command_behind_is_told_though_something_prints_on() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_command_behind_whose_time_is_over_leaves_nothing() {
+async fn a_background_command_that_times_out_leaves_no_processes() {
     let scratch = scratch();
     let lifeline = scratch.lifeline();
     let holds = "(trap '' TERM; exec 9>lifeline; exec >/dev/null 2>&1; sleep 600) & sleep 600";
@@ -261,11 +267,11 @@ async fn a_command_behind_whose_time_is_over_leaves_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_finished_command_left_running_may_print_on() {
+async fn processes_left_by_a_finished_command_can_continue_to_print() {
     let scratch = scratch();
     let (lifeline, go) = (scratch.lifeline(), scratch.pipe("go"));
     let leaves = "(exec 9<>lifeline; read x < go; echo $x; echo $x > printed) & echo up";
-    // The one kind of command that has all the time of this clock.
+    // The only kind of command without a default timeout, which this paused clock would skip to.
     let bash = Request::PiBashArgs(PiBashExecArgs {
         command: leaves.into(),
         ..PiBashExecArgs::default()
