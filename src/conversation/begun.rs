@@ -52,9 +52,9 @@ impl Begun {
         let mut lines = text
             .split_inclusive('\n')
             .filter_map(|line| line.strip_suffix('\n'));
-        let begun = Self::nothing(path, Fingerprint::parse(lines.next()?)?);
-        begun.names().all = lines.map(str::to_owned).collect();
-        Some(begun)
+        let log = Self::nothing(path, Fingerprint::parse(lines.next()?)?);
+        log.names().all = lines.map(str::to_owned).collect();
+        Some(log)
     }
 
     /// Returns whether a history continues this turn.
@@ -87,7 +87,7 @@ impl Begun {
         let mut names = self.names();
         let before = names.all.len();
         for name in these {
-            if let Some(at) = names.all.iter().position(|begun| begun == name) {
+            if let Some(at) = names.all.iter().position(|started| started == name) {
                 names.all.remove(at);
             }
         }
@@ -146,7 +146,7 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn said(role: &str, stop: &str) -> Json {
+    fn message(role: &str, stop: &str) -> Json {
         json!({"role": role, "content": "x", "stopReason": stop})
     }
 
@@ -155,7 +155,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("begun");
         assert!(Begun::read(path.clone()).is_none());
-        let first = Begun::nothing(path.clone(), Fingerprint::of("S", &[said("user", "")]));
+        let first = Begun::nothing(path.clone(), Fingerprint::of("S", &[message("user", "")]));
         first.add("a").unwrap();
         first.add("b").unwrap();
         let second = Begun::read(path.clone()).unwrap();
@@ -177,15 +177,15 @@ mod tests {
     fn a_failed_write_damages_no_other_name() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("begun");
-        let begun = Begun::nothing(path.clone(), Fingerprint::of("S", &[said("user", "")]));
-        begun.add("a").unwrap();
+        let log = Begun::nothing(path.clone(), Fingerprint::of("S", &[message("user", "")]));
+        log.add("a").unwrap();
         let whole = fs::read_to_string(&path).unwrap();
         // The disk was full in the middle of a line.
         fs::write(&path, format!("{whole}hal")).unwrap();
-        begun.names().file = Some(File::open(&path).unwrap());
-        begun.add("half").unwrap_err();
-        begun.add("b").unwrap();
-        begun.add("c").unwrap();
+        log.names().file = Some(File::open(&path).unwrap());
+        log.add("half").unwrap_err();
+        log.add("b").unwrap();
+        log.add("c").unwrap();
         let read = Begun::read(path).unwrap();
         assert_eq!(read.all(), ["a", "half", "b", "c"]);
     }
@@ -194,32 +194,32 @@ mod tests {
     fn effects_in_the_state_on_disk_are_removed() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("begun");
-        let begun = Begun::nothing(path.clone(), Fingerprint::of("S", &[said("user", "")]));
+        let log = Begun::nothing(path.clone(), Fingerprint::of("S", &[message("user", "")]));
         for name in ["a", "b", "a"] {
-            begun.add(name).unwrap();
+            log.add(name).unwrap();
         }
-        begun.known(&["a".into(), "x".into()]).unwrap();
-        begun.add("c").unwrap();
-        let read = || Begun::read(path.clone()).map(|begun| begun.all());
+        log.known(&["a".into(), "x".into()]).unwrap();
+        log.add("c").unwrap();
+        let read = || Begun::read(path.clone()).map(|log| log.all());
         assert_eq!(read().unwrap(), ["b", "a", "c"]);
-        begun.known(&["a".into(), "b".into(), "c".into()]).unwrap();
+        log.known(&["a".into(), "b".into(), "c".into()]).unwrap();
         assert!(read().is_none());
-        begun.add("d").unwrap();
+        log.add("d").unwrap();
         assert_eq!(read().unwrap(), ["d"]);
     }
 
     #[test]
     fn a_turn_continues_until_it_has_a_complete_answer() {
-        let before = [said("user", "")];
-        let begun = Begun::nothing(PathBuf::new(), Fingerprint::of("S", &before));
-        let after = |more: &[Json]| begun.goes_on(&[&before, more].concat());
+        let before = [message("user", "")];
+        let log = Begun::nothing(PathBuf::new(), Fingerprint::of("S", &before));
+        let after = |more: &[Json]| log.goes_on(&[&before, more].concat());
         assert!(after(&[]));
-        assert!(after(&[said("assistant", "error"), said("user", "")]));
+        assert!(after(&[message("assistant", "error"), message("user", "")]));
         assert!(after(&[
-            said("assistant", "toolUse"),
-            said("toolResult", "")
+            message("assistant", "toolUse"),
+            message("toolResult", "")
         ]));
-        assert!(!after(&[said("assistant", "stop"), said("user", "")]));
-        assert!(!begun.goes_on(&[said("assistant", "error")]));
+        assert!(!after(&[message("assistant", "stop"), message("user", "")]));
+        assert!(!log.goes_on(&[message("assistant", "error")]));
     }
 }

@@ -146,10 +146,10 @@ impl<'a> Comeback<'a> {
         let gap = gap(answer, new);
         let (mut answer_text, mut note, mut unshown) = (None, None, String::new());
         match gap {
-            Gap::Unknown(words) => answer_text = Some(words.trim().to_owned()),
+            Gap::Unknown(text) => answer_text = Some(text.trim().to_owned()),
             // The user aborted the answer and does not want the rest.
             Gap::Unshown(_) if user_spoke && is_answer(new.first()) => note = about(&gap),
-            Gap::Unshown(words) => unshown = words,
+            Gap::Unshown(text) => unshown = text,
             Gap::None => {}
         }
         // The checkpoint's own answer comes first and is part of it; later answers are not.
@@ -203,9 +203,9 @@ impl<'a> Comeback<'a> {
             .filter(|message| is_result(message))
             .collect();
         let after = &self.messages[(self.last + 1).max(from).min(self.messages.len())..];
-        let words: Vec<&Json> = after.iter().filter(|message| !is_result(message)).collect();
+        let additional: Vec<&Json> = after.iter().filter(|message| !is_result(message)).collect();
         let with_pictures = shown_again.into_iter().chain(results.iter().copied());
-        let (pictures, sent) = picture::that_fit(with_pictures.chain(words.iter().copied()));
+        let (pictures, sent) = picture::that_fit(with_pictures.chain(additional.iter().copied()));
         let mut sent = sent.into_iter().skip(usize::from(shown_again.is_some()));
         let mut sent = || sent.next().unwrap_or(Pictures::Omitted);
         let results = results.into_iter().map(|message| {
@@ -230,11 +230,11 @@ impl<'a> Comeback<'a> {
         if !results.is_empty() {
             parts.push(wrap(&results));
         }
-        let words = words
+        let additional = additional
             .into_iter()
             .filter_map(|message| read_with(message, sent()));
-        let words = words.filter(|message| message.speaker == Speaker::User);
-        parts.extend(words.map(|message| message.text));
+        let additional = additional.filter(|message| message.speaker == Speaker::User);
+        parts.extend(additional.map(|message| message.text));
         News {
             text: parts.join("\n\n"),
             pictures,

@@ -49,7 +49,7 @@ pub fn continuation<'a>(
         .filter(|message| message["role"] != "toolResult")
         .collect();
     let (pictures, sent): (_, Vec<Pictures>) = picture::that_fit(since_answer.iter().copied());
-    let words: Vec<String> = since_answer
+    let texts: Vec<String> = since_answer
         .into_iter()
         .zip(sent)
         .filter_map(|(message, pictures)| read_with(message, pictures))
@@ -58,7 +58,7 @@ pub fn continuation<'a>(
         .collect();
     Continuation {
         results: results(messages, is_pending),
-        words: words.join("\n\n"),
+        words: texts.join("\n\n"),
         pictures,
     }
 }

@@ -111,7 +111,7 @@ pub enum Damage {
     #[error("it is not a journal")]
     Shape,
     /// The checksum does not match.
-    #[error("its checksum does not fit")]
+    #[error("its checksum does not match")]
     Checksum,
     /// The format version is not supported.
     #[error("it has format {0}, this sidecar reads {VERSION}")]

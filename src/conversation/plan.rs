@@ -68,7 +68,7 @@ pub fn plan<'a>(
     // A host that has no answer at all never received this one, or dropped it in order to ask
     // again.
     let unshown = match &gap {
-        Gap::Unshown(words) if !is_answer(new.first()) => words.clone(),
+        Gap::Unshown(text) if !is_answer(new.first()) => text.clone(),
         _ => String::new(),
     };
     match unseen_text(new, &gap, asked) {
@@ -93,9 +93,9 @@ pub fn with_note(text: String, gap: &Gap) -> String {
 pub fn about(gap: &Gap) -> Option<String> {
     match gap {
         Gap::None => None,
-        Gap::Unknown(words) => Some(prompts::answer_continued(words)),
-        Gap::Unshown(words) => {
-            let quoted: String = words.trim().chars().take(QUOTED).collect();
+        Gap::Unknown(text) => Some(prompts::answer_continued(text)),
+        Gap::Unshown(text) => {
+            let quoted: String = text.trim().chars().take(QUOTED).collect();
             Some(prompts::answer_stopped(&quoted))
         }
     }

@@ -79,7 +79,7 @@ pub(super) enum Progress {
     /// A host tool call; nothing is sent to the server for it.
     Call(u32, HostCall),
     /// The end of a request, with its error if it failed.
-    Effect(u32, Result<(), Thrown>),
+    Done(u32, Result<(), Thrown>),
 }
 
 impl Progress {
@@ -175,7 +175,7 @@ impl Execs {
             }
             if let Some((open, result)) = self.done.pop_front() {
                 open.log_end(&result, Instant::now());
-                return Progress::Effect(open.id, result);
+                return Progress::Done(open.id, result);
             }
             tokio::select! {
                 Some((id, output)) = self.replies.recv() => return Progress::of(id, output),
@@ -216,7 +216,7 @@ impl Execs {
                 }]
             }
             Progress::Call(..) => Vec::new(),
-            Progress::Effect(id, result) => {
+            Progress::Done(id, result) => {
                 let mut frames = Vec::with_capacity(2);
                 if let Err(Thrown(error)) = result {
                     frames.push(throw(id, error));
@@ -322,7 +322,7 @@ mod tests {
         execs.abort(7);
         for _ in 0..2 {
             let done = execs.next().await;
-            assert!(matches!(done, Progress::Effect(7, Ok(()))));
+            assert!(matches!(done, Progress::Done(7, Ok(()))));
         }
         assert!(execs.is_empty());
     }
@@ -361,7 +361,7 @@ mod tests {
             execs.start(id, request, Instant::now());
         }
         for _ in 0..COUNT {
-            assert!(matches!(execs.next().await, Progress::Effect(_, Ok(()))));
+            assert!(matches!(execs.next().await, Progress::Done(_, Ok(()))));
         }
         let most = counting.most.load(std::sync::atomic::Ordering::SeqCst);
         assert!((2..=MAX_WORKING).contains(&most), "{most}");
@@ -376,7 +376,7 @@ mod tests {
             execs.start(id, request, Instant::now());
         }
         execs.abort(last);
-        let Progress::Effect(ended, Ok(())) = execs.next().await else {
+        let Progress::Done(ended, Ok(())) = execs.next().await else {
             panic!("the request does not end");
         };
         assert_eq!(ended, last);
@@ -397,7 +397,7 @@ mod tests {
             match execs.next().await {
                 Progress::Reply(id, _) => assert!(replied.insert(id), "{id} replied twice"),
                 Progress::Call(_, call) => panic!("unexpected call: {call:?}"),
-                Progress::Effect(id, result) => {
+                Progress::Done(id, result) => {
                     assert_eq!(result, Ok(()));
                     assert!(replied.contains(&id), "{id} ended before its result");
                     ended += 1;
