@@ -106,12 +106,12 @@ mod tests {
             {"type": "text", "text": "one "}, {"type": "thinking", "thinking": "hm"},
             {"type": "toolCall", "id": "c", "name": "look", "arguments": {}},
             {"type": "text", "text": "two"}]});
-        let message = json!({"role": "user", "content": "and?"});
+        let reply = json!({"role": "user", "content": "and?"});
         assert_eq!(
-            gap(Some("one"), &[message.clone(), message.clone()]),
+            gap(Some("one"), &[message.clone(), reply.clone()]),
             Gap::Unknown(" two".into())
         );
-        assert_eq!(gap(Some("one"), &[message]), Gap::Unshown("one".into()));
+        assert_eq!(gap(Some("one"), &[reply]), Gap::Unshown("one".into()));
         assert_eq!(gap(None, &[message]), Gap::None);
     }
 }
