@@ -1,27 +1,27 @@
-//! What a state knows of its last answer, compared with what the host has of it.
+//! Compares the last answer in a checkpoint with what the host has of it.
 //!
-//! A checkpoint stands for a history and for the beginning of the answer to it. The host may
-//! have been shown more than that (the run broke or was stopped after it) or less (the host
-//! stopped listening, or was killed). Neither may be taken for the other. Spaces do not count:
-//! hosts keep texts in blocks of their own.
+//! A checkpoint stands for a history and for the start of the answer to it. The host may have been
+//! shown more than that (the run failed or was stopped after the checkpoint) or less (the host
+//! stopped reading, or was killed). The two must not be confused. White space is ignored, because
+//! hosts split text into blocks of their own.
 
 use serde_json::Value as Json;
 
 use crate::diag::terminal_text;
 
-/// The difference.
+/// The difference between the two.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Gap {
-    /// There is none, or the host has words of its own.
+    /// There is none, or the host has different text.
     None,
-    /// The host was shown this, and the state does not know it.
+    /// The host was shown this text, and the checkpoint does not include it.
     Unknown(String),
-    /// The state knows this, and the host does not have it.
+    /// The checkpoint includes this text, and the host does not have it.
     Unshown(String),
 }
 
-/// Compares what a state knows of its answer with the messages that follow what it stands for.
-/// Where nobody counted, there is no gap.
+/// Compares the answer in a checkpoint with the messages that follow the history it stands for.
+/// Returns [`Gap::None`] if the answer was not recorded.
 pub fn gap(known: Option<&str>, after: &[Json]) -> Gap {
     let Some(known) = known else {
         return Gap::None;
@@ -30,7 +30,7 @@ pub fn gap(known: Option<&str>, after: &[Json]) -> Gap {
     compare(known, &answers.map(text).collect::<String>())
 }
 
-/// Compares what a state knows with what was shown.
+/// Compares the text in a checkpoint with the text that was shown.
 pub fn compare(known: &str, shown: &str) -> Gap {
     let (mut ours, mut theirs) = (visible(known), visible(shown));
     let (mut ours_end, mut theirs_end) = (0, 0);
@@ -45,14 +45,15 @@ pub fn compare(known: &str, shown: &str) -> Gap {
     }
 }
 
-/// What is not space, as hosts on a terminal receive it, and where it ends.
+/// Returns the characters that are not white space, as a terminal host receives them, with the
+/// offset after each.
 fn visible(text: &str) -> impl Iterator<Item = (usize, char)> {
     text.char_indices()
         .filter_map(|(at, char)| Some((at + char.len_utf8(), terminal_text::printable(char)?)))
         .filter(|(_, char)| !char.is_whitespace())
 }
 
-/// The text of a host's answer, without the calls.
+/// Returns the text of a host's assistant message, without tool calls.
 fn text(message: &Json) -> String {
     match &message["content"] {
         Json::String(text) => text.clone(),
@@ -65,7 +66,7 @@ fn text(message: &Json) -> String {
     }
 }
 
-/// Whether a history goes on with an answer, though perhaps an empty one.
+/// Returns whether a message is an answer of the model, possibly an empty one.
 pub fn is_answer(message: Option<&Json>) -> bool {
     message.is_some_and(|message| message["role"] == "assistant")
 }
@@ -76,7 +77,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn the_end_of_the_longer_one_is_the_gap() {
+    fn the_gap_is_the_rest_of_the_longer_text() {
         assert_eq!(compare("one two", "one two "), Gap::None);
         assert_eq!(compare("", ""), Gap::None);
         assert_eq!(compare("one ", "one two"), Gap::Unknown(" two".into()));
@@ -85,7 +86,7 @@ mod tests {
         assert_eq!(compare("ä ö", "ä"), Gap::Unshown(" ö".into()));
     }
 
-    /// A host was sent pictures of control characters, the state has the characters.
+    /// The host was sent replacements for control characters; the checkpoint has the characters.
     #[test]
     fn control_characters_do_not_make_answers_differ() {
         let known = "\u{1b}[1mone\r\n two";
@@ -95,22 +96,22 @@ mod tests {
     }
 
     #[test]
-    fn other_words_are_no_gap() {
+    fn different_text_is_not_a_gap() {
         assert_eq!(compare("one two", "one 2 three"), Gap::None);
     }
 
     #[test]
-    fn blocks_are_read_as_one_text() {
+    fn text_blocks_are_read_as_one_text() {
         let message = json!({"role": "assistant", "content": [
             {"type": "text", "text": "one "}, {"type": "thinking", "thinking": "hm"},
             {"type": "toolCall", "id": "c", "name": "look", "arguments": {}},
             {"type": "text", "text": "two"}]});
-        let said = json!({"role": "user", "content": "and?"});
+        let reply = json!({"role": "user", "content": "and?"});
         assert_eq!(
-            gap(Some("one"), &[message.clone(), said.clone()]),
+            gap(Some("one"), &[message.clone(), reply.clone()]),
             Gap::Unknown(" two".into())
         );
-        assert_eq!(gap(Some("one"), &[said]), Gap::Unshown("one".into()));
+        assert_eq!(gap(Some("one"), &[reply]), Gap::Unshown("one".into()));
         assert_eq!(gap(None, &[message]), Gap::None);
     }
 }

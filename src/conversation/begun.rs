@@ -1,9 +1,9 @@
-//! What was begun in a turn that has not come to its end.
+//! Write-ahead log of the effects that an unfinished turn has started.
 //!
-//! It is written down before it is done, and forgotten when the turn ends well: a process that
-//! comes after `kill -9` knows what must not be done a second time unasked. The file has a line
-//! for the history of the turn, then a name for each thing. It outlives the process, which needs
-//! no sync, not the machine.
+//! An effect is recorded before it is executed, and the log is removed when the turn ends well.
+//! After `kill -9`, the next process therefore knows what must not be executed a second time
+//! without asking. The file has one line with the fingerprint of the turn's history, then one line
+//! per effect. It is not synced: it survives the process, not the machine.
 
 use std::fs::{self, File};
 use std::io::{self, Write as _};
@@ -15,7 +15,7 @@ use serde_json::Value as Json;
 
 use super::fingerprint::Fingerprint;
 
-/// What a turn has begun.
+/// The effects that a turn has started.
 #[derive(Debug)]
 pub struct Begun {
     path: PathBuf,
@@ -30,7 +30,7 @@ struct Names {
 }
 
 impl Begun {
-    /// Nothing yet, for a history.
+    /// Returns an empty log for a turn with this history.
     pub(super) fn nothing(path: PathBuf, history: Fingerprint) -> Self {
         let names = Mutex::new(Names {
             all: Vec::new(),
@@ -43,30 +43,31 @@ impl Begun {
         }
     }
 
-    /// What another process has written down; what makes no sense is nothing.
+    /// Reads the log of another process; `None` if there is none or it is invalid.
     pub(super) fn read(path: PathBuf) -> Option<Self> {
         let is_file = fs::metadata(&path).is_ok_and(|data| data.is_file());
         let text = is_file.then(|| fs::read_to_string(&path).ok()).flatten()?;
-        // A name without an end was not written before its deed was done.
+        // An incomplete line was being written when the process died, so its effect was not
+        // executed.
         let mut lines = text
             .split_inclusive('\n')
             .filter_map(|line| line.strip_suffix('\n'));
-        let begun = Self::nothing(path, Fingerprint::parse(lines.next()?)?);
-        begun.names().all = lines.map(str::to_owned).collect();
-        Some(begun)
+        let log = Self::nothing(path, Fingerprint::parse(lines.next()?)?);
+        log.names().all = lines.map(str::to_owned).collect();
+        Some(log)
     }
 
-    /// Whether a history goes on with the turn.
+    /// Returns whether a history continues this turn.
     pub fn goes_on(&self, messages: &[Json]) -> bool {
         self.history.goes_on(messages)
     }
 
-    /// Their names, in the order they were begun.
+    /// Returns the names of the started effects, in order.
     pub fn all(&self) -> Vec<String> {
         self.names().all.clone()
     }
 
-    /// Something is about to be done.
+    /// Records an effect that is about to be executed.
     pub fn add(&self, name: &str) -> io::Result<()> {
         let mut names = self.names();
         names.all.push(name.to_owned());
@@ -75,18 +76,18 @@ impl Begun {
         };
         let added = file.write_all(format!("{name}\n").as_bytes());
         if added.is_err() {
-            // Half a line may be there, which the next name must not follow.
+            // The file may end in an incomplete line, to which nothing may be appended.
             names.file = None;
         }
         added
     }
 
-    /// What is kept on disk by now knows of these, each of them once: nobody need ask.
+    /// Removes effects that the state on disk now includes, each name once.
     pub fn known(&self, these: &[String]) -> io::Result<()> {
         let mut names = self.names();
         let before = names.all.len();
         for name in these {
-            if let Some(at) = names.all.iter().position(|begun| begun == name) {
+            if let Some(at) = names.all.iter().position(|started| started == name) {
                 names.all.remove(at);
             }
         }
@@ -100,32 +101,31 @@ impl Begun {
         }
     }
 
-    /// Writes all of it, under another name first: what is there must not be lost by half a
-    /// write.
+    /// Replaces the whole file through a temporary one, so that an incomplete write loses nothing.
     fn write(&self, names: &mut Names) -> io::Result<()> {
-        let fresh = self.path.with_extension("new");
+        let temporary = self.path.with_extension("new");
         let mut file = File::options()
             .create(true)
             .write(true)
             .truncate(true)
             .mode(0o600)
-            .open(&fresh)?;
+            .open(&temporary)?;
         let history = serde_json::to_string(&self.history)?;
         let text = format!("{history}\n{}\n", names.all.join("\n"));
         file.write_all(text.as_bytes())?;
-        fs::rename(&fresh, &self.path)?;
+        fs::rename(&temporary, &self.path)?;
         names.file = Some(file);
         Ok(())
     }
 
-    /// The turn has come to its end.
+    /// Removes the log, because the turn has ended.
     pub fn forget(&self) {
         *self.names() = Names {
             all: Vec::new(),
             file: None,
         };
         if let Err(error) = remove(&self.path) {
-            tracing::debug!(%error, "what was begun is not forgotten");
+            tracing::debug!(%error, "cannot remove the log of started effects");
         }
     }
 
@@ -146,23 +146,23 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn said(role: &str, stop: &str) -> Json {
+    fn message(role: &str, stop: &str) -> Json {
         json!({"role": role, "content": "x", "stopReason": stop})
     }
 
     #[test]
-    fn another_process_reads_what_was_begun_and_goes_on_with_it() {
+    fn another_process_reads_the_log_and_continues_it() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("begun");
         assert!(Begun::read(path.clone()).is_none());
-        let first = Begun::nothing(path.clone(), Fingerprint::of("S", &[said("user", "")]));
+        let first = Begun::nothing(path.clone(), Fingerprint::of("S", &[message("user", "")]));
         first.add("a").unwrap();
         first.add("b").unwrap();
         let second = Begun::read(path.clone()).unwrap();
         assert_eq!(second.all(), ["a", "b"]);
         second.add("c").unwrap();
         second.add("d").unwrap();
-        // A name of which only a part was written.
+        // A name that was written only partly.
         let whole = fs::read_to_string(&path).unwrap();
         fs::write(&path, format!("{whole}half")).unwrap();
         let third = Begun::read(path.clone()).unwrap();
@@ -174,52 +174,52 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_could_not_be_written_spoils_no_other() {
+    fn a_failed_write_damages_no_other_name() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("begun");
-        let begun = Begun::nothing(path.clone(), Fingerprint::of("S", &[said("user", "")]));
-        begun.add("a").unwrap();
+        let log = Begun::nothing(path.clone(), Fingerprint::of("S", &[message("user", "")]));
+        log.add("a").unwrap();
         let whole = fs::read_to_string(&path).unwrap();
-        // A disk that was full in the middle of a line.
+        // The disk was full in the middle of a line.
         fs::write(&path, format!("{whole}hal")).unwrap();
-        begun.names().file = Some(File::open(&path).unwrap());
-        begun.add("half").unwrap_err();
-        begun.add("b").unwrap();
-        begun.add("c").unwrap();
+        log.names().file = Some(File::open(&path).unwrap());
+        log.add("half").unwrap_err();
+        log.add("b").unwrap();
+        log.add("c").unwrap();
         let read = Begun::read(path).unwrap();
         assert_eq!(read.all(), ["a", "half", "b", "c"]);
     }
 
     #[test]
-    fn what_the_state_on_disk_knows_is_not_asked_about() {
+    fn effects_in_the_state_on_disk_are_removed() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("begun");
-        let begun = Begun::nothing(path.clone(), Fingerprint::of("S", &[said("user", "")]));
+        let log = Begun::nothing(path.clone(), Fingerprint::of("S", &[message("user", "")]));
         for name in ["a", "b", "a"] {
-            begun.add(name).unwrap();
+            log.add(name).unwrap();
         }
-        begun.known(&["a".into(), "x".into()]).unwrap();
-        begun.add("c").unwrap();
-        let read = || Begun::read(path.clone()).map(|begun| begun.all());
+        log.known(&["a".into(), "x".into()]).unwrap();
+        log.add("c").unwrap();
+        let read = || Begun::read(path.clone()).map(|log| log.all());
         assert_eq!(read().unwrap(), ["b", "a", "c"]);
-        begun.known(&["a".into(), "b".into(), "c".into()]).unwrap();
+        log.known(&["a".into(), "b".into(), "c".into()]).unwrap();
         assert!(read().is_none());
-        begun.add("d").unwrap();
+        log.add("d").unwrap();
         assert_eq!(read().unwrap(), ["d"]);
     }
 
     #[test]
-    fn a_turn_goes_on_until_it_has_a_whole_answer() {
-        let before = [said("user", "")];
-        let begun = Begun::nothing(PathBuf::new(), Fingerprint::of("S", &before));
-        let after = |more: &[Json]| begun.goes_on(&[&before, more].concat());
+    fn a_turn_continues_until_it_has_a_complete_answer() {
+        let before = [message("user", "")];
+        let log = Begun::nothing(PathBuf::new(), Fingerprint::of("S", &before));
+        let after = |more: &[Json]| log.goes_on(&[&before, more].concat());
         assert!(after(&[]));
-        assert!(after(&[said("assistant", "error"), said("user", "")]));
+        assert!(after(&[message("assistant", "error"), message("user", "")]));
         assert!(after(&[
-            said("assistant", "toolUse"),
-            said("toolResult", "")
+            message("assistant", "toolUse"),
+            message("toolResult", "")
         ]));
-        assert!(!after(&[said("assistant", "stop"), said("user", "")]));
-        assert!(!begun.goes_on(&[said("assistant", "error")]));
+        assert!(!after(&[message("assistant", "stop"), message("user", "")]));
+        assert!(!log.goes_on(&[message("assistant", "error")]));
     }
 }

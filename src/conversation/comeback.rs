@@ -1,8 +1,8 @@
-//! What a host brings back for a run that is gone, read from its own history.
+//! Restarts a turn whose run was lost, from the tool results in the host's history.
 //!
-//! A turn begins with the last words of the person before the model's last answer; the turns
-//! before it are complete. Everything is counted in the host's messages, never in what we made
-//! of them, so that a turn that came back once can come back again.
+//! A turn starts with the user's last message before the model's last answer; the turns before it
+//! are complete. Positions are counted in the host's messages, never in text we derived from them,
+//! so that a turn that was restarted once can be restarted again.
 
 use serde_json::Value as Json;
 
@@ -16,31 +16,31 @@ use super::recovery::{Loss, Point, Request};
 use super::wrap::{Recovered, Verdict, collapse, wrap};
 use crate::prompts::{WORK_SINCE_CHECKPOINT, imitates_recovered_result};
 
-/// Where in a history a turn begins.
+/// Where in a history a turn starts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Place {
-    /// Its first message.
+    /// Index of its first message.
     pub start: usize,
-    /// Complete turns before it.
+    /// Number of complete turns before it.
     pub turns: usize,
-    /// Their fingerprint.
+    /// Fingerprint of those turns.
     pub history: String,
 }
 
 impl Place {
-    /// The place of the turn that answers `messages`.
+    /// Returns the place of the turn that answers `messages`.
     pub fn of(messages: &[Json]) -> Self {
-        let spoken = |message: &Json| message["role"] == "user";
-        let start = messages.iter().rposition(spoken).unwrap_or(0);
+        let is_user = |message: &Json| message["role"] == "user";
+        let start = messages.iter().rposition(is_user).unwrap_or(0);
         let before = &messages[..start];
         Self {
             start,
-            turns: before.iter().filter(|message| spoken(message)).count(),
+            turns: before.iter().filter(|message| is_user(message)).count(),
             history: Fingerprint::of("", before).digest(),
         }
     }
 
-    /// As the planner asks for it.
+    /// Returns the form the recovery planner uses.
     pub fn point(&self) -> Point<'_> {
         Point {
             turns: self.turns,
@@ -49,49 +49,51 @@ impl Place {
     }
 }
 
-/// A turn whose tools have answered, though nobody waits for them.
+/// A turn whose tools have returned results although its run no longer exists.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Comeback<'a> {
     messages: &'a [Json],
-    /// Where the turn begins.
+    /// Where the turn starts.
     pub place: Place,
-    /// The answer that asked for the tools.
+    /// Index of the answer that called the tools.
     last: usize,
+    /// Ids of all tool calls of the turn.
     calls: Vec<&'a str>,
+    /// Ids of the calls that have a result.
     received: Vec<&'a str>,
 }
 
-/// What a new run is told.
+/// What a new run is sent.
 #[derive(Debug, Clone, PartialEq)]
 pub struct News {
-    /// In words; empty if there is none.
+    /// The message text; empty if there is nothing to send.
     pub text: String,
-    /// Pictures of the results, and of what the person said besides.
+    /// Images of the results and of the user's additional messages.
     pub pictures: Vec<Picture>,
-    /// Results in the text.
+    /// Number of results in the text.
     pub results: usize,
-    /// Whether a result looks like the marks around it.
+    /// Whether a result imitates the delimiters around it.
     pub lookalike: bool,
-    /// What the state has answered and the host does not have: shown first.
+    /// Text that is in the checkpoint but not in the host's history; shown before the new answer.
     pub unshown: String,
 }
 
 impl<'a> Comeback<'a> {
-    /// Reads a history; `None` if it does not end with results of tools.
+    /// Reads a history; `None` if it does not end with tool results.
     pub fn read(messages: &'a [Json]) -> Option<Self> {
         let last = messages
             .iter()
             .rposition(|message| message["role"] == "assistant")?;
         let place = Place::of(&messages[..last]);
-        let under_way = &messages[place.start..];
+        let current_turn = &messages[place.start..];
         if calls(&messages[last]).next().is_none() || !messages[last..].iter().any(is_result) {
             return None;
         }
         Some(Self {
             messages,
             last,
-            calls: under_way.iter().flat_map(calls).collect(),
-            received: under_way
+            calls: current_turn.iter().flat_map(calls).collect(),
+            received: current_turn
                 .iter()
                 .filter(|message| is_result(message))
                 .filter_map(|message| message["toolCallId"].as_str())
@@ -100,7 +102,7 @@ impl<'a> Comeback<'a> {
         })
     }
 
-    /// As the planner asks for it.
+    /// Returns the input for the recovery planner.
     pub fn request<'b>(&'b self, session: Option<&'b str>, loss: Loss) -> Request<'b> {
         Request {
             session,
@@ -111,7 +113,7 @@ impl<'a> Comeback<'a> {
         }
     }
 
-    /// The person's pictures that opened the turn.
+    /// Returns whether the user's message that started the turn has images.
     pub fn has_pictures(&self) -> bool {
         self.messages
             .get(self.place.start)
@@ -119,36 +121,38 @@ impl<'a> Comeback<'a> {
             .is_some_and(|blocks| blocks.iter().any(|block| block["type"] == "image"))
     }
 
-    /// The history a rebuilt run starts from: complete turns, and the one under way without
-    /// its results.
+    /// Returns the history that a rebuilt run starts from: all complete turns, and the current
+    /// turn without its results.
     pub fn history(&self) -> Vec<Json> {
         let kept =
             |(index, message): &(usize, &Json)| *index < self.place.start || !is_result(message);
-        let told = self.messages[..=self.last].iter().enumerate();
-        told.filter(kept)
+        let messages = self.messages[..=self.last].iter().enumerate();
+        messages
+            .filter(kept)
             .map(|(_, message)| message.clone())
             .collect()
     }
 
-    /// What a state has to be told that knows the first `known` messages and, if that was
-    /// counted, so much of the answer to them. Calls of that answer are Cursor's own: their
-    /// results go by the names in `asked`, those of later answers by the names these are told
-    /// with.
+    /// Returns what to send to a run that resumes a checkpoint. The checkpoint includes the first
+    /// `known` messages and, if `answer` is given, that much of the answer to them. Calls in that
+    /// answer are Cursor's own, so their results are sent with Cursor's ids from `asked`. Later
+    /// answers are not part of the checkpoint; the results of their calls are sent with the host's
+    /// ids, which appear in the text.
     pub fn since(&self, known: usize, answer: Option<&str>, asked: &[PausedCall]) -> News {
         let new = &self.messages[known.min(self.messages.len())..];
-        let spoke = self.messages[self.last..]
+        let user_spoke = self.messages[self.last..]
             .iter()
             .any(|message| message["role"] == "user");
         let gap = gap(answer, new);
-        let (mut told, mut note, mut unshown) = (None, None, String::new());
+        let (mut answer_text, mut note, mut unshown) = (None, None, String::new());
         match gap {
-            Gap::Unknown(words) => told = Some(words.trim().to_owned()),
-            // After an abort, the person does not want the rest.
-            Gap::Unshown(_) if spoke && is_answer(new.first()) => note = about(&gap),
-            Gap::Unshown(words) => unshown = words,
+            Gap::Unknown(text) => answer_text = Some(text.trim().to_owned()),
+            // The user aborted the answer and does not want the rest.
+            Gap::Unshown(_) if user_spoke && is_answer(new.first()) => note = about(&gap),
+            Gap::Unshown(text) => unshown = text,
             Gap::None => {}
         }
-        // Its own answer comes first and is part of the state; later ones are not.
+        // The checkpoint's own answer comes first and is part of it; later answers are not.
         let later = self
             .messages
             .iter()
@@ -158,8 +162,8 @@ impl<'a> Comeback<'a> {
             .filter(|(_, message)| message["role"] == "assistant")
             .skip(1)
             .filter_map(|(_, message)| read(message))
-            .map(|spoken| spoken.text);
-        let answers = told.into_iter().chain(later).collect();
+            .map(|message| message.text);
+        let answers = answer_text.into_iter().chain(later).collect();
         let own = self.messages[known.min(self.messages.len())..]
             .iter()
             .find(|message| is_answer(Some(message)));
@@ -180,8 +184,8 @@ impl<'a> Comeback<'a> {
         }
     }
 
-    /// What a rebuilt run is told: all results. The pictures of the turn's first words are
-    /// told again, for a history has none.
+    /// Returns what to send to a rebuilt run: all results. The images of the turn's first message
+    /// are sent again, because a rebuilt history contains none.
     pub fn anew(&self) -> News {
         let first = self.messages.get(self.place.start);
         self.news(Vec::new(), self.place.start, first, |_| None)
@@ -199,9 +203,9 @@ impl<'a> Comeback<'a> {
             .filter(|message| is_result(message))
             .collect();
         let after = &self.messages[(self.last + 1).max(from).min(self.messages.len())..];
-        let words: Vec<&Json> = after.iter().filter(|message| !is_result(message)).collect();
+        let additional: Vec<&Json> = after.iter().filter(|message| !is_result(message)).collect();
         let with_pictures = shown_again.into_iter().chain(results.iter().copied());
-        let (pictures, sent) = picture::that_fit(with_pictures.chain(words.iter().copied()));
+        let (pictures, sent) = picture::that_fit(with_pictures.chain(additional.iter().copied()));
         let mut sent = sent.into_iter().skip(usize::from(shown_again.is_some()));
         let mut sent = || sent.next().unwrap_or(Pictures::Omitted);
         let results = results.into_iter().map(|message| {
@@ -226,11 +230,11 @@ impl<'a> Comeback<'a> {
         if !results.is_empty() {
             parts.push(wrap(&results));
         }
-        let words = words
+        let additional = additional
             .into_iter()
             .filter_map(|message| read_with(message, sent()));
-        let words = words.filter(|spoken| spoken.speaker == Speaker::User);
-        parts.extend(words.map(|spoken| spoken.text));
+        let additional = additional.filter(|message| message.speaker == Speaker::User);
+        parts.extend(additional.map(|message| message.text));
         News {
             text: parts.join("\n\n"),
             pictures,
@@ -247,14 +251,14 @@ fn is_result(message: &Json) -> bool {
     message["role"] == "toolResult"
 }
 
-/// Cursor's own name of a call. It may have several lines, which would pass for others of the
-/// block it is told in.
+/// Returns Cursor's own id of a call, on one line. It may contain line breaks, which could be
+/// mistaken for lines of the block that contains it.
 pub(super) fn cursors(call: &PausedCall) -> Option<String> {
     let id = call.cursor.as_deref()?;
     Some(id.lines().collect::<Vec<_>>().join(" "))
 }
 
-/// The ids of the calls in an answer.
+/// Returns the ids of the tool calls in an answer.
 pub(super) fn calls(message: &Json) -> impl Iterator<Item = &str> {
     let blocks = match message["role"].as_str() {
         Some("assistant") => message["content"].as_array().map_or(&[][..], Vec::as_slice),
@@ -289,7 +293,7 @@ mod tests {
         json!({"role": "toolResult", "toolCallId": id, "toolName": "look", "content": text})
     }
 
-    /// Two turns; in the second, two rounds of tools.
+    /// Two turns; the second one has two rounds of tool calls.
     fn rounds() -> Vec<Json> {
         vec![
             user("hello"),
@@ -303,22 +307,22 @@ mod tests {
     }
 
     #[test]
-    fn a_pause_and_its_comeback_are_at_the_same_place() {
+    fn a_pause_and_its_restart_are_at_the_same_place() {
         let messages = rounds();
-        let come = Comeback::read(&messages).unwrap();
-        assert_eq!((come.place.start, come.place.turns), (2, 1));
-        // The pause of either round was written down with what was known then.
+        let lost = Comeback::read(&messages).unwrap();
+        assert_eq!((lost.place.start, lost.place.turns), (2, 1));
+        // The pause of each round was recorded with the history known at that time.
         for known in [3, 5] {
-            assert_eq!(Place::of(&messages[..known]), come.place);
+            assert_eq!(Place::of(&messages[..known]), lost.place);
         }
-        let request = come.request(None, Loss::Gone);
+        let request = lost.request(None, Loss::Gone);
         assert_eq!(request.in_flight, Some(vec!["t1", "t2"]));
         assert_eq!(request.received, ["t1", "t2"]);
-        assert_ne!(Place::of(&messages[..1]).history, come.place.history);
+        assert_ne!(Place::of(&messages[..1]).history, lost.place.history);
     }
 
     #[test]
-    fn only_results_after_the_last_answer_are_a_comeback() {
+    fn only_results_after_the_last_answer_restart_a_turn() {
         let messages = rounds();
         assert!(Comeback::read(&messages[..6]).is_none(), "not answered");
         assert!(Comeback::read(&messages[..3]).is_none(), "not asked");
@@ -328,28 +332,28 @@ mod tests {
     }
 
     #[test]
-    fn s12_text_between_calls_is_kept_and_results_are_told_apart() {
+    fn s12_text_between_calls_is_kept_and_results_are_sent_separately() {
         let messages = rounds();
-        let come = Comeback::read(&messages).unwrap();
-        let history = come.history();
+        let lost = Comeback::read(&messages).unwrap();
+        let history = lost.history();
         let roles: Vec<&str> = history.iter().filter_map(|m| m["role"].as_str()).collect();
         assert_eq!(
             roles,
             ["user", "assistant", "user", "assistant", "assistant"]
         );
         assert_eq!(history[4]["content"][0]["text"], "second");
-        let news = come.anew();
+        let news = lost.anew();
         assert_eq!((news.results, news.lookalike), (2, false));
         assert!(news.text.contains("\none\n") && news.text.contains("\ntwo\n"));
     }
 
     #[test]
-    fn a_state_is_told_what_it_does_not_know() {
+    fn a_checkpoint_is_sent_what_it_does_not_include() {
         let mut messages = rounds();
         messages.push(user("and hurry"));
-        let come = Comeback::read(&messages).unwrap();
-        // From before the first call: both rounds.
-        let news = come.since(3, None, &[]);
+        let lost = Comeback::read(&messages).unwrap();
+        // A checkpoint from before the first call lacks both rounds.
+        let news = lost.since(3, None, &[]);
         assert_eq!(news.results, 2);
         assert!(news.text.contains("second\nTool call (look, call t2)"));
         assert!(
@@ -358,68 +362,69 @@ mod tests {
             news.text
         );
         assert!(news.text.ends_with("]\n\nand hurry"));
-        // From the second round: only its result.
-        let news = come.since(5, None, &[]);
+        // A checkpoint from the second round lacks only its result.
+        let news = lost.since(5, None, &[]);
         assert_eq!(news.results, 1);
         assert!(
             news.text.starts_with("[Recovered tool output"),
             "{}",
             news.text
         );
-        // What it does not know of its own answer; what the host does not have of it.
-        let news = come.since(3, Some("fir"), &[]);
+        // The checkpoint lacks the end of its own answer, or the host does.
+        let news = lost.since(3, Some("fir"), &[]);
         assert!(
             news.text.contains("turn:]\n\nst\n\nsecond"),
             "{}",
             news.text
         );
-        let news = come.since(3, Some("first of all"), &[]);
+        let news = lost.since(3, Some("first of all"), &[]);
         assert!(
             news.text
                 .contains("starting here:]\n\nof all\n\n[You did this"),
             "{}",
             news.text
         );
-        assert_eq!(news.unshown, "", "the person speaks");
+        assert_eq!(news.unshown, "", "the user sent a message");
         let silent = &messages[..7];
         let news = Comeback::read(silent)
             .unwrap()
             .since(5, Some("second, well"), &[]);
         assert_eq!(news.unshown, ", well");
-        // From after the results: only the words; and then nothing.
-        assert_eq!(come.since(7, None, &[]).text, "and hurry");
-        assert_eq!(come.since(8, None, &[]).text, "");
+        // A checkpoint from after the results lacks only the user's message, or nothing.
+        assert_eq!(lost.since(7, None, &[]).text, "and hurry");
+        assert_eq!(lost.since(8, None, &[]).text, "");
     }
 
     #[test]
-    fn results_go_by_the_names_the_model_knows() {
+    fn results_are_sent_with_the_ids_the_model_knows() {
         let messages = rounds();
-        let come = Comeback::read(&messages).unwrap();
+        let lost = Comeback::read(&messages).unwrap();
         let paused = |id: &str, cursor: &str| PausedCall {
             id: id.into(),
             tool: "look".into(),
             cursor: Some(cursor.into()),
         };
         let asked = [paused("t1", "call_1\nfc_1"), paused("t2", "call_2")];
-        // From before the first call: Cursor's own, then one that is told of by our name.
-        let told = come.since(3, None, &asked).text;
+        // From before the first call: Cursor's id for the first call, the host's id for the
+        // second.
+        let text = lost.since(3, None, &asked).text;
         assert!(
-            told.contains("Tool call id: call_1 fc_1\nTool name: look\nResult:\none\n"),
-            "{told}"
+            text.contains("Tool call id: call_1 fc_1\nTool name: look\nResult:\none\n"),
+            "{text}"
         );
-        assert!(told.contains("(look, call t2)"), "{told}");
-        assert!(told.contains("Tool call id: t2\nResult:\ntwo\n"), "{told}");
-        let told = come.since(5, None, &asked).text;
+        assert!(text.contains("(look, call t2)"), "{text}");
+        assert!(text.contains("Tool call id: t2\nResult:\ntwo\n"), "{text}");
+        let text = lost.since(5, None, &asked).text;
         assert!(
-            told.contains("Tool call id: call_2\nTool name: look\n"),
-            "{told}"
+            text.contains("Tool call id: call_2\nTool name: look\n"),
+            "{text}"
         );
-        // A rebuilt history has our names only.
-        assert!(!come.anew().text.contains("call_"));
+        // A rebuilt history contains the host's ids only.
+        assert!(!lost.anew().text.contains("call_"));
     }
 
     #[test]
-    fn s30_pictures_of_results_and_words_come_along() {
+    fn s30_images_of_results_and_messages_are_sent() {
         let picture = json!({"type": "image", "data": PNG, "mimeType": "image/png"});
         let mut messages = rounds();
         messages[2] = json!({"role": "user", "content": [{"type": "text", "text": "go"}, picture]});
@@ -427,15 +432,19 @@ mod tests {
         messages[6]["isError"] = json!(true);
         let bad = json!({"type": "image", "data": "QUJD", "mimeType": "image/png"});
         messages.push(json!({"role": "user", "content": [{"type": "text", "text": "this"}, bad]}));
-        let come = Comeback::read(&messages).unwrap();
-        assert!(come.has_pictures());
-        let news = come.since(5, None, &[]);
+        let lost = Comeback::read(&messages).unwrap();
+        assert!(lost.has_pictures());
+        let news = lost.since(5, None, &[]);
         assert_eq!(news.pictures.len(), 1);
         assert!(
             news.text
                 .contains("Error: true\nResult:\nsee\n[image attached]\n")
         );
         assert!(news.text.ends_with("this\n[image omitted from transcript]"));
-        assert_eq!(come.anew().pictures.len(), 2, "that of the first words too");
+        assert_eq!(
+            lost.anew().pictures.len(),
+            2,
+            "including the image of the first message"
+        );
     }
 }

@@ -1,31 +1,31 @@
-//! What a host brings back to a run that waits for it.
+//! What a host sends to a run that waits for tool results.
 
 use serde_json::Value as Json;
 
 use super::message::{Pictures, Speaker, read_with};
 use super::picture::{self, Picture};
 
-/// What the host says to a waiting run.
+/// The host's input for a waiting run.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Continuation<'a> {
-    /// Results of waiting calls, newest of each id.
+    /// Results of the pending calls, the newest for each id.
     pub results: Vec<(&'a str, &'a Json)>,
-    /// What the person says besides.
+    /// Text of the user's additional messages.
     pub words: String,
-    /// The pictures with these words. One that cannot be sent is told as missing: the run
-    /// waits for the results, and words are not lost for a picture.
+    /// The images of these messages. An image that cannot be sent is replaced by a note, because
+    /// the run waits for the results and the text must not be lost because of an image.
     pub pictures: Vec<Picture>,
 }
 
-/// Results a host brings for the calls that wait, found by id wherever they stand; the newest
-/// of each.
-pub fn results(messages: &[Json], waits: impl Fn(&str) -> bool) -> Vec<(&str, &Json)> {
+/// Returns the results for pending calls, found by id anywhere in the history; the newest for
+/// each.
+pub fn results(messages: &[Json], is_pending: impl Fn(&str) -> bool) -> Vec<(&str, &Json)> {
     let mut results: Vec<(&str, &Json)> = Vec::new();
     for message in messages {
         if message["role"] != "toolResult" {
             continue;
         }
-        let Some(id) = message["toolCallId"].as_str().filter(|id| waits(id)) else {
+        let Some(id) = message["toolCallId"].as_str().filter(|id| is_pending(id)) else {
             continue;
         };
         match results.iter_mut().find(|(known, _)| *known == id) {
@@ -36,27 +36,29 @@ pub fn results(messages: &[Json], waits: impl Fn(&str) -> bool) -> Vec<(&str, &J
     results
 }
 
-/// Reads what a host brings for the calls that wait: results, and the words after the model's
-/// last.
-pub fn continuation<'a>(messages: &'a [Json], waits: impl Fn(&str) -> bool) -> Continuation<'a> {
+/// Reads the results for pending calls, and the user's messages after the model's last answer.
+pub fn continuation<'a>(
+    messages: &'a [Json],
+    is_pending: impl Fn(&str) -> bool,
+) -> Continuation<'a> {
     let last = messages
         .iter()
         .rposition(|message| message["role"] == "assistant");
-    let said: Vec<&Json> = messages[last.map_or(0, |at| at + 1)..]
+    let since_answer: Vec<&Json> = messages[last.map_or(0, |at| at + 1)..]
         .iter()
         .filter(|message| message["role"] != "toolResult")
         .collect();
-    let (pictures, sent): (_, Vec<Pictures>) = picture::that_fit(said.iter().copied());
-    let words: Vec<String> = said
+    let (pictures, sent): (_, Vec<Pictures>) = picture::that_fit(since_answer.iter().copied());
+    let texts: Vec<String> = since_answer
         .into_iter()
         .zip(sent)
         .filter_map(|(message, pictures)| read_with(message, pictures))
-        .filter(|spoken| spoken.speaker == Speaker::User)
-        .map(|spoken| spoken.text)
+        .filter(|message| message.speaker == Speaker::User)
+        .map(|message| message.text)
         .collect();
     Continuation {
-        results: results(messages, waits),
-        words: words.join("\n\n"),
+        results: results(messages, is_pending),
+        words: texts.join("\n\n"),
         pictures,
     }
 }
@@ -71,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn results_by_id_in_any_order_and_words_after_them() {
+    fn results_are_found_by_id_in_any_order_with_the_messages_after_them() {
         let messages = [
             json!({"role": "user", "content": "go"}),
             json!({"role": "assistant", "content": []}),
@@ -90,15 +92,15 @@ mod tests {
     }
 
     #[test]
-    fn pictures_go_with_the_words_unless_they_cannot() {
+    fn images_are_sent_with_their_messages_if_possible() {
         let picture = |data: &str| json!({"type": "image", "data": data, "mimeType": "image/png"});
-        let said = |text: &str, data: &str| json!({"role": "user", "content": [{"type": "text", "text": text}, picture(data)]});
+        let message = |text: &str, data: &str| json!({"role": "user", "content": [{"type": "text", "text": text}, picture(data)]});
         let messages = [
-            said("before", "iVBORw0KGgoAAAANSUhEUg=="),
+            message("before", "iVBORw0KGgoAAAANSUhEUg=="),
             json!({"role": "assistant", "content": []}),
             result("a", "1"),
-            said("like this", "iVBORw0KGgoAAAANSUhEUg=="),
-            said("or that", "!!"),
+            message("like this", "iVBORw0KGgoAAAANSUhEUg=="),
+            message("or that", "!!"),
         ];
         let found = continuation(&messages, |_| true);
         assert_eq!(found.pictures.len(), 1);
@@ -110,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn a_result_told_twice_counts_once() {
+    fn the_newest_result_of_a_call_counts() {
         let messages = [
             json!({"role": "assistant"}),
             result("a", "old"),

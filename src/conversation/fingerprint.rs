@@ -1,14 +1,14 @@
-//! Does this history continue the one we sent before?
+//! Decides whether a history continues the one we sent before.
 //!
-//! A fingerprint holds one short hash for the system prompt and one a message. What a
-//! message says counts, when it was said too (the timestamp is its identity); what the
-//! model thought does not, and pictures count by their hash.
+//! A fingerprint holds one short hash for the system prompt and one for each message. The content
+//! of a message and its timestamp, which identifies it, are included; the model's thinking is not.
+//! Images are included by their hash.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
 use sha2::{Digest as _, Sha256};
 
-/// The shape of a history.
+/// Hashes of a system prompt and of each message of a history.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Fingerprint {
@@ -19,60 +19,60 @@ pub struct Fingerprint {
 /// How a history relates to an earlier one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Continuity {
-    /// It goes on: messages from this index on are new.
+    /// It continues the earlier one: messages from this index on are new.
     Continues(usize),
-    /// It does not, and has to be told anew.
+    /// It does not, and must be sent in full as a new conversation.
     Diverges(Divergence),
 }
 
-/// Why a history has to be told anew.
+/// Why a history must be sent in full.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Divergence {
     /// Nothing was sent before.
     Unsent,
-    /// The system prompt is another one.
+    /// The system prompt has changed.
     SystemPrompt,
-    /// Messages are gone.
+    /// Messages were removed.
     Shorter,
-    /// An earlier message is another one.
+    /// An earlier message has changed.
     Rewritten,
-    /// A summary took the place of older messages.
+    /// A summary replaced older messages.
     Summarized,
-    /// It went on elsewhere for too long to be told in passing.
+    /// So much was added outside Cursor that it does not fit into one message.
     Elsewhere,
 }
 
 impl Fingerprint {
-    /// The fingerprint of a history as the host tells it.
+    /// Returns the fingerprint of a host's history.
     pub fn of(system: &str, messages: &[Json]) -> Self {
         let messages = messages.iter().enumerate();
         Self {
             system_hash: short(system.as_bytes()),
-            message_hashes: messages.map(|(index, told)| message(index, told)).collect(),
+            message_hashes: messages.map(|(index, sent)| message(index, sent)).collect(),
         }
     }
 
-    /// Reads a stored fingerprint; what is none counts as never sent.
+    /// Parses a stored fingerprint; `None` if it is invalid.
     pub fn parse(text: &str) -> Option<Self> {
         serde_json::from_str(text).ok()
     }
 
-    /// How many messages it stands for.
-    #[expect(clippy::len_without_is_empty, reason = "nobody asks")]
+    /// Returns the number of messages.
+    #[expect(clippy::len_without_is_empty, reason = "no caller needs it")]
     pub fn len(&self) -> usize {
         self.message_hashes.len()
     }
 
-    /// How many messages of a history this one is the beginning of, the system prompt aside;
-    /// `None` if it is not.
+    /// Returns the number of messages if this is the start of the given history, ignoring the
+    /// system prompt; `None` if it is not.
     pub fn begins(&self, messages: &[Json]) -> Option<usize> {
         let known = self.message_hashes.len();
         let beginning = Self::of("", messages.get(..known)?);
         (beginning.message_hashes == self.message_hashes).then_some(known)
     }
 
-    /// Whether a history goes on with the turn this one asks for: there was no whole answer
-    /// since.
+    /// Returns whether a history continues the turn that this one asks for: it has no complete
+    /// answer since.
     pub fn goes_on(&self, messages: &[Json]) -> bool {
         let answered = |message: &Json| {
             message["role"] == "assistant"
@@ -85,7 +85,7 @@ impl Fingerprint {
         known.is_some_and(|known| !messages[known..].iter().any(answered))
     }
 
-    /// The messages in one short text.
+    /// Returns one short hash of all messages.
     pub fn digest(&self) -> String {
         short(self.message_hashes.concat().as_bytes())
     }
@@ -132,13 +132,13 @@ fn message(index: usize, message: &Json) -> String {
     };
     add(role);
     add(&when);
-    // What the user kept out of the context cannot change it.
+    // The user excluded it from the context, so its content does not matter.
     if message["excludeFromContext"] != Json::Bool(true) {
-        for field in said(role) {
+        for field in hashed_fields(role) {
             add(&match field {
                 Field::Content(name) => content(&message[name]),
                 Field::Value(name) => message[name].to_string(),
-                // Absent is the same as off.
+                // An absent flag is the same as `false`.
                 Field::Flag(name) => (message[name] == Json::Bool(true)).to_string(),
             });
         }
@@ -146,7 +146,7 @@ fn message(index: usize, message: &Json) -> String {
     hex(&hasher.finalize())
 }
 
-/// A field of a message that says something.
+/// A field of a message that is part of its fingerprint.
 #[derive(Debug, Clone, Copy)]
 enum Field {
     Content(&'static str),
@@ -154,7 +154,7 @@ enum Field {
     Flag(&'static str),
 }
 
-fn said(role: &str) -> &'static [Field] {
+fn hashed_fields(role: &str) -> &'static [Field] {
     use Field::{Content, Flag, Value};
     match role {
         "toolResult" => &[
@@ -176,7 +176,7 @@ fn said(role: &str) -> &'static [Field] {
     }
 }
 
-/// The JSON of a value, thoughts left out and pictures by their hash.
+/// Returns the JSON of a value, without thinking and with images replaced by their hash.
 fn content(value: &Json) -> String {
     let Json::Array(blocks) = value else {
         return value.to_string();
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_message_says_counts() {
+    fn content_changes_the_fingerprint() {
         let with = |thought: &str, picture: &str, kind: &str| {
             json!({"role": "assistant", "timestamp": 1, "content": [
                 {"type": "thinking", "thinking": thought},
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn thoughts_do_not_count() {
+    fn thinking_does_not_change_the_fingerprint() {
         let with = |blocks: Json| [json!({"role": "assistant", "timestamp": 1, "content": blocks})];
         let thinking =
             with(json!([{"type": "thinking", "thinking": "x"}, {"type": "text", "text": "a"}]));
@@ -255,18 +255,19 @@ mod tests {
     }
 
     #[test]
-    fn absent_flags_are_off_and_what_is_not_told_does_not_count() {
+    fn absent_flags_equal_false_and_other_fields_are_ignored() {
         let result = |more: Json| {
-            let mut told = json!({"role": "toolResult", "content": [], "toolCallId": "c", "toolName": "t", "timestamp": 1});
-            told.as_object_mut()
+            let mut message = json!({"role": "toolResult", "content": [], "toolCallId": "c", "toolName": "t", "timestamp": 1});
+            message
+                .as_object_mut()
                 .unwrap()
                 .extend(more.as_object().unwrap().clone());
-            told
+            message
         };
         let bash = |more: Json| {
-            let mut told = result(more);
-            told["role"] = "bashExecution".into();
-            told
+            let mut message = result(more);
+            message["role"] = "bashExecution".into();
+            message
         };
         for (before, after) in [
             (
@@ -284,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn reasons_are_told_apart() {
+    fn divergence_reasons_are_distinguished() {
         let user = |text: &str, at: u64| json!({"role": "user", "content": text, "timestamp": at});
         let two = [user("a", 1), user("b", 2)];
         assert_eq!(
@@ -313,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn survives_storage() {
+    fn a_fingerprint_survives_storage() {
         let fingerprint = Fingerprint::of("S", &[json!({"role": "user", "content": "a"})]);
         let text = serde_json::to_string(&fingerprint).unwrap();
         assert_eq!(Fingerprint::parse(&text), Some(fingerprint));

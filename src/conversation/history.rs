@@ -1,6 +1,6 @@
-//! A history Cursor has not seen, told where Cursor reads it: as root prompt messages.
+//! Builds a conversation state from a history that Cursor has not seen, as root prompt messages.
 //!
-//! The newest messages are kept; what does not fit is left out and said to be.
+//! The newest messages are kept. A notice says how many older ones were omitted.
 
 use bytes::Bytes;
 use prost::Message as _;
@@ -12,24 +12,24 @@ use super::plan;
 use crate::prompts;
 use crate::wire::proto::agent::v1::ConversationStateStructure;
 
-/// Cursor refuses some two hundred entries; half a megabyte is as far as others went.
+/// Cursor rejects about two hundred entries. Half a megabyte is the most that other clients send.
 const MAX_ENTRIES: usize = 190;
 const MAX_BYTES: usize = 512 * 1024;
 
-/// A rebuilt state and the blobs it points to.
+/// A new state and the blobs it refers to.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Rebuilt {
     /// The state to start a run from.
     pub state: Bytes,
-    /// Every blob by its id; all of them must be at hand while the state is in use.
+    /// Every blob by its id; all of them must be available while the state is in use.
     pub blobs: Vec<(Vec<u8>, Bytes)>,
-    /// Messages that were left out, oldest first.
+    /// Number of omitted messages, the oldest ones.
     pub omitted: usize,
-    /// Messages that share the first entry, oldest first.
+    /// Number of messages joined in the first entry, the oldest ones that were kept.
     pub folded: usize,
 }
 
-/// How much may be told.
+/// How much history may be sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Budget {
     /// In tokens, at four characters each.
@@ -37,8 +37,8 @@ pub struct Budget {
 }
 
 impl Budget {
-    /// What a model's window leaves for input: a fifth, or all it may answer if that is
-    /// less, is kept for the answer.
+    /// Returns the part of a model's context window that is left for input. A fifth of the window,
+    /// or the model's output limit if that is less, is reserved for the answer.
     pub fn for_window(window: u32, max_output: u32) -> Self {
         let reserve = max_output.min((window / 5).max(1));
         Self {
@@ -46,7 +46,7 @@ impl Budget {
         }
     }
 
-    /// What is left beside something else that is told.
+    /// Returns the budget left when `tokens` are needed for something else.
     pub fn less(self, tokens: u64) -> Self {
         let tokens = usize::try_from(tokens).unwrap_or(usize::MAX);
         Self {
@@ -55,16 +55,17 @@ impl Budget {
     }
 }
 
-/// Rebuilds a history within a budget.
+/// Builds a state from a history, within a budget.
 pub fn rebuild(messages: &[Json], budget: Budget) -> Rebuilt {
-    let spoken: Vec<(&Json, Spoken)> = messages
+    let readable: Vec<(&Json, Spoken)> = messages
         .iter()
         .filter_map(|message| Some((message, read(message)?)))
         .collect();
     let (mut characters, mut bytes) = (budget.tokens.saturating_mul(4), MAX_BYTES);
     let mut kept = 0;
-    for (_, message) in spoken.iter().rev() {
-        // Length in UTF-16 units, as hosts count, and two for the blank line between.
+    for (_, message) in readable.iter().rev() {
+        // Length in UTF-16 code units, as hosts count, and two for the blank line between
+        // messages.
         let cost = message.text.encode_utf16().count() + 2;
         let left = characters.checked_sub(cost);
         let Some((left, room)) = left.zip(bytes.checked_sub(message.text.len() + 2)) else {
@@ -73,11 +74,12 @@ pub fn rebuild(messages: &[Json], budget: Budget) -> Rebuilt {
         (characters, bytes) = (left, room);
         kept += 1;
     }
-    let omitted = spoken.len() - kept;
-    let kept = &spoken[omitted..];
-    let folded = match kept.len() > MAX_ENTRIES {
-        true => kept.len() - (MAX_ENTRIES - 1),
-        false => 0,
+    let omitted = readable.len() - kept;
+    let kept = &readable[omitted..];
+    let folded = if kept.len() > MAX_ENTRIES {
+        kept.len() - (MAX_ENTRIES - 1)
+    } else {
+        0
     };
     let beginning = (folded > 0).then(|| fold(&kept[..folded]));
     let notice = (omitted > 0).then(|| Spoken {
@@ -105,7 +107,8 @@ pub fn rebuild(messages: &[Json], budget: Budget) -> Rebuilt {
     }
 }
 
-/// The oldest of too many messages as one: a long turn's tools would crowd out its task.
+/// Joins the oldest messages into one entry. Omitting them instead could drop the task of a turn
+/// with many tool calls.
 fn fold(messages: &[(&Json, Spoken)]) -> Spoken {
     let mark = plan::mark(messages.iter().map(|(message, _)| *message));
     let texts: Vec<String> = messages
@@ -118,7 +121,8 @@ fn fold(messages: &[(&Json, Spoken)]) -> Spoken {
     }
 }
 
-/// Content must be parts: bare strings are refused late by some models.
+/// Returns the JSON of an entry. The content must be an array of parts, because some models reject
+/// a plain string.
 fn entry(message: &Spoken) -> Json {
     let role = match message.speaker {
         Speaker::User => "user",
@@ -148,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_that_fits_is_told_in_order() {
+    fn everything_that_fits_is_sent_in_order() {
         let messages = [
             user("one"),
             json!({"role": "assistant", "content": "two"}),
@@ -162,9 +166,9 @@ mod tests {
     }
 
     #[test]
-    fn the_newest_are_kept_and_the_rest_is_said_to_be_missing() {
+    fn the_newest_messages_are_kept_and_omitted_ones_are_counted() {
         let messages: Vec<Json> = (0..10).map(|n| user(&format!("message {n}"))).collect();
-        // Each costs eleven characters: five tokens buy one of them.
+        // Each message costs eleven characters, so six tokens are enough for two.
         let rebuilt = rebuild(&messages, Budget { tokens: 6 });
         assert_eq!(
             texts(&rebuilt),
@@ -209,8 +213,8 @@ mod tests {
     }
 
     #[test]
-    fn bytes_are_bounded_as_bytes() {
-        // Three bytes each, one unit of UTF-16.
+    fn the_size_limit_counts_bytes() {
+        // Three bytes each, one UTF-16 code unit.
         let messages = [user(&"\u{20ac}".repeat(MAX_BYTES / 4)), user("last")];
         let rebuilt = rebuild(&messages, Budget { tokens: 1_000_000 });
         assert_eq!(rebuilt.omitted, 0);

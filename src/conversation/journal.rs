@@ -1,7 +1,7 @@
-//! What is written down of a conversation, and how it is read back.
+//! The stored form of a conversation.
 //!
-//! A journal is two lines: a header with the format's version and a checksum, then the
-//! entry. A file that does not fit its checksum is damaged, whatever it parses as.
+//! A journal is two lines: a header with the format's version and a checksum, then the entry. A
+//! file that does not match its checksum is damaged, even if it parses.
 
 use base64::engine::general_purpose::STANDARD as BASE64;
 use bytes::Bytes;
@@ -10,85 +10,85 @@ use sha2::{Digest as _, Sha256};
 
 use super::fingerprint::Fingerprint;
 
-/// Raised when an older sidecar could not read what a newer one writes.
+/// Incremented when an older sidecar could not read what a newer one writes.
 const VERSION: u32 = 1;
 
-/// Everything a later turn needs to go on.
+/// Everything that a later turn needs to continue.
 #[derive(Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Entry {
-    /// Cursor's name for the conversation.
+    /// Cursor's id of the conversation.
     pub conversation_id: String,
-    /// The key its blobs are bound to.
+    /// The key that its blobs are bound to.
     pub blob_key: String,
-    /// Whose conversation it is: a fingerprint of the API key.
+    /// Fingerprint of the API key that the conversation belongs to.
     pub account: String,
-    /// The history the state stands for; `None` if it stands for none.
+    /// The history that the state stands for; `None` if it stands for none.
     pub sent: Option<Fingerprint>,
     /// The last checkpoint, byte for byte.
     #[serde(with = "base64_bytes")]
     pub state: Option<Bytes>,
-    /// What the state knows of the answer to that history; `None` if nobody counted. Earlier
-    /// sidecars neither wrote nor read it.
+    /// The part of the answer to that history that the state includes; `None` if it was not
+    /// recorded. Earlier sidecars neither wrote nor read it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub answer: Option<String>,
-    /// The last pause of the turn under way. Earlier sidecars neither wrote nor read it.
+    /// The last pause of the current turn. Earlier sidecars neither wrote nor read it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pause: Option<Paused>,
-    /// How many blobs lay beside it when it was written.
+    /// How many blobs were stored when it was written.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub blobs: Option<u64>,
-    /// Checksums of those that are not named by theirs. Earlier sidecars neither wrote nor read
-    /// them.
+    /// Checksums of the blobs whose file name is not their checksum. Earlier sidecars neither
+    /// wrote nor read them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sums: Option<Sums>,
 }
 
-/// SHA-256 in hex, by the name of a file.
+/// SHA-256 in hex, by file name.
 pub type Sums = std::collections::BTreeMap<String, String>;
 
-/// A turn that waits for its host, written down before the host knows of it.
+/// A turn that waits for its host. Written before the host is shown the calls.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Paused {
-    /// The calls that wait.
+    /// The pending calls.
     pub calls: Vec<PausedCall>,
-    /// Those of earlier pauses of the same turn. Earlier sidecars neither wrote nor read them.
+    /// The calls of earlier pauses in the same turn. Earlier sidecars neither wrote nor read them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub earlier: Vec<PausedCall>,
-    /// Complete turns before this one.
+    /// Number of complete turns before this one.
     pub turns: usize,
-    /// Their fingerprint, of the host's own messages.
+    /// Fingerprint of those turns, from the host's own messages.
     pub history: String,
-    /// When the pause began, in milliseconds since 1970. Nothing that happens in the pause
-    /// makes it younger.
+    /// When the pause started, in milliseconds since 1970. Not updated by anything that happens
+    /// during the pause.
     pub recorded_at: i64,
-    /// The key of the session; `None` if it has no name.
+    /// The session's key; `None` if the host gave no session id.
     pub session: Option<String>,
 }
 
 impl Paused {
-    /// All calls of the turn, oldest first.
+    /// Returns all calls of the turn, oldest first.
     pub fn all(&self) -> Vec<PausedCall> {
         [self.earlier.as_slice(), &self.calls].concat()
     }
 }
 
-/// A call that waits.
+/// A pending tool call.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PausedCall {
-    /// Its id.
+    /// The host's id of the call.
     pub id: String,
     /// The host's name of the tool.
     pub tool: String,
-    /// Cursor's own id of it. Earlier sidecars neither wrote nor read it.
+    /// Cursor's own id of the call. Earlier sidecars neither wrote nor read it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cursor: Option<String>,
 }
 
 impl std::fmt::Debug for Entry {
-    /// Shows neither key nor state.
+    /// Shows neither the key nor the state.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Entry")
             .field("conversation_id", &self.conversation_id)
@@ -107,18 +107,18 @@ struct Header {
 /// Why a journal cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Damage {
-    /// Not two lines, not a header, not an entry.
+    /// It does not have two lines, or a line is invalid.
     #[error("it is not a journal")]
     Shape,
-    /// The checksum is another one.
-    #[error("its checksum does not fit")]
+    /// The checksum does not match.
+    #[error("its checksum does not match")]
     Checksum,
-    /// Another format.
+    /// The format version is not supported.
     #[error("it has format {0}, this sidecar reads {VERSION}")]
     Version(u32),
 }
 
-/// The bytes of a journal.
+/// Encodes a journal.
 pub fn encode(entry: &Entry) -> Result<Vec<u8>, serde_json::Error> {
     let body = serde_json::to_vec(entry)?;
     let header = Header {
@@ -132,7 +132,7 @@ pub fn encode(entry: &Entry) -> Result<Vec<u8>, serde_json::Error> {
     Ok(bytes)
 }
 
-/// Reads a journal.
+/// Decodes a journal.
 pub fn decode(bytes: &[u8]) -> Result<Entry, Damage> {
     let at = bytes
         .iter()
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn s48_a_pause_is_kept_and_a_journal_without_one_is_read() {
+    fn s48_a_pause_is_stored_and_a_journal_without_one_can_be_read() {
         let call = PausedCall {
             id: "c1".into(),
             tool: "look".into(),
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn secrets_and_state_do_not_show() {
+    fn debug_output_contains_neither_secrets_nor_state() {
         let shown = format!("{:?}", entry(Some(b"state")));
         assert!(
             !shown.contains("abab") && !shown.contains("state\""),
@@ -255,28 +255,28 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_is_read(state in proptest::option::of(proptest::collection::vec(any::<u8>(), 0..200))) {
+        fn a_journal_survives_encoding(state in proptest::option::of(proptest::collection::vec(any::<u8>(), 0..200))) {
             let entry = entry(state.as_deref());
             prop_assert_eq!(decode(&encode(&entry).unwrap()), Ok(entry));
         }
 
         #[test]
-        fn any_change_is_noticed(at in 0_usize..10_000, change in 1_u8..=255) {
+        fn any_changed_byte_is_detected(at in 0_usize..10_000, change in 1_u8..=255) {
             let mut bytes = encode(&entry(Some(b"some state"))).unwrap();
             let at = at % bytes.len();
             bytes[at] ^= change;
-            // Only the spelling of the header may change without meaning: none of it does.
+            // Every byte of the header matters too.
             prop_assert!(decode(&bytes).is_err());
         }
 
         #[test]
-        fn any_cut_is_noticed(at in 0_usize..10_000) {
+        fn any_truncation_is_detected(at in 0_usize..10_000) {
             let bytes = encode(&entry(Some(b"some state"))).unwrap();
             prop_assert!(decode(&bytes[..at % bytes.len()]).is_err());
         }
 
         #[test]
-        fn garbage_is_no_journal(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
+        fn random_bytes_are_rejected(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
             prop_assert!(decode(&bytes).is_err());
         }
     }

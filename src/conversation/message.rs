@@ -1,47 +1,47 @@
-//! A host's messages, as far as a conversation with Cursor needs them.
+//! A host's messages as plain text for Cursor.
 
 use serde_json::Value as Json;
 
 use crate::prompts::{IMAGE_ATTACHED, IMAGE_OMITTED};
 
-/// Whether the pictures of a message are sent with it.
+/// Whether the images of a message are sent with it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Pictures {
-    /// They are.
+    /// The images are sent.
     Attached,
-    /// They are not.
+    /// The images are not sent.
     Omitted,
 }
 
-/// Who a line of the conversation belongs to.
+/// The role of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Speaker {
-    /// The person, or a tool that answered the model.
+    /// The user, or a tool that returned a result.
     User,
     /// The model.
     Assistant,
 }
 
-/// One message in plain words.
+/// One message as plain text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Spoken {
-    /// Whose words.
+    /// Its role.
     pub speaker: Speaker,
-    /// The words.
+    /// Its text.
     pub text: String,
 }
 
-/// Reads a message of a host; `None` where it says nothing to the model.
+/// Reads a host's message; `None` if it contains nothing for the model.
 pub fn read(message: &Json) -> Option<Spoken> {
     read_with(message, Pictures::Omitted)
 }
 
-/// The same, for a message whose pictures may go with it.
+/// Like [`read`], for a message whose images may be sent with it.
 pub fn read_with(message: &Json, pictures: Pictures) -> Option<Spoken> {
     if message["excludeFromContext"] == Json::Bool(true) {
         return None;
     }
-    let spoken =
+    let plain =
         |speaker, text: String| (!text.trim().is_empty()).then_some(Spoken { speaker, text });
     let text = |content: &Json| text(content, pictures);
     let call = |message: &Json| {
@@ -49,27 +49,27 @@ pub fn read_with(message: &Json, pictures: Pictures) -> Option<Spoken> {
         (text("toolName"), text("toolCallId"))
     };
     match message["role"].as_str()? {
-        "user" | "custom" => spoken(Speaker::User, text(&message["content"])),
-        "assistant" => spoken(Speaker::Assistant, assistant(message)),
+        "user" | "custom" => plain(Speaker::User, text(&message["content"])),
+        "assistant" => plain(Speaker::Assistant, assistant(message)),
         "toolResult" => {
             let (name, id) = call(message);
             let label = match message["isError"] {
                 Json::Bool(true) => "Tool error",
                 _ => "Tool result",
             };
-            let said = text(&message["content"]);
-            spoken(
+            let output = text(&message["content"]);
+            plain(
                 Speaker::User,
-                format!("{label} ({name}, call {id}): {said}"),
+                format!("{label} ({name}, call {id}): {output}"),
             )
         }
-        "compactionSummary" | "branchSummary" => spoken(
+        "compactionSummary" | "branchSummary" => plain(
             Speaker::User,
             message["summary"].as_str().unwrap_or_default().to_owned(),
         ),
         "bashExecution" => {
             let part = |key: &str| message[key].as_str().unwrap_or_default().to_owned();
-            spoken(
+            plain(
                 Speaker::User,
                 format!("Ran `{}`\n{}", part("command"), part("output")),
             )
@@ -78,7 +78,7 @@ pub fn read_with(message: &Json, pictures: Pictures) -> Option<Spoken> {
     }
 }
 
-/// The text of a content field, pictures by their placeholder.
+/// Returns the text of a content field, with placeholders for images.
 pub fn text(content: &Json, pictures: Pictures) -> String {
     match content {
         Json::String(text) => text.clone(),
@@ -100,7 +100,7 @@ pub fn text(content: &Json, pictures: Pictures) -> String {
     }
 }
 
-/// Text and tool calls of the model, thoughts left out.
+/// Returns the text and tool calls of an assistant message, without thinking.
 fn assistant(message: &Json) -> String {
     let Json::Array(blocks) = &message["content"] else {
         return text(&message["content"], Pictures::Omitted);
@@ -130,23 +130,23 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn words(message: Json) -> Option<(Speaker, String)> {
-        read(&message).map(|spoken| (spoken.speaker, spoken.text))
+    fn role_and_text(message: Json) -> Option<(Speaker, String)> {
+        read(&message).map(|plain| (plain.speaker, plain.text))
     }
 
     #[test]
-    fn every_role_in_plain_words() {
+    fn every_role_is_converted_to_text() {
         let user = json!({"role": "user", "content": [
             {"type": "text", "text": "look"}, {"type": "image", "data": "AA", "mimeType": "image/png"}]});
         assert_eq!(
-            words(user),
+            role_and_text(user),
             Some((Speaker::User, format!("look\n{IMAGE_OMITTED}")))
         );
         let assistant = json!({"role": "assistant", "content": [
             {"type": "thinking", "thinking": "hm"}, {"type": "text", "text": "I read."},
             {"type": "toolCall", "id": "c1", "name": "read", "arguments": {"path": "a"}}]});
         assert_eq!(
-            words(assistant),
+            role_and_text(assistant),
             Some((
                 Speaker::Assistant,
                 "I read.\nTool call (read, call c1): {\"path\":\"a\"}".into()
@@ -155,11 +155,14 @@ mod tests {
         let result = json!({"role": "toolResult", "toolCallId": "c1", "toolName": "read",
             "content": [{"type": "text", "text": "gone"}], "isError": true});
         assert_eq!(
-            words(result),
+            role_and_text(result),
             Some((Speaker::User, "Tool error (read, call c1): gone".into()))
         );
         let shell = json!({"role": "bashExecution", "command": "ls", "output": "a\n"});
-        assert_eq!(words(shell), Some((Speaker::User, "Ran `ls`\na\n".into())));
+        assert_eq!(
+            role_and_text(shell),
+            Some((Speaker::User, "Ran `ls`\na\n".into()))
+        );
     }
 
     #[test]
@@ -171,7 +174,7 @@ mod tests {
         let hidden = json!({"role": "bashExecution", "command": "ls", "output": "a", "excludeFromContext": true});
         assert_eq!(read(&hidden), None);
         assert_eq!(read(&json!({"role": "system", "content": "x"})), None);
-        // How a turn failed is not what the model said.
+        // The error of a turn is not part of the answer.
         let failed =
             json!({"role": "assistant", "content": [], "stopReason": "error", "errorMessage": "x"});
         assert_eq!(read(&failed), None);

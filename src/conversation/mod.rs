@@ -1,9 +1,12 @@
-//! What must survive: the state of a conversation and what it was made of.
+//! The persistent state of a conversation, and the plans made from it.
 //!
-//! Does a host's history continue the one we sent ([`fingerprint`]) and its answer the one the
-//! state knows ([`answer`]), what is to be sent ([`plan`]), how a history Cursor has not seen is told ([`history`]), how a turn comes back
-//! whose run was lost ([`recovery`]), and how all of it is kept ([`journal`], [`store`], [`begun`]). This
-//! room plans; it opens no stream and knows no host's wire format.
+//! * [`fingerprint`] and [`answer`]: whether a host's history and its last answer continue ours
+//! * [`plan`]: what to send
+//! * [`history`]: how to build a state from a history Cursor has not seen
+//! * [`recovery`]: how to restart a turn whose run was lost
+//! * [`journal`], [`store`], [`begun`]: how all of it is stored
+//!
+//! This module only plans and stores: it opens no stream and knows no host's wire format.
 
 pub mod answer;
 pub mod begun;

@@ -1,4 +1,4 @@
-//! Pictures of the person's latest turn: found, checked, decoded.
+//! Images of the user's latest turn: found, validated, decoded.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
@@ -7,65 +7,66 @@ use serde_json::Value as Json;
 
 use super::message::Pictures;
 
-/// What Cursor's own clients send at most, each and in all.
+/// The limits of Cursor's own clients, for one image and for all images of a message.
 const LARGEST: usize = 5 * 1024 * 1024;
 const MOST: usize = 20 * 1024 * 1024;
 
-/// What is said to the model where a picture of an earlier message is missing.
+/// Sent to the model where an image of an earlier message is missing.
 pub const NOTE: &str = "Pictures are sent only with the message they were attached to. Where \
 the conversation says [image omitted from transcript], the picture itself is not available: if it \
 matters, ask the user to attach it again or to describe it.";
 
-/// A picture, ready to be sent.
+/// An image, ready to be sent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Picture {
     /// Its bytes.
     pub data: Bytes,
-    /// Its type, by its bytes and not by what its sender claims.
+    /// Its type, detected from its bytes and not taken from the host.
     pub mime_type: &'static str,
 }
 
-/// Why a picture cannot be sent.
+/// Why an image cannot be sent.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PictureError {
-    /// Too many bytes.
+    /// The image is too large.
     #[error(
         "image {number} of the message has {size}; Cursor takes at most 5 MiB an image: make it smaller"
     )]
     TooLarge {
-        /// Which one, from 1.
+        /// Its number in the message, from 1.
         number: usize,
-        /// How large it is.
+        /// Its size.
         size: String,
     },
-    /// Too many bytes together.
+    /// The images are too large together.
     #[error(
         "the images of the message have {size} together; at most 20 MiB can be sent: attach fewer"
     )]
     TooMany {
-        /// How large they are.
+        /// Their total size.
         size: String,
     },
-    /// None of the types Cursor reads.
+    /// Not one of the types that Cursor reads.
     #[error(
         "image {number} of the message is {found}; Cursor takes PNG, JPEG, GIF and WebP: convert it"
     )]
     Unsupported {
-        /// Which one, from 1.
+        /// Its number in the message, from 1.
         number: usize,
-        /// What it is.
+        /// Its actual type.
         found: String,
     },
-    /// Not even bytes.
+    /// The data is not base64.
     #[error("image {number} of the message is damaged: its data is not base64")]
     Damaged {
-        /// Which one, from 1.
+        /// Its number in the message, from 1.
         number: usize,
     },
 }
 
-/// Where the person's latest turn is: the last user message and those before it since the
-/// model's last. What other programs add to it, such as pi's extensions, are user messages too.
+/// Returns the range of the user's latest turn: the last user message and those before it since
+/// the model's last answer. What other programs add to it, such as pi's extensions, are user
+/// messages too.
 fn latest_turn(messages: &[Json]) -> std::ops::Range<usize> {
     let is = |role: &'static str| move |message: &Json| message["role"] == role;
     let end = messages.iter().rposition(is("user")).map_or(0, |at| at + 1);
@@ -73,23 +74,23 @@ fn latest_turn(messages: &[Json]) -> std::ops::Range<usize> {
     answer.map_or(0, |at| at + 1)..end
 }
 
-/// The pictures of the person's latest turn.
+/// Returns the images of the user's latest turn.
 pub fn latest(messages: &[Json]) -> Result<Vec<Picture>, PictureError> {
     let turn = messages[latest_turn(messages)].iter();
     of_all(turn.filter(|message| message["role"] == "user"))
 }
 
-/// How many pictures the person's latest turn has.
+/// Returns how many images the user's latest turn has.
 pub fn count_latest(messages: &[Json]) -> usize {
     let turn = messages[latest_turn(messages)].iter();
     let blocks = turn
         .filter(|message| message["role"] == "user")
-        .flat_map(pictures_of);
+        .flat_map(content_blocks);
     blocks.filter(|block| block["type"] == "image").count()
 }
 
-/// The pictures of those messages that can be sent, in order, as many as fit; and for each
-/// message whether all of its pictures are among them.
+/// Returns the valid images of these messages in order, as many as fit, and for each message
+/// whether all of its images are included.
 pub fn that_fit<'a>(messages: impl Iterator<Item = &'a Json>) -> (Vec<Picture>, Vec<Pictures>) {
     let (mut all, mut room) = (Vec::new(), MOST);
     let sent = messages.map(|message| {
@@ -106,18 +107,18 @@ pub fn that_fit<'a>(messages: impl Iterator<Item = &'a Json>) -> (Vec<Picture>, 
     (all, sent)
 }
 
-/// The pictures of messages that are sent as one.
+/// Returns the images of messages that are sent as one.
 fn of_all<'a>(messages: impl Iterator<Item = &'a Json>) -> Result<Vec<Picture>, PictureError> {
-    let blocks = messages.flat_map(pictures_of);
+    let blocks = messages.flat_map(content_blocks);
     let images = blocks.filter(|block| block["type"] == "image");
     decode(images.map(|block| block["data"].as_str().unwrap_or_default()))
 }
 
-/// Pictures that are sent as those of one message, each in base64.
+/// Decodes images that are sent with one message, each in base64.
 pub fn decode<'a>(images: impl Iterator<Item = &'a str>) -> Result<Vec<Picture>, PictureError> {
     let mut pictures = Vec::new();
     for (number, text) in (1..).zip(images) {
-        // Base64 is a third longer than what it says: no need to decode what is too long.
+        // Base64 is a third longer than its content, so this is too large without decoding it.
         if text.len() / 4 * 3 > LARGEST + 3 {
             return Err(PictureError::TooLarge {
                 number,
@@ -153,21 +154,22 @@ pub fn decode<'a>(images: impl Iterator<Item = &'a str>) -> Result<Vec<Picture>,
     Ok(pictures)
 }
 
-/// Whether the person's latest turn, or what came before it, has a picture that is not sent.
+/// Returns whether the latest turn, or the history before it, has an image that is not sent.
 pub fn any_earlier(messages: &[Json]) -> bool {
     let turn = latest_turn(messages);
-    let until = match turn.is_empty() {
-        true => messages.len(),
-        false => turn.end,
+    let until = if turn.is_empty() {
+        messages.len()
+    } else {
+        turn.end
     };
     let sent = |at: usize, message: &Json| turn.contains(&at) && message["role"] == "user";
     messages[..until].iter().enumerate().any(|(at, message)| {
-        let mut blocks = pictures_of(message).iter();
+        let mut blocks = content_blocks(message).iter();
         !sent(at, message) && blocks.any(|block| block["type"] == "image")
     })
 }
 
-fn pictures_of(message: &Json) -> &[Json] {
+fn content_blocks(message: &Json) -> &[Json] {
     message["content"].as_array().map_or(&[], Vec::as_slice)
 }
 
@@ -191,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_latest_turn_counts_and_types_are_looked_at() {
+    fn only_images_of_the_latest_turn_are_sent_and_types_are_detected() {
         let answer = || json!({"role": "assistant", "content": []});
         let messages = [user(&[PNG, PNG]), answer(), user(&[PNG]), answer()];
         let found = latest(&messages).unwrap();
@@ -205,7 +207,7 @@ mod tests {
         ];
         assert_eq!(latest(&after), Ok(Vec::new()));
         assert!(any_earlier(&after));
-        // Somebody else adds words behind the person's.
+        // Another program adds a message after the user's.
         let added = [
             user(&[PNG]),
             json!({"role": "user", "content": "by the way"}),
@@ -216,16 +218,16 @@ mod tests {
     }
 
     #[test]
-    fn refusals_say_which_and_why() {
+    fn errors_name_the_image_and_the_reason() {
         let mut large = PNG.to_vec();
         large.resize(LARGEST + 1, 0);
         let mut fits = PNG.to_vec();
         fits.resize(LARGEST, 0);
-        let say = |images: &[&[u8]]| latest(&[user(images)]).unwrap_err().to_string();
-        insta::assert_snapshot!(say(&[PNG, &large]), @"image 2 of the message has 5.0 MiB; Cursor takes at most 5 MiB an image: make it smaller");
-        insta::assert_snapshot!(say(&[&fits, &fits, &fits, &fits, PNG]), @"the images of the message have 20.0 MiB together; at most 20 MiB can be sent: attach fewer");
-        insta::assert_snapshot!(say(&[b"%PDF-1.7"]), @"image 1 of the message is application/pdf; Cursor takes PNG, JPEG, GIF and WebP: convert it");
-        insta::assert_snapshot!(say(&[b"<svg/>"]), @"image 1 of the message is of an unknown type; Cursor takes PNG, JPEG, GIF and WebP: convert it");
+        let error = |images: &[&[u8]]| latest(&[user(images)]).unwrap_err().to_string();
+        insta::assert_snapshot!(error(&[PNG, &large]), @"image 2 of the message has 5.0 MiB; Cursor takes at most 5 MiB an image: make it smaller");
+        insta::assert_snapshot!(error(&[&fits, &fits, &fits, &fits, PNG]), @"the images of the message have 20.0 MiB together; at most 20 MiB can be sent: attach fewer");
+        insta::assert_snapshot!(error(&[b"%PDF-1.7"]), @"image 1 of the message is application/pdf; Cursor takes PNG, JPEG, GIF and WebP: convert it");
+        insta::assert_snapshot!(error(&[b"<svg/>"]), @"image 1 of the message is of an unknown type; Cursor takes PNG, JPEG, GIF and WebP: convert it");
         let damaged = json!({"role": "user", "content": [{"type": "image", "data": "!!", "mimeType": "image/png"}]});
         insta::assert_snapshot!(latest(&[damaged]).unwrap_err(), @"image 1 of the message is damaged: its data is not base64");
     }

@@ -1,9 +1,9 @@
-//! What to do when a host brings tool results and the run that asked for them is gone: pure,
-//! from what was kept, what the host says and the time.
+//! Decides what to do when a host sends tool results for a run that no longer exists. Pure:
+//! depends on the stored conversation, the host's request and the time.
 //!
-//! Two ways lead back: from a checkpoint of the turn under way, or from the host's own
-//! transcript, if we wrote down ourselves that this very turn waits for these very calls.
-//! Whatever does not fit exactly is no recovery, and the reason is told.
+//! There are two ways to recover: from a checkpoint of the current turn, or from the host's own
+//! transcript, if we recorded that this turn waits for exactly these calls. If anything does not
+//! match exactly, there is no recovery, and the decision names the reason.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -12,104 +12,104 @@ use bytes::Bytes;
 
 use crate::wire::state;
 
-/// How old a pause may be; exactly this old is still fresh.
+/// How old a pause may be; a pause of exactly this age is accepted.
 pub const OLDEST_PAUSE: Duration = Duration::from_secs(15 * 60);
-/// How far in the future a stamp may lie: clocks are set, but not by much.
+/// How far in the future a time stamp may be, because clocks are adjusted.
 pub const CLOCK_SKEW: Duration = Duration::from_secs(60);
-/// No honest checkpoint is larger.
+/// The largest checkpoint that is accepted.
 pub const LARGEST_CHECKPOINT: usize = state::LARGEST;
 
 /// Milliseconds since 1970.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Millis(pub i64);
 
-/// What was kept of a conversation, as far as recovery asks.
+/// The stored conversation, as far as recovery needs it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Row<'a> {
-    /// Whose it is.
+    /// The session it belongs to.
     pub owner: Owner<'a>,
     /// The last checkpoint.
     pub checkpoint: Option<Checkpoint<'a>>,
-    /// The pause that was written down.
+    /// The recorded pause.
     pub pause: Option<Pause<'a>>,
 }
 
-/// Whose a row is.
+/// Which session a stored conversation belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Owner<'a> {
-    /// Whoever finds it.
+    /// Any session may use it.
     Anyone,
-    /// This session's, or one's that had no name.
+    /// Only this session may use it; `None` is a session without an id.
     Session(Option<&'a str>),
 }
 
-/// A place in a host's history: how many turns are complete, and which.
+/// A position in a host's history.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Point<'a> {
-    /// Complete turns.
+    /// Number of complete turns.
     pub turns: usize,
-    /// Their fingerprint.
+    /// Fingerprint of those turns.
     pub history: &'a str,
 }
 
-/// A checkpoint as it was kept.
+/// A stored checkpoint.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Checkpoint<'a> {
     /// Its bytes.
     pub state: Bytes,
-    /// The turn it was taken in; `None` if that was not written down.
+    /// The position it was taken at; `None` if that was not recorded.
     pub at: Option<Point<'a>>,
 }
 
-/// A pause as it was kept.
+/// A stored pause.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Pause<'a> {
-    /// Ids of the calls that wait.
+    /// Ids of the pending calls.
     pub pending: Vec<&'a str>,
-    /// Complete turns before the one that waits.
+    /// Number of complete turns before the paused one.
     pub turns: Option<usize>,
-    /// Their fingerprint.
+    /// Fingerprint of those turns.
     pub history: Option<&'a str>,
-    /// When it began.
+    /// When it started.
     pub recorded_at: Option<Millis>,
 }
 
-/// What a host says.
+/// The host's request.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Request<'a> {
-    /// Its session, if it names one.
+    /// Its session id, if it gave one.
     pub session: Option<&'a str>,
-    /// The turns before the one under way.
+    /// The position of the current turn.
     pub at: Point<'a>,
-    /// Ids of all calls of the turn under way; `None` if there is no such turn.
+    /// Ids of all calls of the current turn; `None` if there is no such turn.
     pub in_flight: Option<Vec<&'a str>>,
-    /// Ids of the results it brings.
+    /// Ids of the results in the request.
     pub received: Vec<&'a str>,
-    /// What happened to the run.
+    /// How the run was lost.
     pub loss: Loss,
 }
 
-/// What happened to a run.
+/// How a run was lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Loss {
-    /// It is gone.
+    /// It no longer exists.
     Gone,
-    /// It was given its results and fell silent.
+    /// It was sent the results and went idle.
     Silent,
 }
 
-/// How to go on.
+/// How to continue.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Plan {
-    /// A new run on the stored checkpoint.
+    /// Start a new run from the stored checkpoint.
     RecoverCheckpoint,
-    /// A new run on the host's own transcript.
+    /// Start a new run from the host's own transcript.
     RebuildHistory(Reason),
-    /// Not this way.
+    /// Recovery is not possible.
     Skip(Skip),
 }
 
-/// Why a history is rebuilt.
+/// Why the history is rebuilt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub enum Reason {
@@ -131,17 +131,17 @@ pub enum Skip {
     MidpauseMetadataStale,
     NoInflightToolContinuation,
     StaleCheckpoint,
-    /// The calls are not those that wait.
+    /// The received calls are not the pending ones.
     PendingToolCallMismatch {
-        /// Those that wait.
+        /// The pending calls.
         expected: Vec<String>,
-        /// Those that came.
+        /// The received calls.
         received: Vec<String>,
     },
 }
 
 impl Reason {
-    /// Its name in logs and metrics.
+    /// Returns its name in logs and metrics.
     pub fn name(self) -> &'static str {
         match self {
             Self::NoCheckpoint => "no_checkpoint",
@@ -153,7 +153,7 @@ impl Reason {
 }
 
 impl Skip {
-    /// Its name in logs and errors.
+    /// Returns its name in logs and errors.
     pub fn name(&self) -> &'static str {
         match self {
             Self::NoStoredConversation => "no_stored_conversation",
@@ -168,8 +168,8 @@ impl Skip {
         }
     }
 
-    /// Whether no later request can fit the pause either.
-    fn spoils_pause(&self) -> bool {
+    /// Returns whether no later request can match the pause either.
+    fn invalidates_pause(&self) -> bool {
         matches!(
             self,
             Self::MidpauseTurnCountMismatch
@@ -179,21 +179,21 @@ impl Skip {
     }
 }
 
-/// A plan, and what the row loses by it.
+/// A plan, and what must be removed from the stored conversation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Decision {
-    /// How to go on.
+    /// How to continue.
     pub plan: Plan,
-    /// Whether a checkpoint was stored, before any was thrown away.
+    /// Whether a checkpoint was stored, before any was removed.
     pub had_checkpoint: bool,
-    /// The pause fits no later request.
+    /// Whether to remove the pause, because no later request can match it.
     pub clears_pause: bool,
-    /// The checkpoint is of no use.
+    /// Whether to remove the checkpoint, because it is unusable.
     pub clears_checkpoint: bool,
 }
 
-/// Plans a recovery. A checkpoint that cannot be used does not spoil the pause: the history
-/// can still be rebuilt.
+/// Plans a recovery. An unusable checkpoint does not invalidate the pause: the history can still
+/// be rebuilt.
 pub fn plan(row: Option<&Row<'_>>, request: &Request<'_>, now: Millis) -> Decision {
     let Some(row) = row else {
         return Decision {
@@ -204,7 +204,7 @@ pub fn plan(row: Option<&Row<'_>>, request: &Request<'_>, now: Millis) -> Decisi
         };
     };
     let rebuilding = || rebuild(row, request, now);
-    let (found, told) = match &row.checkpoint {
+    let (found, checkpoint_problem) = match &row.checkpoint {
         None => {
             let reason = match request.loss {
                 Loss::Gone => Reason::NoCheckpoint,
@@ -224,13 +224,13 @@ pub fn plan(row: Option<&Row<'_>>, request: &Request<'_>, now: Millis) -> Decisi
             found => (found.map(|()| Plan::RecoverCheckpoint), None),
         },
     };
-    let stale = told == Some(Skip::StaleCheckpoint);
+    let stale = checkpoint_problem == Some(Skip::StaleCheckpoint);
     let (plan, clears_pause) = match found {
         Ok(plan) => (plan, false),
         Err(skip) => {
-            let spoilt = skip.spoils_pause();
-            // What is wrong with the checkpoint says more than what is wrong with its stand-in.
-            (Plan::Skip(told.unwrap_or(skip)), spoilt)
+            let invalid = skip.invalidates_pause();
+            // The problem with the checkpoint is more informative than that of the rebuild.
+            (Plan::Skip(checkpoint_problem.unwrap_or(skip)), invalid)
         }
     };
     Decision {
@@ -241,7 +241,7 @@ pub fn plan(row: Option<&Row<'_>>, request: &Request<'_>, now: Millis) -> Decisi
     }
 }
 
-/// Whether a checkpoint is not of the turn under way, or not one at all.
+/// Returns whether a checkpoint is invalid or does not belong to the current turn.
 fn is_stale(checkpoint: &Checkpoint<'_>, pause: Option<&Pause<'_>>, request: &Request<'_>) -> bool {
     if state::check(&checkpoint.state).is_err() {
         return true;
@@ -249,14 +249,15 @@ fn is_stale(checkpoint: &Checkpoint<'_>, pause: Option<&Pause<'_>>, request: &Re
     let Some(at) = checkpoint.at else {
         return true;
     };
-    // Taken when the turn seemed complete, though it paused: the pause knows better.
+    // A checkpoint that was taken when the turn seemed complete is accepted if the pause is of
+    // this turn.
     let paused_here = pause.is_some_and(|pause| {
         (pause.turns, pause.history) == (Some(request.at.turns), Some(request.at.history))
     });
     at != request.at && !(at.turns.checked_sub(1) == Some(request.at.turns) && paused_here)
 }
 
-/// The guards of a checkpoint that is not stale.
+/// Checks whether a checkpoint that is not stale can be resumed.
 fn resume(row: &Row<'_>, request: &Request<'_>, now: Millis) -> Result<(), Skip> {
     check_owner(row, request)?;
     let pending = row.pause.as_ref().map(|pause| ids(&pause.pending));
@@ -265,15 +266,16 @@ fn resume(row: &Row<'_>, request: &Request<'_>, now: Millis) -> Result<(), Skip>
     match &row.pause {
         Some(pause) if !pending.is_empty() => {
             check_age(pause, now)?;
-            covered(&pending, &received)
+            check_results(&pending, &received)
         }
-        // Results of calls nobody waits for.
+        // Results of calls that are not pending.
         _ if !received.is_empty() => Err(mismatch(&pending, &received)),
         _ => Err(Skip::NoMidpauseSnapshot),
     }
 }
 
-/// The guards of a history that is to be rebuilt, in the order their reasons are told.
+/// Checks whether the history can be rebuilt. The first failed check is the reason that is
+/// reported.
 fn rebuild(row: &Row<'_>, request: &Request<'_>, now: Millis) -> Result<(), Skip> {
     let pause = row.pause.as_ref().ok_or(Skip::NoMidpauseSnapshot)?;
     let pending = ids(&pause.pending);
@@ -293,12 +295,13 @@ fn rebuild(row: &Row<'_>, request: &Request<'_>, now: Millis) -> Result<(), Skip
     if in_flight.is_empty() || received.is_empty() {
         return Err(Skip::NoInflightToolContinuation);
     }
-    covered(&pending, &received)?;
+    check_results(&pending, &received)?;
     let set = |ids: &[&str]| ids.iter().map(|id| (*id).to_owned()).collect();
-    let (asked, came): (BTreeSet<String>, BTreeSet<String>) = (set(&in_flight), set(&received));
-    match asked == came {
-        true => Ok(()),
-        false => Err(mismatch(&in_flight, &received)),
+    let (asked, answered): (BTreeSet<String>, BTreeSet<String>) = (set(&in_flight), set(&received));
+    if asked == answered {
+        Ok(())
+    } else {
+        Err(mismatch(&in_flight, &received))
     }
 }
 
@@ -320,12 +323,13 @@ fn check_age(pause: &Pause<'_>, now: Millis) -> Result<(), Skip> {
     }
 }
 
-/// Every call that waits has its result. More results are fine: earlier rounds of the same
-/// turn had theirs.
-fn covered(pending: &[&str], received: &[&str]) -> Result<(), Skip> {
-    match pending.iter().all(|id| received.contains(id)) {
-        true => Ok(()),
-        false => Err(mismatch(pending, received)),
+/// Checks that every pending call has a result. Additional results are accepted, because earlier
+/// rounds of the same turn had theirs.
+fn check_results(pending: &[&str], received: &[&str]) -> Result<(), Skip> {
+    if pending.iter().all(|id| received.contains(id)) {
+        Ok(())
+    } else {
+        Err(mismatch(pending, received))
     }
 }
 
@@ -337,7 +341,7 @@ fn mismatch(expected: &[&str], received: &[&str]) -> Skip {
     }
 }
 
-/// Every id once, in order; an empty one is none.
+/// Returns every id once, in order, without empty ones.
 fn ids<'a>(all: &[&'a str]) -> Vec<&'a str> {
     let mut once: Vec<&str> = Vec::with_capacity(all.len());
     for id in all.iter().filter(|id| !id.is_empty()) {

@@ -1,4 +1,4 @@
-//! The blobs of one conversation: on disk, except those the next journal will need.
+//! The blobs of one conversation: on disk, except those set since the last journal was written.
 
 use std::collections::HashMap;
 use std::fs::{self, DirBuilder};
@@ -14,24 +14,24 @@ use sha2::{Digest as _, Sha256};
 
 use super::journal::{Sums, checksum};
 
-/// Ids longer than this are named by their hash.
+/// Ids longer than this are stored under their hash.
 const LONGEST_NAME: usize = 64;
-/// How many bytes of blobs wait in memory for the next journal; those that come then are
-/// written at once.
+/// How many bytes of blobs may be held in memory until the next journal is written; further blobs
+/// are written at once.
 const MAX_FRESH: usize = 16 * 1024 * 1024;
-/// The most bytes of blobs a conversation may have, on disk and in memory together.
+/// The most bytes of blobs that a conversation may have, on disk and in memory together.
 const MAX_BYTES: usize = 256 * 1024 * 1024;
 
-/// Why a blob is not kept.
+/// Why a blob could not be stored.
 #[derive(Debug, thiserror::Error)]
 pub enum ShelfError {
-    /// The conversation has as many bytes of blobs as it may have.
+    /// The conversation has reached its limit for blobs.
     #[error("the conversation has more than {limit} bytes of blobs")]
     Full {
-        /// The most it may have.
+        /// The limit in bytes.
         limit: usize,
     },
-    /// The disk said no.
+    /// A file operation failed.
     #[error(transparent)]
     Io(#[from] io::Error),
 }
@@ -40,21 +40,21 @@ pub enum ShelfError {
 #[derive(Debug)]
 pub struct Shelf {
     folder: PathBuf,
-    /// Set in this run, by the path they will have.
+    /// Blobs that are not on disk yet, by their future path.
     fresh: Mutex<Fresh>,
     bounds: ShelfBounds,
-    /// Checksums of those on disk that are not named by theirs.
+    /// Checksums of the blobs on disk whose file name is not their checksum.
     sums: Mutex<Sums>,
 }
 
-/// How many bytes a shelf holds.
+/// Size limits in bytes.
 #[derive(Debug, Clone, Copy)]
 struct ShelfBounds {
     fresh: usize,
     all: usize,
 }
 
-/// Blobs that are not on disk, and the bytes of all.
+/// Blobs that are not on disk, with the sizes of both kinds.
 #[derive(Debug, Default)]
 struct Fresh {
     blobs: HashMap<PathBuf, Bytes>,
@@ -76,7 +76,7 @@ impl Shelf {
         }
     }
 
-    /// A blob; `None` if it was never set.
+    /// Returns a blob; `None` if it was never set.
     pub fn get(&self, id: &[u8]) -> io::Result<Option<Bytes>> {
         let path = self.path(id);
         if let Some(data) = self.fresh().blobs.get(&path) {
@@ -89,8 +89,8 @@ impl Shelf {
         }
     }
 
-    /// Keeps a blob: in memory until the next journal is written, or on disk at once if too much
-    /// waits in memory.
+    /// Stores a blob: in memory until the next journal is written, or on disk at once if memory
+    /// holds too much.
     pub fn set(&self, id: &[u8], data: &[u8]) -> Result<(), ShelfError> {
         let path = self.path(id);
         let mut fresh = self.fresh();
@@ -98,8 +98,8 @@ impl Shelf {
         let before = fresh.blobs.get(&path).map_or(0, Bytes::len);
         let waiting = fresh.bytes - before + data.len();
         if on_disk + waiting > self.bounds.all {
-            // A blob that was written twice was counted twice: before one is refused, all are
-            // counted, but for what it replaces.
+            // A blob that was written twice was counted twice, so count all again, without the one
+            // it replaces, before rejecting it.
             let on_disk = self.bytes_on_disk();
             fresh.on_disk = Some(on_disk);
             let replaced = fs::metadata(&path).map_or(0, |file| file.len() as usize);
@@ -130,48 +130,48 @@ impl Shelf {
         bytes.sum()
     }
 
-    /// How many blobs are on disk.
+    /// Returns how many blobs are on disk.
     pub(super) fn count(&self) -> u64 {
         fs::read_dir(&self.folder).map_or(0, |entries| entries.flatten().count() as u64)
     }
 
-    /// Removes blobs that are not what was put there, of so many that the journal knows of.
-    /// Most are named by their checksum, the others' are written down. What was put there after
-    /// the journal was written may be anything, and is what it is from now on. Gives whether
-    /// any were removed.
-    pub(super) fn weed(&self, known: u64) -> bool {
+    /// Removes corrupt blobs, and returns whether there were any. `known` is the number of blobs
+    /// that the journal knows of. Most blobs are named by their checksum, and the journal has the
+    /// checksums of the others. Blobs that were stored after the journal was written have no
+    /// recorded checksum; they are accepted and recorded now, if their number fits.
+    pub(super) fn remove_corrupt(&self, known: u64) -> bool {
         let sums = self.sums();
-        let (mut there, mut wrong, mut strange) = (0, Vec::new(), Vec::new());
+        let (mut present, mut wrong, mut unrecorded) = (0, Vec::new(), Vec::new());
         for entry in fs::read_dir(&self.folder).into_iter().flatten().flatten() {
-            there += 1;
+            present += 1;
             let name = entry.file_name().to_string_lossy().into_owned();
-            // Anything but a file could keep us waiting.
+            // Opening anything but a file, such as a pipe, could block.
             let file = entry.file_type().is_ok_and(|kind| kind.is_file());
             let data = file.then(|| fs::read(entry.path()).ok()).flatten();
             let sum = data.as_deref().map(checksum);
             match sums.get(&name) {
                 Some(wanted) if sum.as_ref() != Some(wanted) => wrong.push(name),
-                None if sum.as_ref() != Some(&name) => strange.push((name, sum)),
+                None if sum.as_ref() != Some(&name) => unrecorded.push((name, sum)),
                 _ => {}
             }
         }
         let mut sums = self.sums.lock().unwrap_or_else(PoisonError::into_inner);
-        let newer = strange.len() as u64 <= u64::saturating_sub(there, known);
-        for (name, sum) in strange {
+        let written_later = unrecorded.len() as u64 <= u64::saturating_sub(present, known);
+        for (name, sum) in unrecorded {
             match sum {
-                Some(sum) if newer => drop(sums.insert(name, sum)),
+                Some(sum) if written_later => drop(sums.insert(name, sum)),
                 _ => wrong.push(name),
             }
         }
         for name in &wrong {
-            // What stays is found again.
+            // A file that cannot be removed is found again the next time.
             let _ = fs::remove_file(self.folder.join(name));
             sums.remove(name);
         }
         !wrong.is_empty()
     }
 
-    /// The checksums of what is not named by its own.
+    /// Returns the checksums of the blobs whose file name is not their checksum.
     pub(super) fn sums(&self) -> Sums {
         let sums = self.sums.lock().unwrap_or_else(PoisonError::into_inner);
         sums.clone()
@@ -181,7 +181,7 @@ impl Shelf {
         &self.folder
     }
 
-    /// What is not on disk yet.
+    /// Returns the blobs that are not on disk yet.
     pub(super) fn unwritten(&self) -> Vec<(PathBuf, Bytes)> {
         let fresh = self.fresh();
         fresh
@@ -191,7 +191,7 @@ impl Shelf {
             .collect()
     }
 
-    /// A blob is on disk.
+    /// Records that a blob is on disk.
     pub(super) fn written(&self, path: &Path, data: &[u8]) {
         {
             let mut fresh = self.fresh();
@@ -203,10 +203,11 @@ impl Shelf {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         let sum = checksum(data);
         let mut sums = self.sums.lock().unwrap_or_else(PoisonError::into_inner);
-        match *name == sum {
-            true => sums.remove(&*name),
-            false => sums.insert(name.into_owned(), sum),
-        };
+        if *name == sum {
+            sums.remove(&*name);
+        } else {
+            sums.insert(name.into_owned(), sum);
+        }
     }
 
     fn fresh(&self) -> MutexGuard<'_, Fresh> {
@@ -224,7 +225,7 @@ impl Shelf {
     }
 }
 
-/// Makes a folder that is for this user alone.
+/// Creates a directory that only this user can access.
 pub(super) fn make_private(folder: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(folder)
 }
@@ -245,12 +246,12 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let shelf = small(folder.path());
         shelf.set(b"a", &[1; 8]).unwrap();
-        assert_eq!(shelf.count(), 0, "it waits for the journal");
+        assert_eq!(shelf.count(), 0, "held until the journal is written");
         for id in [b"b", b"c", b"d"] {
             shelf.set(id, &[2; 9]).unwrap();
         }
         assert_eq!((shelf.count(), shelf.unwritten().len()), (3, 1));
-        // The same again takes no more room.
+        // Setting the same blob again takes no more space.
         shelf.set(b"a", &[3; 8]).unwrap();
         shelf.set(b"b", &[2; 9]).unwrap();
         let full = shelf.set(b"e", &[4; 9]);
@@ -260,8 +261,8 @@ mod tests {
         );
         assert_eq!(shelf.get(b"e").unwrap(), None);
         assert_eq!(shelf.get(b"c").unwrap().as_deref(), Some(&[2; 9][..]));
-        assert_eq!(shelf.sums().len(), 3, "what is on disk is known by its sum");
-        // What is on disk counts for the next run, too.
+        assert_eq!(shelf.sums().len(), 3, "blobs on disk have checksums");
+        // Blobs on disk count for the next run, too.
         let next = small(folder.path());
         next.set(b"f", &[5; 9]).unwrap();
         assert!(next.set(b"g", &[5; 9]).is_err());

@@ -1,15 +1,15 @@
-//! Where conversations are kept: one folder each, owned by one sidecar at a time.
+//! Stores conversations on disk: one directory each, locked by one sidecar at a time.
 //!
 //! ```text
-//! <root>/<hash of the session>/lock            held while a turn is under way
+//! <root>/<hash of the session>/lock            held during a turn
 //!                             /journal         replaced as a whole, never changed in place
-//!                             /begun           what a turn under way has done
+//!                             /begun           write-ahead log of an unfinished turn
 //!                             /blobs-<…>/<id>  the blobs of one conversation, written before
 //!                                              the journal that needs them
 //! ```
 //!
-//! A process may die between any two steps: what is found afterwards is the old journal
-//! with all its blobs or the new one with all of its.
+//! A process may die between any two steps: the next one finds either the old journal with all its
+//! blobs or the new journal with all of its blobs.
 
 use std::fs::{self, File};
 use std::io::{self, Write as _};
@@ -32,11 +32,11 @@ const LOCK: &str = "lock";
 const JOURNAL: &str = "journal";
 const BEGUN: &str = "begun";
 
-/// The folder all conversations are under.
+/// The directory that contains all conversations.
 #[derive(Debug, Clone)]
 pub struct Store {
     root: PathBuf,
-    /// The folder it is in, if that has to be private too.
+    /// A parent directory that must be private too.
     within: Option<PathBuf>,
     steps: Steps,
 }
@@ -44,19 +44,19 @@ pub struct Store {
 /// A step of writing; tests end the process at each of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Step {
-    /// A new file is open, under no name yet.
+    /// A new file is open, without a name.
     Opened,
     /// Half of it is written.
     Half,
     /// All of it is written.
     Written,
-    /// It has its name.
+    /// It has its final name.
     Named,
-    /// Blobs that no journal needs are gone.
+    /// Blobs that no journal needs were removed.
     Cleared,
 }
 
-/// Who is told of every step: nobody, but in tests.
+/// Called at every step; only set in tests.
 #[derive(Clone, Default)]
 struct Steps(Option<Arc<dyn Fn(Step) + Send + Sync>>);
 
@@ -66,25 +66,25 @@ impl std::fmt::Debug for Steps {
     }
 }
 
-/// Why a conversation cannot be kept or found.
+/// Why a conversation cannot be stored or read.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    /// Another sidecar has it.
+    /// Another sidecar has locked it.
     #[error(
         "this session is at work in another cursor-sidecar; wait for its turn to end, or fork the session"
     )]
     Busy,
-    /// It could be anybody's.
+    /// Other users could access it.
     #[error(transparent)]
     Exposed(#[from] private::StoreError),
-    /// The disk said no.
+    /// A file operation failed.
     #[error("cannot {action} {path}: {source}")]
     Io {
-        /// What was tried.
+        /// The operation.
         action: &'static str,
-        /// Where.
+        /// The path.
         path: String,
-        /// Why not.
+        /// The error.
         source: io::Error,
     },
 }
@@ -98,41 +98,41 @@ fn failed(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> StoreE
     }
 }
 
-/// A conversation's folder, ours until dropped.
+/// A conversation's directory, locked until this is dropped.
 #[derive(Debug)]
 pub struct Kept {
     folder: PathBuf,
     steps: Steps,
-    /// Checksums of blobs, and of which conversation, as the journal has them.
+    /// The conversation id and the checksums of its blobs, from the journal.
     sums: Mutex<(String, Sums)>,
-    /// Its lock goes when this is dropped, or with the process.
+    /// The lock is released when this is dropped, or with the process.
     _lock: File,
 }
 
-/// How closely the blobs of a conversation are looked at.
+/// How thoroughly the blobs of a conversation are verified.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Look {
-    /// They are all there.
+    /// Their number.
     Count,
-    /// And what they were.
+    /// Their number and their content.
     Content,
 }
 
-/// What was found of a conversation.
+/// The result of reading a conversation.
 #[derive(Debug)]
 pub enum Found {
-    /// Nothing.
+    /// There is none.
     Nothing,
-    /// Its last entry.
+    /// The last entry.
     Entry(Box<Entry>),
-    /// Its last entry without the state, of whose blobs some are missing or damaged.
+    /// The last entry without its state, because some of its blobs are missing or corrupt.
     Incomplete(Box<Entry>),
-    /// Something that cannot be used, and was set aside under this name.
+    /// An unusable journal, which was moved to this path.
     Damaged(Damage, PathBuf),
 }
 
 impl Store {
-    /// A store under a folder, made when it is first needed.
+    /// Returns a store in a directory, which is created when it is first needed.
     pub fn at(root: impl Into<PathBuf>) -> Self {
         Self {
             root: root.into(),
@@ -141,7 +141,7 @@ impl Store {
         }
     }
 
-    /// The same store, used only while a folder above it is private.
+    /// Returns the store, restricted to use while a parent directory is private.
     pub fn within(self, folder: impl Into<PathBuf>) -> Self {
         Self {
             within: Some(folder.into()),
@@ -149,7 +149,7 @@ impl Store {
         }
     }
 
-    /// The same store, telling its steps.
+    /// Returns the store with a callback for each step of writing.
     pub fn watched(self, steps: impl Fn(Step) + Send + Sync + 'static) -> Self {
         Self {
             steps: Steps(Some(Arc::new(steps))),
@@ -157,7 +157,7 @@ impl Store {
         }
     }
 
-    /// Takes a session's folder.
+    /// Locks a session's directory, and creates it if needed.
     pub fn take(&self, session: &str) -> Result<Kept, StoreError> {
         let folder = self.root.join(name(session));
         for above in self.within.iter().chain([&self.root]) {
@@ -173,7 +173,7 @@ impl Store {
                 .mode(0o600)
                 .open(&path);
             let lock = match lock {
-                // Swept away between the two calls.
+                // A sweep removed the directory between the two calls.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
                 lock => lock.map_err(failed("open", &path))?,
             };
@@ -184,7 +184,7 @@ impl Store {
                     return Err(failed("lock", &path)(error));
                 }
             }
-            // A sweeper may have removed the file we have just locked.
+            // A sweep may have removed the file that was just locked.
             if lock.metadata().map_err(failed("look at", &path))?.nlink() > 0 {
                 return Ok(Kept {
                     folder,
@@ -196,8 +196,8 @@ impl Store {
         }
     }
 
-    /// Removes what nobody used for a while, then the longest unused until the rest fits.
-    /// Gives how many conversations went.
+    /// Removes conversations that were not used for a while, then the least recently used ones
+    /// until the rest fits. Returns how many were removed.
     pub fn sweep(&self, now: SystemTime, bounds: Bounds) -> Result<usize, StoreError> {
         let mut found = Vec::new();
         let entries = match fs::read_dir(&self.root) {
@@ -215,37 +215,37 @@ impl Store {
             }
         }
         found.sort_unstable_by_key(|(used, ..)| std::cmp::Reverse(*used));
-        let (mut total, mut gone) = (0_u64, 0);
+        let (mut total, mut removed) = (0_u64, 0);
         for (used, size, folder) in found {
             let age = now.duration_since(used).unwrap_or_default();
             total = total.saturating_add(size);
             let keep = age <= bounds.unused && total <= bounds.bytes;
             if !keep && remove_if_free(&folder) {
                 total = total.saturating_sub(size);
-                gone += 1;
+                removed += 1;
             }
         }
-        Ok(gone)
+        Ok(removed)
     }
 }
 
-/// How much is kept, and how long.
+/// Limits for the stored conversations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Bounds {
-    /// The longest a conversation stays unused.
+    /// How long a conversation may stay unused.
     pub unused: Duration,
-    /// The most all of them may take.
+    /// Bytes that all conversations may take.
     pub bytes: u64,
 }
 
 impl Kept {
-    /// Reads the last entry. A damaged journal is set aside, not deleted.
+    /// Reads the last entry. A damaged journal is moved aside, not deleted.
     pub fn read(&self, look: Look) -> Result<Found, StoreError> {
         let path = self.folder.join(JOURNAL);
         let decoded = match fs::metadata(&path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Found::Nothing),
             Err(error) => return Err(failed("look at", &path)(error)),
-            // Reading a pipe would wait for whoever writes to it.
+            // Reading a pipe would block until something writes to it.
             Ok(data) if !data.is_file() => Err(Damage::Shape),
             Ok(_) => journal::decode(&fs::read(&path).map_err(failed("read", &path))?),
         };
@@ -253,11 +253,11 @@ impl Kept {
             Ok(mut entry) => {
                 let (blobs, sums) = (entry.blobs.take().unwrap_or(0), entry.sums.take());
                 let look = sums.as_ref().map_or(Look::Count, |_| look);
-                self.remember(&entry.conversation_id, sums.unwrap_or_default());
+                self.set_sums(&entry.conversation_id, sums.unwrap_or_default());
                 let shelf = self.shelf(&entry.conversation_id);
                 let complete = shelf.count() >= blobs;
-                let sound = complete && (look == Look::Count || !shelf.weed(blobs));
-                self.remember(&entry.conversation_id, shelf.sums());
+                let sound = complete && (look == Look::Count || !shelf.remove_corrupt(blobs));
+                self.set_sums(&entry.conversation_id, shelf.sums());
                 if sound || entry.state.is_none() {
                     return Ok(Found::Entry(Box::new(entry)));
                 }
@@ -266,46 +266,48 @@ impl Kept {
                 Ok(Found::Incomplete(Box::new(entry)))
             }
             Err(damage) => {
-                // One is enough to look at; the next replaces it.
-                let aside = self.folder.join("journal.damaged");
-                fs::rename(&path, &aside).map_err(failed("set aside", &path))?;
-                Ok(Found::Damaged(damage, aside))
+                // One damaged journal is enough for an investigation; the next one replaces it.
+                let damaged_path = self.folder.join("journal.damaged");
+                fs::rename(&path, &damaged_path).map_err(failed("set aside", &path))?;
+                Ok(Found::Damaged(damage, damaged_path))
             }
         }
     }
 
-    /// What a turn has begun that another process was at.
+    /// Returns the write-ahead log of a turn that another process did not finish.
     pub fn begun(&self) -> Option<Begun> {
         Begun::read(self.folder.join(BEGUN))
     }
 
-    /// For what a turn with this history will begin.
+    /// Returns an empty write-ahead log for a turn with this history.
     pub fn begins(&self, history: Fingerprint) -> Begun {
         Begun::nothing(self.folder.join(BEGUN), history)
     }
 
-    fn remember(&self, conversation_id: &str, sums: Sums) {
+    fn set_sums(&self, conversation_id: &str, sums: Sums) {
         let known = (conversation_id.to_owned(), sums);
         *self.sums.lock().unwrap_or_else(PoisonError::into_inner) = known;
     }
 
-    /// The blobs of a conversation, as the journal that was read or written last knows them.
+    /// Returns the blobs of a conversation, with the checksums of the journal that was read or
+    /// written last.
     pub fn shelf(&self, conversation_id: &str) -> Shelf {
         let sums = self.sums.lock().unwrap_or_else(PoisonError::into_inner);
-        let sums = match sums.0 == conversation_id {
-            true => sums.1.clone(),
-            false => Sums::default(),
+        let sums = if sums.0 == conversation_id {
+            sums.1.clone()
+        } else {
+            Sums::default()
         };
         let folder = format!("blobs-{}", name(conversation_id));
         Shelf::at(self.folder.join(folder), sums)
     }
 
-    /// Writes blobs that are not on disk yet, then the entry that needs them, then removes
-    /// the blobs of earlier conversations.
+    /// Writes the blobs that are not on disk yet, then the entry that needs them, then removes the
+    /// blobs of earlier conversations.
     pub fn write(&self, entry: &Entry, shelf: &Shelf) -> Result<(), StoreError> {
         make_private(shelf.folder())?;
         for (path, data) in shelf.unwritten() {
-            self.place(&path, &data)?;
+            self.write_atomically(&path, &data)?;
             shelf.written(&path, &data);
         }
         let path = self.folder.join(JOURNAL);
@@ -316,13 +318,13 @@ impl Kept {
         };
         let bytes = journal::encode(&entry)
             .map_err(|error| failed("encode", &path)(io::Error::other(error)))?;
-        self.place(&path, &bytes)?;
-        self.remember(&entry.conversation_id, entry.sums.unwrap_or_default());
-        self.clear_but(shelf.folder());
+        self.write_atomically(&path, &bytes)?;
+        self.set_sums(&entry.conversation_id, entry.sums.unwrap_or_default());
+        self.remove_other_blobs(shelf.folder());
         Ok(())
     }
 
-    /// Forgets the conversation.
+    /// Deletes the conversation.
     pub fn forget(&self) -> Result<(), StoreError> {
         if let Some(begun) = self.begun() {
             begun.forget();
@@ -333,13 +335,13 @@ impl Kept {
                 Err(failed("remove", &path)(error))
             }
             _ => {
-                self.clear_but(Path::new(""));
+                self.remove_other_blobs(Path::new(""));
                 Ok(())
             }
         }
     }
 
-    fn place(&self, path: &Path, bytes: &[u8]) -> Result<(), StoreError> {
+    fn write_atomically(&self, path: &Path, bytes: &[u8]) -> Result<(), StoreError> {
         let write = || -> io::Result<()> {
             let mut options = AtomicWriteFile::options();
             options.mode(0o600).preserve_mode(false);
@@ -357,8 +359,9 @@ impl Kept {
         write().map_err(failed("write", path))
     }
 
-    /// Leftovers cost space, nothing else: what cannot be removed goes with a later write.
-    fn clear_but(&self, keep: &Path) {
+    /// Removes other blob directories. Leftovers only cost space, so those that cannot be removed
+    /// are left to a later write.
+    fn remove_other_blobs(&self, keep: &Path) {
         let Ok(entries) = fs::read_dir(&self.folder) else {
             return;
         };
@@ -366,7 +369,7 @@ impl Kept {
             let path = entry.path();
             if path != keep && entry.file_name().as_encoded_bytes().starts_with(b"blobs-") {
                 if let Err(error) = fs::remove_dir_all(&path) {
-                    tracing::debug!(%error, "old blobs stay");
+                    tracing::debug!(%error, "cannot remove old blobs");
                 }
                 self.step(Step::Cleared);
             }
@@ -380,7 +383,7 @@ impl Kept {
     }
 }
 
-/// A name for a folder that gives nothing away and is never a path.
+/// Returns a directory name that reveals nothing and is always a single path component.
 fn name(text: &str) -> String {
     let digest = Sha256::digest(text.as_bytes());
     digest
@@ -394,7 +397,7 @@ fn make_private(folder: &Path) -> Result<(), StoreError> {
     shelf::make_private(folder).map_err(failed("create", folder))
 }
 
-/// Bytes in a folder; what cannot be looked at counts nothing.
+/// Returns the bytes in a directory; unreadable entries count as zero.
 fn size(folder: &Path) -> u64 {
     let Ok(entries) = fs::read_dir(folder) else {
         return 0;
@@ -409,7 +412,7 @@ fn size(folder: &Path) -> u64 {
         .sum()
 }
 
-/// Removes a conversation nobody has in hand.
+/// Removes a conversation unless it is locked, and returns whether it did.
 fn remove_if_free(folder: &Path) -> bool {
     let lock = File::options().write(true).open(folder.join(LOCK));
     match lock {

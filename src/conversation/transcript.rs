@@ -1,20 +1,20 @@
-//! A host's words as one transcript: the system prompt, the tools, and what was said.
+//! Reads a host's messages into one transcript: system prompt, tools and messages.
 //!
-//! Older hosts give prompt and tools beside the messages. Newer ones put system messages
-//! among them, each adding text, patching named sections, adding and removing tools; the
-//! prompt in force is what is left when they have been read in order. What others call a
-//! developer's message is one of the system.
+//! Older hosts send prompt and tools separately from the messages. Newer ones put system messages
+//! among them, each of which may add text, change named sections, and add or remove tools; the
+//! effective prompt is the result of applying them in order. A developer message is treated as a
+//! system message.
 
 use serde_json::Value as Json;
 
-/// What a host says, with system messages taken out.
+/// A host's transcript, without its system messages.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Transcript {
-    /// The system prompt in force.
+    /// The effective system prompt.
     pub system: String,
-    /// The tools in force, in the order they were added.
+    /// The effective tools, in the order they were added.
     pub tools: Vec<Tool>,
-    /// Everything else, oldest first.
+    /// All other messages, oldest first.
     pub messages: Vec<Json>,
 }
 
@@ -23,14 +23,14 @@ pub struct Transcript {
 pub struct Tool {
     /// The host's name for it.
     pub name: String,
-    /// What it is for.
+    /// Its description for the model.
     pub description: String,
     /// JSON Schema of its arguments.
     pub parameters: Json,
 }
 
 impl Transcript {
-    /// Reads messages, starting from a prompt and tools given beside them.
+    /// Reads messages, starting with a prompt and tools that were sent separately.
     pub fn read(system: Option<String>, tools: Option<Vec<Tool>>, messages: Vec<Json>) -> Self {
         let mut texts: Vec<String> = system.into_iter().collect();
         let mut sections: Vec<(String, String)> = Vec::new();
@@ -66,7 +66,8 @@ impl Transcript {
     }
 }
 
-/// A section keeps its place when its text changes; `null` takes it out.
+/// Applies changes to sections. A section keeps its position when its text changes; `null` removes
+/// it.
 fn patch(sections: &mut Vec<(String, String)>, changes: &Json) {
     let Json::Object(changes) = changes else {
         return;
@@ -115,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn a_prompt_beside_the_messages_is_taken_as_it_is() {
+    fn a_separate_prompt_is_used_unchanged() {
         let tool = Tool {
             name: "a".into(),
             description: String::new(),
@@ -128,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn system_messages_are_read_in_order() {
+    fn system_messages_are_applied_in_order() {
         let read = Transcript::read(
             None,
             None,
@@ -149,7 +150,7 @@ mod tests {
         assert_eq!(read.messages.len(), 1);
     }
 
-    /// Others lose it: defect 15 of `docs/recovery.md`.
+    /// A test for defect 15 of `docs/recovery.md`, which other clients have.
     #[test]
     fn a_developers_message_is_one_of_the_system() {
         let developer = json!({"role": "developer", "content": [{"type": "text", "text": "D"}]});
@@ -158,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn oddities_do_no_harm() {
+    fn invalid_fields_are_ignored() {
         let read = Transcript::read(
             None,
             None,

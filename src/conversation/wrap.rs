@@ -1,26 +1,26 @@
-//! Results of tools told in a message of the user, marked as data.
+//! Wraps tool results as data in a user message.
 //!
-//! The marks carry an id made for this message, which the data cannot know: whatever a result
-//! says, it does not end its block.
+//! The delimiters contain an id generated for this message. A result cannot know it, so no result
+//! can end its own block.
 
 use uuid::Uuid;
 
 use crate::prompts;
 
-/// One result.
+/// One tool result.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Recovered {
-    /// The call it answers.
+    /// The id of its call.
     pub call: String,
-    /// Its tool, where nothing else says which it is.
+    /// The tool's name, where it appears nowhere else.
     pub tool: Option<String>,
-    /// What the tool said.
+    /// The tool's output.
     pub content: String,
     /// Whether the tool failed.
     pub verdict: Verdict,
 }
 
-/// How a tool fared.
+/// Whether a tool succeeded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub enum Verdict {
@@ -28,10 +28,10 @@ pub enum Verdict {
     Failed,
 }
 
-/// Every call once: the last result of each counts, at the place of the first. That there were
-/// more is told.
+/// Keeps one result for each call: the last one, at the position of the first. Logs how many were
+/// dropped.
 pub fn collapse(results: Vec<Recovered>) -> Vec<Recovered> {
-    let came = results.len();
+    let received = results.len();
     let mut once: Vec<Recovered> = Vec::with_capacity(results.len());
     for result in results {
         match once.iter_mut().find(|known| known.call == result.call) {
@@ -39,9 +39,9 @@ pub fn collapse(results: Vec<Recovered>) -> Vec<Recovered> {
             None => once.push(result),
         }
     }
-    if once.len() < came {
+    if once.len() < received {
         tracing::debug!(
-            came,
+            received,
             kept = once.len(),
             "bridge.duplicate_results_collapsed"
         );
@@ -49,7 +49,7 @@ pub fn collapse(results: Vec<Recovered>) -> Vec<Recovered> {
     once
 }
 
-/// The message, under an id that no result contains.
+/// Returns the message, with an id that no result contains.
 pub fn wrap(results: &[Recovered]) -> String {
     loop {
         let id = Uuid::new_v4().to_string();
@@ -63,7 +63,7 @@ pub fn wrap(results: &[Recovered]) -> String {
     }
 }
 
-/// The message under a given id.
+/// Returns the message with a given id.
 pub fn wrap_as(results: &[Recovered], id: &str) -> String {
     let block = |result: &Recovered| {
         let Recovered {
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn s29_a_failed_tool_is_said_to_have_failed() {
+    fn s29_a_failed_tool_is_marked_as_failed() {
         let failed = Recovered {
             verdict: Verdict::Failed,
             ..result("t", "no such file")
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tool_that_is_named_nowhere_else_is_named_here() {
+    fn a_tool_name_is_included_if_given() {
         let named = Recovered {
             tool: Some("look".into()),
             ..result("toolu_1", "x")

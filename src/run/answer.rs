@@ -1,4 +1,4 @@
-//! Answers that need no executor: blobs and the questions of the interaction channel.
+//! Replies that need no executor: blob requests and interaction queries.
 
 use super::blobs::{BlobError, Blobs};
 use super::limits::LimitError;
@@ -6,7 +6,7 @@ use crate::prompts;
 use crate::wire::drift::Drift;
 use crate::wire::proto::agent::v1::*;
 
-/// One reply per blob request, whatever happens, and the limit it went over, if it did.
+/// Returns the one reply to a blob request, and the size limit it exceeded, if any.
 pub(super) fn kv(
     blobs: &dyn Blobs,
     request: KvServerMessage,
@@ -55,8 +55,8 @@ pub(super) fn kv(
     (reply, limit)
 }
 
-/// The standing answer to each question when nobody is there to ask: as the official
-/// client answers in local runs. An unknown question gets an empty answer, not silence.
+/// Returns the fixed answer to a query when the user cannot be asked: the one the official client
+/// sends in local runs. An unknown query gets an empty answer, because every query needs one.
 pub(super) fn question(query: InteractionQuery, drift: &Drift) -> InteractionResponse {
     use interaction_query::Query;
     use interaction_response::Result as Answer;
@@ -156,13 +156,13 @@ pub(super) fn question(query: InteractionQuery, drift: &Drift) -> InteractionRes
     }
 }
 
-/// Why a run that was given up does nothing more.
-pub(super) const GIVEN_UP: &str = "the run was given up";
+/// Why a cancelled run rejects requests.
+pub(super) const RUN_CANCELLED: &str = "the run was given up";
 
-/// The answers of a run that was given up: nothing is allowed any more.
+/// Returns the answer of a cancelled run, which permits nothing.
 pub(super) fn declined(query: InteractionQuery, drift: &Drift) -> InteractionResponse {
     use interaction_response::Result as Answer;
-    let reason = || GIVEN_UP.to_owned();
+    let reason = || RUN_CANCELLED.to_owned();
     let mut response = question(query, drift);
     match &mut response.result {
         Some(Answer::WebSearchRequestResponse(answer)) => {
@@ -188,9 +188,9 @@ pub(super) fn declined(query: InteractionQuery, drift: &Drift) -> InteractionRes
                 plan_uri: String::new(),
             });
         }
-        // There is no word for no here.
+        // This answer has no variant for a rejection.
         Some(Answer::SetupVmEnvironmentResult(answer)) => answer.result = None,
-        // The others say no anyway.
+        // The remaining answers are rejections already.
         _ => {}
     }
     response

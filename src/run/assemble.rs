@@ -1,4 +1,4 @@
-//! A backend from the environment: addresses, trust, identity, key.
+//! Builds a backend from the environment: endpoints, TLS trust, client identity, API key.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -14,10 +14,10 @@ use crate::wire::endpoint::{EndpointError, Endpoints};
 use crate::wire::headers::{Checksum, HttpVersion, Identity, Privacy};
 use crate::wire::http::{Http, Trust};
 
-/// Why there is no backend to talk to.
+/// Why a backend could not be built.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum AssembleError {
-    /// An address cannot be used.
+    /// An endpoint is invalid.
     #[error(transparent)]
     Endpoint(#[from] EndpointError),
     /// No usable key.
@@ -26,7 +26,7 @@ pub enum AssembleError {
 }
 
 impl Backend {
-    /// Reads every setting a backend has. Nothing is contacted and no certificate read yet.
+    /// Builds a backend from the environment. Opens no connection and reads no certificate yet.
     /// Must be called inside a Tokio runtime.
     pub fn from_env(
         env: &impl Fn(&str) -> Option<String>,
@@ -37,7 +37,7 @@ impl Backend {
         Ok(Self::assemble(endpoints, key, env))
     }
 
-    /// The backend at `endpoints` for a key.
+    /// Builds a backend from the environment for the given key.
     pub fn with_key(
         key: ApiKey,
         env: &impl Fn(&str) -> Option<String>,
@@ -46,7 +46,7 @@ impl Backend {
         Ok(Self::assemble(Endpoints::resolve(env, home)?, key, env))
     }
 
-    /// What of those settings is not understood.
+    /// Returns a warning for each of these settings that has an invalid value.
     pub fn misread(env: &impl Fn(&str) -> Option<String>) -> Vec<Warning> {
         let mut warnings = Vec::new();
         preference(env, &mut warnings);
@@ -80,7 +80,7 @@ impl Backend {
         (backend, warnings)
     }
 
-    /// The account's own service.
+    /// Returns a client of the account service.
     pub fn dashboard(&self) -> Dashboard {
         Dashboard::new(
             Arc::clone(&self.http),
@@ -90,14 +90,14 @@ impl Backend {
     }
 }
 
-/// The account's own service for somebody who has no key yet, and the addresses in force.
+/// Returns a client of the account service that needs no key, and the endpoints in use.
 pub fn dashboard(
     env: &impl Fn(&str) -> Option<String>,
     home: Option<&Path>,
 ) -> Result<(Dashboard, Endpoints), AssembleError> {
     let endpoints = Endpoints::resolve(env, home)?;
     let http = Arc::new(Http::new(Trust::from_env(env)));
-    // Settings that are not understood are told by the first turn.
+    // The first turn reports invalid settings.
     let identity = identity(env, &mut Vec::new());
     let dashboard = Dashboard::new(http, endpoints.backend.clone(), identity);
     Ok((dashboard, endpoints))
@@ -120,8 +120,8 @@ fn preference(env: &impl Fn(&str) -> Option<String>, warnings: &mut Vec<Warning>
 fn identity(env: &impl Fn(&str) -> Option<String>, warnings: &mut Vec<Warning>) -> Identity {
     let default = Identity::default();
     Identity {
-        client_type: word(env, "PI_CURSOR_CLIENT_TYPE", default.client_type, warnings),
-        client_version: word(
+        client_type: header_setting(env, "PI_CURSOR_CLIENT_TYPE", default.client_type, warnings),
+        client_version: header_setting(
             env,
             "PI_CURSOR_CLIENT_VERSION",
             default.client_version,
@@ -144,8 +144,8 @@ fn identity(env: &impl Fn(&str) -> Option<String>, warnings: &mut Vec<Warning>) 
     }
 }
 
-/// A header value of visible characters.
-fn word(
+/// Reads a setting that is a header value of visible characters.
+fn header_setting(
     env: &impl Fn(&str) -> Option<String>,
     name: &str,
     default: HeaderValue,

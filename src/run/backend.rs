@@ -1,4 +1,4 @@
-//! Cursor's backend as a run sees it: hosts, credentials, transport.
+//! Cursor's backend as a run uses it: endpoints, credentials, transport.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,27 +24,27 @@ use crate::wire::unary::{Call, CallError};
 use super::request::RunSpec;
 
 const SERVER_CONFIG: &str = "/aiserver.v1.ServerConfigService/GetServerConfig";
-/// Advice is optional: a slow answer must not delay the first turn for long.
+/// The server's advice is optional: a slow answer must not delay the first turn for long.
 const ADVICE_DEADLINE: Duration = Duration::from_secs(3);
 
-/// Everything runs share. Cheap to clone.
+/// Everything that runs share. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Backend {
     /// HTTP clients.
     pub http: Arc<Http>,
-    /// Counters of what we do not understand.
+    /// Counters of unknown fields and messages.
     pub drift: Arc<Drift>,
-    /// Hosts.
+    /// Server addresses.
     pub endpoints: Endpoints,
-    /// How we introduce ourselves.
+    /// Client type, version and privacy mode, as sent in headers.
     pub identity: Identity,
-    /// HTTP/2 or HTTP/1.1.
+    /// Selects HTTP/2 or HTTP/1.1.
     pub choice: Arc<Choice>,
     /// Access tokens.
     pub account: Account,
 }
 
-/// Why a stream could not even be opened.
+/// Why a stream could not be opened.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum OpenError {
     /// No access token.
@@ -59,7 +59,7 @@ pub enum OpenError {
 }
 
 impl OpenError {
-    /// What it means for the next attempt.
+    /// Returns the failure class, which decides about a retry.
     pub fn failure(&self) -> Failure {
         let text = self.to_string();
         match self {
@@ -74,7 +74,7 @@ impl OpenError {
 }
 
 impl OpenError {
-    /// How long was waited for an answer that did not come.
+    /// Returns the timeout if the server did not answer in time.
     pub(super) fn waited(&self) -> Option<Duration> {
         match self {
             Self::Exchange(ExchangeError::Transient(CallError::Wire(WireError::Transport(
@@ -85,7 +85,7 @@ impl OpenError {
     }
 }
 
-/// An opened stream and what it was opened with.
+/// An open stream and what it was opened with.
 pub(super) struct Opened {
     pub(super) stream: RunStream,
     pub(super) version: HttpVersion,
@@ -93,7 +93,7 @@ pub(super) struct Opened {
 }
 
 impl Backend {
-    /// Opens one attempt of a run, for which somebody has so much patience.
+    /// Opens one attempt of a run. `patience` is how long opening may take in total.
     pub(super) async fn open(
         &self,
         spec: &RunSpec,
@@ -121,8 +121,8 @@ impl Backend {
         })
     }
 
-    /// Asks the server once which HTTP version it wants; no answer is no advice. Whoever has
-    /// little patience wants a run for it.
+    /// Asks the server once which HTTP version it prefers; without an answer there is no advice.
+    /// Uses at most a third of `patience`, because the run needs the rest.
     async fn ask_for_advice(&self, issued: &IssuedToken, patience: Option<Duration>) {
         if !self.choice.wants_advice(&self.endpoints.agent) {
             return;
@@ -144,10 +144,10 @@ impl Backend {
                 tracing::debug!(http2 = http2.as_str_name(), "advice.given");
                 self.choice.advised(&self.endpoints.agent, http2);
             }
-            // Why not, the call has told.
+            // The call has logged the reason.
             Err(_) => {
                 tracing::debug!("advice.missing");
-                // Asked once is asked: the next attempt need not wait for it again.
+                // Counts as answered, so that the next attempt does not wait for it again.
                 self.choice
                     .advised(&self.endpoints.agent, Http2Config::Unspecified);
             }

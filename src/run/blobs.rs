@@ -1,4 +1,4 @@
-//! Blobs the server keeps on the client, by its ids.
+//! Blobs that the server stores on the client, by the server's ids.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -7,60 +7,60 @@ use bytes::Bytes;
 
 use super::limits::{LimitError, MAX_MEMORY_BLOBS};
 
-/// Why a blob could not be kept or found.
+/// Why a blob could not be stored or read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum BlobError {
     /// The store failed.
     #[error("blob store failed: {0}")]
     Store(String),
-    /// The conversation has as many bytes of blobs as it may have.
+    /// The conversation has reached its limit for blobs.
     #[error(transparent)]
     Full(#[from] LimitError),
 }
 
 impl BlobError {
-    /// A conversation that has reached its limit of so many bytes.
+    /// Returns the error of a conversation that has reached its limit of `limit` bytes.
     pub fn full(limit: usize) -> Self {
         Self::Full(LimitError::Blobs { limit })
     }
 }
 
-/// Where blobs live. A checkpoint is only worth something with all its blobs.
+/// A store for blobs. A checkpoint is only usable with all its blobs.
 pub trait Blobs: Send + Sync + 'static {
-    /// The blob under an id; `None` if it was never set.
+    /// Returns the blob with this id; `None` if it was never set.
     fn get(&self, id: &[u8]) -> Result<Option<Bytes>, BlobError>;
-    /// Keeps a blob.
+    /// Stores a blob.
     fn set(&self, id: &[u8], data: Bytes) -> Result<(), BlobError>;
 }
 
 /// Blobs in memory, bounded in bytes.
 #[derive(Debug, Default)]
-pub struct MemoryBlobs(Mutex<Held>);
+pub struct MemoryBlobs(Mutex<StoredBlobs>);
 
 #[derive(Debug, Default)]
-struct Held {
+struct StoredBlobs {
     blobs: HashMap<Vec<u8>, Bytes>,
     bytes: usize,
 }
 
 impl Blobs for MemoryBlobs {
     fn get(&self, id: &[u8]) -> Result<Option<Bytes>, BlobError> {
-        let held = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        Ok(held.blobs.get(id).cloned())
+        let stored = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        Ok(stored.blobs.get(id).cloned())
     }
 
     fn set(&self, id: &[u8], data: Bytes) -> Result<(), BlobError> {
-        let mut held = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut stored = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let cost = |data: &Bytes| id.len() + data.len();
-        let before = held.blobs.get(id).map_or(0, cost);
-        let bytes = held.bytes - before + cost(&data);
+        let before = stored.blobs.get(id).map_or(0, cost);
+        let bytes = stored.bytes - before + cost(&data);
         if bytes > MAX_MEMORY_BLOBS {
             return Err(BlobError::full(MAX_MEMORY_BLOBS));
         }
-        held.bytes = bytes;
-        // A copy, since the data is a slice of the whole network buffer it came in.
+        stored.bytes = bytes;
+        // A copy, because the data is a slice of the network buffer it arrived in.
         let data = Bytes::copy_from_slice(&data);
-        held.blobs.insert(id.to_vec(), data);
+        stored.blobs.insert(id.to_vec(), data);
         Ok(())
     }
 }
@@ -74,7 +74,7 @@ mod tests {
         let blobs = MemoryBlobs::default();
         let half = Bytes::from(vec![0; MAX_MEMORY_BLOBS / 2]);
         blobs.set(b"a", half.clone()).unwrap();
-        // The same blob again takes no more room.
+        // Setting the same blob again takes no more space.
         blobs.set(b"a", half.clone()).unwrap();
         let full = BlobError::full(MAX_MEMORY_BLOBS);
         assert_eq!(blobs.set(b"b", half.clone()), Err(full));

@@ -1,4 +1,4 @@
-//! A run from start to end: attempts, fallbacks, retries, one final event.
+//! A run from start to end: attempts, HTTP version fallback, retries, one final event.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -11,17 +11,17 @@ use tokio_util::task::AbortOnDropHandle;
 use tracing::Instrument as _;
 use uuid::Uuid;
 
-use super::attempt::{self, Closing, Surroundings};
+use super::attempt::{self, AttemptContext, CloseReason};
 use super::backend::{Backend, Opened};
 use super::blobs::Blobs;
 use super::event::{Ended, Outcome, RunEvent, Usage};
 use super::memo::Memo;
-use super::overlap::Overlap;
-use super::owed::Owed;
+use super::overlap::TextDedupe;
+use super::owed::UnackedResults;
 use super::queue::{self, Bounds};
 use super::request::{Action, Mode, RunSpec, UserMessage};
 use super::retry::{self, Ledger, Next, Progress, Reached, Restarts, RetryPolicy, Shown, Timing};
-use super::watchdog::{Bark, Idle, Phase};
+use super::watchdog::{Idle, IdleTimeout, Phase};
 use crate::diag::Variant;
 use crate::prompts;
 use crate::tools::Executor;
@@ -30,57 +30,57 @@ use crate::wire::error::WireError;
 use crate::wire::failure::{Evidence, Failure, Presence, Retry};
 use crate::wire::headers::{HttpVersion, RequestIds};
 
-/// Events that may wait for the consumer, and their bytes.
+/// Events that may be queued for the consumer, and their bytes.
 const EVENTS: Bounds = Bounds {
     items: 256,
     bytes: 1024 * 1024,
 };
-/// Streams in a row that connections did not take before that counts as a failure.
+/// Consecutive streams that full connections may refuse before it counts as a failure.
 const MOST_REFUSED: u32 = 4;
 
-/// A message for a running run.
+/// A command for a run.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Command {
-    /// Gives the model a message while it works.
+    /// Injects a user message while the model works.
     Inject(Injection),
-    /// Answered by [`RunEvent::Settled`] as soon as all that has arrived is told: what the
-    /// model asks for at once can so be offered at once, without waiting for what may come.
+    /// Answered by [`RunEvent::Settled`] once everything that has already arrived was emitted. The
+    /// owner can then show tool calls that arrive together as one batch, without waiting for more.
     Settle,
-    /// Ends the run.
+    /// Cancels the run.
     Cancel,
-    /// Somebody waits for a cancelled run to be gone.
+    /// Shortens the wait of a cancelled run, because the owner waits for it to end.
     Hurry,
 }
 
-/// A message of the user for a run that is under way.
+/// A user message for a run that is in progress.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Injection {
-    /// Its id, repeated by the server's reports.
+    /// Its id; the server's reports repeat it.
     pub id: Uuid,
     /// The message.
     pub message: UserMessage,
 }
 
-/// A running run. Dropping it cancels the run.
+/// A run in progress. Dropping it cancels the run.
 #[derive(Debug)]
 pub struct Handle {
-    /// What happens; the last event is [`RunEvent::Ended`].
+    /// The run's events; the last one is [`RunEvent::Ended`].
     pub events: queue::Receiver<RunEvent>,
-    /// What to do.
+    /// Commands to the run.
     pub commands: mpsc::Sender<Command>,
-    /// The run's id, known to the server.
+    /// The run's id, which the server knows too.
     pub run_id: Uuid,
     task: AbortOnDropHandle<()>,
 }
 
 impl Handle {
-    /// Whether the run's task is gone (after its last event).
+    /// Returns whether the run's task has ended, which is after its last event.
     pub fn is_finished(&self) -> bool {
         self.task.is_finished()
     }
 }
 
-/// Starts a run.
+/// Starts a run in a new task.
 pub fn start(
     backend: Backend,
     spec: RunSpec,
@@ -97,9 +97,9 @@ pub fn start(
         tracing::debug_span!("run", run = %ids.original, conversation = spec.conversation_id);
     let mut spec = spec;
     let memo = std::mem::take(&mut spec.done);
-    let (shown, spent) = (Overlap::after(spec.shown.clone()), spec.spent);
+    let (shown, spent) = (TextDedupe::after(spec.shown.clone()), spec.spent);
     let (overlap, mode) = match &spec.action {
-        Action::UserMessage(message) => (shown.told(), message.mode),
+        Action::UserMessage(message) => (shown.marked_sent(), message.mode),
         Action::Resume | Action::Summarize => (shown, None),
     };
     let run = Run {
@@ -124,11 +124,11 @@ pub fn start(
         overlap,
         mode,
         memo,
-        owed: Owed::default(),
+        unacked: UnackedResults::default(),
     };
-    let last_word = run.events.clone();
+    let final_event = run.events.clone();
     let task = async move {
-        // A panic fails this run and no other, and even then there is a last event.
+        // A panic fails only this run, which still emits a final event.
         let run = Box::pin(AssertUnwindSafe(run.run()).catch_unwind());
         if run.await.is_err() {
             let failure = Failure::Refused("the run failed inside cursor-sidecar".into());
@@ -141,7 +141,7 @@ pub fn start(
                 left: Shown::Executed,
                 done: Memo::lost(),
             };
-            let _ = last_word.send(RunEvent::Ended(ended)).await;
+            let _ = final_event.send(RunEvent::Ended(ended)).await;
         }
     };
     Handle {
@@ -168,20 +168,20 @@ struct Run {
     attempts: u32,
     token_replaced: bool,
     refused: u32,
-    /// Bytes of text and thinking that came, over all attempts.
+    /// Bytes of text and thinking received, over all attempts.
     answer_bytes: usize,
     held: Vec<Injection>,
     left: Shown,
-    overlap: Overlap,
+    overlap: TextDedupe,
     mode: Option<Mode>,
     memo: Memo,
-    owed: Owed,
+    unacked: UnackedResults,
 }
 
-/// What one attempt came to.
-enum Step {
+/// The result of one attempt.
+enum AttemptResult {
     Done(Outcome),
-    AgainAtOnce,
+    RetryNow,
     Failed(Failure, Progress),
 }
 
@@ -200,9 +200,9 @@ impl Run {
                 break Outcome::Cancelled;
             }
             let (failure, progress) = match self.attempt().await {
-                Step::Done(outcome) => break outcome,
-                Step::AgainAtOnce => continue,
-                Step::Failed(failure, progress) => (failure, progress),
+                AttemptResult::Done(outcome) => break outcome,
+                AttemptResult::RetryNow => continue,
+                AttemptResult::Failed(failure, progress) => (failure, progress),
             };
             let class = failure.class();
             let policy = self.policy.having(self.reached);
@@ -211,7 +211,7 @@ impl Run {
                 Next::Repeat(delay) => (delay, "start"),
                 Next::Resume(delay, checkpoint) => {
                     self.spec.state = Some(checkpoint);
-                    self.spec.action = self.on_from_checkpoint(&failure);
+                    self.spec.action = self.resume_action(&failure);
                     (delay, "checkpoint")
                 }
             };
@@ -225,7 +225,7 @@ impl Run {
                 break Outcome::Cancelled;
             }
         };
-        self.tell_end(&outcome, started);
+        self.log_end(&outcome, started);
         let rest = match &outcome {
             Outcome::Failed(failure) if failure.retry() == Retry::Server => {
                 retry::delay(&self.policy, self.ledger.spent().server, jitter())
@@ -245,13 +245,14 @@ impl Run {
         let _ = self.events.send(RunEvent::Ended(ended)).await;
     }
 
-    /// How a run goes on from its checkpoint: after a broken connection as the official client
-    /// does, after silence told what was shown since. What one stream was told, the next is too.
-    fn on_from_checkpoint(&mut self, failure: &Failure) -> Action {
-        let tells = failure.retry() == Retry::Idle || self.overlap.is_told();
-        match tells.then(|| self.overlap.tell()).flatten() {
-            Some(words) => Action::UserMessage(UserMessage {
-                text: prompts::continue_answer(&words),
+    /// Returns how the next attempt resumes from the checkpoint: after a lost connection as the
+    /// official client does, after an idle timeout with a message that contains the text shown
+    /// since. Once a stream was sent such a message, later ones are too.
+    fn resume_action(&mut self, failure: &Failure) -> Action {
+        let sends_text = failure.retry() == Retry::Idle || self.overlap.is_marked_sent();
+        match sends_text.then(|| self.overlap.mark_sent()).flatten() {
+            Some(text) => Action::UserMessage(UserMessage {
+                text: prompts::continue_answer(&text),
                 images: Vec::new(),
                 mode: self.mode,
             }),
@@ -259,7 +260,7 @@ impl Run {
         }
     }
 
-    fn tell_end(&self, outcome: &Outcome, started: tokio::time::Instant) {
+    fn log_end(&self, outcome: &Outcome, started: tokio::time::Instant) {
         let (outcome, class) = match outcome {
             Outcome::Finished => ("finished", None),
             Outcome::Cancelled => ("cancelled", None),
@@ -280,19 +281,19 @@ impl Run {
         );
     }
 
-    async fn attempt(&mut self) -> Step {
+    async fn attempt(&mut self) -> AttemptResult {
         let started = tokio::time::Instant::now();
         self.attempts += 1;
         self.overlap.restart();
         self.memo.restart();
-        self.owed.restart();
+        self.unacked.restart();
         tracing::debug!(n = self.attempts, request = %self.ids.request, "attempt.started");
         let opened = match self.spec.request(self.ids.original) {
             Ok(first) => tokio::select! {
-                after = overdue(&self.timing) => return self.idle(Bark::unopened(after), Progress::default()),
-                opened = self.backend.open(&self.spec, self.ids, &first, to_open(&self.timing)) => opened,
-                () = given_up(&mut self.commands, &self.events, &mut self.held) => {
-                    return Step::Done(Outcome::Cancelled);
+                after = open_overdue(&self.timing) => return self.idle(IdleTimeout::unopened(after), Progress::default()),
+                opened = self.backend.open(&self.spec, self.ids, &first, open_timeout(&self.timing)) => opened,
+                () = cancelled(&mut self.commands, &self.events, &mut self.held) => {
+                    return AttemptResult::Done(Outcome::Cancelled);
                 }
             },
             Err(error) => Err(error.into()),
@@ -306,16 +307,16 @@ impl Run {
             Err(error) => {
                 let failure = error.failure();
                 tracing::debug!(class = failure.class(), kind = %Variant(&error), "attempt.unopened");
-                // A deadline of our own: silence like any other.
+                // A timeout of our own counts as idle, like silence on an open stream.
                 if let (Some(after), Some(_)) = (error.waited(), self.timing.patience.first) {
-                    return self.idle(Bark::unopened(after), Progress::default());
+                    return self.idle(IdleTimeout::unopened(after), Progress::default());
                 }
-                return Step::Failed(failure, Progress::default());
+                return AttemptResult::Failed(failure, Progress::default());
             }
         };
         let closed = attempt::drive(
             stream,
-            Surroundings {
+            AttemptContext {
                 events: &self.events,
                 commands: &mut self.commands,
                 executor: &self.executor,
@@ -327,7 +328,7 @@ impl Run {
                 answer_bytes: &mut self.answer_bytes,
                 overlap: &mut self.overlap,
                 memo: &mut self.memo,
-                owed: &mut self.owed,
+                unacked: &mut self.unacked,
                 on_accepted: &|| {
                     self.backend.choice.accepted(
                         &self.backend.endpoints.agent,
@@ -346,18 +347,18 @@ impl Run {
         }
         let agent = &self.backend.endpoints.agent;
         self.left = closed.progress.shown;
-        if closed.closing.is_silence() {
+        if closed.reason.is_silence() {
             self.backend.http.reconnect(agent, version);
         }
-        let error = match closed.closing {
-            Closing::Finished => return Step::Done(Outcome::Finished),
-            Closing::Cancelled => return Step::Done(Outcome::Cancelled),
-            Closing::Idle(bark) => return self.idle(bark, closed.progress),
-            Closing::Limit(limit) => {
+        let error = match closed.reason {
+            CloseReason::Finished => return AttemptResult::Done(Outcome::Finished),
+            CloseReason::Cancelled => return AttemptResult::Done(Outcome::Cancelled),
+            CloseReason::Idle(idle_timeout) => return self.idle(idle_timeout, closed.progress),
+            CloseReason::Limit(limit) => {
                 tracing::warn!(%limit, "run.limit");
-                return Step::Done(Outcome::Failed(Failure::TooLarge(limit.to_string())));
+                return AttemptResult::Done(Outcome::Failed(Failure::TooLarge(limit.to_string())));
             }
-            Closing::Failed(error) => error,
+            CloseReason::Failed(error) => error,
         };
         if !closed.accepted && self.backend.choice.switches(agent, version, &error) {
             match version {
@@ -372,43 +373,42 @@ impl Run {
                 }
             }
             self.ids = self.ids.again();
-            return Step::AgainAtOnce;
+            return AttemptResult::RetryNow;
         }
-        // A connection that is full has looked at nothing of the stream, and the next one is
-        // made for it.
+        // A full connection has processed nothing of the stream, and the next attempt opens a new
+        // connection.
         if !closed.accepted && error.is_refusal() && self.refused < MOST_REFUSED {
             tracing::debug!("stream.refused");
             self.refused += 1;
             self.ids = self.ids.again();
-            return Step::AgainAtOnce;
+            return AttemptResult::RetryNow;
         }
         let evidence = self.evidence(&closed.progress);
         let failure = Failure::classify(&error, &evidence);
         if let (Failure::Login(_), WireError::Remote(_)) = (&failure, &error) {
             self.backend.account.reject(&issued.token).await;
             tracing::debug!("run.token_refused");
-            // A token from before this attempt may just have grown old; a new one is worth a try.
-            // Only a stream that brought nothing: anything else would be repeated.
+            // A token issued before this attempt may have expired, so try once with a new one.
+            // Only if the stream produced nothing: anything else would be repeated.
             let untouched =
                 closed.progress.checkpoint.is_none() && closed.progress.shown <= Shown::Remembered;
             if issued.at < started && !self.token_replaced && untouched {
                 self.token_replaced = true;
                 self.ids = self.ids.again();
-                return Step::AgainAtOnce;
+                return AttemptResult::RetryNow;
             }
         }
-        Step::Failed(failure, closed.progress)
+        AttemptResult::Failed(failure, closed.progress)
     }
 
-    /// A stream that lived and did nothing. After results, starting over may be the owner's
-    /// business.
-    fn idle(&self, bark: Bark, progress: Progress) -> Step {
-        let Bark {
+    /// Handles an idle stream. After tool results, restarting may be left to the owner.
+    fn idle(&self, idle_timeout: IdleTimeout, progress: Progress) -> AttemptResult {
+        let IdleTimeout {
             after,
             phase,
             told,
             unknown_exec,
-        } = bark;
+        } = idle_timeout;
         let ms = after.as_millis() as u64;
         tracing::debug!(ms, ?phase, "native.stream.idle_timeout");
         let idle = Idle {
@@ -420,8 +420,8 @@ impl Run {
         };
         let failure = Failure::Idle(idle.to_string());
         match (phase, self.policy.after_results) {
-            (Phase::Resumed, Restarts::Above) => Step::Done(Outcome::Failed(failure)),
-            _ => Step::Failed(failure, progress),
+            (Phase::Resumed, Restarts::Above) => AttemptResult::Done(Outcome::Failed(failure)),
+            _ => AttemptResult::Failed(failure, progress),
         }
     }
 
@@ -460,34 +460,34 @@ impl Run {
         }
     }
 
-    /// Waits, unless the owner cancels or goes away first.
+    /// Waits for `delay`, and returns whether the owner cancelled the run or dropped its handle
+    /// meanwhile.
     async fn cancelled_within(&mut self, delay: Duration) -> bool {
         tokio::select! {
             () = tokio::time::sleep(delay) => false,
-            () = given_up(&mut self.commands, &self.events, &mut self.held) => true,
+            () = cancelled(&mut self.commands, &self.events, &mut self.held) => true,
         }
     }
 }
 
-/// How long a stream may take to be opened.
-fn to_open(timing: &Timing) -> Option<Duration> {
+/// Returns how long opening a stream may take; `None` if the watchdog is off.
+fn open_timeout(timing: &Timing) -> Option<Duration> {
     let limit = timing.patience.first?;
     Some(limit.min(timing.stall))
 }
 
-/// Resolves when a stream should have been opened, with how long that took; never, for those
-/// who want no watchdog.
-async fn overdue(timing: &Timing) -> Duration {
-    let Some(limit) = to_open(timing) else {
+/// Resolves with the limit when opening a stream took too long; never if the watchdog is off.
+async fn open_overdue(timing: &Timing) -> Duration {
+    let Some(limit) = open_timeout(timing) else {
         return std::future::pending().await;
     };
     awake::sleep(limit).await;
     limit
 }
 
-/// Resolves when the owner cancels or goes away. Messages that arrive while there is no
-/// stream to put them on are held for the next one.
-async fn given_up(
+/// Resolves when the owner cancels the run or drops its handle. User messages that arrive while no
+/// stream is open are held for the next one.
+async fn cancelled(
     commands: &mut mpsc::Receiver<Command>,
     events: &queue::Sender<RunEvent>,
     held: &mut Vec<Injection>,
@@ -507,7 +507,7 @@ async fn given_up(
     }
 }
 
-/// Uniform in 0..1; without randomness, no jitter.
+/// Returns a random number in 0..1, or 0 without a source of randomness.
 fn jitter() -> f64 {
     getrandom::u32().map_or(0.0, |random| f64::from(random) / f64::from(u32::MAX))
 }

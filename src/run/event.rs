@@ -1,4 +1,4 @@
-//! What a run tells its owner.
+//! Events a run emits to its owner.
 
 use std::time::Duration;
 
@@ -14,16 +14,16 @@ use crate::wire::proto::agent::v1::{
     ToolCallDeltaUpdate, ToolCallStartedUpdate, TurnEndedUpdate, interaction_update,
 };
 
-/// One thing that happened. Exactly one [`RunEvent::Ended`] comes, and comes last.
+/// An event of a run. Exactly one [`RunEvent::Ended`] is emitted, as the last event.
 #[derive(Debug)]
 pub enum RunEvent {
-    /// A piece of the answer.
+    /// Answer text.
     Text(String),
-    /// A piece of thinking.
+    /// Thinking text.
     Thinking(String),
-    /// A thought is complete.
+    /// A block of thinking is complete.
     ThinkingDone,
-    /// A tool call appeared.
+    /// A tool call started.
     ToolStarted(Box<ToolCallStartedUpdate>),
     /// More of a tool call's arguments.
     ToolPartial(Box<PartialToolCallUpdate>),
@@ -31,17 +31,17 @@ pub enum RunEvent {
     ToolDelta(Box<ToolCallDeltaUpdate>),
     /// A tool call is complete.
     ToolCompleted(Box<ToolCallCompletedUpdate>),
-    /// The model calls a tool of the host: the run goes on when the call is answered.
+    /// The model calls a host tool: the run continues once the call is answered.
     HostCall(Box<HostCall>),
-    /// Everything that had arrived when [`super::Command::Settle`] was taken has been told.
+    /// Everything that had arrived when [`super::Command::Settle`] was received has been emitted.
     Settled,
-    /// A new state of the conversation; replaces every earlier one.
+    /// A new checkpoint; it replaces every earlier one.
     Checkpoint(Checkpoint),
-    /// How an injected message fares.
+    /// The state of an injected message.
     Injection(Box<ContextInjectionStateUpdate>),
-    /// The model's turn is over; the stream may still bring a checkpoint.
+    /// The model's turn is over; a checkpoint may still follow.
     TurnEnded(Usage),
-    /// Another kind of update, for those who want it.
+    /// Any other kind of update.
     Other(Box<InteractionUpdate>),
     /// The attempt failed and another one starts.
     Retrying(Failure),
@@ -49,21 +49,21 @@ pub enum RunEvent {
     Ended(Ended),
 }
 
-/// A state of the conversation.
+/// A checkpoint and what it does not include.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Checkpoint {
-    /// Its bytes.
+    /// Cursor's opaque conversation state.
     pub state: Bytes,
-    /// Calls of the host whose results it may not know, though they were given.
+    /// Ids of host calls whose results it may not include, although they were sent.
     pub lacks: Vec<String>,
-    /// The last words that were shown, as far as it does not know them: an earlier stream said
-    /// them, and this one has not said them again.
+    /// The end of the shown text, as far as the checkpoint does not include it: an earlier stream
+    /// generated that text, and this one has not repeated it.
     pub behind: String,
-    /// What was done here that it knows for sure, and no state before it did.
+    /// Effects executed here that it is the first checkpoint to include for certain.
     pub settled: Vec<What>,
 }
 
-/// Tokens as the server reports them; absent where it does not.
+/// Token counts as the server reports them; `None` where it reports none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[allow(missing_docs)]
 pub struct Usage {
@@ -74,33 +74,33 @@ pub struct Usage {
     pub reasoning: Option<i64>,
 }
 
-/// How a run ended.
+/// The end of a run.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Ended {
-    /// Well, cancelled or not at all.
+    /// Whether it finished, was cancelled or failed.
     pub outcome: Outcome,
-    /// Usage, summed over the turns the server ended.
+    /// Usage, summed over the turns that the server ended.
     pub usage: Option<Usage>,
-    /// Streams it took.
+    /// How many streams it used.
     pub attempts: u32,
-    /// What of its retries is spent.
+    /// Retries used, by budget.
     pub spent: Spent,
-    /// How long to wait before another run takes its place.
+    /// How long to wait before another run replaces it.
     pub rest: Duration,
-    /// What it did that no checkpoint knows.
+    /// Visible output or effects that no checkpoint includes.
     pub left: Shown,
-    /// What tools did, for a run that is asked for the same.
+    /// Effects executed, for a run that replaces this one.
     pub done: Memo,
 }
 
-/// The ways a run ends.
+/// How a run ended.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Outcome {
     /// The turn is complete.
     Finished,
-    /// We gave it up.
+    /// The owner cancelled it.
     Cancelled,
-    /// It failed for good.
+    /// It failed, and no further retry is possible.
     Failed(Failure),
 }
 
@@ -117,7 +117,7 @@ impl From<&TurnEndedUpdate> for Usage {
 }
 
 impl Usage {
-    /// The sum, where either side has a number.
+    /// Returns the sum of both; a count is absent only if both lack it.
     pub fn plus(self, other: Self) -> Self {
         let add = |a: Option<i64>, b: Option<i64>| match (a, b) {
             (None, None) => None,
@@ -136,7 +136,7 @@ impl Usage {
 impl Weighed for RunEvent {
     fn bytes(&self) -> usize {
         use prost::Message as _;
-        /// What an event takes besides its content.
+        /// Bytes an event takes besides its content.
         const BASE: usize = 64;
         let content = match self {
             Self::Text(text) | Self::Thinking(text) => text.len(),
@@ -159,7 +159,7 @@ impl Weighed for RunEvent {
 }
 
 impl RunEvent {
-    /// The event an update stands for; heartbeats and empty updates are none.
+    /// Converts an update to an event; `None` for heartbeats and empty updates.
     pub(super) fn from_update(update: InteractionUpdate) -> Option<Self> {
         use interaction_update::Message;
         Some(match update.message? {

@@ -1,4 +1,4 @@
-//! The open requests of one stream: who works on them, when they last beat.
+//! The open exec requests of one stream: their tasks and their heartbeats.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use tokio::task::{Id, JoinSet};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::memo::Done;
+use super::memo::Effect;
 use crate::diag::Variant;
 use crate::tools::bridge::HostCall;
 use crate::tools::{Executor, Replies, Reply, Request, Said, Thrown};
@@ -18,30 +18,30 @@ use crate::wire::proto::agent::v1::{
     ExecClientStreamClose, ExecClientThrow, agent_client_message, exec_client_control_message,
 };
 
-/// Results that may wait for the stream before executors have to.
+/// Replies that may be queued for the stream before executors have to wait.
 const REPLIES: usize = 64;
-/// Requests that are executed here at once; others wait, because each holds its result until the
-/// stream takes it. Calls of the host's tools are not counted.
+/// Requests executed here concurrently; others wait, because each holds its result until the
+/// stream has sent it. Host tool calls are not counted.
 const MAX_WORKING: usize = 256;
-/// Open requests at most, with those that wait and those the host works on.
+/// Open requests at most, including those that wait and those the host executes.
 pub(super) const MAX_OPEN: usize = 20_000;
 
-/// Requests being worked on. Dropping this ends all of them.
+/// Open requests. Dropping this aborts all of them.
 pub(super) struct Execs {
     executor: Arc<dyn Executor>,
-    /// By the task that works on them: a server may use an id twice.
+    /// By task, because a server may use an id twice.
     open: HashMap<Id, Open>,
     tasks: JoinSet<Result<(), Thrown>>,
     sender: mpsc::Sender<(u32, Said)>,
     replies: mpsc::Receiver<(u32, Said)>,
     interval: Duration,
-    places: Arc<Semaphore>,
+    permits: Arc<Semaphore>,
     done: VecDeque<(Open, Result<(), Thrown>)>,
 }
 
 struct Open {
     id: u32,
-    /// For the log; empty when there is none.
+    /// For the log; empty if debug logging is off.
     kind: String,
     started: Instant,
     beat: Instant,
@@ -49,7 +49,7 @@ struct Open {
 }
 
 impl Open {
-    fn tell_end(&self, result: &Result<(), Thrown>, now: Instant) {
+    fn log_end(&self, result: &Result<(), Thrown>, now: Instant) {
         let outcome = match result {
             Ok(()) if self.abort.is_cancelled() => "aborted",
             Ok(()) => "done",
@@ -72,19 +72,19 @@ impl Drop for Execs {
     }
 }
 
-/// Something of an exec that goes to the server.
+/// What an open request produced.
 pub(super) enum Progress {
-    /// A result.
+    /// A reply to the server.
     Reply(u32, Box<Reply>),
-    /// Something the host has to do; nothing for the server.
+    /// A host tool call; nothing is sent to the server for it.
     Call(u32, HostCall),
-    /// The end of an exec, with what it failed with.
+    /// The end of a request, with its error if it failed.
     Done(u32, Result<(), Thrown>),
 }
 
 impl Progress {
-    fn of(id: u32, said: Said) -> Self {
-        match said {
+    fn of(id: u32, output: Said) -> Self {
+        match output {
             Said::Reply(reply) => Self::Reply(id, reply),
             Said::Call(call) => Self::Call(id, call),
         }
@@ -101,12 +101,12 @@ impl Execs {
             sender,
             replies,
             interval,
-            places: Arc::new(Semaphore::new(MAX_WORKING)),
+            permits: Arc::new(Semaphore::new(MAX_WORKING)),
             done: VecDeque::new(),
         }
     }
 
-    /// Starts work on a request; gives what the host has to do for it.
+    /// Starts executing a request. Returns the host tool call if the host must execute it.
     pub(super) fn start(&mut self, id: u32, request: Request, now: Instant) -> Option<HostCall> {
         let mut kind = String::new();
         if tracing::enabled!(tracing::Level::DEBUG) {
@@ -119,11 +119,11 @@ impl Execs {
         let task = if work.call.is_some() {
             self.tasks.spawn(work.done)
         } else {
-            let (places, abort) = (Arc::clone(&self.places), abort.clone());
+            let (permits, abort) = (Arc::clone(&self.permits), abort.clone());
             self.tasks.spawn(async move {
-                // One that is aborted while it waits says so at once.
-                let _place = tokio::select! {
-                    place = places.acquire_owned() => place.ok(),
+                // A request that is aborted while it waits ends at once.
+                let _permit = tokio::select! {
+                    permit = permits.acquire_owned() => permit.ok(),
                     () = abort.cancelled() => None,
                 };
                 work.done.await
@@ -142,43 +142,43 @@ impl Execs {
         work.call
     }
 
-    /// Whether no more requests are taken until some are answered.
+    /// Returns whether no more requests are accepted until some are answered.
     pub(super) fn is_full(&self) -> bool {
         self.open.len() >= MAX_OPEN
     }
 
-    /// Whether nothing is being worked on.
+    /// Returns whether no request is open.
     pub(super) fn is_empty(&self) -> bool {
         self.open.is_empty() && self.done.is_empty()
     }
 
-    /// Nobody wants any result any more.
+    /// Aborts all open requests.
     pub(super) fn abort_all(&self) {
         for open in self.open.values() {
             open.abort.cancel();
         }
     }
 
-    /// The server wants no result any more.
+    /// Aborts a request because the server no longer wants its result.
     pub(super) fn abort(&self, id: u32) {
         for open in self.open.values().filter(|open| open.id == id) {
             open.abort.cancel();
         }
     }
 
-    /// The next result or end. Safe to drop and call again.
+    /// Returns the next reply or end. Cancel-safe.
     pub(super) async fn next(&mut self) -> Progress {
         loop {
-            // An executor that is done has sent all its results before: they go first.
-            if let Ok((id, said)) = self.replies.try_recv() {
-                return Progress::of(id, said);
+            // A finished executor has sent all its replies, which must precede its end.
+            if let Ok((id, output)) = self.replies.try_recv() {
+                return Progress::of(id, output);
             }
             if let Some((open, result)) = self.done.pop_front() {
-                open.tell_end(&result, Instant::now());
+                open.log_end(&result, Instant::now());
                 return Progress::Done(open.id, result);
             }
             tokio::select! {
-                Some((id, said)) = self.replies.recv() => return Progress::of(id, said),
+                Some((id, output)) = self.replies.recv() => return Progress::of(id, output),
                 Some(done) = self.tasks.join_next_with_id() => {
                     let (task, result) = match done {
                         Ok((task, result)) => (task, result),
@@ -193,7 +193,7 @@ impl Execs {
         }
     }
 
-    /// The frames that tell the server of `progress`.
+    /// Returns the frames that report `progress` to the server.
     pub(super) fn frames(&self, progress: Progress, now: Instant) -> Vec<AgentClientMessage> {
         match progress {
             Progress::Reply(id, reply) => {
@@ -227,12 +227,12 @@ impl Execs {
         }
     }
 
-    /// When the next heartbeat is due.
+    /// Returns when the next heartbeat is due.
     pub(super) fn next_beat(&self) -> Option<Instant> {
         self.open.values().map(|open| open.beat).min()
     }
 
-    /// Heartbeats of every exec that is due one.
+    /// Returns the heartbeats that are due.
     pub(super) fn beat(&mut self, now: Instant) -> Vec<AgentClientMessage> {
         let mut frames = Vec::new();
         for open in self.open.values_mut().filter(|open| open.beat <= now) {
@@ -245,8 +245,8 @@ impl Execs {
     }
 }
 
-/// The frames that tell the server what a request came to the first time.
-pub(super) fn again(id: u32, done: Done) -> Vec<AgentClientMessage> {
+/// Returns the frames that replay a recorded result.
+pub(super) fn replayed_frames(id: u32, done: Effect) -> Vec<AgentClientMessage> {
     let replies = done.replies.into_iter().map(|reply| AgentClientMessage {
         message: Some(agent_client_message::Message::ExecClientMessage(
             ExecClientMessage {
@@ -294,7 +294,7 @@ mod tests {
     use crate::tools::refuse::Refuse;
     use crate::wire::proto::agent::v1::McpStateExecArgs;
 
-    /// Works until it is told to stop.
+    /// Runs until it is aborted.
     struct Endless;
 
     impl Executor for Endless {
@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn two_requests_under_one_id_each_beat_and_end() {
+    async fn two_requests_with_one_id_each_have_heartbeats_and_an_end() {
         let beat = Duration::from_secs(3);
         let mut execs = Execs::new(Arc::new(Endless), beat);
         let now = Instant::now();
@@ -327,7 +327,7 @@ mod tests {
         assert!(execs.is_empty());
     }
 
-    /// Counts how many of its requests are worked on at once.
+    /// Counts how many requests are executed concurrently.
     #[derive(Default)]
     struct Counting {
         now: std::sync::atomic::AtomicUsize,
@@ -351,7 +351,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn no_more_than_so_many_are_worked_on_at_once_and_all_end() {
+    async fn concurrency_is_limited_and_all_requests_end() {
         const COUNT: u32 = 1_000;
         let counting = Arc::new(Counting::default());
         let executor: Arc<dyn Executor> = Arc::clone(&counting) as _;
@@ -368,7 +368,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn one_that_waits_for_its_place_can_be_aborted() {
+    async fn a_waiting_request_can_be_aborted() {
         let mut execs = Execs::new(Arc::new(Endless), Duration::from_secs(3));
         let last = MAX_WORKING as u32;
         for id in 0..=last {
@@ -377,14 +377,14 @@ mod tests {
         }
         execs.abort(last);
         let Progress::Done(ended, Ok(())) = execs.next().await else {
-            panic!("it does not end");
+            panic!("the request does not end");
         };
         assert_eq!(ended, last);
     }
 
-    /// On two workers an executor may finish between two looks at its results.
+    /// With two worker threads, an executor may finish between two polls of its replies.
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-    async fn results_precede_their_end() {
+    async fn replies_precede_the_end_of_a_request() {
         const COUNT: u32 = 2_000;
         let mut execs = Execs::new(Arc::new(Refuse::default()), Duration::from_secs(3));
         let mut replied = std::collections::BTreeSet::new();
@@ -396,7 +396,7 @@ mod tests {
         while ended < COUNT {
             match execs.next().await {
                 Progress::Reply(id, _) => assert!(replied.insert(id), "{id} replied twice"),
-                Progress::Call(_, call) => panic!("nobody calls: {call:?}"),
+                Progress::Call(_, call) => panic!("unexpected call: {call:?}"),
                 Progress::Done(id, result) => {
                     assert_eq!(result, Ok(()));
                     assert!(replied.contains(&id), "{id} ended before its result");

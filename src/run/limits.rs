@@ -1,16 +1,16 @@
-//! What a run takes from a server, in bytes. A server that sends more is broken or hostile:
-//! the run ends with an error that names the limit, and memory stays bounded.
+//! Size limits for what a server sends. A server that exceeds one is broken or hostile: the run
+//! ends with an error that names the limit, so that memory stays bounded.
 
-/// Text and thinking of a run, over all its attempts. Several copies are held while a turn is
-/// under way (for the host, for recovery, for usage), so the peak is a multiple of this.
+/// Text and thinking of a run, over all its attempts. Several copies are held during a turn (for
+/// the host, for recovery, for usage), so the peak is a multiple of this.
 pub(super) const MAX_ANSWER: usize = 16 * 1024 * 1024;
-/// The largest event of text: a longer piece is passed on in several, because each is copied
-/// and encoded as a whole on its way to the host.
+/// The largest text event. Longer text is split, because each event is copied and encoded as a
+/// whole on its way to the host.
 pub(super) const MAX_PIECE: usize = 64 * 1024;
 /// Blobs of a conversation that is kept in memory only.
 pub(super) const MAX_MEMORY_BLOBS: usize = 64 * 1024 * 1024;
 
-/// A limit the server went over.
+/// A size limit that the server exceeded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum LimitError {
     /// Too much text and thinking.
@@ -37,7 +37,7 @@ fn mib(bytes: usize) -> usize {
     bytes / (1024 * 1024)
 }
 
-/// Cuts a text into pieces of at most [`MAX_PIECE`] bytes, between characters.
+/// Splits text into pieces of at most [`MAX_PIECE`] bytes, at character boundaries.
 pub(super) fn pieces(text: &str) -> impl Iterator<Item = &str> {
     let mut rest = text;
     std::iter::from_fn(move || {
@@ -48,8 +48,8 @@ pub(super) fn pieces(text: &str) -> impl Iterator<Item = &str> {
         while !rest.is_char_boundary(end) {
             end -= 1;
         }
-        let (piece, behind) = rest.split_at(end);
-        rest = behind;
+        let (piece, remaining) = rest.split_at(end);
+        rest = remaining;
         Some(piece)
     })
 }
@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_long_text_is_cut_between_characters_and_nothing_is_lost() {
+    fn long_text_is_split_at_character_boundaries_without_loss() {
         let text = "ä€𝄞".repeat(MAX_PIECE / 4);
         let cut: Vec<&str> = pieces(&text).collect();
         assert!(cut.len() > 2);

@@ -1,7 +1,11 @@
-//! What tools did since the last checkpoint: a stream that goes on from it asks for it again,
-//! and is given what came of it the first time. Nothing is done twice, neither by another
-//! stream nor by another run for the same history. Where the stream may know it and ask on
-//! purpose, it is told so once, and done if it asks once more.
+//! Records the tool calls executed since the last checkpoint and the replies sent for them.
+//!
+//! A stream that resumes from a checkpoint requests the same work again, because that checkpoint
+//! does not include it. Such a request is answered with the recorded replies instead of being
+//! executed twice, by this run or by the next run for the same history. Where the server may
+//! already know the result, and may therefore be repeating the request on purpose, it is first
+//! answered with a note that the work was already executed; if it sends the request once more, the
+//! request is executed.
 
 mod outcome;
 mod what;
@@ -16,119 +20,134 @@ use crate::prompts;
 use crate::tools::{Reply, Request, Thrown};
 use crate::wire::proto::agent::v1::ExecClientMessage;
 
-/// More than this is not worth keeping; the run is then given up where it breaks.
+/// Upper limit for the recorded replies. An effect that does not fit is dropped, and the run is
+/// not retried after a failure that would need it.
 const MOST_BYTES: usize = 16 * 1024 * 1024;
 
-/// Requests that changed something and what they came to, in the order they ended.
+/// Requests with side effects and their replies, in the order in which they completed.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Memo {
-    done: Vec<Done>,
-    open: Vec<(u32, Done)>,
+    /// Completed requests.
+    done: Vec<Effect>,
+    /// Requests that are still executing, by exec id.
+    open: Vec<(u32, Effect)>,
+    /// Encoded size of all recorded replies.
     bytes: usize,
-    /// What was done since the newest checkpoint and cannot be told again.
-    forgotten: Forgotten,
-    /// What was done at all and cannot be told again.
-    ever_forgotten: Forgotten,
-    /// How many beginnings and ends there were.
+    /// Whether effects since the newest checkpoint cannot be replayed.
+    forgotten: Unreplayable,
+    /// Whether any effect of the run cannot be replayed, including those that are in a checkpoint.
+    ever_forgotten: Unreplayable,
+    /// Logical time: incremented whenever a request starts or completes.
     clock: u64,
 }
 
-/// A request that is done, or on its way.
+/// A request with a side effect, completed or executing.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Done {
+pub(super) struct Effect {
     what: What,
-    /// The server's name of the call.
+    /// The server's tool call id; empty if it sent none.
     pub(super) call: String,
-    by: By,
-    /// What the server was told.
+    origin: Origin,
+    /// The replies sent to the server.
     pub(super) replies: Vec<Reply>,
-    /// How it ended.
+    /// The outcome: success, or the error sent to the server.
     pub(super) end: Result<(), Thrown>,
-    /// Whether the stream at hand knows of it.
-    known: Known,
-    /// What the server asked for afterwards.
-    then: Then,
-    /// Its beginning and its end, by the clock of the memo.
+    /// What the server knows of the result.
+    ack: AckState,
+    /// Whether the host was called after this request.
+    host_call: HostCall,
+    /// Logical times at which it started and completed.
     began: u64,
     ended: u64,
 }
 
-/// Who has done it.
+/// Where the request was executed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum By {
-    /// We have, or the host while we waited, and the server may give the call another name when it asks again.
+enum Origin {
+    /// By us, or by the host while we waited. The server may use another call id when it asks
+    /// again.
     Us,
-    /// The host has, between turns, and knows it by itself.
+    /// By the host between turns. The host has the result in its own transcript.
     Host,
-    /// A turn that was broken off has begun it.
+    /// By a turn that was interrupted, possibly in another process; the outcome is unknown.
     Earlier,
 }
 
+/// Whether a host tool was called after this request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Then {
-    /// Nothing of the host.
+enum HostCall {
+    /// No host tool was called.
     Nothing,
-    /// The host has done something since, which is told to every run.
+    /// A host tool was called, and its result is sent to every later run.
     Called,
 }
 
+/// How far the result is known to have reached the server. Moves forward from `Sent` to
+/// `InCheckpoint` within a stream; a restart moves it to one of the last three.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Known {
-    /// The answer was given. A checkpoint may have been on its way then, and not know it.
-    Here,
-    /// The server has gone on since.
-    Heard,
-    /// And a checkpoint has come.
-    Lately,
-    /// And another one.
-    Settled,
-    /// Not yet: an earlier stream asked for it.
-    Before,
-    /// An earlier stream asked for it, and a state or a history may tell of it.
-    Perhaps,
-    /// Of the host's: it should, but the same name would say that it does not.
-    ByName,
+enum AckState {
+    /// The result was sent on this stream. A checkpoint that arrives now may have been written
+    /// before it.
+    Sent,
+    /// The server has made progress since, so it has received the result.
+    Progressed,
+    /// One checkpoint has arrived after that progress; it may still be older than the result.
+    OneCheckpoint,
+    /// A second checkpoint has arrived: the newest checkpoint includes the result.
+    InCheckpoint,
+    /// Sent on an earlier stream only; the checkpoint this stream resumed from does not include
+    /// it.
+    EarlierStream,
+    /// Sent on an earlier stream; the checkpoint or the host's history may include it.
+    MaybeInCheckpoint,
+    /// For host calls only: the checkpoint should include the result. If the server asks again
+    /// with the same call id, it does not.
+    SameCallOnly,
 }
 
-/// What cannot be told again.
+/// Whether executed effects exist that cannot be replayed to another stream.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
-enum Forgotten {
+enum Unreplayable {
     #[default]
+    /// Every effect can be replayed.
     Nothing,
-    /// Work that was broken off: it can be told that it was.
+    /// An execution was interrupted. Its result is lost, but the interruption can be reported.
     Broken,
+    /// An effect was executed of which no replayable record exists.
     Something,
 }
 
-/// Where a run begins.
+/// What a new run starts from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Start {
-    /// On the newest checkpoint.
+    /// The newest checkpoint.
     State,
-    /// On the host's history, which knows nothing of what was done since.
+    /// The host's transcript, which includes none of the effects executed since.
     History,
 }
 
 impl Memo {
-    /// Of a run that failed without a word about what it did.
+    /// Returns the log of a run that ended without reporting what it executed, such as one that
+    /// panicked.
     pub(super) fn lost() -> Self {
         Self {
-            forgotten: Forgotten::Something,
-            ever_forgotten: Forgotten::Something,
+            forgotten: Unreplayable::Something,
+            ever_forgotten: Unreplayable::Something,
             ..Self::default()
         }
     }
 
-    /// Of a turn that was broken off: what it has begun. However often it did, it is told once.
+    /// Returns the log of an interrupted turn from the requests it had started. A request that was
+    /// started several times is reported once.
     pub fn begun(all: impl IntoIterator<Item = What>) -> Self {
-        let unknown = |what| Done {
+        let unknown = |what| Effect {
             what,
             call: String::new(),
-            by: By::Earlier,
+            origin: Origin::Earlier,
             replies: Vec::new(),
             end: Err(Thrown(prompts::RESULT_UNKNOWN.into())),
-            known: Known::Before,
-            then: Then::Nothing,
+            ack: AckState::EarlierStream,
+            host_call: HostCall::Nothing,
             began: 0,
             ended: 0,
         };
@@ -141,166 +160,182 @@ impl Memo {
         memo
     }
 
-    /// For another run, asked for the same history. What was done before a call of the host's
-    /// tools, the run is past: that call's result is told it.
+    /// Prepares the log for another run that answers the same history. The new run is sent the
+    /// results of host calls, so it has moved past effects executed before such a call; a repeated
+    /// request for them is answered with a note first.
     pub fn handed_on(mut self, start: Start) -> Self {
         self.restart();
         for done in &mut self.done {
-            if start == Start::History && done.known == Known::Settled {
-                done.known = Known::Before;
+            if start == Start::History && done.ack == AckState::InCheckpoint {
+                done.ack = AckState::EarlierStream;
             }
-            if (done.by, done.known, done.then) == (By::Us, Known::Before, Then::Called) {
-                done.known = Known::Perhaps;
+            if (done.origin, done.ack, done.host_call)
+                == (Origin::Us, AckState::EarlierStream, HostCall::Called)
+            {
+                done.ack = AckState::MaybeInCheckpoint;
             }
         }
-        // Whoever starts it answers for that.
-        self.forgotten = Forgotten::Nothing;
+        // The caller decides whether a log that is incomplete (see `tells_all`) may be used.
+        self.forgotten = Unreplayable::Nothing;
         self
     }
 
-    /// The same for a history that goes on: the person spoke, and may want it done again.
+    /// Like [`Self::handed_on`], for a history that the user has extended: the user may want the
+    /// work to be repeated.
     pub fn handed_on_behind_words(self, start: Start) -> Self {
         let mut memo = self.handed_on(start);
-        for done in memo.done.iter_mut().filter(|done| done.by == By::Us) {
-            if done.known == Known::Before {
-                done.known = Known::Perhaps;
+        for done in memo
+            .done
+            .iter_mut()
+            .filter(|done| done.origin == Origin::Us)
+        {
+            if done.ack == AckState::EarlierStream {
+                done.ack = AckState::MaybeInCheckpoint;
             }
         }
         memo
     }
 
-    /// Whether such a run would be told of everything that was done.
+    /// Returns whether a run started this way can be sent every effect that was executed.
     pub fn tells_all(&self, start: Start) -> bool {
         let forgotten = match start {
             Start::State => self.forgotten,
             Start::History => self.ever_forgotten,
         };
-        forgotten < Forgotten::Something
+        forgotten < Unreplayable::Something
     }
 
-    /// Another stream begins, where the newest checkpoint stands.
+    /// Starts another stream from the newest checkpoint.
     pub(super) fn restart(&mut self) {
         for done in &mut self.done {
-            done.known = match (done.by, done.known) {
-                (By::Us | By::Earlier, Known::Settled) => Known::Settled,
-                (By::Us, Known::Lately | Known::Perhaps) => Known::Perhaps,
-                (By::Host, Known::Lately | Known::Settled | Known::ByName) => Known::ByName,
-                _ => Known::Before,
+            done.ack = match (done.origin, done.ack) {
+                (Origin::Us | Origin::Earlier, AckState::InCheckpoint) => AckState::InCheckpoint,
+                (Origin::Us, AckState::OneCheckpoint | AckState::MaybeInCheckpoint) => {
+                    AckState::MaybeInCheckpoint
+                }
+                (
+                    Origin::Host,
+                    AckState::OneCheckpoint | AckState::InCheckpoint | AckState::SameCallOnly,
+                ) => AckState::SameCallOnly,
+                _ => AckState::EarlierStream,
             };
         }
-        // What we had under way was broken off, and may have been done in part. What the host
-        // has between turns, it does to the end.
+        // Our own open requests were interrupted and may have been executed partly. Calls that the
+        // host executes between turns run to completion, so they are not recorded here.
         let ended = self.tick();
         for (_, mut done) in std::mem::take(&mut self.open) {
-            if done.by == By::Us {
+            if done.origin == Origin::Us {
                 done.replies.clear();
                 done.end = Err(Thrown(prompts::EXECUTION_INTERRUPTED.into()));
-                done.known = Known::Before;
+                done.ack = AckState::EarlierStream;
                 done.ended = ended;
                 self.done.push(done);
-                self.forgotten = self.forgotten.max(Forgotten::Broken);
+                self.forgotten = self.forgotten.max(Unreplayable::Broken);
             }
         }
         self.count();
     }
 
-    /// A person ends what is under way, and may want it done again.
-    pub(super) fn stop(&mut self) {
+    /// Drops the open requests because the user cancelled them and may want them repeated.
+    pub(super) fn discard_open(&mut self) {
         self.open.clear();
         self.count();
     }
 
-    /// The server goes on: it has heard what it was told.
-    pub(super) fn worked(&mut self) {
-        self.advance(Known::Here, Known::Heard);
+    /// Records that the server made progress, so it has received every result sent so far.
+    pub(super) fn server_progressed(&mut self) {
+        self.advance(AckState::Sent, AckState::Progressed);
     }
 
-    /// A checkpoint came: it knows what this stream asked for before the last one. Gives what
-    /// of our own it knows for the first time.
+    /// Records a checkpoint, and returns the digests of our own requests that it is the first to
+    /// include.
     pub(super) fn checkpoint(&mut self) -> Vec<What> {
-        let ours = |done: &&Done| done.by != By::Host && done.known == Known::Lately;
+        let ours =
+            |done: &&Effect| done.origin != Origin::Host && done.ack == AckState::OneCheckpoint;
         let settled = self
             .done
             .iter()
             .filter(ours)
             .map(|done| done.what)
             .collect();
-        self.advance(Known::Lately, Known::Settled);
-        self.advance(Known::Heard, Known::Lately);
-        self.forgotten = Forgotten::Nothing;
+        self.advance(AckState::OneCheckpoint, AckState::InCheckpoint);
+        self.advance(AckState::Progressed, AckState::OneCheckpoint);
+        self.forgotten = Unreplayable::Nothing;
         settled
     }
 
-    fn advance(&mut self, from: Known, to: Known) {
-        for done in self.done.iter_mut().filter(|done| done.known == from) {
-            done.known = to;
+    fn advance(&mut self, from: AckState, to: AckState) {
+        for done in self.done.iter_mut().filter(|done| done.ack == from) {
+            done.ack = to;
         }
     }
 
-    /// What came of a request that an earlier stream has asked for already.
-    pub(super) fn recall(&mut self, request: &Request) -> Option<Done> {
+    /// Returns the recorded result of a request that only an earlier stream has made, and marks it
+    /// as sent on this one.
+    pub(super) fn recall(&mut self, request: &Request) -> Option<Effect> {
         let (what, call) = (what(request)?, call_id(request));
-        let same = |done: &Done| match done.known {
-            Known::Before | Known::Perhaps => done.what == what,
-            Known::ByName => done.what == what && !call.is_empty() && done.call == call,
+        let same = |done: &Effect| match done.ack {
+            AckState::EarlierStream | AckState::MaybeInCheckpoint => done.what == what,
+            AckState::SameCallOnly => done.what == what && !call.is_empty() && done.call == call,
             _ => false,
         };
         let at = self.done.iter().position(same)?;
         let found = &mut self.done[at];
-        if found.known == Known::Perhaps && found.end.is_ok() {
+        if found.ack == AckState::MaybeInCheckpoint && found.end.is_ok() {
             found.end = Err(Thrown(outcome::ran_before(&found.replies)));
             found.replies.clear();
         }
-        found.known = Known::Here;
+        found.ack = AckState::Sent;
         let done = found.clone();
-        if done.by == By::Us {
-            // What came earlier and is not asked for, the checkpoint knew. What went on beside it
-            // may still be asked for.
+        if done.origin == Origin::Us {
+            // The checkpoint included earlier requests that this stream did not repeat, so drop
+            // them. Requests that were executed concurrently with this one may still be repeated.
             let began = done.began;
-            let passed = |done: &Done| done.by == By::Us && done.is_earlier();
+            let passed = |done: &Effect| done.origin == Origin::Us && done.is_earlier();
             self.done.retain(|done| !passed(done) || done.ended > began);
         }
         self.count();
         Some(done)
     }
 
-    /// A request is worked on here. What an earlier stream did after this one's last common
-    /// step was done in another world; what nobody knows the outcome of is no old news in any.
+    /// Records that a request is being executed here. The new stream has therefore diverged: drop
+    /// effects that an earlier stream executed after the last request both share. Keep effects
+    /// with an unknown outcome, because they must be reported on any path.
     pub(super) fn begin(&mut self, id: u32, request: &Request) {
         self.done
-            .retain(|done| done.by != By::Us || !done.is_earlier());
+            .retain(|done| done.origin != Origin::Us || !done.is_earlier());
         match what(request) {
-            Some(what) => self.enter(id, request, what, By::Us),
+            Some(what) => self.enter(id, request, what, Origin::Us),
             None => self.forget(),
         }
     }
 
-    /// Whether what the host did under this name can be told again.
+    /// Returns whether the result of the host call with this id can be replayed.
     pub(super) fn holds(&self, call: &str) -> bool {
-        let named = |done: &Done| done.by == By::Host && done.call == call;
+        let named = |done: &Effect| done.origin == Origin::Host && done.call == call;
         !call.is_empty() && self.done.iter().any(named)
     }
 
-    /// The host is asked to do it.
+    /// Records that the host was asked to execute a request.
     pub(super) fn call(&mut self, id: u32, request: &Request) {
         for done in &mut self.done {
-            done.then = Then::Called;
+            done.host_call = HostCall::Called;
         }
         if let Some(what) = what(request) {
-            self.enter(id, request, what, By::Host);
+            self.enter(id, request, what, Origin::Host);
         }
     }
 
-    fn enter(&mut self, id: u32, request: &Request, what: What, by: By) {
+    fn enter(&mut self, id: u32, request: &Request, what: What, origin: Origin) {
         let began = self.tick();
-        let done = Done {
+        let done = Effect {
             what,
             call: call_id(request).into(),
-            by,
+            origin,
             replies: Vec::new(),
             end: Ok(()),
-            known: Known::Here,
-            then: Then::Nothing,
+            ack: AckState::Sent,
+            host_call: HostCall::Nothing,
             began,
             ended: began,
         };
@@ -312,12 +347,13 @@ impl Memo {
         self.clock
     }
 
+    /// Records that an effect without a replayable record was executed.
     fn forget(&mut self) {
-        self.forgotten = Forgotten::Something;
-        self.ever_forgotten = Forgotten::Something;
+        self.forgotten = Unreplayable::Something;
+        self.ever_forgotten = Unreplayable::Something;
     }
 
-    /// The server is told something.
+    /// Records a reply sent to the server.
     pub(super) fn reply(&mut self, id: u32, reply: &Reply) {
         let Some(at) = self.open.iter().position(|(open, _)| *open == id) else {
             return;
@@ -326,7 +362,7 @@ impl Memo {
         self.make_room();
         if self.bytes > MOST_BYTES {
             let (_, done) = self.open.remove(at);
-            if done.by == By::Us {
+            if done.origin == Origin::Us {
                 self.forget();
             }
             self.count();
@@ -335,25 +371,26 @@ impl Memo {
         self.open[at].1.replies.push(reply.clone());
     }
 
-    /// Lets go of what is needed least: what the checkpoint knows.
+    /// Drops results that the checkpoint includes, because they are needed least, until the log
+    /// fits.
     fn make_room(&mut self) {
         while self.bytes > MOST_BYTES
-            && let Some(at) = (self.done.iter()).position(|done| done.known == Known::Settled)
+            && let Some(at) = (self.done.iter()).position(|done| done.ack == AckState::InCheckpoint)
         {
             let done = self.done.remove(at);
             self.bytes -= done.bytes().min(self.bytes);
-            if done.by == By::Us {
-                self.ever_forgotten = Forgotten::Something;
+            if done.origin == Origin::Us {
+                self.ever_forgotten = Unreplayable::Something;
             }
         }
     }
 
     fn count(&mut self) {
         let open = self.open.iter().map(|(_, done)| done);
-        self.bytes = self.done.iter().chain(open).map(Done::bytes).sum();
+        self.bytes = self.done.iter().chain(open).map(Effect::bytes).sum();
     }
 
-    /// A request has ended.
+    /// Records that a request has completed.
     pub(super) fn end(&mut self, id: u32, end: &Result<(), Thrown>) {
         if let Some(at) = self.open.iter().position(|(open, _)| *open == id) {
             let (_, mut done) = self.open.remove(at);
@@ -363,12 +400,13 @@ impl Memo {
         }
     }
 
-    /// What stands in the way of another attempt.
-    pub(super) fn shown(&self) -> Shown {
-        let ours = |done: &Done| done.by != By::Host;
+    /// Returns what this log means for a retry: effects that cannot be replayed, effects that can,
+    /// or none.
+    pub(super) fn visible_progress(&self) -> Shown {
+        let ours = |done: &Effect| done.origin != Origin::Host;
         let unsettled =
-            |done: &Done| ours(done) && done.known != Known::Settled && !done.is_earlier();
-        if self.forgotten != Forgotten::Nothing || self.open.iter().any(|(_, open)| ours(open)) {
+            |done: &Effect| ours(done) && done.ack != AckState::InCheckpoint && !done.is_earlier();
+        if self.forgotten != Unreplayable::Nothing || self.open.iter().any(|(_, open)| ours(open)) {
             Shown::Executed
         } else if self.done.iter().any(unsettled) {
             Shown::Remembered
@@ -378,10 +416,13 @@ impl Memo {
     }
 }
 
-impl Done {
-    /// Whether only an earlier stream asked for it.
+impl Effect {
+    /// Returns whether only an earlier stream has made this request.
     fn is_earlier(&self) -> bool {
-        matches!(self.known, Known::Before | Known::Perhaps)
+        matches!(
+            self.ack,
+            AckState::EarlierStream | AckState::MaybeInCheckpoint
+        )
     }
 
     fn bytes(&self) -> usize {

@@ -1,8 +1,8 @@
-//! One live run: one task that owns the stream, reads it, and answers every request.
+//! One run of the Cursor agent: one task owns the stream, reads it, and answers every request.
 //!
-//! The task never waits for its consumer or its executors: events and replies queue up
-//! while heartbeats, aborts and answers go on. It decides when to try again; what to send
-//! in the first place is decided above.
+//! The task never waits for its consumer or its executors: events and replies are queued while
+//! heartbeats, aborts and answers continue. It decides when to retry; its caller decides what to
+//! send in the first place.
 
 mod answer;
 mod assemble;

@@ -1,7 +1,8 @@
-//! What a newer schema of Cursor's would mean for our runs: pure, from our table and theirs.
+//! Compares a newer schema of Cursor's with ours, and reports what it would mean for our runs.
+//! Pure: works on two tables.
 //!
-//! A server that speaks the newer schema still gets an answer to everything; this says which
-//! answers would be wrong, which would be refusals, and what we would not read.
+//! A server that uses the newer schema still gets an answer to everything. The comparison lists
+//! which answers would be wrong, which would be rejections, and what we would not read.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,9 +16,9 @@ pub use crate::wire::listing::ListingError;
 const SERVER_MESSAGE: &str = "agent.v1.AgentServerMessage";
 /// What we send on a run.
 const CLIENT_MESSAGE: &str = "agent.v1.AgentClientMessage";
-/// State is handed back as it came; what is in it is nothing to us.
+/// State is sent back byte for byte, so its content does not matter.
 const CARRIED: &str = "agent.v1.ConversationStateStructure";
-/// Messages whose cases are requests, and what becomes of a case we do not know.
+/// Messages whose cases are requests, and what happens to an unknown case.
 const REQUESTS: &[(&str, &str)] = &[
     ("agent.v1.ExecServerMessage", "would be thrown back"),
     ("agent.v1.InteractionQuery", "would get an empty answer"),
@@ -26,46 +27,46 @@ const REQUESTS: &[(&str, &str)] = &[
     ("agent.v1.ExecServerControlMessage", "would be passed over"),
 ];
 
-/// What differs, what matters most first.
+/// The differences, most important first.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Comparison {
-    /// The same name means something else: we would misread or be misread.
+    /// The same name has another meaning: we would misread or be misread.
     pub breaking: Vec<Difference>,
-    /// Messages we use that are not there any more.
+    /// Messages we use that no longer exist.
     pub gone: Vec<String>,
-    /// Requests we would refuse.
+    /// Requests we would reject.
     pub refused: Vec<Difference>,
-    /// What we would not see in messages we read.
+    /// What we would not read in messages that we do read.
     pub unread: Vec<Difference>,
-    /// How much of everything else.
+    /// Counts of all other differences.
     pub rest: Rest,
-    /// Packages and nested messages the listing says nothing about.
+    /// Packages and nested messages that the listing does not contain.
     pub not_compared: Vec<String>,
     /// How much was compared.
     pub compared: Compared,
 }
 
-/// One thing that differs.
+/// One difference.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Difference {
-    /// Full name of a field or of an enum's value.
+    /// Full name of a field or of an enum value.
     pub what: String,
-    /// In what way.
+    /// How it differs.
     pub how: String,
 }
 
-/// How much of what needs nobody's attention.
+/// Counts of differences that need no attention.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Rest {
-    /// Fields we could send and do not know.
+    /// New fields in messages that we only send.
     pub new_fields_in_what_we_send: usize,
-    /// Fields we declare that are not there any more.
+    /// Fields we declare that no longer exist.
     pub fields_gone: usize,
-    /// Fields with another name and the same meaning on the wire.
+    /// Fields with another name but the same encoding.
     pub fields_renamed: usize,
-    /// Values we do not know of enums we do.
+    /// Unknown values of enums we declare.
     pub new_enum_values: usize,
     /// Messages we do not declare.
     pub messages_we_do_not_use: usize,
@@ -81,13 +82,13 @@ pub struct Compared {
 }
 
 impl Comparison {
-    /// Whether this version needs work before it meets the newer schema.
+    /// Returns whether this version must be changed before it can use the newer schema.
     pub fn breaks(&self) -> bool {
         !self.breaking.is_empty() || !self.gone.is_empty()
     }
 }
 
-/// Compares what this version declares with the text of a listing.
+/// Compares what this version declares with a listing.
 pub fn compare_with(listing: &str) -> Result<Comparison, ListingError> {
     Ok(compare(&Table::ours(), &Table::parse(listing)?))
 }
@@ -96,19 +97,20 @@ fn compare(ours: &Table, theirs: &Table) -> Comparison {
     let mut found = Comparison::default();
     let sent_only = sent_only(ours);
     let packages: BTreeSet<&str> = theirs.messages.keys().map(|name| package(name)).collect();
-    let nameless = nameless(ours, theirs);
+    let reachable_unnamed = reachable_unnamed(ours, theirs);
     let mut not_compared = BTreeSet::new();
     for (name, fields) in &ours.messages {
-        let way = match sent_only.contains(name.as_str()) {
-            true => Way::Out,
-            false => Way::In,
+        let direction = if sent_only.contains(name.as_str()) {
+            Direction::Out
+        } else {
+            Direction::In
         };
         match theirs.messages.get(name) {
-            Some(listed) => found.message(name, fields, listed, way),
+            Some(listed) => found.message(name, fields, listed, direction),
             None if !packages.contains(package(name)) => {
                 not_compared.insert(package(name).to_owned());
             }
-            None if nameless.contains(name.as_str()) => {
+            None if reachable_unnamed.contains(name.as_str()) => {
                 not_compared.insert(name.clone());
             }
             None => found.gone.push(name.clone()),
@@ -134,9 +136,9 @@ fn compare(ours: &Table, theirs: &Table) -> Comparison {
 
 type Fields = BTreeMap<String, Field>;
 
-/// Which way a message goes.
+/// The direction of a message.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Way {
+enum Direction {
     /// We read it.
     In,
     /// We only send it.
@@ -144,7 +146,7 @@ enum Way {
 }
 
 impl Comparison {
-    fn message(&mut self, message: &str, ours: &Fields, theirs: &Fields, way: Way) {
+    fn message(&mut self, message: &str, ours: &Fields, theirs: &Fields, direction: Direction) {
         self.compared.messages += 1;
         self.compared.fields += ours.len();
         for (name, field) in ours {
@@ -152,10 +154,10 @@ impl Comparison {
             match theirs.get(name) {
                 Some(listed) => self.breaks_by(what, change(field, listed)),
                 None => {
-                    let heir = theirs
+                    let successor = theirs
                         .iter()
                         .find(|(_, listed)| listed.number == field.number);
-                    self.nameless_now(what, field, heir);
+                    self.name_missing(what, field, successor);
                 }
             }
         }
@@ -166,7 +168,7 @@ impl Comparison {
             .collect();
         new.sort_by_key(|(_, field)| field.number);
         for (name, field) in new {
-            self.new_field(message, name, field, way);
+            self.new_field(message, name, field, direction);
         }
     }
 
@@ -175,9 +177,9 @@ impl Comparison {
             .extend(how.map(|how| Difference { what, how }));
     }
 
-    /// A field whose name is not listed; `heir` has its number.
-    fn nameless_now(&mut self, what: String, field: &Field, heir: Option<(&String, &Field)>) {
-        match heir {
+    /// Records a field whose name is not listed; `successor` is the field that now has its number.
+    fn name_missing(&mut self, what: String, field: &Field, successor: Option<(&String, &Field)>) {
+        match successor {
             None => self.rest.fields_gone += 1,
             Some((_, listed)) if change(field, listed).is_none() => self.rest.fields_renamed += 1,
             Some((name, listed)) => {
@@ -188,26 +190,27 @@ impl Comparison {
         }
     }
 
-    fn new_field(&mut self, message: &str, name: &str, field: &Field, way: Way) {
+    fn new_field(&mut self, message: &str, name: &str, field: &Field, direction: Direction) {
         let what = format!("{message}.{name}");
         let (number, kind) = (field.number, &field.kind);
         let is_case = matches!(field.label, Label::Oneof(_));
         let request = REQUESTS
             .iter()
             .find(|(owner, _)| is_case && *owner == message);
-        match (request, way) {
-            (Some((_, fate)), _) => self.refused.push(Difference {
+        match (request, direction) {
+            (Some((_, outcome)), _) => self.refused.push(Difference {
                 what,
-                how: format!("{number}, {kind}: {fate}"),
+                how: format!("{number}, {kind}: {outcome}"),
             }),
-            (None, Way::In) => self.unread.push(Difference {
+            (None, Direction::In) => self.unread.push(Difference {
                 what,
-                how: match is_case {
-                    true => format!("{number}, {kind}, a new case"),
-                    false => format!("{number}, {kind}"),
+                how: if is_case {
+                    format!("{number}, {kind}, a new case")
+                } else {
+                    format!("{number}, {kind}")
                 },
             }),
-            (None, Way::Out) => self.rest.new_fields_in_what_we_send += 1,
+            (None, Direction::Out) => self.rest.new_fields_in_what_we_send += 1,
         }
     }
 
@@ -228,9 +231,9 @@ impl Comparison {
     }
 }
 
-/// How a field of the same name or number is another one; `None` if it is not.
+/// Returns how two fields with the same name or number differ; `None` if they do not.
 fn change(ours: &Field, theirs: &Field) -> Option<String> {
-    let often = |field: &Field| match field.label {
+    let cardinality = |field: &Field| match field.label {
         Label::Repeated => "repeated",
         Label::Single | Label::Oneof(_) => "single",
     };
@@ -241,15 +244,19 @@ fn change(ours: &Field, theirs: &Field) -> Option<String> {
         ))
     } else if !is_same_kind(&ours.kind, &theirs.kind) {
         Some(format!("is {} there, {} here", theirs.kind, ours.kind))
-    } else if often(ours) != often(theirs) {
-        Some(format!("is {} there, {} here", often(theirs), often(ours)))
+    } else if cardinality(ours) != cardinality(theirs) {
+        Some(format!(
+            "is {} there, {} here",
+            cardinality(theirs),
+            cardinality(ours)
+        ))
     } else {
         None
     }
 }
 
-/// Whether two types are one. What we carry as bytes may be any message, and a message whose
-/// name the listing does not know may be ours.
+/// Returns whether two types are the same. What we carry as bytes may be any message, and a
+/// message without a name in the listing may be ours.
 fn is_same_kind(ours: &str, theirs: &str) -> bool {
     let value = |kind: &str| {
         let entry = kind.strip_prefix("map<")?.strip_suffix('>')?;
@@ -261,10 +268,10 @@ fn is_same_kind(ours: &str, theirs: &str) -> bool {
     }
     let is_message =
         theirs.contains('.') && !theirs.starts_with("enum ") && !theirs.starts_with("map<");
-    ours == theirs || (is_nameless(theirs) && ours.contains('.')) || (ours == "bytes" && is_message)
+    ours == theirs || (is_unnamed(theirs) && ours.contains('.')) || (ours == "bytes" && is_message)
 }
 
-fn is_nameless(kind: &str) -> bool {
+fn is_unnamed(kind: &str) -> bool {
     kind.contains('(')
 }
 
@@ -273,8 +280,9 @@ fn package(name: &str) -> &str {
     &name[..end.unwrap_or(name.len())]
 }
 
-/// Messages of ours that only nameless fields of theirs lead to.
-fn nameless<'a>(ours: &'a Table, theirs: &Table) -> BTreeSet<&'a str> {
+/// Returns our messages that are reachable only through fields whose type the listing does not
+/// name.
+fn reachable_unnamed<'a>(ours: &'a Table, theirs: &Table) -> BTreeSet<&'a str> {
     let mut roots = Vec::new();
     for (name, fields) in &ours.messages {
         for (field_name, field) in fields {
@@ -282,7 +290,7 @@ fn nameless<'a>(ours: &'a Table, theirs: &Table) -> BTreeSet<&'a str> {
                 .messages
                 .get(name)
                 .and_then(|all| all.get(field_name));
-            if listed.is_some_and(|listed| is_nameless(&listed.kind)) {
+            if listed.is_some_and(|listed| is_unnamed(&listed.kind)) {
                 roots.extend(message_of(&field.kind));
             }
         }
@@ -290,7 +298,7 @@ fn nameless<'a>(ours: &'a Table, theirs: &Table) -> BTreeSet<&'a str> {
     reachable(ours, roots)
 }
 
-/// Messages that only ever go from us to the server.
+/// Returns the messages that we only ever send.
 fn sent_only(ours: &Table) -> BTreeSet<&str> {
     let requests = ours.messages.keys().map(String::as_str);
     let requests = requests.filter(|name| name.ends_with("Request"));
@@ -301,7 +309,7 @@ fn sent_only(ours: &Table) -> BTreeSet<&str> {
     sent
 }
 
-/// Messages that can stand in one of these. What is carried untouched is not looked into.
+/// Returns the messages that can be contained in `roots`. Opaque state is not followed.
 fn reachable<'a>(table: &'a Table, mut roots: Vec<&'a str>) -> BTreeSet<&'a str> {
     let mut reached = BTreeSet::new();
     while let Some(name) = roots.pop() {
@@ -314,7 +322,7 @@ fn reachable<'a>(table: &'a Table, mut roots: Vec<&'a str>) -> BTreeSet<&'a str>
     reached
 }
 
-/// The message a type holds, if it is one.
+/// Returns the message type that a field type contains, if any.
 fn message_of(kind: &str) -> Option<&str> {
     let kind = match kind
         .strip_prefix("map<")

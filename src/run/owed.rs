@@ -1,154 +1,168 @@
-//! Results that were given to the server, until one of its states knows them.
+//! Results sent to the server that its newest checkpoint may not include.
 //!
-//! A checkpoint may have been on its way when a result was given, and some come seconds after
-//! the request they stand before. So a state is taken to know a result only if the server has
-//! spoken in between: telling a model something twice does no harm, doing it twice may. A state
-//! that says it waits for a result does not know it, and neither do those of the next stream
-//! until that was given it.
+//! A checkpoint may already be in flight when a result is sent, and some arrive seconds after the
+//! request they precede. A checkpoint is therefore taken to include a result only if the model
+//! produced output, or the server reported the call complete, in between. The error is on the safe
+//! side: sending a result twice is harmless, executing a call twice may not be.
+//!
+//! A checkpoint that lists a call as pending does not include its result. Checkpoints from the
+//! next stream do not either, until that stream has been sent the result.
 
 use crate::wire::state::Pending;
 
-/// What somebody else does for the server: the host, or a person.
+/// Requests that the host or the user answers, from the request until a checkpoint includes the
+/// result.
 #[derive(Debug, Default)]
-pub(super) struct Owed(Vec<Asked>);
+pub(super) struct UnackedResults(Vec<UnackedResult>);
 
-/// A request of a stream.
+/// Identifies a request within its stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Ask {
+pub(super) enum RequestKey {
     Exec(u32),
     Question(u32),
 }
 
-/// Whether doing it twice would matter.
+/// Whether executing a request twice would matter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Effect {
-    /// It only looks.
+pub(super) enum SideEffect {
+    /// It only reads.
     None,
-    /// It may change something.
+    /// It may change something, or asks the user.
     Lasting,
 }
 
+/// A request that has no result in a checkpoint yet.
 #[derive(Debug)]
-struct Asked {
-    /// By the stream at hand; none if it has not asked.
-    ask: Option<Ask>,
-    effect: Effect,
-    /// The server's name of the call; empty if it has none.
+struct UnackedResult {
+    /// The request on the current stream; `None` if only an earlier stream made it.
+    key: Option<RequestKey>,
+    effect: SideEffect,
+    /// The server's tool call id; empty if it sent none.
     call: String,
-    /// The names the host knows it by.
+    /// The host's ids of the calls made for this request.
     host: Vec<String>,
     stage: Stage,
-    newest: Newest,
+    in_checkpoint: InCheckpoint,
 }
 
-/// What the newest state says of a call.
+/// What the newest checkpoint says about a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Newest {
-    /// Nothing; it may know it or not.
-    Silent,
-    /// That it waits for it.
-    Waits,
+enum InCheckpoint {
+    /// Does not mention it; the result may be included or not.
+    Unknown,
+    /// Does not include the result: it lists the call as pending, or its stream was never sent the
+    /// result.
+    No,
 }
 
+/// How far the result has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stage {
-    /// An earlier stream was given the result, and this one was not.
-    Before,
-    /// Nobody has answered.
+    /// An earlier stream was sent the result; the current one was not.
+    EarlierStream,
+    /// No result yet.
     Open,
-    /// The server was given the result.
-    Told,
-    /// It has spoken since.
-    Heard,
+    /// The result was sent on this stream.
+    Sent,
+    /// The server has made progress since, so it has the result.
+    Received,
 }
 
-impl Owed {
-    /// A request is the host's to do, under a name of the host's.
-    pub(super) fn ask(&mut self, ask: Ask, effect: Effect, call: &str, host: &str) {
-        if let Some(asked) = self.0.iter_mut().find(|asked| asked.ask == Some(ask)) {
-            asked.host.push(host.into());
+impl UnackedResults {
+    /// Records a request that the host or the user answers, with the host's id of the call.
+    pub(super) fn add(&mut self, key: RequestKey, effect: SideEffect, call: &str, host: &str) {
+        if let Some(result) = self.0.iter_mut().find(|result| result.key == Some(key)) {
+            result.host.push(host.into());
             return;
         }
-        self.0.push(Asked {
-            ask: Some(ask),
+        self.0.push(UnackedResult {
+            key: Some(key),
             effect,
             call: call.into(),
             host: vec![host.into()],
             stage: Stage::Open,
-            newest: Newest::Silent,
+            in_checkpoint: InCheckpoint::Unknown,
         });
     }
 
-    /// Another stream begins, where the newest state stands.
+    /// Starts another stream from the newest checkpoint. Keeps only results that this checkpoint
+    /// is known to lack.
     pub(super) fn restart(&mut self) {
-        let given = |asked: &Asked| asked.stage != Stage::Open && asked.newest == Newest::Waits;
+        let given = |result: &UnackedResult| {
+            result.stage != Stage::Open && result.in_checkpoint == InCheckpoint::No
+        };
         self.0.retain(given);
-        for asked in &mut self.0 {
-            (asked.ask, asked.stage) = (None, Stage::Before);
+        for result in &mut self.0 {
+            (result.key, result.stage) = (None, Stage::EarlierStream);
         }
     }
 
-    /// A stream asked again, and was given the result an earlier one was given.
-    pub(super) fn recalled(&mut self, call: &str) {
-        let before = |asked: &&mut Asked| asked.stage == Stage::Before && asked.call == call;
-        for asked in self.0.iter_mut().filter(before) {
-            asked.stage = Stage::Told;
+    /// Records that this stream repeated a call and was sent the recorded result.
+    pub(super) fn replayed(&mut self, call: &str) {
+        let before = |result: &&mut UnackedResult| {
+            result.stage == Stage::EarlierStream && result.call == call
+        };
+        for result in self.0.iter_mut().filter(before) {
+            result.stage = Stage::Sent;
         }
     }
 
-    /// The server is given the result.
-    pub(super) fn answered(&mut self, ask: Ask) {
-        for asked in self.0.iter_mut().filter(|asked| asked.ask == Some(ask)) {
-            asked.stage = Stage::Told;
+    /// Records that the result was sent.
+    pub(super) fn answered(&mut self, key: RequestKey) {
+        for result in self.0.iter_mut().filter(|result| result.key == Some(key)) {
+            result.stage = Stage::Sent;
         }
     }
 
-    /// The model speaks: it has heard what it was told.
-    pub(super) fn spoken(&mut self) {
-        self.hear(|asked| asked.stage == Stage::Told);
+    /// Records model output: the server has every result sent before it.
+    pub(super) fn model_output(&mut self) {
+        self.mark_received(|result| result.stage == Stage::Sent);
     }
 
-    /// The server says that a call is complete.
+    /// Records that the server reported a call complete.
     pub(super) fn completed(&mut self, call: &str) {
-        self.hear(|asked| asked.stage != Stage::Open && asked.call == call);
+        self.mark_received(|result| result.stage != Stage::Open && result.call == call);
     }
 
-    fn hear(&mut self, which: impl Fn(&Asked) -> bool) {
-        for asked in self.0.iter_mut().filter(|asked| which(asked)) {
-            asked.stage = Stage::Heard;
+    fn mark_received(&mut self, which: impl Fn(&UnackedResult) -> bool) {
+        for result in self.0.iter_mut().filter(|result| which(result)) {
+            result.stage = Stage::Received;
         }
     }
 
-    /// A state came: what it knows is owed no longer.
+    /// Records a checkpoint, and drops the results it includes.
     pub(super) fn checkpoint(&mut self, pending: &Pending) {
-        for asked in &mut self.0 {
-            asked.newest = match pending.names(&asked.call) {
-                true => Newest::Waits,
-                // It does not know it all the same: nobody has told it.
-                false if asked.stage == Stage::Before => Newest::Waits,
-                false => Newest::Silent,
+        for result in &mut self.0 {
+            let lists_as_pending = pending.names(&result.call);
+            // Without being listed, it is missing too if this stream was never sent it.
+            let is_missing = lists_as_pending || result.stage == Stage::EarlierStream;
+            result.in_checkpoint = if is_missing {
+                InCheckpoint::No
+            } else {
+                InCheckpoint::Unknown
             };
         }
-        self.0
-            .retain(|asked| asked.stage != Stage::Heard || asked.newest == Newest::Waits);
+        self.0.retain(|result| {
+            result.stage != Stage::Received || result.in_checkpoint == InCheckpoint::No
+        });
     }
 
-    /// Whether nothing is left that must not be asked for a second time. What was answered
-    /// under a name that `holds` can be answered again.
+    /// Returns whether the newest checkpoint can be resumed without a side effect being executed
+    /// twice. A call for which `holds` returns true has a recorded result that can be replayed.
     pub(super) fn is_settled(&self, holds: impl Fn(&str) -> bool) -> bool {
-        let harmless = |asked: &Asked| match asked.stage {
-            _ if asked.effect == Effect::None => true,
+        let harmless = |result: &UnackedResult| match result.stage {
+            _ if result.effect == SideEffect::None => true,
             Stage::Open => false,
-            Stage::Before | Stage::Told | Stage::Heard => holds(&asked.call),
+            Stage::EarlierStream | Stage::Sent | Stage::Received => holds(&result.call),
         };
         self.0.iter().all(harmless)
     }
 
-    /// The host's names of calls whose results the newest state may not know.
+    /// Returns the host's ids of calls whose results the newest checkpoint may not include.
     pub(super) fn unknown(&self) -> Vec<String> {
         self.0
             .iter()
-            .flat_map(|asked| asked.host.iter().cloned())
+            .flat_map(|result| result.host.iter().cloned())
             .collect()
     }
 }
@@ -157,90 +171,94 @@ impl Owed {
 mod tests {
     use super::*;
 
-    fn asked(call: &str) -> Owed {
-        let mut owed = Owed::default();
-        owed.ask(Ask::Exec(1), Effect::Lasting, call, "host-1");
-        owed
+    fn requested(call: &str) -> UnackedResults {
+        let mut unacked = UnackedResults::default();
+        unacked.add(RequestKey::Exec(1), SideEffect::Lasting, call, "host-1");
+        unacked
     }
 
     #[test]
-    fn a_state_knows_a_result_once_the_model_has_spoken() {
-        let mut owed = asked("c");
-        owed.spoken();
-        owed.checkpoint(&Pending::default());
-        assert!(!owed.is_settled(|_| true), "nobody has answered");
-        owed.answered(Ask::Exec(1));
-        owed.checkpoint(&Pending::default());
-        owed.checkpoint(&Pending::default());
-        assert_eq!(owed.unknown(), ["host-1"], "they may be from before");
-        assert!(owed.is_settled(|call| call == "c"), "it is on record");
-        owed.completed("another");
-        owed.checkpoint(&Pending::default());
-        assert!(!owed.is_settled(|_| false));
-        owed.completed("c");
-        owed.checkpoint(&Pending::default());
-        assert!(owed.is_settled(|_| false) && owed.unknown().is_empty());
+    fn a_checkpoint_includes_a_result_only_after_server_progress() {
+        let mut unacked = requested("c");
+        unacked.model_output();
+        unacked.checkpoint(&Pending::default());
+        assert!(!unacked.is_settled(|_| true), "no result yet");
+        unacked.answered(RequestKey::Exec(1));
+        unacked.checkpoint(&Pending::default());
+        unacked.checkpoint(&Pending::default());
+        assert_eq!(
+            unacked.unknown(),
+            ["host-1"],
+            "both checkpoints may be older than the result"
+        );
+        assert!(unacked.is_settled(|call| call == "c"), "it is on record");
+        unacked.completed("another");
+        unacked.checkpoint(&Pending::default());
+        assert!(!unacked.is_settled(|_| false));
+        unacked.completed("c");
+        unacked.checkpoint(&Pending::default());
+        assert!(unacked.is_settled(|_| false) && unacked.unknown().is_empty());
     }
 
     #[test]
-    fn a_state_that_says_it_waits_for_a_call_does() {
-        let mut owed = asked("c");
-        owed.answered(Ask::Exec(1));
-        owed.spoken();
-        let waits = Pending::of(["{\"id\":\"c\"}"]);
-        owed.checkpoint(&waits);
-        assert!(!owed.is_settled(|_| false));
-        owed.checkpoint(&Pending::of(["{\"id\":\"d\"}"]));
-        assert!(owed.is_settled(|_| false));
-        let mut nameless = asked("");
-        nameless.answered(Ask::Exec(1));
-        nameless.spoken();
-        nameless.checkpoint(&waits);
-        assert!(nameless.is_settled(|_| false));
+    fn a_checkpoint_that_lists_a_call_as_pending_lacks_its_result() {
+        let mut unacked = requested("c");
+        unacked.answered(RequestKey::Exec(1));
+        unacked.model_output();
+        let lists_c = Pending::of(["{\"id\":\"c\"}"]);
+        unacked.checkpoint(&lists_c);
+        assert!(!unacked.is_settled(|_| false));
+        unacked.checkpoint(&Pending::of(["{\"id\":\"d\"}"]));
+        assert!(unacked.is_settled(|_| false));
+        let mut without_id = requested("");
+        without_id.answered(RequestKey::Exec(1));
+        without_id.model_output();
+        without_id.checkpoint(&lists_c);
+        assert!(without_id.is_settled(|_| false));
     }
 
     #[test]
-    fn what_a_state_waits_for_the_next_stream_does_not_know_until_it_is_told() {
-        let waits = Pending::of(["{\"id\":\"c\"}"]);
+    fn a_pending_result_stays_missing_until_the_next_stream_is_sent_it() {
+        let lists_c = Pending::of(["{\"id\":\"c\"}"]);
         let late = |pending: &Pending| {
-            let mut owed = asked("c");
-            owed.answered(Ask::Exec(1));
-            owed.checkpoint(pending);
-            owed.restart();
-            owed
+            let mut unacked = requested("c");
+            unacked.answered(RequestKey::Exec(1));
+            unacked.checkpoint(pending);
+            unacked.restart();
+            unacked
         };
-        // Nobody can tell what this one knows.
+        // It is unknown whether this checkpoint includes the result.
         assert!(late(&Pending::default()).unknown().is_empty());
-        let mut owed = late(&waits);
-        owed.spoken();
-        owed.checkpoint(&Pending::default());
-        // The numbers of a stream are its own.
-        owed.answered(Ask::Exec(1));
-        owed.restart();
-        owed.spoken();
-        owed.checkpoint(&Pending::default());
-        assert_eq!(owed.unknown(), ["host-1"]);
-        assert!(owed.is_settled(|call| call == "c"));
-        owed.recalled("c");
-        owed.spoken();
-        owed.checkpoint(&Pending::default());
-        assert!(owed.unknown().is_empty());
-        let mut owed = late(&waits);
-        owed.completed("c");
-        owed.checkpoint(&Pending::default());
-        assert!(owed.unknown().is_empty(), "the server has it");
-        let mut owed = asked("c");
-        owed.checkpoint(&waits);
-        owed.restart();
-        assert!(owed.unknown().is_empty(), "nobody has answered");
+        let mut unacked = late(&lists_c);
+        unacked.model_output();
+        unacked.checkpoint(&Pending::default());
+        // Exec ids are only unique within a stream, so this one matches nothing.
+        unacked.answered(RequestKey::Exec(1));
+        unacked.restart();
+        unacked.model_output();
+        unacked.checkpoint(&Pending::default());
+        assert_eq!(unacked.unknown(), ["host-1"]);
+        assert!(unacked.is_settled(|call| call == "c"));
+        unacked.replayed("c");
+        unacked.model_output();
+        unacked.checkpoint(&Pending::default());
+        assert!(unacked.unknown().is_empty());
+        let mut unacked = late(&lists_c);
+        unacked.completed("c");
+        unacked.checkpoint(&Pending::default());
+        assert!(unacked.unknown().is_empty(), "the server has it");
+        let mut unacked = requested("c");
+        unacked.checkpoint(&lists_c);
+        unacked.restart();
+        assert!(unacked.unknown().is_empty(), "no result yet");
     }
 
     #[test]
-    fn what_only_looks_may_be_asked_for_again_and_is_still_unknown() {
-        let mut owed = Owed::default();
-        owed.ask(Ask::Question(1), Effect::None, "", "a");
-        owed.ask(Ask::Question(1), Effect::None, "", "b");
-        assert!(owed.is_settled(|_| false));
-        assert_eq!(owed.unknown(), ["a", "b"]);
+    fn a_read_only_request_is_settled_but_still_unacknowledged() {
+        let mut unacked = UnackedResults::default();
+        unacked.add(RequestKey::Question(1), SideEffect::None, "", "a");
+        unacked.add(RequestKey::Question(1), SideEffect::None, "", "b");
+        assert!(unacked.is_settled(|_| false));
+        assert_eq!(unacked.unknown(), ["a", "b"]);
     }
 }

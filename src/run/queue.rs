@@ -1,4 +1,4 @@
-//! A queue bounded in number and in bytes: an item may be anything from a word to megabytes.
+//! A queue bounded in number and in bytes, because an item may be a few bytes or megabytes.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use tokio::sync::mpsc::{self, OwnedPermit};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// What a queue holds at most. One item larger than all of it goes alone.
+/// Limits of a queue. An item larger than all of it is accepted when the queue is empty.
 #[derive(Debug, Clone, Copy)]
 pub struct Bounds {
     /// Items.
@@ -15,18 +15,18 @@ pub struct Bounds {
     pub bytes: u32,
 }
 
-/// An item that knows how many bytes it takes.
+/// An item that knows its size.
 pub trait Weighed {
-    /// About how much memory it holds.
+    /// Returns about how much memory it holds.
     fn bytes(&self) -> usize;
 }
 
-/// The reader is gone.
+/// The receiver was dropped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("the queue has no reader any more")]
+#[error("the queue's receiver was dropped")]
 pub struct Closed;
 
-/// An item in the queue; its room is free when it is dropped.
+/// An item in the queue; its capacity is released when it is dropped.
 #[derive(Debug)]
 pub struct Queued<T> {
     /// The item.
@@ -34,13 +34,13 @@ pub struct Queued<T> {
     _room: OwnedSemaphorePermit,
 }
 
-/// Where items are put. Cheap to clone.
+/// The sending end of a queue. Cheap to clone.
 #[derive(Debug)]
 pub struct Sender<T> {
     items: mpsc::Sender<Queued<T>>,
     room: Arc<Semaphore>,
     bounds: Bounds,
-    /// Bytes nobody has found room for.
+    /// Bytes of items that wait for capacity.
     waiting: Arc<AtomicUsize>,
 }
 
@@ -55,7 +55,7 @@ impl<T> Clone for Sender<T> {
     }
 }
 
-/// Room for one item.
+/// Reserved capacity for one item.
 pub struct Room<T> {
     item: OwnedPermit<Queued<T>>,
     bytes: OwnedSemaphorePermit,
@@ -71,7 +71,7 @@ impl<T> Room<T> {
     }
 }
 
-/// A new queue.
+/// Creates a queue.
 pub fn queue<T>(bounds: Bounds) -> (Sender<T>, mpsc::Receiver<Queued<T>>) {
     let (items, receiver) = mpsc::channel(bounds.items);
     let sender = Sender {
@@ -83,24 +83,25 @@ pub fn queue<T>(bounds: Bounds) -> (Sender<T>, mpsc::Receiver<Queued<T>>) {
     (sender, receiver)
 }
 
-/// The reading end of a queue of weighed items; an item's room is free when it is taken.
+/// The receiving end of a queue of weighed items; an item's capacity is released when it is
+/// received.
 #[derive(Debug)]
 pub struct Receiver<T>(mpsc::Receiver<Queued<T>>);
 
-/// A new queue of items that know their size.
+/// Creates a queue of items that know their size.
 pub fn weighed<T: Weighed>(bounds: Bounds) -> (Sender<T>, Receiver<T>) {
     let (sender, receiver) = queue(bounds);
     (sender, Receiver(receiver))
 }
 
 impl<T> Receiver<T> {
-    /// The next item; `None` when all senders are gone. Safe to drop and call again.
+    /// Returns the next item; `None` when all senders were dropped. Cancel-safe.
     pub async fn recv(&mut self) -> Option<T> {
         self.0.recv().await.map(|queued| queued.item)
     }
 
-    /// Takes up to `limit` items that are there, waiting for the first; returns how many. Safe
-    /// to drop and call again.
+    /// Moves up to `limit` queued items to `items`, waiting for the first, and returns how many.
+    /// Cancel-safe.
     pub async fn recv_many(&mut self, items: &mut Vec<T>, limit: usize) -> usize {
         let Some(first) = self.recv().await else {
             return 0;
@@ -116,14 +117,14 @@ impl<T> Receiver<T> {
         taken
     }
 
-    /// The next item, if one is there.
+    /// Returns the next item if one is queued.
     pub fn try_recv(&mut self) -> Option<T> {
         self.0.try_recv().ok().map(|queued| queued.item)
     }
 }
 
 impl<T: Weighed + Send + 'static> Sender<T> {
-    /// Waits for room and puts the item into the queue.
+    /// Waits for capacity and puts the item into the queue.
     pub async fn send(&self, item: T) -> Result<(), Closed> {
         let room = self.reserve(item.bytes()).await.ok_or(Closed)?;
         room.put(item);
@@ -132,8 +133,8 @@ impl<T: Weighed + Send + 'static> Sender<T> {
 }
 
 impl<T: Send + 'static> Sender<T> {
-    /// Room for an item of that size, first come first served; `None` if nobody reads any
-    /// more. Counts as waiting from now on.
+    /// Reserves capacity for an item of that size, first come first served; `None` if the receiver
+    /// was dropped. The bytes count as waiting from this call on, not from the first poll.
     pub fn reserve(&self, bytes: usize) -> impl Future<Output = Option<Room<T>>> + Send + use<T> {
         let waiting = Waiting::new(&self.waiting, bytes);
         let (room, items) = (Arc::clone(&self.room), self.items.clone());
@@ -146,7 +147,7 @@ impl<T: Send + 'static> Sender<T> {
         }
     }
 
-    /// Room, if there is some now.
+    /// Reserves capacity if it is available now.
     pub fn try_reserve(&self, bytes: usize) -> Option<Room<T>> {
         let room = Arc::clone(&self.room);
         let bytes = room.try_acquire_many_owned(self.cost(bytes)).ok()?;
@@ -160,18 +161,18 @@ impl<T: Send + 'static> Sender<T> {
             .min(self.bounds.bytes)
     }
 
-    /// Bytes that wait for room.
+    /// Returns the bytes that wait for capacity.
     pub fn waiting(&self) -> usize {
         self.waiting.load(Ordering::Relaxed)
     }
 
-    /// Resolves when nobody reads any more.
+    /// Resolves when the receiver was dropped.
     pub async fn closed(&self) {
         self.items.closed().await;
     }
 }
 
-/// Bytes that are counted while they wait.
+/// Counts bytes as waiting until it is dropped.
 struct Waiting(Arc<AtomicUsize>, usize);
 
 impl Waiting {
@@ -199,7 +200,7 @@ mod tests {
     };
 
     #[tokio::test]
-    async fn bytes_count_as_well_as_items() {
+    async fn both_bytes_and_items_are_limited() {
         let (sender, mut receiver) = queue(BOUNDS);
         sender.reserve(6).await.unwrap().put("six");
         assert!(sender.try_reserve(5).is_none(), "no room for the bytes");
@@ -207,7 +208,10 @@ mod tests {
         assert!((&mut late).now_or_never().is_none());
         assert_eq!(sender.waiting(), 5);
         let first = receiver.recv().await.unwrap();
-        assert!((&mut late).now_or_never().is_none(), "still in hand");
+        assert!(
+            (&mut late).now_or_never().is_none(),
+            "the item is not dropped yet"
+        );
         drop(first);
         late.await.unwrap().put("five");
         assert_eq!(sender.waiting(), 0);
@@ -227,7 +231,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn weighed_items_wait_for_bytes_and_keep_their_order() {
+    async fn weighed_items_wait_for_capacity_and_keep_their_order() {
         let (sender, mut receiver) = weighed(BOUNDS);
         sender.send(Text("eight ..")).await.unwrap();
         let mut late = std::pin::pin!(sender.send(Text("four")));
@@ -243,15 +247,15 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_giant_goes_alone_and_nobody_waits_for_a_reader_who_is_gone() {
+    async fn an_oversized_item_is_sent_alone_and_a_dropped_receiver_ends_the_wait() {
         let (sender, mut receiver) = queue(BOUNDS);
         sender.reserve(1000).await.unwrap().put("giant");
         let late = sender.reserve(1);
         assert_eq!(receiver.recv().await.unwrap().item, "giant");
         late.await.unwrap().put("late");
-        let behind = sender.reserve(1000);
+        let blocked = sender.reserve(1000);
         drop(receiver);
-        assert!(behind.await.is_none());
+        assert!(blocked.await.is_none());
         sender.closed().await;
     }
 }

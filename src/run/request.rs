@@ -1,4 +1,4 @@
-//! The first message of a run.
+//! The run request: the first message of an attempt.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ use crate::wire::state::without_usage_tree;
 /// Everything that defines a run.
 #[derive(Debug, Clone)]
 pub struct RunSpec {
-    /// Stable over all turns of a conversation.
+    /// The same for all turns of a conversation.
     pub conversation_id: String,
     /// The conversation's last checkpoint.
     pub state: Option<Bytes>,
@@ -28,21 +28,22 @@ pub struct RunSpec {
     pub action: Action,
     /// Which model.
     pub model: Model,
-    /// The host's tools.
+    /// The host's tools, as offered to the model.
     pub offers: Vec<Offer>,
-    /// Replaces Cursor's system prompt, for accounts that may.
+    /// Replaces Cursor's system prompt, for accounts that permit it.
     pub custom_system_prompt: Option<String>,
     /// The conversation's blob key.
     pub blob_key: BlobKey,
-    /// Which of Cursor's own tools are wanted.
+    /// Which of Cursor's own tools are enabled.
     pub gates: ToolGates,
-    /// Words a person has read since that checkpoint: said again, they are not told again.
+    /// Text the user has seen since that checkpoint; if the model repeats it, it is not shown
+    /// again.
     pub shown: String,
-    /// Retries that a run before it in the same turn has spent.
+    /// Retries that an earlier run of the same turn has used.
     pub spent: Spent,
-    /// How long to wait before the first stream.
+    /// How long to wait before the first attempt.
     pub rest: Duration,
-    /// What tools did for an earlier run: asked for again, it is not done again.
+    /// Effects executed for an earlier run; if the server requests them again, they are replayed.
     pub done: Memo,
 }
 
@@ -51,7 +52,7 @@ pub struct RunSpec {
 pub enum Action {
     /// Answers a message.
     UserMessage(UserMessage),
-    /// Goes on where a checkpoint left off.
+    /// Continues from a checkpoint.
     Resume,
     /// Compacts the conversation.
     Summarize,
@@ -62,16 +63,16 @@ pub enum Action {
 pub struct UserMessage {
     /// Its text.
     pub text: String,
-    /// Pictures in it.
+    /// Its images.
     pub images: Vec<Image>,
     /// Agent or plan; the server's default if absent.
     pub mode: Option<Mode>,
 }
 
-/// A picture.
+/// An image.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Image {
-    /// Its type, where known.
+    /// Its MIME type, where known.
     pub mime_type: Option<String>,
     /// Its bytes.
     pub data: Bytes,
@@ -92,16 +93,16 @@ pub struct Model {
     pub id: String,
     /// Parameter ids and values.
     pub parameters: Vec<(String, String)>,
-    /// Whether it is to run in Max Mode.
+    /// Whether to use Max Mode.
     pub max_mode: bool,
 }
 
 impl RunSpec {
-    /// The run request of one attempt. `run_id` is the id of the first attempt.
+    /// Returns the run request of an attempt. `run_id` is the id of the first attempt.
     pub fn request(&self, run_id: Uuid) -> Result<AgentClientMessage, FieldError> {
         let state = match &self.state {
             Some(state) => without_usage_tree(state)?,
-            // A new conversation has a state too: an empty one.
+            // A new conversation is sent as an empty state.
             None => Bytes::new(),
         };
         let request = AgentRunRequest {
@@ -197,11 +198,11 @@ mod tests {
     use super::*;
     use crate::wire::ascending;
 
-    /// The first message the official client was recorded sending.
+    /// The first message of the official client, as recorded.
     const RECORDED: &str = "0a760a00120f0a0d0a0b0a0940746f6f6c7320676f22002a2a6167656e742d30326563306465342d346134612d343665372d626363372d6630653165306234326136374a0c0a0a636f6d706f7365722d32ca012461353735623936362d383662622d346165392d383732642d396564343634653036303333";
 
     #[test]
-    fn a_first_request_is_byte_for_byte_the_official_one() {
+    fn the_first_request_equals_the_official_clients_byte_for_byte() {
         let spec = RunSpec {
             conversation_id: "agent-02ec0de4-4a4a-46e7-bcc7-f0e1e0b42a67".into(),
             state: None,

@@ -1,4 +1,4 @@
-//! When to try again, and from where. Pure: no clock, no network.
+//! Decides whether to retry, and from where. Pure: no clock, no network.
 
 use std::time::Duration;
 
@@ -7,25 +7,25 @@ use bytes::Bytes;
 use super::watchdog::Patience;
 use crate::wire::failure::{Failure, Retry};
 
-/// How many attempts a run may take; the official client's numbers.
+/// How often a run may be retried; the official client's numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RetryPolicy {
     /// Retries after errors the server reported.
     pub server: u32,
-    /// Retries after broken connections.
+    /// Retries after lost connections.
     pub transport: u32,
-    /// The same while the server has not taken up a single stream of the run: it may not be
-    /// there at all, and the person should learn that soon.
+    /// Like `transport`, while the server has not accepted any stream of the run: it may be
+    /// unreachable, and the user should learn that soon.
     pub unreached: u32,
-    /// Retries after streams that lived and did nothing.
+    /// Retries after idle streams.
     pub idle: u32,
-    /// Who starts over when a stream falls silent that was given results.
+    /// Who restarts when a stream goes idle after it was sent tool results.
     pub after_results: Restarts,
-    /// Attempts in a row that resumed, streamed, and brought no new checkpoint.
+    /// Consecutive resumed attempts that may produce output without a new checkpoint.
     pub barren_resumes: u32,
-    /// The first delay is twice this.
+    /// Half of the first delay.
     pub base_delay: Duration,
-    /// No delay is longer.
+    /// Upper limit of a delay, before jitter.
     pub max_delay: Duration,
 }
 
@@ -45,7 +45,7 @@ impl Default for RetryPolicy {
 }
 
 impl RetryPolicy {
-    /// The policy as it is for a run that has got so far.
+    /// Returns the policy for a run, depending on whether it ever reached the server.
     pub fn having(self, reached: Reached) -> Self {
         let transport = match reached {
             Reached::Never => self.transport.min(self.unreached),
@@ -55,7 +55,7 @@ impl RetryPolicy {
     }
 }
 
-/// Whether the server has ever taken up a stream of a run.
+/// Whether the server has ever accepted a stream of a run.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub enum Reached {
@@ -64,33 +64,34 @@ pub enum Reached {
     Once,
 }
 
-/// Who starts over.
+/// Who restarts a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Restarts {
     /// The run itself, from its last checkpoint.
     Here,
-    /// Its owner, who knows the results.
+    /// Its owner, which has the tool results.
     Above,
 }
 
-/// The clocks of a run.
+/// Intervals and timeouts of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Timing {
     /// Between two client heartbeats.
     pub heartbeat: Duration,
-    /// Between two heartbeats of an open exec.
+    /// Between two heartbeats of an open exec request.
     pub exec_heartbeat: Duration,
-    /// Silence after which a stream counts as lost, if anybody watches it.
+    /// Silence after which a stream counts as lost, if the watchdog is on.
     pub stall: Duration,
-    /// How long a stream may live without work.
+    /// How long a stream may stay open without progress.
     pub patience: Patience,
     /// How long after the turn's end the stream may stay open.
     pub after_turn: Duration,
     /// How long a cancelled run waits for its last checkpoint.
     pub linger: Duration,
-    /// How long a server may go on working after that; then nothing of it is waited for.
+    /// How long the server may continue to work after a cancellation. If it works longer, the wait
+    /// for its last checkpoint is shortened to `farewell`.
     pub heed: Duration,
-    /// How long it waits behind a checkpoint for a later one, or for the end.
+    /// How long a cancelled run waits after a checkpoint for a later one, or for the end.
     pub farewell: Duration,
 }
 
@@ -112,40 +113,40 @@ impl Default for Timing {
 /// What an attempt achieved before it failed.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Progress {
-    /// The newest checkpoint the attempt brought.
+    /// The newest checkpoint that the attempt received.
     pub checkpoint: Option<Bytes>,
-    /// Whether the person has seen output since that checkpoint (or since the start).
+    /// What the user has seen since that checkpoint, or since the start.
     pub shown: Shown,
 }
 
-/// Output that a repeated attempt would repeat, the least grave first.
+/// Output or effects that a repeated attempt would repeat, the least serious first.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 #[allow(missing_docs)]
 pub enum Shown {
     #[default]
     Nothing,
-    /// A tool has run here, and what came of it can be told again.
+    /// A tool was executed here, and its result can be replayed.
     Remembered,
-    /// Words.
+    /// Text was shown.
     Something,
-    /// A tool of the host was called; the host knows what became of it.
+    /// A host tool was called; the host knows its result.
     Called,
-    /// A tool that changes something has run here.
+    /// A tool that changes something was executed here, and its result cannot be replayed.
     Executed,
 }
 
 /// What to do after a failed attempt.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Next {
-    /// The same request again.
+    /// Send the same request again.
     Repeat(Duration),
-    /// On from the checkpoint.
+    /// Resume from the checkpoint.
     Resume(Duration, Bytes),
     /// The failure is final.
     GiveUp,
 }
 
-/// Retries that were spent, of each budget.
+/// Retries used, by budget.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub struct Spent {
@@ -154,7 +155,7 @@ pub struct Spent {
     pub idle: u32,
 }
 
-/// The budgets of one run.
+/// The retry budgets of one run.
 #[derive(Debug, Clone, Default)]
 pub struct Ledger {
     spent: Spent,
@@ -163,7 +164,7 @@ pub struct Ledger {
 }
 
 impl Ledger {
-    /// The books of a run that takes the place of another: what that one spent is spent.
+    /// Returns the budget of a run that replaces another one, which has used these retries.
     pub fn after(spent: Spent) -> Self {
         Self {
             spent,
@@ -171,12 +172,12 @@ impl Ledger {
         }
     }
 
-    /// What retries have cost so far.
+    /// Returns the retries used so far.
     pub fn spent(&self) -> Spent {
         self.spent
     }
 
-    /// Books a failed attempt and says how to go on. `jitter` is between 0 and 1.
+    /// Records a failed attempt and returns what to do next. `jitter` is between 0 and 1.
     pub fn next(
         &mut self,
         policy: &RetryPolicy,
@@ -204,17 +205,18 @@ impl Ledger {
         *used += 1;
         let delay = delay(policy, *used, jitter);
         match (&self.checkpoint, progress.shown) {
-            // From before the tool, the server would ask for it a second time.
+            // A checkpoint from before the tool call would make the server request it a second
+            // time.
             (_, Shown::Called | Shown::Executed) => Next::GiveUp,
             (Some(checkpoint), _) => Next::Resume(delay, checkpoint.clone()),
             (None, Shown::Nothing | Shown::Remembered) => Next::Repeat(delay),
-            // Sent again, the request would show the same words twice.
+            // Sent again, the request would show the same text twice.
             (None, Shown::Something) => Next::GiveUp,
         }
     }
 }
 
-/// Twice as long each time, plus up to a fifth.
+/// Returns an exponential delay: twice as long for each attempt, plus up to a fifth.
 pub(super) fn delay(policy: &RetryPolicy, attempt: u32, jitter: f64) -> Duration {
     let doubled = policy
         .base_delay
@@ -271,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_was_never_reached_is_given_up_soon() {
+    fn a_server_that_was_never_reached_is_retried_less_often() {
         let policy = RetryPolicy::default().having(Reached::Never);
         let mut ledger = Ledger::default();
         let mut next = || ledger.next(&policy, &transport(), nothing(), 0.0);
@@ -283,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn a_checkpoint_is_resumed_even_if_it_came_attempts_ago() {
+    fn a_checkpoint_of_an_earlier_attempt_is_resumed() {
         let (policy, mut ledger) = (RetryPolicy::default(), Ledger::default());
         let first = ledger.next(&policy, &transport(), with(Some(b"a"), Shown::Nothing), 0.0);
         assert_eq!(
@@ -298,14 +300,14 @@ mod tests {
     }
 
     #[test]
-    fn words_already_shown_are_never_asked_for_again() {
+    fn a_request_is_not_repeated_after_text_was_shown() {
         let (policy, mut ledger) = (RetryPolicy::default(), Ledger::default());
         let next = ledger.next(&policy, &transport(), with(None, Shown::Something), 0.0);
         assert_eq!(next, Next::GiveUp);
     }
 
     #[test]
-    fn what_was_executed_is_never_asked_for_again() {
+    fn a_run_is_not_retried_after_an_unreplayable_effect() {
         let (policy, mut ledger) = (RetryPolicy::default(), Ledger::default());
         let next = ledger.next(
             &policy,
@@ -317,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn resumes_that_lead_nowhere_stop() {
+    fn resumes_without_a_new_checkpoint_are_limited() {
         let (policy, mut ledger) = (RetryPolicy::default(), Ledger::default());
         ledger.next(
             &policy,
@@ -337,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn s39_idle_streams_have_a_budget_of_their_own() {
+    fn s39_idle_streams_have_their_own_budget() {
         let idle = Failure::Idle("idle".into());
         let policy = RetryPolicy {
             idle: 2,
@@ -355,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn s39_what_an_earlier_run_spent_is_spent() {
+    fn s39_retries_of_an_earlier_run_count() {
         let policy = RetryPolicy::default();
         let mut first = Ledger::default();
         for _ in 0..2 {
@@ -369,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn s40_after_words_only_a_checkpoint_is_gone_on_with() {
+    fn s40_after_shown_text_only_a_checkpoint_is_resumed() {
         let idle = Failure::Idle("idle".into());
         let policy = RetryPolicy::default();
         let shown = with(None, Shown::Something);
@@ -384,7 +386,7 @@ mod tests {
     }
 
     #[test]
-    fn final_failures_are_final() {
+    fn failures_without_retry_end_the_run() {
         let (policy, mut ledger) = (RetryPolicy::default(), Ledger::default());
         let login = Failure::Login("who?".into());
         let next = ledger.next(&policy, &login, with(Some(b"a"), Shown::Nothing), 0.0);

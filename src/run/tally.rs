@@ -1,11 +1,10 @@
-//! What one stream brought, counted: the log tells sums and first and last times, not every
-//! delta.
+//! Statistics of one stream. The log gets sums and first and last times, not every delta.
 
 use tokio::time::Instant;
 
-use super::attempt::Closing;
+use super::attempt::CloseReason;
 
-/// Pieces of one kind, and when the first and the last came.
+/// Count and size of one kind of message, and when the first and the last arrived.
 #[derive(Debug, Default, Clone, Copy)]
 struct Flow {
     pieces: u64,
@@ -15,7 +14,7 @@ struct Flow {
 }
 
 impl Flow {
-    /// Books a piece; says whether it was the first.
+    /// Records a message, and returns whether it was the first.
     fn add(&mut self, bytes: usize, now: Instant) -> bool {
         self.pieces += 1;
         self.bytes += bytes as u64;
@@ -26,7 +25,7 @@ impl Flow {
     }
 }
 
-/// The counts of one stream.
+/// The statistics of one stream.
 #[derive(Debug)]
 pub(super) struct Tally {
     started: Instant,
@@ -96,17 +95,17 @@ impl Tally {
         tracing::debug!(bytes, "checkpoint");
     }
 
-    /// Tells the sums.
-    pub(super) fn close(&self, closing: &Closing) {
+    /// Logs the sums.
+    pub(super) fn close(&self, reason: &CloseReason) {
         if !tracing::enabled!(tracing::Level::DEBUG) {
             return;
         }
-        let outcome = match closing {
-            Closing::Finished => "finished",
-            Closing::Cancelled => "cancelled",
-            Closing::Failed(_) => "failed",
-            Closing::Idle(..) => "idle",
-            Closing::Limit(..) => "limit",
+        let outcome = match reason {
+            CloseReason::Finished => "finished",
+            CloseReason::Cancelled => "cancelled",
+            CloseReason::Failed(_) => "failed",
+            CloseReason::Idle(..) => "idle",
+            CloseReason::Limit(..) => "limit",
         };
         let ms = |at: Option<Instant>| at.map(|at| self.ms(at));
         tracing::debug!(

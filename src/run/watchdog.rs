@@ -1,10 +1,10 @@
-//! How long a stream may live without bringing anything of use.
+//! Detects streams that are open but make no progress.
 //!
-//! Two clocks watch a stream. Silence of any kind is a lost stream (the official client's
-//! rule, in [`super::Timing::stall`]). This one asks for *work*: a server that only says that
-//! it lives, or says nothing in many words, is not working. Both cost the same restarts, and
-//! who switches this one off has neither. While tools are at work here, or a person is asked,
-//! the server has nothing to do and is not watched.
+//! Two timers watch a stream. Silence of any kind means a lost stream (the official client's rule,
+//! in [`super::Timing::stall`]). This one requires *work*: a server that only sends heartbeats or
+//! empty messages is not working. Both use the same retry budget, and switching this one off
+//! switches off both. While tools are executing here or the user has an open question, the server
+//! has nothing to do and is not watched.
 
 use std::fmt;
 use std::time::Duration;
@@ -13,19 +13,19 @@ use tokio::time::Instant;
 
 use crate::wire::proto::agent::v1::{agent_server_message::Message, interaction_update};
 
-/// The restarts a silent stream may have, by default.
+/// Restarts of an idle stream, by default.
 pub const RETRIES: u32 = 3;
 
 /// How long a stream may go without work after an exec request that this version cannot answer.
 /// The server was sent an error for it; one that still waits will not continue.
 const AFTER_UNKNOWN_EXEC: Duration = Duration::from_secs(45);
 
-/// How long a stream may go without work; `None` is for ever.
+/// How long a stream may stay open without work; `None` is unlimited.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Patience {
-    /// At first.
+    /// Before any host tool has returned a result.
     pub first: Option<Duration>,
-    /// Once the host's tools have answered.
+    /// After a host tool has returned a result.
     pub resumed: Option<Duration>,
 }
 
@@ -38,52 +38,55 @@ impl Default for Patience {
     }
 }
 
-/// What a message is a sign of.
+/// What a message says about the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Pulse {
-    /// The server does something for us.
+pub(super) enum Activity {
+    /// The server is working.
     Work,
-    /// The server lives.
+    /// The server is alive.
     Liveness,
-    /// Not even that: a message without content.
+    /// A message without content, which shows neither.
     Nothing,
 }
 
-/// What a message is a sign of. Tokens count: a model may think for long without a word.
-pub(super) fn pulse(message: Option<&Message>) -> Pulse {
+/// Classifies a message. Token counts are work, because a model may think for long without text.
+pub(super) fn classify(message: Option<&Message>) -> Activity {
     use interaction_update::Message as Update;
     let Some(message) = message else {
-        return Pulse::Liveness;
+        return Activity::Liveness;
     };
     let Message::InteractionUpdate(update) = message else {
-        return Pulse::Work;
+        return Activity::Work;
     };
-    let worded = |text: &str| match text.is_empty() {
-        true => Pulse::Nothing,
-        false => Pulse::Work,
+    let text_activity = |text: &str| {
+        if text.is_empty() {
+            Activity::Nothing
+        } else {
+            Activity::Work
+        }
     };
     match &update.message {
-        Some(Update::Heartbeat(_)) | None => Pulse::Liveness,
-        Some(Update::TextDelta(delta)) => worded(&delta.text),
-        Some(Update::ThinkingDelta(delta)) => worded(&delta.text),
-        Some(Update::TokenDelta(delta)) if delta.tokens == 0 => Pulse::Nothing,
-        Some(_) => Pulse::Work,
+        Some(Update::Heartbeat(_)) | None => Activity::Liveness,
+        Some(Update::TextDelta(delta)) => text_activity(&delta.text),
+        Some(Update::ThinkingDelta(delta)) => text_activity(&delta.text),
+        Some(Update::TokenDelta(delta)) if delta.tokens == 0 => Activity::Nothing,
+        Some(_) => Activity::Work,
     }
 }
 
-/// Where in its life a stream is.
+/// The phase of a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Phase {
-    /// The host's tools have not answered.
+    /// No host tool has returned a result.
     First,
-    /// They have, and the server should go on.
+    /// A host tool has returned a result, and the server should continue.
     Resumed,
 }
 
-/// A stream that was given up on.
+/// An idle timeout of a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Bark {
-    /// How long it did nothing.
+pub(super) struct IdleTimeout {
+    /// How long it made no progress.
     pub(super) after: Duration,
     pub(super) phase: Phase,
     pub(super) told: Told,
@@ -91,8 +94,8 @@ pub(super) struct Bark {
     pub(super) unknown_exec: Option<u32>,
 }
 
-impl Bark {
-    /// A stream that was never opened.
+impl IdleTimeout {
+    /// Returns the timeout of a stream that could not be opened in time.
     pub(super) fn unopened(after: Duration) -> Self {
         Self {
             after,
@@ -108,7 +111,7 @@ impl Bark {
 pub(super) struct Watchdog {
     patience: Patience,
     phase: Phase,
-    /// Whether there were words since the host answered last.
+    /// Whether there was text since the last host result.
     told: Told,
     last_work: Instant,
     unknown_exec: Option<u32>,
@@ -125,9 +128,9 @@ impl Watchdog {
         }
     }
 
-    /// A message came.
-    pub(super) fn hear(&mut self, message: Option<&Message>, now: Instant) {
-        if pulse(message) != Pulse::Work {
+    /// Records a message from the server.
+    pub(super) fn record_message(&mut self, message: Option<&Message>, now: Instant) {
+        if classify(message) != Activity::Work {
             return;
         }
         self.worked(now);
@@ -138,9 +141,9 @@ impl Watchdog {
         }
     }
 
-    /// What there is to say of a stream that did nothing for so long.
-    pub(super) fn bark(&self, after: Duration) -> Bark {
-        Bark {
+    /// Returns the idle timeout of this stream, after a wait of `after`.
+    pub(super) fn idle_timeout(&self, after: Duration) -> IdleTimeout {
+        IdleTimeout {
             after,
             phase: self.phase,
             told: self.told,
@@ -160,7 +163,7 @@ impl Watchdog {
         self.unknown_exec = Some(id);
     }
 
-    /// The host has answered.
+    /// Records that the host returned a result, or the user an answer.
     pub(super) fn resumed(&mut self, now: Instant) {
         self.phase = Phase::Resumed;
         self.told = Told::Nothing;
@@ -171,7 +174,7 @@ impl Watchdog {
         self.last_work
     }
 
-    /// The patience in force.
+    /// Returns the limit that applies now.
     pub(super) fn limit(&self) -> Option<Duration> {
         let limit = match self.phase {
             Phase::First => self.patience.first,
@@ -183,9 +186,9 @@ impl Watchdog {
         limit
     }
 
-    /// When it runs out.
+    /// Returns when the limit is reached.
     pub(super) fn deadline(&self) -> Option<Instant> {
-        // Longer than the clock can count is for ever.
+        // A limit beyond the range of the clock is unlimited.
         self.limit()
             .and_then(|limit| self.last_work.checked_add(limit))
     }
@@ -194,19 +197,19 @@ impl Watchdog {
 /// The error of a stream that was open and did no work.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Idle {
-    /// How long it was waited for.
+    /// How long it made no progress.
     pub after: Duration,
-    /// Streams it took.
+    /// How many streams were used.
     pub attempts: u32,
-    /// Restarts it could have had.
+    /// How many restarts were allowed.
     pub retries: u32,
-    /// Whether anything of the answer was told.
+    /// Whether any text of the answer was shown.
     pub told: Told,
     /// The exec request that the server waits for and this version does not know.
     pub unknown_exec: Option<String>,
 }
 
-/// Whether the person has seen anything of an answer.
+/// Whether the user has seen any text of an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub enum Told {
@@ -258,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn s36_heartbeats_are_no_work_and_tokens_are() {
+    fn s36_heartbeats_are_not_work_and_tokens_are() {
         use interaction_update::Message as Update;
         let text = |text: &str| TextDeltaUpdate {
             text: text.into(),
@@ -267,43 +270,43 @@ mod tests {
         let cases = [
             (
                 update(Update::Heartbeat(HeartbeatUpdate {})),
-                Pulse::Liveness,
+                Activity::Liveness,
             ),
             (
                 update(Update::TokenDelta(TokenDeltaUpdate { tokens: 1 })),
-                Pulse::Work,
+                Activity::Work,
             ),
             (
                 update(Update::TokenDelta(TokenDeltaUpdate { tokens: 0 })),
-                Pulse::Nothing,
+                Activity::Nothing,
             ),
-            (update(Update::TextDelta(text("a"))), Pulse::Work),
-            (update(Update::TextDelta(text(""))), Pulse::Nothing),
+            (update(Update::TextDelta(text("a"))), Activity::Work),
+            (update(Update::TextDelta(text(""))), Activity::Nothing),
             (
                 Some(Message::KvServerMessage(KvServerMessage::default())),
-                Pulse::Work,
+                Activity::Work,
             ),
             (
                 Some(Message::ConversationCheckpointUpdate(Default::default())),
-                Pulse::Work,
+                Activity::Work,
             ),
-            (None, Pulse::Liveness),
+            (None, Activity::Liveness),
         ];
         for (message, wanted) in cases {
-            assert_eq!(pulse(message.as_ref()), wanted, "{message:?}");
+            assert_eq!(classify(message.as_ref()), wanted, "{message:?}");
         }
     }
 
     #[test]
-    fn s41_a_watchdog_that_is_off_never_barks() {
+    fn s41_a_watchdog_that_is_off_has_no_deadline() {
         let now = Instant::now();
         let patience = Patience {
             first: None,
             ..Patience::default()
         };
-        let mut dog = Watchdog::new(patience, now);
-        assert_eq!(dog.deadline(), None);
-        dog.resumed(now);
-        assert_eq!(dog.deadline(), Some(now + Duration::from_secs(240)));
+        let mut watchdog = Watchdog::new(patience, now);
+        assert_eq!(watchdog.deadline(), None);
+        watchdog.resumed(now);
+        assert_eq!(watchdog.deadline(), Some(now + Duration::from_secs(240)));
     }
 }

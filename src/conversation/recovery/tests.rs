@@ -1,4 +1,4 @@
-//! The statements about the planner, one test each.
+//! One test for each statement about the planner.
 
 use super::*;
 use proptest::prelude::*;
@@ -33,7 +33,7 @@ fn checkpoint() -> Option<Checkpoint<'static>> {
     })
 }
 
-/// A row with a checkpoint of the turn under way.
+/// Returns a conversation with a checkpoint of the current turn.
 fn saved(pending: &[&'static str]) -> Row<'static> {
     Row {
         checkpoint: checkpoint(),
@@ -41,7 +41,7 @@ fn saved(pending: &[&'static str]) -> Row<'static> {
     }
 }
 
-fn brings(ids: &[&'static str]) -> Request<'static> {
+fn request_with(ids: &[&'static str]) -> Request<'static> {
     Request {
         session: None,
         at: HERE,
@@ -63,33 +63,34 @@ fn differ(expected: &[&str], received: &[&str]) -> Plan {
 
 #[test]
 fn s03_a_fresh_process_never_rebuilds() {
-    let decision = plan(None, &brings(&["t"]), NOW);
+    let decision = plan(None, &request_with(&["t"]), NOW);
     assert_eq!(decision.plan, Plan::Skip(Skip::NoStoredConversation));
     assert!(!decision.had_checkpoint);
 }
 
 #[test]
-fn s04_a_row_without_a_snapshot_never_rebuilds() {
+fn s04_a_conversation_without_a_pause_never_rebuilds() {
     for pause in [None, Some(pause(&[])), Some(pause(&[""]))] {
-        let plan = planned(&row(pause), &brings(&["t"]));
+        let plan = planned(&row(pause), &request_with(&["t"]));
         assert_eq!(plan, Plan::Skip(Skip::NoMidpauseSnapshot));
     }
 }
 
 #[test]
-fn s05_guards_in_order() {
-    // Everything is wrong; what is told is mended, and the next reason comes.
+fn s05_checks_are_reported_in_order() {
+    // Everything is wrong at first; each step fixes the reported problem, and the next one is
+    // reported.
     let mut row = row(None);
     row.owner = Owner::Session(Some("mine"));
     let mut request = Request {
         session: Some("other"),
         in_flight: None,
-        ..brings(&[])
+        ..request_with(&[])
     };
-    let mut told = Vec::new();
+    let mut reported = Vec::new();
     for step in 0..8 {
         match planned(&row, &request) {
-            Plan::Skip(skip) => told.push(skip.name()),
+            Plan::Skip(skip) => reported.push(skip.name()),
             plan => {
                 assert_eq!(plan, REBUILT);
                 break;
@@ -119,7 +120,7 @@ fn s05_guards_in_order() {
         }
     }
     assert_eq!(
-        told,
+        reported,
         [
             "no_midpause_snapshot",
             "session_mismatch",
@@ -133,9 +134,9 @@ fn s05_guards_in_order() {
 }
 
 #[test]
-fn s06_some_failures_clear_the_snapshot_others_keep_it() {
+fn s06_some_failures_clear_the_pause_and_others_keep_it() {
     let clears = |change: &dyn Fn(&mut Row<'static>, &mut Request<'static>)| {
-        let (mut row, mut request) = (row(Some(pause(&["t"]))), brings(&["t"]));
+        let (mut row, mut request) = (row(Some(pause(&["t"]))), request_with(&["t"]));
         change(&mut row, &mut request);
         plan(Some(&row), &request, NOW).clears_pause
     };
@@ -156,7 +157,7 @@ fn s07_the_age_limit_is_exact() {
     let aged = |recorded: Option<i64>| {
         let mut row = row(Some(pause(&["t"])));
         row.pause.as_mut().unwrap().recorded_at = recorded.map(Millis);
-        planned(&row, &brings(&["t"]))
+        planned(&row, &request_with(&["t"]))
     };
     assert_eq!(aged(Some(NOW.0 - limit)), REBUILT);
     let stale = Plan::Skip(Skip::MidpauseMetadataStale);
@@ -166,12 +167,12 @@ fn s07_the_age_limit_is_exact() {
 }
 
 #[test]
-fn s08_a_stamp_from_the_future_is_refused_beyond_a_small_skew() {
+fn s08_a_future_time_stamp_is_rejected_beyond_a_small_skew() {
     let skew = CLOCK_SKEW.as_millis() as i64;
     let ahead = |millis: i64| {
         let mut row = row(Some(pause(&["t"])));
         row.pause.as_mut().unwrap().recorded_at = Some(Millis(NOW.0.saturating_add(millis)));
-        planned(&row, &brings(&["t"]))
+        planned(&row, &request_with(&["t"]))
     };
     assert_eq!(ahead(skew), REBUILT);
     let stale = Plan::Skip(Skip::MidpauseMetadataStale);
@@ -180,44 +181,44 @@ fn s08_a_stamp_from_the_future_is_refused_beyond_a_small_skew() {
 }
 
 #[test]
-fn s09_ids_match_in_any_order_and_a_difference_is_told_with_both_lists() {
+fn s09_ids_match_in_any_order_and_a_mismatch_reports_both_lists() {
     let row = row(Some(pause(&["a", "b"])));
-    assert_eq!(planned(&row, &brings(&["b", "a"])), REBUILT);
+    assert_eq!(planned(&row, &request_with(&["b", "a"])), REBUILT);
     assert_eq!(
-        planned(&row, &brings(&["a"])),
+        planned(&row, &request_with(&["a"])),
         differ(&["a", "b"], &["a"]),
         "one is missing"
     );
     let forged = Request {
         in_flight: Some(vec!["a", "b"]),
-        ..brings(&["a", "b", "c"])
+        ..request_with(&["a", "b", "c"])
     };
     assert_eq!(
         planned(&row, &forged),
         differ(&["a", "b"], &["a", "b", "c"]),
-        "one was never asked for"
+        "one was never requested"
     );
 }
 
 #[test]
 fn s10_later_rounds_bring_the_results_of_earlier_ones_too() {
-    let request = brings(&["t1", "t2"]);
+    let request = request_with(&["t1", "t2"]);
     assert_eq!(planned(&row(Some(pause(&["t2"]))), &request), REBUILT);
     assert_eq!(planned(&saved(&["t2"]), &request), Plan::RecoverCheckpoint);
 }
 
 #[test]
-fn s11_duplicates_lose_nothing() {
+fn s11_duplicate_results_are_accepted() {
     let request = Request {
         in_flight: Some(vec!["t", "t"]),
-        ..brings(&["t", "t"])
+        ..request_with(&["t", "t"])
     };
     assert_eq!(planned(&row(Some(pause(&["t", "t"]))), &request), REBUILT);
     assert_eq!(planned(&saved(&["t"]), &request), Plan::RecoverCheckpoint);
 }
 
 #[test]
-fn s13_a_stale_checkpoint_is_never_resumed_but_the_snapshot_survives_it() {
+fn s13_a_stale_checkpoint_is_never_resumed_but_the_pause_is_kept() {
     let stale = [
         Checkpoint {
             at: Some(Point { turns: 5, ..HERE }),
@@ -238,19 +239,19 @@ fn s13_a_stale_checkpoint_is_never_resumed_but_the_snapshot_survives_it() {
     for checkpoint in stale {
         let mut row = saved(&["t"]);
         row.checkpoint = Some(checkpoint);
-        let decision = plan(Some(&row), &brings(&["t"]), NOW);
+        let decision = plan(Some(&row), &request_with(&["t"]), NOW);
         let rebuilt = Plan::RebuildHistory(Reason::StaleCheckpoint);
         assert_eq!(decision.plan, rebuilt);
         assert!(decision.clears_checkpoint && !decision.clears_pause);
         row.pause = None;
-        let decision = plan(Some(&row), &brings(&["t"]), NOW);
+        let decision = plan(Some(&row), &request_with(&["t"]), NOW);
         assert_eq!(decision.plan, Plan::Skip(Skip::StaleCheckpoint));
     }
 }
 
 #[test]
-fn s14_a_checkpoint_is_guarded_as_well() {
-    let request = brings(&["t"]);
+fn s14_a_checkpoint_is_checked_too() {
+    let request = request_with(&["t"]);
     assert_eq!(planned(&saved(&["t"]), &request), Plan::RecoverCheckpoint);
     let mut other = saved(&["t"]);
     other.owner = Owner::Session(Some("other"));
@@ -277,30 +278,30 @@ fn s14_a_checkpoint_is_guarded_as_well() {
 }
 
 #[test]
-fn s15_without_a_snapshot_a_checkpoint_accepts_no_results() {
+fn s15_without_a_pause_a_checkpoint_accepts_no_results() {
     let mut row = saved(&[]);
-    assert_eq!(planned(&row, &brings(&["t"])), differ(&[], &["t"]));
+    assert_eq!(planned(&row, &request_with(&["t"])), differ(&[], &["t"]));
     row.pause = None;
-    assert_eq!(planned(&row, &brings(&["t"])), differ(&[], &["t"]));
+    assert_eq!(planned(&row, &request_with(&["t"])), differ(&[], &["t"]));
     let nothing = Plan::Skip(Skip::NoMidpauseSnapshot);
-    assert_eq!(planned(&row, &brings(&[])), nothing);
+    assert_eq!(planned(&row, &request_with(&[])), nothing);
 }
 
 #[test]
-fn s17_had_stored_checkpoint_tells_the_state_before_the_discard() {
+fn s17_had_checkpoint_is_the_state_before_it_is_cleared() {
     let mut row = saved(&["t"]);
     row.checkpoint.as_mut().unwrap().at = None;
-    let decision = plan(Some(&row), &brings(&["t"]), NOW);
+    let decision = plan(Some(&row), &request_with(&["t"]), NOW);
     assert!(decision.had_checkpoint && decision.clears_checkpoint);
 }
 
 #[test]
-fn other_calls_than_the_checkpoint_waits_for_are_a_rebuild_or_nothing() {
+fn results_of_other_calls_are_rejected() {
     let row = saved(&["a"]);
     assert_eq!(
-        planned(&row, &brings(&["b"])),
+        planned(&row, &request_with(&["b"])),
         differ(&["a"], &["b"]),
-        "the snapshot does not know them either"
+        "the pause does not list them either"
     );
 }
 
@@ -338,32 +339,32 @@ fn any_row() -> impl Strategy<Value = Row<'static>> {
 }
 
 #[test]
-fn a_count_of_turns_at_the_end_of_numbers_is_counted() {
+fn the_largest_turn_count_does_not_overflow() {
     let end = Point {
         turns: usize::MAX,
         ..HERE
     };
     let request = Request {
         at: end,
-        ..brings(&["t"])
+        ..request_with(&["t"])
     };
     let decision = plan(Some(&saved(&["t"])), &request, NOW);
     assert_eq!(decision.plan, Plan::Skip(Skip::StaleCheckpoint));
 }
 
 proptest! {
-    /// The same input gives the same plan, and no plan goes on without a fresh pause that
-    /// waits for what came.
+    /// The same input returns the same plan, and no plan recovers without a fresh pause whose
+    /// calls have results.
     #[test]
     fn s16_the_planner_is_a_pure_function(row in any_row(), received in proptest::collection::vec(prop_oneof![Just("a"), Just("b")], 0..3)) {
-        let request = Request { session: Some("s"), ..brings(&[]) };
+        let request = Request { session: Some("s"), ..request_with(&[]) };
         let request = Request { in_flight: Some(received.clone()), received, ..request };
         let decision = plan(Some(&row), &request, NOW);
         prop_assert_eq!(&decision, &plan(Some(&row.clone()), &request.clone(), NOW));
         if !matches!(decision.plan, Plan::Skip(_)) {
             let pause = row.pause.as_ref().unwrap();
             prop_assert!(check_age(pause, NOW).is_ok());
-            prop_assert!(covered(&ids(&pause.pending), &request.received).is_ok());
+            prop_assert!(check_results(&ids(&pause.pending), &request.received).is_ok());
             prop_assert!(check_owner(&row, &request).is_ok());
         }
         if decision.plan == Plan::RecoverCheckpoint {

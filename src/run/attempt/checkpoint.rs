@@ -1,4 +1,4 @@
-//! States of the conversation: which are taken, and what they are taken to know.
+//! Checkpoints: which are accepted, and what they are taken to include.
 
 use bytes::Bytes;
 
@@ -8,61 +8,66 @@ use crate::run::retry::{Progress, Shown};
 use crate::wire::state;
 
 impl Attempt<'_> {
+    /// Handles a checkpoint from the server.
     pub(super) fn checkpoint(&mut self, state: &Bytes) {
         self.tally.checkpoint(state.len());
-        // One that nothing can go on from must not replace one that something can.
+        // A checkpoint that cannot be resumed must not replace one that can.
         if let Err(unusable) = state::check(state) {
-            self.around.drift.count(format!("checkpoint: {unusable}"));
+            self.context.drift.count(format!("checkpoint: {unusable}"));
             return;
         }
         self.turn_ended = self.turn_ended.map(|_| self.last_inbound);
-        self.beats_until = None;
-        // A copy: the state is kept, the network buffer it came in should not be.
+        self.liveness_counts_until = None;
+        // A copy, because the state is kept and the network buffer it arrived in should not be.
         let state = Bytes::copy_from_slice(state);
-        self.around.owed.checkpoint(&state::pending(&state));
-        let settled = self.around.memo.checkpoint();
+        self.context.unacked.checkpoint(&state::pending(&state));
+        let settled = self.context.memo.checkpoint();
         self.release_all();
-        self.around.overlap.checkpoint();
+        self.context.overlap.checkpoint();
         let event = RunEvent::Checkpoint(Checkpoint {
-            lacks: self.around.owed.unknown(),
+            lacks: self.context.unacked.unknown(),
             state: state.clone(),
-            behind: self.around.overlap.text.behind().to_owned(),
+            behind: self.context.overlap.text.unacknowledged().to_owned(),
             settled,
         });
-        // A state that does not know a tool's result asks for it a second time, which is fine
-        // where it is on record.
-        let memo = &*self.around.memo;
-        let shown = match self.around.owed.is_settled(|call| memo.holds(call)) {
-            true => Shown::Nothing,
-            false => Shown::Called,
+        // A server that resumes a checkpoint without a tool's result requests the call again. That
+        // is harmless if the result is on record.
+        let memo = &*self.context.memo;
+        let is_settled = self.context.unacked.is_settled(|call| memo.holds(call));
+        let shown = if is_settled {
+            Shown::Nothing
+        } else {
+            Shown::Called
         };
         self.progress = Progress {
             checkpoint: Some(state),
             shown,
         };
-        self.tell(event);
-        // Perhaps its last. One that was on its way when the server was told is not.
-        if let (Some(until), 0) = (self.leaving, self.untold) {
-            let soon = self.last_inbound + self.around.timing.farewell;
-            self.leaving = Some(until.min(soon));
+        self.emit(event);
+        // This may be the last checkpoint, so shorten the wait. One that arrives before the
+        // cancellation was sent is not.
+        if let (Some(until), 0) = (self.cancel_deadline, self.unsent_until_cancel) {
+            let soon = self.last_inbound + self.context.timing.farewell;
+            self.cancel_deadline = Some(until.min(soon));
         }
     }
 
-    /// What an update says of results the server was given: it has them, once it goes on.
-    pub(super) fn heard(&mut self, event: &RunEvent) {
+    /// Records what an update says about results sent earlier: the server has received them if it
+    /// continues.
+    pub(super) fn note_received(&mut self, event: &RunEvent) {
         match event {
-            RunEvent::Text(said) | RunEvent::Thinking(said) if said.is_empty() => {}
-            // A report on words that followed a result has come past it too.
+            RunEvent::Text(text) | RunEvent::Thinking(text) if text.is_empty() => {}
+            // A report on an injected message also follows any result sent before that message.
             RunEvent::Text(_)
             | RunEvent::Thinking(_)
             | RunEvent::Injection(_)
             | RunEvent::TurnEnded(_) => {
-                self.around.owed.spoken();
-                self.around.memo.worked();
+                self.context.unacked.model_output();
+                self.context.memo.server_progressed();
             }
             RunEvent::ToolCompleted(completed) => {
-                self.around.owed.completed(&completed.call_id);
-                self.around.memo.worked();
+                self.context.unacked.completed(&completed.call_id);
+                self.context.memo.server_progressed();
             }
             _ => {}
         }

@@ -1,27 +1,28 @@
-//! What a stream does by itself as time passes: beats, and gives up on silence.
+//! Timers of a stream: heartbeats, and deadlines for silence.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::{Attempt, Closing, Reading};
+use super::{Attempt, CloseReason, Reading};
 use crate::run::event::RunEvent;
 use crate::wire::awake;
 use crate::wire::proto::agent::v1::*;
 
 impl Attempt<'_> {
-    /// Starts or stops reading. After a pause the silence counts anew.
+    /// Starts or pauses reading. After a pause, silence is measured from now.
     pub(super) fn pace(&mut self, reading: Reading) {
         if (self.reading, reading) == (Reading::Paused, Reading::On) {
             let now = Instant::now();
             self.last_inbound = now;
             self.watchdog.worked(now);
             self.turn_ended = self.turn_ended.map(|_| now);
-            self.ends_by = self.ends_by.map(|_| now + self.last_call());
+            self.latest_end = self.latest_end.map(|_| now + self.max_after_turn());
         }
         self.reading = reading;
     }
 
+    /// Returns when the next timer is due.
     pub(super) fn next_deadline(&self) -> Instant {
         let mut next = self.next_heartbeat;
         let mut sooner = |deadline: Option<Instant>| {
@@ -30,129 +31,137 @@ impl Attempt<'_> {
             }
         };
         sooner(self.execs.next_beat());
-        sooner(self.leaves_at());
+        sooner(self.cancels_at());
         if self.reading == Reading::On {
-            sooner(self.stalls_at().map(|at| self.heard_out(at)));
-            sooner(self.idles_at().map(|at| self.heard_out(at)));
+            sooner(self.stalls_at().map(|at| self.after_grace(at)));
+            sooner(self.idles_at().map(|at| self.after_grace(at)));
             sooner(self.ends_at());
         }
         next
     }
 
-    /// No verdict before what came while we were stopped is read.
-    fn heard_out(&self, at: Instant) -> Instant {
-        at.max(self.listens_until)
+    /// Delays a deadline until input that arrived while the process was suspended has been read.
+    fn after_grace(&self, at: Instant) -> Instant {
+        at.max(self.no_timeout_before)
     }
 
-    fn leaves_at(&self) -> Option<Instant> {
-        self.leaving.map(|at| self.heard_out(at))
+    fn cancels_at(&self) -> Option<Instant> {
+        self.cancel_deadline.map(|at| self.after_grace(at))
     }
 
     fn ends_at(&self) -> Option<Instant> {
-        let at = self.turn_ended? + self.around.timing.after_turn;
-        let at = self.ends_by.map_or(at, |by| at.min(by));
-        Some(self.heard_out(at))
+        let at = self.turn_ended? + self.context.timing.after_turn;
+        let at = self.latest_end.map_or(at, |by| at.min(by));
+        Some(self.after_grace(at))
     }
 
-    /// What a server may take after a turn's end, whatever it sends but words.
-    fn last_call(&self) -> Duration {
-        self.around.timing.after_turn * 2
+    /// Returns how long the stream may stay open after the turn's end if no more text arrives.
+    fn max_after_turn(&self) -> Duration {
+        self.context.timing.after_turn * 2
     }
 
-    /// Whether it has been silent until then. That nothing is left to be read of what came by
-    /// then shows a moment later.
+    /// Returns whether the server was silent until the deadline. On the first call after it, only
+    /// schedules another look a moment later, because input may be queued that has not been read.
     fn was_silent(&mut self, until: Option<Instant>, now: Instant) -> bool {
-        let Some(until) = until.filter(|at| now >= self.heard_out(*at)) else {
+        let Some(until) = until.filter(|at| now >= self.after_grace(*at)) else {
             return false;
         };
-        let looked = self.listens_until > until;
+        let looked = self.no_timeout_before > until;
         if !looked {
-            self.listens_until = now + awake::LOOK;
+            self.no_timeout_before = now + awake::LOOK;
         }
         looked
     }
 
-    /// The turn is over, as far as is known.
-    pub(super) fn ended(&mut self) {
-        self.goes_on();
-        self.ends_by = Some(self.last_inbound + self.last_call());
+    /// Records that the turn ended, as far as is known.
+    pub(super) fn note_turn_end(&mut self) {
+        self.restart_end_wait();
+        self.latest_end = Some(self.last_inbound + self.max_after_turn());
     }
 
-    fn goes_on(&mut self) {
+    /// Restarts the wait for the end of the stream, without extending its upper limit.
+    fn restart_end_wait(&mut self) {
         self.turn_ended = Some(self.last_inbound);
-        self.beats_until = Some(self.last_inbound + self.around.timing.after_turn);
+        self.liveness_counts_until = Some(self.last_inbound + self.context.timing.after_turn);
     }
 
-    /// What follows a turn's end: if the person sees it, the turn was not over. Tools may come
-    /// again and again and bring nothing, so only words are waited for without a limit.
-    pub(super) fn behind_the_end(&mut self, event: &RunEvent) {
+    /// Handles an event after the turn's end. If the user sees it, the turn was not over. Tool
+    /// calls may repeat without any output, so only text extends the upper limit of the wait.
+    pub(super) fn after_turn_end(&mut self, event: &RunEvent) {
         if self.turn_ended.is_none() {
             return;
         }
         match event {
-            RunEvent::Text(said) | RunEvent::Thinking(said) if !said.is_empty() => self.ended(),
+            RunEvent::Text(text) | RunEvent::Thinking(text) if !text.is_empty() => {
+                self.note_turn_end()
+            }
             RunEvent::ToolStarted(_)
             | RunEvent::ToolPartial(_)
             | RunEvent::ToolDelta(_)
-            | RunEvent::ToolCompleted(_) => self.goes_on(),
-            _ => self.lives_on(),
+            | RunEvent::ToolCompleted(_) => self.restart_end_wait(),
+            _ => self.note_liveness(),
         }
     }
 
-    /// A server that beats after the turn's end may still be at its last checkpoint.
-    pub(super) fn lives_on(&mut self) {
+    /// Records a sign of life. A server that sends heartbeats after the turn's end may still be
+    /// writing its last checkpoint.
+    pub(super) fn note_liveness(&mut self) {
         if self
-            .beats_until
+            .liveness_counts_until
             .is_some_and(|until| self.last_inbound < until)
         {
             self.turn_ended = self.turn_ended.map(|_| self.last_inbound);
         }
     }
 
-    /// Whether it is the server's turn: not while tools are at work here or a person is
-    /// thinking.
-    fn owed(&self) -> bool {
+    /// Returns whether we are waiting for the server: not while tools are executing here or the
+    /// user has an open question.
+    fn is_waiting_for_server(&self) -> bool {
         self.execs.is_empty() && self.questions.is_empty()
     }
 
-    /// When silence is a stall: never for those who want no watchdog. That a connection is dead
-    /// shows without it.
+    /// Returns when silence counts as a stall. `None` if the watchdog is off: a dead connection is
+    /// detected without it.
     fn stalls_at(&self) -> Option<Instant> {
-        self.watchdog.limit().filter(|_| self.owed())?;
+        self.watchdog
+            .limit()
+            .filter(|_| self.is_waiting_for_server())?;
         let since = self.last_inbound.max(self.watchdog.last_work());
-        Some(since + self.around.timing.stall)
+        Some(since + self.context.timing.stall)
     }
 
-    /// When a stream that lives has done nothing for too long.
+    /// Returns when a stream that is alive has made no progress for too long.
     fn idles_at(&self) -> Option<Instant> {
-        let owed = self.owed() && self.turn_ended.is_none() && self.leaving.is_none();
-        self.watchdog.deadline().filter(|_| owed)
+        let is_waiting = self.is_waiting_for_server()
+            && self.turn_ended.is_none()
+            && self.cancel_deadline.is_none();
+        self.watchdog.deadline().filter(|_| is_waiting)
     }
 
-    /// The timer that was due then.
-    pub(super) fn tick(&mut self, due: Instant, now: Instant) -> Option<Closing> {
+    /// Handles the timer that was due at `due`.
+    pub(super) fn tick(&mut self, due: Instant, now: Instant) -> Option<CloseReason> {
         if awake::is_late(due, now) {
-            self.listens_until = now + awake::extra(due, now);
+            self.no_timeout_before = now + awake::extra(due, now);
         }
-        if self.leaves_at().is_some_and(|at| now >= at) {
-            return Some(Closing::Cancelled);
+        if self.cancels_at().is_some_and(|at| now >= at) {
+            return Some(CloseReason::Cancelled);
         }
         if self.reading == Reading::On {
             if self.ends_at().is_some_and(|at| now >= at) {
-                return Some(Closing::Finished);
+                return Some(CloseReason::Finished);
             }
             if self.was_silent(self.stalls_at(), now) {
-                let stall = self.around.timing.stall;
+                let stall = self.context.timing.stall;
                 tracing::debug!(silence_s = stall.as_secs(), "stream.stalled");
-                return Some(Closing::Idle(self.watchdog.bark(stall)));
+                return Some(CloseReason::Idle(self.watchdog.idle_timeout(stall)));
             }
             if self.was_silent(self.idles_at(), now) {
                 let after = self.watchdog.limit().unwrap_or_default();
-                return Some(Closing::Idle(self.watchdog.bark(after)));
+                return Some(CloseReason::Idle(self.watchdog.idle_timeout(after)));
             }
         }
         if now >= self.next_heartbeat {
-            self.next_heartbeat = now + self.around.timing.heartbeat;
+            self.next_heartbeat = now + self.context.timing.heartbeat;
             self.tally.heartbeat();
             self.post(&AgentClientMessage {
                 message: Some(agent_client_message::Message::ClientHeartbeat(

@@ -1,4 +1,4 @@
-//! What the server asks to be done: started once, told again where it was done before.
+//! Exec requests: each is executed once, and answered from the record if it was executed before.
 
 use prost::Message as _;
 use sha2::{Digest as _, Sha256};
@@ -8,18 +8,18 @@ use super::{Attempt, execs};
 use crate::diag::Variant;
 use crate::run::event::RunEvent;
 use crate::run::memo::call_id;
-use crate::run::owed::{Ask, Effect};
+use crate::run::owed::{RequestKey, SideEffect};
 use crate::run::retry::Shown;
 use crate::wire::proto::agent::v1::*;
 
 impl Attempt<'_> {
     pub(super) fn exec(&mut self, exec: ExecServerMessage) {
-        if self.leaving.is_some() {
-            return self.decline(exec);
+        if self.cancel_deadline.is_some() {
+            return self.reject_exec(exec);
         }
-        if !self.is_first(&exec) {
+        if !self.is_new(&exec) {
             tracing::debug!(exec = exec.id, "exec.repeated");
-            self.around.drift.count("exec: the same request twice");
+            self.context.drift.count("exec: the same request twice");
             return;
         }
         if self.execs.is_full() {
@@ -31,39 +31,39 @@ impl Attempt<'_> {
         }
         match exec.message {
             Some(request) => {
-                if let Some(done) = self.around.memo.recall(&request) {
+                if let Some(done) = self.context.memo.recall(&request) {
                     tracing::debug!(exec = exec.id, kind = %Variant(&request), "exec.recalled");
-                    self.around.owed.recalled(&done.call);
-                    for frame in execs::again(exec.id, done) {
+                    self.context.unacked.replayed(&done.call);
+                    for frame in execs::replayed_frames(exec.id, done) {
                         self.post(&frame);
                     }
                     return;
                 }
-                // The server goes on: it has what it was told before.
-                self.around.memo.worked();
+                // A new request means that the server has received the results sent before it.
+                self.context.memo.server_progressed();
                 let effect = effect(&request);
-                let copy = (effect == Effect::Lasting).then(|| request.clone());
+                let copy = (effect == SideEffect::Lasting).then(|| request.clone());
                 let call = self.execs.start(exec.id, request, self.last_inbound);
                 match (&call, &copy) {
-                    (None, Some(request)) => self.around.memo.begin(exec.id, request),
-                    (Some(_), Some(request)) => self.around.memo.call(exec.id, request),
+                    (None, Some(request)) => self.context.memo.begin(exec.id, request),
+                    (Some(_), Some(request)) => self.context.memo.call(exec.id, request),
                     _ => {}
                 }
                 if let Some(call) = call {
                     let name = copy.as_ref().map_or("", call_id);
-                    self.around
-                        .owed
-                        .ask(Ask::Exec(exec.id), effect, name, &call.id);
-                    if effect == Effect::Lasting {
+                    self.context
+                        .unacked
+                        .add(RequestKey::Exec(exec.id), effect, name, &call.id);
+                    if effect == SideEffect::Lasting {
                         self.progress.shown = self.progress.shown.max(Shown::Called);
                     }
                     self.hosted.insert(exec.id);
-                    self.tell(RunEvent::HostCall(Box::new(call)));
+                    self.emit(RunEvent::HostCall(Box::new(call)));
                 }
             }
             None => {
                 tracing::debug!(exec = exec.id, "exec.unknown");
-                self.around.drift.count("exec: unknown request");
+                self.context.drift.count("exec: unknown request");
                 self.watchdog.refused_unknown_exec(exec.id);
                 let error = "this client has no handler for this kind of request";
                 self.post(&execs::throw(exec.id, error.into()));
@@ -74,32 +74,32 @@ impl Attempt<'_> {
 }
 
 impl Attempt<'_> {
-    /// Whether a request has not come on this stream under the same names. One that has is at
-    /// work or answered: another answer is not owed, and doing it twice may do harm.
-    fn is_first(&mut self, exec: &ExecServerMessage) -> bool {
-        // By its number alone another request of the same kind may go.
-        exec.exec_id.is_empty() || self.asked.insert(Sent::of(exec))
+    /// Returns whether a request is new on this stream. A repeated one is executing or answered
+    /// already: a second answer is not expected, and executing it twice may do harm.
+    fn is_new(&mut self, exec: &ExecServerMessage) -> bool {
+        // Without an exec id, another request of the same kind may have the same number.
+        exec.exec_id.is_empty() || self.seen_execs.insert(ExecDigest::of(exec))
     }
 }
 
-/// A digest of a request and its names.
+/// Digest of a request and its ids.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Sent([u8; 32]);
+pub(super) struct ExecDigest([u8; 32]);
 
-impl Sent {
+impl ExecDigest {
     fn of(exec: &ExecServerMessage) -> Self {
-        let named = ExecServerMessage {
+        let identified = ExecServerMessage {
             id: exec.id,
             exec_id: exec.exec_id.clone(),
             message: exec.message.clone(),
             ..ExecServerMessage::default()
         };
-        Self(Sha256::digest(named.encode_to_vec()).into())
+        Self(Sha256::digest(identified.encode_to_vec()).into())
     }
 }
 
-/// Whether a request may leave something changed, so that it must not be asked for twice.
-fn effect(request: &exec_server_message::Message) -> Effect {
+/// Returns whether a request may change something, so that it must not be executed twice.
+fn effect(request: &exec_server_message::Message) -> SideEffect {
     use exec_server_message::Message;
     match request {
         Message::ShellArgs(_)
@@ -115,7 +115,7 @@ fn effect(request: &exec_server_message::Message) -> Effect {
         | Message::PiWriteArgs(_)
         | Message::SubagentArgs(_)
         | Message::ComputerUseArgs(_)
-        | Message::ExecuteHookArgs(_) => Effect::Lasting,
-        _ => Effect::None,
+        | Message::ExecuteHookArgs(_) => SideEffect::Lasting,
+        _ => SideEffect::None,
     }
 }

@@ -1,47 +1,46 @@
-//! A run that is given up: the server is told, and has a while to send its last checkpoint.
-//! Until then it gets its answers, and nothing is done for it any more.
+//! Cancelling a run: the server is sent a cancellation and has a limited time to send its last
+//! checkpoint. Until then its requests are answered, but nothing more is executed.
 
 use tokio::time::Instant;
 
 use super::{Attempt, execs};
-use crate::run::answer::GIVEN_UP;
+use crate::run::answer::RUN_CANCELLED;
 use crate::wire::proto::agent::v1::*;
 
 impl Attempt<'_> {
-    /// Tells the server that the run is given up. It gets its answers, and a while to send
-    /// the last checkpoint.
-    pub(super) fn leave(&mut self) {
-        if self.leaving.is_some() {
+    /// Sends the cancellation, aborts running execs, and starts the wait for the last checkpoint.
+    pub(super) fn begin_cancel(&mut self) {
+        if self.cancel_deadline.is_some() {
             return;
         }
         tracing::debug!("run.leaving");
         let now = Instant::now();
-        self.leaving = Some(now + self.around.timing.linger);
-        self.heeds_by = Some(now + self.around.timing.heed);
+        self.cancel_deadline = Some(now + self.context.timing.linger);
+        self.cancel_received_by = Some(now + self.context.timing.heed);
         self.execs.abort_all();
-        self.around.memo.stop();
+        self.context.memo.discard_open();
         self.act(conversation_action::Action::CancelAction(
             CancelAction::default(),
         ));
-        self.untold = self.outbox.len();
+        self.unsent_until_cancel = self.outbox.len();
     }
 
-    /// Somebody waits for the end of a run that was given up.
-    pub(super) fn hurry(&mut self) {
-        if let Some(until) = self.leaving {
-            let soon = Instant::now() + self.around.timing.farewell;
-            self.leaving = Some(until.min(soon));
+    /// Shortens the wait, because the owner waits for the run to end.
+    pub(super) fn shorten_cancel(&mut self) {
+        if let Some(until) = self.cancel_deadline {
+            let soon = Instant::now() + self.context.timing.farewell;
+            self.cancel_deadline = Some(until.min(soon));
         }
     }
 
-    /// Says no to what a run that was given up asks for.
-    pub(super) fn decline(&mut self, exec: ExecServerMessage) {
+    /// Rejects a request of a cancelled run.
+    pub(super) fn reject_exec(&mut self, exec: ExecServerMessage) {
         tracing::debug!(exec = exec.id, "exec.declined");
         match exec.message {
-            // A call of the host's tools has a result that says what became of it.
+            // A host tool call has a result type of its own for errors.
             Some(exec_server_message::Message::McpArgs(_)) => {
                 let error = McpError {
-                    error: GIVEN_UP.into(),
+                    error: RUN_CANCELLED.into(),
                     ..McpError::default()
                 };
                 let result = McpResult {
@@ -53,17 +52,20 @@ impl Attempt<'_> {
                     self.post(&frame);
                 }
             }
-            _ => self.post(&execs::throw(exec.id, GIVEN_UP.into())),
+            _ => self.post(&execs::throw(exec.id, RUN_CANCELLED.into())),
         }
         self.post(&execs::close(exec.id));
-        self.works_on();
+        self.note_still_working();
     }
 
-    /// The server works on. If it has had time to hear that nobody wants that, it will not
-    /// send a last checkpoint either.
-    pub(super) fn works_on(&mut self) {
-        if self.heeds_by.is_some_and(|by| self.last_inbound >= by) {
-            self.hurry();
+    /// Notes that the server is still working. If it has had time to receive the cancellation, it
+    /// will not send a last checkpoint either, so the wait is shortened.
+    pub(super) fn note_still_working(&mut self) {
+        if self
+            .cancel_received_by
+            .is_some_and(|by| self.last_inbound >= by)
+        {
+            self.shorten_cancel();
         }
     }
 }

@@ -1,4 +1,4 @@
-//! One stream of a run, from its first answer to its end.
+//! One attempt of a run: one stream, from its first message to its end.
 
 mod checkpoint;
 mod clock;
@@ -19,7 +19,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, Sleep, sleep_until};
 use uuid::Uuid;
 
-use self::exec::Sent;
+use self::exec::ExecDigest;
 use self::pending::Pending;
 use super::answer;
 use super::blobs::Blobs;
@@ -28,23 +28,23 @@ use super::event::{RunEvent, Usage};
 use super::execs::{self, Execs};
 use super::limits::{LimitError, MAX_ANSWER};
 use super::memo::Memo;
-use super::overlap::Overlap;
-use super::owed::{Ask, Effect, Owed};
+use super::overlap::TextDedupe;
+use super::owed::{RequestKey, SideEffect, UnackedResults};
 use super::queue;
 use super::retry::{Progress, Shown, Timing};
 use super::tally::Tally;
-use super::watchdog::{Bark, Pulse, Watchdog, pulse};
+use super::watchdog::{Activity, IdleTimeout, Watchdog, classify};
 use crate::tools::Executor;
 use crate::wire::drift::Drift;
 use crate::wire::error::{TransportError, WireError};
 use crate::wire::proto::agent::v1::*;
 use crate::wire::stream::{Outgoing, Received, RunStream};
 
-/// Bytes that may wait for the network before we stop taking new requests.
+/// Bytes of outgoing frames that may be queued before no new requests are accepted.
 const MAX_OUTBOX: usize = 8 * 1024 * 1024;
 
-/// What outlives a single stream.
-pub(super) struct Surroundings<'a> {
+/// The parts of a run that outlive a single stream.
+pub(super) struct AttemptContext<'a> {
     pub(super) events: &'a queue::Sender<RunEvent>,
     pub(super) commands: &'a mut mpsc::Receiver<Command>,
     pub(super) executor: &'a Arc<dyn Executor>,
@@ -52,77 +52,83 @@ pub(super) struct Surroundings<'a> {
     pub(super) drift: &'a Drift,
     pub(super) timing: &'a Timing,
     pub(super) run_id: Uuid,
-    /// Messages for the model that came while there was no stream.
+    /// User messages that arrived while no stream was open.
     pub(super) held: &'a mut Vec<Injection>,
-    /// Bytes of text and thinking that came so far.
+    /// Bytes of text and thinking received so far, over all attempts.
     pub(super) answer_bytes: &'a mut usize,
-    /// What an earlier stream has said already.
-    pub(super) overlap: &'a mut Overlap,
-    /// What tools did for an earlier stream already.
+    /// Text that earlier streams have already shown.
+    pub(super) overlap: &'a mut TextDedupe,
+    /// Effects that were executed for earlier streams.
     pub(super) memo: &'a mut Memo,
-    /// What the host does for the server, until a state knows of it.
-    pub(super) owed: &'a mut Owed,
-    /// Called when the server takes the stream.
+    /// Results from the host and the user that the newest checkpoint may not include.
+    pub(super) unacked: &'a mut UnackedResults,
+    /// Called when the server accepts the stream.
     pub(super) on_accepted: &'a (dyn Fn() + Sync),
 }
 
-/// How a stream ended.
-pub(super) enum Closing {
+/// Why a stream ended.
+pub(super) enum CloseReason {
     /// The turn is complete.
     Finished,
-    /// The owner wants no more.
+    /// The owner cancelled the run or dropped its handle.
     Cancelled,
     /// The stream failed.
     Failed(WireError),
-    /// The stream did nothing for so long, whether it lived or not.
-    Idle(Bark),
-    /// The server sent more than we take.
+    /// The stream made no progress within the limit, with or without heartbeats.
+    Idle(IdleTimeout),
+    /// The server exceeded a size limit.
     Limit(LimitError),
 }
 
-impl Closing {
-    /// Whether nothing came any more, so that the connection itself may be dead.
+impl CloseReason {
+    /// Returns whether the stream went idle, so that the connection itself may be dead.
     pub(super) fn is_silence(&self) -> bool {
         matches!(self, Self::Idle(..))
     }
 }
 
-/// A stream that has ended, and what it brought.
-pub(super) struct Closed {
-    pub(super) closing: Closing,
+/// The outcome of a stream.
+pub(super) struct AttemptOutcome {
+    pub(super) reason: CloseReason,
     pub(super) progress: Progress,
     pub(super) usage: Option<Usage>,
-    /// Whether the server took the stream at all.
+    /// Whether the server accepted the stream at all.
     pub(super) accepted: bool,
 }
 
-/// Everything a stream's loop can wake up for.
-enum Happened {
+/// Everything the event loop of an attempt can wake up for.
+enum AttemptEvent {
     Received(Result<Received, WireError>),
-    Sent(Result<usize, Gone>),
-    Told(Result<(), Gone>),
+    Sent(Result<usize, ChannelClosed>),
+    Delivered(Result<(), ChannelClosed>),
     Exec(execs::Progress),
     Answered(u32, AskQuestionResult),
     Command(Option<Command>),
-    /// The timer that was due then.
+    /// The timer fired that was due at this time.
     Tick(Instant),
 }
 
-/// The other side of a queue is not there any more.
-struct Gone;
+/// The other end of a channel was dropped.
+struct ChannelClosed;
 
-/// Sends the first waiting frame when there is room; says how many bytes went.
-async fn flush(outgoing: &Outgoing, outbox: &mut VecDeque<Bytes>) -> Result<usize, Gone> {
-    let permit = outgoing.ready().await.map_err(|_| Gone)?;
+/// Sends the first queued frame once there is capacity, and returns its length.
+async fn flush(outgoing: &Outgoing, outbox: &mut VecDeque<Bytes>) -> Result<usize, ChannelClosed> {
+    let permit = outgoing.ready().await.map_err(|_| ChannelClosed)?;
     let frame = outbox.pop_front().unwrap_or_default();
     let length = frame.len();
     permit.send(frame);
     Ok(length)
 }
 
-/// Hands the first waiting event to the consumer when it has room for its bytes.
-async fn deliver(events: &queue::Sender<RunEvent>, pending: &mut Pending) -> Result<(), Gone> {
-    let room = events.reserve(pending.first_bytes()).await.ok_or(Gone)?;
+/// Delivers the first queued event once the consumer has capacity for its bytes.
+async fn deliver(
+    events: &queue::Sender<RunEvent>,
+    pending: &mut Pending,
+) -> Result<(), ChannelClosed> {
+    let room = events
+        .reserve(pending.first_bytes())
+        .await
+        .ok_or(ChannelClosed)?;
     if let Some(event) = pending.pop() {
         room.put(event);
     }
@@ -130,7 +136,7 @@ async fn deliver(events: &queue::Sender<RunEvent>, pending: &mut Pending) -> Res
 }
 
 struct Attempt<'a> {
-    around: Surroundings<'a>,
+    context: AttemptContext<'a>,
     stream: RunStream,
     execs: Execs,
     pending: Pending,
@@ -142,30 +148,32 @@ struct Attempt<'a> {
     accepted: bool,
     last_inbound: Instant,
     next_heartbeat: Instant,
-    /// Until then nothing is given up on: we were stopped, or look a last time.
-    listens_until: Instant,
-    /// When the turn ended, or the last thing that came after its end.
+    /// No timeout is acted on before this time: the process was suspended, or queued input is read
+    /// once more.
+    no_timeout_before: Instant,
+    /// When the turn ended, or when the last message after its end arrived.
     turn_ended: Option<Instant>,
-    /// How long what nobody is shown counts as such a thing: until the last checkpoint has come.
-    beats_until: Option<Instant>,
-    /// When it is over, whatever else comes but words.
-    ends_by: Option<Instant>,
-    /// When to let go of a run that was given up.
-    leaving: Option<Instant>,
-    /// When the server should have heard of that.
-    heeds_by: Option<Instant>,
-    /// Frames to be sent before the server knows that.
-    untold: usize,
-    /// Whether there is room to read; what we do not read cannot be silent.
+    /// Until when messages that are not shown count as such a message: until the last checkpoint
+    /// has arrived.
+    liveness_counts_until: Option<Instant>,
+    /// Latest end of the stream after the turn's end, unless more text arrives.
+    latest_end: Option<Instant>,
+    /// When to stop waiting for a cancelled run.
+    cancel_deadline: Option<Instant>,
+    /// By when the server should have received the cancellation.
+    cancel_received_by: Option<Instant>,
+    /// Frames that are still queued ahead of, and including, the cancellation.
+    unsent_until_cancel: usize,
+    /// Whether there is capacity to read. While reading is paused, silence means nothing.
     reading: Reading,
-    /// Requests the host works on.
+    /// Requests that the host is executing.
     hosted: BTreeSet<u32>,
-    /// Words this stream was told.
+    /// User messages sent on this stream.
     injected: BTreeSet<Uuid>,
-    /// Requests that came, each under its names.
-    asked: BTreeSet<Sent>,
+    /// Exec requests received on this stream, to detect repeated ones.
+    seen_execs: BTreeSet<ExecDigest>,
     watchdog: Watchdog,
-    /// Questions a person has not answered yet; while there are any, silence is no stall.
+    /// Questions that the user has not answered yet. While there are any, silence is not a stall.
     questions: JoinSet<(u32, AskQuestionResult)>,
 }
 
@@ -176,14 +184,14 @@ enum Reading {
 }
 
 /// Drives a stream to its end.
-pub(super) async fn drive(stream: RunStream, around: Surroundings<'_>) -> Closed {
+pub(super) async fn drive(stream: RunStream, context: AttemptContext<'_>) -> AttemptOutcome {
     let now = Instant::now();
-    let watchdog = Watchdog::new(around.timing.patience, now);
+    let watchdog = Watchdog::new(context.timing.patience, now);
     let mut attempt = Attempt {
-        execs: Execs::new(Arc::clone(around.executor), around.timing.exec_heartbeat),
-        next_heartbeat: now + around.timing.heartbeat,
-        listens_until: now,
-        around,
+        execs: Execs::new(Arc::clone(context.executor), context.timing.exec_heartbeat),
+        next_heartbeat: now + context.timing.heartbeat,
+        no_timeout_before: now,
+        context,
         stream,
         pending: Pending::default(),
         outbox: VecDeque::new(),
@@ -194,33 +202,33 @@ pub(super) async fn drive(stream: RunStream, around: Surroundings<'_>) -> Closed
         accepted: false,
         last_inbound: now,
         turn_ended: None,
-        beats_until: None,
-        ends_by: None,
-        leaving: None,
-        heeds_by: None,
-        untold: 0,
+        liveness_counts_until: None,
+        latest_end: None,
+        cancel_deadline: None,
+        cancel_received_by: None,
+        unsent_until_cancel: 0,
         reading: Reading::On,
         hosted: BTreeSet::new(),
         injected: BTreeSet::new(),
-        asked: BTreeSet::new(),
+        seen_execs: BTreeSet::new(),
         watchdog,
         questions: JoinSet::new(),
     };
-    let mut closing = attempt.run().await;
-    attempt.tally.close(&closing);
-    if let Closing::Finished = closing {
+    let mut reason = attempt.run().await;
+    attempt.tally.close(&reason);
+    if let CloseReason::Finished = reason {
         attempt.release_all();
     }
     while let Some(event) = attempt.pending.pop() {
-        if attempt.around.events.send(event).await.is_err() {
-            closing = Closing::Cancelled;
+        if attempt.context.events.send(event).await.is_err() {
+            reason = CloseReason::Cancelled;
             break;
         }
     }
     let mut progress = attempt.progress;
-    progress.shown = progress.shown.max(attempt.around.memo.shown());
-    Closed {
-        closing,
+    progress.shown = progress.shown.max(attempt.context.memo.visible_progress());
+    AttemptOutcome {
+        reason,
         progress,
         usage: attempt.usage,
         accepted: attempt.accepted,
@@ -228,9 +236,9 @@ pub(super) async fn drive(stream: RunStream, around: Surroundings<'_>) -> Closed
 }
 
 impl Attempt<'_> {
-    async fn run(&mut self) -> Closing {
-        // One timer, moved only when it fires or something earlier turns up: deadlines move
-        // with every message, and re-arming for each would cost more than the message.
+    async fn run(&mut self) -> CloseReason {
+        // One timer, moved only when it fires or an earlier deadline appears: deadlines move with
+        // every message, and re-arming for each would cost more than the message.
         let mut armed = self.next_deadline();
         let mut timer: Pin<Box<Sleep>> = Box::pin(sleep_until(armed));
         loop {
@@ -246,23 +254,23 @@ impl Attempt<'_> {
                 Reading::Paused
             });
             let reading = self.reading == Reading::On;
-            let happened = tokio::select! {
-                received = self.stream.incoming.next(), if reading => Happened::Received(received),
+            let event = tokio::select! {
+                received = self.stream.incoming.next(), if reading => AttemptEvent::Received(received),
                 sent = flush(&self.stream.outgoing, &mut self.outbox), if !self.outbox.is_empty() => {
-                    Happened::Sent(sent)
+                    AttemptEvent::Sent(sent)
                 }
-                told = deliver(self.around.events, &mut self.pending), if !self.pending.is_empty() => {
-                    Happened::Told(told)
+                delivered = deliver(self.context.events, &mut self.pending), if !self.pending.is_empty() => {
+                    AttemptEvent::Delivered(delivered)
                 }
-                progress = self.execs.next(), if room => Happened::Exec(progress),
-                Some(Ok((id, result))) = self.questions.join_next() => Happened::Answered(id, result),
-                command = self.around.commands.recv() => Happened::Command(command),
-                () = self.around.events.closed() => Happened::Told(Err(Gone)),
-                () = timer.as_mut() => Happened::Tick(armed),
+                progress = self.execs.next(), if room => AttemptEvent::Exec(progress),
+                Some(Ok((id, result))) = self.questions.join_next() => AttemptEvent::Answered(id, result),
+                command = self.context.commands.recv() => AttemptEvent::Command(command),
+                () = self.context.events.closed() => AttemptEvent::Delivered(Err(ChannelClosed)),
+                () = timer.as_mut() => AttemptEvent::Tick(armed),
             };
-            let ticked = matches!(happened, Happened::Tick(_));
-            if let Some(closing) = self.handle(happened) {
-                return closing;
+            let ticked = matches!(event, AttemptEvent::Tick(_));
+            if let Some(reason) = self.handle(event) {
+                return reason;
             }
             if ticked {
                 armed = self.next_deadline();
@@ -271,57 +279,61 @@ impl Attempt<'_> {
         }
     }
 
-    fn handle(&mut self, happened: Happened) -> Option<Closing> {
-        match happened {
-            // However a stream ends that was given up: it was given up.
-            Happened::Received(Ok(Received::End(_)) | Err(_)) if self.leaving.is_some() => {
-                Some(Closing::Cancelled)
+    fn handle(&mut self, event: AttemptEvent) -> Option<CloseReason> {
+        match event {
+            // A cancelled stream counts as cancelled however it ends.
+            AttemptEvent::Received(Ok(Received::End(_)) | Err(_))
+                if self.cancel_deadline.is_some() =>
+            {
+                Some(CloseReason::Cancelled)
             }
-            // What breaks after the turn broke nothing.
-            Happened::Received(Ok(Received::End(_)) | Err(_)) if self.turn_ended.is_some() => {
-                Some(Closing::Finished)
+            // The turn is complete, so a failure after it is ignored.
+            AttemptEvent::Received(Ok(Received::End(_)) | Err(_)) if self.turn_ended.is_some() => {
+                Some(CloseReason::Finished)
             }
-            // A good end that ends no turn is a connection that somebody closed for us.
-            Happened::Received(Ok(Received::End(_))) => {
-                Some(Closing::Failed(TransportError::TurnUnfinished.into()))
+            // A clean end without the end of a turn means that a proxy or the server closed the
+            // connection.
+            AttemptEvent::Received(Ok(Received::End(_))) => {
+                Some(CloseReason::Failed(TransportError::TurnUnfinished.into()))
             }
-            Happened::Received(Ok(received)) => self.receive(received),
-            Happened::Received(Err(error)) => Some(Closing::Failed(error)),
-            Happened::Sent(Ok(bytes)) => {
+            AttemptEvent::Received(Ok(received)) => self.receive(received),
+            AttemptEvent::Received(Err(error)) => Some(CloseReason::Failed(error)),
+            AttemptEvent::Sent(Ok(bytes)) => {
                 self.outbox_bytes -= bytes;
-                self.untold = self.untold.saturating_sub(1);
+                self.unsent_until_cancel = self.unsent_until_cancel.saturating_sub(1);
                 None
             }
-            // The stream's other half says why it takes no more.
-            Happened::Sent(Err(Gone)) => {
+            // The receiving half reports why the stream accepts no more.
+            AttemptEvent::Sent(Err(ChannelClosed)) => {
                 self.outbox.clear();
                 self.outbox_bytes = 0;
-                self.untold = 0;
+                self.unsent_until_cancel = 0;
                 None
             }
-            Happened::Told(Ok(())) => None,
-            Happened::Told(Err(Gone)) => Some(Closing::Cancelled),
-            Happened::Exec(execs::Progress::Call(id, call)) => {
-                self.around
-                    .owed
-                    .ask(Ask::Exec(id), Effect::None, "", &call.id);
+            AttemptEvent::Delivered(Ok(())) => None,
+            AttemptEvent::Delivered(Err(ChannelClosed)) => Some(CloseReason::Cancelled),
+            AttemptEvent::Exec(execs::Progress::Call(id, call)) => {
+                self.context
+                    .unacked
+                    .add(RequestKey::Exec(id), SideEffect::None, "", &call.id);
                 self.hosted.insert(id);
-                self.tell(RunEvent::HostCall(Box::new(call)));
+                self.emit(RunEvent::HostCall(Box::new(call)));
                 None
             }
-            Happened::Exec(progress) => {
+            AttemptEvent::Exec(progress) => {
                 let now = Instant::now();
                 match &progress {
-                    execs::Progress::Reply(id, reply) => self.around.memo.reply(*id, reply),
-                    execs::Progress::Done(id, end) => self.around.memo.end(*id, end),
+                    execs::Progress::Reply(id, reply) => self.context.memo.reply(*id, reply),
+                    execs::Progress::Done(id, end) => self.context.memo.end(*id, end),
                     execs::Progress::Call(..) => {}
                 }
                 if let execs::Progress::Done(id, _) = &progress {
-                    self.around.owed.answered(Ask::Exec(*id));
-                    // The server's turn again.
-                    match self.hosted.remove(id) {
-                        true => self.watchdog.resumed(now),
-                        false => self.watchdog.worked(now),
+                    self.context.unacked.answered(RequestKey::Exec(*id));
+                    // The server continues now, so the idle timer restarts.
+                    if self.hosted.remove(id) {
+                        self.watchdog.resumed(now);
+                    } else {
+                        self.watchdog.worked(now);
                     }
                 }
                 for frame in self.execs.frames(progress, now) {
@@ -329,57 +341,58 @@ impl Attempt<'_> {
                 }
                 None
             }
-            Happened::Answered(id, result) => {
+            AttemptEvent::Answered(id, result) => {
                 self.answered(id, result);
                 None
             }
-            Happened::Command(Some(Command::Inject(injection))) => {
+            AttemptEvent::Command(Some(Command::Inject(injection))) => {
                 self.inject(&injection);
                 None
             }
-            Happened::Command(Some(Command::Settle)) => self.settle(),
-            // A stream the server has not taken yet has nothing to bring.
-            Happened::Command(Some(Command::Cancel)) if self.accepted => {
-                self.leave();
+            AttemptEvent::Command(Some(Command::Settle)) => self.settle(),
+            // A stream the server has not accepted yet has no last checkpoint to wait for.
+            AttemptEvent::Command(Some(Command::Cancel)) if self.accepted => {
+                self.begin_cancel();
                 None
             }
-            Happened::Command(Some(Command::Cancel) | None) => Some(Closing::Cancelled),
-            Happened::Command(Some(Command::Hurry)) => {
-                self.hurry();
+            AttemptEvent::Command(Some(Command::Cancel) | None) => Some(CloseReason::Cancelled),
+            AttemptEvent::Command(Some(Command::Hurry)) => {
+                self.shorten_cancel();
                 None
             }
-            Happened::Tick(due) => self.tick(due, Instant::now()),
+            AttemptEvent::Tick(due) => self.tick(due, Instant::now()),
         }
     }
 
-    /// Takes what has already arrived, waiting for nothing, and says when that is told.
-    fn settle(&mut self) -> Option<Closing> {
+    /// Handles everything that has already arrived, without waiting, and then emits
+    /// [`RunEvent::Settled`].
+    fn settle(&mut self) -> Option<CloseReason> {
         while !self.pending.is_full() && self.outbox_bytes < MAX_OUTBOX {
             let Some(received) = self.stream.incoming.next().now_or_never() else {
                 break;
             };
-            let closing = self.handle(Happened::Received(received));
-            match closing {
-                // Over: nobody waits for more.
-                Some(Closing::Finished | Closing::Cancelled) => return closing,
-                // There may be another stream, on which nobody would answer this.
+            let reason = self.handle(AttemptEvent::Received(received));
+            match reason {
+                // The run is over, so no one waits for `Settled`.
+                Some(CloseReason::Finished | CloseReason::Cancelled) => return reason,
+                // The next stream would not know of this command, so answer it now.
                 Some(_) => {
-                    self.tell(RunEvent::Settled);
-                    return closing;
+                    self.emit(RunEvent::Settled);
+                    return reason;
                 }
                 None => {}
             }
         }
-        self.tell(RunEvent::Settled);
+        self.emit(RunEvent::Settled);
         None
     }
 
-    fn receive(&mut self, received: Received) -> Option<Closing> {
+    fn receive(&mut self, received: Received) -> Option<CloseReason> {
         self.last_inbound = Instant::now();
         if !self.accepted {
             self.accepted = true;
-            (self.around.on_accepted)();
-            for injection in std::mem::take(self.around.held) {
+            (self.context.on_accepted)();
+            for injection in std::mem::take(self.context.held) {
                 self.inject(&injection);
             }
         }
@@ -388,9 +401,9 @@ impl Attempt<'_> {
         };
         self.tally.message();
         self.watchdog
-            .hear(message.message.as_ref(), self.last_inbound);
-        if pulse(message.message.as_ref()) == Pulse::Liveness {
-            self.lives_on();
+            .record_message(message.message.as_ref(), self.last_inbound);
+        if classify(message.message.as_ref()) == Activity::Liveness {
+            self.note_liveness();
         }
         use agent_server_message::Message;
         match message.message {
@@ -399,12 +412,12 @@ impl Attempt<'_> {
             Some(Message::ConversationCheckpointUpdate(state)) => self.checkpoint(&state),
             Some(Message::KvServerMessage(request)) => {
                 self.count_written(&request);
-                let (reply, limit) = answer::kv(self.around.blobs, request, self.around.drift);
+                let (reply, limit) = answer::kv(self.context.blobs, request, self.context.drift);
                 self.count_read(&reply);
                 self.post(&AgentClientMessage {
                     message: Some(agent_client_message::Message::KvClientMessage(reply)),
                 });
-                return limit.map(Closing::Limit);
+                return limit.map(CloseReason::Limit);
             }
             Some(Message::ExecServerControlMessage(control)) => {
                 if let Some(exec_server_control_message::Message::Abort(abort)) = control.message {
@@ -413,30 +426,30 @@ impl Attempt<'_> {
                 }
             }
             Some(Message::InteractionQuery(query)) => self.query(query),
-            // Unknown kinds were counted when the message was decoded; they ask for nothing.
+            // Unknown kinds were counted when the message was decoded; they need no answer.
             None => {}
         }
         None
     }
 
-    fn update(&mut self, update: InteractionUpdate) -> Option<Closing> {
+    fn update(&mut self, update: InteractionUpdate) -> Option<CloseReason> {
         let event = RunEvent::from_update(update)?;
-        // Before it is looked at, because that copies it.
+        // Check before processing, because processing copies the text.
         if let RunEvent::Text(text) | RunEvent::Thinking(text) = &event {
-            *self.around.answer_bytes += text.len();
-            if *self.around.answer_bytes > MAX_ANSWER {
-                return Some(Closing::Limit(LimitError::Answer { limit: MAX_ANSWER }));
+            *self.context.answer_bytes += text.len();
+            if *self.context.answer_bytes > MAX_ANSWER {
+                return Some(CloseReason::Limit(LimitError::Answer { limit: MAX_ANSWER }));
             }
         }
-        self.behind_the_end(&event);
-        self.heard(&event);
+        self.after_turn_end(&event);
+        self.note_received(&event);
         match &event {
             RunEvent::Text(text) => self.tally.text(text.len(), self.last_inbound),
             RunEvent::Thinking(text) => self.tally.thinking(text.len(), self.last_inbound),
             _ => {}
         }
         if let RunEvent::Text(_) | RunEvent::Thinking(_) = &event {
-            self.works_on();
+            self.note_still_working();
         }
         match &event {
             RunEvent::Text(text) if !text.is_empty() && self.progress.shown == Shown::Nothing => {
@@ -444,7 +457,7 @@ impl Attempt<'_> {
             }
             RunEvent::TurnEnded(usage) => {
                 if self.turn_ended.is_none() {
-                    self.ended();
+                    self.note_turn_end();
                 }
                 if *usage != Usage::default() {
                     self.usage = Some(self.usage.unwrap_or_default().plus(*usage));
@@ -452,15 +465,15 @@ impl Attempt<'_> {
             }
             _ => {}
         }
-        let overlap = &mut *self.around.overlap;
+        let overlap = &mut *self.context.overlap;
         let event = match event {
             RunEvent::Text(text) => RunEvent::Text(overlap.text.take(&text)),
             RunEvent::Thinking(text) => RunEvent::Thinking(overlap.thinking.take(&text)),
             event => event,
         };
         match &event {
-            RunEvent::Text(said) | RunEvent::Thinking(said) if said.is_empty() => {}
-            _ => self.tell(event),
+            RunEvent::Text(text) | RunEvent::Thinking(text) if text.is_empty() => {}
+            _ => self.emit(event),
         }
         None
     }

@@ -1,13 +1,13 @@
-//! Events that wait for a slow consumer, bounded in number and in bytes.
+//! Events queued for a slow consumer, bounded in number and in bytes.
 
 use std::collections::VecDeque;
 
 use crate::run::event::RunEvent;
 use crate::run::queue::Weighed as _;
 
-/// Events that may wait before the stream has to.
+/// Events that may be queued before the stream is no longer read.
 const MAX_EVENTS: usize = 1024;
-/// Their bytes. One message may go over it, because a message is taken as a whole.
+/// Bytes of queued events. One message may exceed it, because a message is handled as a whole.
 const MAX_BYTES: usize = 1024 * 1024;
 
 /// Events in order, with their sizes.
@@ -22,13 +22,12 @@ impl Pending {
         self.events.is_empty()
     }
 
-    /// Whether the stream should not be read until some are taken.
+    /// Returns whether the stream should not be read until the consumer has taken some events.
     pub(super) fn is_full(&self) -> bool {
         self.events.len() >= MAX_EVENTS || self.bytes >= MAX_BYTES
     }
 
-    /// Adds an event behind the others. A checkpoint replaces one right before it that nobody
-    /// has taken yet.
+    /// Appends an event. A checkpoint replaces the last queued event if that is a checkpoint too.
     pub(super) fn push(&mut self, event: RunEvent) {
         if let (RunEvent::Checkpoint(_), Some((_, RunEvent::Checkpoint(_)))) =
             (&event, self.events.back())
@@ -41,12 +40,12 @@ impl Pending {
         self.events.push_back((bytes, event));
     }
 
-    /// The size of the first event.
+    /// Returns the size of the first event.
     pub(super) fn first_bytes(&self) -> usize {
         self.events.front().map_or(0, |(bytes, _)| *bytes)
     }
 
-    /// Takes the first event.
+    /// Removes and returns the first event.
     pub(super) fn pop(&mut self) -> Option<RunEvent> {
         let (bytes, event) = self.events.pop_front()?;
         self.bytes -= bytes;
@@ -70,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn a_few_large_events_fill_it_as_well_as_many_small_ones() {
+    fn is_full_after_few_large_or_many_small_events() {
         let mut pending = Pending::default();
         for _ in 0..MAX_EVENTS {
             assert!(!pending.is_full());
@@ -87,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn a_newer_checkpoint_takes_the_place_and_the_bytes_of_the_last() {
+    fn a_checkpoint_replaces_a_queued_checkpoint_and_its_bytes() {
         let mut pending = Pending::default();
         for bytes in [MAX_BYTES, 10] {
             pending.push(checkpoint(bytes));

@@ -1,4 +1,4 @@
-//! What a stream says of its own accord: answers to questions, actions.
+//! Outgoing messages: answers to interaction queries, and conversation actions.
 
 use futures_util::FutureExt as _;
 use tokio::time::Instant;
@@ -7,42 +7,44 @@ use uuid::Uuid;
 use super::super::answer;
 use super::super::driver::Injection;
 use super::super::event::RunEvent;
-use super::super::owed::{Ask, Effect};
+use super::super::owed::{RequestKey, SideEffect};
 use super::super::retry::Shown;
 use super::Attempt;
 use crate::diag::Variant;
 use crate::wire::proto::agent::v1::*;
 
 impl Attempt<'_> {
-    /// Questions go to a person if one is there; everything else has a standing answer.
+    /// Answers a query. Questions go to the user if the host can ask; everything else has a fixed
+    /// answer.
     pub(super) fn query(&mut self, query: InteractionQuery) {
         use interaction_query::Query;
         let kind = query.query.as_ref().map(|kind| Variant(kind).to_string());
         tracing::debug!(query = query.id, kind, "query.asked");
-        if self.leaving.is_some() {
-            let reply = answer::declined(query, self.around.drift);
+        if self.cancel_deadline.is_some() {
+            let reply = answer::declined(query, self.context.drift);
             return self.respond(reply);
         }
         if let Some(Query::AskQuestionInteractionQuery(question)) = &query.query
             && let Some(args) = &question.args
-            && let Some(asking) = self.around.executor.ask(args)
+            && let Some(question_call) = self.context.executor.ask(args)
         {
             let id = query.id;
             self.questions
-                .spawn(asking.answer.map(move |result| (id, result)));
-            // Asked again by a second stream, the person would have to answer twice.
-            let (ask, call) = (Ask::Question(id), &asking.call.id);
-            self.around
-                .owed
-                .ask(ask, Effect::Lasting, &question.tool_call_id, call);
+                .spawn(question_call.answer.map(move |result| (id, result)));
+            // A second stream that asks again would make the user answer twice.
+            let (key, call) = (RequestKey::Question(id), &question_call.call.id);
+            self.context
+                .unacked
+                .add(key, SideEffect::Lasting, &question.tool_call_id, call);
             self.progress.shown = self.progress.shown.max(Shown::Called);
-            self.tell(RunEvent::HostCall(Box::new(asking.call)));
+            self.emit(RunEvent::HostCall(Box::new(question_call.call)));
             return;
         }
-        let reply = answer::question(query, self.around.drift);
+        let reply = answer::question(query, self.context.drift);
         self.respond(reply);
     }
 
+    /// Sends the user's answer to a question.
     pub(super) fn answered(&mut self, id: u32, result: AskQuestionResult) {
         use interaction_response::Result as Answer;
         let answer = AskQuestionInteractionResponse {
@@ -52,8 +54,8 @@ impl Attempt<'_> {
             id,
             result: Some(Answer::AskQuestionInteractionResponse(answer)),
         });
-        self.around.owed.answered(Ask::Question(id));
-        // A person thinks in silence: it counts from now.
+        self.context.unacked.answered(RequestKey::Question(id));
+        // The user may take any time to answer, so silence is measured from now.
         let now = Instant::now();
         self.last_inbound = now;
         self.watchdog.resumed(now);
@@ -65,14 +67,15 @@ impl Attempt<'_> {
         });
     }
 
+    /// Sends a user message to the running run, once per stream.
     pub(super) fn inject(&mut self, injection: &Injection) {
         if !self.injected.insert(injection.id) {
-            return; // this stream has it
+            return; // already sent on this stream
         }
         tracing::debug!(injection = %injection.id, bytes = injection.message.text.len(), images = injection.message.images.len(), "run.inject");
         let action = InjectContextAction {
             injection_id: injection.id.to_string(),
-            expected_run_id: self.around.run_id.to_string(),
+            expected_run_id: self.context.run_id.to_string(),
             payload: Some(inject_context_action::Payload::UserContext(
                 UserContextInjection {
                     user_message: Some(crate::wire::proto::agent::v1::UserMessage {

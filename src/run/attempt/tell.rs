@@ -1,4 +1,4 @@
-//! What the consumer is told, and in which order.
+//! Emits events to the consumer, in order.
 
 use super::Attempt;
 use crate::run::event::RunEvent;
@@ -6,12 +6,13 @@ use crate::run::limits::{MAX_PIECE, pieces};
 use crate::run::queue::Weighed as _;
 
 impl Attempt<'_> {
-    pub(super) fn tell(&mut self, event: RunEvent) {
+    /// Emits an event, after any held back text that must precede it.
+    pub(super) fn emit(&mut self, event: RunEvent) {
         self.release(&event);
-        self.pass_on(event);
+        self.deliver_or_queue(event);
     }
 
-    /// Words that were held back come before whatever they cannot be held back behind.
+    /// Releases the text that was held back and must be shown before this event.
     fn release(&mut self, before: &RunEvent) {
         match before {
             RunEvent::Other(_) => {}
@@ -21,31 +22,31 @@ impl Attempt<'_> {
         }
     }
 
-    /// Nothing comes that they could be held back for.
+    /// Releases all text that was held back.
     pub(super) fn release_all(&mut self) {
         self.release_thinking();
         self.release_text();
     }
 
     fn release_thinking(&mut self) {
-        let thinking = self.around.overlap.thinking.release();
+        let thinking = self.context.overlap.thinking.release();
         if !thinking.is_empty() {
-            self.pass_on(RunEvent::Thinking(thinking));
+            self.deliver_or_queue(RunEvent::Thinking(thinking));
         }
     }
 
     fn release_text(&mut self) {
-        let text = self.around.overlap.text.release();
+        let text = self.context.overlap.text.release();
         if !text.is_empty() {
-            self.pass_on(RunEvent::Text(text));
+            self.deliver_or_queue(RunEvent::Text(text));
         }
     }
 
-    /// Straight to the consumer if it keeps up, else into the queue. Of a run that was given
-    /// up, only its state is still of interest, and the words that state knows.
-    fn pass_on(&mut self, event: RunEvent) {
-        let of_interest = matches!(event, RunEvent::Checkpoint(_) | RunEvent::Text(_));
-        if self.leaving.is_some() && !of_interest {
+    /// Delivers an event directly if the consumer keeps up, and queues it otherwise. Of a
+    /// cancelled run only checkpoints are needed, and the text that they include.
+    fn deliver_or_queue(&mut self, event: RunEvent) {
+        let needed = matches!(event, RunEvent::Checkpoint(_) | RunEvent::Text(_));
+        if self.cancel_deadline.is_some() && !needed {
             return;
         }
         match event {
@@ -61,7 +62,7 @@ impl Attempt<'_> {
 
     fn queue(&mut self, event: RunEvent) {
         if self.pending.is_empty()
-            && let Some(room) = self.around.events.try_reserve(event.bytes())
+            && let Some(room) = self.context.events.try_reserve(event.bytes())
         {
             room.put(event);
         } else {

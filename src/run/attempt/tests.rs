@@ -2,8 +2,8 @@ use super::*;
 use crate::run::blobs::MemoryBlobs;
 use crate::tools::refuse::Refuse;
 
-/// What a stream tells that is asked to settle and has broken off meanwhile.
-async fn told() -> Vec<RunEvent> {
+/// Returns the events of a stream that receives `Settle` and breaks at the same time.
+async fn events_when_broken_while_settling() -> Vec<RunEvent> {
     let bounds = queue::Bounds {
         items: 16,
         bytes: 4096,
@@ -14,7 +14,7 @@ async fn told() -> Vec<RunEvent> {
     let executor: Arc<dyn Executor> = Arc::new(Refuse::default());
     let closed = drive(
         RunStream::broken(),
-        Surroundings {
+        AttemptContext {
             events: &events,
             commands: &mut commands,
             executor: &executor,
@@ -24,15 +24,15 @@ async fn told() -> Vec<RunEvent> {
             run_id: Uuid::nil(),
             held: &mut Vec::new(),
             answer_bytes: &mut 0,
-            overlap: &mut Overlap::after(String::new()),
+            overlap: &mut TextDedupe::after(String::new()),
             memo: &mut Memo::default(),
-            owed: &mut Owed::default(),
+            unacked: &mut UnackedResults::default(),
             on_accepted: &|| {},
         },
     )
     .await;
-    assert!(matches!(closed.closing, Closing::Failed(_)));
-    // Not asked of this stream: the next one, or the run between the two, will answer.
+    assert!(matches!(closed.reason, CloseReason::Failed(_)));
+    // The stream did not receive the command; the next stream or the run itself would answer it.
     if commands.try_recv().is_ok() {
         events.send(RunEvent::Settled).await.unwrap();
     }
@@ -40,11 +40,11 @@ async fn told() -> Vec<RunEvent> {
     std::iter::from_fn(|| inbox.try_recv()).collect()
 }
 
-/// Which of the two it takes first is left to chance, so they meet often.
+/// Which of the two the stream handles first is random, so repeat the test.
 #[tokio::test]
-async fn a_stream_that_breaks_while_it_settles_says_that_it_has() {
+async fn a_stream_that_breaks_while_settling_emits_settled() {
     for _ in 0..40 {
-        let told = told().await;
-        assert!(matches!(told[..], [RunEvent::Settled]), "{told:?}");
+        let events = events_when_broken_while_settling().await;
+        assert!(matches!(events[..], [RunEvent::Settled]), "{events:?}");
     }
 }

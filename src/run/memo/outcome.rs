@@ -1,4 +1,4 @@
-//! What came of a request, in words.
+//! Recorded replies as text.
 
 use crate::prompts;
 use crate::tools::Reply;
@@ -7,13 +7,14 @@ use crate::wire::proto::agent::v1::{
     pi_bash_exec_result, shell_result, shell_stream,
 };
 
-/// How much of it is told; of more, the end.
+/// Bytes of output that are sent; of longer output, the last ones.
 const MOST: usize = 16 * 1024;
 
-/// What the server is told of work it may know of already.
+/// Returns the message for a request that was already executed and whose result the server may
+/// have.
 pub(super) fn ran_before(replies: &[Reply]) -> String {
-    let said: String = replies.iter().map(words).collect();
-    prompts::already_executed(end_of(said.trim_end()))
+    let output: String = replies.iter().map(output_text).collect();
+    prompts::already_executed(end_of(output.trim_end()))
 }
 
 fn end_of(text: &str) -> &str {
@@ -22,7 +23,7 @@ fn end_of(text: &str) -> &str {
     &text[start.unwrap_or(text.len())..]
 }
 
-fn words(reply: &Reply) -> String {
+fn output_text(reply: &Reply) -> String {
     match reply {
         Reply::ShellStream(ShellStream { event: Some(event) }) => match event {
             shell_stream::Event::Stdout(out) => out.data.clone(),

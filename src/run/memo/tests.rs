@@ -19,11 +19,11 @@ fn run(memo: &mut Memo, id: u32, command: &str) {
 }
 
 #[test]
-fn what_was_done_is_told_again_and_once() {
+fn a_recorded_result_is_replayed_once_per_stream_until_a_checkpoint_includes_it() {
     let mut memo = Memo::default();
     run(&mut memo, 1, "make");
     run(&mut memo, 2, "make");
-    assert_eq!(memo.shown(), Shown::Remembered);
+    assert_eq!(memo.visible_progress(), Shown::Remembered);
     assert!(
         memo.recall(&shell("make", "x")).is_none(),
         "this stream knows"
@@ -38,23 +38,23 @@ fn what_was_done_is_told_again_and_once() {
     memo.checkpoint();
     memo.checkpoint();
     assert_eq!(
-        memo.shown(),
+        memo.visible_progress(),
         Shown::Remembered,
         "all of them may have come too early"
     );
-    memo.worked();
+    memo.server_progressed();
     memo.checkpoint();
     assert_eq!(
-        memo.shown(),
+        memo.visible_progress(),
         Shown::Remembered,
         "it may have come too early"
     );
     memo.checkpoint();
-    assert_eq!(memo.shown(), Shown::Nothing);
+    assert_eq!(memo.visible_progress(), Shown::Nothing);
 }
 
 #[test]
-fn a_checkpoint_keeps_what_is_still_to_be_asked_for() {
+fn a_checkpoint_keeps_results_not_yet_requested_again() {
     let mut memo = Memo::default();
     run(&mut memo, 1, "one");
     run(&mut memo, 2, "two");
@@ -66,7 +66,7 @@ fn a_checkpoint_keeps_what_is_still_to_be_asked_for() {
 }
 
 #[test]
-fn what_is_passed_over_was_known() {
+fn results_a_new_stream_skips_are_dropped() {
     let mut memo = Memo::default();
     run(&mut memo, 1, "make");
     memo.checkpoint();
@@ -78,7 +78,7 @@ fn what_is_passed_over_was_known() {
 }
 
 #[test]
-fn what_was_done_side_by_side_may_be_asked_for_in_any_order() {
+fn concurrent_requests_may_be_repeated_in_any_order() {
     let mut memo = Memo::default();
     run(&mut memo, 1, "before");
     memo.begin(2, &shell("slow", "a"));
@@ -93,7 +93,7 @@ fn what_was_done_side_by_side_may_be_asked_for_in_any_order() {
 }
 
 #[test]
-fn a_stream_that_does_something_else_is_not_told_old_news() {
+fn a_diverging_stream_gets_no_recorded_results() {
     let mut memo = Memo::default();
     run(&mut memo, 1, "test");
     memo.restart();
@@ -102,16 +102,16 @@ fn a_stream_that_does_something_else_is_not_told_old_news() {
 }
 
 #[test]
-fn what_was_broken_off_or_cannot_be_told_apart_ends_the_run() {
+fn interrupted_and_unidentifiable_requests_cannot_be_replayed() {
     let mut memo = Memo::default();
     memo.begin(1, &Request::DeleteArgs(DeleteArgs::default()));
-    assert_eq!(memo.shown(), Shown::Executed);
+    assert_eq!(memo.visible_progress(), Shown::Executed);
     memo.restart();
-    assert_eq!(memo.shown(), Shown::Executed);
+    assert_eq!(memo.visible_progress(), Shown::Executed);
     memo.checkpoint();
-    assert_eq!(memo.shown(), Shown::Nothing);
+    assert_eq!(memo.visible_progress(), Shown::Nothing);
     memo.begin(2, &Request::SubagentArgs(Default::default()));
-    assert_eq!(memo.shown(), Shown::Executed);
+    assert_eq!(memo.visible_progress(), Shown::Executed);
 }
 
 fn call(id: &str) -> Request {
@@ -123,13 +123,17 @@ fn call(id: &str) -> Request {
 }
 
 #[test]
-fn what_the_host_did_is_known_by_its_name() {
+fn host_calls_are_matched_by_call_id_after_a_checkpoint() {
     let mut memo = Memo::default();
     memo.call(1, &call("a"));
     memo.reply(1, &Reply::McpResult(McpResult::default()));
     memo.end(1, &Ok(()));
     memo.call(2, &call("broken off"));
-    assert_eq!(memo.shown(), Shown::Nothing, "the host knows what it did");
+    assert_eq!(
+        memo.visible_progress(),
+        Shown::Nothing,
+        "the host knows what it did"
+    );
     assert!(memo.holds("a") && !memo.holds("broken off") && !memo.holds(""));
     let mut early = memo.clone();
     early.checkpoint();
@@ -138,7 +142,7 @@ fn what_the_host_did_is_known_by_its_name() {
         early.recall(&call("b")).is_some(),
         "a state from before may give it another name"
     );
-    memo.worked();
+    memo.server_progressed();
     memo.checkpoint();
     memo.restart();
     run(&mut memo, 1, "edit");
@@ -149,10 +153,10 @@ fn what_the_host_did_is_known_by_its_name() {
 }
 
 #[test]
-fn another_run_is_told_as_much_as_its_beginning_does_not_know() {
+fn a_new_run_gets_the_results_its_start_does_not_include() {
     let mut memo = Memo::default();
     run(&mut memo, 1, "make");
-    memo.worked();
+    memo.server_progressed();
     memo.checkpoint();
     memo.checkpoint();
     run(&mut memo, 2, "test");
@@ -161,7 +165,7 @@ fn another_run_is_told_as_much_as_its_beginning_does_not_know() {
     for (start, makes) in [(Start::State, false), (Start::History, true)] {
         assert!(memo.tells_all(start));
         let mut memo = memo.clone().handed_on(start);
-        assert_eq!(memo.shown(), Shown::Nothing);
+        assert_eq!(memo.visible_progress(), Shown::Nothing);
         assert_eq!(memo.recall(&shell("make", "x")).is_some(), makes);
         assert!(memo.recall(&shell("test", "x")).is_some());
         let broken = memo.recall(&shell("deploy", "x")).unwrap();
@@ -173,7 +177,7 @@ fn another_run_is_told_as_much_as_its_beginning_does_not_know() {
 }
 
 #[test]
-fn what_cannot_be_told_apart_is_not_told() {
+fn an_unidentifiable_request_makes_the_log_incomplete() {
     let mut memo = Memo::default();
     memo.begin(1, &Request::SubagentArgs(Default::default()));
     assert!(!memo.tells_all(Start::State));
@@ -183,7 +187,7 @@ fn what_cannot_be_told_apart_is_not_told() {
 }
 
 #[test]
-fn what_another_process_began_is_told_once_and_then_done() {
+fn a_request_started_by_another_process_is_reported_once_and_then_executed() {
     let what = What::of(&shell("deploy", "x")).unwrap();
     assert_eq!(What::parse(&what.to_string()), Some(what));
     for none in ["", "xyz", &"é".repeat(32), &what.to_string()[1..]] {
@@ -191,21 +195,21 @@ fn what_another_process_began_is_told_once_and_then_done() {
     }
     let other = What::of(&shell("edit", "x")).unwrap();
     let mut memo = Memo::begun([other, what, other, what]);
-    assert_eq!(memo.shown(), Shown::Nothing);
+    assert_eq!(memo.visible_progress(), Shown::Nothing);
     assert!(memo.recall(&shell("test", "x")).is_none());
     // Whatever is done first.
     run(&mut memo, 1, "test");
-    let told = memo.recall(&shell("deploy", "y")).unwrap();
-    assert_eq!(told.end, Err(Thrown(prompts::RESULT_UNKNOWN.into())));
+    let replayed = memo.recall(&shell("deploy", "y")).unwrap();
+    assert_eq!(replayed.end, Err(Thrown(prompts::RESULT_UNKNOWN.into())));
     assert!(memo.recall(&shell("deploy", "y")).is_none());
-    // A stream that takes the place of this one is told the same.
+    // A stream that replaces this one gets the same answer.
     memo.restart();
-    assert_eq!(memo.recall(&shell("deploy", "z")), Some(told));
+    assert_eq!(memo.recall(&shell("deploy", "z")), Some(replayed));
     assert!(memo.recall(&shell("edit", "z")).is_some());
 }
 
 #[test]
-fn what_a_state_may_know_is_told_in_words_and_then_done() {
+fn a_result_the_checkpoint_may_include_is_reported_as_text_and_then_executed() {
     let mut memo = Memo::default();
     memo.begin(1, &shell("test", "a"));
     let said = |event| Reply::ShellStream(ShellStream { event: Some(event) });
@@ -219,27 +223,27 @@ fn what_a_state_may_know_is_told_in_words_and_then_done() {
     memo.reply(1, &said(shell_stream::Event::Stdout(out)));
     memo.reply(1, &said(shell_stream::Event::Exit(exit)));
     memo.end(1, &Ok(()));
-    memo.worked();
+    memo.server_progressed();
     assert_eq!(memo.checkpoint(), []);
     let mut known = memo.clone();
     assert_eq!(known.checkpoint(), [What::of(&shell("test", "b")).unwrap()]);
     known.restart();
     assert!(known.recall(&shell("test", "b")).is_none());
     memo.restart();
-    let told = memo.recall(&shell("test", "b")).unwrap();
-    let Err(Thrown(words)) = &told.end else {
-        panic!("{told:?}");
+    let replayed = memo.recall(&shell("test", "b")).unwrap();
+    let Err(Thrown(message)) = &replayed.end else {
+        panic!("{replayed:?}");
     };
-    assert!(words.contains("broken\n[exit code 2]"), "{words}");
-    assert!(told.replies.is_empty());
+    assert!(message.contains("broken\n[exit code 2]"), "{message}");
+    assert!(replayed.replies.is_empty());
     assert!(memo.recall(&shell("test", "b")).is_none());
-    // Another stream is told the same.
+    // Another stream gets the same answer.
     memo.restart();
-    assert_eq!(memo.recall(&shell("test", "c")), Some(told));
+    assert_eq!(memo.recall(&shell("test", "c")), Some(replayed));
 }
 
 #[test]
-fn what_came_before_a_call_of_the_host_is_past() {
+fn effects_before_a_host_call_are_reported_as_already_executed() {
     let mut memo = Memo::default();
     run(&mut memo, 1, "test");
     memo.call(2, &call("a"));

@@ -1,21 +1,22 @@
-//! What a request does, whatever it is called.
+//! Digests that identify a request by its effect, whatever its ids are.
 
 use prost::Message as _;
 use sha2::{Digest as _, Sha256};
 
 use crate::tools::Request;
 
-/// A digest of what a request that may change something does. Ids and hints say nothing.
+/// Digest of the effect of a request that may change something. Call ids and display hints are not
+/// part of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct What([u8; 32]);
 
 impl What {
-    /// The requests that can be told apart by what they do.
+    /// Returns the digest of a request, or `None` for kinds without a defined digest.
     pub fn of(request: &Request) -> Option<Self> {
         what(request)
     }
 
-    /// Reads what [`Self::fmt`] writes.
+    /// Parses the hexadecimal form that [`Self::fmt`] writes.
     pub fn parse(text: &str) -> Option<Self> {
         let mut digest = [0; 32];
         let digits = text.as_bytes().chunks_exact(2);
@@ -61,7 +62,7 @@ pub(super) fn what(request: &Request) -> Option<What> {
         Request::McpArgs(args) => {
             parts.extend([&b"mcp"[..], args.provider_identifier.as_bytes()]);
             parts.extend([args.name.as_bytes(), args.tool_name.as_bytes()]);
-            // Their order is anybody's.
+            // The server sends them in any order.
             let mut entries: Vec<_> = args.args.iter().collect();
             entries.sort_by_key(|entry| &entry.key);
             for entry in entries {
@@ -87,7 +88,7 @@ pub(super) fn what(request: &Request) -> Option<What> {
     Some(What(digest.finalize().into()))
 }
 
-/// The server's name of a call; empty if it has none.
+/// Returns the server's tool call id; empty if it sent none.
 pub(in crate::run) fn call_id(request: &Request) -> &str {
     match request {
         Request::ShellArgs(args)

@@ -6,7 +6,7 @@ fn listing() -> String {
     Table::ours().to_string()
 }
 
-/// Our own table with one thing changed.
+/// Compares with our own table after one change.
 fn changed(from: &str, to: &str) -> Comparison {
     let (from, to) = (format!("\n{from}\n"), format!("\n{to}\n"));
     let listing = format!("\n{}", listing());
@@ -14,14 +14,15 @@ fn changed(from: &str, to: &str) -> Comparison {
     compare_with(&listing.replace(&from, &to)).unwrap()
 }
 
-fn told(differences: &[Difference]) -> Vec<String> {
-    let told = differences.iter();
-    told.map(|difference| format!("{} {}", difference.what, difference.how))
+fn lines(differences: &[Difference]) -> Vec<String> {
+    let lines = differences.iter();
+    lines
+        .map(|difference| format!("{} {}", difference.what, difference.how))
         .collect()
 }
 
 #[test]
-fn nothing_differs_from_ourselves() {
+fn our_own_table_has_no_differences() {
     let same = compare_with(&listing()).unwrap();
     assert!(
         same.compared.messages > 300 && same.compared.fields > 1000,
@@ -35,7 +36,7 @@ fn nothing_differs_from_ourselves() {
 }
 
 #[test]
-fn another_number_type_or_cardinality_breaks() {
+fn a_changed_number_type_or_cardinality_is_breaking() {
     let cases = [
         (
             "agent.v1.TextDeltaUpdate\n 2 is_server_notice bool\n 1 text string",
@@ -70,13 +71,13 @@ fn another_number_type_or_cardinality_breaks() {
     ];
     for (from, to, wanted) in cases {
         let found = changed(from, to);
-        assert_eq!(told(&found.breaking), [wanted]);
+        assert_eq!(lines(&found.breaking), [wanted]);
         assert!(found.breaks() && found.refused.is_empty() && found.unread.is_empty());
     }
 }
 
 #[test]
-fn a_message_we_use_that_is_gone_breaks() {
+fn a_missing_message_that_we_use_is_breaking() {
     let found = changed(
         "agent.v1.TextDeltaUpdate\n 2 is_server_notice bool\n 1 text string",
         "",
@@ -86,7 +87,7 @@ fn a_message_we_use_that_is_gone_breaks() {
 }
 
 #[test]
-fn new_requests_come_in_the_order_of_their_weight() {
+fn new_requests_are_sorted_by_importance() {
     let mut listing = listing();
     for message in [
         "AgentServerMessage",
@@ -100,7 +101,7 @@ fn new_requests_come_in_the_order_of_their_weight() {
     }
     let found = compare_with(&listing).unwrap();
     assert_eq!(
-        told(&found.refused),
+        lines(&found.refused),
         [
             "agent.v1.ExecServerMessage.dream 991, a.Dream: would be thrown back",
             "agent.v1.InteractionQuery.dream 991, a.Dream: would get an empty answer",
@@ -112,22 +113,22 @@ fn new_requests_come_in_the_order_of_their_weight() {
 }
 
 #[test]
-fn new_fields_matter_where_we_read() {
+fn new_fields_are_listed_only_in_messages_we_read() {
     let found = changed(
         "agent.v1.InteractionUpdate",
         "agent.v1.InteractionUpdate\n 991 mood a.Mood [oneof message]",
     );
     assert_eq!(
-        told(&found.unread),
+        lines(&found.unread),
         ["agent.v1.InteractionUpdate.mood 991, a.Mood, a new case"]
     );
-    // A field beside the cases of a request is no request.
+    // A field outside the oneof of a request message is not a request.
     let found = changed(
         "agent.v1.ExecServerMessage",
         "agent.v1.ExecServerMessage\n 991 mood string",
     );
     assert_eq!(
-        told(&found.unread),
+        lines(&found.unread),
         ["agent.v1.ExecServerMessage.mood 991, string"]
     );
     let found = changed(
@@ -135,18 +136,18 @@ fn new_fields_matter_where_we_read() {
         "aiserver.v1.GetMeResponse\n 991 mood string",
     );
     assert_eq!(
-        told(&found.unread),
+        lines(&found.unread),
         ["aiserver.v1.GetMeResponse.mood 991, string"]
     );
     for message in ["agent.v1.AgentRunRequest", "agent.v1.ReadResult", CARRIED] {
         let found = changed(message, &format!("{message}\n 991 mood string"));
-        assert_eq!(told(&found.unread), [""; 0], "{message}");
+        assert_eq!(lines(&found.unread), [""; 0], "{message}");
         assert_eq!(found.rest.new_fields_in_what_we_send, 1, "{message}");
     }
 }
 
 #[test]
-fn what_means_the_same_on_the_wire_is_only_counted() {
+fn changes_with_the_same_encoding_are_only_counted() {
     let found = changed(
         "agent.v1.TextDeltaUpdate\n 2 is_server_notice bool\n 1 text string",
         "agent.v1.TextDeltaUpdate\n 2 is_server_notice bool\n 1 words string",
@@ -170,12 +171,12 @@ fn what_means_the_same_on_the_wire_is_only_counted() {
 }
 
 #[test]
-fn what_the_listing_is_silent_about_is_not_gone() {
+fn messages_outside_the_listing_are_not_reported_as_missing() {
     let found = compare_with("agent.v1.AgentServerMessage\n").unwrap();
     assert_eq!(found.not_compared, ["aiserver.v1"]);
     assert!(found.gone.len() > 200);
     assert!(found.gone.iter().all(|name| name.starts_with("agent.v1.")));
-    // A field whose message has no name there: ours may have any.
+    // A field whose message type has no name in the listing may have any of ours.
     let ours = Table::parse("agent.v1.M\n 1 of agent.v1.N\nagent.v1.N\n").unwrap();
     let theirs = Table::parse("agent.v1.M\n 1 of (message)\n").unwrap();
     let found = compare(&ours, &theirs);
@@ -184,7 +185,7 @@ fn what_the_listing_is_silent_about_is_not_gone() {
 }
 
 #[test]
-fn bytes_we_carry_may_be_any_message() {
+fn opaque_bytes_match_any_message_type() {
     assert!(is_same_kind("bytes", "agent.v1.M"));
     assert!(is_same_kind("map<string,bytes>", "map<string,agent.v1.M>"));
     for (ours, theirs) in [
