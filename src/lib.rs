@@ -10,8 +10,8 @@
 //!        ├─ run     one live run = one task: reads the stream, answers every request
 //!        ├─ conversation   what must survive, and how a history continues
 //!        ├─ tools   who executes what Cursor's agent asks for
-//!        ├─ replay  completed activity of Cursor's own tools → a card or lines
-//!        ├─ catalog Cursor's models → rows a host can register, and back
+//!        ├─ tool_cards  completed tool calls of Cursor's agent → cards or text
+//!        ├─ catalog Cursor's models → models a host can register, and back
 //!        └─ account API key → access token
 //!             └─ wire    Cursor on the wire: envelopes, transports, headers, errors
 //! sim               a simulated Cursor backend; uses wire only
@@ -27,9 +27,9 @@ pub mod conversation;
 pub mod diag;
 pub mod doors;
 pub mod prompts;
-pub mod replay;
 pub mod run;
 pub mod sim;
+pub mod tool_cards;
 pub mod tools;
 pub mod turn;
 pub mod wire;

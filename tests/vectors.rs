@@ -9,8 +9,8 @@ mod bridge;
 mod catalog;
 #[path = "vectors/recovery.rs"]
 mod recovery;
-#[path = "vectors/replay.rs"]
-mod replay;
+#[path = "vectors/tool_cards.rs"]
+mod tool_cards;
 
 use std::path::{Path, PathBuf};
 
@@ -32,7 +32,7 @@ const RULES: &[(&str, Rule)] = &[
     ("bridge-snapshot", bridge::snapshot_case),
     ("mcp-content", bridge::content_case),
     ("mcp-tool-names", bridge::names_case),
-    ("completion-dedupe", replay::dedupe_case),
+    ("completion-dedupe", tool_cards::dedupe_case),
     ("context-overflow", context_overflow_case),
     ("context-window", catalog::context_window),
     ("env-parsing", catalog::settings),
@@ -43,15 +43,15 @@ const RULES: &[(&str, Rule)] = &[
     ("openai-checksum", checksum_case),
     ("openai-frames", frames_case),
     ("openai-mcp-values", mcp_values_case),
-    ("path-normalisation", replay::paths_case),
-    ("read-local-preview", replay::preview_case),
+    ("path-normalisation", tool_cards::paths_case),
+    ("read-local-preview", tool_cards::preview_case),
     ("recovery-plan", recovery::plan_case),
     ("recovery-wrap", recovery::wrap_case),
-    ("replay-mapping", replay::mapping_case),
-    ("shell-delta", replay::shell_case),
+    ("replay-mapping", tool_cards::mapping_case),
+    ("shell-delta", tool_cards::shell_case),
     ("thinking-level-map", catalog::thinking),
     ("scrubber", scrubber_case),
-    ("tool-names", replay::names_case),
+    ("tool-names", tool_cards::names_case),
     ("wire-messages", wire_message_case),
 ];
 

@@ -40,15 +40,9 @@ export function registerCards(pi: ExtensionAPI, sidecar: Sidecar): Cards {
       // Another extension's tool is not ours to wrap.
       if (owners.get(tool.name) !== (tool.name === NEUTRAL ? undefined : "builtin")) continue;
       const parameters = { ...tool.parameters };
-      pi.registerTool({
-        ...tool,
-        parameters,
-        execute: (id, ...call) =>
-          id.startsWith(RECORDED) ? recorded(id, call[3]) : tool.execute(id, ...call),
-        renderCall: (args, theme, row) => tool.renderCall?.(args, theme, still(row)) as never,
-        renderResult: (result, options, theme, row) =>
-          tool.renderResult?.(result, options, theme, still(row, result.details)) as never,
-      });
+      const execute: Tool["execute"] = (id, ...call) =>
+        id.startsWith(RECORDED) ? recorded(id, call[3]) : tool.execute(id, ...call);
+      pi.registerTool({ ...tool, parameters, execute });
       wrappers.set(tool.name, parameters);
     }
   };
@@ -78,9 +72,8 @@ export function registerCards(pi: ExtensionAPI, sidecar: Sidecar): Cards {
   });
   pi.on("model_select", ({ model }, ctx) => sync(ctx, model.provider === "cursor"));
   /** Another extension may have registered the name since; its tool would execute the card. */
-  const isOurs = (name: string) =>
-    wrappers.has(name) &&
-    pi.getAllTools().find((tool) => tool.name === name)?.parameters === wrappers.get(name);
+  const isOurs = (wanted: string) =>
+    pi.getAllTools().some(({ name, parameters: p }) => name === wanted && p === wrappers.get(name));
   return {
     names: () => pi.getActiveTools().filter(isOurs),
     display(id, call) {
@@ -93,14 +86,15 @@ export function registerCards(pi: ExtensionAPI, sidecar: Sidecar): Cards {
   };
 }
 
-/** pi would look at files to foresee what is done already, and time what it does not execute. */
+/** A row of pi's own tool that neither previews an edit nor measures time: the call is over. */
 function still(row: Row, details?: unknown): Row {
-  if (!row.toolCallId.startsWith(RECORDED)) return row;
+  const { hostArguments: value } = Object(row.args);
   const { executionTime: endedAt } = Object(details);
   const timed = endedAt >= 0 && (row.executionStarted || "durationMs" in row);
   if (timed) Object.assign(Object(row.state), { startedAt: 0, endedAt });
   const no = { value: false };
-  return Object.create(row, { argsComplete: no, executionStarted: no, durationMs: {} });
+  const over = { args: { value }, argsComplete: no, executionStarted: no, durationMs: {} };
+  return Object.create(row, over);
 }
 
 /** pi's own tools, made as it makes them itself. */
@@ -128,27 +122,24 @@ async function neutral(own: Tool[]): Promise<Tool> {
     execute: () => Promise.reject(new Error("There is no recorded Cursor result to show.")),
     renderCall(args, theme, row) {
       const tool = drawer(args);
-      if (tool?.renderCall) return tool.renderCall(Object(args).hostArguments, theme, row);
+      if (tool?.renderCall) return tool.renderCall(Object(args).hostArguments, theme, still(row));
       const { activityTitle = "Cursor activity", activitySummary = "" } = Object(args);
       const title = theme.fg("toolTitle", theme.bold(activityTitle));
       return new Text(`${title} ${theme.fg("accent", activitySummary)}`, 0, 0);
     },
     renderResult(result, options, theme, row) {
       const tool = drawer(row.args);
-      if (tool?.renderResult) {
-        const args = { value: Object(row.args).hostArguments };
-        return tool.renderResult(result, options, theme, Object.create(row, { args }));
-      }
+      if (tool?.renderResult)
+        return tool.renderResult(result, options, theme, still(row, result.details));
       const { diff, glance, glanceMore, imagePath, imageMimeType } = Object(result.details);
       const [block] = result.content;
       const text = block?.type === "text" ? block.text.replace(/^.*\n\n/, "") : "";
-      const { expanded } = options;
-      const lines: string[] = (expanded ? undefined : glance) ?? (diff ?? text).split("\n");
+      const lines: string[] = (options.expanded ? undefined : glance) ?? (diff ?? text).split("\n");
       const plain = (text: string) => theme.fg("toolOutput", text);
       const body = diff ? renderDiff(lines.join("\n")) : lines.map(plain).join("\n");
       const [more, end] = [`... (${glanceMore} more lines,`, ")"].map((s) => theme.fg("muted", s));
       const hint = `${more} ${keyHint("app.tools.expand", "to expand")}${end}`;
-      const shown = [body, glanceMore && !expanded && hint].filter(Boolean).join("\n");
+      const shown = [body, glanceMore && !options.expanded && hint].filter(Boolean).join("\n");
       const card = new Container();
       if (shown) card.addChild(new Text(`\n${shown}`, 0, 0));
       if (!imagePath || !imageMimeType || !row.showImages) return card;

@@ -1,14 +1,14 @@
-/** One sidecar process and the JSON-RPC spoken with it. */
+/** One sidecar process and the JSON-RPC connection to it. */
 import { type ChildProcessWithoutNullStreams, spawn } from "node:child_process";
 import { createInterface } from "node:readline";
 import type { Methods, Notifications } from "./protocol.ts";
 
-/** Lines asked for go on to pi's stderr. A screen is spoilt by all but the one at the start. */
+/** Log lines that the user asked for. They go to pi's stderr unless they would spoil its screen. */
 const PASSED_ON = /^\{|^\[pi-cursor-sdk:bridge\] |^debug log: /;
 
 type Body = { params?: unknown; result?: unknown; error?: { code: number; message: string } };
 type Message = Body & { id?: number | null; method?: string };
-/** A call is `unsent` if the process was gone before it could read it. */
+/** A call is `unsent` if the process ended before it could read the request. */
 type Waiting = { resolve(result: unknown): void; reject(error: Error): void; unsent?: boolean };
 type OnNotification = (params: Notifications[keyof Notifications]) => void;
 
@@ -55,7 +55,7 @@ export class Connection {
       try {
         for (const message of frames.take(piece)) this.receive(message, onNotification);
       } catch (error) {
-        this.end(`cursor-sidecar made no sense: ${error}`); // our trouble must not be pi's
+        this.end(`cursor-sidecar sent an invalid message: ${error}`); // never an exception in pi
       }
     });
     createInterface(stderr).on("line", (line) => {
@@ -63,7 +63,7 @@ export class Connection {
       if (!PASSED_ON.test(line)) this.said = line.trim() || this.said;
       else if (!drawn) process.stderr.write(`${line}\n`);
     });
-    // Writing to a process that is gone; its end says why.
+    // A write to an ended process; `close` reports the reason.
     stdin.on("error", () => {});
     this.child.on("error", ({ message }) => this.end(`cannot start ${program}: ${message}`));
     this.child.on("close", (code, by) => this.end(`cursor-sidecar ended with ${by ?? code}`));
@@ -75,7 +75,7 @@ export class Connection {
       if (this.ended !== undefined) return reject(new Error(this.ended));
       const id = ++this.lastId;
       const waiting: Waiting = { resolve: resolve as Waiting["resolve"], reject };
-      // Before anybody waits: another extension may have put in what is no JSON.
+      // First, because another extension may have added a value that is not JSON.
       const body = JSON.stringify({ jsonrpc: "2.0", id, method, params });
       const frame = `Content-Length: ${Buffer.byteLength(body)}\r\n\r\n${body}`;
       this.waiting.set(id, waiting);
@@ -89,12 +89,12 @@ export class Connection {
     this.child.stdin.end();
   }
 
-  /** The process is gone, or of no use any more. */
+  /** Ends the connection and rejects every open call. */
   end(why: string): void {
     this.child.kill("SIGKILL");
     this.ended ??= this.said ? `${why} (${this.said})` : why;
     this.onEnd(this.ended);
-    // pi tries again what was lost with a process that had been of use.
+    // pi retries a lost connection, but not a process that never answered `initialize`.
     const lost = this.waiting.has(1) ? this.ended : `connection lost: ${this.ended}`;
     for (const { reject, unsent } of this.waiting.values())
       reject(Object.assign(new Error(lost), { unsent }));
@@ -104,8 +104,8 @@ export class Connection {
 
   private receive({ id, method, params, result, error }: Message, tell: OnNotification) {
     if (method !== undefined) return tell(params as Parameters<OnNotification>[0]);
-    // Nobody knows which call that was about: none may wait for ever.
-    if (id == null) return this.end(`cursor-sidecar understood nothing: ${error?.message}`);
+    // It is unknown which call failed, so all of them end.
+    if (id == null) return this.end(`cursor-sidecar could not read a request: ${error?.message}`);
     const waiting = this.waiting.get(id);
     this.waiting.delete(id);
     this.hold();
@@ -113,10 +113,9 @@ export class Connection {
     else waiting?.resolve(result);
   }
 
-  /** pi must not exit while it is owed an answer, nor stay for an idle sidecar. */
+  /** Keeps pi alive while a call is open, and only then. */
   private hold(): void {
     for (const handle of [this.child, ...this.child.stdio]) {
-      // Pipes of other runtimes may not be counted.
       (handle as { ref?(): void; unref?(): void })[this.waiting.size ? "ref" : "unref"]?.();
     }
   }

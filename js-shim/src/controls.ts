@@ -1,41 +1,40 @@
-/** Commands, flags and the status line: the sidecar names them and does what they ask for. */
+/** Commands, flags, questions and the status line: the sidecar names them and decides what they do. */
 import type { ExtensionAPI, ExtensionContext } from "@earendil-works/pi-coding-agent";
 import type { Kept, ModelRow, SessionCommandResult } from "./protocol.ts";
 import type { Sidecar } from "./sidecar.ts";
 
-/** The name of our entries in pi's sessions. */
-const ENTRY = "cursor-sidecar";
+const SESSION_ENTRY = "cursor-sidecar";
 type Use = (rows: ModelRow[]) => void;
 
-/** What pi keeps for the sidecar: flags for the run, an entry for the branch of the session. */
+/** Returns what pi stores for the sidecar: its flags, and our latest entry in this branch. */
 export function kept(pi: ExtensionAPI, sidecar: Sidecar, ctx: ExtensionContext): Kept {
   const flags = sidecar.about?.flags.map(({ name }) => [name, pi.getFlag(name)]) ?? [];
   const ours = ctx.sessionManager
     .getBranch()
-    .filter((entry) => entry.type === "custom" && entry.customType === ENTRY);
+    .filter((entry) => entry.type === "custom" && entry.customType === SESSION_ENTRY);
   return { flags: Object.fromEntries(flags), entry: (ours.at(-1) as { data?: unknown })?.data };
 }
 
-/** Registers what the sidecar offers, and shows how things are whenever that may change. */
+/** Registers the commands and flags of the sidecar, and updates the status line. */
 export function registerControls(pi: ExtensionAPI, sidecar: Sidecar, useModels: Use): void {
   const run = async (ctx: ExtensionContext, command?: string, args?: string) => {
     const chosen = () => (ctx.model?.provider === "cursor" ? ctx.model.id : undefined);
     const model = chosen();
-    let told: SessionCommandResult = {};
+    let result: SessionCommandResult = {};
     if (command || model) {
       const apiKey = await ctx.modelRegistry.getApiKeyForProvider("cursor");
       const tools = pi.getActiveTools();
       const seat = { model, apiKey, tools, workspace: ctx.cwd, kept: kept(pi, sidecar, ctx) };
-      told = await sidecar
+      result = await sidecar
         .call("session/command", { command, arguments: args, ...seat })
         .catch(({ message }: Error) => ({ message, level: "error" as const }));
     }
-    if (told.models) useModels(told.models);
-    if (told.entry) pi.appendEntry(ENTRY, told.entry);
-    // Another model may have been chosen meanwhile; what is asked for that one shows it.
-    if (chosen() === model) ctx.ui.setStatus("cursor", told.status);
-    if (told.message && ctx.hasUI) ctx.ui.notify(told.message, told.level);
-    else if (told.message && command) console.error(told.message);
+    if (result.models) useModels(result.models);
+    if (result.entry) pi.appendEntry(SESSION_ENTRY, result.entry);
+    // If another model was selected meanwhile, its own request updates the status.
+    if (chosen() === model) ctx.ui.setStatus("cursor", result.status);
+    if (result.message && ctx.hasUI) ctx.ui.notify(result.message, result.level);
+    else if (result.message && command) console.error(result.message);
   };
   for (const { name, ...flag } of sidecar.about?.flags ?? []) pi.registerFlag(name, flag);
   for (const { name, description, arguments: words } of sidecar.about?.commands ?? []) {
@@ -47,11 +46,32 @@ export function registerControls(pi: ExtensionAPI, sidecar: Sidecar, useModels: 
     });
   }
   const show = (_: unknown, ctx: ExtensionContext) => {
-    // The session may be gone before the answer is there, and its screen with it.
+    // The session may end before the answer arrives.
     if (ctx.hasUI && sidecar.ready) void run(ctx).catch(() => {});
   };
   pi.on("session_start", show);
   pi.on("model_select", show);
   pi.on("session_tree", show);
   pi.on("agent_end", show);
+}
+
+/** Lets Cursor's agent ask the user of this pi; the sidecar decides what to ask next. */
+export function registerQuestion(pi: ExtensionAPI, sidecar: Sidecar): void {
+  const tool = sidecar.about?.question;
+  if (!tool) return;
+  pi.registerTool({
+    ...tool,
+    async execute(_, params, signal, __, { hasUI, ui }) {
+      const answers: (string | null)[] = [];
+      for (;;) {
+        const asked = { arguments: params, answers, hasUi: hasUI };
+        const { put, text, details } = await sidecar.call("question/next", asked);
+        if (!put) return { content: [{ type: "text", text }], details };
+        const answer = put.options
+          ? await ui.select(put.title, put.options, { signal })
+          : await ui.input(put.title, undefined, { signal });
+        answers.push(answer ?? null);
+      }
+    },
+  });
 }

@@ -2,23 +2,22 @@
 import { existsSync } from "node:fs";
 import type { ExtensionAPI, ExtensionContext } from "@earendil-works/pi-coding-agent";
 import { registerCards } from "./cards.ts";
-import { kept, registerControls } from "./controls.ts";
+import { kept, registerControls, registerQuestion } from "./controls.ts";
 import type { ModelRow } from "./protocol.ts";
-import { registerQuestion } from "./question.ts";
 import { Sidecar } from "./sidecar.ts";
 import { NOTHING, type Sessions, streamTurn } from "./stream.ts";
 
 /** Named after the shape of `Handle`, so that `/reload` after an update starts afresh. */
 const HANDLE = Symbol.for("cursor-sidecar/3");
-/** Stands for a key so that pi shows the models before there is one, and `/login` with them. */
+/** A placeholder, because pi hides models and `/login` of a provider without a key. */
 const KEYLESS = "cursor-key-not-given-to-pi";
-/** One row where there is no sidecar to ask: the first turn with it tells what is wrong. */
+/** The only model while the sidecar cannot be started: its first turn reports the reason. */
 const FALLBACK: ModelRow = {
   ...{ id: "auto", base: "auto", name: "Cursor Auto", supportsFast: false, reasoning: false },
   ...{ input: ["text"], cost: NOTHING, contextWindow: 200_000, maxTokens: 16_384 },
 };
 
-/** Outlives `/reload`, which evaluates this module anew. */
+/** Outlives `/reload`, which evaluates this module again. */
 type Handle = { sidecar: Sidecar; sessions: Sessions };
 
 export default async function cursor(pi: ExtensionAPI): Promise<void> {
@@ -62,7 +61,7 @@ export default async function cursor(pi: ExtensionAPI): Promise<void> {
   pi.on("session_start", (_, ctx) => {
     const sessionId = ctx.sessionManager.getSessionId();
     const keep = ctx.sessionManager.getSessionFile() ? "disk" : "memory";
-    // pi trusts folders without resources of its own unasked; only here was its user asked.
+    // pi trusts folders without resources of its own; only where it has some was its user asked.
     const asked = ["settings.json", "extensions"].some((it) => existsSync(`${ctx.cwd}/.pi/${it}`));
     const projectTrusted = asked && ctx.isProjectTrusted?.(); // since pi 0.79
     const seat = { sessionId, workspace: ctx.cwd, keep, projectTrusted } as const;
@@ -78,7 +77,7 @@ export default async function cursor(pi: ExtensionAPI): Promise<void> {
   pi.on("session_shutdown", async ({ reason }, ctx) => {
     const sessionId = ctx.sessionManager.getSessionId();
     sidecar.onLog = () => {}; // the screen goes with the session
-    // A sidecar that lives goes on; one that was given up gets another chance.
+    // A running sidecar is kept; one that failed too often may be started again.
     if (reason === "reload") return sidecar.ready ? undefined : sidecar.stop();
     sessions.delete(sessionId);
     if (reason === "quit") sidecar.stop();

@@ -1,24 +1,24 @@
-/** The sidecar as the extension sees it: always there, started when needed. */
+/** The sidecar process, started when needed and restarted when it dies. */
+import { setTimeout as sleep } from "node:timers/promises";
 import { findBinary } from "./binary.ts";
 import { Connection } from "./connection.ts";
 import type { HostEvent, InitializeResult, LogMessageParams, Methods } from "./protocol.ts";
 import { PROTOCOL_VERSION } from "./protocol.ts";
 
-/** As editors do with language servers. */
 const MAX_RESTARTS = 4;
 const RESTART_WINDOW_MS = 3 * 60_000;
 /** Cursor's own tools read and search in the sidecar while pi's tool for the same is active. */
 const LOCAL = { default: "local", requireHostTool: true } as const;
 
 export class Sidecar {
-  /** What the sidecar wants a person to know. */
+  /** Receives messages for the user. */
   onLog: (line: LogMessageParams) => void = () => {};
-  /** What the sidecar said of itself when it last started. */
+  /** The answer to the last `initialize`. */
   about: InitializeResult | undefined;
-  /** Who hears of a turn under way; its events come before its result. */
+  /** Receives the events of each turn in progress, before its result. */
   readonly turns = new Map<string, (events: HostEvent[]) => void>();
   private connection: Connection | undefined;
-  /** Settled once it takes calls; nothing if none is running. */
+  /** Resolves once the process accepts calls; undefined while none is running. */
   ready: Promise<Connection> | undefined;
   private starts: number[] = [];
   private lastEnd = "";
@@ -38,7 +38,7 @@ export class Sidecar {
     });
   }
 
-  /** Lets the process go. The next call starts another one, whatever happened before. */
+  /** Ends the process. The next call starts another, and restarts are counted from zero. */
   stop(): void {
     this.forget();
     this.starts = [];
@@ -59,8 +59,7 @@ export class Sidecar {
     }
     this.starts.push(now);
     // The first restart is at once, the second after 250 ms, each later one after twice as long.
-    const later = this.starts.length - 3;
-    if (later >= 0) await new Promise((wait) => setTimeout(wait, 250 * 2 ** later));
+    if (this.starts.length > 2) await sleep(250 * 2 ** (this.starts.length - 3));
     if (this.starts.at(-1) !== now) throw new Error("cursor-sidecar was stopped");
     const connection = new Connection(
       findBinary(),
@@ -75,13 +74,12 @@ export class Sidecar {
       },
     );
     this.connection = connection;
-    // Importing pi for its version would tie us to one; the sidecar finds it by its program.
+    // The sidecar finds pi's version by its program, because importing pi would tie us to one.
     const { argv, stdin, stdout } = process;
     const asked = argv[argv.indexOf("--mode") + 1];
     const print = ["-p", "--print", "--list-models"].some((flag) => argv.includes(flag));
     const shown = !print && stdin.isTTY && stdout.isTTY;
     const mode = asked === "rpc" || asked === "json" ? asked : shown ? "interactive" : "print";
-    // A program that does not answer would hold up every start of pi.
     const late = setTimeout(() => connection.end("cursor-sidecar did not answer"), 5_000);
     const about = connection.call("initialize", {
       protocolVersion: PROTOCOL_VERSION,

@@ -1,13 +1,13 @@
-/** A turn of the sidecar as the stream of events pi reads. */
+/** Converts a turn of the sidecar into the event stream that pi reads. */
 import { randomUUID } from "node:crypto";
 import * as ai from "@earendil-works/pi-ai";
 import type { Cards } from "./cards.ts";
 import type { HostEvent, HostTool, Kept, TurnStartParams, TurnStartResult } from "./protocol.ts";
 import type { Sidecar } from "./sidecar.ts";
 
-/** Since pi 0.86 prompt and tools are told by messages; before, they stood beside them. */
+/** Since pi 0.86 the prompt and the tools are messages; before, they were separate fields. */
 type Context = { messages: unknown[]; systemPrompt?: string; tools?: HostTool[] };
-/** A session of pi that is open. `release` ends the wait for an abort while pi runs tools. */
+/** An open session of pi. `release` stops listening for an abort while pi executes tools. */
 export type Session = { seat: Seat; kept: () => Kept; release?: () => void };
 type Seat = Pick<TurnStartParams, "sessionId" | "workspace" | "keep" | "projectTrusted">;
 export type Sessions = Map<string, Session>;
@@ -81,7 +81,7 @@ class Answer {
   }
 }
 
-/** pi's `streamSimple`. */
+/** Implements `streamSimple` of a pi provider. */
 export function streamTurn(
   sidecar: Sidecar,
   sessions: Sessions,
@@ -96,7 +96,7 @@ export function streamTurn(
   const turnId = randomUUID();
   session?.release?.();
 
-  // pi waits for the stream, so it ends here and now; the sidecar learns of it meanwhile.
+  // The stream ends at once, because pi waits for it; the sidecar is notified meanwhile.
   const abort = () => {
     answer.end(ABORTED);
     void sidecar.call("turn/cancel", { turnId }).catch(() => {});
@@ -114,21 +114,21 @@ export function streamTurn(
       messages: context.messages,
       tools: context.tools,
       model: { id, thinking: options.reasoning, parameters: {}, contextWindow, maxTokens, cost },
-      // A request beside the session still comes from this run of pi.
+      // A request outside the session still has the flags of this pi.
       kept: (session ?? [...sessions.values()].at(-1))?.kept(),
     };
     const replaced = (await options.onPayload?.(payload, model)) as TurnStartParams | undefined;
     if (signal?.aborted) return answer.end(ABORTED);
     signal?.addEventListener("abort", abort, { once: true });
     sidecar.turns.set(turnId, (events) => {
-      // Other extensions only watch this: their trouble is not the turn's.
+      // Other extensions only observe this, so their errors must not fail the turn.
       void (async () => hear?.({ status: 200, headers: {} }, model))().catch(() => {});
       hear = undefined;
       for (const event of events) answer.take(event, cards);
     });
     const result = await sidecar.call("turn/start", { ...(replaced ?? payload), turnId, apiKey });
     answer.end(result);
-    // pi runs the tools now, and only this signal says if they are given up.
+    // pi executes the tools now; only this signal reports that the user aborts them.
     if (result.stopReason === "toolUse" && session) session.release = release;
     else release();
   };

@@ -1,4 +1,4 @@
-//! What Cursor says about the person: who they are, their plan, what they have used of it.
+//! Client of Cursor's `DashboardService`: the user's profile, their plan and its usage.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,7 +20,7 @@ use crate::wire::unary::{Call, CallError};
 const SERVICE: &str = "/aiserver.v1.DashboardService/";
 const DEADLINE: Duration = Duration::from_secs(15);
 
-/// The account's own service.
+/// A client of `DashboardService`.
 #[derive(Debug, Clone)]
 pub struct Dashboard {
     http: Arc<Http>,
@@ -28,34 +28,34 @@ pub struct Dashboard {
     identity: Identity,
 }
 
-/// A person.
+/// The user an account belongs to.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Me {
-    /// Their address.
+pub struct UserProfile {
+    /// The email address.
     pub email: Option<String>,
-    /// Their name.
+    /// First and last name.
     pub name: Option<String>,
 }
 
-/// What they pay for and what is left of it.
+/// The plan of an account and its usage in the current billing period.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Plan {
-    /// Its name.
+pub struct SubscriptionPlan {
+    /// The name of the plan.
     pub name: Option<String>,
-    /// Cents used in this period.
+    /// Cents used in this billing period.
     pub used_cents: Option<i32>,
-    /// Cents that are included.
+    /// Cents included in the plan.
     pub limit_cents: Option<i32>,
-    /// The share that is used, of a hundred.
+    /// Usage in percent of the limit.
     pub percent_used: Option<f64>,
-    /// When the period ends, in milliseconds since 1970.
+    /// End of the billing period, in milliseconds since 1970.
     pub period_ends_ms: Option<i64>,
-    /// Cursor's own words about it.
+    /// Cursor's usage message for the user.
     pub message: Option<String>,
 }
 
 impl Dashboard {
-    /// The service at `backend`.
+    /// Creates a client for the service at `backend`.
     pub fn new(http: Arc<Http>, backend: BaseUrl, identity: Identity) -> Self {
         Self {
             http,
@@ -64,7 +64,7 @@ impl Dashboard {
         }
     }
 
-    /// Where it is.
+    /// The server this client talks to.
     pub fn backend(&self) -> &BaseUrl {
         &self.backend
     }
@@ -73,30 +73,30 @@ impl Dashboard {
         &self.http
     }
 
-    /// Who the account belongs to.
-    pub async fn me(&self, account: &Account) -> Result<Me, AuthorizedError> {
+    /// Returns the user the account belongs to.
+    pub async fn user(&self, account: &Account) -> Result<UserProfile, AuthorizedError> {
         account
-            .authorized(async |token| self.me_with(&token).await)
+            .authorized(async |token| self.user_with(&token).await)
             .await
     }
 
-    pub(super) async fn me_with(&self, token: &SecretString) -> Result<Me, CallError> {
-        let me: GetMeResponse = self.call("GetMe", token, &GetMeRequest::default()).await?;
-        let names = [me.first_name, me.last_name];
+    pub(super) async fn user_with(&self, token: &SecretString) -> Result<UserProfile, CallError> {
+        let user: GetMeResponse = self.call("GetMe", token, &GetMeRequest::default()).await?;
+        let names = [user.first_name, user.last_name];
         let name: Vec<String> = names.into_iter().flatten().collect();
-        Ok(Me {
-            email: me.email.filter(|email| !email.is_empty()),
+        Ok(UserProfile {
+            email: user.email.filter(|email| !email.is_empty()),
             name: Some(name.join(" ").trim().to_owned()).filter(|name| !name.is_empty()),
         })
     }
 
-    /// The account's plan. What of it Cursor does not tell is left out.
-    pub async fn plan(&self, account: &Account) -> Result<Plan, AuthorizedError> {
+    /// Returns the account's plan. Fields that Cursor does not send are `None`.
+    pub async fn plan(&self, account: &Account) -> Result<SubscriptionPlan, AuthorizedError> {
         let info = account
             .authorized(async |token| {
                 let request = GetPlanInfoRequest::default();
-                let answer = self.call("GetPlanInfo", &token, &request).await;
-                answer.map(|answer: GetPlanInfoResponse| answer.plan_info)
+                let response = self.call("GetPlanInfo", &token, &request).await;
+                response.map(|response: GetPlanInfoResponse| response.plan_info)
             })
             .await?;
         let usage: GetCurrentPeriodUsageResponse = account
@@ -106,7 +106,7 @@ impl Dashboard {
             })
             .await?;
         let used = usage.plan_usage;
-        Ok(Plan {
+        Ok(SubscriptionPlan {
             name: info
                 .map(|info| info.plan_name)
                 .filter(|name| !name.is_empty()),
@@ -121,7 +121,7 @@ impl Dashboard {
         })
     }
 
-    /// Makes an API key for the person who just signed in.
+    /// Creates an API key for the user who just signed in.
     pub(super) async fn create_key(
         &self,
         token: &SecretString,
@@ -133,16 +133,17 @@ impl Dashboard {
             scopes: Vec::new(),
             expires_at: i64::try_from(expires.as_millis()).ok(),
         };
-        let made: CreateUserApiKeyResponse = self.call("CreateUserApiKey", token, &request).await?;
-        Ok(made.api_key)
+        let created: CreateUserApiKeyResponse =
+            self.call("CreateUserApiKey", token, &request).await?;
+        Ok(created.api_key)
     }
 
-    async fn call<Answer: Message + Default>(
+    async fn call<Response: Message + Default>(
         &self,
         method: &str,
         token: &SecretString,
         request: &impl Message,
-    ) -> Result<Answer, CallError> {
+    ) -> Result<Response, CallError> {
         let path = format!("{SERVICE}{method}");
         let call = Call {
             base: &self.backend,

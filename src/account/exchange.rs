@@ -20,54 +20,54 @@ use crate::wire::unary::{Call, CallError};
 const PATH: &str = "/auth/exchange_user_api_key";
 const DEADLINE: Duration = Duration::from_secs(30);
 
-/// Turns a key into an access token.
-pub trait Exchange: Send + Sync + 'static {
-    /// One exchange.
+/// Exchanges an API key for an access token.
+pub trait TokenExchange: Send + Sync + 'static {
+    /// Performs one exchange.
     fn exchange(&self)
     -> Pin<Box<dyn Future<Output = Result<SecretString, ExchangeError>> + Send>>;
 }
 
-/// Why there is no token.
+/// Why a key could not be exchanged.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum ExchangeError {
-    /// The server does not know the key.
+    /// The server rejected the key.
     #[error("Cursor did not accept the API key ({0}); check CURSOR_API_KEY or create a new key")]
-    Refused(String),
-    /// There is no such service at this address.
+    Rejected(String),
+    /// The server has no key exchange.
     #[error("{0} has no key exchange; check CURSOR_BACKEND_URL")]
     NoSuchService(String),
-    /// An answer without a token.
-    #[error("Cursor answered the key exchange without a token")]
+    /// The response has no token.
+    #[error("Cursor's response to the key exchange has no token")]
     NoToken,
-    /// A token that cannot be sent.
-    #[error("Cursor answered the key exchange with a token that no header can carry")]
+    /// The token contains characters that an HTTP header cannot carry.
+    #[error("Cursor's response to the key exchange has a token that cannot be sent in a header")]
     BadToken,
-    /// May work a little later.
+    /// A temporary failure, such as a network error; worth a retry.
     #[error("cannot exchange the API key: {0}")]
-    Passing(CallError),
-    /// Any other refusal.
+    Transient(CallError),
+    /// Any other failure; a retry would fail as well.
     #[error("cannot exchange the API key: {0}")]
     Failed(CallError),
 }
 
 impl ExchangeError {
-    /// Whether the same exchange may work a little later.
-    pub fn is_passing(&self) -> bool {
-        matches!(self, Self::Passing(_))
+    /// Whether the same exchange may succeed on a retry.
+    pub fn is_transient(&self) -> bool {
+        matches!(self, Self::Transient(_))
     }
 }
 
-/// The real exchange.
+/// The exchange over HTTP.
 pub struct HttpExchange {
-    /// Clients.
+    /// The HTTP clients.
     pub http: Arc<Http>,
-    /// The host.
+    /// The server.
     pub base: BaseUrl,
     /// The key.
     pub key: ApiKey,
 }
 
-impl Exchange for HttpExchange {
+impl TokenExchange for HttpExchange {
     fn exchange(
         &self,
     ) -> Pin<Box<dyn Future<Output = Result<SecretString, ExchangeError>> + Send>> {
@@ -83,7 +83,7 @@ async fn exchange(
 ) -> Result<SecretString, ExchangeError> {
     let mut headers = HeaderMap::new();
     let bearer = format!("Bearer {}", key.secret().expose_secret());
-    // A checked key is visible ASCII, so it always is a header value.
+    // `ApiKey` guarantees visible ASCII, so this is always a valid header value.
     if let Ok(mut value) = HeaderValue::from_str(&bearer) {
         value.set_sensitive(true);
         headers.insert(AUTHORIZATION, value);
@@ -96,28 +96,28 @@ async fn exchange(
         version: HttpVersion::Http1,
         deadline: DEADLINE,
     };
-    let answer = match http.call_json(call, &json!({})).await {
-        Ok(answer) => answer,
-        Err(error) => return Err(judge(error, base)),
+    let response = match http.call_json(call, &json!({})).await {
+        Ok(response) => response,
+        Err(error) => return Err(classify(error, base)),
     };
-    match answer.get("accessToken").and_then(Json::as_str) {
-        // Sent without it, a run would be refused for a reason that is none.
+    match response.get("accessToken").and_then(Json::as_str) {
+        // Reported here, because a run without the header would fail with a misleading error.
         Some(token) if HeaderValue::from_str(token).is_err() => Err(ExchangeError::BadToken),
         Some(token) if !token.is_empty() => Ok(token.into()),
         _ => Err(ExchangeError::NoToken),
     }
 }
 
-fn judge(error: CallError, base: &BaseUrl) -> ExchangeError {
+fn classify(error: CallError, base: &BaseUrl) -> ExchangeError {
     match &error {
         CallError::Setup(_) | CallError::Wire(WireError::Transport(TransportError::Tls { .. })) => {
             ExchangeError::Failed(error)
         }
-        CallError::Wire(WireError::Transport(_)) => ExchangeError::Passing(error),
+        CallError::Wire(WireError::Transport(_)) => ExchangeError::Transient(error),
         CallError::Wire(WireError::Remote(remote)) => match remote.status {
-            Some(401) => ExchangeError::Refused(remote.text()),
+            Some(401) => ExchangeError::Rejected(remote.text()),
             Some(404) => ExchangeError::NoSuchService(base.to_string()),
-            Some(429 | 500..) => ExchangeError::Passing(error),
+            Some(429 | 500..) => ExchangeError::Transient(error),
             _ => ExchangeError::Failed(error),
         },
     }

@@ -3,28 +3,28 @@
 use secrecy::{ExposeSecret as _, SecretString};
 use sha2::{Digest as _, Sha256};
 
-/// A key that can stand in a header. `Debug` does not show it.
+/// An API key that is valid in an HTTP header. `Debug` does not print it.
 #[derive(Debug, Clone)]
 pub struct ApiKey(SecretString);
 
-/// Why there is no usable key. Never holds the key itself.
+/// Why there is no usable key. Never contains the key itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum KeyError {
-    /// Nothing given.
+    /// There is no key.
     #[error(
         "no Cursor API key: give one with /login, with --api-key or in CURSOR_API_KEY (keys are made in Cursor's dashboard, under Integrations)"
     )]
     Missing,
-    /// A key with a line break is two lines of a file, not a key.
+    /// The key contains a line break, as if two lines of a file were pasted.
     #[error("the Cursor API key contains a line break; give the key alone, on one line")]
     LineBreak,
-    /// Spaces, control characters, anything that is no visible ASCII.
+    /// The key contains something other than visible ASCII.
     #[error("the Cursor API key contains a character that no key has; copy it again")]
     Character,
 }
 
 impl ApiKey {
-    /// Checks a key as given.
+    /// Validates a key.
     pub fn parse(text: &str) -> Result<Self, KeyError> {
         if text.trim().is_empty() {
             return Err(KeyError::Missing);
@@ -38,12 +38,12 @@ impl ApiKey {
         Ok(Self(text.into()))
     }
 
-    /// The key, for the one header that carries it.
+    /// Returns the key, for the request header.
     pub fn secret(&self) -> &SecretString {
         &self.0
     }
 
-    /// A short name for the key that does not give it away.
+    /// A short hash that identifies the key without revealing it.
     pub fn fingerprint(&self) -> String {
         let digest = Sha256::digest(self.0.expose_secret().as_bytes());
         digest

@@ -1,5 +1,5 @@
-//! Signing in with a browser: a page to open, a poll until the person is done, and an API key
-//! made for this machine. The tokens of the login itself are not kept.
+//! Signing in with a browser: we show a page to open, poll until the user has signed in, and
+//! create an API key for this machine. The tokens of the login itself are not stored.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -13,75 +13,75 @@ use serde_json::{Value as Json, json};
 use sha2::{Digest as _, Sha256};
 use uuid::Uuid;
 
+use super::credential_store::StoredLogin;
 use super::dashboard::Dashboard;
 use super::key::{ApiKey, KeyError};
-use super::stored::StoredLogin;
 use crate::wire::endpoint::Endpoints;
 use crate::wire::headers::HttpVersion;
 use crate::wire::unary::{Call, CallError};
 
-const PAGE: &str = "/loginDeepControl";
-const POLL: &str = "/auth/poll";
+const LOGIN_PATH: &str = "/loginDeepControl";
+const POLL_PATH: &str = "/auth/poll";
 const POLL_DEADLINE: Duration = Duration::from_secs(30);
-/// As the official client: ever more seldom, and not for ever.
-const FIRST_PAUSE: Duration = Duration::from_secs(1);
-const LONGEST_PAUSE: Duration = Duration::from_secs(10);
-const POLLS: u32 = 150;
-/// Answers that are neither yes nor not yet, in a row.
-const PATIENCE: u32 = 3;
-/// How long the key is good that a login makes.
-const KEY_LIFE: Duration = Duration::from_secs(90 * 24 * 60 * 60);
+/// Polling intervals and count are those of the official client.
+const FIRST_DELAY: Duration = Duration::from_secs(1);
+const MAX_DELAY: Duration = Duration::from_secs(10);
+const MAX_POLLS: u32 = 150;
+/// Consecutive errors after which polling stops.
+const MAX_ERRORS: u32 = 3;
+/// Lifetime of the key that a login creates.
+const KEY_LIFETIME: Duration = Duration::from_secs(90 * 24 * 60 * 60);
 
-/// A login that has begun.
+/// A browser login in progress.
 #[derive(Debug)]
-pub struct Login {
+pub struct BrowserLogin {
     uuid: Uuid,
     verifier: SecretString,
     page: String,
 }
 
-/// Why nobody is signed in.
+/// Why a login failed.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum LoginError {
-    /// Without randomness the login could be guessed.
-    #[error("the system gives no random numbers; a login would not be safe")]
+    /// There is no secure randomness for the verifier.
+    #[error("the system provides no secure random numbers, which a login needs")]
     NoRandomness,
-    /// The person did not come back.
-    #[error("nobody signed in within the time for it; start the login again")]
-    TooLate,
-    /// The server has no such service.
+    /// The user did not sign in within the time limit.
+    #[error("the login timed out; start it again")]
+    TimedOut,
+    /// The server has no browser login.
     #[error("{0} has no browser login; check CURSOR_BACKEND_URL, or use an API key")]
     NoSuchService(String),
-    /// The server answers what cannot be understood.
-    #[error("Cursor's answer to the login was not understood (HTTP {0}); try again later")]
+    /// The server sent an unexpected response.
+    #[error("unexpected response to the login (HTTP {0}); try again later")]
     Unexpected(u16),
-    /// The server cannot be reached.
+    /// A request failed.
     #[error("cannot sign in: {0}")]
     Call(#[from] CallError),
-    /// The key that was made cannot be used.
-    #[error("Cursor made a key that cannot be used: {0}")]
+    /// Cursor returned an invalid key.
+    #[error("Cursor returned an invalid API key: {0}")]
     Key(#[from] KeyError),
 }
 
-/// What the server says while the person is in the browser.
+/// The result of one poll.
 #[derive(Debug, Clone)]
-enum Polled {
+enum PollOutcome {
     NotYet,
     SignedIn(SecretString),
-    /// There is no `POST` for this; the older `GET` is left.
-    NoPost,
-    Odd(u16),
+    /// The server does not support this HTTP method for polling.
+    NotSupported,
+    Unexpected(u16),
 }
 
-/// How the server wants to be asked.
+/// How to poll: newer servers expect `POST`, older ones `GET`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Ask {
+enum PollMethod {
     Post,
     Get,
 }
 
-impl Login {
-    /// A new login, and the page to open for it.
+impl BrowserLogin {
+    /// Starts a new login.
     pub fn begin(endpoints: &Endpoints) -> Result<Self, LoginError> {
         let mut random = [0; 32];
         getrandom::fill(&mut random).map_err(|_| LoginError::NoRandomness)?;
@@ -94,26 +94,26 @@ impl Login {
         Ok(Self {
             uuid,
             verifier,
-            page: format!("{}?{query}", endpoints.website.join(PAGE)),
+            page: format!("{}?{query}", endpoints.website.join(LOGIN_PATH)),
         })
     }
 
-    /// What names this login.
+    /// Returns the id of this login.
     pub fn id(&self) -> Uuid {
         self.uuid
     }
 
-    /// The page where the person signs in. It holds no secret.
+    /// Returns the URL of the page where the user signs in. It contains no secret.
     pub fn page(&self) -> &str {
         &self.page
     }
 
-    /// Waits until the person has signed in, and makes a key for this machine.
+    /// Waits until the user has signed in, and creates a key for this machine.
     pub async fn wait(&self, dashboard: &Dashboard) -> Result<StoredLogin, LoginError> {
         let token = self.poll(dashboard).await?;
         crate::diag::secrets().learn(&token);
-        let now = since_epoch();
-        let expires = now + KEY_LIFE;
+        let now = unix_time();
+        let expires = now + KEY_LIFETIME;
         let name = match hostname() {
             Some(host) => format!("cursor-sidecar ({host})"),
             None => "cursor-sidecar".into(),
@@ -121,8 +121,12 @@ impl Login {
         let key = dashboard.create_key(&token, name, expires).await?;
         let key = ApiKey::parse(&key)?;
         crate::diag::secrets().learn(key.secret());
-        // Whose it is, is good to know and no reason to fail.
-        let email = dashboard.me_with(&token).await.ok().and_then(|me| me.email);
+        // The email is informational, so a failure to fetch it does not fail the login.
+        let email = dashboard
+            .user_with(&token)
+            .await
+            .ok()
+            .and_then(|user| user.email);
         Ok(StoredLogin {
             backend: dashboard.backend().to_string(),
             key,
@@ -133,40 +137,44 @@ impl Login {
     }
 
     async fn poll(&self, dashboard: &Dashboard) -> Result<SecretString, LoginError> {
-        let (mut pause, mut odd, mut ask) = (FIRST_PAUSE, 0, Ask::Post);
-        for _ in 0..POLLS {
-            let problem = match self.poll_once(dashboard, ask).await {
-                Ok(Polled::SignedIn(token)) => return Ok(token),
-                Ok(Polled::NoPost) if ask == Ask::Post => {
-                    ask = Ask::Get;
+        let (mut delay, mut errors, mut method) = (FIRST_DELAY, 0, PollMethod::Post);
+        for _ in 0..MAX_POLLS {
+            let problem = match self.poll_once(dashboard, method).await {
+                Ok(PollOutcome::SignedIn(token)) => return Ok(token),
+                Ok(PollOutcome::NotSupported) if method == PollMethod::Post => {
+                    method = PollMethod::Get;
                     continue;
                 }
-                Ok(Polled::NoPost) => {
+                Ok(PollOutcome::NotSupported) => {
                     return Err(LoginError::NoSuchService(dashboard.backend().to_string()));
                 }
-                Ok(Polled::NotYet) => None,
-                Ok(Polled::Odd(status)) => Some(LoginError::Unexpected(status)),
+                Ok(PollOutcome::NotYet) => None,
+                Ok(PollOutcome::Unexpected(status)) => Some(LoginError::Unexpected(status)),
                 Err(error @ CallError::Setup(_)) => return Err(error.into()),
                 Err(error) => Some(error.into()),
             };
-            odd = match problem {
-                Some(problem) if odd + 1 == PATIENCE => return Err(problem),
-                Some(_) => odd + 1,
+            errors = match problem {
+                Some(problem) if errors + 1 == MAX_ERRORS => return Err(problem),
+                Some(_) => errors + 1,
                 None => 0,
             };
-            tokio::time::sleep(pause).await;
-            pause = (pause * 6 / 5).min(LONGEST_PAUSE);
+            tokio::time::sleep(delay).await;
+            delay = (delay * 6 / 5).min(MAX_DELAY);
         }
-        Err(LoginError::TooLate)
+        Err(LoginError::TimedOut)
     }
 
-    async fn poll_once(&self, dashboard: &Dashboard, ask: Ask) -> Result<Polled, CallError> {
+    async fn poll_once(
+        &self,
+        dashboard: &Dashboard,
+        method: PollMethod,
+    ) -> Result<PollOutcome, CallError> {
         let verifier = self.verifier.expose_secret();
-        let in_url = format!("{POLL}?uuid={}&verifier={verifier}", self.uuid);
+        let query_path = format!("{POLL_PATH}?uuid={}&verifier={verifier}", self.uuid);
         let in_body = json!({ "uuid": self.uuid.to_string(), "verifier": verifier }).to_string();
-        let (method, path, body) = match ask {
-            Ask::Post => (Method::POST, POLL, Bytes::from(in_body)),
-            Ask::Get => (Method::GET, in_url.as_str(), Bytes::new()),
+        let (http_method, path, body) = match method {
+            PollMethod::Post => (Method::POST, POLL_PATH, Bytes::from(in_body)),
+            PollMethod::Get => (Method::GET, query_path.as_str(), Bytes::new()),
         };
         let json = HeaderValue::from_static("application/json");
         let call = Call {
@@ -176,34 +184,34 @@ impl Login {
             version: HttpVersion::Http1,
             deadline: POLL_DEADLINE,
         };
-        let (status, answer) = dashboard.http().fetch(method, call, body).await?;
-        Ok(read(ask, status, &answer))
+        let (status, response) = dashboard.http().fetch(http_method, call, body).await?;
+        Ok(parse_poll(method, status, &response))
     }
 }
 
-/// What an answer to a poll means.
-fn read(ask: Ask, status: u16, answer: &[u8]) -> Polled {
-    let text = String::from_utf8_lossy(answer);
-    match (status, ask) {
+/// Interprets the response to a poll.
+fn parse_poll(method: PollMethod, status: u16, response: &[u8]) -> PollOutcome {
+    let text = String::from_utf8_lossy(response);
+    match (status, method) {
         (200, _) => {
-            let answer: Option<Json> = serde_json::from_slice(answer).ok();
-            let token = answer
+            let response: Option<Json> = serde_json::from_slice(response).ok();
+            let token = response
                 .as_ref()
-                .and_then(|answer| answer["accessToken"].as_str());
+                .and_then(|response| response["accessToken"].as_str());
             match token {
-                Some(token) if !token.is_empty() => Polled::SignedIn(token.into()),
-                _ => Polled::Odd(status),
+                Some(token) if !token.is_empty() => PollOutcome::SignedIn(token.into()),
+                _ => PollOutcome::Unexpected(status),
             }
         }
-        (404, Ask::Post) if text == "Not found" => Polled::NotYet,
-        (404, Ask::Post) => Polled::NoPost,
-        (404, Ask::Get) if text.contains("Route GET:") => Polled::NoPost,
-        (404, Ask::Get) => Polled::NotYet,
-        _ => Polled::Odd(status),
+        (404, PollMethod::Post) if text == "Not found" => PollOutcome::NotYet,
+        (404, PollMethod::Post) => PollOutcome::NotSupported,
+        (404, PollMethod::Get) if text.contains("Route GET:") => PollOutcome::NotSupported,
+        (404, PollMethod::Get) => PollOutcome::NotYet,
+        _ => PollOutcome::Unexpected(status),
     }
 }
 
-fn since_epoch() -> Duration {
+fn unix_time() -> Duration {
     SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .unwrap_or_default()
@@ -220,9 +228,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_page_shows_the_challenge_and_not_the_secret() {
+    fn the_page_url_has_the_challenge_but_not_the_verifier() {
         let endpoints = Endpoints::resolve(|_| None, None).unwrap();
-        let login = Login::begin(&endpoints).unwrap();
+        let login = BrowserLogin::begin(&endpoints).unwrap();
         let secret = login.verifier.expose_secret();
         let challenge = URL_SAFE_NO_PAD.encode(Sha256::digest(secret));
         let expected = format!(
@@ -235,20 +243,20 @@ mod tests {
     }
 
     #[test]
-    fn answers_to_a_poll_are_told_apart() {
-        let of = |ask, status, text: &str| match read(ask, status, text.as_bytes()) {
-            Polled::NotYet => "not yet".to_owned(),
-            Polled::SignedIn(token) => token.expose_secret().to_owned(),
-            Polled::NoPost => "no such call".to_owned(),
-            Polled::Odd(status) => status.to_string(),
+    fn poll_responses_are_distinguished() {
+        let of = |method, status, text: &str| match parse_poll(method, status, text.as_bytes()) {
+            PollOutcome::NotYet => "not yet".to_owned(),
+            PollOutcome::SignedIn(token) => token.expose_secret().to_owned(),
+            PollOutcome::NotSupported => "not supported".to_owned(),
+            PollOutcome::Unexpected(status) => status.to_string(),
         };
-        assert_eq!(of(Ask::Post, 404, "Not found"), "not yet");
-        assert_eq!(of(Ask::Post, 404, "{}"), "no such call");
-        assert_eq!(of(Ask::Get, 404, "Not found"), "not yet");
+        assert_eq!(of(PollMethod::Post, 404, "Not found"), "not yet");
+        assert_eq!(of(PollMethod::Post, 404, "{}"), "not supported");
+        assert_eq!(of(PollMethod::Get, 404, "Not found"), "not yet");
         let missing = r#"{"message":"Route GET:/auth/poll not found"}"#;
-        assert_eq!(of(Ask::Get, 404, missing), "no such call");
-        assert_eq!(of(Ask::Get, 200, r#"{"accessToken":"t"}"#), "t");
-        assert_eq!(of(Ask::Post, 200, "{}"), "200");
-        assert_eq!(of(Ask::Post, 502, ""), "502");
+        assert_eq!(of(PollMethod::Get, 404, missing), "not supported");
+        assert_eq!(of(PollMethod::Get, 200, r#"{"accessToken":"t"}"#), "t");
+        assert_eq!(of(PollMethod::Post, 200, "{}"), "200");
+        assert_eq!(of(PollMethod::Post, 502, ""), "502");
     }
 }

@@ -1,19 +1,19 @@
-//! Who we are to Cursor: an API key, the access token it is exchanged for, the browser login
-//! that makes a key, and what Cursor says about the account.
+//! Authentication with Cursor: API keys, the access token a key is exchanged for, the browser
+//! login that creates a key, and the account's profile and plan.
 //!
 //! Secrets live in [`secrecy::SecretString`] and never reach a log, an error text or a
-//! `Debug` print. This room reads no other program's credentials.
+//! `Debug` output. This module never reads the credentials of other programs.
 
+mod credential_store;
 mod dashboard;
 mod exchange;
 mod key;
 mod login;
-mod stored;
 mod token;
 
-pub use dashboard::{Dashboard, Me, Plan};
-pub use exchange::{Exchange, ExchangeError, HttpExchange};
+pub use credential_store::{KeySource, StoredLogin, find_key};
+pub use dashboard::{Dashboard, SubscriptionPlan, UserProfile};
+pub use exchange::{ExchangeError, HttpExchange, TokenExchange};
 pub use key::{ApiKey, KeyError};
-pub use login::{Login, LoginError};
-pub use stored::{Forgotten, KeySource, StoredLogin, find_key};
-pub use token::{Account, AuthorizedError, Issued};
+pub use login::{BrowserLogin, LoginError};
+pub use token::{Account, AuthorizedError, IssuedToken};

@@ -1,6 +1,6 @@
-//! The access token: cached, refreshed early, exchanged once however many ask.
+//! The access token: cached, and renewed before it expires.
 //!
-//! One task owns the token; everybody else asks it.
+//! One task owns the token and serves all callers, so that concurrent callers share one exchange.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -12,87 +12,91 @@ use secrecy::{ExposeSecret as _, SecretString};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
-use super::exchange::{Exchange, ExchangeError};
+use super::exchange::{ExchangeError, TokenExchange};
 use crate::diag::Variant;
 use crate::wire::code::Code;
 use crate::wire::error::WireError;
 use crate::wire::unary::CallError;
 
-/// For a token that does not say when it ends.
-const ASSUMED_LIFE: Duration = Duration::from_secs(30 * 60);
-/// A token is renewed this long before it ends, or at half its life if it is short.
-const EARLY: Duration = Duration::from_secs(5 * 60);
-/// After a failed refresh the old token serves on; the next try waits this long.
-const REFRESH_PAUSE: Duration = Duration::from_secs(30);
+/// Assumed for a token without a readable expiry.
+const ASSUMED_LIFETIME: Duration = Duration::from_secs(30 * 60);
+/// A token is renewed this long before it expires, or at half its lifetime if that is later.
+const RENEW_EARLY: Duration = Duration::from_secs(5 * 60);
+/// After a failed renewal the old token stays in use and the next attempt waits this long.
+const RETRY_DELAY: Duration = Duration::from_secs(30);
 
-/// A token and when it was handed out.
+/// An access token and when it was issued.
 #[derive(Debug, Clone)]
-pub struct Issued {
+pub struct IssuedToken {
     /// The token.
     pub token: SecretString,
-    /// When it was exchanged.
+    /// When it was issued.
     pub at: Instant,
 }
 
 /// A handle to the task that owns the token.
 #[derive(Debug, Clone)]
 pub struct Account {
-    asks: mpsc::Sender<Ask>,
+    requests: mpsc::Sender<TokenRequest>,
 }
 
-enum Ask {
-    Token(oneshot::Sender<Result<Issued, ExchangeError>>),
+enum TokenRequest {
+    Get(oneshot::Sender<Result<IssuedToken, ExchangeError>>),
     Reject(SecretString),
 }
 
-/// A call made with a token that failed.
+/// Why an authorized call failed.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum AuthorizedError {
-    /// No token.
+    /// There is no token.
     #[error(transparent)]
     Exchange(#[from] ExchangeError),
-    /// The call.
+    /// The call failed.
     #[error(transparent)]
     Call(#[from] CallError),
 }
 
 impl Account {
-    /// Starts the owner. It ends when the last handle is dropped.
-    pub fn start(exchange: impl Exchange) -> Self {
-        let (asks, inbox) = mpsc::channel(64);
-        let owner = Owner {
+    /// Starts the task. It ends when the last handle is dropped.
+    pub fn start(exchange: impl TokenExchange) -> Self {
+        let (requests, receiver) = mpsc::channel(64);
+        let task = TokenTask {
             exchange: Box::new(exchange),
             cached: None,
             waiting: Vec::new(),
-            pause_until: None,
+            retry_after: None,
         };
-        // Not in anybody's span: the token outlives whoever asked first.
-        tokio::spawn(owner.run(inbox));
-        Self { asks }
+        // Not in the caller's span, because the task outlives the first caller.
+        tokio::spawn(task.run(receiver));
+        Self { requests }
     }
 
-    /// A token that is good now.
-    pub async fn token(&self) -> Result<Issued, ExchangeError> {
-        let (reply, answer) = oneshot::channel();
-        // Without an owner (it only goes when the runtime does) there is nothing to wait for.
-        if self.asks.send(Ask::Token(reply)).await.is_err() {
+    /// Returns a token that is currently valid.
+    pub async fn token(&self) -> Result<IssuedToken, ExchangeError> {
+        let (reply, response) = oneshot::channel();
+        // The task ends only when the runtime shuts down.
+        if self.requests.send(TokenRequest::Get(reply)).await.is_err() {
             return Err(ExchangeError::NoToken);
         }
-        answer.await.unwrap_or(Err(ExchangeError::NoToken))
+        response.await.unwrap_or(Err(ExchangeError::NoToken))
     }
 
-    /// Says that the server did not take `token`; the next ask exchanges anew.
+    /// Discards `token` after the server rejected it; the next request exchanges again.
     pub async fn reject(&self, token: &SecretString) {
-        let _ = self.asks.send(Ask::Reject(token.clone())).await;
+        let _ = self
+            .requests
+            .send(TokenRequest::Reject(token.clone()))
+            .await;
     }
 
-    /// Makes a call with a token; an `unauthenticated` answer gets one more try with a new one.
-    pub async fn authorized<Answer, Called>(
+    /// Makes a call with a token. If the server responds with `unauthenticated`, the call is
+    /// retried once with a new token.
+    pub async fn authorized<Response, Called>(
         &self,
         call: impl Fn(SecretString) -> Called,
-    ) -> Result<Answer, AuthorizedError>
+    ) -> Result<Response, AuthorizedError>
     where
-        Called: Future<Output = Result<Answer, CallError>>,
+        Called: Future<Output = Result<Response, CallError>>,
     {
         let issued = self.token().await?;
         match call(issued.token.clone()).await {
@@ -102,56 +106,62 @@ impl Account {
                 self.reject(&issued.token).await;
                 Ok(call(self.token().await?.token).await?)
             }
-            answer => Ok(answer?),
+            result => Ok(result?),
         }
     }
 }
 
-type Exchanging = Pin<Box<dyn Future<Output = Result<SecretString, ExchangeError>> + Send>>;
+type ExchangeFuture = Pin<Box<dyn Future<Output = Result<SecretString, ExchangeError>> + Send>>;
 
-struct Owner {
-    exchange: Box<dyn Exchange>,
-    cached: Option<Cached>,
-    waiting: Vec<oneshot::Sender<Result<Issued, ExchangeError>>>,
-    pause_until: Option<Instant>,
+struct TokenTask {
+    exchange: Box<dyn TokenExchange>,
+    cached: Option<CachedToken>,
+    waiting: Vec<oneshot::Sender<Result<IssuedToken, ExchangeError>>>,
+    retry_after: Option<Instant>,
 }
 
-struct Cached {
-    issued: Issued,
-    life: Life,
+struct CachedToken {
+    issued: IssuedToken,
+    lifetime: TokenLifetime,
 }
 
-/// When a token should be renewed and when it ends.
+/// When a token should be renewed and when it expires.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Life {
+struct TokenLifetime {
     renew: Instant,
     end: Instant,
     wall_end: SystemTime,
 }
 
-/// What to do for somebody who asks now.
+/// How to serve a request for a token.
 #[derive(Debug, PartialEq, Eq)]
-enum Plan {
+enum TokenAction {
     Use,
     UseAndRenew,
     Exchange,
 }
 
-fn plan(life: Option<Life>, pause_until: Option<Instant>, now: Instant) -> Plan {
-    match life {
-        Some(life) if now < life.renew => Plan::Use,
-        Some(life) if now < life.end && pause_until.is_some_and(|pause| now < pause) => Plan::Use,
-        Some(life) if now < life.end => Plan::UseAndRenew,
-        _ => Plan::Exchange,
+fn action_for(
+    lifetime: Option<TokenLifetime>,
+    retry_after: Option<Instant>,
+    now: Instant,
+) -> TokenAction {
+    match lifetime {
+        Some(lifetime) if now < lifetime.renew => TokenAction::Use,
+        Some(lifetime) if now < lifetime.end && retry_after.is_some_and(|at| now < at) => {
+            TokenAction::Use
+        }
+        Some(lifetime) if now < lifetime.end => TokenAction::UseAndRenew,
+        _ => TokenAction::Exchange,
     }
 }
 
-impl Life {
-    fn of(token: &str, now: Instant, wall: SystemTime) -> Self {
-        let left = expiry(token).map_or(ASSUMED_LIFE, |expiry| {
+impl TokenLifetime {
+    fn parse(token: &str, now: Instant, wall: SystemTime) -> Self {
+        let left = expiry(token).map_or(ASSUMED_LIFETIME, |expiry| {
             expiry.duration_since(wall).unwrap_or_default()
         });
-        let renew_after = left.saturating_sub(EARLY).max(left / 2);
+        let renew_after = left.saturating_sub(RENEW_EARLY).max(left / 2);
         Self {
             renew: now + renew_after,
             end: now + left,
@@ -160,7 +170,7 @@ impl Life {
     }
 }
 
-/// The `exp` of a JWT; nothing of it is trusted beyond that.
+/// Returns the `exp` claim of a JWT. The signature is not checked and no other claim is used.
 fn expiry(token: &str) -> Option<SystemTime> {
     let payload = token.split('.').nth(1)?.trim_end_matches('=');
     let json: serde_json::Value =
@@ -169,9 +179,9 @@ fn expiry(token: &str) -> Option<SystemTime> {
     UNIX_EPOCH.checked_add(Duration::try_from_secs_f64(seconds).ok()?)
 }
 
-impl Owner {
-    async fn run(mut self, mut inbox: mpsc::Receiver<Ask>) {
-        let mut exchanging: Option<Exchanging> = None;
+impl TokenTask {
+    async fn run(mut self, mut requests: mpsc::Receiver<TokenRequest>) {
+        let mut exchanging: Option<ExchangeFuture> = None;
         loop {
             let exchanged = async {
                 match &mut exchanging {
@@ -180,16 +190,16 @@ impl Owner {
                 }
             };
             tokio::select! {
-                ask = inbox.recv() => match ask {
-                    Some(Ask::Token(reply)) => {
-                        if self.ask(reply) == Plan::Use {
+                request = requests.recv() => match request {
+                    Some(TokenRequest::Get(reply)) => {
+                        if self.serve(reply) == TokenAction::Use {
                             continue;
                         }
                         if exchanging.is_none() {
                             exchanging = Some(self.exchange.exchange());
                         }
                     }
-                    Some(Ask::Reject(token)) => self.reject(&token),
+                    Some(TokenRequest::Reject(token)) => self.reject(&token),
                     None => return,
                 },
                 result = exchanged => {
@@ -200,21 +210,21 @@ impl Owner {
         }
     }
 
-    fn ask(&mut self, reply: oneshot::Sender<Result<Issued, ExchangeError>>) -> Plan {
-        let life = self.cached.as_ref().map(|cached| cached.life);
-        // The monotonic clock stands still while the machine sleeps; tokens do not.
-        let life = life.filter(|life| SystemTime::now() < life.wall_end);
-        let plan = plan(life, self.pause_until, Instant::now());
-        match (&plan, &self.cached) {
-            (Plan::Use | Plan::UseAndRenew, Some(cached)) => {
+    fn serve(&mut self, reply: oneshot::Sender<Result<IssuedToken, ExchangeError>>) -> TokenAction {
+        let lifetime = self.cached.as_ref().map(|cached| cached.lifetime);
+        // The monotonic clock stops while the machine is suspended, but tokens still expire.
+        let lifetime = lifetime.filter(|lifetime| SystemTime::now() < lifetime.wall_end);
+        let action = action_for(lifetime, self.retry_after, Instant::now());
+        match (&action, &self.cached) {
+            (TokenAction::Use | TokenAction::UseAndRenew, Some(cached)) => {
                 let _ = reply.send(Ok(cached.issued.clone()));
             }
             _ => self.waiting.push(reply),
         }
-        plan
+        action
     }
 
-    /// Forgets a token, unless a newer one has taken its place already.
+    /// Drops a token, unless it has already been replaced.
     fn reject(&mut self, token: &SecretString) {
         tracing::debug!("token.rejected");
         self.cached
@@ -227,25 +237,25 @@ impl Owner {
         let answer = match result {
             Ok(token) => {
                 crate::diag::secrets().learn(&token);
-                let life = Life::of(token.expose_secret(), now, SystemTime::now());
-                let life_s = (life.end - now).as_secs();
+                let lifetime = TokenLifetime::parse(token.expose_secret(), now, SystemTime::now());
+                let life_s = (lifetime.end - now).as_secs();
                 match self.cached {
                     None => tracing::debug!(life_s, waiting, "token.exchanged"),
                     Some(_) => tracing::debug!(life_s, waiting, "token.refreshed"),
                 }
-                let issued = Issued { token, at: now };
-                self.pause_until = None;
-                self.cached = Some(Cached {
+                let issued = IssuedToken { token, at: now };
+                self.retry_after = None;
+                self.cached = Some(CachedToken {
                     issued: issued.clone(),
-                    life,
+                    lifetime,
                 });
                 Ok(issued)
             }
             Err(error) => {
-                let passing = error.is_passing();
+                let passing = error.is_transient();
                 tracing::debug!(kind = %Variant(&error), passing, waiting, "token.refused");
-                self.pause_until = Some(now + REFRESH_PAUSE);
-                if !error.is_passing() {
+                self.retry_after = Some(now + RETRY_DELAY);
+                if !error.is_transient() {
                     self.cached = None;
                 }
                 Err(error)

@@ -1,4 +1,4 @@
-//! The catalogue on disk, one file a key: a start need not wait for Cursor.
+//! The model list on disk, one file per account, so that a start need not wait for Cursor.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -8,8 +8,8 @@ use secrecy::ExposeSecret as _;
 use serde_json::{Value as Json, json};
 use sha2::{Digest as _, Sha256};
 
-use super::item::Item;
-use super::listing::Answered;
+use super::model::CatalogModel;
+use super::model_list::FetchedModels;
 use crate::account::ApiKey;
 use crate::diag::parse;
 use crate::diag::private::{self as store, StoreError};
@@ -17,64 +17,65 @@ use crate::diag::settings::{self, Warning};
 
 const VERSION: u64 = 1;
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
-/// Clocks differ; a file from further ahead was not written by a sane one.
-const AHEAD: Duration = Duration::from_secs(5 * 60);
+/// Tolerated clock difference; a file from further in the future is ignored.
+const MAX_CLOCK_SKEW: Duration = Duration::from_secs(5 * 60);
 
-/// How the cache is used.
+/// Whether and how the cache is used.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Policy {
-    /// Neither read nor written.
+pub enum CachePolicy {
+    /// The cache is neither read nor written.
     Off,
-    /// In this folder.
+    /// The cache is on.
     On {
-        /// The folder.
-        folder: PathBuf,
-        /// How long an entry is as good as an answer of Cursor's.
+        /// The directory of the cache files.
+        dir: PathBuf,
+        /// How long an entry is fresh. Zero means never.
         fresh_for: Duration,
     },
 }
 
-const TIME_TO_LIVE: &str = "PI_CURSOR_SDK_MODEL_CACHE_TTL_MS";
-const DISABLE: &str = "PI_CURSOR_SDK_DISABLE_MODEL_CACHE";
+const CACHE_TTL: &str = "PI_CURSOR_SDK_MODEL_CACHE_TTL_MS";
+const DISABLE_CACHE: &str = "PI_CURSOR_SDK_DISABLE_MODEL_CACHE";
 
-impl Policy {
-    /// Whether an old entry may be shown while a new one is fetched: not if the user wants
-    /// every list to be Cursor's answer.
-    pub(super) fn shows_old(&self) -> bool {
+impl CachePolicy {
+    /// Whether a stale list may be shown while a new one is fetched. Not if the TTL is zero,
+    /// because then the user wants every list to come from Cursor.
+    pub(super) fn may_show_stale(&self) -> bool {
         matches!(self, Self::On { fresh_for, .. } if !fresh_for.is_zero())
     }
 
-    /// How long a list may be gone by before Cursor is asked again.
-    pub(super) fn good_for(&self) -> Duration {
+    /// How old a list in memory may get before turns fetch it again.
+    pub(super) fn max_age(&self) -> Duration {
         match self {
-            // Who wants every list to be Cursor's answer does not want every turn to ask.
+            // With a TTL of zero every listing fetches, but not every turn.
             Self::On { fresh_for, .. } if !fresh_for.is_zero() => *fresh_for,
             _ => DAY,
         }
     }
 
-    /// The policy settings give, in a state folder; and what of them was not understood.
+    /// Returns the policy from the settings, for a state directory, and a warning for each
+    /// invalid value.
     pub fn from_env(
         env: &impl Fn(&str) -> Option<String>,
         state: Option<&Path>,
     ) -> (Self, Vec<Warning>) {
         let set = |name| env(name).filter(|text| !text.trim().is_empty());
-        let (life, disabled) = (set(TIME_TO_LIVE), set(DISABLE));
+        let (ttl, disabled) = (set(CACHE_TTL), set(DISABLE_CACHE));
         let mut warnings = Vec::new();
-        if life
+        if ttl
             .as_deref()
             .is_some_and(|text| parse::leading_whole(text).is_none())
         {
-            warnings.extend(settings::not_understood(TIME_TO_LIVE, life.as_deref()));
+            warnings.extend(settings::not_understood(CACHE_TTL, ttl.as_deref()));
         }
         let off = parse::switch(disabled.as_deref());
         if disabled.is_some() && off.is_none() {
-            warnings.extend(settings::not_understood(DISABLE, disabled.as_deref()));
+            warnings.extend(settings::not_understood(DISABLE_CACHE, disabled.as_deref()));
         }
         let policy = match state {
-            Some(folder) if off != Some(true) => Self::On {
-                folder: folder.to_owned(),
-                fresh_for: time_to_live(life.as_deref()),
+            Some(dir) if off != Some(true) => Self::On {
+                dir: dir.to_owned(),
+                fresh_for: parse_ttl(ttl.as_deref()),
             },
             _ => Self::Off,
         };
@@ -82,39 +83,41 @@ impl Policy {
     }
 }
 
-/// How long an entry is fresh: whole milliseconds, 0 for never; a day for anything else.
-pub fn time_to_live(text: Option<&str>) -> Duration {
+/// Parses how long an entry is fresh, in whole milliseconds; 0 means never. Returns a day for
+/// anything else.
+pub fn parse_ttl(text: Option<&str>) -> Duration {
     text.and_then(parse::leading_whole)
         .map_or(DAY, Duration::from_millis)
 }
 
-/// Which account a list belongs to: nothing that could be turned back into a key.
+/// Identifies the account a list belongs to. The key cannot be recovered from it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Fingerprint(String);
+pub struct AccountFingerprint(String);
 
-impl std::fmt::Display for Fingerprint {
+impl std::fmt::Display for AccountFingerprint {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(&self.0)
     }
 }
 
-impl Fingerprint {
-    /// The fingerprint of a key at a host. Another host may have other models.
+impl AccountFingerprint {
+    /// Returns the fingerprint of a key at a server. The server is included, because another
+    /// server may have other models.
     pub fn of_key(key: &ApiKey, host: &str) -> Self {
         Self::digest(&["key", host, key.secret().expose_secret()])
     }
 
-    /// The fingerprint of a login at a host.
+    /// Returns the fingerprint of a login at a server.
     pub fn of_login(name: &str, host: &str) -> Self {
         Self::digest(&["login", host, name])
     }
 
-    /// A short name for a host.
+    /// Returns the fingerprint of a server.
     pub(super) fn of_host(host: &str) -> Self {
         Self::digest(&["host", host])
     }
 
-    /// One as it was written.
+    /// Parses a fingerprint as written by `Display`.
     pub(super) fn parse(text: &str) -> Option<Self> {
         let digit = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
         (text.len() == 16 && text.bytes().all(digit)).then(|| Self(text.to_owned()))
@@ -139,19 +142,11 @@ impl Fingerprint {
 
 /// A cached list.
 #[derive(Debug, Clone)]
-pub(super) struct Cached {
-    /// The models.
-    pub(super) answered: Answered,
-    /// Whether it is as good as asking.
-    pub(super) age: Age,
-}
-
-/// Whether a cached list is still as good as an answer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[allow(missing_docs)]
-pub(super) enum Age {
-    Fresh,
-    Stale,
+pub(super) struct CachedList {
+    /// The models and when they were fetched.
+    pub(super) fetched: FetchedModels,
+    /// Whether it is young enough to be used without asking Cursor.
+    pub(super) is_fresh: bool,
 }
 
 /// Why a cached list is not used.
@@ -160,8 +155,8 @@ pub(super) enum CacheError {
     /// The file cannot be read.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// The file is not what we write.
-    #[error("the cached list of models {} is not usable ({problem}); it is ignored", path.display())]
+    /// The file is invalid.
+    #[error("ignoring the cached model list {}: {problem}", path.display())]
     Unusable {
         /// The file.
         path: PathBuf,
@@ -170,20 +165,20 @@ pub(super) enum CacheError {
     },
 }
 
-fn path(folder: &Path, account: &Fingerprint) -> PathBuf {
-    folder.join(format!("models-{}.json", account.0))
+fn path(dir: &Path, account: &AccountFingerprint) -> PathBuf {
+    dir.join(format!("models-{}.json", account.0))
 }
 
-/// The cached list of an account.
+/// Returns the cached list of an account.
 pub(super) fn load(
-    policy: &Policy,
-    account: &Fingerprint,
+    policy: &CachePolicy,
+    account: &AccountFingerprint,
     now: SystemTime,
-) -> Result<Option<Cached>, CacheError> {
-    let Policy::On { folder, fresh_for } = policy else {
+) -> Result<Option<CachedList>, CacheError> {
+    let CachePolicy::On { dir, fresh_for } = policy else {
         return Ok(None);
     };
-    let path = path(folder, account);
+    let path = path(dir, account);
     let Some(text) = store::read(&path)? else {
         return Ok(None);
     };
@@ -195,138 +190,139 @@ pub(super) fn load(
 
 fn read(
     text: &str,
-    account: &Fingerprint,
+    account: &AccountFingerprint,
     fresh_for: Duration,
     now: SystemTime,
-) -> Result<Cached, &'static str> {
-    let json: Json = serde_json::from_str(text).map_err(|_| "no JSON")?;
+) -> Result<CachedList, &'static str> {
+    let json: Json = serde_json::from_str(text).map_err(|_| "not JSON")?;
     if json["version"] != VERSION {
-        return Err("of another version");
+        return Err("wrong version");
     }
     if json["account"] != account.0 {
-        return Err("of another account");
+        return Err("wrong account");
     }
-    let fetched = json["fetchedAt"].as_u64().ok_or("without a time")?;
-    let fetched = UNIX_EPOCH + Duration::from_millis(fetched);
-    if fetched > now + AHEAD {
+    let fetched_at = json["fetchedAt"].as_u64().ok_or("no timestamp")?;
+    let fetched_at = UNIX_EPOCH + Duration::from_millis(fetched_at);
+    if fetched_at > now + MAX_CLOCK_SKEW {
         return Err("from the future");
     }
-    let items = Item::read_list(&json).unwrap_or_default();
-    if items.is_empty() {
+    let models = CatalogModel::list_from_json(&json).unwrap_or_default();
+    if models.is_empty() {
         return Err("empty");
     }
-    let age = match now.duration_since(fetched).unwrap_or_default() < fresh_for {
-        true => Age::Fresh,
-        false => Age::Stale,
+    let is_fresh = now.duration_since(fetched_at).unwrap_or_default() < fresh_for;
+    let fetched = FetchedModels {
+        models: Arc::new(models),
+        at: fetched_at,
     };
-    let answered = Answered {
-        items: Arc::new(items),
-        at: fetched,
-    };
-    Ok(Cached { answered, age })
+    Ok(CachedList { fetched, is_fresh })
 }
 
-/// Keeps a list Cursor just gave.
+/// Stores a list that Cursor just returned.
 pub(super) fn save(
-    policy: &Policy,
-    account: &Fingerprint,
-    items: &[Item],
+    policy: &CachePolicy,
+    account: &AccountFingerprint,
+    models: &[CatalogModel],
     now: SystemTime,
 ) -> Result<(), StoreError> {
-    let Policy::On { folder, .. } = policy else {
+    let CachePolicy::On { dir, .. } = policy else {
         return Ok(());
     };
-    let fetched = now.duration_since(UNIX_EPOCH).unwrap_or_default();
+    let fetched_at = now.duration_since(UNIX_EPOCH).unwrap_or_default();
     let entry = json!({
         "version": VERSION,
         "account": account.0,
-        "fetchedAt": fetched.as_millis() as u64,
-        "items": items,
+        "fetchedAt": fetched_at.as_millis() as u64,
+        "items": models,
     });
-    store::write(&path(folder, account), entry.to_string().as_bytes())
+    store::write(&path(dir, account), entry.to_string().as_bytes())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn account(key: &str) -> Fingerprint {
-        Fingerprint::of_key(&ApiKey::parse(key).unwrap(), "https://host")
+    fn account(key: &str) -> AccountFingerprint {
+        AccountFingerprint::of_key(&ApiKey::parse(key).unwrap(), "https://host")
     }
 
     #[test]
-    fn a_list_is_fresh_for_a_day_and_kept_longer() {
-        let folder = tempfile::tempdir().unwrap();
-        let (policy, _) = Policy::from_env(&|_| None, Some(folder.path()));
-        let item = Item {
+    fn a_list_is_fresh_for_a_day_and_stored_longer() {
+        let dir = tempfile::tempdir().unwrap();
+        let (policy, _) = CachePolicy::from_env(&|_| None, Some(dir.path()));
+        let item = CatalogModel {
             id: "m".into(),
-            ..Item::default()
+            ..CatalogModel::default()
         };
         let then = UNIX_EPOCH + DAY * 20_000;
         let load_at = |now| load(&policy, &account("k1"), now);
         assert!(load_at(then).unwrap().is_none());
         save(&policy, &account("k1"), std::slice::from_ref(&item), then).unwrap();
-        let age = |now| load_at(now).unwrap().unwrap().age;
-        assert_eq!(age(then), Age::Fresh);
-        assert_eq!(age(then - AHEAD), Age::Fresh, "clocks differ a little");
-        assert_eq!(age(then + DAY - Duration::from_millis(1)), Age::Fresh);
-        assert_eq!(age(then + DAY), Age::Stale);
-        assert!(load_at(then - AHEAD - Duration::from_millis(1)).is_err());
+        let is_fresh = |now| load_at(now).unwrap().unwrap().is_fresh;
+        assert!(is_fresh(then));
+        assert!(is_fresh(then - MAX_CLOCK_SKEW));
+        assert!(is_fresh(then + DAY - Duration::from_millis(1)));
+        assert!(!is_fresh(then + DAY));
+        assert!(load_at(then - MAX_CLOCK_SKEW - Duration::from_millis(1)).is_err());
         assert!(load(&policy, &account("k2"), then).unwrap().is_none());
-        assert!(load(&Policy::Off, &account("k1"), then).unwrap().is_none());
+        assert!(
+            load(&CachePolicy::Off, &account("k1"), then)
+                .unwrap()
+                .is_none()
+        );
     }
 
     #[test]
-    fn whatever_is_in_the_file_is_no_panic_and_no_list() {
+    fn invalid_files_are_rejected() {
         let me = account("k");
         let valid = json!({"version": 1, "account": me.0, "fetchedAt": 5, "items": [{"id": "m"}]});
         let now = UNIX_EPOCH + DAY;
-        let judge = |json: &Json| read(&json.to_string(), &me, DAY, now).map(|_| ());
-        assert_eq!(judge(&valid), Ok(()));
+        let check = |json: &Json| read(&json.to_string(), &me, DAY, now).map(|_| ());
+        assert_eq!(check(&valid), Ok(()));
         for (field, value, problem) in [
-            ("version", json!(2), "of another version"),
-            ("account", json!("0"), "of another account"),
-            ("fetchedAt", json!(-1), "without a time"),
+            ("version", json!(2), "wrong version"),
+            ("account", json!("0"), "wrong account"),
+            ("fetchedAt", json!(-1), "no timestamp"),
             ("fetchedAt", json!(u64::MAX), "from the future"),
             ("items", json!([]), "empty"),
             ("items", json!({"id": "m"}), "empty"),
         ] {
             let mut broken = valid.clone();
             broken[field] = value;
-            assert_eq!(judge(&broken), Err(problem));
+            assert_eq!(check(&broken), Err(problem));
         }
-        assert_eq!(read("{", &me, DAY, now).unwrap_err(), "no JSON");
+        assert_eq!(read("{", &me, DAY, now).unwrap_err(), "not JSON");
     }
 
     #[test]
-    fn settings_that_are_not_understood_are_told() {
-        let read = |life: &'static str, disabled: &'static str| {
+    fn invalid_settings_produce_warnings() {
+        let read = |ttl: &'static str, disabled: &'static str| {
             let env = |name: &str| match name {
-                TIME_TO_LIVE => Some(life.to_owned()),
-                DISABLE => Some(disabled.to_owned()),
+                CACHE_TTL => Some(ttl.to_owned()),
+                DISABLE_CACHE => Some(disabled.to_owned()),
                 _ => None,
             };
-            Policy::from_env(&env, Some(Path::new("/state")))
+            CachePolicy::from_env(&env, Some(Path::new("/state")))
         };
-        assert_eq!(read("5", "yes"), (Policy::Off, vec![]));
+        assert_eq!(read("5", "yes"), (CachePolicy::Off, vec![]));
         let (policy, warnings) = read("soon", "perhaps");
         let fresh_for = DAY;
-        let folder = "/state".into();
-        assert_eq!(policy, Policy::On { folder, fresh_for });
-        let told: Vec<String> = warnings.iter().map(ToString::to_string).collect();
-        insta::assert_snapshot!(told.join("\n"), @r#"
+        let dir = "/state".into();
+        assert_eq!(policy, CachePolicy::On { dir, fresh_for });
+        let messages: Vec<String> = warnings.iter().map(ToString::to_string).collect();
+        insta::assert_snapshot!(messages.join("\n"), @r#"
         PI_CURSOR_SDK_MODEL_CACHE_TTL_MS: "soon" is not one of 0, 1, 2 … milliseconds; using 86400000
         PI_CURSOR_SDK_DISABLE_MODEL_CACHE: "perhaps" is not one of off, on; using off
         "#);
     }
 
     #[test]
-    fn neither_key_nor_its_hash_is_in_a_file_name() {
+    fn the_fingerprint_does_not_contain_the_key() {
         let me = account("crsr_secret");
         assert_eq!(me.0.len(), 16);
         assert_ne!(
             me,
-            Fingerprint::of_key(&ApiKey::parse("crsr_secret").unwrap(), "https://other")
+            AccountFingerprint::of_key(&ApiKey::parse("crsr_secret").unwrap(), "https://other")
         );
         assert!(!format!("{me:?}").contains("secret"));
     }

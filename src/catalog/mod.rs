@@ -1,38 +1,39 @@
-//! Cursor's models as a host can show and choose them.
+//! Cursor's models as a host can display and select them.
 //!
-//! One description of a model ([`Item`]) from whichever call Cursor answers, rows a host
-//! registers ([`Rows`]), and the way back from a row, a thinking level and a speed to what
-//! Cursor is sent ([`select`]). Everything about a model is read from its parameters: no id is
-//! known by name here. This room opens no run, keeps no secret and knows no host's protocol;
-//! its files in the state folder are the cached list, learned windows and preferences.
+//! [`CatalogModel`] is one model as Cursor describes it, whichever endpoint the description came
+//! from. [`HostModels`] are the entries a host registers. [`select`] converts a host model, a
+//! thinking level and a speed back to what is sent to Cursor. Everything about a model is read
+//! from its parameters: no model id is hard-coded here. This module opens no run, stores no secret
+//! and knows no host protocol; its files in the state directory are the cached list, learned
+//! context windows and preferences.
 
+mod bundled;
 mod cache;
-mod collate;
-mod discover;
-mod finder;
-mod item;
-mod last;
-mod listing;
-mod nearest;
+mod client;
+mod context_window;
+mod fast_mode;
+mod host_models;
+mod last_account;
+mod model;
+mod model_list;
 mod prefs;
-mod rows;
 mod selection;
-mod snapshot;
-mod speed;
+mod service;
+mod sort_key;
+mod suggest;
 mod thinking;
-mod windows;
 
 pub use crate::diag::private::StoreError;
-pub use cache::{Fingerprint, Policy, time_to_live};
-pub use discover::{Access, Credential, DiscoverError};
-pub use finder::{BUDGET, Finder, Wanted};
-pub use item::{Choice, Item, Parameter, ParameterValue, Variant};
-pub use listing::{Listing, Reason, Source};
-pub use nearest::UnknownModel;
+pub use bundled::render as render_snapshot;
+pub use cache::{AccountFingerprint, CachePolicy, parse_ttl};
+pub use client::{CatalogClient, CatalogCredential, DiscoverError};
+pub use context_window::{ContextWindows, learn, parse_context_size, positive_u32};
+pub use fast_mode::{ResolvedSpeed, SpeedPreferences, SpeedSource, resolve_speed};
+pub use host_models::{HostModel, HostModels, MAX_OUTPUT, ModelLookup, base_id};
+pub use model::{CatalogModel, ModelVariant, Parameter, ParameterChoice, ParameterValue};
+pub use model_list::{FallbackReason, ListSource, ModelList};
 pub use prefs::{Prefs, save_speed};
-pub use rows::{Found, MAX_OUTPUT, Row, Rows, base};
-pub use selection::{Selection, Speed, select};
-pub use snapshot::render as render_snapshot;
-pub use speed::{Decided, Whose, Wishes, decide};
-pub use thinking::{Level, LevelMap, Profile, level_map};
-pub use windows::{Learned, Windows, learn, parse_context, positive};
+pub use selection::{ModelSelection, Speed, select};
+pub use service::{FetchMode, ModelCatalog, WAIT_BUDGET};
+pub use suggest::UnknownModel;
+pub use thinking::{LevelMap, LevelRange, ThinkingLevel, level_map};

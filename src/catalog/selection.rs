@@ -1,10 +1,10 @@
-//! From a row, a thinking level and a speed to what Cursor is sent.
+//! Converts a host model, a thinking level and a speed to what is sent to Cursor.
 
-use super::item::Choice;
-use super::rows::Row;
-use super::thinking::{Controls, Level};
+use super::host_models::HostModel;
+use super::model::ParameterChoice;
+use super::thinking::{ThinkingLevel, ThinkingParameters};
 
-/// Whether a model answers faster for more.
+/// Normal speed, or fast mode at a higher price.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub enum Speed {
@@ -13,31 +13,31 @@ pub enum Speed {
 }
 
 impl Speed {
-    /// The speed a switch stands for.
+    /// Returns the speed for the state of a fast-mode switch.
     pub fn from_switch(on: bool) -> Self {
         if on { Self::Fast } else { Self::Normal }
     }
 
-    /// Whether the switch is on.
+    /// Whether this is fast mode.
     pub fn is_fast(self) -> bool {
         self == Self::Fast
     }
 }
 
-/// What Cursor is sent.
+/// The model selection that is sent to Cursor.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Selection {
-    /// The model's id or alias.
+pub struct ModelSelection {
+    /// The id or alias of the model.
     pub id: String,
-    /// Its parameters.
-    pub parameters: Vec<Choice>,
-    /// Whether that is Max Mode.
+    /// The parameters.
+    pub parameters: Vec<ParameterChoice>,
+    /// Whether to use Max Mode.
     pub max_mode: bool,
 }
 
-impl Selection {
-    /// An id nothing is known about, as it is.
-    pub fn plain(id: &str) -> Self {
+impl ModelSelection {
+    /// Selects an unknown model by its id alone.
+    pub fn without_parameters(id: &str) -> Self {
         Self {
             id: id.to_owned(),
             parameters: Vec::new(),
@@ -46,55 +46,63 @@ impl Selection {
     }
 }
 
-/// What Cursor is sent for a row. A level the row does not have, or no speed, leaves the
-/// default; a level of `None` is one we have never heard of.
-pub fn select(row: &Row, level: Option<Level>, speed: Option<Speed>) -> Selection {
-    let mut parameters = row.defaults.clone();
+/// Returns the selection for a host model. A level the model does not support, an unknown level
+/// (`None`) and a missing speed leave the default.
+pub fn select(
+    model: &HostModel,
+    level: Option<ThinkingLevel>,
+    speed: Option<Speed>,
+) -> ModelSelection {
+    let mut parameters = model.defaults.clone();
     if let Some(level) = level {
-        think(&mut parameters, row, level);
+        apply_thinking_level(&mut parameters, model, level);
     }
-    if let (Some(speed), Some(parameter)) = (speed, row.item.parameter("fast")) {
+    if let (Some(speed), Some(parameter)) = (speed, model.base.parameter("fast")) {
         let value = if speed.is_fast() { "true" } else { "false" };
         let value = parameter.spelling(value).unwrap_or(value);
-        set(&mut parameters, "fast", value);
+        set_parameter(&mut parameters, "fast", value);
     }
-    Selection {
-        id: row.selection.clone(),
+    ModelSelection {
+        id: model.cursor_id.clone(),
         parameters,
-        max_mode: row.item.is_max_mode(row.context.as_deref()),
+        max_mode: model.base.is_max_mode(model.context.as_deref()),
     }
 }
 
-fn think(parameters: &mut Vec<Choice>, row: &Row, level: Level) {
-    let mapped = row.levels.as_ref().and_then(|levels| levels.get(&level));
+fn apply_thinking_level(
+    parameters: &mut Vec<ParameterChoice>,
+    model: &HostModel,
+    level: ThinkingLevel,
+) {
+    let mapped = model.levels.as_ref().and_then(|levels| levels.get(&level));
     let Some(Some(value)) = mapped else {
         return;
     };
-    let controls = Controls::of(&row.item);
+    let controls = ThinkingParameters::of(&model.base);
     match (level, controls.thinking, controls.effort) {
-        (Level::Off, Some(_), _) if value.eq_ignore_ascii_case("false") => {
-            set(parameters, "thinking", value);
-            // An effort would ask for thinking again.
+        (ThinkingLevel::Off, Some(_), _) if value.eq_ignore_ascii_case("false") => {
+            set_parameter(parameters, "thinking", value);
+            // An effort would enable thinking again.
             parameters.retain(|choice| choice.id != "effort");
         }
-        (Level::Off, ..) => set(parameters, "reasoning", value),
+        (ThinkingLevel::Off, ..) => set_parameter(parameters, "reasoning", value),
         (_, thinking, Some(_)) => {
             if let Some(thinking) = thinking {
                 let on = thinking.spelling("true").unwrap_or("true");
-                set(parameters, "thinking", on);
+                set_parameter(parameters, "thinking", on);
             }
-            set(parameters, "effort", value);
+            set_parameter(parameters, "effort", value);
         }
-        (..) if controls.reasoning.is_some() => set(parameters, "reasoning", value),
-        (..) => set(parameters, "thinking", value),
+        (..) if controls.reasoning.is_some() => set_parameter(parameters, "reasoning", value),
+        (..) => set_parameter(parameters, "thinking", value),
     }
 }
 
-/// Replaces a parameter's value where it stands, or adds it.
-pub(super) fn set(parameters: &mut Vec<Choice>, id: &str, value: &str) {
+/// Replaces the value of a parameter in place, or appends the parameter.
+pub(super) fn set_parameter(parameters: &mut Vec<ParameterChoice>, id: &str, value: &str) {
     match parameters.iter_mut().find(|choice| choice.id == id) {
         Some(choice) => choice.value = value.to_owned(),
-        None => parameters.push(Choice {
+        None => parameters.push(ParameterChoice {
             id: id.to_owned(),
             value: value.to_owned(),
         }),

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use super::item::{Item, Parameter};
+use super::model::{CatalogModel, Parameter};
 
 /// A thinking level of a host, lowest first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 #[allow(missing_docs)]
-pub enum Level {
+pub enum ThinkingLevel {
     Off,
     Minimal,
     Low,
@@ -17,23 +17,23 @@ pub enum Level {
     Max,
 }
 
-const LEVELS: [Level; 7] = [
-    Level::Off,
-    Level::Minimal,
-    Level::Low,
-    Level::Medium,
-    Level::High,
-    Level::Xhigh,
-    Level::Max,
+const LEVELS: [ThinkingLevel; 7] = [
+    ThinkingLevel::Off,
+    ThinkingLevel::Minimal,
+    ThinkingLevel::Low,
+    ThinkingLevel::Medium,
+    ThinkingLevel::High,
+    ThinkingLevel::Xhigh,
+    ThinkingLevel::Max,
 ];
 
-impl Level {
-    /// The level of a name; hosts may have others, which mean nothing to Cursor.
+impl ThinkingLevel {
+    /// Parses a level name; returns `None` for levels that Cursor does not have.
     pub fn parse(name: &str) -> Option<Self> {
         LEVELS.into_iter().find(|level| level.name() == name)
     }
 
-    /// The host's name for it.
+    /// The name of the level.
     pub fn name(self) -> &'static str {
         match self {
             Self::Off => "off",
@@ -47,20 +47,23 @@ impl Level {
     }
 }
 
-/// Which levels a host has.
+/// Which levels a host supports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Profile {
-    /// Up to `xhigh`, which then has to stand for Cursor's `max` too.
+pub enum LevelRange {
+    /// Up to `xhigh`, which is then also used for Cursor's `max`.
     #[default]
     UpToXhigh,
     /// Up to `max`.
     UpToMax,
 }
 
-impl Profile {
-    /// The profile of a host that knows these levels.
-    pub fn of(levels: &[String]) -> Self {
-        if levels.iter().any(|level| level == Level::Max.name()) {
+impl LevelRange {
+    /// Returns the range of a host with these levels.
+    pub fn from_names(levels: &[String]) -> Self {
+        if levels
+            .iter()
+            .any(|level| level == ThinkingLevel::Max.name())
+        {
             Self::UpToMax
         } else {
             Self::UpToXhigh
@@ -68,27 +71,28 @@ impl Profile {
     }
 }
 
-/// What each level is to Cursor; `None` for a level the model does not have.
-pub type LevelMap = BTreeMap<Level, Option<String>>;
+/// Cursor's parameter value for each level; `None` for a level the model does not support.
+pub type LevelMap = BTreeMap<ThinkingLevel, Option<String>>;
 
-/// The parameters that have to do with thinking.
+/// The parameters of a model that control thinking.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Controls<'i> {
+pub(super) struct ThinkingParameters<'i> {
     pub(super) reasoning: Option<&'i Parameter>,
     pub(super) effort: Option<&'i Parameter>,
     pub(super) thinking: Option<&'i Parameter>,
 }
 
-impl<'i> Controls<'i> {
-    pub(super) fn of(item: &'i Item) -> Self {
+impl<'i> ThinkingParameters<'i> {
+    pub(super) fn of(model: &'i CatalogModel) -> Self {
         Self {
-            reasoning: item.parameter("reasoning"),
-            effort: item.parameter("effort"),
-            thinking: item.parameter("thinking"),
+            reasoning: model.parameter("reasoning"),
+            effort: model.parameter("effort"),
+            thinking: model.parameter("thinking"),
         }
     }
 
-    /// The value for `off`. An effort of `none` would still be an effort.
+    /// Returns the value for `off`. `effort` is not considered, because its `none` does not turn
+    /// thinking off.
     fn off(&self) -> Option<&'i str> {
         let reasoning = |value| self.reasoning?.spelling(value);
         reasoning("none")
@@ -97,32 +101,32 @@ impl<'i> Controls<'i> {
     }
 }
 
-/// The map of a model; `None` for a model whose thinking nobody can control.
-pub fn level_map(item: &Item, profile: Profile) -> Option<LevelMap> {
-    let controls = Controls::of(item);
+/// Returns the level map of a model; `None` if its thinking cannot be controlled.
+pub fn level_map(model: &CatalogModel, range: LevelRange) -> Option<LevelMap> {
+    let controls = ThinkingParameters::of(model);
     let valued = controls.effort.or(controls.reasoning);
     let parameter = valued.or(controls.thinking)?;
-    // A parameter that only says whether to think: high is thinking, the rest is not there.
+    // A parameter that only switches thinking on or off: `high` is on, other levels do not exist.
     let switch = match valued {
         None => parameter.spelling("false").and(parameter.spelling("true")),
         Some(_) => None,
     };
-    let value = |level: Level| match (level, switch, profile) {
-        (Level::Off, ..) => controls.off(),
-        (Level::High, Some(on), _) => Some(on),
+    let value = |level: ThinkingLevel| match (level, switch, range) {
+        (ThinkingLevel::Off, ..) => controls.off(),
+        (ThinkingLevel::High, Some(on), _) => Some(on),
         (_, Some(_), _) => None,
-        (Level::Xhigh, None, Profile::UpToXhigh) => parameter
+        (ThinkingLevel::Xhigh, None, LevelRange::UpToXhigh) => parameter
             .spelling("xhigh")
             .or_else(|| parameter.spelling("max"))
             .or_else(|| parameter.spelling("extra-high")),
-        (Level::Xhigh, None, Profile::UpToMax) => parameter
+        (ThinkingLevel::Xhigh, None, LevelRange::UpToMax) => parameter
             .spelling("xhigh")
             .or_else(|| parameter.spelling("extra-high")),
         (level, None, _) => parameter.spelling(level.name()),
     };
     let map = LEVELS
         .into_iter()
-        .filter(|level| *level != Level::Max || profile == Profile::UpToMax)
+        .filter(|level| *level != ThinkingLevel::Max || range == LevelRange::UpToMax)
         .map(|level| (level, value(level).map(str::to_owned)));
     Some(map.collect())
 }

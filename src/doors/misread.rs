@@ -23,7 +23,7 @@ pub(super) fn all(
     let mut warnings = settings::unknown(names);
     warnings.extend(Backend::misread(env));
     warnings.extend(turn::Policy::from_env(env).1);
-    warnings.extend(catalog::Policy::from_env(env, None).1);
+    warnings.extend(catalog::CachePolicy::from_env(env, None).1);
     for name in CARD_SETTINGS {
         let value = env(name).filter(|value| !["", "auto"].contains(&value.trim()));
         if parse::switch(value.as_deref()).is_none() {

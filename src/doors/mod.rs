@@ -2,13 +2,13 @@
 //! several doors need stands beside them.
 
 mod backends;
-mod catalogue;
 pub mod cli;
 mod files;
 pub mod gateway;
 mod keeping;
 mod leaving;
 mod misread;
+mod model_resolver;
 mod parked;
 pub mod rpc;
 mod sessions;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::account::{Account, ExchangeError, Issued};
+use crate::account::{Account, ExchangeError, IssuedToken};
 use crate::wire::choice::Choice;
 use crate::wire::drift::Drift;
 use crate::wire::endpoint::Endpoints;
@@ -63,11 +63,11 @@ impl OpenError {
     pub fn failure(&self) -> Failure {
         let text = self.to_string();
         match self {
-            Self::Exchange(ExchangeError::Passing(CallError::Wire(WireError::Transport(_)))) => {
+            Self::Exchange(ExchangeError::Transient(CallError::Wire(WireError::Transport(_)))) => {
                 Failure::Transport(text)
             }
-            Self::Exchange(error) if error.is_passing() => Failure::Server(text),
-            Self::Exchange(ExchangeError::Refused(_)) => Failure::Key(text),
+            Self::Exchange(error) if error.is_transient() => Failure::Server(text),
+            Self::Exchange(ExchangeError::Rejected(_)) => Failure::Key(text),
             Self::Exchange(_) | Self::Setup(_) | Self::State(_) => Failure::Refused(text),
         }
     }
@@ -77,7 +77,7 @@ impl OpenError {
     /// How long was waited for an answer that did not come.
     pub(super) fn waited(&self) -> Option<Duration> {
         match self {
-            Self::Exchange(ExchangeError::Passing(CallError::Wire(WireError::Transport(
+            Self::Exchange(ExchangeError::Transient(CallError::Wire(WireError::Transport(
                 TransportError::Deadline { seconds, .. },
             )))) => Some(Duration::from_secs(*seconds)),
             _ => None,
@@ -89,7 +89,7 @@ impl OpenError {
 pub(super) struct Opened {
     pub(super) stream: RunStream,
     pub(super) version: HttpVersion,
-    pub(super) issued: Issued,
+    pub(super) issued: IssuedToken,
 }
 
 impl Backend {
@@ -123,7 +123,7 @@ impl Backend {
 
     /// Asks the server once which HTTP version it wants; no answer is no advice. Whoever has
     /// little patience wants a run for it.
-    async fn ask_for_advice(&self, issued: &Issued, patience: Option<Duration>) {
+    async fn ask_for_advice(&self, issued: &IssuedToken, patience: Option<Duration>) {
         if !self.choice.wants_advice(&self.endpoints.agent) {
             return;
         }

@@ -6,8 +6,8 @@ use std::time::Duration;
 use super::show::Surface;
 use crate::diag::parse;
 use crate::diag::settings::{self, Warning};
-use crate::replay;
 use crate::run::{Patience, RETRIES};
+use crate::tool_cards;
 use crate::tools::bridge::diagnostics::Diagnostics;
 use crate::tools::bridge::question;
 use crate::tools::bridge::snapshot::{Filter, HostTool, Overlapping, Snapshot};
@@ -114,7 +114,7 @@ impl Policy {
             Surface::Cards(tools) => tools,
             Surface::Text => &[],
         };
-        let only_shown = |tool: &&String| tool.as_str() == replay::ACTIVITY;
+        let only_shown = |tool: &&String| tool.as_str() == tool_cards::ACTIVITY_TOOL;
         let filter = Filter {
             overlapping: self.overlapping,
             replay: cards.iter().filter(only_shown).cloned().collect(),

@@ -13,9 +13,10 @@ use serde_json::Value as Json;
 
 use super::final_text::{self, Boundary, Candidates};
 use super::request::TurnEvent;
-use crate::replay::ledger::{self, Ledger};
-use crate::replay::{self, Activity, Workspace, names};
 use crate::run::RunEvent;
+use crate::tool_cards::activity_tracker::{ActivityTracker, DisplayItem};
+use crate::tool_cards::tool_names::CursorTool;
+use crate::tool_cards::{self, Activity, Workspace};
 use crate::tools::bridge::Verdict;
 use crate::tools::native::policy::{Decision, Decisions, Tool};
 
@@ -148,7 +149,7 @@ pub(super) enum Shown {
 
 /// The tool activity of one run, as its host is shown it.
 pub(super) struct Show {
-    ledger: Ledger,
+    tracker: ActivityTracker,
     workspace: PathBuf,
     /// Cards of this run have ids that start so.
     run: String,
@@ -182,7 +183,7 @@ impl Show {
         let millis = now.map_or(0, |now| now.as_millis());
         let run = RUNS.fetch_add(1, Ordering::Relaxed);
         Self {
-            ledger: Ledger::new(hosted),
+            tracker: ActivityTracker::new(hosted),
             workspace,
             run: format!("{CARD}{millis}-{run}-tool-"),
             cards: 0,
@@ -203,57 +204,58 @@ impl Show {
     pub(super) fn take(&mut self, event: &RunEvent, surface: &Surface) -> Shown {
         let at = Workspace {
             root: &self.workspace,
-            scrub: &scrub,
+            redact: &scrub,
         };
         let show = match event {
-            RunEvent::ToolStarted(update) => self.ledger.on_started(update, &at),
-            RunEvent::ToolDelta(update) => self.ledger.on_delta(update, &at),
-            RunEvent::ToolCompleted(update) => self.ledger.on_completed(update),
-            RunEvent::Other(update) => self.ledger.on_other(update, &at),
-            _ => ledger::Show::Nothing,
+            RunEvent::ToolStarted(update) => self.tracker.on_started(update, &at),
+            RunEvent::ToolDelta(update) => self.tracker.on_delta(update, &at),
+            RunEvent::ToolCompleted(update) => self.tracker.on_completed(update),
+            RunEvent::Other(update) => self.tracker.on_other(update, &at),
+            _ => DisplayItem::Nothing,
         };
         match show {
-            ledger::Show::Nothing => Shown::Nothing,
-            ledger::Show::Line(line) => Shown::Lines(vec![TurnEvent::Thinking(line)]),
-            ledger::Show::Completed(activity) => self.completed(&activity, surface),
+            DisplayItem::Nothing => Shown::Nothing,
+            DisplayItem::Line(line) => Shown::Lines(vec![TurnEvent::Thinking(line)]),
+            DisplayItem::Completed(activity) => self.completed(&activity, surface),
         }
     }
 
     fn completed(&mut self, activity: &Activity, surface: &Surface) -> Shown {
         let at = Workspace {
             root: &self.workspace,
-            scrub: &scrub,
+            redact: &scrub,
         };
-        if let Some(plan) = replay::plan(activity, &at) {
+        if let Some(plan) = tool_cards::plan(activity, &at) {
             self.plan = Some(plan);
         }
         let tool = native_tool(activity);
         if tool.is_some_and(|tool| self.decisions.of(tool) == Decision::Host) {
             return Shown::Nothing;
         }
-        let mut card = replay::card(activity, &at);
+        let mut card = tool_cards::card(activity, &at);
         if tool.is_some_and(Tool::changes_something) {
             // Under the host's own name a permission gate would take it for a call to decide.
-            card = card.under_neutral_name();
+            card = card.into_generic();
         }
         if let Surface::Cards(tools) = surface
             && tools.iter().any(|tool| tool == card.tool)
         {
             return Shown::Card(self.deal(card));
         }
-        let text = replay::transcript(activity, &at);
+        let text = tool_cards::transcript(activity, &at);
         Shown::Lines(vec![TurnEvent::Thinking(text), TurnEvent::ThinkingDone])
     }
 
-    fn deal(&mut self, card: replay::Card) -> TurnEvent {
+    fn deal(&mut self, card: tool_cards::Card) -> TurnEvent {
         self.cards += 1;
         let id = format!("{}{}", self.run, self.cards);
         let record = Record {
             content: card.content,
             details: card.details,
-            verdict: match card.verdict {
-                replay::Verdict::Done => Verdict::Done,
-                replay::Verdict::Failed => Verdict::Failed,
+            verdict: if card.is_error {
+                Verdict::Failed
+            } else {
+                Verdict::Done
             },
             follows: Follows::Perhaps,
         };
@@ -317,14 +319,14 @@ pub(super) fn ends_cards(event: &RunEvent) -> bool {
 
 /// The native tool that an activity belongs to, as the policy knows it.
 fn native_tool(activity: &Activity) -> Option<Tool> {
-    Some(match replay::tool(activity) {
-        names::Tool::Read => Tool::Read,
-        names::Tool::Grep => Tool::Grep,
-        names::Tool::Glob | names::Tool::Ls => Tool::Ls,
-        names::Tool::Shell => Tool::Shell,
-        names::Tool::Edit | names::Tool::Write => Tool::Write,
-        names::Tool::Delete => Tool::Delete,
-        names::Tool::ReadLints => Tool::Diagnostics,
+    Some(match tool_cards::tool(activity) {
+        CursorTool::Read => Tool::Read,
+        CursorTool::Grep => Tool::Grep,
+        CursorTool::Glob | CursorTool::Ls => Tool::Ls,
+        CursorTool::Shell => Tool::Shell,
+        CursorTool::Edit | CursorTool::Write => Tool::Write,
+        CursorTool::Delete => Tool::Delete,
+        CursorTool::ReadLints => Tool::Diagnostics,
         _ => return None,
     })
 }
@@ -383,7 +385,7 @@ mod tests {
             let call =
                 json!({"name": "read", "args": {"path": "/w/a"}, "result": {"content": "A"}});
             let tools = Surface::Cards(vec!["read".into()]);
-            match show.completed(&Activity::read(&call), &tools) {
+            match show.completed(&Activity::from_json(&call), &tools) {
                 Shown::Card(TurnEvent::ToolCall { id, .. }) => id,
                 _ => panic!("no card"),
             }
@@ -403,7 +405,7 @@ mod tests {
         let tools = Surface::Cards(vec!["bash".into(), "cursor".into()]);
         let Shown::Card(TurnEvent::ToolCall {
             name, arguments, ..
-        }) = show.completed(&Activity::read(&call), &tools)
+        }) = show.completed(&Activity::from_json(&call), &tools)
         else {
             panic!("no card");
         };
@@ -418,7 +420,7 @@ mod tests {
         let mut show = Show::new(Recorded::default(), PathBuf::from("/w"), [], local());
         let call = json!({"name": "shell", "args": {"command": "ls"}, "result": {"stdout": "a"}});
         let tools = Surface::Cards(vec!["read".into()]);
-        let Shown::Lines(lines) = show.completed(&Activity::read(&call), &tools) else {
+        let Shown::Lines(lines) = show.completed(&Activity::from_json(&call), &tools) else {
             panic!("a card without a tool");
         };
         assert_eq!(lines[0], TurnEvent::Thinking("$ ls\n\na\n".into()));

@@ -48,11 +48,17 @@ pub enum EnvelopeError {
     /// A flag byte with bits nobody defined: we are out of step or not talking Connect.
     #[error("envelope with unknown flags {0:#04x}")]
     UnknownFlags(u8),
-    /// A payload over [`MAX_PAYLOAD`].
+    /// An announced size over [`MAX_PAYLOAD`]. It may be a damaged length, so a retry can help.
     #[error("envelope of {size} bytes is over the limit of {limit} bytes")]
     TooLarge {
-        /// The announced or unpacked size, as far as it was read.
+        /// The announced size.
         size: u64,
+        /// The limit in force.
+        limit: usize,
+    },
+    /// A payload that unpacks to more than [`MAX_PAYLOAD`].
+    #[error("compressed envelope is over the limit of {limit} bytes")]
+    UnpacksTooLarge {
         /// The limit in force.
         limit: usize,
     },
@@ -121,10 +127,7 @@ fn gunzip(packed: &[u8], limit: usize) -> Result<Bytes, EnvelopeError> {
         .read_to_end(&mut unpacked)
         .map_err(|_| EnvelopeError::Corrupt)?;
     if unpacked.len() > limit {
-        return Err(EnvelopeError::TooLarge {
-            size: unpacked.len() as u64,
-            limit,
-        });
+        return Err(EnvelopeError::UnpacksTooLarge { limit });
     }
     Ok(unpacked.into())
 }
@@ -326,10 +329,7 @@ mod tests {
         assert!(packed.len() < 100);
         assert_eq!(
             gunzip(packed, 1024),
-            Err(EnvelopeError::TooLarge {
-                size: 1025,
-                limit: 1024
-            })
+            Err(EnvelopeError::UnpacksTooLarge { limit: 1024 })
         );
         assert_eq!(gunzip(&packed[..20], 8192), Err(EnvelopeError::Corrupt));
     }

@@ -202,7 +202,9 @@ impl Failure {
             // A wrong certificate stays wrong, and hammering it helps nobody.
             TransportError::Tls { .. } | TransportError::ContentType(_) => Self::Refused(text),
             TransportError::MessageTooLarge { .. }
-            | TransportError::Envelope(EnvelopeError::TooLarge { .. }) => Self::TooLarge(text),
+            | TransportError::Envelope(EnvelopeError::UnpacksTooLarge { .. }) => {
+                Self::TooLarge(text)
+            }
             _ => Self::Transport(text),
         }
     }

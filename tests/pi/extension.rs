@@ -125,6 +125,6 @@ fn a_sidecar_that_understands_nothing_is_given_up() {
     let mut pi = plain(&desk);
     pi.say(&json!({"type": "prompt", "message": "garble please"}));
     let error = pi.answer()["errorMessage"].clone();
-    let lost = "connection lost: cursor-sidecar understood nothing: not JSON";
+    let lost = "connection lost: cursor-sidecar could not read a request: not JSON";
     assert_eq!(error, lost);
 }

@@ -146,7 +146,7 @@ fn a_gate_is_not_asked_about_what_has_already_run(version: Version) {
 
 fn a_running_command_is_visible_and_stopping_it_names_it(version: Version) {
     let step = r#"{ exec = { shellArgs = { command = "echo first line; until [ -e ../go ]; do sleep 0.05; done; echo last line", workingDirectory = "$WS", toolCallId = "a", skipApproval = true, parsingResult = {} } } }"#;
-    let desk = desk_with_victim(version, step);
+    let desk = desk_with_victim(version, step).with("COLORTERM", "truecolor");
     let pi = Screen::with(&desk, &["--model", "cursor/composer-2", "Run it."]);
     pi.shows("first line");
     let screen = pi.shows("Elapsed");

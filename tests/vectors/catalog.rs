@@ -1,31 +1,32 @@
-//! The rules of `catalog` and of the settings' texts.
+//! Test vectors of `catalog` and of the parsing of settings.
 
 use cursor_sidecar::catalog::{
-    Choice, Item, Learned, Level, LevelMap, Profile, Row, Rows, Selection, Speed, Windows,
-    level_map, parse_context, positive, select, time_to_live,
+    CatalogModel, ContextWindows, HostModel, HostModels, LevelMap, LevelRange, ModelSelection,
+    ParameterChoice, Speed, ThinkingLevel, level_map, parse_context_size, parse_ttl, positive_u32,
+    select,
 };
 use cursor_sidecar::diag::parse::{self, NativeDisplay, Surface, TaskPresentation};
 use serde_json::{Value as Json, json};
 
 use super::{present, same};
 
-/// Both profiles a case is for, with what it wants of each.
-fn profiles(case: &Json) -> Vec<(Profile, Json)> {
+/// Returns the level ranges that a case applies to, with the expected result for each.
+fn ranges(case: &Json) -> Vec<(LevelRange, Json)> {
     let listed = |name: &str| case["profiles"].as_array().unwrap().contains(&json!(name));
     let mut wanted = Vec::new();
     if listed("latest") {
-        wanted.push((Profile::UpToMax, case["expected"].clone()));
+        wanted.push((LevelRange::UpToMax, case["expected"].clone()));
     }
     if let Some(seed) = case.get("expectedSeed") {
-        wanted.push((Profile::UpToXhigh, seed.clone()));
+        wanted.push((LevelRange::UpToXhigh, seed.clone()));
     } else if listed("seed") {
-        wanted.push((Profile::UpToXhigh, case["expected"].clone()));
+        wanted.push((LevelRange::UpToXhigh, case["expected"].clone()));
     }
     wanted
 }
 
-fn items(catalog: &Json) -> Vec<Item> {
-    Item::read_list(&json!({ "items": catalog })).unwrap()
+fn items(catalog: &Json) -> Vec<CatalogModel> {
+    CatalogModel::list_from_json(&json!({ "items": catalog })).unwrap()
 }
 
 fn levels_json(levels: &LevelMap) -> Json {
@@ -36,14 +37,16 @@ fn levels_json(levels: &LevelMap) -> Json {
         .into()
 }
 
-fn params_json(choices: &[Choice]) -> Json {
+fn params_json(choices: &[ParameterChoice]) -> Json {
     serde_json::to_value(choices).unwrap()
 }
 
 pub(crate) fn thinking(case: &Json) -> Result<(), String> {
-    let item = Item::read(&json!({"id": "m", "parameters": case["input"]["parameters"]})).unwrap();
-    for (profile, wanted) in profiles(case) {
-        let map = level_map(&item, profile);
+    let model =
+        CatalogModel::from_json(&json!({"id": "m", "parameters": case["input"]["parameters"]}))
+            .unwrap();
+    for (range, wanted) in ranges(case) {
+        let map = level_map(&model, range);
         let got = json!({
             "reasoning": map.is_some(),
             "thinkingLevelMap": map.as_ref().map(levels_json),
@@ -53,7 +56,7 @@ pub(crate) fn thinking(case: &Json) -> Result<(), String> {
     Ok(())
 }
 
-/// Rows that stand for a speed are not wanted.
+/// Entries with a speed suffix are not registered by us.
 fn is_row(id: &str) -> bool {
     !id.ends_with(":fast") && !id.ends_with(":slow")
 }
@@ -66,40 +69,40 @@ fn without_speeds(rows: &Json, id: &str) -> Vec<Json> {
 }
 
 pub(crate) fn aliases(case: &Json) -> Result<(), String> {
-    let rows = Rows::build(
+    let rows = HostModels::build(
         &items(&case["input"]["catalog"]),
-        Profile::UpToMax,
-        &Windows::default(),
+        LevelRange::UpToMax,
+        &ContextWindows::default(),
     );
     let got: Vec<Json> = rows
         .iter()
         .map(|row| {
             json!({"piModelId": row.id, "name": row.name,
-                   "baseModelId": row.base(), "selectionModelId": row.selection})
+                   "baseModelId": row.base_id(), "selectionModelId": row.cursor_id})
         })
         .collect();
     let wanted = without_speeds(&case["expected"]["rows"], "piModelId");
     same("rows", &got, &wanted)
 }
 
-fn row_json(row: &Row) -> Json {
+fn row_json(row: &HostModel) -> Json {
     present(json!({
         "id": row.id, "name": row.name, "reasoning": row.levels.is_some(),
         "thinkingLevelMap": row.levels.as_ref().map(levels_json),
         "input": ["text", "image"],
         "cost": {"input": 0, "output": 0, "cacheRead": 0, "cacheWrite": 0},
-        "contextWindow": row.window, "maxTokens": cursor_sidecar::catalog::MAX_OUTPUT,
+        "contextWindow": row.context_window, "maxTokens": cursor_sidecar::catalog::MAX_OUTPUT,
     }))
 }
 
-fn metadata_json(row: &Row) -> Json {
-    let has = |id: &str| row.item.parameter(id).is_some();
+fn metadata_json(row: &HostModel) -> Json {
+    let has = |id: &str| row.base.parameter(id).is_some();
     present(json!({
-        "piModelId": row.id, "baseModelId": row.base(), "selectionModelId": row.selection,
-        "displayName": row.item.name(), "defaultParams": params_json(&row.defaults),
-        "context": row.context, "contextWindow": row.window,
+        "piModelId": row.id, "baseModelId": row.base_id(), "selectionModelId": row.cursor_id,
+        "displayName": row.base.name(), "defaultParams": params_json(&row.defaults),
+        "context": row.context, "contextWindow": row.context_window,
         "supportsFast": row.speed().is_some(),
-        // Of the defaults alone: a variant may be fast without there being a choice.
+        // From the defaults only: a variant may be fast even if the model has no `fast` parameter.
         "defaultFast": row.defaults.iter().any(|choice| {
             choice.id == "fast" && choice.value.eq_ignore_ascii_case("true")
         }),
@@ -120,14 +123,16 @@ pub(crate) fn registration(case: &Json) -> Result<(), String> {
         (_, Json::Null) => String::new(),
         (_, windows) => json!({ "contextWindows": windows }).to_string(),
     };
-    for (profile, wanted) in profiles(case) {
-        let rows = Rows::build(
+    for (range, wanted) in ranges(case) {
+        let rows = HostModels::build(
             &items(&input["catalog"]),
-            profile,
-            &Windows::parse(&windows),
+            range,
+            &ContextWindows::parse(&windows),
         );
         if let Some(windows) = wanted["contextWindows"].as_object() {
-            let got = rows.iter().map(|row| (row.id.clone(), json!(row.window)));
+            let got = rows
+                .iter()
+                .map(|row| (row.id.clone(), json!(row.context_window)));
             let wanted = windows.iter().filter(|(id, _)| is_row(id));
             let wanted = wanted.map(|(id, window)| (id.clone(), window.clone()));
             let (got, wanted): (Vec<_>, Vec<_>) = (got.collect(), wanted.collect());
@@ -143,28 +148,28 @@ pub(crate) fn registration(case: &Json) -> Result<(), String> {
     Ok(())
 }
 
-/// The catalogue stands in a case of its own, which the others name.
+/// The catalog is a case of its own, which the other cases refer to.
 pub(crate) fn selection(case: &Json, all: &[Json]) -> Result<(), String> {
     let input = &case["input"];
     let Some(reference) = input["catalogRef"].as_str() else {
         return Ok(());
     };
     let is_it = |case: &&Json| case["id"] == reference;
-    // A part of the cases may come without it.
+    // A subset of the cases may not contain it.
     let whole = super::cases(&super::public().join("model-selection.json")).unwrap_or_default();
     let catalog = all.iter().find(is_it).or(whole.iter().find(is_it));
-    let items = items(&catalog.ok_or("no such catalogue")?["input"][reference]);
+    let items = items(&catalog.ok_or("no such catalog")?["input"][reference]);
     let id = input["piModelId"].as_str().unwrap();
-    let level = Level::parse(input["thinkingLevel"].as_str().unwrap());
+    let level = ThinkingLevel::parse(input["thinkingLevel"].as_str().unwrap());
     let asked = input["fast"].as_bool().map(Speed::from_switch);
-    for (profile, wanted) in profiles(case) {
-        let rows = Rows::build(&items, profile, &Windows::default());
+    for (range, wanted) in ranges(case) {
+        let rows = HostModels::build(&items, range, &ContextWindows::default());
         let selected = match rows.find(id) {
-            // The bare id of a model with contexts is no row, so hosts do not send it.
-            Ok(found) if id.starts_with(&found.row.id) => {
-                select(found.row, level, asked.or(found.speed))
+            // The bare id of a model with context sizes is not registered, so hosts do not send it.
+            Ok(found) if id.starts_with(&found.model.id) => {
+                select(found.model, level, asked.or(found.speed))
             }
-            _ => Selection::plain(id),
+            _ => ModelSelection::without_parameters(id),
         };
         let params = Some(&selected.parameters).filter(|parameters| !parameters.is_empty());
         let got = present(json!({
@@ -179,23 +184,23 @@ pub(crate) fn context_window(case: &Json) -> Result<(), String> {
     let input = &case["input"];
     match input["op"].as_str().unwrap() {
         "parse" => {
-            let got = parse_context(input["value"].as_str().unwrap_or_default());
+            let got = parse_context_size(input["value"].as_str().unwrap_or_default());
             same("window", &json!(got), &case["expected"])
         }
         "checkpoint" => {
-            let got = positive(&input["checkpoint"]["tokenDetails"]["maxTokens"]);
+            let got = positive_u32(&input["checkpoint"]["tokenDetails"]["maxTokens"]);
             same("window", &json!(got), &case["expected"])
         }
         "save" => {
             let before = json!({ "contextWindows": input["before"] }).to_string();
-            let mut windows = Windows::parse(&before);
-            let tokens = positive(&input["contextWindow"]).unwrap_or(0);
-            let learned = windows.learn(input["modelId"].as_str().unwrap(), tokens);
-            // A file nothing is learned for stays as it is, whatever stands in it.
-            let file = match (learned, &input["before"]) {
-                (Learned::Something, _) => windows.to_json(),
-                (Learned::Nothing, Json::Null) => Json::Null,
-                (Learned::Nothing, before) => json!({ "contextWindows": before }),
+            let mut windows = ContextWindows::parse(&before);
+            let tokens = positive_u32(&input["contextWindow"]).unwrap_or(0);
+            let changed = windows.learn(input["modelId"].as_str().unwrap(), tokens);
+            // If nothing is learned, the file is not written.
+            let file = match &input["before"] {
+                _ if changed => windows.to_json(),
+                Json::Null => Json::Null,
+                before => json!({ "contextWindows": before }),
             };
             same("file", &file, &case["expected"]["file"])?;
             let keys: Vec<&String> = file["contextWindows"]
@@ -208,7 +213,7 @@ pub(crate) fn context_window(case: &Json) -> Result<(), String> {
                 wanted => same("order", &json!(keys), wanted),
             }
         }
-        // Not a case: the table itself, which the bundled one holds.
+        // Not a case: the table itself, which is part of the bundled list.
         "table" => Ok(()),
         other => Err(format!("unknown operation {other}")),
     }
@@ -229,7 +234,7 @@ pub(crate) fn settings(case: &Json) -> Result<(), String> {
         "connectTimeoutMs" => millis(parse::connect_timeout(&env)),
         "bridgeCallTimeoutMs" => millis(parse::bridge_call_timeout(&env)),
         "settingSources" => json!(parse::setting_sources(value)),
-        "modelCacheTtlMs" => millis(time_to_live(value)),
+        "modelCacheTtlMs" => millis(parse_ttl(value)),
         "taskPresentation" => {
             let mode = TaskPresentation::parse(value).name();
             return same("mode", &json!(mode), &case["expected"]["mode"]);

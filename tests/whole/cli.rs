@@ -351,3 +351,27 @@ fn tools_work_if_they_are_let_loose() {
         simulator.recorded().assert_played(&["completed"]);
     }
 }
+
+/// "Plan only, change nothing" holds here, whatever the server asks for.
+#[test]
+fn a_plan_reads_and_changes_nothing() {
+    let steps = [
+        r#"{ exec = { requestContextArgs = {} } }"#,
+        r#"{ exec = { readArgs = { path = "$WS/a.txt", toolCallId = "r" } }, expect = { readResult = { success = { content = "alpha" } } } }"#,
+        r#"{ exec = { shellArgs = { command = "touch made", workingDirectory = "$WS", toolCallId = "s", skipApproval = true, parsingResult = {} } }, expect = { shellResult = { rejected = { reason = { "$contains" = "plan mode" } } } } }"#,
+        r#"{ exec = { writeArgs = { path = "$WS/made", fileText = "x", toolCallId = "w" } }, expect = { writeResult = { rejected = { reason = { "$contains" = "plan mode" } } } } }"#,
+        r#"{ exec = { deleteArgs = { path = "$WS/a.txt", toolCallId = "d" } }, expect = { deleteResult = { rejected = { reason = { "$contains" = "plan mode" } } } } }"#,
+        r#"{ text = "Done." }"#,
+    ];
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("a.txt"), "alpha").unwrap();
+    let place = folder.path().to_str().unwrap();
+    let simulator = playing(Transport::Http1, &steps.join(", "));
+    let backend = ("CURSOR_BACKEND_URL", simulator.url.as_str());
+    let arguments = ["ask", "go", "--plan", "--tools", "--workspace", place];
+    let output = sidecar(&arguments, &[KEY, backend]);
+    assert_eq!(output.status.code(), Some(0), "{}", seen(&output));
+    simulator.recorded().assert_played(&["completed"]);
+    assert!(folder.path().join("a.txt").exists());
+    assert!(!folder.path().join("made").exists());
+}

@@ -143,7 +143,7 @@ fn mode_tools_and_notices() {
     let odd =
         json!({"model": "gone", "kept": {"flags": {"cursor-mode": "dream", "cursor-fast": true}}});
     insta::assert_snapshot!(give(&mut host, odd.clone())["message"].as_str().unwrap(), @r#"
-    Cursor has no model "gone"; list the models or refresh the list to see which there are
+    Cursor has no model "gone"; list or refresh the models to see what is available
     --cursor-mode takes agent or plan, not "dream"
     Fast mode not supported by gone
     "#);
@@ -173,7 +173,7 @@ fn a_fallback_is_told_once() {
     let (mut host, _) = host(&simulator, &nobody);
     let told = give(&mut host, json!({"model": "composer-2.5"}));
     let message = told["message"].as_str().unwrap();
-    assert!(message.ends_with("showing the bundled one"), "{message}");
+    assert!(message.ends_with("showing the bundled list"), "{message}");
     assert_eq!(told["level"], "warning");
     for model in ["composer-2.5", "gpt-5.5@1m", "composer-2.5"] {
         let quiet = give(&mut host, json!({"model": model}));

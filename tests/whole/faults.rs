@@ -457,7 +457,7 @@ async fn answers_of_the_key_exchange() {
         ),
         (
             r#"status = 200, body = { accessToken = "t\nk" }"#.into(),
-            "Cursor answered the key exchange with a token that no header can carry",
+            "Cursor's response to the key exchange has a token that cannot be sent in a header",
         ),
     ];
     for (exchange, wanted) in cases {

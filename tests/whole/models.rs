@@ -1,10 +1,13 @@
-//! The catalogue through the real binary: where rows come from, and what Cursor is sent.
+//! The model catalog through the real binary: where the models come from, and what is sent to
+//! Cursor.
 
 use std::io::Write as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
-use cursor_sidecar::catalog::{Access, Credential, Finder, Policy, Source, Wanted};
+use cursor_sidecar::catalog::{
+    CachePolicy, CatalogClient, CatalogCredential, FetchMode, ListSource, ModelCatalog,
+};
 use serde_json::{Value as Json, json};
 use tempfile::TempDir;
 
@@ -12,18 +15,18 @@ use crate::backend::{Recording, Simulator, Transport, binary};
 use crate::ours::Ours;
 use crate::rpc::Host;
 
-mod chosen;
-mod finding;
-mod terminal;
-mod windows;
+mod cli;
+mod context_windows;
+mod selection;
+mod sources;
 
-const CATALOGUE: &str = "/v1/models";
+const MODELS_PATH: &str = "/v1/models";
 const KEY: &str = "crsr_0123456789";
 const WITH_MAX: &[&str] = &["off", "minimal", "low", "medium", "high", "xhigh", "max"];
 const WITHOUT_MAX: &[&str] = &["off", "minimal", "low", "medium", "high", "xhigh"];
 
-/// Every shape of a model there is.
-const SHAPES: &str = r#"[
+/// One model for each combination of parameters that Cursor has.
+const MODELS: &str = r#"[
   { id = "composer-2.5", displayName = "Composer 2.5", parameters = [ { id = "fast", values = [ { value = "false" }, { value = "true" } ] } ],
     variants = [ { params = [ { id = "fast", value = "true" } ], displayName = "v", isDefault = true } ] },
   { id = "gpt-5.5", displayName = "GPT-5.5", aliases = ["gpt-latest", "latest"], parameters = [
@@ -40,7 +43,7 @@ const SHAPES: &str = r#"[
   { id = "default", displayName = "Auto" },
 ]"#;
 
-/// A backend with this catalogue; `more` are further settings of the server.
+/// A backend with these models; `more` are further settings of the server.
 fn simulator(models: &str, more: &str) -> Simulator {
     let mut file = tempfile::Builder::new().suffix(".toml").tempfile().unwrap();
     let steps = r#"{ text = "ok" }, { usage = {} }, { end = true }"#;
@@ -52,14 +55,14 @@ fn simulator(models: &str, more: &str) -> Simulator {
     Simulator::with(Transport::Http1, file.path())
 }
 
-/// A backend, a folder for what is kept, and an environment.
-struct Setting {
+/// A backend, a state directory, and environment variables.
+struct TestEnv {
     url: String,
     state: TempDir,
     more: Vec<(&'static str, &'static str)>,
 }
 
-impl Setting {
+impl TestEnv {
     fn new(url: &str, more: &[(&'static str, &'static str)]) -> Self {
         Self {
             url: url.into(),
@@ -104,7 +107,7 @@ fn ids(result: &Json) -> Vec<&str> {
         .collect()
 }
 
-/// Takes a turn with this model; how it ended.
+/// Runs a turn with this model and returns its result.
 fn turn(host: &mut Host, model: Json) -> Json {
     let params = json!({"turnId": "t", "sessionId": "s", "workspace": "/workspace",
         "kind": "main", "messages": [{"role": "user", "content": model.to_string(), "timestamp": 1}],
@@ -119,7 +122,7 @@ fn turn(host: &mut Host, model: Json) -> Json {
     }
 }
 
-/// The models runs asked for, as `id name=value …`.
+/// Returns the models that runs requested, as `id name=value …`.
 fn sent(recording: &Recording) -> Vec<String> {
     let requests = recording.client("runRequest");
     let models = requests.iter().map(|request| {
@@ -135,34 +138,34 @@ fn sent(recording: &Recording) -> Vec<String> {
     models.collect()
 }
 
-/// Calls of any kind.
+/// Returns the number of calls of any kind.
 fn calls(simulator: &Simulator) -> usize {
     simulator.recorded().0["requests"].as_array().unwrap().len()
 }
 
 #[test]
-fn a_warm_cache_makes_no_call() {
-    let simulator = simulator(SHAPES, "");
-    let setting = Setting::new(&simulator.url, &[]);
-    let mut first = setting.host(WITH_MAX);
+fn a_fresh_cache_makes_no_call() {
+    let simulator = simulator(MODELS, "");
+    let test = TestEnv::new(&simulator.url, &[]);
+    let mut first = test.host(WITH_MAX);
     let live = list(&mut first, json!({}));
     assert_eq!(live["source"], "live");
     assert_eq!(live["warnings"], json!([]));
-    assert_eq!(simulator.recorded().requests(CATALOGUE).len(), 1);
+    assert_eq!(simulator.recorded().requests(MODELS_PATH).len(), 1);
 
     let before = calls(&simulator);
-    let mut second = setting.host(WITH_MAX);
+    let mut second = test.host(WITH_MAX);
     let cached = list(&mut second, json!({}));
     assert_eq!(cached["source"], "cache");
     assert_eq!(cached.get("reason"), None);
     assert_eq!(cached["models"], live["models"]);
-    assert_eq!(calls(&simulator), before, "nothing was asked");
+    assert_eq!(calls(&simulator), before, "no call was made");
 
     let fresh = list(&mut second, json!({"refresh": true}));
     assert_eq!(fresh["source"], "live");
-    assert_eq!(simulator.recorded().requests(CATALOGUE).len(), 2);
+    assert_eq!(simulator.recorded().requests(MODELS_PATH).len(), 2);
 
-    for entry in std::fs::read_dir(setting.state.path()).unwrap() {
+    for entry in std::fs::read_dir(test.state.path()).unwrap() {
         let path = entry.unwrap().path();
         let mode = path.metadata().unwrap().permissions().mode() & 0o777;
         assert_eq!(mode, 0o600, "{}", path.display());
@@ -172,10 +175,10 @@ fn a_warm_cache_makes_no_call() {
 }
 
 #[test]
-fn the_rows_of_every_shape() {
-    let simulator = simulator(SHAPES, "");
-    let setting = Setting::new(&simulator.url, &[]);
-    let rows = list(&mut setting.host(WITHOUT_MAX), json!({}));
+fn models_are_listed_with_all_parameters() {
+    let simulator = simulator(MODELS, "");
+    let test = TestEnv::new(&simulator.url, &[]);
+    let rows = list(&mut test.host(WITHOUT_MAX), json!({}));
     let brief: Vec<String> = rows["models"]
         .as_array()
         .unwrap()
@@ -209,22 +212,22 @@ fn the_rows_of_every_shape() {
     gpt-latest@1m | GPT-5.5 (gpt-latest) @ 1m | 1000000 | off=none low=low medium=medium high=high xhigh=max | fast true false
     haiku | Haiku | 200000 | off=false high=true | fast false null
     ");
-    // A level a host does not know must not even be named; one it knows may be null.
+    // A level that the host does not support must be absent; one that it supports may be null.
     let map = |rows: &Json| rows["models"][8]["thinkingLevelMap"].clone();
     assert_eq!(map(&rows).get("max"), None);
-    let rows = list(&mut setting.host(WITH_MAX), json!({}));
+    let rows = list(&mut test.host(WITH_MAX), json!({}));
     assert_eq!(map(&rows).get("max"), Some(&Json::Null));
     assert_eq!(rows["models"][4]["thinkingLevelMap"]["xhigh"], "extra-high");
     assert_eq!(rows["models"][4]["thinkingLevelMap"]["max"], "max");
 }
 
 #[test]
-fn an_old_list_is_shown_at_once_and_renewed_behind() {
-    let simulator = simulator(SHAPES, "");
-    let setting = Setting::new(&simulator.url, &[("PI_CURSOR_SDK_MODEL_CACHE_TTL_MS", "1")]);
-    let mut host = setting.host(WITH_MAX);
+fn a_stale_list_is_shown_at_once_and_refreshed_in_the_background() {
+    let simulator = simulator(MODELS, "");
+    let test = TestEnv::new(&simulator.url, &[("PI_CURSOR_SDK_MODEL_CACHE_TTL_MS", "1")]);
+    let mut host = test.host(WITH_MAX);
     assert_eq!(list(&mut host, json!({}))["source"], "live");
-    // Until the clock has moved on by a millisecond the list counts as fresh.
+    // The list is fresh until a millisecond has passed.
     while simulator.recorded().requests("/v1/models").len() < 2 {
         let shown = list(&mut host, json!({}));
         assert_eq!(
@@ -235,10 +238,10 @@ fn an_old_list_is_shown_at_once_and_renewed_behind() {
 }
 
 #[test]
-fn an_old_list_is_better_than_none() {
-    let simulator = simulator(SHAPES, "");
-    let setting = Setting::new(&simulator.url, &[("PI_CURSOR_SDK_MODEL_CACHE_TTL_MS", "0")]);
-    let mut host = setting.host(WITH_MAX);
+fn a_stale_list_is_used_if_the_fetch_fails() {
+    let simulator = simulator(MODELS, "");
+    let test = TestEnv::new(&simulator.url, &[("PI_CURSOR_SDK_MODEL_CACHE_TTL_MS", "0")]);
+    let mut host = test.host(WITH_MAX);
     assert_eq!(list(&mut host, json!({}))["source"], "live");
     assert_eq!(
         list(&mut host, json!({}))["source"],
@@ -262,42 +265,42 @@ fn an_old_list_is_better_than_none() {
 }
 
 #[test]
-fn a_broken_cache_is_told_and_replaced() {
-    let simulator = simulator(SHAPES, "");
-    let setting = Setting::new(&simulator.url, &[]);
-    let mut host = setting.host(WITH_MAX);
+fn a_damaged_cache_file_is_reported_and_replaced() {
+    let simulator = simulator(MODELS, "");
+    let test = TestEnv::new(&simulator.url, &[]);
+    let mut host = test.host(WITH_MAX);
     list(&mut host, json!({"refresh": true}));
-    std::fs::write(finding::cached(setting.state.path()), "{oops").unwrap();
+    std::fs::write(sources::cached(test.state.path()), "{oops").unwrap();
     let again = list(&mut host, json!({}));
     assert_eq!(again["source"], "live");
     let warning = again["warnings"][0].as_str().unwrap();
     assert!(
-        warning.ends_with("is not usable (no JSON); it is ignored"),
+        warning.starts_with("ignoring the cached model list ") && warning.ends_with(": not JSON"),
         "{warning}"
     );
     assert_eq!(list(&mut host, json!({}))["source"], "cache");
 }
 
 #[test]
-fn without_the_cache_nothing_is_kept() {
-    let simulator = simulator(SHAPES, "");
-    let setting = Setting::new(
+fn with_the_cache_disabled_nothing_is_stored() {
+    let simulator = simulator(MODELS, "");
+    let test = TestEnv::new(
         &simulator.url,
         &[("PI_CURSOR_SDK_DISABLE_MODEL_CACHE", "1")],
     );
-    let mut host = setting.host(WITH_MAX);
+    let mut host = test.host(WITH_MAX);
     assert_eq!(list(&mut host, json!({}))["source"], "live");
     assert_eq!(list(&mut host, json!({}))["source"], "live");
-    assert_eq!(std::fs::read_dir(setting.state.path()).unwrap().count(), 0);
-    // Turns still go by the list: they do not ask again.
+    assert_eq!(std::fs::read_dir(test.state.path()).unwrap().count(), 0);
+    // Turns use the list in memory and do not fetch it again.
     turn(&mut host, json!({"id": "default"}));
     turn(&mut host, json!({"id": "composer-2.5"}));
-    assert_eq!(simulator.recorded().requests(CATALOGUE).len(), 2);
+    assert_eq!(simulator.recorded().requests(MODELS_PATH).len(), 2);
 }
 
 #[test]
-fn a_key_that_comes_later_brings_the_whole_list() {
-    let simulator = simulator(SHAPES, "");
+fn a_key_that_is_sent_later_loads_the_list() {
+    let simulator = simulator(MODELS, "");
     let mut host = Host::start(&[("CURSOR_BACKEND_URL", &simulator.url)]);
     host.call(
         "initialize",
@@ -322,18 +325,21 @@ fn a_key_that_comes_later_brings_the_whole_list() {
 }
 
 #[test]
-fn an_empty_list_is_no_list() {
+fn an_empty_list_is_replaced_by_the_bundled_one() {
     let simulator = simulator("[]", "");
-    let setting = Setting::new(&simulator.url, &[]);
-    let bundled = list(&mut setting.host(WITH_MAX), json!({}));
+    let test = TestEnv::new(&simulator.url, &[]);
+    let bundled = list(&mut test.host(WITH_MAX), json!({}));
     assert_eq!(bundled["source"], "bundled");
     assert_eq!(bundled["reason"], "empty-model-list");
-    assert_eq!(std::fs::read_dir(setting.state.path()).unwrap().count(), 0);
+    assert_eq!(std::fs::read_dir(test.state.path()).unwrap().count(), 0);
 }
 
-fn ours(simulator: &Simulator, credential: impl FnOnce(&Ours) -> Credential) -> Access {
+fn client_for(
+    simulator: &Simulator,
+    credential: impl FnOnce(&Ours) -> CatalogCredential,
+) -> CatalogClient {
     let ours = Ours::new(simulator, Transport::Http1);
-    Access {
+    CatalogClient {
         http: ours.backend.http.clone(),
         endpoints: ours.backend.endpoints.clone(),
         identity: ours.backend.identity.clone(),
@@ -341,8 +347,8 @@ fn ours(simulator: &Simulator, credential: impl FnOnce(&Ours) -> Credential) -> 
     }
 }
 
-fn with_key(ours: &Ours) -> Credential {
-    Credential::Key {
+fn with_key(ours: &Ours) -> CatalogCredential {
+    CatalogCredential::Key {
         key: cursor_sidecar::account::ApiKey::parse(KEY).unwrap(),
         account: ours.backend.account.clone(),
     }
@@ -350,37 +356,39 @@ fn with_key(ours: &Ours) -> Credential {
 
 #[tokio::test]
 async fn a_login_sees_the_same_models_as_a_key() {
-    let simulator = simulator(SHAPES, "");
-    let finder = Finder::new(Policy::Off);
-    let by_key = finder.list(&ours(&simulator, with_key), Wanted::Live).await;
-    let login = ours(&simulator, |ours| Credential::Login {
+    let simulator = simulator(MODELS, "");
+    let catalog = ModelCatalog::new(CachePolicy::Off);
+    let by_key = catalog
+        .list(&client_for(&simulator, with_key), FetchMode::Live)
+        .await;
+    let login = client_for(&simulator, |ours| CatalogCredential::Login {
         account: ours.backend.account.clone(),
         name: "me".into(),
     });
-    let by_login = finder.list(&login, Wanted::Live).await;
-    assert_eq!(by_login.source, Source::Live, "{:?}", by_login.warnings);
-    let mut items = by_login.items.to_vec();
-    assert_eq!(items.len(), by_key.items.len());
-    for (ours, wanted) in items.iter_mut().zip(by_key.items.iter()) {
-        // This call says more.
-        assert_eq!(ours.context_window.take(), Some(200_000));
-        for variant in &mut ours.variants {
+    let by_login = catalog.list(&login, FetchMode::Live).await;
+    assert_eq!(by_login.source, ListSource::Live, "{:?}", by_login.warnings);
+    let mut models = by_login.models.to_vec();
+    assert_eq!(models.len(), by_key.models.len());
+    for (model, wanted) in models.iter_mut().zip(by_key.models.iter()) {
+        // These RPCs return additional fields.
+        assert_eq!(model.context_window.take(), Some(200_000));
+        for variant in &mut model.variants {
             let large = variant.params.iter().any(|choice| choice.value == "1m");
             assert_eq!(std::mem::take(&mut variant.is_max_mode), large);
         }
-        assert_eq!(ours, wanted);
+        assert_eq!(model, wanted);
     }
 }
 
 #[tokio::test]
-async fn many_who_ask_at_once_make_one_call() {
-    let simulator = simulator(SHAPES, "");
-    let finder = Finder::new(Policy::Off);
-    let access = ours(&simulator, with_key);
-    let ask = || finder.list(&access, Wanted::CacheFirst);
+async fn concurrent_callers_share_one_call() {
+    let simulator = simulator(MODELS, "");
+    let catalog = ModelCatalog::new(CachePolicy::Off);
+    let client = client_for(&simulator, with_key);
+    let ask = || catalog.list(&client, FetchMode::CacheFirst);
     let (a, b, c) = tokio::join!(ask(), ask(), ask());
-    for listing in [a, b, c] {
-        assert_eq!(listing.source, Source::Live);
+    for list in [a, b, c] {
+        assert_eq!(list.source, ListSource::Live);
     }
-    assert_eq!(simulator.recording().await.requests(CATALOGUE).len(), 1);
+    assert_eq!(simulator.recording().await.requests(MODELS_PATH).len(), 1);
 }

@@ -6,17 +6,17 @@ use tokio::sync::Semaphore;
 use super::*;
 use crate::wire::error::TransportError;
 
-/// Hands out numbered tokens; `gate` lets a test hold an exchange back.
+/// Issues numbered tokens; `gate` lets a test delay an exchange.
 #[derive(Clone)]
-struct Fake {
+struct FakeExchange {
     calls: Arc<AtomicU32>,
     gate: Arc<Semaphore>,
     life_s: i64,
     fails_from: u32,
 }
 
-fn fake(life_s: i64) -> Fake {
-    Fake {
+fn fake(life_s: i64) -> FakeExchange {
+    FakeExchange {
         calls: Arc::default(),
         gate: Arc::new(Semaphore::new(1000)),
         life_s,
@@ -33,15 +33,15 @@ fn jwt(life_s: i64, number: u32) -> String {
     format!("h.{}.s{number}", URL_SAFE_NO_PAD.encode(payload))
 }
 
-impl Exchange for Fake {
-    fn exchange(&self) -> Exchanging {
+impl TokenExchange for FakeExchange {
+    fn exchange(&self) -> ExchangeFuture {
         let fake = self.clone();
         Box::pin(async move {
             fake.gate.acquire().await.unwrap().forget();
             let number = fake.calls.fetch_add(1, Ordering::SeqCst) + 1;
             if number >= fake.fails_from {
                 let error = WireError::from(TransportError::Lost("down".into()));
-                return Err(ExchangeError::Passing(error.into()));
+                return Err(ExchangeError::Transient(error.into()));
             }
             Ok(jwt(fake.life_s, number).into())
         })
@@ -60,13 +60,13 @@ async fn number(account: &Account) -> String {
 }
 
 #[tokio::test(start_paused = true)]
-async fn many_askers_make_one_exchange() {
-    let fake = Fake {
+async fn concurrent_callers_share_one_exchange() {
+    let fake = FakeExchange {
         gate: Arc::new(Semaphore::new(0)),
         ..fake(3600)
     };
     let account = Account::start(fake.clone());
-    let askers: Vec<_> = (0..50)
+    let callers: Vec<_> = (0..50)
         .map(|_| {
             let account = account.clone();
             tokio::spawn(async move { number(&account).await })
@@ -74,14 +74,14 @@ async fn many_askers_make_one_exchange() {
         .collect();
     tokio::task::yield_now().await;
     fake.gate.add_permits(10);
-    for asker in askers {
-        assert_eq!(asker.await.unwrap(), "s1");
+    for caller in callers {
+        assert_eq!(caller.await.unwrap(), "s1");
     }
     assert_eq!(fake.calls.load(Ordering::SeqCst), 1);
 }
 
 #[tokio::test(start_paused = true)]
-async fn renews_early_without_making_anybody_wait() {
+async fn early_renewal_does_not_block_callers() {
     let fake = fake(3600);
     let account = Account::start(fake.clone());
     assert_eq!(number(&account).await, "s1");
@@ -92,7 +92,7 @@ async fn renews_early_without_making_anybody_wait() {
     assert_eq!(
         number(&account).await,
         "s1",
-        "the old one serves while the new one comes"
+        "the old token is used during the renewal"
     );
     while fake.calls.load(Ordering::SeqCst) < 2 {
         tokio::task::yield_now().await;
@@ -102,8 +102,8 @@ async fn renews_early_without_making_anybody_wait() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_failed_renewal_leaves_the_old_token_to_its_end() {
-    let fake = Fake {
+async fn after_a_failed_renewal_the_old_token_is_used_until_it_expires() {
+    let fake = FakeExchange {
         fails_from: 2,
         ..fake(3600)
     };
@@ -118,10 +118,10 @@ async fn a_failed_renewal_leaves_the_old_token_to_its_end() {
     assert_eq!(
         fake.calls.load(Ordering::SeqCst),
         2,
-        "no hammering within 30 s"
+        "no second attempt within 30 s"
     );
     tokio::time::advance(Duration::from_secs(5 * 60)).await;
-    assert!(account.token().await.unwrap_err().is_passing());
+    assert!(account.token().await.unwrap_err().is_transient());
 }
 
 #[tokio::test(start_paused = true)]
@@ -135,12 +135,12 @@ async fn a_rejected_token_is_replaced_once() {
     assert_eq!(
         number(&account).await,
         "s2",
-        "an old rejection does not hit the new token"
+        "a late rejection does not discard the new token"
     );
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_unauthenticated_call_is_tried_once_more() {
+async fn an_unauthenticated_call_is_retried_once() {
     let account = Account::start(fake(3600));
     let calls = AtomicU32::new(0);
     let refused = || {
@@ -159,24 +159,24 @@ async fn an_unauthenticated_call_is_tried_once_more() {
 }
 
 #[test]
-fn short_lived_tokens_are_renewed_at_half_their_life() {
+fn short_lived_tokens_are_renewed_at_half_their_lifetime() {
     let (now, wall) = (Instant::now(), SystemTime::now());
-    let life = |seconds| {
-        let life = Life::of(&jwt(seconds, 1), now, wall);
+    let lifetime = |seconds| {
+        let lifetime = TokenLifetime::parse(&jwt(seconds, 1), now, wall);
         (
-            (life.renew - now).as_secs_f64().round(),
-            (life.end - now).as_secs_f64().round(),
+            (lifetime.renew - now).as_secs_f64().round(),
+            (lifetime.end - now).as_secs_f64().round(),
         )
     };
-    assert!((life(3600).0 - 3300.0).abs() <= 1.0);
-    assert!((life(360).0 - 180.0).abs() <= 1.0);
-    assert_eq!(life(-5), (0.0, 0.0));
-    let opaque = Life::of("opaque", now, wall);
-    assert_eq!(opaque.end - now, ASSUMED_LIFE);
+    assert!((lifetime(3600).0 - 3300.0).abs() <= 1.0);
+    assert!((lifetime(360).0 - 180.0).abs() <= 1.0);
+    assert_eq!(lifetime(-5), (0.0, 0.0));
+    let opaque = TokenLifetime::parse("opaque", now, wall);
+    assert_eq!(opaque.end - now, ASSUMED_LIFETIME);
 }
 
 #[test]
-fn nothing_that_is_no_jwt_makes_expiry_fail() {
+fn tokens_that_are_not_jwts_have_no_expiry() {
     for token in [
         "",
         "a.b.c",
@@ -190,8 +190,8 @@ fn nothing_that_is_no_jwt_makes_expiry_fail() {
 }
 
 #[test]
-fn debug_shows_no_token() {
-    let issued = Issued {
+fn debug_output_contains_no_token() {
+    let issued = IssuedToken {
         token: "very-secret".into(),
         at: Instant::now(),
     };

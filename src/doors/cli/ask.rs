@@ -10,11 +10,11 @@ use uuid::Uuid;
 
 use super::for_stdout;
 use crate::account::find_key;
-use crate::catalog::{self, Finder, Wanted};
+use crate::catalog::{self, FetchMode, ModelCatalog};
 use crate::diag::place;
 use crate::diag::terminal_text::clean;
-use crate::doors::catalogue::access;
 use crate::doors::misread;
+use crate::doors::model_resolver::catalog_client;
 use crate::run::{
     Action, AssembleError, Backend, BlobKey, Command, Ended, Handle, MemoryBlobs, Mode, Model,
     Outcome, RetryPolicy, RunEvent, RunSpec, Spent, Timing, ToolGates, UserMessage, start,
@@ -259,10 +259,12 @@ async fn model_id(
     let (Ok((key, _)), true) = (key, name != AUTO) else {
         return name.to_owned();
     };
-    let (policy, _) = catalog::Policy::from_env(env, place::state_dir(env, home).as_deref());
-    let access = access(backend, key);
-    let listing = Finder::new(policy).list(&access, Wanted::CacheFirst).await;
-    catalog::base(&listing.items, name).to_owned()
+    let (policy, _) = catalog::CachePolicy::from_env(env, place::state_dir(env, home).as_deref());
+    let client = catalog_client(backend, key);
+    let listing = ModelCatalog::new(policy)
+        .list(&client, FetchMode::CacheFirst)
+        .await;
+    catalog::base_id(&listing.models, name).to_owned()
 }
 
 /// One event for a program to read.

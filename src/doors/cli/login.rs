@@ -4,7 +4,7 @@ use std::io::{IsTerminal as _, Write as _};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-use crate::account::{Forgotten, Login as Begun, LoginError, StoredLogin};
+use crate::account::{BrowserLogin, LoginError, StoredLogin};
 use crate::diag::private::StoreError;
 use crate::diag::terminal_text::clean;
 use crate::run::{AssembleError, dashboard};
@@ -47,7 +47,7 @@ impl Login {
     /// Signs in.
     pub async fn run(self, home: Option<PathBuf>) -> Result<(), LoginCommandError> {
         let (dashboard, endpoints) = dashboard(&env, home.as_deref())?;
-        let login = Begun::begin(&endpoints)?;
+        let login = BrowserLogin::begin(&endpoints)?;
         let mut out = std::io::stdout();
         writeln!(out, "Sign in here:\n\n  {}\n", login.page())?;
         out.flush()?;
@@ -68,11 +68,12 @@ impl Login {
 impl Logout {
     /// Forgets the login.
     pub fn run(self, home: Option<PathBuf>) -> Result<(), LoginCommandError> {
-        let told = match StoredLogin::forget(&env, home.as_deref())? {
-            Forgotten::Login => "Signed out. The key itself can be revoked in Cursor's dashboard.",
-            Forgotten::Nothing => "Nobody was signed in.",
+        let message = if StoredLogin::delete(&env, home.as_deref())? {
+            "Signed out. The key itself can be revoked in Cursor's dashboard."
+        } else {
+            "Nobody was signed in."
         };
-        Ok(writeln!(std::io::stdout(), "{told}")?)
+        Ok(writeln!(std::io::stdout(), "{message}")?)
     }
 }
 

@@ -1,4 +1,4 @@
-//! `cursor-sidecar models`: what a host is offered, as a table.
+//! `cursor-sidecar models`: prints the models that hosts are offered.
 
 use std::collections::BTreeSet;
 use std::io::{IsTerminal as _, Write};
@@ -7,77 +7,78 @@ use std::path::{Path, PathBuf};
 use super::for_stdout;
 use crate::account::{KeyError, find_key};
 use crate::catalog::{
-    BUDGET, Finder, Listing, Policy, Profile, Row, Rows, Source, Speed, Wanted, Windows,
-    render_snapshot,
+    CachePolicy, ContextWindows, FetchMode, HostModel, HostModels, LevelRange, ListSource,
+    ModelCatalog, ModelList, Speed, WAIT_BUDGET, render_snapshot,
 };
 use crate::diag::terminal_text::clean;
 use crate::diag::{place, settings};
-use crate::doors::catalogue::access;
+use crate::doors::model_resolver::catalog_client;
 use crate::doors::rpc::ModelsListResult;
 use crate::run::{AssembleError, Backend};
 
-/// List the models a host is offered.
+/// List the models that hosts are offered.
 #[derive(Debug, clap::Args)]
 pub struct Models {
-    /// Print JSON, as `models/list` answers it.
+    /// Print JSON in the format of `models/list`.
     #[arg(long)]
     json: bool,
-    /// Ask Cursor even if there is a fresh cache.
+    /// Fetch the list from Cursor even if the cache is fresh.
     #[arg(long)]
     refresh: bool,
-    /// Ask Cursor and write its list to FILE, to be bundled with a release.
+    /// Fetch the list from Cursor and write it to FILE, for bundling with a release.
     #[arg(long, value_name = "FILE", conflicts_with = "json")]
     write_snapshot: Option<PathBuf>,
-    /// Write the context windows that were learned on this machine with it.
+    /// Include the context windows learned on this machine.
     #[arg(long, requires = "write_snapshot")]
     context_windows: bool,
 }
 
-/// Why there is no list.
+/// Why the models could not be listed.
 #[derive(Debug, thiserror::Error)]
 pub enum ModelsError {
-    /// Settings.
+    /// The settings are invalid.
     #[error(transparent)]
     Settings(#[from] AssembleError),
-    /// The list could not be written.
+    /// The output could not be written.
     #[error("{0}")]
     Io(#[from] std::io::Error),
-    /// A snapshot of anything but Cursor's answer would be of no use.
+    /// A snapshot needs a list fetched from Cursor.
     #[error("no snapshot was written: {0}")]
     NotLive(String),
-    /// Cursor was to be asked and did not answer; an older list was printed.
+    /// The refresh failed; an older list was printed.
     #[error("the list was not refreshed: {0}")]
     NotRefreshed(String),
 }
 
 impl Models {
-    /// Lists and prints.
+    /// Runs the command.
     pub async fn run(self, home: Option<PathBuf>) -> Result<(), ModelsError> {
         let env = |name: &str| std::env::var(name).ok();
         for warning in settings::unknown(std::env::vars().map(|(name, _)| name)) {
             tracing::warn!("{warning}");
         }
         let state = place::state_dir(&env, home.as_deref());
-        let (windows, problem) = Windows::load(state.as_deref());
+        let (windows, problem) = ContextWindows::load(state.as_deref());
         let mut listing = self
             .listing(&env, home.as_deref(), state.as_deref())
             .await?;
         if let Some(file) = &self.write_snapshot {
-            let learned = match self.context_windows {
-                true => windows,
-                false => Windows::default(),
+            let learned = if self.context_windows {
+                windows
+            } else {
+                ContextWindows::default()
             };
             return write_snapshot(file, &listing, &learned);
         }
-        let refused = (self.refresh && listing.source != Source::Live)
+        let refused = (self.refresh && listing.source != ListSource::Live)
             .then(|| ModelsError::NotRefreshed(listing.warnings.join("; ")));
-        // What the error says is not said twice.
+        // Warnings that are part of the error are not logged again.
         let said = refused.as_ref().map_or(0, |_| listing.warnings.len());
         listing
             .warnings
             .extend(problem.map(|problem| problem.to_string()));
-        // A terminal knows every level.
-        let rows = Rows::build(&listing.items, Profile::UpToMax, &windows);
+        // List all thinking levels.
+        let rows = HostModels::build(&listing.models, LevelRange::UpToMax, &windows);
         let mut out = std::io::stdout();
         if self.json {
             let result = serde_json::to_value(ModelsListResult::of(listing, &rows));
@@ -86,11 +87,8 @@ impl Models {
             return refused.map_or(Ok(()), Err);
         }
         let plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
-        let paint = match out.is_terminal() && !plain {
-            true => Paint::Colours,
-            false => Paint::None,
-        };
-        out.write_all(table(&rows, paint).as_bytes())?;
+        let use_color = out.is_terminal() && !plain;
+        out.write_all(table(&rows, use_color).as_bytes())?;
         for warning in listing.warnings.iter().skip(said) {
             tracing::warn!("{warning}");
         }
@@ -103,13 +101,13 @@ impl Models {
         env: &impl Fn(&str) -> Option<String>,
         home: Option<&Path>,
         state: Option<&Path>,
-    ) -> Result<Listing, ModelsError> {
-        let (policy, more) = Policy::from_env(env, state);
-        let finder = Finder::new(policy);
+    ) -> Result<ModelList, ModelsError> {
+        let (policy, more) = CachePolicy::from_env(env, state);
+        let catalog = ModelCatalog::new(policy);
         let (backend, warnings) = match Backend::from_env(env, home) {
-            // Without a key there is still something to show.
+            // Without a key a cached or the bundled list is shown.
             Err(AssembleError::Key(missing @ KeyError::Missing)) => {
-                return Ok(finder.without_key(env, home, &missing.to_string()));
+                return Ok(catalog.without_key(env, home, &missing.to_string()));
             }
             backend => backend?,
         };
@@ -117,45 +115,47 @@ impl Models {
             tracing::warn!("{warning}");
         }
         let (key, _) = find_key(None, env, home).map_err(AssembleError::from)?;
-        let wanted = match self.refresh || self.write_snapshot.is_some() {
-            true => Wanted::Live,
-            // We end with the answer: an old list would never be renewed behind it.
-            false => Wanted::Renewed(BUDGET),
+        let mode = if self.refresh || self.write_snapshot.is_some() {
+            FetchMode::Live
+        } else {
+            // The process exits right after, so a background refresh would not finish.
+            FetchMode::WaitForRefresh(WAIT_BUDGET)
         };
-        Ok(finder.list(&access(&backend, key), wanted).await)
+        Ok(catalog.list(&catalog_client(&backend, key), mode).await)
     }
 }
 
-/// Ids and counts are all that is printed: the file is for a review.
-fn write_snapshot(file: &Path, listing: &Listing, windows: &Windows) -> Result<(), ModelsError> {
-    if listing.source != Source::Live {
+/// Writes the snapshot and prints ids and counts only, because the file itself is for review.
+fn write_snapshot(
+    file: &Path,
+    listing: &ModelList,
+    windows: &ContextWindows,
+) -> Result<(), ModelsError> {
+    if listing.source != ListSource::Live {
         return Err(ModelsError::NotLive(listing.warnings.join("; ")));
     }
-    std::fs::write(file, render_snapshot(&listing.items, windows))?;
+    std::fs::write(file, render_snapshot(&listing.models, windows))?;
     let mut out = std::io::stdout();
-    for item in listing.items.iter() {
-        writeln!(out, "{}", clean(&item.id))?;
+    for model in listing.models.iter() {
+        writeln!(out, "{}", clean(&model.id))?;
     }
-    let (models, learned) = (listing.items.len(), windows.learned().len());
+    let (models, learned) = (listing.models.len(), windows.learned().len());
     writeln!(out, "{models} models, {learned} learned context windows")?;
     Ok(())
 }
 
-fn summary(listing: &Listing, rows: &[Row]) -> String {
-    let models: BTreeSet<&str> = rows.iter().map(Row::base).collect();
+fn summary(listing: &ModelList, rows: &[HostModel]) -> String {
+    let models: BTreeSet<&str> = rows.iter().map(HostModel::base_id).collect();
     let source = match listing.source {
-        Source::Live => "from Cursor",
-        Source::Cache => "from the cache (--refresh asks Cursor)",
-        Source::Bundled => "bundled with cursor-sidecar",
+        ListSource::Live => "from Cursor",
+        ListSource::Cache => "from the cache (use --refresh to update)",
+        ListSource::Bundled => "bundled with cursor-sidecar",
     };
-    format!("{} rows of {} models, {source}", rows.len(), models.len())
-}
-
-/// Whether escape codes are wanted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Paint {
-    None,
-    Colours,
+    format!(
+        "{} entries for {} models, {source}",
+        rows.len(),
+        models.len()
+    )
 }
 
 /// A server's text for one cell of the table: one line without control characters.
@@ -165,13 +165,13 @@ fn for_cell(text: &str) -> String {
 
 const HEADINGS: [&str; 5] = ["MODEL", "CONTEXT", "THINKING", "FAST", "NAME"];
 
-fn table(rows: &[Row], paint: Paint) -> String {
+fn table(rows: &[HostModel], use_color: bool) -> String {
     let cells: Vec<[String; 5]> = rows
         .iter()
         .map(|row| {
             [
                 for_cell(&row.id),
-                tokens(row.window),
+                tokens(row.context_window),
                 for_cell(&thinking(row)),
                 match row.speed() {
                     Some(Speed::Fast) => "on".into(),
@@ -192,9 +192,10 @@ fn table(rows: &[Row], paint: Paint) -> String {
         let [a, b, c, d] = widths;
         format!("{id:<a$}  {context:>b$}  {thinking:<c$}  {fast:<d$}  {name}")
     };
-    let mut table = match paint {
-        Paint::Colours => format!("\x1b[1m{}\x1b[0m\n", line(HEADINGS)),
-        Paint::None => line(HEADINGS) + "\n",
+    let mut table = if use_color {
+        format!("\x1b[1m{}\x1b[0m\n", line(HEADINGS))
+    } else {
+        line(HEADINGS) + "\n"
     };
     for cells in &cells {
         table.push_str(&line(cells.each_ref().map(String::as_str)));
@@ -203,8 +204,8 @@ fn table(rows: &[Row], paint: Paint) -> String {
     table
 }
 
-/// The levels that mean something.
-fn thinking(row: &Row) -> String {
+/// Returns the supported thinking levels.
+fn thinking(row: &HostModel) -> String {
     let Some(levels) = &row.levels else {
         return "-".into();
     };
@@ -216,7 +217,7 @@ fn thinking(row: &Row) -> String {
     names.join(" ")
 }
 
-/// Tokens as people write them.
+/// Formats a token count, such as `272k` or `1m`.
 fn tokens(count: u32) -> String {
     match count {
         count if count % 1_000_000 == 0 => format!("{}m", count / 1_000_000),
@@ -228,10 +229,10 @@ fn tokens(count: u32) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::catalog::Item;
+    use crate::catalog::CatalogModel;
 
     #[test]
-    fn columns_are_aligned_and_painted_only_when_wanted() {
+    fn columns_are_aligned_and_colored_on_request() {
         let items = serde_json::json!({"items": [
             {"id": "composer", "parameters": [{"id": "fast", "values": ["false", "true"]}],
              "variants": [{"params": [{"id": "fast", "value": "true"}]}]},
@@ -239,24 +240,24 @@ mod tests {
                 {"id": "context", "values": ["272k", "1m"]},
                 {"id": "reasoning", "values": ["none", "low", "max"]}]},
         ]});
-        let items = Item::read_list(&items).unwrap();
-        let rows = Rows::build(&items, Profile::UpToMax, &Windows::default());
-        insta::assert_snapshot!(table(&rows, Paint::None), @r"
+        let items = CatalogModel::list_from_json(&items).unwrap();
+        let rows = HostModels::build(&items, LevelRange::UpToMax, &ContextWindows::default());
+        insta::assert_snapshot!(table(&rows, false), @r"
         MODEL     CONTEXT  THINKING     FAST  NAME
         composer     200k  -            on    composer
         gpt@272k     272k  off low max  -     GPT @ 272k
         gpt@1m         1m  off low max  -     GPT @ 1m
         ");
-        assert!(table(&rows, Paint::Colours).starts_with("\u{1b}[1mMODEL"));
+        assert!(table(&rows, true).starts_with("\u{1b}[1mMODEL"));
     }
 
     #[test]
     fn names_have_one_line_without_control_characters() {
         let items = serde_json::json!({"items": [
             {"id": "gpt", "displayName": "G\u{1b}]52;c;c3J2\u{7}P\nT\u{202e}"}]});
-        let items = Item::read_list(&items).unwrap();
-        let rows = Rows::build(&items, Profile::UpToMax, &Windows::default());
-        insta::assert_snapshot!(table(&rows, Paint::None), @r"
+        let items = CatalogModel::list_from_json(&items).unwrap();
+        let rows = HostModels::build(&items, LevelRange::UpToMax, &ContextWindows::default());
+        insta::assert_snapshot!(table(&rows, false), @r"
         MODEL  CONTEXT  THINKING  FAST  NAME
         gpt       200k  -         -     G␛]52;c;c3J2␇P T�
         ");

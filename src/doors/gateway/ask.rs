@@ -11,7 +11,7 @@ use serde_json::Value as Json;
 
 use super::fault::Fault;
 use super::transcript;
-use crate::catalog::Level;
+use crate::catalog::ThinkingLevel;
 use crate::conversation::transcript::{Tool, Transcript};
 
 /// A request, understood.
@@ -19,7 +19,7 @@ use crate::conversation::transcript::{Tool, Transcript};
 pub(super) struct Asked {
     /// The model's id, as the client says it.
     pub(super) model: String,
-    pub(super) level: Option<Level>,
+    pub(super) level: Option<ThinkingLevel>,
     pub(super) transcript: Transcript,
     pub(super) form: Form,
     /// The session the client names.
@@ -182,12 +182,12 @@ fn wrong(error: serde_path_to_error::Error<serde_json::Error>) -> Fault {
     }
 }
 
-fn level(text: &str) -> Result<Level, Fault> {
+fn level(text: &str) -> Result<ThinkingLevel, Fault> {
     let name = match text {
-        "none" => Level::Off.name(),
+        "none" => ThinkingLevel::Off.name(),
         other => other,
     };
-    Level::parse(name).ok_or_else(|| {
+    ThinkingLevel::parse(name).ok_or_else(|| {
         let problem = format!("{text:?} is none of none, minimal, low, medium, high, xhigh, max");
         Fault::field("reasoning_effort", &problem)
     })
@@ -266,7 +266,7 @@ mod tests {
                           "reasoning_effort": "none"});
         let asked = read(&super::tests::asked(body)).unwrap();
         assert_eq!(asked.form, Form::Stream(Accounts::Told));
-        assert_eq!(asked.level, Some(Level::Off));
+        assert_eq!(asked.level, Some(ThinkingLevel::Off));
     }
 
     #[test]

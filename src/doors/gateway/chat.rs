@@ -15,9 +15,9 @@ use super::models::PROFILE;
 use super::reply::{self, Frame};
 use super::site::House;
 use crate::account::ApiKey;
-use crate::catalog::Wishes;
+use crate::catalog::SpeedPreferences;
 use crate::diag::{Digest, prefix};
-use crate::doors::catalogue::{Chosen, Resolved, access};
+use crate::doors::model_resolver::{ModelRequest, ResolvedModel, catalog_client};
 use crate::run::Backend;
 use crate::tools::loopback::Answered;
 use crate::tools::native::policy::HostPolicy;
@@ -61,14 +61,14 @@ pub(super) async fn answer(
 ) -> Result<Answered, Fault> {
     let arrived = Instant::now();
     let (key, backend) = house.backend()?;
-    let chosen = Chosen {
+    let chosen = ModelRequest {
         id: &asked.model,
         level: asked.level,
-        ..Chosen::default()
+        ..ModelRequest::default()
     };
-    let access = access(&backend, key.clone());
-    let unasked = Wishes::default();
-    let found = house.catalogue.resolve(&chosen, &unasked, PROFILE, &access);
+    let client = catalog_client(&backend, key.clone());
+    let unasked = SpeedPreferences::default();
+    let found = house.catalogue.resolve(&chosen, &unasked, PROFILE, &client);
     let resolved = found.await?;
     let seat = house.desk.seat(&asked);
     let frame = Frame::new(&asked, &house.turns);
@@ -103,7 +103,7 @@ struct Turn {
     asked: Asked,
     key: ApiKey,
     backend: Backend,
-    resolved: Resolved,
+    resolved: ResolvedModel,
     seat: Seat,
     /// Its place among those under way.
     place: OwnedSemaphorePermit,
@@ -192,7 +192,7 @@ async fn take(house: Arc<House>, turn: Turn, pieces: mpsc::Sender<Piece>) {
     );
     match &result.stop {
         Stop::Finished => {
-            if let (Some(row), Some(window)) = (&resolved.row, result.window) {
+            if let (Some(row), Some(window)) = (&resolved.model_id, result.window) {
                 house.catalogue.learn(row, window);
             }
             house.desk.answered(&seat, &heard.text);

@@ -210,7 +210,7 @@ impl From<UnknownModel> for Fault {
         let message = unknown.to_string();
         let mut fault = Self::new(StatusCode::NOT_FOUND, REQUEST, "model_not_found", message);
         fault.body["error"]["param"] = "model".into();
-        fault.body["error"]["nearest"] = unknown.nearest.into();
+        fault.body["error"]["nearest"] = unknown.suggestions.into();
         fault
     }
 }

@@ -29,10 +29,10 @@ use self::desk::Desk;
 use self::site::{House, MOST_TURNS};
 pub use self::token::{Token, TokenError};
 use super::backends::Backends;
-use super::catalogue::Catalogue;
 use super::files;
 use super::leaving::told_to_leave;
 use super::misread;
+use super::model_resolver::ModelResolver;
 use crate::tools::loopback::{Bounds, Loopback, serve};
 use crate::turn::Policy;
 
@@ -115,7 +115,7 @@ impl Gateway {
         let (listener, place) =
             Loopback::bind(port, bounds).map_err(|cause| GatewayError::Listen { port, cause })?;
         let (policy, _) = Policy::from_env(&read);
-        let catalogue = Catalogue::new(&read, home.as_deref());
+        let catalogue = ModelResolver::new(&read, home.as_deref());
         let house = Arc::new(House {
             place: Arc::clone(&place),
             secret: token.secret.clone(),

@@ -7,39 +7,39 @@ use serde_json::{Value as Json, json};
 use super::fault::json_answer;
 use super::site::House;
 use crate::account::KeyError;
-use crate::catalog::{Listing, Profile, Reason};
-use crate::doors::catalogue::access;
+use crate::catalog::{FallbackReason, LevelRange, ModelList};
+use crate::doors::model_resolver::catalog_client;
 use crate::run::AssembleError;
 use crate::tools::loopback::Answered;
 
 /// OpenAI's words for how much a model thinks go up to `xhigh`.
-pub(super) const PROFILE: Profile = Profile::UpToXhigh;
+pub(super) const PROFILE: LevelRange = LevelRange::UpToXhigh;
 
 /// The list. Without Cursor's own there is the bundled one, as for other hosts.
 pub(super) async fn answer(house: &House) -> Answered {
     let env = |name: &str| (house.env)(name);
     let home = house.home.as_deref();
-    let finder = &house.catalogue.finder;
+    let finder = &house.catalogue.catalog;
     let mut listing = match house.backends.get(None, &env, home) {
-        Ok((key, backend)) => finder.current(&access(&backend, key)).await,
+        Ok((key, backend)) => finder.current(&catalog_client(&backend, key)).await,
         Err(AssembleError::Key(error @ KeyError::Missing)) => {
             finder.without_key(&env, home, &error.to_string())
         }
-        Err(error) => Listing::bundled(Reason::DiscoveryFailed, &error.to_string()),
+        Err(error) => ModelList::bundled(FallbackReason::DiscoveryFailed, &error.to_string()),
     };
-    let rows = house.catalogue.rows(&mut listing, PROFILE);
+    let rows = house.catalogue.host_models(&mut listing, PROFILE);
     for warning in &listing.warnings {
         tracing::info!("{warning}");
     }
     let created = listing
-        .fetched
+        .fetched_at
         .and_then(|at| at.duration_since(UNIX_EPOCH).ok())
         .map_or(0, |since| since.as_secs());
     let data: Vec<Json> = rows
         .iter()
         .map(|row| {
             json!({"id": row.id, "object": "model", "created": created, "owned_by": "cursor",
-                   "context_window": row.window})
+                   "context_window": row.context_window})
         })
         .collect();
     json_answer(&json!({"object": "list", "data": data}))

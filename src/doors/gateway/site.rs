@@ -15,7 +15,7 @@ use super::fault::{self, Fault};
 use super::{Env, chat, metrics, models};
 use crate::account::ApiKey;
 use crate::doors::backends::Backends;
-use crate::doors::catalogue::Catalogue;
+use crate::doors::model_resolver::ModelResolver;
 use crate::run::Backend;
 use crate::tools::loopback::admission::{self, Refusal};
 use crate::tools::loopback::{Answered, Loopback, Site};
@@ -32,7 +32,7 @@ pub(super) struct House {
     pub(super) home: Option<PathBuf>,
     pub(super) workspace: PathBuf,
     pub(super) backends: Backends,
-    pub(super) catalogue: Catalogue,
+    pub(super) catalogue: ModelResolver,
     pub(super) policy: Policy,
     pub(super) desk: Desk,
     /// Turns under way.

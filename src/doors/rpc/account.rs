@@ -8,7 +8,7 @@ use jsonrpsee::types::ErrorObjectOwned;
 
 use super::error::{INVALID_PARAMS, internal};
 use super::protocol::*;
-use crate::account::{Dashboard, KeySource, Login, Plan, find_key};
+use crate::account::{BrowserLogin, Dashboard, KeySource, SubscriptionPlan, find_key};
 use crate::run::{Backend, dashboard};
 
 /// Logins a person may have begun and not finished.
@@ -19,7 +19,7 @@ const MOST_BEGUN: usize = 8;
 pub(super) struct Logins(Mutex<VecDeque<Arc<Begun>>>);
 
 struct Begun {
-    login: Login,
+    login: BrowserLogin,
     dashboard: Dashboard,
 }
 
@@ -32,7 +32,8 @@ impl Logins {
     pub(super) fn start(&self, home: Option<&Path>) -> Result<LoginStartResult, ErrorObjectOwned> {
         let (dashboard, endpoints) =
             dashboard(&env, home).map_err(|error| internal(&error.to_string()))?;
-        let login = Login::begin(&endpoints).map_err(|error| internal(&error.to_string()))?;
+        let login =
+            BrowserLogin::begin(&endpoints).map_err(|error| internal(&error.to_string()))?;
         let result = LoginStartResult {
             login_id: login.id().to_string(),
             url: login.page().into(),
@@ -107,7 +108,7 @@ pub(super) async fn status(
     };
     let dashboard = backend.dashboard();
     let (me, plan) = tokio::join!(
-        dashboard.me(&backend.account),
+        dashboard.user(&backend.account),
         dashboard.plan(&backend.account)
     );
     let problem = me.as_ref().err().or(plan.as_ref().err());
@@ -132,8 +133,8 @@ impl From<KeySource> for KeyOrigin {
     }
 }
 
-impl From<Plan> for AccountPlan {
-    fn from(plan: Plan) -> Self {
+impl From<SubscriptionPlan> for AccountPlan {
+    fn from(plan: SubscriptionPlan) -> Self {
         Self {
             name: plan.name,
             used_cents: plan.used_cents,

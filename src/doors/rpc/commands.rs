@@ -6,9 +6,9 @@ use std::sync::{Mutex, PoisonError};
 
 use super::controls::{self, Controls};
 use super::methods::{Context, report};
-use super::models::Newness;
+use super::models::ListFreshness;
 use super::protocol::*;
-use crate::catalog::{Decided, Listing, Rows, Source, Speed, Whose};
+use crate::catalog::{HostModels, ListSource, ModelList, ResolvedSpeed, Speed, SpeedSource};
 use crate::tools::bridge::snapshot::{HostTool, Overlapping};
 use crate::tools::by_host::HostTools;
 use crate::tools::native::policy::{Decision, Decisions, Denial, Tool};
@@ -92,14 +92,14 @@ fn error(text: impl Into<String>) -> Notice {
 /// Carries out a command and tells how things are after it.
 pub(super) async fn run(context: &Context, params: SessionCommandParams) -> SessionCommandResult {
     let newness = match params.command.as_deref() {
-        Some(REFRESH) => Newness::Live,
-        _ => Newness::Known,
+        Some(REFRESH) => ListFreshness::Live,
+        _ => ListFreshness::Current,
     };
     let mut listing = context.listing(params.api_key.as_deref(), newness).await;
     let before = Controls::read(&params.kept);
     let mut seat = Seat {
         context,
-        rows: context.models.rows(&mut listing),
+        rows: context.models.host_models(&mut listing),
         controls: before.clone(),
         params: &params,
     };
@@ -121,7 +121,7 @@ pub(super) async fn run(context: &Context, params: SessionCommandParams) -> Sess
         level,
         status: seat.status(),
         entry: (seat.controls != before).then(|| seat.controls.entry()),
-        models: context.models.news(&seat.rows),
+        models: context.models.changed_models(&seat.rows),
     }
 }
 
@@ -129,16 +129,19 @@ pub(super) async fn run(context: &Context, params: SessionCommandParams) -> Sess
 struct Seat<'a> {
     context: &'a Context,
     params: &'a SessionCommandParams,
-    rows: Rows,
+    rows: HostModels,
     controls: Controls,
 }
 
 impl Seat<'_> {
     /// The chosen model's base id and speed, if it is one of ours and has a choice.
-    fn speed(&self) -> Option<(String, Decided)> {
+    fn speed(&self) -> Option<(String, ResolvedSpeed)> {
         let found = self.rows.find(self.params.model.as_deref()?).ok()?;
-        let decided = self.context.models.decide(&found, &self.controls.wishes)?;
-        Some((found.row.base().to_owned(), decided))
+        let decided = self
+            .context
+            .models
+            .resolve_speed(&found, &self.controls.wishes)?;
+        Some((found.model.base_id().to_owned(), decided))
     }
 
     /// Why the chosen model is never fast.
@@ -147,7 +150,7 @@ impl Seat<'_> {
             return "The chosen model is not one of Cursor's".into();
         };
         let found = self.rows.find(model);
-        let base = found.map_or(model, |found| found.row.base());
+        let base = found.map_or(model, |found| found.model.base_id());
         format!("Fast mode not supported by {base}")
     }
 
@@ -165,7 +168,7 @@ impl Seat<'_> {
 
     /// What a person should know unasked, each once: why the list of models is not Cursor's
     /// own, that the chosen model is gone, that a flag does nothing.
-    fn notices(&self, listing: &Listing) -> Option<Notice> {
+    fn notices(&self, listing: &ModelList) -> Option<Notice> {
         let model = self.params.model.as_deref()?;
         let mut all: Vec<Notice> = listing.warnings.iter().map(warning).collect();
         all.extend(self.vanished(model, listing).map(warning));
@@ -181,13 +184,13 @@ impl Seat<'_> {
     }
 
     /// That the chosen model is not in Cursor's own list; ours may be too old to say.
-    fn vanished(&self, model: &str, listing: &Listing) -> Option<String> {
-        let own = listing.source != Source::Bundled;
+    fn vanished(&self, model: &str, listing: &ModelList) -> Option<String> {
+        let own = listing.source != ListSource::Bundled;
         let unknown = self.rows.find(model).err().filter(|_| own)?;
         Some(unknown.to_string())
     }
 
-    fn refreshed(&self, listing: &Listing) -> Notice {
+    fn refreshed(&self, listing: &ModelList) -> Notice {
         let (source, count) = (ModelsSource::from(listing.source), self.rows.len());
         let source = match source {
             ModelsSource::Live => "live",
@@ -203,7 +206,7 @@ impl Seat<'_> {
         lines.extend(listing.warnings.iter().cloned());
         let model = self.params.model.as_deref();
         let gone = model.filter(|model| self.vanished(model, listing).is_some());
-        let well = listing.source == Source::Live && gone.is_none();
+        let well = listing.source == ListSource::Live && gone.is_none();
         lines.extend(
             gone.map(|model| format!("Cursor no longer has {model:?}; choose another with /model")),
         );
@@ -218,7 +221,7 @@ impl Seat<'_> {
         let Some((base, now)) = self.speed() else {
             return info(self.never_fast());
         };
-        if now.whose == Whose::Run {
+        if now.source == SpeedSource::Run {
             let flag = match now.speed {
                 Speed::Fast => controls::FAST,
                 Speed::Normal => controls::NO_FAST,
@@ -231,7 +234,7 @@ impl Seat<'_> {
             word if word.eq_ignore_ascii_case("off") => Speed::Normal,
             other => return warning(format!("/{FAST} takes on, off or nothing, not {other:?}")),
         };
-        let saved = self.context.models.set_pref(&PrefsSetParams {
+        let saved = self.context.models.set_speed(&PrefsSetParams {
             base: base.clone(),
             fast: Some(wanted.is_fast()),
         });

@@ -3,7 +3,7 @@
 use serde_json::{Value as Json, json};
 
 use super::protocol::{FlagKind, FlagOffer, Kept, TurnMode};
-use crate::catalog::{Speed, Wishes};
+use crate::catalog::{Speed, SpeedPreferences};
 use crate::diag::parse;
 
 pub(super) const FAST: &str = "cursor-fast";
@@ -45,7 +45,7 @@ pub(super) struct UnknownMode(String);
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct Controls {
     /// What was said about speed.
-    pub(super) wishes: Wishes,
+    pub(super) wishes: SpeedPreferences,
     /// The mode of the flag.
     flag_mode: Option<String>,
     /// The mode of the session.
@@ -91,7 +91,7 @@ impl Controls {
             Some((base.clone(), speed))
         });
         Self {
-            wishes: Wishes {
+            wishes: SpeedPreferences {
                 run,
                 session: session.collect(),
             },

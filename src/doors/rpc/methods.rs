@@ -14,13 +14,13 @@ use ts_rs::TS;
 use super::account::{self, Logins};
 use super::commands::{self, Told};
 use super::error::{self, INVALID_PARAMS};
-use super::models::{Models, Newness};
+use super::models::{ListFreshness, ModelService};
 use super::peer::Peer;
 use super::protocol::*;
 use super::turns::{Origin, Turns};
 use super::typescript::{Method, TypeScript};
 use super::{bridge, controls, host};
-use crate::catalog::Listing;
+use crate::catalog::ModelList;
 use crate::diag::in_force::{InForce, Source};
 use crate::diag::parse::{NativeDisplay, Surface};
 use crate::diag::settings::{self, SETTINGS, Warning};
@@ -46,7 +46,7 @@ pub(super) struct Context {
     pub(super) endpoints: Server,
     /// Browser logins under way.
     pub(super) logins: Logins,
-    pub(super) models: Models,
+    pub(super) models: ModelService,
     /// The host's process, once it has said which it is.
     pub(super) host_process: watch::Sender<Option<u32>>,
     /// What people were told.
@@ -71,12 +71,12 @@ impl Context {
     }
 
     /// Cursor's models for a key.
-    pub(super) async fn listing(&self, key: Option<&str>, newness: Newness) -> Listing {
+    pub(super) async fn listing(&self, key: Option<&str>, newness: ListFreshness) -> ModelList {
         let backend = || {
             let found = self.turns.backend(key, self.home.as_deref());
             found.map(|(_, backend)| backend)
         };
-        self.models.listing(key, newness, backend).await
+        self.models.list(key, newness, backend).await
     }
 }
 
@@ -166,11 +166,11 @@ pub(super) fn register(context: Context) -> Result<RpcModule<Context>, RegisterM
     module.register_async_method("models/list", |params, context, _| async move {
         let params: ModelsListParams = error::params(&params)?;
         let newness = match params.refresh {
-            true => Newness::Live,
-            false => Newness::Cached,
+            true => ListFreshness::Live,
+            false => ListFreshness::Cached,
         };
         let listing = context.listing(params.api_key.as_deref(), newness).await;
-        Ok::<_, ErrorObjectOwned>(context.models.told(listing))
+        Ok::<_, ErrorObjectOwned>(context.models.to_result(listing))
     })?;
     module.register_async_method("prefs/get", |params, context, _| async move {
         let PrefsGetParams {} = error::params(&params)?;
@@ -180,7 +180,7 @@ pub(super) fn register(context: Context) -> Result<RpcModule<Context>, RegisterM
         let params = error::params(&params)?;
         context
             .models
-            .set_pref(&params)
+            .set_speed(&params)
             .map_err(|p| error::internal(&p))
     })?;
     module.register_async_method("turn/start", |params, context, extensions| async move {
@@ -283,7 +283,7 @@ fn initialize(
     context.host_process.send_replace(host_process);
     context
         .models
-        .host_knows(&host::thinking_levels(&params.host), params.host.mode);
+        .set_host(&host::thinking_levels(&params.host), params.host.mode);
     let _ = context.host.set(params.host.name); // it says so once
     let cwd = params.host.cwd.map(PathBuf::from);
     *context.cwd.lock().unwrap_or_else(PoisonError::into_inner) = cwd;

@@ -73,7 +73,7 @@ pub async fn serve(home: Option<PathBuf>, leash: Leash) -> Result<Ended, ServeEr
     let misread = misread::told(home.as_deref());
     let module = methods::register(methods::Context {
         misread,
-        models: models::Models::new(home.as_deref()),
+        models: models::ModelService::new(home.as_deref()),
         home,
         host: OnceLock::new(),
         cwd: Mutex::default(),

@@ -1,4 +1,4 @@
-//! `models/list`, `prefs/*`, and what a turn's choice of a model comes to.
+//! `models/list`, `prefs/*`, and the model of a turn.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -7,187 +7,203 @@ use std::time::Duration;
 use super::protocol::*;
 use crate::account::{ApiKey, KeyError, find_key};
 use crate::catalog::{
-    Decided, Found, Level, Listing, Prefs, Profile, Reason, Rows, Speed, Wanted, Wishes, save_speed,
+    FallbackReason, FetchMode, HostModels, LevelRange, ModelList, ModelLookup, Prefs,
+    ResolvedSpeed, Speed, SpeedPreferences, ThinkingLevel, save_speed,
 };
 use crate::diag::place;
-use crate::doors::catalogue::{Catalogue, Chosen, Resolved, access, resolved};
+use crate::doors::model_resolver::{
+    ModelRequest, ModelResolver, ResolvedModel, catalog_client, with_limits,
+};
 use crate::run::{Backend, Model};
 
-/// How long a host that prints waits for a list to be renewed: nobody would tell it later. One
-/// that a person looks at is shown the old list and told when there is a new one.
-const RENEWAL: Duration = Duration::from_millis(500);
+/// How long a host in print mode waits for a stale list to be refreshed, because it cannot be
+/// updated later. An interactive host shows the stale list and receives the new one afterwards.
+const REFRESH_WAIT: Duration = Duration::from_millis(500);
 
-/// The models a host can choose from.
-pub(super) struct Models {
+/// The models that a host can select.
+pub(super) struct ModelService {
     home: Option<PathBuf>,
-    catalogue: Catalogue,
-    profile: Mutex<Profile>,
-    /// What a list nobody asked to refresh may be.
-    unasked: Mutex<Wanted>,
-    /// The rows the host has.
-    given: Mutex<Vec<ModelRow>>,
+    resolver: ModelResolver,
+    levels: Mutex<LevelRange>,
+    /// How to load a list whose refresh was not requested.
+    default_mode: Mutex<FetchMode>,
+    /// The models that were last sent to the host.
+    sent: Mutex<Vec<ModelRow>>,
 }
 
-/// How new a list has to be.
+/// How fresh a list has to be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Newness {
-    /// Cursor's answer, now.
+pub(super) enum ListFreshness {
+    /// Fetched from Cursor now.
     Live,
-    /// What is cached will do.
+    /// A cached list is sufficient.
     Cached,
-    /// What turns go by.
-    Known,
+    /// The list that turns use.
+    Current,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Models {
-    /// Reads the settings; nothing is opened yet.
+impl ModelService {
+    /// Reads the settings; does no other I/O.
     pub(super) fn new(home: Option<&Path>) -> Self {
         let env = |name: &str| std::env::var(name).ok();
         Self {
-            catalogue: Catalogue::new(&env, home),
+            resolver: ModelResolver::new(&env, home),
             home: home.map(Path::to_owned),
-            profile: Mutex::default(),
-            unasked: Mutex::new(Wanted::CacheFirst),
-            given: Mutex::default(),
+            levels: Mutex::default(),
+            default_mode: Mutex::new(FetchMode::CacheFirst),
+            sent: Mutex::default(),
         }
     }
 
-    /// The host said which thinking levels it knows, and what it is for.
-    pub(super) fn host_knows(&self, levels: &[String], mode: HostMode) {
-        *lock(&self.profile) = Profile::of(levels);
-        *lock(&self.unasked) = match mode {
-            HostMode::Print => Wanted::Renewed(RENEWAL),
-            HostMode::Interactive | HostMode::Json | HostMode::Rpc => Wanted::CacheFirst,
+    /// Sets the thinking levels and the mode of the host.
+    pub(super) fn set_host(&self, levels: &[String], mode: HostMode) {
+        *lock(&self.levels) = LevelRange::from_names(levels);
+        *lock(&self.default_mode) = match mode {
+            HostMode::Print => FetchMode::WaitForRefresh(REFRESH_WAIT),
+            HostMode::Interactive | HostMode::Json | HostMode::Rpc => FetchMode::CacheFirst,
         };
     }
 
-    /// Cursor's models for a key. `backend` is asked for only if there is one.
-    pub(super) async fn listing(
+    /// Returns the models for a key. `backend` is called only if there is a key.
+    pub(super) async fn list(
         &self,
         given_key: Option<&str>,
-        newness: Newness,
+        freshness: ListFreshness,
         backend: impl FnOnce() -> Result<Backend, String>,
-    ) -> Listing {
+    ) -> ModelList {
         let key = match self.key(given_key) {
             Ok(key) => key,
             Err(error @ KeyError::Missing) => {
                 let env = |name: &str| std::env::var(name).ok();
                 let home = self.home.as_deref();
                 return self
-                    .catalogue
-                    .finder
+                    .resolver
+                    .catalog
                     .without_key(&env, home, &error.to_string());
             }
-            Err(error) => return Listing::bundled(Reason::DiscoveryFailed, &error.to_string()),
-        };
-        let access = match backend() {
-            Ok(backend) => access(&backend, key),
-            Err(problem) => return Listing::bundled(Reason::DiscoveryFailed, &problem),
-        };
-        match newness {
-            Newness::Live => self.catalogue.finder.list(&access, Wanted::Live).await,
-            Newness::Cached => {
-                let unasked = *lock(&self.unasked);
-                self.catalogue.finder.list(&access, unasked).await
+            Err(error) => {
+                return ModelList::bundled(FallbackReason::DiscoveryFailed, &error.to_string());
             }
-            Newness::Known => self.catalogue.finder.current(&access).await,
+        };
+        let client = match backend() {
+            Ok(backend) => catalog_client(&backend, key),
+            Err(problem) => return ModelList::bundled(FallbackReason::DiscoveryFailed, &problem),
+        };
+        match freshness {
+            ListFreshness::Live => self.resolver.catalog.list(&client, FetchMode::Live).await,
+            ListFreshness::Cached => {
+                let default_mode = *lock(&self.default_mode);
+                self.resolver.catalog.list(&client, default_mode).await
+            }
+            ListFreshness::Current => self.resolver.catalog.current(&client).await,
         }
     }
 
-    /// The key a host gives, else the one there is.
+    /// Returns the key of the host, else the configured one.
     fn key(&self, given: Option<&str>) -> Result<ApiKey, KeyError> {
         let env = |name: &str| std::env::var(name).ok();
         find_key(given, &env, self.home.as_deref()).map(|(key, _)| key)
     }
 
-    /// The rows of a list, for the host to register.
-    pub(super) fn told(&self, mut listing: Listing) -> ModelsListResult {
-        let rows = self.rows(&mut listing);
-        let result = ModelsListResult::of(listing, &rows);
-        lock(&self.given).clone_from(&result.models);
+    /// Converts a list to the result of `models/list` and records what the host has been sent.
+    pub(super) fn to_result(&self, mut list: ModelList) -> ModelsListResult {
+        let host_models = self.host_models(&mut list);
+        let result = ModelsListResult::of(list, &host_models);
+        lock(&self.sent).clone_from(&result.models);
         result
     }
 
-    /// The rows, if the host has others.
-    pub(super) fn news(&self, rows: &Rows) -> Option<Vec<ModelRow>> {
-        let rows: Vec<ModelRow> = rows.iter().map(ModelRow::from).collect();
-        let mut given = lock(&self.given);
-        (*given != rows).then(|| {
-            given.clone_from(&rows);
+    /// Returns the models if they differ from those last sent to the host.
+    pub(super) fn changed_models(&self, host_models: &HostModels) -> Option<Vec<ModelRow>> {
+        let rows: Vec<ModelRow> = host_models.iter().map(ModelRow::from).collect();
+        let mut sent = lock(&self.sent);
+        (*sent != rows).then(|| {
+            sent.clone_from(&rows);
             rows
         })
     }
 
-    /// The rows of a list, which is told what is wrong with them.
-    pub(super) fn rows(&self, listing: &mut Listing) -> Rows {
-        self.catalogue.rows(listing, *lock(&self.profile))
+    /// Builds the host models of a list. Problems are added to the warnings of the list.
+    pub(super) fn host_models(&self, list: &mut ModelList) -> HostModels {
+        self.resolver.host_models(list, *lock(&self.levels))
     }
 
-    /// The speed of a model.
-    pub(super) fn decide(&self, found: &Found<'_>, wishes: &Wishes) -> Option<Decided> {
-        self.catalogue.decide(found, wishes)
+    /// Returns the speed to use for a model.
+    pub(super) fn resolve_speed(
+        &self,
+        lookup: &ModelLookup<'_>,
+        preferences: &SpeedPreferences,
+    ) -> Option<ResolvedSpeed> {
+        self.resolver.resolve_speed(lookup, preferences)
     }
 
-    /// What to send to Cursor for a host's choice.
+    /// Resolves the model of a turn.
     pub(super) async fn resolve(
         &self,
         choice: ModelChoice,
-        wishes: &Wishes,
+        preferences: &SpeedPreferences,
         backend: &Backend,
         given_key: Option<&str>,
-    ) -> Result<Resolved, String> {
-        let chosen = Chosen {
+    ) -> Result<ResolvedModel, String> {
+        let request = ModelRequest {
             id: &choice.id,
-            level: Level::parse(choice.thinking.as_deref().unwrap_or(Level::Off.name())),
-            window: choice.context_window,
+            level: ThinkingLevel::parse(
+                choice
+                    .thinking
+                    .as_deref()
+                    .unwrap_or(ThinkingLevel::Off.name()),
+            ),
+            context_window: choice.context_window,
             max_output: choice.max_tokens,
         };
-        // A host that names parameters has chosen already.
+        // Parameters set by the host are sent unchanged.
         if !choice.parameters.is_empty() {
             let model = Model {
                 id: choice.id.clone(),
                 parameters: choice.parameters.clone().into_iter().collect(),
                 ..Model::default()
             };
-            return Ok(resolved(model, &chosen, None));
+            return Ok(with_limits(model, &request, None));
         }
         let key = self.key(given_key).map_err(|error| error.to_string())?;
-        let profile = *lock(&self.profile);
-        let access = access(backend, key);
-        let found = self.catalogue.resolve(&chosen, wishes, profile, &access);
-        found.await.map_err(|unknown| unknown.to_string())
+        let levels = *lock(&self.levels);
+        let client = catalog_client(backend, key);
+        let resolved = self
+            .resolver
+            .resolve(&request, preferences, levels, &client);
+        resolved.await.map_err(|unknown| unknown.to_string())
     }
 
-    /// A run that went well told how large its model's window is.
-    pub(super) fn learn(&self, row: &str, window: u32) {
-        self.catalogue.learn(row, window);
+    /// Stores the context window that a successful run reported.
+    pub(super) fn learn(&self, model_id: &str, window: u32) {
+        self.resolver.learn(model_id, window);
     }
 
-    /// The preferences there are.
+    /// Returns the preferences.
     pub(super) fn prefs(&self) -> Result<PrefsResult, String> {
-        let prefs = Prefs::load(self.catalogue.state.as_deref());
-        prefs.map(saved).map_err(|error| error.to_string())
+        let prefs = Prefs::load(self.resolver.state.as_deref());
+        prefs.map(prefs_result).map_err(|error| error.to_string())
     }
 
-    /// Keeps a preference.
-    pub(super) fn set_pref(&self, params: &PrefsSetParams) -> Result<PrefsResult, String> {
-        let Some(state) = &self.catalogue.state else {
+    /// Saves a preference.
+    pub(super) fn set_speed(&self, params: &PrefsSetParams) -> Result<PrefsResult, String> {
+        let Some(state) = &self.resolver.state else {
             return Err(format!(
-                "there is no folder to keep it in; set {}",
+                "there is no state directory; set {}",
                 place::STATE_DIR
             ));
         };
         let speed = params.fast.map(Speed::from_switch);
         let prefs = save_speed(state, &params.base, speed);
-        prefs.map(saved).map_err(|error| error.to_string())
+        prefs.map(prefs_result).map_err(|error| error.to_string())
     }
 }
 
-fn saved(prefs: Prefs) -> PrefsResult {
+fn prefs_result(prefs: Prefs) -> PrefsResult {
     let speeds = prefs.speeds().iter();
     PrefsResult {
         fast: speeds

@@ -15,7 +15,7 @@ use tracing::Instrument as _;
 use super::controls::{Controls, UnknownMode};
 use super::ending::{ended, unsent};
 use super::error::INVALID_PARAMS;
-use super::models::Models;
+use super::models::ModelService;
 use super::peer::Peer;
 use super::protocol::*;
 use super::telling::{ask, log, permit, tell};
@@ -26,8 +26,8 @@ use crate::conversation::transcript::{Tool, Transcript};
 use crate::diag::settings::Warning;
 use crate::diag::{Digest, prefix};
 use crate::doors::backends::Backends;
-use crate::doors::catalogue::Resolved;
 use crate::doors::keeping::Keeping;
+use crate::doors::model_resolver::ResolvedModel;
 use crate::doors::parked::Parked;
 use crate::doors::sessions::Sessions;
 use crate::run::{Backend, Mode, UserMessage};
@@ -77,7 +77,7 @@ pub(super) struct Origin<'a> {
     pub(super) peer: &'a Peer,
     pub(super) home: Option<&'a Path>,
     pub(super) cwd: PathBuf,
-    pub(super) models: &'a Models,
+    pub(super) models: &'a ModelService,
     pub(super) tools: HostTools,
     /// What the host stated about native tools when it connected.
     pub(super) native_tools: HostPolicy,
@@ -226,7 +226,11 @@ impl Turns {
             resolved = origin.models.resolve(model, &wishes, &backend, key_given) => resolved,
             () = turn.cancel.cancelled() => return Ok(turn.undone(place, Stop::Aborted).await),
         };
-        let Resolved { model, limits, row } = match resolved {
+        let ResolvedModel {
+            model,
+            limits,
+            model_id,
+        } = match resolved {
             Ok(resolved) => resolved,
             Err(problem) => return Ok(turn.undone(place, Stop::Failed(problem)).await),
         };
@@ -317,8 +321,8 @@ impl Turns {
             taken = taking => taken,
             () = permitting => return Ok(unsent(Stop::Aborted)),
         };
-        if let (Stop::Finished, Some(row), Some(window)) = (&result.stop, row, result.window) {
-            origin.models.learn(&row, window);
+        if let (Stop::Finished, Some(id), Some(window)) = (&result.stop, model_id, result.window) {
+            origin.models.learn(&id, window);
         }
         if result.stop == Stop::ToolUse && self.park(&turn, params.session_id).await == Given::Up {
             session.let_go().await;

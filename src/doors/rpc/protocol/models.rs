@@ -6,7 +6,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use ts_rs::TS;
 
-use crate::catalog::{Level, LevelMap, Listing, MAX_OUTPUT, Reason, Row, Source, Speed};
+use crate::catalog::{
+    FallbackReason, HostModel, LevelMap, ListSource, MAX_OUTPUT, ModelList, Speed, ThinkingLevel,
+};
 
 /// `models/list`: the rows to register. A fresh cache answers without a call to Cursor.
 #[derive(Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema, TS)]
@@ -46,7 +48,7 @@ pub struct ModelsListResult {
 
 impl ModelsListResult {
     /// The answer a list and its rows make.
-    pub fn of(listing: Listing, rows: &[Row]) -> Self {
+    pub fn of(listing: ModelList, rows: &[HostModel]) -> Self {
         Self {
             source: listing.source.into(),
             reason: listing.reason.map(ModelsReason::from),
@@ -68,12 +70,12 @@ pub enum ModelsSource {
     Bundled,
 }
 
-impl From<Source> for ModelsSource {
-    fn from(source: Source) -> Self {
+impl From<ListSource> for ModelsSource {
+    fn from(source: ListSource) -> Self {
         match source {
-            Source::Live => Self::Live,
-            Source::Cache => Self::Cache,
-            Source::Bundled => Self::Bundled,
+            ListSource::Live => Self::Live,
+            ListSource::Cache => Self::Cache,
+            ListSource::Bundled => Self::Bundled,
         }
     }
 }
@@ -92,13 +94,13 @@ pub enum ModelsReason {
     CachedAfterError,
 }
 
-impl From<Reason> for ModelsReason {
-    fn from(reason: Reason) -> Self {
+impl From<FallbackReason> for ModelsReason {
+    fn from(reason: FallbackReason) -> Self {
         match reason {
-            Reason::MissingApiKey => Self::MissingApiKey,
-            Reason::DiscoveryFailed => Self::DiscoveryFailed,
-            Reason::EmptyModelList => Self::EmptyModelList,
-            Reason::CachedAfterError => Self::CachedAfterError,
+            FallbackReason::MissingApiKey => Self::MissingApiKey,
+            FallbackReason::DiscoveryFailed => Self::DiscoveryFailed,
+            FallbackReason::EmptyModelList => Self::EmptyModelList,
+            FallbackReason::CachedAfterError => Self::CachedAfterError,
         }
     }
 }
@@ -174,19 +176,19 @@ impl From<&LevelMap> for ThinkingLevelMap {
     fn from(levels: &LevelMap) -> Self {
         let of = |level| levels.get(&level).cloned().flatten();
         Self {
-            off: of(Level::Off),
-            minimal: of(Level::Minimal),
-            low: of(Level::Low),
-            medium: of(Level::Medium),
-            high: of(Level::High),
-            xhigh: of(Level::Xhigh),
-            max: levels.get(&Level::Max).cloned(),
+            off: of(ThinkingLevel::Off),
+            minimal: of(ThinkingLevel::Minimal),
+            low: of(ThinkingLevel::Low),
+            medium: of(ThinkingLevel::Medium),
+            high: of(ThinkingLevel::High),
+            xhigh: of(ThinkingLevel::Xhigh),
+            max: levels.get(&ThinkingLevel::Max).cloned(),
         }
     }
 }
 
-impl From<&Row> for ModelRow {
-    fn from(row: &Row) -> Self {
+impl From<&HostModel> for ModelRow {
+    fn from(row: &HostModel) -> Self {
         Self {
             id: row.id.clone(),
             name: row.name.clone(),
@@ -194,9 +196,9 @@ impl From<&Row> for ModelRow {
             thinking_level_map: row.levels.as_ref().map(ThinkingLevelMap::from),
             input: vec![ModelInput::Text, ModelInput::Image],
             cost: ModelCost::default(),
-            context_window: row.window,
+            context_window: row.context_window,
             max_tokens: MAX_OUTPUT,
-            base: row.base().to_owned(),
+            base: row.base_id().to_owned(),
             supports_fast: row.speed().is_some(),
             default_fast: row.speed().map(Speed::is_fast),
         }
