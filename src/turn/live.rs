@@ -1,5 +1,5 @@
-//! A run that outlives host turns: it waits while the host executes tools, and goes on
-//! when their results come.
+//! A run that can span several host turns: it waits while the host executes tools, and resumes with
+//! their results.
 
 mod offer;
 mod resume;
@@ -34,61 +34,62 @@ use crate::wire::awake;
 use crate::wire::failure::Retry;
 use crate::wire::state::Occupancy;
 
-/// Events that may pile up while the host works, and their bytes; then the run stops reading.
+/// How many events, and how many bytes of them, may queue while the host works; then the run stops
+/// reading.
 const MOST_WAITING: usize = 4096;
 const MOST_WAITING_BYTES: usize = 4 * 1024 * 1024;
 
-/// A run and what is open about it.
+/// A run and its open calls, events and messages.
 pub(super) struct Live {
     handle: Handle,
     bridge: Arc<Bridge>,
     pub(super) conversation: Conversation,
-    /// The beginning of the session's key, once there was a pause.
+    /// The prefix of the session's key; empty before the first pause.
     key: String,
-    /// The state the run began with.
+    /// The checkpoint the run started with.
     began: Option<bytes::Bytes>,
     on_disk: OnDisk,
-    /// What was done here that the state knows, and nobody has crossed out.
+    /// Effects the checkpoint includes that are not yet removed from the intent log.
     settled: Vec<String>,
-    /// The history the run has been told.
+    /// The history the run was sent.
     covers: Fingerprint,
-    /// The same without the words it was told last, if nothing else came with them.
+    /// The same without the latest user message, if nothing else came with it.
     before_words: Option<Fingerprint>,
-    /// What it has answered to that, shown or not.
+    /// The answer to that history, shown or not.
     heard: String,
-    /// Results it was given that its newest state may not know, oldest first.
+    /// Tool results that the newest checkpoint may not include, oldest first.
     rounds: Vec<Round>,
-    /// Calls of the host's tools that do not come from Cursor.
+    /// Calls of host tools that do not come from Cursor.
     inlet: Inlet,
-    /// Calls the host has been offered and has not answered, oldest first.
+    /// Calls that were offered to the host and have no result, oldest first.
     open: Vec<HostCall>,
-    /// What the host has not been shown of them.
+    /// Events for these calls that were not sent to the host yet.
     offering: Vec<TurnEvent>,
-    /// What happened while the host was away.
+    /// Events that arrived while the host was away.
     waiting: VecDeque<RunEvent>,
-    /// Bytes of those that were added since the host went away.
+    /// Bytes of the events that were queued since the host went away.
     waiting_bytes: usize,
-    /// Words for the model at work.
+    /// User messages injected into the run.
     steering: Steering,
-    /// What the context holds, by the newest state.
+    /// How full the context is, from the newest checkpoint.
     occupancy: Option<Occupancy>,
-    /// What the current turn says about tools; the run's executors read it.
+    /// Tool settings of the current turn; the run's executors read them.
     tools: watch::Sender<Arc<TurnTools>>,
-    /// What Cursor's own tools did.
+    /// Display of native tool calls.
     show: Show,
-    /// Lines that came between calls: they open the next turn.
+    /// Events that arrived between calls; they are sent first in the next turn.
     later: Vec<TurnEvent>,
-    /// Answers to [`Command::Settle`] that have not come.
+    /// How many [`Command::Settle`] are unanswered.
     settling: usize,
 }
 
-/// What a run begins with: the history it is told, and what of the answer is there already.
+/// What a run starts with: the history it is sent and the part of the answer that exists already.
 pub(super) struct Covered {
     pub(super) covers: Fingerprint,
     pub(super) heard: String,
 }
 
-/// Why driving a run stopped.
+/// Why [`Live::drive`] returned.
 pub(super) enum Pause {
     /// The host has calls to execute.
     ToolUse,
@@ -132,7 +133,7 @@ impl Live {
         }
     }
 
-    /// Another turn takes the run over, with tool switches of its own.
+    /// Applies the tool settings of the turn that takes over the run.
     pub(super) fn use_tools(&mut self, tools: Arc<TurnTools>) {
         self.show.decisions = tools.decisions.clone();
         self.tools.send_replace(tools);
@@ -142,7 +143,7 @@ impl Live {
         self.open.iter().any(|call| call.id == id) || self.show.waits(id)
     }
 
-    /// Whether a history goes on with this run: by its calls, else by its words.
+    /// Returns whether a history continues this run: by its tool results, else by its fingerprint.
     pub(super) fn continues(&self, system: &str, messages: &[Json]) -> bool {
         if !results(messages, |id| self.waits(id)).is_empty() {
             return true;
@@ -154,7 +155,7 @@ impl Live {
         )
     }
 
-    /// How the run ended while the host was away, if it failed.
+    /// Returns how the run ended while the host was away, if it failed.
     pub(super) fn lost(&self) -> Option<&Outcome> {
         match self.waiting.back() {
             Some(RunEvent::Ended(Ended { outcome, .. })) => {
@@ -164,7 +165,7 @@ impl Live {
         }
     }
 
-    /// What tools did for a run that ended while the host was away.
+    /// Returns the effects of a run that ended while the host was away.
     pub(super) fn done(&self) -> Memo {
         match self.waiting.back() {
             Some(RunEvent::Ended(ended)) => ended.done.clone(),
@@ -172,8 +173,8 @@ impl Live {
         }
     }
 
-    /// The run broke while the host was away. Its state stands for what it stood for, unless
-    /// the server itself refused to go on.
+    /// Handles a run that broke while the host was away. Its checkpoint stays valid unless the
+    /// server itself refused to continue.
     pub(super) fn lose(&mut self) {
         let refused = matches!(self.lost(), Some(Outcome::Failed(failure)) if failure.retry() == Retry::Never && failure.doubts_state());
         if refused {
@@ -181,21 +182,21 @@ impl Live {
         }
     }
 
-    /// Whether the run's end waits to be told.
+    /// Returns whether the run's end is queued.
     fn is_over(&self) -> bool {
         let end = |event: &RunEvent| matches!(event, RunEvent::Ended(_));
         self.waiting.iter().any(end)
     }
 
-    /// The run is to be given up; its last checkpoint may still come.
+    /// Cancels the run; its last checkpoint may still arrive.
     pub(super) async fn cancel(&mut self) {
         self.leave().await;
         self.open.clear();
         self.inlet.shut();
     }
 
-    /// The run is given up, and nobody goes on with its conversation: it is told so behind our
-    /// back. What is kept of the conversation is free at once.
+    /// Cancels the run in the background, for a conversation that is not continued. Releases the
+    /// stored conversation at once.
     pub(super) fn forsake(self) {
         let Self {
             mut handle,
@@ -215,10 +216,10 @@ impl Live {
         let _ = self.handle.commands.send(Command::Cancel).await;
     }
 
-    /// Sees a run off that was given up: gives its end, when the last checkpoint has come or
-    /// the run has waited for it long enough. A state that knows words nobody was shown is
-    /// not taken: the next turn would go on behind them. From when it is `wanted` gone, the
-    /// run has little time.
+    /// Drains a cancelled run and returns its end, after the last checkpoint or when the run stops
+    /// waiting for it. A checkpoint that includes text the host was not shown is ignored, because
+    /// the next turn would continue after that text. Once `wanted`
+    /// resolves, the time for that is cut short.
     pub(super) async fn see_off(&mut self, wanted: impl Future<Output = ()>) -> Option<Ended> {
         let mut shown = Shown::Something;
         let mut wanted = std::pin::pin!(wanted.fuse());
@@ -261,8 +262,8 @@ impl Live {
         }
     }
 
-    /// Takes one event while the host is away. Gives whether the conversation changed;
-    /// pends while there is no room.
+    /// Reads one event while the host is away and returns whether the conversation changed; pends
+    /// while the queue is full.
     pub(super) async fn idle(&mut self) -> Idle {
         if self.waiting.len() >= MOST_WAITING || self.waiting_bytes >= MOST_WAITING_BYTES {
             return std::future::pending().await;
@@ -270,7 +271,7 @@ impl Live {
         let event = tokio::select! {
             Some(event) = self.handle.events.recv() => event,
             call = self.inlet.next() => {
-                // Callers that come and go must not use up the room of the run's events.
+                // Cancelled calls must not fill the queue of the run's events.
                 self.waiting.retain(|event| !is_void(event));
                 RunEvent::HostCall(Box::new(call))
             }
@@ -301,8 +302,8 @@ impl Live {
         }
     }
 
-    /// Writes the conversation down if it has changed: a host that calls tools in a row must
-    /// not wait for the disk each time.
+    /// Writes the conversation to disk if it has changed, so that a host that calls tools in a row
+    /// does not wait for the disk each time.
     pub(super) async fn save(&mut self) -> Result<(), StoreError> {
         if self.on_disk == OnDisk::Stale {
             self.conversation.save().await?;
@@ -311,13 +312,13 @@ impl Live {
         Ok(())
     }
 
-    /// What was done here that the state knows, told once.
+    /// Returns and clears the effects that the checkpoint includes.
     pub(super) fn settled(&mut self) -> Vec<String> {
         std::mem::take(&mut self.settled)
     }
 
-    /// Shows what the run does until the host is needed or it is over. Safe to drop and call
-    /// again.
+    /// Sends the run's events to the host until the host must execute something or the run ends.
+    /// Cancel safe.
     pub(super) async fn drive(
         &mut self,
         request: &mut TurnRequest,
@@ -330,7 +331,7 @@ impl Live {
         loop {
             let give_up = self.steering.deadline();
             let mut event = tokio::select! {
-                // What the server has said by now counts before the time is up.
+                // Read what the server has sent before the deadline counts.
                 biased;
                 Some(message) = request.injections.recv() => {
                     self.inject(message, Source::Beside).await;
@@ -340,7 +341,7 @@ impl Live {
                 () = tokio::time::sleep_until(give_up.unwrap_or_else(Instant::now)), if give_up.is_some() => {
                     let now = Instant::now();
                     match give_up.is_some_and(|due| awake::is_late(due, now)) {
-                        // We were stopped: what the server said meanwhile is still to be read.
+                        // The process was suspended: read what the server sent meanwhile first.
                         true => self.steering.rearm(now),
                         false => self.release(offered).await,
                     }
@@ -357,7 +358,7 @@ impl Live {
                 self.waiting.push_front(event);
                 return Pause::ToolUse;
             }
-            // Words after a call are said after it.
+            // Text that follows a call is shown after the call.
             if *offered == Offered::Calls
                 && let Some(event) = event.take_if(|event| is_speech(event))
             {
@@ -388,7 +389,7 @@ impl Live {
                 Some(RunEvent::Settled) => {
                     self.settling = self.settling.saturating_sub(1);
                     match offered {
-                        // Of an earlier turn: this one's is still to come.
+                        // This one belongs to an earlier turn; ours is still to come.
                         _ if self.settling > 0 => continue,
                         Offered::Calls | Offered::Cards => return Pause::ToolUse,
                         Offered::Nothing => continue,
@@ -400,7 +401,7 @@ impl Live {
                     }
                     continue;
                 }
-                // Another agent's calls outlast Cursor's words: the host does them first.
+                // Calls of another agent outlive Cursor's answer: the host executes them first.
                 Some(RunEvent::Ended(ended)) if self.owes(&ended, *offered) => {
                     self.waiting.push_front(RunEvent::Ended(ended));
                     return Pause::ToolUse;
@@ -409,7 +410,7 @@ impl Live {
                     if ended.outcome == Outcome::Finished
                         && let Some(rest) = self.show.unsaid()
                     {
-                        // The state knows it, though not as words.
+                        // The checkpoint includes the plan, but not as text.
                         if let Some(answer) = &mut self.conversation.answer {
                             answer.push_str(&rest);
                         }
@@ -427,20 +428,21 @@ impl Live {
         }
     }
 
-    /// Whether the turn's end leaves a state that stands for all that was said.
+    /// Keeps the checkpoint only if it is valid for everything that was sent; otherwise the next
+    /// turn sends the history again.
     pub(super) fn settle_accounts(&mut self, outcome: Option<&Outcome>) {
         let current = self.conversation.sent.as_ref() == Some(&self.covers);
-        // Words it ended without hearing are said to the state they came behind.
+        // Undelivered messages are sent to the checkpoint that precedes them.
         let unheard = self.before_words.is_some()
             && self.conversation.sent == self.before_words
             && self.has_unheard();
         let sound = match outcome {
             Some(Outcome::Finished) => current || unheard,
-            // An older state is told all that came since.
+            // An older checkpoint is sent everything since.
             Some(Outcome::Cancelled) => true,
             Some(Outcome::Failed(failure)) => match failure.retry() {
                 Retry::Transport => true,
-                // One the run began with may be what the server chokes on.
+                // The checkpoint the run started with may be what makes the server fail.
                 Retry::Server | Retry::Idle => self.conversation.state != self.began,
                 Retry::Never => !failure.doubts_state(),
             },
@@ -452,40 +454,40 @@ impl Live {
         if let Some(Outcome::Finished) = outcome {
             self.conversation.pause = None;
             if !self.has_unheard() {
-                // They were answered.
+                // The finished answer covers them.
                 self.steering.known();
             }
         }
     }
 }
 
-/// How many calls wait among events.
+/// Returns how many queued events are host calls.
 fn calls(waiting: &VecDeque<RunEvent>) -> usize {
     let queued = |event: &&RunEvent| matches!(event, RunEvent::HostCall(_));
     waiting.iter().filter(queued).count()
 }
 
-/// Whether an event is a call nobody waits for any more.
+/// Returns whether an event is a call whose caller no longer waits.
 fn is_void(event: &RunEvent) -> bool {
     matches!(event, RunEvent::HostCall(call) if call.is_void())
 }
 
-/// Whether an event is something the model says.
+/// Returns whether an event is text or thinking of the model.
 fn is_speech(event: &RunEvent) -> bool {
     matches!(event, RunEvent::Text(_) | RunEvent::Thinking(_))
 }
 
-/// Whether what is on disk is what is known.
+/// Whether the conversation on disk is current.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum OnDisk {
     Current,
     Stale,
 }
 
-/// What happened while the host was away.
+/// What [`Live::idle`] read.
 pub(super) enum Idle {
-    /// A new checkpoint came.
+    /// A new checkpoint arrived.
     Changed,
-    /// Something that can wait.
+    /// An event that was queued.
     Same,
 }

@@ -1,7 +1,7 @@
-//! Words for a model at work: said into the run, and watched until the model has heard them.
+//! User messages for a running model: injected into the run and tracked until they are delivered.
 //!
-//! A run that does not take them is given up, and the words get a run of their own: they are
-//! never lost, and never reported as heard by a run that was given up.
+//! If the run rejects an injected message, we cancel the run and send the message in a new one. A
+//! message is never lost, and never reported as delivered to a cancelled run.
 
 use std::time::Duration;
 
@@ -13,10 +13,11 @@ use crate::conversation::picture::Picture;
 use crate::run::{Injection, UserMessage};
 use crate::wire::proto::agent::v1::{ContextInjectionStateUpdate, context_injection_state};
 
-/// The official client waits this long for the first word on an injected message.
+/// How long the server has to report on an injected message; the official client waits this long
+/// too.
 const UNHEARD: Duration = Duration::from_secs(15);
 
-/// Words for a model at work, with the pictures that go with them.
+/// Returns a user message to inject, with its images.
 pub fn words(text: String, pictures: Vec<Picture>) -> UserMessage {
     UserMessage {
         text,
@@ -25,34 +26,34 @@ pub fn words(text: String, pictures: Vec<Picture>) -> UserMessage {
     }
 }
 
-/// The words of one run.
+/// The injected messages of one run.
 #[derive(Debug)]
 pub(super) struct Steering {
     unheard: Vec<Unheard>,
-    /// Words the model has heard and no state knows yet, under their names if they were
-    /// injected: a stream that breaks may take them along.
+    /// Delivered messages that no checkpoint includes yet, with their injection id if they were
+    /// injected. They must be sent again if the stream breaks.
     heard: Vec<(Option<Uuid>, Unsaid)>,
     run: Run,
 }
 
-/// Whether the run can still hear.
+/// Whether the run still accepts messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Run {
     Listening,
     Released,
 }
 
-/// Where words come from.
+/// Where a message comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Source {
-    /// The host's history, as the last of so many messages: a run that is told these is told
-    /// them.
+    /// The host's history, as the last of this many messages: a run that is sent these messages
+    /// already has it.
     History(usize),
-    /// The host said them by themselves while a turn went on.
+    /// The host sent it separately while a turn was running.
     Beside,
 }
 
-/// Words nobody heard.
+/// A message that was not delivered.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Unsaid {
     pub(super) message: UserMessage,
@@ -63,16 +64,16 @@ pub(super) struct Unsaid {
 struct Unheard {
     id: Uuid,
     words: Unsaid,
-    /// When to stop hoping that the server takes it; `None` once it has said that it did.
+    /// When to stop waiting for the server's report; `None` once it has reported.
     give_up: Option<Instant>,
 }
 
-/// What a report asks for.
+/// What to do after a report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Then {
-    /// Nothing: the run goes on.
+    /// Nothing: the run continues.
     GoOn,
-    /// The run does not take the words: it is to be given up for one that does.
+    /// The run does not accept the message: cancel it and start one that does.
     Release,
 }
 
@@ -85,19 +86,19 @@ impl Steering {
         }
     }
 
-    /// The run begins with these words.
+    /// Records the messages a run starts with.
     pub(super) fn begin(&mut self, words: Vec<Unsaid>) {
         self.heard
             .extend(words.into_iter().map(|words| (None, words)));
     }
 
-    /// A state came: it knows what the model has heard.
+    /// Records a checkpoint: it includes every delivered message.
     pub(super) fn known(&mut self) {
         self.heard.clear();
     }
 
-    /// Another stream begins, where the newest state stands: what was injected and is not in
-    /// it has to be said again.
+    /// Returns the injections to send on a new stream, which continues from the newest checkpoint:
+    /// every injected message that the checkpoint does not include.
     pub(super) fn again(&mut self, now: Instant) -> Vec<Injection> {
         let (injected, begun): (Vec<_>, Vec<_>) =
             self.heard.drain(..).partition(|(id, _)| id.is_some());
@@ -121,7 +122,7 @@ impl Steering {
         self.unheard.iter().map(injection).collect()
     }
 
-    /// Words to be injected.
+    /// Records a message and returns its injection.
     pub(super) fn say(&mut self, message: UserMessage, source: Source, now: Instant) -> Injection {
         let id = Uuid::new_v4();
         self.unheard.push(Unheard {
@@ -135,21 +136,21 @@ impl Steering {
         Injection { id, message }
     }
 
-    /// Counts the time anew for words of which nothing was heard.
+    /// Restarts the deadline of every message that has no report yet.
     pub(super) fn rearm(&mut self, now: Instant) {
         for words in &mut self.unheard {
             words.give_up = words.give_up.map(|_| now + UNHEARD);
         }
     }
 
-    /// Forgets words that the host has said by themselves and now tells in its history.
+    /// Drops separately sent messages that the host's history now contains.
     pub(super) fn retold(&mut self, said: &[String]) {
         self.unheard.retain(|Unheard { words, .. }| {
             matches!(words.source, Source::History(_)) || !said.contains(&words.message.text)
         });
     }
 
-    /// When the run is to be given up if nothing is heard of the words.
+    /// Returns when to cancel the run if the server does not report on a message.
     pub(super) fn deadline(&self) -> Option<Instant> {
         match self.run {
             Run::Listening => self.unheard.iter().filter_map(|words| words.give_up).min(),
@@ -157,7 +158,7 @@ impl Steering {
         }
     }
 
-    /// Takes the server's report.
+    /// Applies a report of the server.
     pub(super) fn report(&mut self, report: &ContextInjectionStateUpdate) -> Then {
         use context_injection_state::State;
         let known = |words: &Unheard| words.id.to_string() == report.injection_id;
@@ -165,7 +166,7 @@ impl Steering {
             return Then::GoOn;
         };
         match report.state.as_ref().and_then(|state| state.state.as_ref()) {
-            // What a run heard that was given up, its last checkpoint may not know.
+            // The last checkpoint of a cancelled run may not include what was delivered to it.
             _ if self.is_released() => Then::GoOn,
             Some(State::Delivered(_)) => {
                 let Unheard { id, words, .. } = self.unheard.remove(at);
@@ -182,22 +183,22 @@ impl Steering {
         }
     }
 
-    /// The run is given up for the words it did not take.
+    /// Records that the run is cancelled because it did not accept a message.
     pub(super) fn release(&mut self) {
         self.run = Run::Released;
     }
 
-    /// Whether the run is given up: what it asks for from now on is for nobody.
+    /// Returns whether the run is cancelled: its later requests have no receiver.
     pub(super) fn is_released(&self) -> bool {
         self.run == Run::Released
     }
 
-    /// Whether all words have been heard.
+    /// Returns whether every message was delivered.
     pub(super) fn is_settled(&self) -> bool {
         self.unheard.is_empty()
     }
 
-    /// The words nobody heard or no state knows, one by one.
+    /// Returns, one by one, the messages that were not delivered or that no checkpoint includes.
     pub(super) fn take(&mut self) -> Vec<Unsaid> {
         let heard = self.heard.drain(..).map(|(_, words)| words);
         let unheard = self.unheard.drain(..).map(|unheard| unheard.words);
@@ -205,7 +206,7 @@ impl Steering {
     }
 }
 
-/// Several messages as one.
+/// Joins several messages into one.
 pub(super) fn joined(messages: impl IntoIterator<Item = UserMessage>) -> Option<UserMessage> {
     messages.into_iter().reduce(|mut all, next| {
         all.text = format!("{}\n\n{}", all.text, next.text);
@@ -267,7 +268,7 @@ mod tests {
         let delivered = State::Delivered(ContextInjectionDelivered::default());
         steering.report(&report(injected.id, delivered));
         assert!(steering.is_settled());
-        // What the run begins with, it begins with again.
+        // Messages the run started with are not injected.
         assert_eq!(steering.again(now), [injected]);
         assert!(!steering.is_settled());
         let left = steering.take().into_iter().map(|words| words.message.text);

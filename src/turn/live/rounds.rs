@@ -1,4 +1,4 @@
-//! Which history a state stands for.
+//! Which history a checkpoint covers.
 
 use super::{Live, OnDisk};
 use crate::conversation::fingerprint::Fingerprint;
@@ -6,20 +6,20 @@ use crate::run::{Checkpoint, What};
 use crate::turn::tally::Tally;
 use crate::wire::state::occupancy;
 
-/// Results the host brought, and what a state stands for that does not know them.
+/// Tool results of the host, and what a checkpoint without them covers.
 #[derive(Debug)]
 pub(super) struct Round {
-    /// The history before them.
+    /// The history before the results.
     pub(super) covers: Fingerprint,
-    /// The answer to it.
+    /// The answer to that history.
     pub(super) answer: String,
-    /// The calls that were answered.
+    /// The ids of the answered calls.
     pub(super) given: Vec<String>,
 }
 
 impl Live {
-    /// Takes a state. One that came too early to know the host's last results stands for the
-    /// history before them: they are told again if the run is lost.
+    /// Stores a checkpoint. If it came too early to include the host's latest results, it covers
+    /// the history before them, and they are sent again if the run is lost.
     pub(super) fn checkpoint(&mut self, saved: Checkpoint) {
         self.on_disk = OnDisk::Stale;
         self.steering.known();
@@ -32,7 +32,7 @@ impl Live {
         let lacks = |round: &Round| round.given.iter().any(|id| saved.lacks.contains(id));
         let unknown = self.rounds.iter().position(lacks);
         self.rounds.drain(..unknown.unwrap_or(self.rounds.len()));
-        // From the last words back, as far as it does not know them.
+        // Go back from the latest text to the part of the answer the checkpoint includes.
         let (mut sent, mut answer) = (&self.covers, self.heard.as_str());
         let mut behind = saved.behind.as_str();
         for round in self.rounds.iter().rev() {
@@ -43,8 +43,8 @@ impl Live {
         self.conversation.answer = Some(known(answer, behind).to_owned());
     }
 
-    /// Counts what the context holds by the newest state, which may have come while the host
-    /// was away.
+    /// Reports the context size of the newest checkpoint, which may have arrived while the host was
+    /// away.
     pub(super) fn count(&self, tally: &mut Tally) {
         if let Some(occupancy) = &self.occupancy {
             tally.seen.occupied = Some(occupancy.used.into());
@@ -53,7 +53,8 @@ impl Live {
     }
 }
 
-/// What is known of an answer that ends with words that are not; they may begin before it.
+/// Returns the part of `answer` that a checkpoint includes, without the suffix `behind` that came
+/// after the checkpoint. `behind` may start before `answer`.
 fn known<'a>(answer: &'a str, behind: &str) -> &'a str {
     match answer.strip_suffix(behind) {
         Some(known) => known,

@@ -1,4 +1,4 @@
-//! How a turn gets its run: the one that waits, one that brings a lost turn back, or a new one.
+//! How a turn gets its run: a parked one, one that recovers a lost turn, or a new one.
 
 use std::sync::Arc;
 
@@ -26,7 +26,7 @@ use crate::turn::wording::{UNTOLD, wording};
 use crate::wire::failure::{Failure, Retry};
 
 impl Task {
-    /// The run this turn drives: the one that waits, or a new one.
+    /// Returns the run this turn drives: the parked one or a new one.
     pub(super) async fn begin(
         &mut self,
         request: &mut TurnRequest,
@@ -39,7 +39,7 @@ impl Task {
         let Transcripted { messages, .. } = transcript(request);
         let now = said(&messages[latest(messages)..]);
         for words in self.unsaid.drain(..) {
-            // The host may say them itself by now.
+            // The host's history may contain the message by now.
             if !now.contains(&words.text) {
                 live.inject(words, Source::Beside).await;
             }
@@ -47,7 +47,7 @@ impl Task {
         Ok(live)
     }
 
-    /// The run that waits for the host, if this turn goes on with it.
+    /// Returns the parked run, if this turn continues it.
     async fn take_up(&mut self, request: &TurnRequest, tally: &mut Tally) -> Option<Live> {
         let (mut live, _) = self.live.take()?;
         let Transcripted { system, messages } = transcript(request);
@@ -59,11 +59,11 @@ impl Task {
             tracing::debug!(decision = "live resume", "plan");
             return Some(live);
         }
-        // The run is gone, or the history went another way: what waits is of no use any
-        // more. Of a run that broke, the last checkpoint is, and what was said to it.
+        // The run is lost, or the history diverged: the queued events are useless. Of a lost run,
+        // keep the last checkpoint and the messages it was sent.
         live.cancel().await;
         if lost.is_none() {
-            // The next run may be one of the same conversation, which takes one at a time.
+            // The next run may be one of the same conversation, which allows one at a time.
             live.see_off(std::future::ready(())).await;
         } else {
             live.retold(messages);
@@ -76,7 +76,7 @@ impl Task {
         None
     }
 
-    /// A run on what is kept of the conversation, or on a new one.
+    /// Starts a run on the stored conversation, or on a new one.
     async fn begin_anew(
         &mut self,
         request: &mut TurnRequest,
@@ -123,7 +123,7 @@ impl Task {
         let asked = asked.map_or_else(Vec::new, Paused::all);
         let (conversation, text) = match plan(sent, answer, &asked, system, messages) {
             SendPlan::Nothing => {
-                // What was taken in hand is put back as it was.
+                // Put the conversation back unchanged.
                 if let Some(conversation) = mine {
                     let notice = self.memory.put(conversation).await;
                     self.notice(request, notice).await;
@@ -187,7 +187,8 @@ impl Task {
             }),
         };
         let mut live = self.launch(conversation, action, request, tally).await;
-        // A turn asked for during another cannot tell that one's answer, which was shown.
+        // A turn requested while another one ran cannot know that one's answer, which the host was
+        // shown.
         if self
             .answered
             .is_none_or(|answered| request.asked >= answered)
@@ -197,7 +198,8 @@ impl Task {
         Ok(live)
     }
 
-    /// A run in place of one that failed after the host had brought its results.
+    /// Returns a run that replaces one that failed after the host had sent its results, if the turn
+    /// can be recovered.
     pub(super) async fn bring_back(
         &mut self,
         live: &Live,
@@ -212,7 +214,7 @@ impl Task {
         let Tried::Ready(ready) = recover::recover(request, kept, key, loss, repeating) else {
             return None;
         };
-        // What the state knows of this turn's answer, this turn has shown.
+        // This turn has already shown the part of its answer that the checkpoint includes.
         let Ready {
             conversation,
             action,
@@ -239,7 +241,7 @@ impl Task {
         Some(self.launch(conversation, action, request, tally).await)
     }
 
-    /// Starts a run, telling once what of the tools had to be changed.
+    /// Starts a run. Reports each change to the offered tools once.
     async fn launch(
         &mut self,
         conversation: Conversation,
@@ -287,7 +289,7 @@ impl Task {
             told: tally.answer().to_owned(),
             done,
         };
-        // On everything the run tells, so that it can be found by what recoveries tell.
+        // On every event of the run, because recovery events carry the same key.
         let key = self.memory.key().prefix();
         let span = tracing::debug_span!("bridge", bridgeKeyPrefix = key);
         span.in_scope(|| {
@@ -302,8 +304,8 @@ impl Task {
         })
     }
 
-    /// Where what the turn begins is written down: behind what it began before, if it was broken
-    /// off.
+    /// Returns the intent log of the turn: the previous one if this turn continues an interrupted
+    /// one, else a new one.
     fn begun_for(
         &mut self,
         request: &TurnRequest,
@@ -316,7 +318,7 @@ impl Task {
         self.notes.clone()
     }
 
-    /// What tools did for this very history already, or have begun in the turn it goes on with.
+    /// Returns the effects already executed for this history, or started in the turn it continues.
     fn done_for(&mut self, request: &TurnRequest, start: Start) -> Memo {
         let Transcripted { system, messages } = transcript(request);
         let history = Fingerprint::of(system, messages);
@@ -330,8 +332,8 @@ impl Task {
         }
     }
 
-    /// Tells a failure. What tools did is kept for the host that asks again; one whose tools
-    /// did what no other run can be told of should not do so by itself.
+    /// Returns the error text of a failed turn and keeps its effects for a retry. If a retry could
+    /// not report all of them to Cursor, the text is one on which hosts do not retry automatically.
     pub(super) fn fail(
         &mut self,
         request: &TurnRequest,
@@ -348,7 +350,7 @@ impl Task {
         }
     }
 
-    /// Says words in a run of their own, on the state the last one left.
+    /// Sends messages in a run of their own, on the checkpoint the last run left.
     pub(super) async fn say_apart(
         &mut self,
         conversation: Conversation,
@@ -358,13 +360,13 @@ impl Task {
     ) -> Result<Live, String> {
         let Transcripted { system, messages } = transcript(request);
         let (sent, known) = (conversation.sent.as_ref(), conversation.answer.as_deref());
-        // A state from before this turn knows nothing of its answer.
+        // A checkpoint from before this turn includes none of its answer.
         let known = match sent.is_some_and(|sent| sent.len() > latest(messages)) {
             true => known,
             false => Some(""),
         };
         let gap = known.map_or(Gap::None, |known| compare(known, tally.answer()));
-        // What the history tells need not be said beside it.
+        // What the history contains is not sent separately.
         let told = words
             .iter()
             .any(|words| matches!(words.source, Source::History(_)));
@@ -377,7 +379,7 @@ impl Task {
         };
         let all = joined(words.iter().map(|words| words.message.clone())).unwrap_or_default();
         let (conversation, text) = match plan(sent, None, &[], system, messages) {
-            // The state has all but the words that were not heard, and what it was behind.
+            // The checkpoint lacks only the undelivered messages and the text after it.
             SendPlan::Nothing | SendPlan::Resume { .. } => {
                 (conversation, with_note(all.text, &gap))
             }
@@ -387,7 +389,7 @@ impl Task {
                     true => (history, with_those(text)),
                     false => (messages, beside),
                 };
-                // What this turn has answered is in no state, and would be said again.
+                // No checkpoint includes this turn's answer, and the model would repeat it.
                 let mut history = before.to_vec();
                 if !tally.answer().is_empty() {
                     let content = serde_json::json!([{"type": "text", "text": tally.answer()}]);
@@ -412,7 +414,7 @@ impl Task {
     }
 }
 
-/// Where a run of a conversation begins.
+/// Returns whether a run of the conversation starts from its checkpoint or from a history.
 fn start(conversation: &Conversation) -> Start {
     match conversation.sent {
         Some(_) => Start::State,
