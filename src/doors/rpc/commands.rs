@@ -1,4 +1,4 @@
-//! `session/command`: what a person's commands do, and what is shown of it.
+//! `session/command`: executes a user's commands and returns what the host shows.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -21,7 +21,7 @@ const MODE: &str = "cursor-mode";
 const TOOLS: &str = "cursor-tools";
 const TRUST: &str = "cursor-trust";
 
-/// The commands a host should have.
+/// Returns the commands a host should register.
 pub(super) fn offered() -> Vec<CommandOffer> {
     let word = |(value, description): &(&str, &str)| CommandWord {
         value: (*value).into(),
@@ -62,19 +62,19 @@ pub(super) fn offered() -> Vec<CommandOffer> {
     ]
 }
 
-/// Notices that were given already: each is given once.
+/// Notices that were shown already, because each is shown once.
 #[derive(Default)]
 pub(super) struct Told(Mutex<BTreeSet<String>>);
 
 impl Told {
-    /// Whether a notice is new.
+    /// Returns whether a notice is new.
     fn first(&self, notice: &str) -> bool {
         let mut told = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         told.insert(notice.to_owned())
     }
 }
 
-/// Something to tell.
+/// A text for the user.
 type Notice = (String, LogLevel);
 
 fn info(text: impl Into<String>) -> Notice {
@@ -89,7 +89,7 @@ fn error(text: impl Into<String>) -> Notice {
     (text.into(), LogLevel::Error)
 }
 
-/// Carries out a command and tells how things are after it.
+/// Executes a command and returns the resulting state.
 pub(super) async fn run(context: &Context, params: SessionCommandParams) -> SessionCommandResult {
     let newness = match params.command.as_deref() {
         Some(REFRESH) => Newness::Live,
@@ -125,7 +125,7 @@ pub(super) async fn run(context: &Context, params: SessionCommandParams) -> Sess
     }
 }
 
-/// Where a person sits: their model, what they chose, what there is.
+/// The context of a command: the user's model, choices and parameters.
 struct Seat<'a> {
     context: &'a Context,
     params: &'a SessionCommandParams,
@@ -134,14 +134,14 @@ struct Seat<'a> {
 }
 
 impl Seat<'_> {
-    /// The chosen model's base id and speed, if it is one of ours and has a choice.
+    /// Returns the base id and speed of the selected model, if it is a Cursor model with a choice.
     fn speed(&self) -> Option<(String, Decided)> {
         let found = self.rows.find(self.params.model.as_deref()?).ok()?;
         let decided = self.context.models.decide(&found, &self.controls.wishes)?;
         Some((found.row.base().to_owned(), decided))
     }
 
-    /// Why the chosen model is never fast.
+    /// Returns why the selected model is never fast.
     fn never_fast(&self) -> String {
         let Some(model) = self.params.model.as_deref() else {
             return "The chosen model is not one of Cursor's".into();
@@ -151,7 +151,7 @@ impl Seat<'_> {
         format!("Fast mode not supported by {base}")
     }
 
-    /// The status line of one of our models: only what is out of the ordinary.
+    /// Returns the status line for a Cursor model, which shows only deviations from the default.
     fn status(&self) -> Option<String> {
         self.params.model.as_ref()?;
         let fast = self.speed().is_some_and(|(_, now)| now.speed.is_fast());
@@ -163,8 +163,8 @@ impl Seat<'_> {
         (!parts.is_empty()).then(|| format!("cursor {}", parts.join(" · ")))
     }
 
-    /// What a person should know unasked, each once: why the list of models is not Cursor's
-    /// own, that the chosen model is gone, that a flag does nothing.
+    /// Returns notices that were not shown yet: why the list of models is not Cursor's own, that
+    /// the selected model is gone, that a flag has no effect.
     fn notices(&self, listing: &Listing) -> Option<Notice> {
         let model = self.params.model.as_deref()?;
         let mut all: Vec<Notice> = listing.warnings.iter().map(warning).collect();
@@ -180,7 +180,8 @@ impl Seat<'_> {
         Some((texts.join("\n"), worst))
     }
 
-    /// That the chosen model is not in Cursor's own list; ours may be too old to say.
+    /// Returns a notice if Cursor's own list lacks the selected model; the bundled list may be too
+    /// old to decide.
     fn vanished(&self, model: &str, listing: &Listing) -> Option<String> {
         let own = listing.source != Source::Bundled;
         let unknown = self.rows.find(model).err().filter(|_| own)?;
@@ -213,7 +214,7 @@ impl Seat<'_> {
         }
     }
 
-    /// The file first: what cannot be saved is not said to be.
+    /// Saves first, because a failure must not be reported as success.
     fn fast(&mut self) -> Notice {
         let Some((base, now)) = self.speed() else {
             return info(self.never_fast());
@@ -268,7 +269,7 @@ impl Seat<'_> {
         ))
     }
 
-    /// Accepts the commands that the project's settings name.
+    /// Accepts the commands that the project's settings define.
     fn trust(&self) -> Notice {
         match self.context.turns.library().accept(&self.workspace()) {
             Ok(accepted) => info(accepted),
@@ -276,13 +277,13 @@ impl Seat<'_> {
         }
     }
 
-    /// Where the session works.
+    /// Returns the session's working directory.
     fn workspace(&self) -> PathBuf {
         let workspace = self.params.workspace.as_ref().map(PathBuf::from);
         workspace.unwrap_or_else(|| self.context.cwd())
     }
 
-    /// What Cursor's agent can call: its own tools, those of the host, those of MCP servers.
+    /// Lists what Cursor's agent can call: native tools, host tools and tools of MCP servers.
     async fn tools(&self) -> String {
         let policy = self.context.turns.policy();
         let mut lines = self.own_tools(policy);
@@ -316,7 +317,7 @@ impl Seat<'_> {
         self.context.host.get().map_or("the host", String::as_str)
     }
 
-    /// Who executes Cursor's native tools, and why the others are not executed.
+    /// Returns who executes native tools, and why the others are not executed.
     fn own_tools(&self, policy: &Policy) -> Vec<String> {
         let active = HostTools::named(self.params.tools.iter().map(String::as_str));
         let plan_mode = self
@@ -403,7 +404,7 @@ impl Seat<'_> {
     }
 }
 
-/// A report in words.
+/// Formats a report as text.
 fn described(report: &Report) -> String {
     let mut lines = vec![
         format!("cursor-sidecar {}", report.version),

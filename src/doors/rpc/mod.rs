@@ -43,12 +43,12 @@ pub use peer::{AskError, Ended, Peer};
 pub use protocol::*;
 pub use schema::schema;
 
-/// How often we look whether the host still lives.
+/// How often to check that the host is alive.
 const HOST_CHECK: Duration = Duration::from_millis(250);
-/// How long the last answers may take to be written.
+/// How long the last responses may take to be written.
 const LAST_WORDS: Duration = Duration::from_millis(500);
 
-/// Why the door does not open.
+/// Why the front end could not start.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
     /// No threads for standard input and output.
@@ -91,15 +91,15 @@ pub async fn serve(home: Option<PathBuf>, leash: Leash) -> Result<Ended, ServeEr
         () = host_gone(host) => Ended::Abrupt,
         () = told_to_leave() => Ended::Abrupt,
     };
-    // MCP servers are processes: they go before we do.
+    // MCP servers are processes: end them first.
     library.close();
-    // The writer ends when the last handle to its queue is gone, which is now.
+    // The writer ends when the last handle to its queue is dropped, which is now.
     let _ = tokio::time::timeout(LAST_WORDS, written).await;
     Ok(ended)
 }
 
-/// Resolves when the process that started us, or the one that said it is our host, is gone.
-/// Its end closes our input too, unless a third process holds the pipe open.
+/// Resolves when the process that started us, or the one that `initialize` named as our host, is
+/// gone. Its end closes our input too, unless a third process holds the pipe open.
 async fn host_gone(host: watch::Receiver<Option<u32>>) {
     let parent = rustix::process::getppid();
     let mut check = tokio::time::interval(HOST_CHECK);
@@ -115,7 +115,7 @@ async fn host_gone(host: watch::Receiver<Option<u32>>) {
     }
 }
 
-/// Whether there is a process with this id that we can see.
+/// Returns whether a process with this id exists and is visible to us.
 fn is_alive(id: u32) -> bool {
     let id = i32::try_from(id)
         .ok()

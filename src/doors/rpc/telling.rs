@@ -79,7 +79,7 @@ pub(super) async fn permit(peer: Peer, turn_id: String, request: PermissionReque
     let _ = request.answer.send(decision.into());
 }
 
-/// Has the host execute a call, unless nobody waits for it any more.
+/// Has the host execute a call, unless its caller no longer waits.
 pub(super) async fn ask(peer: Peer, turn_id: String, mut call: HostCall) {
     let params = ToolCallParams {
         turn_id,
@@ -89,7 +89,7 @@ pub(super) async fn ask(peer: Peer, turn_id: String, mut call: HostCall) {
     };
     let answer = tokio::select! {
         biased;
-        // The host is told not to bother.
+        // Dropping the request cancels it.
         () = call.voided() => return,
         answer = peer.ask("tool/call", params) => answer,
     };

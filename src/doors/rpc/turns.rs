@@ -1,4 +1,5 @@
-//! `turn/*` and `session/*`: from the host's words to the turn room and back.
+//! `turn/*` and `session/*`: converts the host's requests for [`crate::turn`] and sends back the
+//! events.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -39,17 +40,17 @@ use crate::turn::{
     turn_events, words,
 };
 
-/// What went to the host during a turn.
+/// Statistics of the events sent to the host during a turn.
 #[derive(Default)]
 struct Flow {
     events: usize,
     first: Option<Instant>,
 }
 
-/// Events put into one notification at most.
+/// How many events one notification may contain.
 const BATCH: usize = 64;
 
-/// Sessions, turns under way, and the backend they share.
+/// Sessions, active turns, and the backend they share.
 #[derive(Default)]
 pub(super) struct Turns {
     /// The user's Cursor settings, for all sessions.
@@ -60,32 +61,32 @@ pub(super) struct Turns {
     backends: Backends,
     keeping: Keeping,
     policy: OnceLock<Policy>,
-    /// Whether the host was told which settings were not understood.
+    /// Set once the host was sent the warnings about settings.
     told_misread: OnceLock<()>,
-    /// Whether it was told that a request has fields nobody knows.
+    /// Set once a request with unknown fields was logged.
     told_unknown: OnceLock<()>,
 }
 
-/// What can be done to a turn under way.
+/// Handles to an active turn.
 struct Way {
     cancel: CancellationToken,
     injections: mpsc::Sender<UserMessage>,
 }
 
-/// Where a turn comes from.
+/// The context of a `turn/start` request.
 pub(super) struct Origin<'a> {
     pub(super) peer: &'a Peer,
     pub(super) home: Option<&'a Path>,
     pub(super) cwd: PathBuf,
     pub(super) models: &'a Models,
     pub(super) tools: HostTools,
-    /// What the host stated about native tools when it connected.
+    /// The host's policy for native tools, from `initialize`.
     pub(super) native_tools: HostPolicy,
-    /// Settings that were not understood.
+    /// Warnings about invalid settings.
     pub(super) misread: &'a [Warning],
 }
 
-/// What a run is given that waits for the host.
+/// Whether a run was parked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Given {
     Time,
@@ -96,7 +97,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A turn under way; forgotten and cancelled when its request is dropped.
+/// An active turn; removed and cancelled when its request is dropped.
 struct UnderWay<'a> {
     turns: &'a Turns,
     id: String,
@@ -105,7 +106,7 @@ struct UnderWay<'a> {
 }
 
 impl UnderWay<'_> {
-    /// The turn comes to nothing before its run; what it was told is not lost.
+    /// Ends the turn before its run starts. Its injected messages are kept for the next turn.
     async fn undone(&mut self, place: TurnPlace, stop: Stop) -> TurnStartResult {
         if let Some(injections) = &mut self.injections {
             place.give_up(injections).await;
@@ -122,7 +123,7 @@ impl Drop for UnderWay<'_> {
 }
 
 impl Turns {
-    /// No sessions yet.
+    /// Returns an empty registry.
     pub(super) fn new(library: Arc<Library>) -> Self {
         Self {
             library,
@@ -130,13 +131,13 @@ impl Turns {
         }
     }
 
-    /// Takes a turn to its end, telling what happens on the way.
+    /// Runs a turn to its end and sends its events.
     pub(super) async fn start(
         &self,
         params: TurnStartParams,
         origin: Origin<'_>,
     ) -> Result<TurnStartResult, ErrorObjectOwned> {
-        // The turn's name and session stand on everything that is told while it lasts.
+        // Every log event of the turn carries its id and session.
         let span = tracing::debug_span!(
             "turn",
             turn = params.turn_id,
@@ -145,7 +146,7 @@ impl Turns {
         self.told(params, origin).instrument(span).await
     }
 
-    /// Takes a turn and tells the log of it.
+    /// Runs a turn and logs its start and end.
     async fn told(
         &self,
         params: TurnStartParams,
@@ -191,11 +192,11 @@ impl Turns {
         self.tell_misread(&origin).await;
         let (key, backend) = match self.backend(params.api_key.as_deref(), origin.home) {
             Ok(backend) => backend,
-            // Not a mistake in the request: the turn is answered, with what to do.
+            // Not an invalid request: the turn ends with the error text.
             Err(problem) => return Ok(unsent(Stop::Failed(problem))),
         };
         let mut turn = self.begin(&params.turn_id)?;
-        // Before anything is waited for: turns of a session are taken in the order they came.
+        // Before anything is awaited, because turns of a session run in the order they arrive.
         let session = self.session(&params, origin.home);
         let place = tokio::select! {
             place = session.place() => place,
@@ -204,7 +205,7 @@ impl Turns {
         let workspace = params.workspace.clone().map_or(origin.cwd, PathBuf::from);
         let (policy, library) = match params.kind {
             TurnKind::Main => (self.policy().clone(), Arc::clone(&self.library)),
-            // It borrows the model and nothing else.
+            // It uses the model and nothing else.
             TurnKind::Side => (self.policy().clone().words_only(), Arc::default()),
         };
         if let (TurnKind::Main, Some(is_trusted)) = (params.kind, params.project_trusted) {
@@ -286,7 +287,7 @@ impl Turns {
             }
         };
         let calling = async {
-            // All in this task: the host hears of calls in the order they were made.
+            // All in this task, so that the host gets calls in the order they were made.
             let mut asked = FuturesUnordered::new();
             loop {
                 tokio::select! {
@@ -297,7 +298,7 @@ impl Turns {
                     Some(()) = asked.next() => {}
                 }
             }
-            // The turn is over: nobody waits for what is still asked.
+            // The turn is over: the results of open calls have no receiver.
         };
         let permitting = async {
             let mut asked = FuturesUnordered::new();
@@ -328,7 +329,7 @@ impl Turns {
         Ok(ended(result.stop, result.tokens, params.model.cost))
     }
 
-    /// Once: another extension's fields come with every turn.
+    /// Logs unknown fields once, because another extension adds them to every turn.
     fn tell_unknown(&self, params: &TurnStartParams) {
         if !params.unknown.is_empty() && self.told_unknown.set(()).is_ok() {
             let names: Vec<&str> = params.unknown.keys().map(String::as_str).collect();
@@ -337,7 +338,7 @@ impl Turns {
         }
     }
 
-    /// Once: a person who set them looks at the host, not at our stderr.
+    /// Sends warnings about settings to the host once, because its user does not see our stderr.
     async fn tell_misread(&self, origin: &Origin<'_>) {
         if self.told_misread.set(()).is_ok() {
             for warning in origin.misread {
@@ -367,7 +368,7 @@ impl Turns {
         })
     }
 
-    /// The session of a turn. One beside the session is a session of its own, kept nowhere.
+    /// Returns the session of a turn. A side turn gets a new session that is not stored.
     fn session(&self, params: &TurnStartParams, home: Option<&Path>) -> Session {
         if params.kind == TurnKind::Side {
             return Session::start(None, self.library.leash().clone());
@@ -375,7 +376,7 @@ impl Turns {
         self.enter(&params.session_id, home)
     }
 
-    /// The session of that name.
+    /// Returns the session of that name.
     fn enter(&self, name: &str, home: Option<&Path>) -> Session {
         let env = |name: &str| std::env::var(name).ok();
         let store = self.keeping.store(&env, home);
@@ -386,12 +387,12 @@ impl Turns {
         })
     }
 
-    /// The user's Cursor settings.
+    /// Returns the user's Cursor settings.
     pub(super) fn library(&self) -> &Arc<Library> {
         &self.library
     }
 
-    /// What the settings say, read once.
+    /// Returns the settings for turns, read once.
     pub(super) fn policy(&self) -> &Policy {
         self.policy.get_or_init(|| {
             let env = |name: &str| std::env::var(name).ok();
@@ -399,11 +400,11 @@ impl Turns {
         })
     }
 
-    /// Remembers that a run waits for the host, unless the host has given it up; of too many,
-    /// the first goes.
+    /// Records a parked run, unless the host has cancelled it. If too many are parked, the one that
+    /// waited longest is released.
     async fn park(&self, turn: &UnderWay<'_>, session: String) -> Given {
         let longest = {
-            // Whoever cancels finds the turn in one place or in the other.
+            // Under one lock, so that a cancellation finds the turn in one place or the other.
             let mut under_way = lock(&self.under_way);
             if turn.cancel.is_cancelled() {
                 return Given::Up;
@@ -418,7 +419,7 @@ impl Turns {
         Given::Time
     }
 
-    /// A session there is.
+    /// Returns an open session.
     pub(super) fn find(&self, session: &str) -> Option<Session> {
         self.sessions.find(session)
     }
@@ -429,7 +430,7 @@ impl Turns {
         }
     }
 
-    /// Ends a turn, or the run a turn left waiting for the host.
+    /// Cancels an active turn, or the parked run of an earlier one.
     pub(super) async fn cancel(&self, params: &TurnCancelParams) -> TurnCancelResult {
         let found = {
             let under_way = lock(&self.under_way);
@@ -449,7 +450,7 @@ impl Turns {
         }
     }
 
-    /// Gives words to a turn under way.
+    /// Injects a message into an active turn.
     pub(super) async fn inject(
         &self,
         params: TurnInjectParams,
@@ -469,7 +470,7 @@ impl Turns {
         Ok(TurnInjectResult { taken })
     }
 
-    /// The recorded result behind a card; a card nobody knows is a mistake.
+    /// Returns the recorded result of a card; an unknown card is an error.
     pub(super) fn recorded(
         &self,
         params: &ReplayResultParams,
@@ -491,22 +492,22 @@ impl Turns {
         })
     }
 
-    /// The next turn of a session tells its history anew.
+    /// Forgets the conversation: the next turn of the session sends the whole history.
     pub(super) async fn invalidate(&self, params: &SessionParams, home: Option<&Path>) {
         self.parked.forget(&params.session_id);
         tracing::debug!(session = prefix(&params.session_id), "session.invalidate");
-        // In hand from now on, so that the next turn comes behind this.
+        // Opens the session, so that the next turn is queued after this.
         self.enter(&params.session_id, home).invalidate().await;
     }
 
-    /// Lets go of a session; what is kept of it stays.
+    /// Closes a session; what is stored stays.
     pub(super) fn close(&self, params: &SessionParams) {
         self.parked.forget(&params.session_id);
         tracing::debug!(session = prefix(&params.session_id), "session.close");
         self.sessions.remove(&params.session_id);
     }
 
-    /// The backend for a key, made once.
+    /// Returns the backend for a key, built once.
     pub(super) fn backend(
         &self,
         key: Option<&str>,
@@ -517,7 +518,7 @@ impl Turns {
         found.map_err(|error| error.to_string())
     }
 
-    /// What is known of the backend: the one in use, else the one the environment gives.
+    /// Returns the backend in use, else the one of the environment.
     pub(super) fn inspect(&self, home: Option<&Path>) -> Result<Backend, String> {
         if let Some(backend) = self.backends.in_use() {
             return Ok(backend);
@@ -528,15 +529,15 @@ impl Turns {
     }
 }
 
-/// Has the workspace's Cursor settings read while others are asked for the model.
+/// Reads the workspace's Cursor settings in the background while the model is resolved.
 fn look_ahead(library: &Arc<Library>, policy: &Policy, workspace: &Path) {
     let library = Arc::clone(library);
     let (choice, workspace) = (policy.cursor.clone(), workspace.to_owned());
     tokio::spawn(async move { drop(library.open(&choice, &workspace).await) });
 }
 
-/// The mode of a turn: what it says, else what the person chose. A turn beside the session,
-/// or of a host that keeps nothing for us, leaves it to Cursor.
+/// Returns the mode of a turn: its own, else the user's choice. A side turn, or a host that keeps
+/// no state for us, leaves it to Cursor.
 fn mode(params: &TurnStartParams, controls: &Controls) -> Result<Option<Mode>, UnknownMode> {
     let chosen = match (params.mode, params.kind, &params.kept) {
         (Some(mode), ..) => Some(mode),

@@ -21,7 +21,7 @@ pub(super) struct Method {
 }
 
 impl TypeScript {
-    /// A type's name; it and all it mentions are declared.
+    /// Returns a type's name, and declares it with all types it uses.
     pub(super) fn name<T: TS + 'static + ?Sized>(&mut self) -> String {
         self.visit::<T>();
         T::name(&self.config)
@@ -41,7 +41,7 @@ impl TypeVisitor for TypeScript {
     }
 }
 
-/// The whole file.
+/// Returns the whole file.
 #[cfg_attr(not(test), allow(dead_code))]
 pub(super) fn write() -> String {
     let mut types = TypeScript {
