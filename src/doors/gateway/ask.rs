@@ -1,7 +1,7 @@
-//! `POST /v1/chat/completions`: what a client asks for, checked.
+//! `POST /v1/chat/completions`: parses and validates a request.
 //!
-//! Fields nobody here reads (sampling, penalties, seeds, limits) are let through: clients send
-//! them always. What is read has to be of the right type, or the client is told which is not.
+//! Fields that are not used (sampling, penalties, seeds, limits) are accepted, because clients
+//! always send them. A used field of the wrong type is an error that names it.
 
 use std::fmt;
 
@@ -14,24 +14,24 @@ use super::transcript;
 use crate::catalog::Level;
 use crate::conversation::transcript::{Tool, Transcript};
 
-/// A request, understood.
+/// A parsed request.
 #[derive(Debug)]
 pub(super) struct Asked {
-    /// The model's id, as the client says it.
+    /// The model id from the client.
     pub(super) model: String,
     pub(super) level: Option<Level>,
     pub(super) transcript: Transcript,
     pub(super) form: Form,
-    /// The session the client names.
+    /// The session id from the client.
     pub(super) session: Option<String>,
 }
 
-/// How the answer is told.
+/// How the answer is sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Form {
-    /// In one piece.
+    /// As one JSON object.
     Whole,
-    /// As it comes.
+    /// As a stream of events.
     Stream(Accounts),
 }
 
@@ -60,7 +60,7 @@ struct StreamOptions {
     include_usage: Option<bool>,
 }
 
-/// A message of whatever role.
+/// A message of any role.
 #[derive(Deserialize)]
 pub(super) struct RawMessage {
     pub(super) role: String,
@@ -70,7 +70,7 @@ pub(super) struct RawMessage {
     pub(super) tool_call_id: Option<String>,
 }
 
-/// A call the model made.
+/// A tool call of the model.
 #[derive(Deserialize)]
 pub(super) struct RawCall {
     pub(super) id: String,
@@ -98,10 +98,10 @@ struct RawDefinition {
     parameters: Option<Json>,
 }
 
-/// Messages of a request at most: each takes many times the bytes it has in the body.
+/// How many messages a request may have: each takes many times its bytes in the body.
 const MOST_MESSAGES: usize = 20_000;
 
-/// Reads messages, and refuses the first one too many before the rest takes memory.
+/// Parses messages, and stops at the first one over the limit before the rest takes memory.
 fn bounded_messages<'de, D: Deserializer<'de>>(source: D) -> Result<Vec<RawMessage>, D::Error> {
     struct Bounded;
 
@@ -129,7 +129,7 @@ fn bounded_messages<'de, D: Deserializer<'de>>(source: D) -> Result<Vec<RawMessa
 }
 
 impl Asked {
-    /// Reads a body.
+    /// Parses a body.
     pub(super) fn read(body: &[u8], session: Option<String>) -> Result<Self, Fault> {
         let mut json = serde_json::Deserializer::from_slice(body);
         let raw: Raw = serde_path_to_error::deserialize(&mut json).map_err(wrong)?;
@@ -162,7 +162,7 @@ impl Asked {
     }
 }
 
-/// The field that is wrong, and how. A missing one is named by the text alone.
+/// Returns which field is wrong, and how. A missing field is named only in the error's text.
 fn wrong(error: serde_path_to_error::Error<serde_json::Error>) -> Fault {
     let path = error.path().to_string();
     let inner = error.into_inner();
@@ -212,8 +212,8 @@ fn tools(raw: Vec<RawTool>) -> Result<Vec<Tool>, Fault> {
     tools.collect()
 }
 
-/// The tools that may be called. That one must be called cannot be enforced: a choice narrows
-/// what is offered.
+/// Returns the tools that may be called. A choice only narrows what is offered; that a tool must be
+/// called cannot be enforced.
 fn chosen(tools: Vec<Tool>, choice: Option<Json>) -> Result<Vec<Tool>, Fault> {
     let wrong = |problem: &str| Err(Fault::field("tool_choice", problem));
     let choice = choice.unwrap_or(Json::Null);

@@ -1,4 +1,5 @@
-//! The token clients have to show: the user's own, or one made here and kept in a private file.
+//! The token that clients must send: the user's own, or one that is generated and stored in a
+//! private file.
 
 use std::path::{Path, PathBuf};
 
@@ -9,28 +10,28 @@ use secrecy::{ExposeSecret as _, SecretString};
 use crate::diag::private::{Exposure, StoreError};
 use crate::diag::{self, place, private};
 
-/// Names the token outright.
+/// The setting with the user's own token.
 pub(super) const TOKEN: &str = "CURSOR_SIDECAR_GATEWAY_TOKEN";
-/// Fewer characters could be guessed.
+/// Shorter tokens could be guessed.
 const SHORTEST: usize = 16;
 const FILE: &str = "gateway-token";
 
-/// A token and where it stands. `Debug` does not show it.
+/// A token and where it is stored. `Debug` does not show it.
 #[derive(Debug, Clone)]
 pub struct Token {
     /// The token.
     pub secret: SecretString,
-    /// The file it stands in, unless the environment says it.
+    /// The file that contains it, unless it comes from the environment.
     pub file: Option<PathBuf>,
 }
 
-/// Why there is none.
+/// Why there is no token.
 #[derive(Debug, thiserror::Error)]
 pub enum TokenError {
-    /// The user's own will not do.
+    /// The user's own token is too weak.
     #[error("{TOKEN} must have at least {SHORTEST} visible ASCII characters and nothing else")]
     Weak,
-    /// No folder for a file.
+    /// There is no folder for the file.
     #[error(
         "there is no folder to keep a token in; set {TOKEN} or {}",
         place::STATE_DIR
@@ -39,14 +40,14 @@ pub enum TokenError {
     /// The file cannot be used.
     #[error(transparent)]
     Store(#[from] private::StoreError),
-    /// Nothing to make one of.
+    /// No randomness to generate one.
     #[error("no source of randomness: {0}")]
     Random(#[from] getrandom::Error),
 }
 
 impl Token {
-    /// The environment's token, else the one in our file, which is made if there is none: so
-    /// that a client has to be told once.
+    /// Returns the token of the environment, else the one in our file. Generates the file if
+    /// needed, so that a client is configured once.
     pub fn find(
         env: &impl Fn(&str) -> Option<String>,
         home: Option<&Path>,
@@ -79,8 +80,8 @@ fn strong(text: &str) -> Option<SecretString> {
     (visible && text.len() >= SHORTEST).then(|| text.into())
 }
 
-/// The token of an earlier gateway, unless others could have read it. One that another user
-/// put there is an error.
+/// Returns the stored token, unless other users could have read it. A file of another user is an
+/// error.
 fn kept(file: &Path) -> Result<Option<SecretString>, TokenError> {
     match private::read_secret(file) {
         Ok(text) => Ok(text.as_deref().map(str::trim).and_then(strong)),
@@ -117,14 +118,14 @@ mod tests {
         let same = |a: &Token, b: &Token| a.secret.expose_secret() == b.secret.expose_secret();
         assert!(same(&first, &Token::find(&env, None).unwrap()));
         assert!(!format!("{first:?}").contains(first.secret.expose_secret()));
-        // One that others could read is no secret any more.
+        // A token that others could read is no longer secret.
         std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o644)).unwrap();
         assert!(!same(&first, &Token::find(&env, None).unwrap()));
         let mode = std::fs::metadata(&file).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
     }
 
-    /// A pipe would make the gateway wait for ever; a link may lead to what another user knows.
+    /// A pipe would block the gateway for ever; a link may lead to a file another user knows.
     #[test]
     fn a_token_that_is_no_plain_file_is_refused() {
         let folder = tempfile::tempdir().unwrap();

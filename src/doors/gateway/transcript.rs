@@ -1,7 +1,7 @@
-//! A client's messages in the form every room below reads.
+//! Converts a client's messages to the form the modules below use.
 //!
-//! The same words always come out the same, whether a client sends a string or parts: by that
-//! a later request is known to go on with an earlier one.
+//! The same text gives the same result, whether a client sends a string or parts, because later
+//! requests are matched to earlier ones by it.
 
 use std::collections::HashMap;
 
@@ -10,7 +10,7 @@ use serde_json::{Value as Json, json};
 use super::ask::{RawCall, RawMessage};
 use super::fault::Fault;
 
-/// The messages; system ones are still among them.
+/// Converts messages; system messages are still among them.
 pub(super) fn messages(raw: Vec<RawMessage>) -> Result<Vec<Json>, Fault> {
     if raw.is_empty() {
         return Err(Fault::field("messages", "there is none"));
@@ -50,14 +50,14 @@ pub(super) fn messages(raw: Vec<RawMessage>) -> Result<Vec<Json>, Fault> {
     Ok(messages)
 }
 
-/// A call the model made. Arguments that are no JSON stay the text they are.
+/// Converts a tool call of the model. Arguments that are not JSON stay text.
 fn call(call: RawCall) -> Json {
     let text = call.function.arguments;
     let arguments = serde_json::from_str(&text).unwrap_or(Json::String(text));
     json!({"type": "toolCall", "id": call.id, "name": call.function.name, "arguments": arguments})
 }
 
-/// The content of a message as blocks; what says nothing is left out.
+/// Returns the content of a message as blocks, without empty ones.
 fn blocks(content: &Json, at: &str) -> Result<Vec<Json>, Fault> {
     let text = |text: &str| json!({"type": "text", "text": text});
     match content {
@@ -86,7 +86,8 @@ fn blocks(content: &Json, at: &str) -> Result<Vec<Json>, Fault> {
     }
 }
 
-/// A picture within the request. Others are not fetched: the gateway asks nobody but Cursor.
+/// Returns an image that is embedded in the request. Others are not fetched, because the gateway
+/// connects to Cursor only.
 fn picture(image: &Json, at: &str) -> Result<Json, Fault> {
     let url = image["url"].as_str().or(image.as_str());
     let data = url

@@ -1,38 +1,38 @@
 //! `Content-Length` frames: the base protocol of LSP and DAP.
 //!
-//! The reader survives what is no frame: it says so, skips it, and finds the next header.
+//! The reader survives invalid input: it reports it, skips it, and finds the next header.
 
 use std::io::{self, BufRead, Read as _, Write};
 
 use super::heading::BEGINNING;
 pub use super::heading::Heading;
 
-/// The largest body we take.
+/// The largest body that is read.
 pub const MAX_BODY: u64 = 64 * 1024 * 1024;
-/// More than anybody has in one piece: no message, and nobody to wait for.
+/// A length above this is not a real message: its body is not waited for.
 const NO_BODY: u64 = 1024 * 1024 * 1024;
-/// The longest header line; anything longer is garbage.
+/// The longest header line; anything longer is invalid.
 const MAX_LINE: u64 = 4096;
 const NO_LENGTH: &str = "expected a Content-Length header";
 
-/// What came in.
+/// One item of the input.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Inbound {
-    /// A body.
+    /// The body of a frame.
     Body(Vec<u8>),
-    /// Bytes that were no frame: skipped, or about to be.
+    /// Bytes that are not a frame: skipped, or about to be.
     Malformed(String),
-    /// A message over the limit, skipped but for its heading.
+    /// A message over the limit, skipped except for its heading.
     TooLarge {
-        /// Bytes it has.
+        /// Its length in bytes.
         length: u64,
-        /// Whom it concerns.
+        /// Its kind and id.
         heading: Heading,
     },
 }
 
 impl Inbound {
-    /// Bytes it takes.
+    /// Returns how many bytes it takes.
     pub fn size(&self) -> usize {
         match self {
             Self::Body(body) => body.len(),
@@ -45,26 +45,26 @@ impl Inbound {
 /// Reads frames.
 #[derive(Debug, Default)]
 pub struct Reader {
-    /// What is left of a frame over the limit.
+    /// Bytes of a frame over the limit that are still to be skipped.
     skip: u64,
-    /// What is left of a block of headers that was told to be none.
+    /// The state of a header block that was reported as malformed.
     headers: Headers,
 }
 
-/// What was read of a block of headers without a length.
+/// What was read of a header block without a length.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 enum Headers {
     #[default]
     None,
     Some,
-    /// And it was told what is wrong with them.
+    /// Headers were read, and the error was reported.
     Told,
 }
 
 impl Reader {
     /// Reads the next frame; `None` at the end of the stream.
     pub fn read(&mut self, input: &mut impl BufRead) -> io::Result<Option<Inbound>> {
-        // It was told before: its sender may never send the rest.
+        // Its error was reported before, because its sender may never send the rest.
         let skip = std::mem::take(&mut self.skip);
         io::copy(&mut input.by_ref().take(skip), &mut io::sink())?;
         let mut length: Option<u64> = None;
@@ -90,7 +90,7 @@ impl Reader {
                     }
                     Some(length) => return body(input, length).map(Some),
                     None if headers == Headers::Some => return malformed(NO_LENGTH),
-                    // Blank lines between frames harm nobody.
+                    // Blank lines between frames are harmless.
                     None => {
                         headers = Headers::None;
                         continue;
@@ -108,7 +108,7 @@ impl Reader {
                         }
                     }
                 }
-                // Other headers, such as Content-Type, say nothing we need.
+                // Other headers, such as Content-Type, are ignored.
                 Some((name, _)) if is_token(name) => {
                     if headers == Headers::None {
                         headers = Headers::Some;
@@ -123,7 +123,7 @@ impl Reader {
     }
 }
 
-/// What is wrong with a frame of that length.
+/// Returns the error for a frame of that length.
 pub(super) fn too_large(length: u64) -> String {
     format!("frame of {length} bytes is over the limit of {MAX_BODY} bytes")
 }
@@ -139,7 +139,7 @@ fn is_token(name: &str) -> bool {
             .all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
 }
 
-/// One line without its end; a longer one than any header is cut into pieces.
+/// Reads one line without its end; one longer than any header is split.
 fn line(input: &mut impl BufRead) -> io::Result<Option<Vec<u8>>> {
     let mut line = Vec::new();
     let read = input.by_ref().take(MAX_LINE).read_until(b'\n', &mut line)?;
@@ -153,7 +153,7 @@ fn line(input: &mut impl BufRead) -> io::Result<Option<Vec<u8>>> {
 }
 
 fn body(input: &mut impl BufRead, length: u64) -> io::Result<Inbound> {
-    // Grows with what arrives: a length alone reserves nothing.
+    // Grows with what arrives: the length alone reserves nothing.
     let mut body = Vec::new();
     input.by_ref().take(length).read_to_end(&mut body)?;
     if body.len() as u64 != length {
@@ -219,7 +219,7 @@ mod tests {
         );
     }
 
-    /// A frame that says it is one byte over the limit, and how it begins.
+    /// A frame one byte over the limit that starts with `beginning`.
     fn over(beginning: &str) -> Vec<u8> {
         format!("Content-Length: {}\r\n\r\n{beginning}", MAX_BODY + 1).into_bytes()
     }
@@ -240,7 +240,7 @@ mod tests {
         }
     }
 
-    /// Reads some bytes and fails the test if it is asked for more.
+    /// Reads some bytes and fails the test if more are read.
     struct Only<'a>(&'a [u8]);
 
     impl io::Read for Only<'_> {

@@ -59,7 +59,7 @@ pub enum AskError {
     /// It answered with an error.
     #[error("the host answered with an error: {0}")]
     Refused(Json),
-    /// It is gone.
+    /// The connection has ended.
     #[error("the host is gone")]
     Gone,
 }

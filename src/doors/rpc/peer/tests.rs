@@ -16,7 +16,7 @@ struct Host {
 #[derive(Default)]
 struct Seen {
     started: Notify,
-    /// Messages of the flood that found room.
+    /// How many messages of the flood were queued.
     told: AtomicU64,
 }
 
@@ -142,7 +142,7 @@ async fn what_is_no_request_is_told_and_the_connection_lives() {
     assert_eq!(host.code().await, (Json::Null, -32600));
     host.say(json!({"id": null})).await;
     assert_eq!(host.code().await, (Json::Null, -32600));
-    // Nobody is asked back and forth about what nobody understands.
+    // An error response to an invalid message is not answered.
     host.say(json!({"id": null, "error": {"code": -32700, "message": "what?"}}))
         .await;
     for id in [json!({}), json!(-1), json!(1.5), Json::Null] {
@@ -167,7 +167,7 @@ async fn cancelling_answers_at_once() {
     host.say(json!({"jsonrpc": "2.0", "method": "$/cancelRequest", "params": {"id": 1}}))
         .await;
     assert_eq!(host.code().await, (json!(1), -32800));
-    // The id is free again.
+    // The id can be used again.
     host.call(1, "forever").await;
     host.seen.started.notified().await;
 }
@@ -188,7 +188,7 @@ async fn too_many_requests_are_told_to_come_back() {
 async fn order_is_kept_and_a_slow_reader_holds_the_method_back() {
     let mut host = Host::ready(4).await;
     host.call(1, "flood").await;
-    // More than enough turns of the only thread to tell everything.
+    // More than enough turns of the only thread to send everything.
     for _ in 0..5000 {
         tokio::task::yield_now().await;
     }
@@ -208,14 +208,14 @@ async fn questions_to_the_host() {
     host.say(json!({"jsonrpc": "2.0", "id": question["id"], "result": 42}))
         .await;
     assert_eq!(host.hear().await["result"], 42);
-    // An answer that is too large is one all the same.
+    // A response that is too large is still a response.
     host.call(3, "ask").await;
     let id = host.hear().await["id"].to_string();
     let heading = Heading::Answer { id };
     let length = 1 << 30;
     host.put(Inbound::TooLarge { length, heading }).await;
     assert_eq!(host.hear().await["result"], Json::Null);
-    // A cancelled method takes its question back.
+    // A cancelled method cancels its request.
     host.call(2, "ask").await;
     let question = host.hear().await;
     host.say(json!({"jsonrpc": "2.0", "method": "$/cancelRequest", "params": {"id": 2}}))
@@ -234,7 +234,7 @@ async fn the_end_of_the_input_is_the_end() {
     assert_eq!(host.served.await.unwrap(), Ended::Abrupt);
 }
 
-/// Each of them is answered, and none may keep the connection from hearing the end.
+/// Each of them is answered, and none may keep the connection from reading the end.
 #[tokio::test]
 async fn refusals_nobody_reads_hold_nothing_up() {
     for ends_with in ["exit", "the end of the input"] {
