@@ -9,7 +9,7 @@ pub use super::heading::Heading;
 
 /// The largest body that is read.
 pub const MAX_BODY: u64 = 64 * 1024 * 1024;
-/// A length above this is not a real message: its body is not waited for.
+/// A frame above this length is reported as malformed without reading the start of its body.
 const NO_BODY: u64 = 1024 * 1024 * 1024;
 /// The longest header line; anything longer is invalid.
 const MAX_LINE: u64 = 4096;
