@@ -82,9 +82,10 @@ pub fn trim<'a>(text: &'a str, turn_emitted: &str, run_emitted: &str) -> &'a str
     if rest.len() < text.len() {
         return rest;
     }
-    let boundary = match run_emitted.ends_with(turn_emitted) {
-        true => Boundary::Any,
-        false => Boundary::Word,
+    let boundary = if run_emitted.ends_with(turn_emitted) {
+        Boundary::Any
+    } else {
+        Boundary::Word
     };
     remainder(text, run_emitted, boundary)
 }

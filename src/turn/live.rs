@@ -218,8 +218,8 @@ impl Live {
 
     /// Drains a cancelled run and returns its end, after the last checkpoint or when the run stops
     /// waiting for it. A checkpoint that includes text the host was not shown is ignored, because
-    /// the next turn would continue after that text. Once `wanted`
-    /// resolves, the time for that is cut short.
+    /// the next turn would continue after that text. Once `wanted` resolves,
+    /// the time for that is cut short.
     pub(super) async fn see_off(&mut self, wanted: impl Future<Output = ()>) -> Option<Ended> {
         let mut shown = Shown::Something;
         let mut wanted = std::pin::pin!(wanted.fuse());
@@ -288,9 +288,10 @@ impl Live {
                     ..
                 }) = &event
                 {
-                    let event = match self.conversation.sent.as_ref() == Some(&self.covers) {
-                        true => "bridge.died_mid_pause_checkpoint_saved",
-                        false => "bridge.died_mid_pause_no_checkpoint",
+                    let event = if self.conversation.sent.as_ref() == Some(&self.covers) {
+                        "bridge.died_mid_pause_checkpoint_saved"
+                    } else {
+                        "bridge.died_mid_pause_no_checkpoint"
                     };
                     let key = self.key.as_str();
                     tracing::debug!(event, bridgeKeyPrefix = key, class = failure.class());
@@ -340,10 +341,11 @@ impl Live {
                 event = self.next() => event,
                 () = tokio::time::sleep_until(give_up.unwrap_or_else(Instant::now)), if give_up.is_some() => {
                     let now = Instant::now();
-                    match give_up.is_some_and(|due| awake::is_late(due, now)) {
+                    if give_up.is_some_and(|due| awake::is_late(due, now)) {
                         // The process was suspended: read what the server sent meanwhile first.
-                        true => self.steering.rearm(now),
-                        false => self.release(offered).await,
+                        self.steering.rearm(now);
+                    } else {
+                        self.release(offered).await;
                     }
                     continue;
                 }

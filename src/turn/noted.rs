@@ -125,9 +125,10 @@ impl Executor for Noted {
 
 /// The error for an effect whose log entry could not be written at all: it is not executed.
 fn unwritten(error: &JoinError) -> Thrown {
-    let why = match error.is_panic() {
-        true => "cursor-sidecar failed inside",
-        false => "cursor-sidecar is ending",
+    let why = if error.is_panic() {
+        "cursor-sidecar failed inside"
+    } else {
+        "cursor-sidecar is ending"
     };
     Thrown(format!("{why}; this was not begun"))
 }

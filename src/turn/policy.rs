@@ -137,17 +137,20 @@ impl Policy {
             }
             value.unwrap_or(default)
         };
-        let bridge = match switch("PI_CURSOR_PI_TOOL_BRIDGE", true) {
-            true => Bridging::On,
-            false => Bridging::Off,
+        let bridge = if switch("PI_CURSOR_PI_TOOL_BRIDGE", true) {
+            Bridging::On
+        } else {
+            Bridging::Off
         };
-        let questions = match switch("PI_CURSOR_ASK_QUESTION", true) {
-            true => Questions::Asked,
-            false => Questions::Never,
+        let questions = if switch("PI_CURSOR_ASK_QUESTION", true) {
+            Questions::Asked
+        } else {
+            Questions::Never
         };
-        let overlapping = match switch("PI_CURSOR_EXPOSE_BUILTIN_TOOLS", false) {
-            true => Overlapping::Offered,
-            false => Overlapping::Hidden,
+        let overlapping = if switch("PI_CURSOR_EXPOSE_BUILTIN_TOOLS", false) {
+            Overlapping::Offered
+        } else {
+            Overlapping::Hidden
         };
         let file =
             env("PI_CURSOR_PI_TOOL_BRIDGE_DEBUG_FILE").filter(|file| !file.trim().is_empty());

@@ -296,9 +296,10 @@ impl Show {
             return None;
         }
         let goes_on = plan.as_deref() != Some(rest) || self.said.trim().is_empty();
-        Some(match goes_on {
-            true => rest.to_owned(),
-            false => format!("\n\n{rest}"),
+        Some(if goes_on {
+            rest.to_owned()
+        } else {
+            format!("\n\n{rest}")
         })
     }
 }

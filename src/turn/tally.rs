@@ -59,9 +59,10 @@ impl Tally {
     /// answer is compared with a checkpoint.
     fn placed(&mut self, text: String) -> String {
         let goes_on = std::mem::take(&mut self.next) == Next::GoOn;
-        match goes_on || self.words.is_empty() || self.words.ends_with("\n\n") {
-            true => text,
-            false => format!("\n\n{text}"),
+        if goes_on || self.words.is_empty() || self.words.ends_with("\n\n") {
+            text
+        } else {
+            format!("\n\n{text}")
         }
     }
 

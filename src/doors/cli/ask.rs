@@ -142,12 +142,13 @@ impl Ask {
             home,
             ..Facts::default()
         };
-        let executor: Arc<dyn Executor> = match self.tools {
-            true => self.executor(facts, &mut spec, &library, &env).await,
-            false => Arc::new(Refuse {
+        let executor: Arc<dyn Executor> = if self.tools {
+            self.executor(facts, &mut spec, &library, &env).await
+        } else {
+            Arc::new(Refuse {
                 facts,
                 ..Refuse::default()
-            }),
+            })
         };
         let (policy, _) = Policy::from_env(&|name: &str| std::env::var(name).ok());
         let handle = start(

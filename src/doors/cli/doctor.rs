@@ -176,17 +176,17 @@ impl Doctor {
         });
         let in_force: Vec<Named> = in_force.collect();
         let shown = &logs[..logs.len().min(LOGS_SHOWN)];
-        let page = match self.json {
-            true => {
-                let json = as_json(&findings, &in_force, shown, &drift);
-                format!("{:#}\n", for_stdout(json))
-            }
-            false => as_text(&findings, &in_force, shown, style(env)),
+        let page = if self.json {
+            let json = as_json(&findings, &in_force, shown, &drift);
+            format!("{:#}\n", for_stdout(json))
+        } else {
+            as_text(&findings, &in_force, shown, style(env))
         };
         write!(std::io::stdout(), "{page}")?;
-        match failed {
-            true => Err(DoctorError::Problems),
-            false => Ok(()),
+        if failed {
+            Err(DoctorError::Problems)
+        } else {
+            Ok(())
         }
     }
 }

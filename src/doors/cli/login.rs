@@ -78,9 +78,10 @@ impl Logout {
 
 /// Opens a page in a browser if there is one; the address is printed anyway.
 fn open(page: &str) {
-    let program = match cfg!(target_os = "macos") {
-        true => "open",
-        false => "xdg-open",
+    let program = if cfg!(target_os = "macos") {
+        "open"
+    } else {
+        "xdg-open"
     };
     let mut command = Command::new(program);
     command

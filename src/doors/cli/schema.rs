@@ -70,16 +70,16 @@ impl Schema {
             Ok(comparison) => comparison,
             Err(source) => return Err(SchemaError::Listing { path, source }),
         };
-        match self.json {
-            true => {
-                let json = serde_json::to_value(&comparison).unwrap_or_default();
-                writeln!(out, "{json:#}")?;
-            }
-            false => write!(out, "{}", page(&comparison))?,
+        if self.json {
+            let json = serde_json::to_value(&comparison).unwrap_or_default();
+            writeln!(out, "{json:#}")?;
+        } else {
+            write!(out, "{}", page(&comparison))?;
         }
-        Ok(match comparison.breaks() {
-            true => Verdict::Breaks,
-            false => Verdict::Holds,
+        Ok(if comparison.breaks() {
+            Verdict::Breaks
+        } else {
+            Verdict::Holds
         })
     }
 }
@@ -109,9 +109,10 @@ fn page(comparison: &Comparison) -> String {
     );
     page.push_str(&rest(comparison.rest));
     let compared = comparison.compared;
-    let verdict = match comparison.breaks() {
-        true => "this version has to change",
-        false => "nothing breaks",
+    let verdict = if comparison.breaks() {
+        "this version has to change"
+    } else {
+        "nothing breaks"
     };
     let (messages, fields) = (compared.messages, compared.fields);
     page.push_str(&format!(
@@ -136,8 +137,9 @@ fn rest(rest: Rest) -> String {
     let counts: Vec<String> = counts
         .map(|(count, what)| format!("{count} {what}"))
         .collect();
-    match counts.is_empty() {
-        true => String::new(),
-        false => format!("also: {}\n", counts.join(", ")),
+    if counts.is_empty() {
+        String::new()
+    } else {
+        format!("also: {}\n", counts.join(", "))
     }
 }

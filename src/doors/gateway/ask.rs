@@ -227,9 +227,10 @@ fn chosen(tools: Vec<Tool>, choice: Option<Json>) -> Result<Vec<Tool>, Fault> {
                 .into_iter()
                 .filter(|tool| Some(tool.name.as_str()) == name)
                 .collect();
-            match only.is_empty() {
-                true => wrong("it names none of the tools"),
-                false => Ok(only),
+            if only.is_empty() {
+                wrong("it names none of the tools")
+            } else {
+                Ok(only)
             }
         }
         None if choice.is_null() => Ok(tools),

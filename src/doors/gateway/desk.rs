@@ -142,9 +142,10 @@ impl Desk {
             Some(name)
         });
         let name = name.unwrap_or_else(|| format!("{UNNAMED}{}", Uuid::new_v4()));
-        let keep = match name.starts_with(UNNAMED) {
-            true => Keep::Memory,
-            false => Keep::Disk,
+        let keep = if name.starts_with(UNNAMED) {
+            Keep::Memory
+        } else {
+            Keep::Disk
         };
         if keep == Keep::Memory {
             self.forget_unused(&mut known);

@@ -208,9 +208,10 @@ impl Seat<'_> {
         lines.extend(
             gone.map(|model| format!("Cursor no longer has {model:?}; choose another with /model")),
         );
-        match well {
-            true => info(lines.join("\n")),
-            false => warning(lines.join("\n")),
+        if well {
+            info(lines.join("\n"))
+        } else {
+            warning(lines.join("\n"))
         }
     }
 
@@ -383,9 +384,10 @@ impl Seat<'_> {
             .iter()
             .map(|tool| (tool.offered.as_str(), tool.host.as_str()))
             .unzip();
-        let mut lines = vec![match names.is_empty() {
-            true => format!("Tools of {host}: none"),
-            false => format!("Tools of {host}, executed by it: {}", names.join(", ")),
+        let mut lines = vec![if names.is_empty() {
+            format!("Tools of {host}: none")
+        } else {
+            format!("Tools of {host}, executed by it: {}", names.join(", "))
         }];
         let frank = Policy {
             overlapping: Overlapping::Offered,

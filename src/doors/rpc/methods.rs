@@ -165,9 +165,10 @@ pub(super) fn register(context: Context) -> Result<RpcModule<Context>, RegisterM
     })?;
     module.register_async_method("models/list", |params, context, _| async move {
         let params: ModelsListParams = error::params(&params)?;
-        let newness = match params.refresh {
-            true => Newness::Live,
-            false => Newness::Cached,
+        let newness = if params.refresh {
+            Newness::Live
+        } else {
+            Newness::Cached
         };
         let listing = context.listing(params.api_key.as_deref(), newness).await;
         Ok::<_, ErrorObjectOwned>(context.models.told(listing))
@@ -329,9 +330,10 @@ fn wants_cards(mode: HostMode) -> bool {
 }
 
 fn ask(params: &QuestionNextParams) -> Result<QuestionNextResult, ErrorObjectOwned> {
-    let step = match params.has_ui {
-        true => dialog::next(&params.arguments, &params.answers),
-        false => Err(dialog::DialogError::NobodyThere),
+    let step = if params.has_ui {
+        dialog::next(&params.arguments, &params.answers)
+    } else {
+        Err(dialog::DialogError::NobodyThere)
     };
     let refused = |error: dialog::DialogError| {
         ErrorObjectOwned::owned(INVALID_PARAMS, error.to_string(), None::<()>)

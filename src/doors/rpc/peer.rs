@@ -249,9 +249,10 @@ impl Connection {
         let message: Message<'_> = match serde_json::from_slice(body) {
             Ok(message) => message,
             Err(problem) => {
-                let (code, problem) = match problem.is_syntax() || problem.is_eof() {
-                    true => (error::PARSE, "not JSON"),
-                    false => (error::INVALID_REQUEST, "not a JSON-RPC 2.0 message"),
+                let (code, problem) = if problem.is_syntax() || problem.is_eof() {
+                    (error::PARSE, "not JSON")
+                } else {
+                    (error::INVALID_REQUEST, "not a JSON-RPC 2.0 message")
                 };
                 self.refuse(None, code, problem).await?;
                 return Ok(None);

@@ -361,9 +361,10 @@ impl Task {
         let Transcripted { system, messages } = transcript(request);
         let (sent, known) = (conversation.sent.as_ref(), conversation.answer.as_deref());
         // A checkpoint from before this turn includes none of its answer.
-        let known = match sent.is_some_and(|sent| sent.len() > latest(messages)) {
-            true => known,
-            false => Some(""),
+        let known = if sent.is_some_and(|sent| sent.len() > latest(messages)) {
+            known
+        } else {
+            Some("")
         };
         let gap = known.map_or(Gap::None, |known| compare(known, tally.answer()));
         // What the history contains is not sent separately.
@@ -373,9 +374,12 @@ impl Task {
         let beside = words.iter().filter(|words| words.source == Source::Beside);
         let beside: Vec<&str> = beside.map(|words| words.message.text.as_str()).collect();
         let beside = beside.join("\n\n");
-        let with_those = |text: String| match beside.is_empty() {
-            true => text,
-            false => format!("{text}\n\n{beside}"),
+        let with_those = |text: String| {
+            if beside.is_empty() {
+                text
+            } else {
+                format!("{text}\n\n{beside}")
+            }
         };
         let all = joined(words.iter().map(|words| words.message.clone())).unwrap_or_default();
         let (conversation, text) = match plan(sent, None, &[], system, messages) {
@@ -385,9 +389,10 @@ impl Task {
             }
             SendPlan::Incremental { text, .. } => (conversation, with_note(with_those(text), &gap)),
             SendPlan::Bootstrap { history, text, .. } => {
-                let (before, text) = match told {
-                    true => (history, with_those(text)),
-                    false => (messages, beside),
+                let (before, text) = if told {
+                    (history, with_those(text))
+                } else {
+                    (messages, beside)
                 };
                 // No checkpoint includes this turn's answer, and the model would repeat it.
                 let mut history = before.to_vec();
