@@ -19,6 +19,6 @@ pub(super) fn make_room() {
         maximum,
     };
     if let Err(error) = setrlimit(Resource::Nofile, limit) {
-        tracing::debug!(%error, "the limit of open files stays");
+        tracing::debug!(%error, "the limit of open files could not be raised");
     }
 }

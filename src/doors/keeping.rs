@@ -50,7 +50,7 @@ impl Keeping {
         if let (Some(Some(store)), true) = (self.store.get().cloned(), due) {
             tokio::task::spawn_blocking(move || {
                 if let Err(error) = store.sweep(SystemTime::now(), BOUNDS) {
-                    tracing::debug!(%error, "old conversations stay");
+                    tracing::debug!(%error, "old conversations could not be removed");
                 }
             });
         }

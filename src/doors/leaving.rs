@@ -3,7 +3,7 @@
 use tokio::signal::unix::{SignalKind, signal};
 
 /// Resolves when a signal asks the process to end. Children are only ended by an orderly shutdown.
-pub(super) async fn told_to_leave() {
+pub(super) async fn shutdown_requested() {
     let kinds = [
         SignalKind::terminate(),
         SignalKind::hangup(),

@@ -42,7 +42,7 @@ pub(super) fn all(
 }
 
 /// Returns the warnings for this process, after logging them to stderr and the debug log.
-pub(super) fn told(home: Option<&Path>) -> Vec<Warning> {
+pub(super) fn log_all(home: Option<&Path>) -> Vec<Warning> {
     let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
     let warnings = all(&|name: &str| std::env::var(name).ok(), home, names);
     for warning in &warnings {

@@ -60,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_longest_waiting_goes_first() {
+    fn the_longest_waiting_run_is_evicted_first() {
         let parked = Parked::default();
         let add = |n: &str| parked.add(format!("t{n}"), format!("s{n}"), 2);
         assert_eq!((add("1"), add("2")), (None, None));

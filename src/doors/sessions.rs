@@ -30,7 +30,7 @@ impl Known {
         Some(session.clone())
     }
 
-    fn let_go(&mut self, name: &str) {
+    fn close_one(&mut self, name: &str) {
         self.leaving.retain(|_, gone| !gone.is_past());
         if let Some((session, _)) = self.by_name.remove(name) {
             self.leaving.insert(name.to_owned(), session.gone());
@@ -73,7 +73,7 @@ impl Sessions {
         if known.by_name.len() > MOST_BESIDE + waiting {
             let oldest = known.by_name.iter().min_by_key(|(_, (_, last))| *last);
             if let Some(name) = oldest.map(|(name, _)| name.clone()) {
-                known.let_go(&name);
+                known.close_one(&name);
             }
         }
         session
@@ -84,14 +84,14 @@ impl Sessions {
         let mut known = self.lock();
         let names: Vec<String> = known.by_name.keys().cloned().collect();
         for name in names {
-            known.let_go(&name);
+            known.close_one(&name);
         }
         std::mem::take(&mut known.leaving).into_values().collect()
     }
 
     /// Closes a session. Its task drains its run and ends.
     pub(super) fn remove(&self, name: &str) {
-        self.lock().let_go(name);
+        self.lock().close_one(name);
     }
 }
 
@@ -101,7 +101,7 @@ mod tests {
     use crate::tools::leash::Leash;
 
     #[tokio::test]
-    async fn s47_the_longest_unused_sessions_go() {
+    async fn s47_the_least_recently_used_session_is_closed() {
         let sessions = Sessions::default();
         let most = MOST_BESIDE + 3;
         for n in 0..most {

@@ -53,9 +53,9 @@ fn remainder<'a>(text: &'a str, shown: &str, boundary: Boundary) -> &'a str {
             .strip_suffix(text)
             .is_some_and(|before| breaks(before, text))
     };
-    let said = text.trim();
+    let trimmed = text.trim();
     if ends_with(shown, text)
-        || (!said.is_empty() && ends_with(shown.trim(), said))
+        || (!trimmed.is_empty() && ends_with(shown.trim(), trimmed))
         || shown.split_whitespace().eq(text.split_whitespace())
     {
         return "";
@@ -103,7 +103,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_shown_is_found_at_either_end() {
+    fn shown_text_is_removed_at_either_end() {
         let left = |text, shown| remainder(text, shown, Boundary::Word);
         assert_eq!(left("Done.", "Done."), "");
         assert_eq!(left("Done. More", "Done."), " More");
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn a_turn_takes_away_what_it_or_the_run_has_shown() {
+    fn text_shown_by_the_turn_or_the_run_is_removed() {
         for (text, turn, run, wanted) in [
             ("Full answer", "Full", "earlier Full", " answer"),
             ("Donext", "Don", "Don", "ext"),

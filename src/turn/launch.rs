@@ -58,7 +58,7 @@ pub(super) struct Before {
     /// Answer text that was sent to the host since the checkpoint the run starts from.
     pub(super) shown: String,
     /// All answer text that was sent to the host in this turn.
-    pub(super) told: String,
+    pub(super) answer: String,
     /// Effects of earlier runs.
     pub(super) done: Memo,
 }
@@ -173,11 +173,11 @@ pub(super) fn launch(
             ..Timing::default()
         },
     );
-    let told = &request.transcript;
-    let covers = Fingerprint::of(&told.system, &told.messages);
+    let transcript = &request.transcript;
+    let covers = Fingerprint::of(&transcript.system, &transcript.messages);
     let history = Covered {
         covers,
-        heard: before.told,
+        answer: before.answer,
     };
     Live::new(handle, bridge, conversation, history, show, inlet, tools)
 }
@@ -190,12 +190,12 @@ pub(super) fn rebuilt(
 ) -> Result<Conversation, String> {
     let mut conversation = Conversation::new(request.account.clone(), kept)
         .map_err(|error| format!("no source of randomness: {error}"))?;
-    retell(&mut conversation, request, history)?;
+    reset_to_history(&mut conversation, request, history)?;
     Ok(conversation)
 }
 
 /// Replaces the state of a conversation by a bootstrapped history: its old checkpoint is invalid.
-pub(super) fn retell(
+pub(super) fn reset_to_history(
     conversation: &mut Conversation,
     request: &TurnRequest,
     history: &[Json],

@@ -16,12 +16,12 @@ use tokio::time::Instant;
 
 pub(super) use self::offer::Offered;
 use self::rounds::Round;
-pub(super) use self::words::said;
+pub(super) use self::words::user_texts;
 use super::memory::Conversation;
 use super::request::{TurnEvent, TurnRequest};
 use super::show::{Show, ends_cards};
 use super::steer::{Source, Steering, Then};
-use super::tally::{Shown, Tally, tell};
+use super::tally::{Shown, Tally, send_event};
 use crate::conversation::continuation::results;
 use crate::conversation::fingerprint::{Continuity, Fingerprint};
 use crate::conversation::store::StoreError;
@@ -47,16 +47,16 @@ pub(super) struct Live {
     /// The prefix of the session's key; empty before the first pause.
     key: String,
     /// The checkpoint the run started with.
-    began: Option<bytes::Bytes>,
+    initial_state: Option<bytes::Bytes>,
     on_disk: OnDisk,
     /// Effects the checkpoint includes that are not yet removed from the intent log.
     settled: Vec<String>,
     /// The history the run was sent.
     covers: Fingerprint,
     /// The same without the latest user message, if nothing else came with it.
-    before_words: Option<Fingerprint>,
+    before_message: Option<Fingerprint>,
     /// The answer to that history, shown or not.
-    heard: String,
+    answer: String,
     /// Tool results that the newest checkpoint may not include, oldest first.
     rounds: Vec<Round>,
     /// Calls of host tools that do not come from Cursor.
@@ -86,7 +86,7 @@ pub(super) struct Live {
 /// What a run starts with: the history it is sent and the part of the answer that exists already.
 pub(super) struct Covered {
     pub(super) covers: Fingerprint,
-    pub(super) heard: String,
+    pub(super) answer: String,
 }
 
 /// Why [`Live::drive`] returned.
@@ -102,7 +102,7 @@ impl Live {
         handle: Handle,
         bridge: Arc<Bridge>,
         conversation: Conversation,
-        Covered { covers, heard }: Covered,
+        Covered { covers, answer }: Covered,
         show: Show,
         inlet: Inlet,
         tools: watch::Sender<Arc<TurnTools>>,
@@ -112,13 +112,13 @@ impl Live {
             handle,
             bridge,
             key: String::new(),
-            began: conversation.state.clone(),
+            initial_state: conversation.state.clone(),
             conversation,
             on_disk: OnDisk::Current,
             settled: Vec::new(),
             covers,
-            before_words: None,
-            heard,
+            before_message: None,
+            answer,
             rounds: Vec::new(),
             inlet,
             open: Vec::new(),
@@ -190,14 +190,14 @@ impl Live {
 
     /// Cancels the run; its last checkpoint may still arrive.
     pub(super) async fn cancel(&mut self) {
-        self.leave().await;
+        self.send_cancel().await;
         self.open.clear();
         self.inlet.shut();
     }
 
     /// Cancels the run in the background, for a conversation that is not continued. Releases the
     /// stored conversation at once.
-    pub(super) fn forsake(self) {
+    pub(super) fn cancel_in_background(self) {
         let Self {
             mut handle,
             bridge,
@@ -211,7 +211,7 @@ impl Live {
         });
     }
 
-    async fn leave(&mut self) {
+    async fn send_cancel(&mut self) {
         self.bridge.cancelled(calls(&self.waiting));
         let _ = self.handle.commands.send(Command::Cancel).await;
     }
@@ -220,7 +220,7 @@ impl Live {
     /// waiting for it. A checkpoint that includes text the host was not shown is ignored, because
     /// the next turn would continue after that text. Once `wanted` resolves,
     /// the time for that is cut short.
-    pub(super) async fn see_off(&mut self, wanted: impl Future<Output = ()>) -> Option<Ended> {
+    pub(super) async fn drain(&mut self, wanted: impl Future<Output = ()>) -> Option<Ended> {
         let mut shown = Shown::Something;
         let mut wanted = std::pin::pin!(wanted.fuse());
         loop {
@@ -252,13 +252,13 @@ impl Live {
             event = self.handle.events.recv() => event,
             call = self.inlet.next() => Some(RunEvent::HostCall(Box::new(call))),
         };
-        self.hear(event.as_ref());
+        self.record_text(event.as_ref());
         event
     }
 
-    fn hear(&mut self, event: Option<&RunEvent>) {
+    fn record_text(&mut self, event: Option<&RunEvent>) {
         if let Some(RunEvent::Text(text)) = event {
-            self.heard.push_str(text);
+            self.answer.push_str(text);
         }
     }
 
@@ -276,7 +276,7 @@ impl Live {
                 RunEvent::HostCall(Box::new(call))
             }
         };
-        self.hear(Some(&event));
+        self.record_text(Some(&event));
         match event {
             RunEvent::Checkpoint(saved) => {
                 self.checkpoint(saved);
@@ -327,21 +327,21 @@ impl Live {
         offered: &mut Offered,
     ) -> Pause {
         while *offered == Offered::Nothing && !self.later.is_empty() {
-            tell(self.later.remove(0), request, tally).await;
+            send_event(self.later.remove(0), request, tally).await;
         }
         loop {
-            let give_up = self.steering.deadline();
+            let deadline = self.steering.deadline();
             let mut event = tokio::select! {
                 // Read what the server has sent before the deadline counts.
                 biased;
                 Some(message) = request.injections.recv() => {
-                    self.inject(message, Source::Beside).await;
+                    self.inject(message, Source::Separate).await;
                     continue;
                 }
                 event = self.next() => event,
-                () = tokio::time::sleep_until(give_up.unwrap_or_else(Instant::now)), if give_up.is_some() => {
+                () = tokio::time::sleep_until(deadline.unwrap_or_else(Instant::now)), if deadline.is_some() => {
                     let now = Instant::now();
-                    if give_up.is_some_and(|due| awake::is_late(due, now)) {
+                    if deadline.is_some_and(|due| awake::is_late(due, now)) {
                         // The process was suspended: read what the server sent meanwhile first.
                         self.steering.rearm(now);
                     } else {
@@ -354,8 +354,8 @@ impl Live {
                 && let Some(event) = event.take_if(|event| ends_cards(event))
             {
                 let over = |event: &RunEvent| matches!(event, RunEvent::Ended(end) if end.outcome == Outcome::Finished);
-                if over(&event) && self.later.is_empty() && self.steering.is_settled() {
-                    self.show.last();
+                if over(&event) && self.later.is_empty() && self.steering.is_delivered() {
+                    self.show.close_cards();
                 }
                 self.waiting.push_front(event);
                 return Pause::ToolUse;
@@ -369,13 +369,13 @@ impl Live {
             }
             let shown = match event {
                 Some(RunEvent::Text(text)) => {
-                    self.show.said(&text);
+                    self.show.record_answer(&text);
                     TurnEvent::Text(text)
                 }
                 Some(RunEvent::Thinking(text)) => TurnEvent::Thinking(text),
                 Some(RunEvent::ThinkingDone) => TurnEvent::ThinkingDone,
                 Some(RunEvent::Retrying(failure)) => {
-                    self.say_again().await;
+                    self.reinject().await;
                     TurnEvent::Retrying(failure.to_string())
                 }
                 Some(RunEvent::Checkpoint(saved)) => {
@@ -404,19 +404,19 @@ impl Live {
                     continue;
                 }
                 // Calls of another agent outlive Cursor's answer: the host executes them first.
-                Some(RunEvent::Ended(ended)) if self.owes(&ended, *offered) => {
+                Some(RunEvent::Ended(ended)) if self.leaves_calls(&ended, *offered) => {
                     self.waiting.push_front(RunEvent::Ended(ended));
                     return Pause::ToolUse;
                 }
                 Some(RunEvent::Ended(ended)) => {
                     if ended.outcome == Outcome::Finished
-                        && let Some(rest) = self.show.unsaid()
+                        && let Some(rest) = self.show.unshown_plan()
                     {
                         // The checkpoint includes the plan, but not as text.
                         if let Some(answer) = &mut self.conversation.answer {
                             answer.push_str(&rest);
                         }
-                        tell(TurnEvent::Text(rest), request, tally).await;
+                        send_event(TurnEvent::Text(rest), request, tally).await;
                     }
                     return Pause::Over(Some(Box::new(ended)));
                 }
@@ -426,26 +426,26 @@ impl Live {
                 },
                 None => return Pause::Over(None),
             };
-            tell(shown, request, tally).await;
+            send_event(shown, request, tally).await;
         }
     }
 
     /// Keeps the checkpoint only if it is valid for everything that was sent; otherwise the next
     /// turn sends the history again.
-    pub(super) fn settle_accounts(&mut self, outcome: Option<&Outcome>) {
+    pub(super) fn check_checkpoint(&mut self, outcome: Option<&Outcome>) {
         let current = self.conversation.sent.as_ref() == Some(&self.covers);
         // Undelivered messages are sent to the checkpoint that precedes them.
-        let unheard = self.before_words.is_some()
-            && self.conversation.sent == self.before_words
-            && self.has_unheard();
+        let undelivered = self.before_message.is_some()
+            && self.conversation.sent == self.before_message
+            && self.has_undelivered();
         let sound = match outcome {
-            Some(Outcome::Finished) => current || unheard,
+            Some(Outcome::Finished) => current || undelivered,
             // An older checkpoint is sent everything since.
             Some(Outcome::Cancelled) => true,
             Some(Outcome::Failed(failure)) => match failure.retry() {
                 Retry::Transport => true,
                 // The checkpoint the run started with may be what makes the server fail.
-                Retry::Server | Retry::Idle => self.conversation.state != self.began,
+                Retry::Server | Retry::Idle => self.conversation.state != self.initial_state,
                 Retry::Never => !failure.doubts_state(),
             },
             None => false,
@@ -455,9 +455,9 @@ impl Live {
         }
         if let Some(Outcome::Finished) = outcome {
             self.conversation.pause = None;
-            if !self.has_unheard() {
+            if !self.has_undelivered() {
                 // The finished answer covers them.
-                self.steering.known();
+                self.steering.checkpoint();
             }
         }
     }

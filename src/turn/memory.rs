@@ -247,14 +247,14 @@ impl Memory {
             Found::Entry(entry) => (Conversation::restore(*entry, kept.clone()), None),
             Found::Incomplete(entry) => {
                 tracing::debug!("journal.incomplete");
-                let notice = "files of this session are missing on disk or damaged; what Cursor knew of it cannot be used and its history is told anew";
+                let notice = "stored files of this session are missing or damaged; the conversation is rebuilt from the history";
                 let conversation = Conversation::restore(*entry, kept.clone());
                 (conversation, Some(notice.to_owned()))
             }
             Found::Damaged(damage, aside) => {
                 tracing::debug!(reason = %damage, "journal.set_aside");
                 let notice = format!(
-                    "what was kept of this session cannot be used ({damage}) and was set aside as {}; its history is told anew",
+                    "the stored conversation of this session cannot be used ({damage}) and was set aside as {}; it is rebuilt from the history",
                     aside.display()
                 );
                 (None, Some(notice))
@@ -279,7 +279,7 @@ impl Memory {
             }
             Err(error) => {
                 self.unsaved = Some(conversation);
-                Some(format!("this turn could not be written down: {error}"))
+                Some(format!("this turn could not be saved: {error}"))
             }
         }
     }
@@ -291,7 +291,7 @@ impl Memory {
             let forgotten = blocking(move || store.take(&session)?.forget()).await;
             if let Err(error) = forgotten {
                 // The fingerprint will show that the history differs.
-                tracing::debug!(%error, "not forgotten");
+                tracing::debug!(%error, "the stored conversation could not be removed");
             }
         }
     }

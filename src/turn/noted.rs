@@ -69,10 +69,10 @@ impl Noted {
             Ok(Ok(())) => Ok(()),
             // Execute it even if the disk fails.
             Ok(Err(error)) => {
-                tracing::debug!(%error, "not written down before it was begun");
+                tracing::debug!(%error, "an effect could not be logged before its execution");
                 Ok(())
             }
-            Err(error) => Err(unwritten(&error)),
+            Err(error) => Err(not_logged(&error)),
         }
     }
 
@@ -124,7 +124,7 @@ impl Executor for Noted {
 }
 
 /// The error for an effect whose log entry could not be written at all: it is not executed.
-fn unwritten(error: &JoinError) -> Thrown {
+fn not_logged(error: &JoinError) -> Thrown {
     let why = if error.is_panic() {
         "cursor-sidecar failed inside"
     } else {
@@ -164,7 +164,7 @@ mod tests {
     /// Regression: a command that arrived during shutdown ran, and the next sidecar had no record
     /// of it.
     #[test]
-    fn what_can_no_more_be_written_down_is_not_begun() {
+    fn an_effect_that_cannot_be_logged_is_not_executed() {
         let folder = tempfile::tempdir().unwrap();
         let kept = Store::at(folder.path()).take("s").unwrap();
         let begun = Arc::new(kept.begins(Fingerprint::of("S", &[])));
@@ -185,9 +185,9 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_failure_of_ours_is_not_told_as_the_end() {
+    async fn a_panic_is_not_reported_as_a_shutdown() {
         let failed = tokio::spawn(async { panic!("inside") }).await;
-        let told = unwritten(&failed.unwrap_err()).0;
-        assert_eq!(told, "cursor-sidecar failed inside; this was not begun");
+        let message = not_logged(&failed.unwrap_err()).0;
+        assert_eq!(message, "cursor-sidecar failed inside; this was not begun");
     }
 }

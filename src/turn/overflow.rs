@@ -55,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn texts_of_an_overflow() {
+    fn overflow_errors_are_reworded() {
         for text in [
             "Prompt is too long",
             "context_window is full",
@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn texts_of_something_else() {
+    fn other_errors_are_not_reworded() {
         for text in [
             "",
             "  ",

@@ -218,12 +218,12 @@ mod tests {
     }
 
     #[test]
-    fn nothing_set_is_the_default() {
+    fn without_settings_the_policy_is_the_default() {
         assert_eq!(read(&[]), (Policy::default(), Vec::new()));
     }
 
     #[test]
-    fn what_is_set_counts_and_what_is_not_understood_is_told() {
+    fn settings_are_used_and_invalid_ones_are_reported() {
         let (policy, warnings) = read(&[
             ("PI_CURSOR_PI_TOOL_BRIDGE", "0"),
             ("PI_CURSOR_ASK_QUESTION", "off"),

@@ -86,7 +86,7 @@ pub(super) struct Ready {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Repeating {
     /// It may answer the tool results again.
-    Fine,
+    Allowed,
     /// It may only continue from its checkpoint, because the host was shown something since.
     Never,
 }
@@ -112,7 +112,7 @@ pub(super) fn recover(
     };
     let model = &request.model.id;
     let skipped = |skip: &Skip, kept| {
-        tell_skip(skip, &decision, key);
+        log_skip(skip, &decision, key);
         let lost = Lost {
             had_checkpoint: decision.had_checkpoint,
             bridge_key: key.hex.clone(),
@@ -146,19 +146,21 @@ pub(super) fn recover(
             if repeating == Repeating::Never && !news.text.is_empty() {
                 return Tried::Unneeded(Some(conversation));
             }
-            tell_checkpoint(&conversation, &news, key, model);
+            log_checkpoint(&conversation, &news, key, model);
             news
         }
         Plan::RebuildHistory(_) if repeating == Repeating::Never => {
             return Tried::Unneeded(Some(conversation));
         }
         Plan::RebuildHistory(reason) => {
-            if let Err(problem) = launch::retell(&mut conversation, request, &come.history()) {
+            if let Err(problem) =
+                launch::reset_to_history(&mut conversation, request, &come.history())
+            {
                 tracing::warn!("{problem}");
                 return skipped(&Skip::NoStoredConversation, Some(conversation));
             }
             let news = come.anew();
-            tell_rebuild(*reason, &come, &news, key, request);
+            log_rebuild(*reason, &come, &news, key, request);
             news
         }
     };
@@ -186,7 +188,7 @@ pub(super) fn within_turn(ended: &Ended, tally: &Tally) -> Option<(Loss, Repeati
         return None;
     }
     let repeating = match tally.answered() {
-        Shown::Nothing => Repeating::Fine,
+        Shown::Nothing => Repeating::Allowed,
         Shown::Something => Repeating::Never,
     };
     Some((loss, repeating))
@@ -230,7 +232,7 @@ fn action(news: News, request: &TurnRequest) -> Action {
     })
 }
 
-fn tell_checkpoint(kept: &Conversation, news: &News, key: &BridgeKey, model: &str) {
+fn log_checkpoint(kept: &Conversation, news: &News, key: &BridgeKey, model: &str) {
     let calls = kept.pause.iter().flat_map(|pause| &pause.calls);
     let calls: Vec<&str> = calls.map(|call| call.id.as_str()).collect();
     tracing::debug!(
@@ -246,7 +248,7 @@ fn tell_checkpoint(kept: &Conversation, news: &News, key: &BridgeKey, model: &st
     metrics::counters().count(RECOVERED, &[("model", model)]);
 }
 
-fn tell_rebuild(
+fn log_rebuild(
     reason: Reason,
     come: &Comeback<'_>,
     news: &News,
@@ -272,7 +274,7 @@ fn tell_rebuild(
     metrics::tell(REBUILT, reason.name(), model);
 }
 
-fn tell_skip(skip: &Skip, decision: &Decision, key: &BridgeKey) {
+fn log_skip(skip: &Skip, decision: &Decision, key: &BridgeKey) {
     let (expected, received) = match skip {
         Skip::PendingToolCallMismatch { expected, received } => {
             (Some(expected.join(" ")), Some(received.join(" ")))

@@ -76,19 +76,21 @@ impl TurnRequest {
     }
 
     /// Returns the messages that arrived at the last moment.
-    pub(super) async fn last_words(&mut self) -> Vec<UserMessage> {
-        last_words(&mut self.injections).await
+    pub(super) async fn take_injections(&mut self) -> Vec<UserMessage> {
+        take_injections(&mut self.injections).await
     }
 }
 
 /// Returns the queued messages and closes the channel, because no later reader exists.
-pub(super) async fn last_words(injections: &mut mpsc::Receiver<UserMessage>) -> Vec<UserMessage> {
+pub(super) async fn take_injections(
+    injections: &mut mpsc::Receiver<UserMessage>,
+) -> Vec<UserMessage> {
     injections.close();
-    let mut words = Vec::new();
+    let mut messages = Vec::new();
     while let Some(message) = injections.recv().await {
-        words.push(message);
+        messages.push(message);
     }
-    words
+    messages
 }
 
 /// Where a conversation is stored between turns.

@@ -41,7 +41,7 @@ pub struct Session {
 }
 
 /// How long a released session may take to drain its run and save the conversation.
-const LAST_WORDS: Duration = Duration::from_secs(10);
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Resolves when a session's task has ended.
 #[derive(Debug, Clone)]
@@ -75,7 +75,7 @@ enum Ask {
 enum Brought {
     Turn(Box<TurnRequest>),
     /// The turn is abandoned; these are messages it had accepted from the host.
-    Words(Vec<UserMessage>),
+    Messages(Vec<UserMessage>),
 }
 
 impl Session {
@@ -98,14 +98,14 @@ impl Session {
     fn spawn(last: Option<Gone>, memory: Memory, leash: Leash) -> Self {
         let (asks, inbox) = mpsc::channel(16);
         let recorded = Recorded::default();
-        let (tell_gate, gate) = watch::channel(Weak::new());
+        let (gate_sender, gate) = watch::channel(Weak::new());
         let (count, asked) = watch::channel(0);
         let task = Task {
             asked,
             begun: 0,
-            gate: tell_gate,
+            gate: gate_sender,
             memory,
-            told: BTreeSet::new(),
+            shown_notices: BTreeSet::new(),
             answered: None,
             live: None,
             done: None,
@@ -114,13 +114,13 @@ impl Session {
             bench: Arc::new(Workbench::new(leash)),
             seen: Arc::default(),
             granted: Granted::default(),
-            unsaid: Vec::new(),
+            undelivered: Vec::new(),
         };
         tokio::spawn(async move {
             if let Some(last) = last {
                 // A previous task that takes longer still holds its lock, which is reported as an
                 // error.
-                let _ = tokio::time::timeout(LAST_WORDS, last.wait()).await;
+                let _ = tokio::time::timeout(CLOSE_TIMEOUT, last.wait()).await;
             }
             Box::pin(task.run(inbox)).await;
         });
@@ -212,9 +212,9 @@ impl TurnPlace {
     /// Abandons the turn. Its injected messages were reported as accepted, so the next turn sends
     /// them.
     pub async fn give_up(self, injections: &mut mpsc::Receiver<UserMessage>) {
-        let words = request::last_words(injections).await;
+        let messages = request::take_injections(injections).await;
         // A session whose task has ended has no next turn.
-        let _ = self.request.send(Brought::Words(words));
+        let _ = self.request.send(Brought::Messages(messages));
     }
 }
 
@@ -226,7 +226,7 @@ struct Task {
     /// Publishes the gate of the live run.
     gate: watch::Sender<Weak<Gate>>,
     /// Notices the user was shown, so that each is shown once.
-    told: BTreeSet<String>,
+    shown_notices: BTreeSet<String>,
     /// When the host last got an answer.
     answered: Option<Instant>,
     /// A run that waits for the host, and until when.
@@ -244,7 +244,7 @@ struct Task {
     /// Native tools the host has allowed for the rest of the session.
     granted: Granted,
     /// Messages that were accepted from the host and not delivered to any run.
-    unsaid: Vec<UserMessage>,
+    undelivered: Vec<UserMessage>,
 }
 
 impl Task {
@@ -258,9 +258,9 @@ impl Task {
                     // the background and could overwrite a later one.
                     if let (Idle::Changed, Some((live, _))) = (idle, &mut self.live) {
                         match live.save().await {
-                            Ok(()) => cross_out(self.notes.as_deref(), live.settled()),
+                            Ok(()) => remove_settled(self.notes.as_deref(), live.settled()),
                             Err(error) => tracing::warn!(
-                                "the session's last state could not be written down: {error}"
+                                "the session's last checkpoint could not be saved: {error}"
                             ),
                         }
                     }
@@ -278,8 +278,8 @@ impl Task {
                     self.begun += 1;
                     let request = match request.await {
                         Ok(Brought::Turn(request)) => request,
-                        Ok(Brought::Words(words)) => {
-                            self.unsaid.extend(words);
+                        Ok(Brought::Messages(messages)) => {
+                            self.undelivered.extend(messages);
                             continue;
                         }
                         Err(_) => continue, // its door is gone
@@ -288,13 +288,13 @@ impl Task {
                     let turn = self.turn(*request, &mut answer).instrument(span);
                     let result = turn.await;
                     self.answered = Some(Instant::now());
-                    answer.give(result);
+                    answer.send(result);
                 }
                 Some(Ask::Invalidate(done)) => {
                     if let Some((live, _)) = self.live.take() {
-                        live.forsake();
+                        live.cancel_in_background();
                     }
-                    self.unsaid.clear();
+                    self.undelivered.clear();
                     self.done = None;
                     self.notes = None;
                     self.memory.forget().await;
@@ -313,10 +313,10 @@ impl Task {
     async fn release(&mut self) {
         if let Some((mut live, _)) = self.live.take() {
             live.cancel().await;
-            let ended = live.see_off(self.next_turn()).await;
-            live.settle_accounts(ended.as_ref().map(|ended| &ended.outcome));
-            self.unsaid.extend(live.untold());
-            if let Some(notice) = self.put_away(live).await {
+            let ended = live.drain(self.next_turn()).await;
+            live.check_checkpoint(ended.as_ref().map(|ended| &ended.outcome));
+            self.undelivered.extend(live.undelivered());
+            if let Some(notice) = self.save_conversation(live).await {
                 tracing::warn!("{notice}");
             }
         }
@@ -325,19 +325,19 @@ impl Task {
     async fn turn(&mut self, mut request: TurnRequest, answer: &mut Answer) -> TurnResult {
         if request.cancel.is_cancelled() || (self.live.is_none() && !self.prepared(&request).await)
         {
-            self.unsaid.extend(request.last_words().await);
+            self.undelivered.extend(request.take_injections().await);
             return aborted();
         }
         if request.keep == Keep::Memory {
             self.memory.leave_disk();
         }
         let mut tally = Tally::default();
-        let told = &request.transcript;
-        tally.seen.context = usage::context(&told.system, &told.messages);
+        let transcript = &request.transcript;
+        tally.seen.context = usage::context(&transcript.system, &transcript.messages);
         let mut live = match self.begin(&mut request, &mut tally).await {
             Ok(live) => live,
             Err(result) => {
-                self.unsaid.extend(request.last_words().await);
+                self.undelivered.extend(request.take_injections().await);
                 return result;
             }
         };
@@ -352,11 +352,11 @@ impl Task {
             };
             let ended = match pause {
                 Pause::ToolUse => {
-                    live.last_words(&mut request).await;
+                    live.inject_queued(&mut request).await;
                     let place = Place::of(&request.transcript.messages);
                     live.pause(place, self.memory.key(), recover::now());
                     match live.save().await {
-                        Ok(()) => cross_out(self.notes.as_deref(), live.settled()),
+                        Ok(()) => remove_settled(self.notes.as_deref(), live.settled()),
                         Err(error) => self.note(&request, error).await,
                     }
                     live.present(&request, &mut tally).await;
@@ -373,24 +373,24 @@ impl Task {
             };
             tally.report(ended.as_ref().and_then(|ended| ended.usage));
             if let Some(again) = self
-                .bring_back(&live, ended.as_ref(), &request, &mut tally)
+                .recover_run(&live, ended.as_ref(), &request, &mut tally)
                 .await
             {
-                let untold = live.untold();
+                let undelivered = live.undelivered();
                 live = again;
-                for words in untold {
-                    live.inject(words, Source::Beside).await;
+                for words in undelivered {
+                    live.inject(words, Source::Separate).await;
                 }
                 continue;
             }
-            live.last_words(&mut request).await;
+            live.inject_queued(&mut request).await;
             let outcome = ended.as_ref().map(|ended| &ended.outcome);
-            live.settle_accounts(outcome);
+            live.check_checkpoint(outcome);
             let over = matches!(outcome, Some(Outcome::Finished | Outcome::Cancelled));
-            if over && live.has_unheard() {
-                let words = live.unheard_words();
+            if over && live.has_undelivered() {
+                let words = live.take_undelivered();
                 live = match self
-                    .say_apart(live.conversation, words, &request, &mut tally)
+                    .send_separately(live.conversation, words, &request, &mut tally)
                     .await
                 {
                     Ok(live) => live,
@@ -398,7 +398,7 @@ impl Task {
                 };
                 continue;
             }
-            self.unsaid.extend(live.untold());
+            self.undelivered.extend(live.undelivered());
             let cause = match outcome {
                 Some(Outcome::Finished | Outcome::Cancelled) => None,
                 Some(Outcome::Failed(failure)) => Some(Cause::of(failure)),
@@ -409,12 +409,12 @@ impl Task {
                 Some(Outcome::Cancelled) => Stop::Aborted,
                 Some(Outcome::Failed(failure)) => {
                     let ended = ended.as_ref();
-                    let told = ended.map(|ended| self.fail(&request, &live, ended, failure));
-                    Stop::Failed(told.unwrap_or_default())
+                    let text = ended.map(|ended| self.fail(&request, &live, ended, failure));
+                    Stop::Failed(text.unwrap_or_default())
                 }
                 None => Stop::Failed("the run failed inside cursor-sidecar".into()),
             };
-            let notice = self.put_away(live).await;
+            let notice = self.save_conversation(live).await;
             self.notice(&request, notice).await;
             if let Stop::Finished = stop
                 && let Some(notes) = self.notes.take()
@@ -456,10 +456,10 @@ impl Task {
             window: tally.window,
         };
         self.answered = Some(Instant::now());
-        answer.give(result.clone());
-        let last = request.last_words().await;
-        let told = &request.transcript;
-        let history = Fingerprint::of(&told.system, &told.messages);
+        answer.send(result.clone());
+        let last = request.take_injections().await;
+        let transcript = &request.transcript;
+        let history = Fingerprint::of(&transcript.system, &transcript.messages);
         drop(request); // ends the host's events
         // A user who stopped the turn may want its effects repeated. The log stays on disk, because
         // the host may be gone.
@@ -467,13 +467,13 @@ impl Task {
         let key = self.memory.key().prefix();
         tracing::debug!(bridgeKeyPrefix = key, "native.stream.abort");
         live.cancel().await;
-        let ended = live.see_off(self.next_turn()).await;
-        live.settle_accounts(ended.as_ref().map(|ended| &ended.outcome));
+        let ended = live.drain(self.next_turn()).await;
+        live.check_checkpoint(ended.as_ref().map(|ended| &ended.outcome));
         // Keep the effects that completed.
         self.done = ended.map(|ended| (history, ended.done));
         // These messages were reported as accepted.
-        self.unsaid.extend(live.untold());
-        self.unsaid.extend(last);
+        self.undelivered.extend(live.undelivered());
+        self.undelivered.extend(last);
         if let Some(notice) = self.memory.put(live.conversation).await {
             tracing::warn!("{notice}");
         }
@@ -499,16 +499,16 @@ impl Task {
     }
 
     async fn note(&self, request: &TurnRequest, error: impl std::fmt::Display) {
-        let notice = format!("this turn could not be written down: {error}");
+        let notice = format!("this turn could not be saved: {error}");
         self.notice(request, Some(notice)).await;
     }
 
     /// Saves the conversation of a run that has ended; returns a notice for the user if that fails.
-    async fn put_away(&mut self, mut live: Live) -> Option<String> {
+    async fn save_conversation(&mut self, mut live: Live) -> Option<String> {
         let settled = live.settled();
         let notice = self.memory.put(live.conversation).await;
         if notice.is_none() {
-            cross_out(self.notes.as_deref(), settled);
+            remove_settled(self.notes.as_deref(), settled);
         }
         notice
     }
@@ -516,11 +516,11 @@ impl Task {
 
 /// Removes effects that the saved checkpoint includes from the intent log, so that the next process
 /// does not report them.
-fn cross_out(notes: Option<&Begun>, settled: Vec<String>) {
+fn remove_settled(notes: Option<&Begun>, settled: Vec<String>) {
     if let Some(notes) = notes
         && let Err(error) = notes.known(&settled)
     {
-        tracing::debug!(%error, "what was begun is not crossed out");
+        tracing::debug!(%error, "settled effects could not be removed from the intent log");
     }
 }
 
@@ -546,7 +546,7 @@ async fn idle(live: &mut Option<(Live, Instant)>) -> Idle {
 struct Answer(Option<oneshot::Sender<TurnResult>>);
 
 impl Answer {
-    fn give(&mut self, result: TurnResult) {
+    fn send(&mut self, result: TurnResult) {
         if let Some(reply) = self.0.take() {
             let _ = reply.send(result);
         }

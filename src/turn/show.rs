@@ -32,7 +32,7 @@ const MOST_RECORDS: usize = 512;
 /// Their bytes.
 const MOST_BYTES: usize = 16 * 1024 * 1024;
 /// How much of an answer is kept to detect whether it contains the plan.
-const MOST_SAID: usize = 2 * 1024 * 1024;
+const MOST_ANSWER: usize = 2 * 1024 * 1024;
 
 /// How a host shows native tool calls.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -158,7 +158,7 @@ pub(super) struct Show {
     recorded: Recorded,
     plan: Option<String>,
     /// The model's answer, to detect whether it contains the plan.
-    said: String,
+    answer: String,
     /// Who executes native tools. The host itself displays what it executes.
     pub(super) decisions: Decisions,
 }
@@ -189,7 +189,7 @@ impl Show {
             open: Vec::new(),
             recorded,
             plan: None,
-            said: String::new(),
+            answer: String::new(),
             decisions,
         }
     }
@@ -240,13 +240,13 @@ impl Show {
         if let Surface::Cards(tools) = surface
             && tools.iter().any(|tool| tool == card.tool)
         {
-            return Shown::Card(self.deal(card));
+            return Shown::Card(self.add_card(card));
         }
         let text = replay::transcript(activity, &at);
         Shown::Lines(vec![TurnEvent::Thinking(text), TurnEvent::ThinkingDone])
     }
 
-    fn deal(&mut self, card: replay::Card) -> TurnEvent {
+    fn add_card(&mut self, card: replay::Card) -> TurnEvent {
         self.cards += 1;
         let id = format!("{}{}", self.run, self.cards);
         let record = Record {
@@ -268,35 +268,35 @@ impl Show {
     }
 
     /// Records that the run has ended and nothing follows the open cards.
-    pub(super) fn last(&self) {
+    pub(super) fn close_cards(&self) {
         if self.plan.is_none() {
             self.recorded.close(&self.open);
         }
     }
 
     /// Records answer text.
-    pub(super) fn said(&mut self, text: &str) {
-        if self.said.len() < MOST_SAID {
-            self.said.push_str(text);
+    pub(super) fn record_answer(&mut self, text: &str) {
+        if self.answer.len() < MOST_ANSWER {
+            self.answer.push_str(text);
         }
     }
 
     /// Returns the plan, or the part of it, that the answer does not contain.
-    pub(super) fn unsaid(&mut self) -> Option<String> {
+    pub(super) fn unshown_plan(&mut self) -> Option<String> {
         let plan = self.plan.take();
         let candidates = Candidates {
             // The protocol has no separate result.
             result: None,
-            plan: plan.as_deref().filter(|plan| !self.said.contains(plan)),
-            streamed: &self.said,
-            emitted: &self.said,
+            plan: plan.as_deref().filter(|plan| !self.answer.contains(plan)),
+            streamed: &self.answer,
+            emitted: &self.answer,
         };
         let rest = final_text::select(candidates, Boundary::Word);
         if rest.is_empty() {
             return None;
         }
-        let goes_on = plan.as_deref() != Some(rest) || self.said.trim().is_empty();
-        Some(if goes_on {
+        let continues = plan.as_deref() != Some(rest) || self.answer.trim().is_empty();
+        Some(if continues {
             rest.to_owned()
         } else {
             format!("\n\n{rest}")
@@ -378,7 +378,7 @@ mod tests {
     }
 
     #[test]
-    fn results_go_with_their_run() {
+    fn results_are_dropped_with_their_run() {
         let recorded = Recorded::default();
         let show = || Show::new(recorded.clone(), PathBuf::from("/w"), [], local());
         let card = |show: &mut Show| {
@@ -399,7 +399,7 @@ mod tests {
     }
 
     #[test]
-    fn changes_made_here_have_cards_that_no_permission_gate_takes_for_a_call() {
+    fn cards_of_local_changes_do_not_look_like_calls_to_a_permission_gate() {
         let mut show = Show::new(Recorded::default(), PathBuf::from("/w"), [], local());
         let call = json!({"name": "shell", "args": {"command": "rm -rf a"}, "result": {}});
         let tools = Surface::Cards(vec!["bash".into(), "cursor".into()]);
@@ -416,7 +416,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_host_has_no_card_for_is_told_in_lines() {
+    fn activity_without_a_card_tool_is_shown_as_lines() {
         let mut show = Show::new(Recorded::default(), PathBuf::from("/w"), [], local());
         let call = json!({"name": "shell", "args": {"command": "ls"}, "result": {"stdout": "a"}});
         let tools = Surface::Cards(vec!["read".into()]);
@@ -427,12 +427,12 @@ mod tests {
     }
 
     #[test]
-    fn a_run_ends_with_what_of_its_plan_was_not_said() {
-        let ends = |said: &[&str], plan: Option<&str>| {
+    fn a_run_ends_with_the_part_of_its_plan_that_was_not_shown() {
+        let ends = |answer: &[&str], plan: Option<&str>| {
             let mut show = Show::new(Recorded::default(), PathBuf::from("/w"), [], local());
-            said.iter().for_each(|text| show.said(text));
+            answer.iter().for_each(|text| show.record_answer(text));
             show.plan = plan.map(str::to_owned);
-            show.unsaid()
+            show.unshown_plan()
         };
         assert_eq!(ends(&["Done."], None), None);
         assert_eq!(ends(&[], Some("1. go")).as_deref(), Some("1. go"));

@@ -19,7 +19,7 @@ pub(super) struct Tally {
     /// The answer since the last checkpoint.
     pub(super) since_checkpoint: String,
     /// The answer text of the turn.
-    words: String,
+    text_so_far: String,
     /// How the next text relates to the answer so far.
     next: Next,
     /// Whether the host was sent answer text or a call, not only thinking.
@@ -36,30 +36,30 @@ pub(super) struct Tally {
 #[derive(Default, Clone, Copy, PartialEq)]
 enum Answer {
     #[default]
-    Untold,
-    Told,
+    Unsent,
+    Sent,
 }
 
 /// How text relates to the text before it.
 #[derive(Default, Clone, Copy, PartialEq)]
 enum Next {
     #[default]
-    GoOn,
+    Continue,
     /// It answers something else, in a run of its own.
-    Apart,
+    Separate,
 }
 
 impl Tally {
     /// Starts a new paragraph: the next text is not part of the answer so far.
-    pub(super) fn apart(&mut self) {
-        self.next = Next::Apart;
+    pub(super) fn start_paragraph(&mut self) {
+        self.next = Next::Separate;
     }
 
     /// Returns the text as it is sent after the answer so far. White space is ignored where the
     /// answer is compared with a checkpoint.
-    fn placed(&mut self, text: String) -> String {
-        let goes_on = std::mem::take(&mut self.next) == Next::GoOn;
-        if goes_on || self.words.is_empty() || self.words.ends_with("\n\n") {
+    fn separated(&mut self, text: String) -> String {
+        let continues = std::mem::take(&mut self.next) == Next::Continue;
+        if continues || self.text_so_far.is_empty() || self.text_so_far.ends_with("\n\n") {
             text
         } else {
             format!("\n\n{text}")
@@ -74,12 +74,12 @@ impl Tally {
     }
 
     /// Counts text that was sent to the model.
-    pub(super) fn said(&mut self, text: &str) {
+    pub(super) fn count_text(&mut self, text: &str) {
         self.seen.input += usage::estimate(text);
     }
 
     /// Counts other tokens that were sent to the model.
-    pub(super) fn said_before(&mut self, tokens: u64) {
+    pub(super) fn count_tokens(&mut self, tokens: u64) {
         self.seen.input += tokens;
     }
 
@@ -93,14 +93,14 @@ impl Tally {
 
     /// Returns the answer text so far.
     pub(super) fn answer(&self) -> &str {
-        &self.words
+        &self.text_so_far
     }
 
     /// Returns whether the host was shown anything that a second run would repeat.
     pub(super) fn answered(&self) -> Shown {
         match self.answer {
-            Answer::Untold => Shown::Nothing,
-            Answer::Told => Shown::Something,
+            Answer::Unsent => Shown::Nothing,
+            Answer::Sent => Shown::Something,
         }
     }
 
@@ -122,17 +122,17 @@ pub(super) enum Shown {
 }
 
 /// Sends an event to the host and counts what the model wrote.
-pub(super) async fn tell(event: TurnEvent, request: &TurnRequest, tally: &mut Tally) {
+pub(super) async fn send_event(event: TurnEvent, request: &TurnRequest, tally: &mut Tally) {
     if matches!(event, TurnEvent::Text(_) | TurnEvent::ToolCall { .. }) {
-        tally.answer = Answer::Told;
+        tally.answer = Answer::Sent;
     }
     let event = match event {
-        TurnEvent::Text(text) => TurnEvent::Text(tally.placed(text)),
+        TurnEvent::Text(text) => TurnEvent::Text(tally.separated(text)),
         event => event,
     };
     if let TurnEvent::Text(text) = &event {
         tally.since_checkpoint.push_str(text);
-        tally.words.push_str(text);
+        tally.text_so_far.push_str(text);
     }
     match &event {
         TurnEvent::Text(text) | TurnEvent::Thinking(text) => tally.output += usage::units(text),

@@ -158,13 +158,13 @@ mod tests {
     };
 
     #[test]
-    fn a_plausible_report_is_taken_whole() {
+    fn a_plausible_report_is_used() {
         let tokens = account(report(100, 20, 30), LIMITS, SEEN);
         assert_eq!((tokens.total, tokens.basis), (150, Basis::Reported));
     }
 
     #[test]
-    fn what_cannot_be_is_estimated_instead() {
+    fn an_implausible_report_is_replaced_by_an_estimate() {
         for reported in [
             None,
             report(900, 20, 200),
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn cursors_own_count_of_the_context_wins() {
+    fn the_context_size_is_cursors_own_count() {
         let counted = |used| Seen {
             occupied: Some(used),
             ..SEEN
@@ -200,19 +200,19 @@ mod tests {
     }
 
     #[test]
-    fn pictures_that_are_sent_count() {
-        let said = |text: &str| {
+    fn sent_images_are_counted() {
+        let message = |text: &str| {
             serde_json::json!({"role": "user", "content": [
                 {"type": "text", "text": text}, {"type": "image", "data": "AA", "mimeType": "image/png"}]})
         };
         let answer = serde_json::json!({"role": "assistant", "content": "ok"});
-        let messages = [said("one"), answer, said("two"), said("three")];
+        let messages = [message("one"), answer, message("two"), message("three")];
         let sent = context("four", &messages) - words(&messages);
         assert_eq!(sent, 2 * 1200 + 1, "those of the latest turn");
     }
 
     #[test]
-    fn lengths_are_utf16() {
+    fn lengths_are_utf16_units() {
         assert_eq!(estimate("😀😀"), 1);
         assert_eq!(estimate(""), 0);
     }

@@ -11,7 +11,7 @@ use crate::wire::failure::{Failure, Retry};
 
 /// The text of a turn whose tools had effects that no other run can be sent. No host retries
 /// automatically on this text.
-pub(super) const UNTOLD: &str = "Cursor's answer broke off after a tool had been at work here, and what it did cannot be told again. Look at what was done, then say how to go on.";
+pub(super) const EFFECTS_LOST: &str = "Cursor's answer was interrupted after a local tool had run, and the tool's result cannot be sent again. Check what it changed, then say how to continue.";
 
 /// Returns the text of a failed turn.
 pub fn wording(failure: &Failure) -> String {
@@ -120,7 +120,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_kind_in_the_words_hosts_look_for() {
+    fn each_failure_has_the_text_hosts_match() {
         let cases = [
             (
                 Failure::ContextTooLong("too long".into()),
@@ -148,14 +148,14 @@ mod tests {
 
     /// pi 0.74 does not know "quota exceeded": these patterns alone make it retry or compact.
     #[test]
-    fn no_host_asks_again_for_what_a_quota_refuses() {
-        let again = Regex::new(
+    fn no_host_retries_what_a_quota_refuses() {
+        let retries = Regex::new(
             r"(?i)overloaded|rate.?limit|too many requests|429|500|502|503|504|service.?unavailable|server.?error|timed? out|timeout|retry delay",
         );
         let compacts =
             Regex::new(r"(?i)too many tokens|token limit exceeded|exceeds the limit of \d+");
-        let (again, compacts) = (again.unwrap(), compacts.unwrap());
-        let mut told = Vec::new();
+        let (retries, compacts) = (retries.unwrap(), compacts.unwrap());
+        let mut texts = Vec::new();
         for text in [
             "You are rate limited.",
             "Rate limit exceeded: 429 Too Many Requests",
@@ -164,20 +164,20 @@ mod tests {
             "Rate limit: too many tokens, token limit exceeded, exceeds the limit of 100",
         ] {
             assert!(
-                again.is_match(text),
+                retries.is_match(text),
                 "the test knows what it is about: {text}"
             );
             for failure in [Failure::Upgrade(text.into()), Failure::Payment(text.into())] {
                 let text = wording(&failure);
                 assert!(
-                    !again.is_match(&text) && !compacts.is_match(&text),
+                    !retries.is_match(&text) && !compacts.is_match(&text),
                     "{text}"
                 );
-                told.push(text);
+                texts.push(text);
             }
         }
-        told.dedup();
-        insta::assert_snapshot!(told.join("\n"), @r"
+        texts.dedup();
+        insta::assert_snapshot!(texts.join("\n"), @r"
         You are limited. (quota exceeded)
         usage limit exceeded: limit more requests than allowed (quota exceeded)
         usage limit: usage limit and usage limit (quota exceeded)

@@ -101,7 +101,7 @@ impl Ask {
     pub async fn run(self, home: Option<PathBuf>, leash: Leash) -> Result<(), AskError> {
         let env = |name: &str| std::env::var(name).ok();
         let (backend, _) = Backend::from_env(&env, home.as_deref())?;
-        misread::told(home.as_deref());
+        misread::log_all(home.as_deref());
         let text = match self.prompt.as_str() {
             "-" => {
                 let mut text = String::new();
@@ -216,7 +216,7 @@ impl Ask {
                 }
             };
             let Some(event) = event else {
-                return Err(AskError::Run("the run ended without saying how".into()));
+                return Err(AskError::Run("the run ended without a result".into()));
             };
             if self.json {
                 if let Some(line) = json_line(&event) {
@@ -232,7 +232,7 @@ impl Ask {
                 out.flush()?;
             }
             match event {
-                RunEvent::Retrying(failure) => tracing::info!("trying again: {failure}"),
+                RunEvent::Retrying(failure) => tracing::info!("retrying: {failure}"),
                 RunEvent::Ended(Ended { outcome, .. }) => {
                     if !self.json {
                         writeln!(out)?;

@@ -64,7 +64,7 @@ pub enum DoctorError {
     #[error("{0}")]
     Io(#[from] std::io::Error),
     /// The checks found problems, which are printed above.
-    #[error("there are problems, see above")]
+    #[error("the checks found problems; see above")]
     Problems,
 }
 
@@ -292,11 +292,11 @@ fn as_json(
         .iter()
         .map(|(name, in_force)| {
             let source = source(in_force);
-            let mut told = json!({"name": name, "value": in_force.value, "source": source});
+            let mut setting = json!({"name": name, "value": in_force.value, "source": source});
             if let Some(remark) = &in_force.remark {
-                told["remark"] = json!(remark);
+                setting["remark"] = json!(remark);
             }
-            told
+            setting
         })
         .collect();
     let drift: serde_json::Map<String, Json> = drift

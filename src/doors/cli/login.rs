@@ -68,11 +68,11 @@ impl Login {
 impl Logout {
     /// Deletes the stored key.
     pub fn run(self, home: Option<PathBuf>) -> Result<(), LoginCommandError> {
-        let told = match StoredLogin::forget(&env, home.as_deref())? {
+        let message = match StoredLogin::forget(&env, home.as_deref())? {
             Forgotten::Login => "Signed out. The key itself can be revoked in Cursor's dashboard.",
             Forgotten::Nothing => "Nobody was signed in.",
         };
-        Ok(writeln!(std::io::stdout(), "{told}")?)
+        Ok(writeln!(std::io::stdout(), "{message}")?)
     }
 }
 

@@ -92,16 +92,16 @@ fn page(comparison: &Comparison) -> String {
             page.extend(lines.iter().map(|line| format!("  {line}\n")));
         }
     };
-    let told = |differences: &[Difference]| {
+    let lines = |differences: &[Difference]| {
         let line = |Difference { what, how }: &Difference| format!("{what} {how}");
         differences.iter().map(line).collect::<Vec<_>>()
     };
-    part("breaking", told(&comparison.breaking));
+    part("breaking", lines(&comparison.breaking));
     part("messages we use that are gone", comparison.gone.clone());
-    part("new requests we would refuse", told(&comparison.refused));
+    part("new requests we would refuse", lines(&comparison.refused));
     part(
         "not declared by us, in messages we read",
-        told(&comparison.unread),
+        lines(&comparison.unread),
     );
     part(
         "not in the listing, not compared",

@@ -38,7 +38,7 @@ impl Trust {
         let mut out = std::io::stdout();
         if self.revoke {
             consent::revoke(state.as_deref(), &folder)?;
-            writeln!(out, "Nothing of {} is accepted", folder.display())?;
+            writeln!(out, "Nothing in {} is accepted", folder.display())?;
             return Ok(());
         }
         let names = consent::accept(state.as_deref(), &folder)?;

@@ -38,8 +38,8 @@ pub(super) enum Form {
 /// Whether a stream ends with its usage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Accounts {
-    Told,
-    Untold,
+    Included,
+    Omitted,
 }
 
 #[derive(Deserialize)]
@@ -146,8 +146,8 @@ impl Asked {
         let tools = chosen(tools(raw.tools.unwrap_or_default())?, raw.tool_choice)?;
         let messages = transcript::messages(raw.messages)?;
         let accounts = match raw.stream_options.and_then(|options| options.include_usage) {
-            Some(true) => Accounts::Told,
-            _ => Accounts::Untold,
+            Some(true) => Accounts::Included,
+            _ => Accounts::Omitted,
         };
         Ok(Self {
             model: raw.model,
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_reads_does_no_harm() {
+    fn unused_fields_are_accepted() {
         let body = asked(
             json!({"temperature": 0.5, "max_tokens": "x", "seed": null, "user": "u",
             "stream": null, "metadata": {}, "unheard_of": [1], "n": 1}),
@@ -266,7 +266,7 @@ mod tests {
         let body = json!({"stream": true, "stream_options": {"include_usage": true},
                           "reasoning_effort": "none"});
         let asked = read(&super::tests::asked(body)).unwrap();
-        assert_eq!(asked.form, Form::Stream(Accounts::Told));
+        assert_eq!(asked.form, Form::Stream(Accounts::Included));
         assert_eq!(asked.level, Some(Level::Off));
     }
 
@@ -283,10 +283,10 @@ mod tests {
         );
         let fault = read(MOST_MESSAGES + 1).unwrap_err();
         let body = fault.body();
-        let (param, told) = (&body["error"]["param"], &body["error"]["message"]);
+        let (param, message) = (&body["error"]["param"], &body["error"]["message"]);
         assert!(param.as_str().unwrap().starts_with("messages"), "{body}");
         assert!(
-            told.as_str().unwrap().contains("20000 messages at most"),
+            message.as_str().unwrap().contains("20000 messages at most"),
             "{body}"
         );
     }

@@ -89,7 +89,7 @@ pub(super) async fn answer(
     let tracked = Arc::clone(&house);
     tracked
         .turns
-        .spawn(take(house, turn, pieces).instrument(span));
+        .spawn(run(house, turn, pieces).instrument(span));
     match form {
         Form::Stream(_) => reply::stream(frame, inbox).await,
         Form::Whole => reply::whole(frame, inbox).await,
@@ -111,13 +111,13 @@ struct Turn {
 
 /// The parts of an answer that decide which session the next request belongs to.
 #[derive(Default)]
-struct Heard {
+struct Summary {
     text: String,
     calls: Vec<String>,
 }
 
 /// Runs a turn and sends its events.
-async fn take(house: Arc<House>, turn: Turn, pieces: mpsc::Sender<Piece>) {
+async fn run(house: Arc<House>, turn: Turn, pieces: mpsc::Sender<Piece>) {
     let Turn {
         id,
         arrived,
@@ -137,7 +137,7 @@ async fn take(house: Arc<House>, turn: Turn, pieces: mpsc::Sender<Piece>) {
         "turn.started"
     );
     let cancel = house.leaving.child_token();
-    let (events, mut told) = turn_events();
+    let (events, mut inbox) = turn_events();
     let request = TurnRequest {
         account: key.fingerprint(),
         backend,
@@ -159,12 +159,12 @@ async fn take(house: Arc<House>, turn: Turn, pieces: mpsc::Sender<Piece>) {
         injections: mpsc::channel(1).1,
         events,
     };
-    let mut heard = Heard::default();
-    let telling = async {
-        while let Some(event) = told.recv().await {
+    let mut summary = Summary::default();
+    let sending = async {
+        while let Some(event) = inbox.recv().await {
             match &event {
-                TurnEvent::Text(text) => heard.text.push_str(text),
-                TurnEvent::ToolCall { id, .. } => heard.calls.push(id.clone()),
+                TurnEvent::Text(text) => summary.text.push_str(text),
+                TurnEvent::ToolCall { id, .. } => summary.calls.push(id.clone()),
                 _ => {}
             }
             if pieces.send(Piece::Event(event)).await.is_err() {
@@ -172,14 +172,14 @@ async fn take(house: Arc<House>, turn: Turn, pieces: mpsc::Sender<Piece>) {
             }
         }
     };
-    let taking = async { tokio::join!(seat.session.turn(request), telling) };
+    let running = async { tokio::join!(seat.session.turn(request), sending) };
     let result = {
-        let mut taking = std::pin::pin!(taking);
+        let mut running = std::pin::pin!(running);
         tokio::select! {
-            (result, ()) = &mut taking => result,
+            (result, ()) = &mut running => result,
             () = pieces.closed() => {
                 cancel.cancel();
-                taking.await.0
+                running.await.0
             }
         }
     };
@@ -195,9 +195,9 @@ async fn take(house: Arc<House>, turn: Turn, pieces: mpsc::Sender<Piece>) {
             if let (Some(row), Some(window)) = (&resolved.row, result.window) {
                 house.catalogue.learn(row, window);
             }
-            house.desk.answered(&seat, &heard.text);
+            house.desk.answered(&seat, &summary.text);
         }
-        Stop::ToolUse => house.desk.waits(&seat, &id, heard.calls).await,
+        Stop::ToolUse => house.desk.waits(&seat, &id, summary.calls).await,
         Stop::Aborted | Stop::Failed(_) => house.desk.failed(&seat),
     }
     let waits = result.stop == Stop::ToolUse;

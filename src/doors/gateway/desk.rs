@@ -124,16 +124,16 @@ impl Desk {
 
     /// Returns the session of a request.
     pub(super) fn seat(&self, asked: &Asked) -> Seat {
-        let told = &asked.transcript;
+        let transcript = &asked.transcript;
         let mut known = self.known();
         let mut found_by = None;
         let whose = |id: &str| known.calls.get(id).cloned();
-        let by_results = results(&told.messages).find_map(whose);
-        let by_name = || Some(named(asked.session.as_deref()?, told));
-        let by_calls = || calls(&told.messages).find_map(whose);
+        let by_results = results(&transcript.messages).find_map(whose);
+        let by_name = || Some(named(asked.session.as_deref()?, transcript));
+        let by_calls = || calls(&transcript.messages).find_map(whose);
         let name = by_results.or_else(by_name).or_else(by_calls);
         let name = name.or_else(|| {
-            let history = ending(told)?;
+            let history = ending(transcript)?;
             let Some(End::Of(name)) = known.ends.get(&history).cloned() else {
                 return None;
             };
@@ -175,7 +175,7 @@ impl Desk {
             name,
             keep,
             found_by,
-            answers: before(told, &told.messages),
+            answers: before(transcript, &transcript.messages),
             _turn: turn,
         }
     }
@@ -252,8 +252,8 @@ const UNNAMED: &str = "gateway/unnamed/";
 
 /// Returns the session for a client's session id. The system prompt is part of it, because a client
 /// may send other requests (a title, a summary) under the same id.
-fn named(name: &str, told: &Transcript) -> String {
-    let prompt = hex(&Sha256::digest(told.system.as_bytes())[..8]);
+fn named(name: &str, transcript: &Transcript) -> String {
+    let prompt = hex(&Sha256::digest(transcript.system.as_bytes())[..8]);
     format!("gateway/named/{prompt}/{name}")
 }
 
@@ -275,15 +275,15 @@ fn calls(messages: &[Json]) -> impl Iterator<Item = &str> {
 }
 
 /// Returns the digest of the history that a request continues, up to the last assistant message.
-fn ending(told: &Transcript) -> Option<String> {
-    let (answer, earlier) = told.messages[..latest(&told.messages)].split_last()?;
+fn ending(transcript: &Transcript) -> Option<String> {
+    let (answer, earlier) = transcript.messages[..latest(&transcript.messages)].split_last()?;
     let text = message::text(&answer["content"], Pictures::Omitted);
-    Some(history(&before(told, earlier), &text))
+    Some(history(&before(transcript, earlier), &text))
 }
 
 /// Returns the digest of the messages that an answer follows.
-fn before(told: &Transcript, messages: &[Json]) -> String {
-    let fingerprint = Fingerprint::of(&told.system, messages);
+fn before(transcript: &Transcript, messages: &[Json]) -> String {
+    let fingerprint = Fingerprint::of(&transcript.system, messages);
     hex(&Sha256::digest(
         serde_json::to_string(&fingerprint).unwrap_or_default(),
     ))
@@ -342,7 +342,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn s47_a_session_without_a_name_goes_with_its_time() {
+    async fn s47_an_unused_unnamed_session_is_closed() {
         let policy = Policy {
             park: UNUSED,
             ..Policy::default()
@@ -361,7 +361,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn s47_the_time_of_a_session_begins_when_its_turn_is_over() {
+    async fn s47_an_active_turn_keeps_its_session_open() {
         let policy = Policy {
             park: UNUSED,
             ..Policy::default()
@@ -387,7 +387,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn s47_sessions_of_which_there_are_too_many_are_forgotten() {
+    async fn s47_sessions_over_the_limit_are_forgotten() {
         let policy = Policy {
             most_parked: 1,
             ..Policy::default()
@@ -402,7 +402,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_turn_whose_client_has_left_takes_nobodys_place() {
+    async fn a_turn_of_a_disconnected_client_is_not_parked() {
         let desk = Desk::new(&|_: &str| None, None, &Policy::default());
         let [gone, stays] = [desk.seat(&asked(None)), desk.seat(&asked(None))];
         desk.waits(&gone, "gone", Vec::new()).await;

@@ -22,14 +22,14 @@ const SERVER: &str = "server_error";
 pub(super) struct Fault {
     status: StatusCode,
     body: Json,
-    again: Again,
+    retry: Retry,
     allow: Option<&'static str>,
 }
 
 /// Whether a client may retry automatically. Official clients do so for 409, 429 and 5xx.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Again {
-    May,
+enum Retry {
+    Allowed,
     Pointless,
 }
 
@@ -46,14 +46,14 @@ impl Fault {
         Self {
             status,
             body: json!({"error": {"message": message, "type": kind, "param": null, "code": code.into()}}),
-            again: Again::May,
+            retry: Retry::Allowed,
             allow: None,
         }
     }
 
     fn pointless(self) -> Self {
         Self {
-            again: Again::Pointless,
+            retry: Retry::Pointless,
             ..self
         }
     }
@@ -74,7 +74,7 @@ impl Fault {
     /// Returns the error for an unknown path.
     pub(super) fn nowhere(path: &str) -> Self {
         let message = format!(
-            "there is nothing at {path:?}; there are /v1/chat/completions, /v1/models and /metrics"
+            "not found: {path:?}; the paths are /v1/chat/completions, /v1/models and /metrics"
         );
         Self::new(StatusCode::NOT_FOUND, REQUEST, "unknown_url", message)
     }
@@ -94,7 +94,7 @@ impl Fault {
         let text = match &result.stop {
             Stop::Finished | Stop::ToolUse => return None,
             Stop::Aborted => {
-                let message = "the gateway is about to end, and this answer with it";
+                let message = "the gateway is shutting down and cancelled this turn";
                 let status = StatusCode::SERVICE_UNAVAILABLE;
                 return Some(Self::new(status, SERVER, "shutting_down", message));
             }
@@ -157,7 +157,7 @@ impl Fault {
         let mut answer = json_answer(&self.body);
         *answer.status_mut() = self.status;
         let headers = answer.headers_mut();
-        if self.again == Again::Pointless {
+        if self.retry == Retry::Pointless {
             headers.insert("x-should-retry", HeaderValue::from_static("false"));
         }
         if let Some(allow) = self.allow {

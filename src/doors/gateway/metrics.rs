@@ -53,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_family_a_name() {
+    fn each_name_is_one_metric_family() {
         let counts = [
             (r#"a.b{reason="x",model="m"}"#, 2),
             (r#"a.b{reason="y",model="m"}"#, 1),

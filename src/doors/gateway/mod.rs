@@ -31,7 +31,7 @@ pub use self::token::{Token, TokenError};
 use super::backends::Backends;
 use super::catalogue::Catalogue;
 use super::files;
-use super::leaving::told_to_leave;
+use super::leaving::shutdown_requested;
 use super::misread;
 use crate::tools::loopback::{Bounds, Loopback, serve};
 use crate::turn::Policy;
@@ -72,7 +72,7 @@ pub enum GatewayError {
     #[error(transparent)]
     Token(#[from] TokenError),
     /// Standard output is closed.
-    #[error("cannot say that the gateway is ready: {0}")]
+    #[error("cannot write the ready line: {0}")]
     Io(#[from] std::io::Error),
 }
 
@@ -80,11 +80,11 @@ impl Serve {
     /// Serves until a signal arrives.
     pub async fn run(self, home: Option<PathBuf>) -> Result<(), GatewayError> {
         files::make_room();
-        misread::told(home.as_deref());
+        misread::log_all(home.as_deref());
         let env: Env = Arc::new(|name: &str| std::env::var(name).ok());
         // Registered before the ready line, because a reader of that line may send a signal at
         // once.
-        let mut leaving = std::pin::pin!(told_to_leave());
+        let mut leaving = std::pin::pin!(shutdown_requested());
         let gateway = tokio::select! {
             biased;
             () = &mut leaving => return Ok(()),

@@ -103,28 +103,29 @@ pub(super) async fn whole(
     frame: Frame,
     mut inbox: mpsc::Receiver<Piece>,
 ) -> Result<Answered, Fault> {
-    let (mut said, mut thoughts, mut calls) = (String::new(), Thoughts::default(), Vec::new());
+    let (mut text_so_far, mut thoughts, mut calls) =
+        (String::new(), Thoughts::default(), Vec::new());
     let mut thinking = String::new();
     let result = loop {
         match piece(inbox.recv().await)? {
             Piece::End(result) => break result,
             Piece::Event(event) => match event {
-                TurnEvent::Text(text) => said.push_str(&text),
+                TurnEvent::Text(text) => text_so_far.push_str(&text),
                 TurnEvent::ToolCall {
                     id,
                     name,
                     arguments,
                 } => calls.push(function(&id, &name, &arguments)),
-                other => thinking.extend(thoughts.hear(other)),
+                other => thinking.extend(thoughts.text(other)),
             },
         }
     };
-    let mut message = json!({"role": "assistant", "content": said});
+    let mut message = json!({"role": "assistant", "content": text_so_far});
     if !thinking.is_empty() {
         message["reasoning_content"] = thinking.into();
     }
     if !calls.is_empty() {
-        if said.is_empty() {
+        if text_so_far.is_empty() {
             message["content"] = Json::Null;
         }
         message["tool_calls"] = calls.into();
@@ -238,7 +239,7 @@ impl Sse {
                 self.calls += 1;
                 json!({ "tool_calls": [call] })
             }
-            other => json!({ "reasoning_content": self.thoughts.hear(other)? }),
+            other => json!({ "reasoning_content": self.thoughts.text(other)? }),
         };
         Some(self.frame.chunk(delta, None))
     }
@@ -246,7 +247,7 @@ impl Sse {
     fn end(&self, result: &TurnResult) -> String {
         let finish = finish_reason(&result.stop);
         let mut text = self.frame.chunk(json!({}), Some(finish));
-        if self.frame.form == Form::Stream(Accounts::Told) {
+        if self.frame.form == Form::Stream(Accounts::Included) {
             let mut last = self.frame.object("chat.completion.chunk", json!([]));
             last["usage"] = usage(&result.tokens);
             text.push_str(&data(&last));
@@ -264,7 +265,7 @@ struct Thoughts {
 
 impl Thoughts {
     /// Returns the text of a thought. Other events are for users and are logged elsewhere.
-    fn hear(&mut self, event: TurnEvent) -> Option<String> {
+    fn text(&mut self, event: TurnEvent) -> Option<String> {
         match event {
             TurnEvent::Thinking(text) => {
                 Some(format!("{}{text}", std::mem::take(&mut self.between)))

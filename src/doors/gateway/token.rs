@@ -52,8 +52,8 @@ impl Token {
         env: &impl Fn(&str) -> Option<String>,
         home: Option<&Path>,
     ) -> Result<Self, TokenError> {
-        if let Some(said) = env(TOKEN).filter(|said| !said.is_empty()) {
-            let secret = strong(&said).ok_or(TokenError::Weak)?;
+        if let Some(value) = env(TOKEN).filter(|value| !value.is_empty()) {
+            let secret = strong(&value).ok_or(TokenError::Weak)?;
             return Ok(Self::known(secret, None));
         }
         let folder = place::state_dir(env, home).ok_or(TokenError::Nowhere)?;
@@ -90,7 +90,7 @@ fn kept(file: &Path) -> Result<Option<SecretString>, TokenError> {
             exposure: Exposure::Readable | Exposure::Writable,
         }) if path == file => {
             tracing::warn!(
-                "others could read {}: there is a new token in it now",
+                "{} was readable by other users; generated a new token",
                 file.display()
             );
             Ok(None)
@@ -106,7 +106,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_token_is_made_once_and_kept_private() {
+    fn a_token_is_generated_once_and_kept_private() {
         let folder = tempfile::tempdir().unwrap();
         let env = |name: &str| {
             (name == place::STATE_DIR).then(|| folder.path().to_str().unwrap().to_owned())
@@ -127,7 +127,7 @@ mod tests {
 
     /// A pipe would block the gateway for ever; a link may lead to a file another user knows.
     #[test]
-    fn a_token_that_is_no_plain_file_is_refused() {
+    fn a_token_file_that_is_not_a_regular_file_is_refused() {
         let folder = tempfile::tempdir().unwrap();
         let env = |name: &str| {
             (name == place::STATE_DIR).then(|| folder.path().to_str().unwrap().to_owned())
@@ -135,20 +135,23 @@ mod tests {
         let file = folder.path().join(FILE);
         std::fs::write(folder.path().join("known"), "0123456789abcdef").unwrap();
         std::os::unix::fs::symlink("known", &file).unwrap();
-        let told = Token::find(&env, None).unwrap_err().to_string();
-        assert!(told.contains("not a plain file"), "{told}");
+        let error = Token::find(&env, None).unwrap_err().to_string();
+        assert!(error.contains("not a plain file"), "{error}");
         std::fs::remove_file(&file).unwrap();
         let pipe = rustix::fs::FileType::Fifo;
         let mode = rustix::fs::Mode::from_raw_mode(0o600);
         rustix::fs::mknodat(rustix::fs::CWD, &file, pipe, mode, 0).unwrap();
-        let told = Token::find(&env, None).unwrap_err().to_string();
-        assert!(told.contains("not a plain file"), "{told}");
+        let error = Token::find(&env, None).unwrap_err().to_string();
+        assert!(error.contains("not a plain file"), "{error}");
     }
 
     #[test]
-    fn the_users_own_must_be_long_enough() {
-        let find = |said: &'static str| {
-            Token::find(&|name: &str| (name == TOKEN).then(|| said.to_owned()), None)
+    fn a_token_of_the_user_must_be_long_enough() {
+        let find = |value: &'static str| {
+            Token::find(
+                &|name: &str| (name == TOKEN).then(|| value.to_owned()),
+                None,
+            )
         };
         let own = find("0123456789abcdef").unwrap();
         assert_eq!(own.secret.expose_secret(), "0123456789abcdef");

@@ -62,15 +62,15 @@ fn blocks(content: &Json, at: &str) -> Result<Vec<Json>, Fault> {
     let text = |text: &str| json!({"type": "text", "text": text});
     match content {
         Json::Null => Ok(Vec::new()),
-        Json::String(said) if said.is_empty() => Ok(Vec::new()),
-        Json::String(said) => Ok(vec![text(said)]),
+        Json::String(value) if value.is_empty() => Ok(Vec::new()),
+        Json::String(value) => Ok(vec![text(value)]),
         Json::Array(parts) => {
             let parts = parts.iter().enumerate();
             let blocks = parts.map(|(index, part)| {
                 let at = format!("{at}[{index}]");
                 match part["type"].as_str() {
                     Some(kind @ ("text" | "refusal")) => match part[kind].as_str() {
-                        Some(said) => Ok(text(said)),
+                        Some(value) => Ok(text(value)),
                         None => Err(Fault::field(&format!("{at}.{kind}"), "expected a string")),
                     },
                     Some("image_url") => picture(&part["image_url"], &format!("{at}.image_url")),
@@ -137,14 +137,14 @@ mod tests {
     }
 
     #[test]
-    fn a_string_and_parts_are_the_same_words() {
+    fn a_string_and_parts_give_the_same_blocks() {
         let parts = json!([{"role": "user", "content": [{"type": "text", "text": "hi"}]}]);
         let string = json!([{"role": "user", "content": "hi"}]);
         assert_eq!(read(parts).unwrap(), read(string).unwrap());
     }
 
     #[test]
-    fn what_cannot_be_read_is_named() {
+    fn an_invalid_field_is_named() {
         let image = json!({"type": "image_url", "image_url": {"url": "https://example.com/a.png"}});
         let cases = [
             (json!([]), "messages"),

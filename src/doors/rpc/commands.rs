@@ -34,18 +34,18 @@ pub(super) fn offered() -> Vec<CommandOffer> {
         arguments: words.iter().map(word).collect(),
     };
     vec![
-        offer(REFRESH, "Ask Cursor which models there are now", &[]),
+        offer(REFRESH, "Refresh the list of Cursor models", &[]),
         offer(
             FAST,
-            "Turn fast answers of the chosen Cursor model on or off",
-            &[("on", "Faster, for more"), ("off", "Normal speed")],
+            "Turn fast mode of the selected Cursor model on or off",
+            &[("on", "Faster, at a higher price"), ("off", "Normal speed")],
         ),
         offer(
             MODE,
-            "Choose how Cursor's agent works in this session",
+            "Set the mode of Cursor's agent for this session",
             &[
-                ("agent", "It does what is asked"),
-                ("plan", "It reads and plans, and changes nothing"),
+                ("agent", "Carries out the request"),
+                ("plan", "Reads and plans, changes nothing"),
             ],
         ),
         offer(TOOLS, "Show what Cursor's agent can call now", &[]),
@@ -56,7 +56,7 @@ pub(super) fn offered() -> Vec<CommandOffer> {
         ),
         offer(
             DOCTOR,
-            "Show how the Cursor sidecar is set up and what it met",
+            "Show the Cursor sidecar's settings, warnings and protocol drift",
             &[],
         ),
     ]
@@ -64,13 +64,13 @@ pub(super) fn offered() -> Vec<CommandOffer> {
 
 /// Notices that were shown already, because each is shown once.
 #[derive(Default)]
-pub(super) struct Told(Mutex<BTreeSet<String>>);
+pub(super) struct ShownNotices(Mutex<BTreeSet<String>>);
 
-impl Told {
+impl ShownNotices {
     /// Returns whether a notice is new.
     fn first(&self, notice: &str) -> bool {
-        let mut told = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        told.insert(notice.to_owned())
+        let mut shown = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        shown.insert(notice.to_owned())
     }
 }
 
@@ -97,20 +97,20 @@ pub(super) async fn run(context: &Context, params: SessionCommandParams) -> Sess
     };
     let mut listing = context.listing(params.api_key.as_deref(), newness).await;
     let before = Controls::read(&params.kept);
-    let mut seat = Seat {
+    let mut command = CommandContext {
         context,
         rows: context.models.rows(&mut listing),
         controls: before.clone(),
         params: &params,
     };
     let notice = match params.command.as_deref() {
-        None => seat.notices(&listing),
-        Some(REFRESH) => Some(seat.refreshed(&listing)),
+        None => command.notices(&listing),
+        Some(REFRESH) => Some(command.refreshed(&listing)),
         Some(DOCTOR) => Some(info(described(&report(context)))),
-        Some(FAST) => Some(seat.fast()),
-        Some(MODE) => Some(seat.mode()),
-        Some(TOOLS) => Some(info(seat.tools().await)),
-        Some(TRUST) => Some(seat.trust()),
+        Some(FAST) => Some(command.fast()),
+        Some(MODE) => Some(command.mode()),
+        Some(TOOLS) => Some(info(command.tools().await)),
+        Some(TRUST) => Some(command.trust()),
         Some(unknown) => Some(error(format!(
             "cursor-sidecar has no command {unknown}; install matching versions"
         ))),
@@ -119,21 +119,21 @@ pub(super) async fn run(context: &Context, params: SessionCommandParams) -> Sess
     SessionCommandResult {
         message,
         level,
-        status: seat.status(),
-        entry: (seat.controls != before).then(|| seat.controls.entry()),
-        models: context.models.news(&seat.rows),
+        status: command.status(),
+        entry: (command.controls != before).then(|| command.controls.entry()),
+        models: context.models.news(&command.rows),
     }
 }
 
 /// The context of a command: the user's model, choices and parameters.
-struct Seat<'a> {
+struct CommandContext<'a> {
     context: &'a Context,
     params: &'a SessionCommandParams,
     rows: Rows,
     controls: Controls,
 }
 
-impl Seat<'_> {
+impl CommandContext<'_> {
     /// Returns the base id and speed of the selected model, if it is a Cursor model with a choice.
     fn speed(&self) -> Option<(String, Decided)> {
         let found = self.rows.find(self.params.model.as_deref()?).ok()?;
@@ -174,7 +174,7 @@ impl Seat<'_> {
         if self.controls.wishes.run == Some(Speed::Fast) && self.speed().is_none() {
             all.push(info(self.never_fast()));
         }
-        all.retain(|(text, _)| self.context.told.first(text));
+        all.retain(|(text, _)| self.context.shown_notices.first(text));
         let texts: Vec<&str> = all.iter().map(|(text, _)| text.as_str()).collect();
         let worst = all.iter().map(|(_, level)| *level).max()?;
         Some((texts.join("\n"), worst))

@@ -21,17 +21,17 @@ pub(super) fn flags() -> Vec<FlagOffer> {
         offer(
             FAST,
             FlagKind::Boolean,
-            "Have Cursor's models answer fast, where they can",
+            "Use fast mode for Cursor models that have it",
         ),
         offer(
             NO_FAST,
             FlagKind::Boolean,
-            "Have Cursor's models answer at normal speed",
+            "Use normal speed for Cursor models",
         ),
         offer(
             MODE,
             FlagKind::String,
-            "How Cursor's agent works: agent or plan",
+            "Mode of Cursor's agent: agent or plan",
         ),
     ]
 }
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn flags_win_and_an_odd_entry_says_nothing() {
+    fn flags_win_and_an_invalid_entry_is_ignored() {
         let of = |flags: Json| read(flags, json!({"mode": "plan"}));
         assert_eq!(of(json!({})).mode(), Ok(TurnMode::Plan));
         assert_eq!(
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_can_be_read() {
+    fn a_kept_entry_can_be_read_back() {
         let entry = json!({"fast": {"a": true, "b": false}, "mode": "plan"});
         assert_eq!(
             read(json!({"cursor-fast": true}), entry.clone()).entry(),

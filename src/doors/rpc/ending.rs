@@ -51,7 +51,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tokens_cost_what_the_host_says() {
+    fn the_cost_follows_the_hosts_rates() {
         let tokens = Tokens {
             input: 1_000,
             output: 10,

@@ -58,7 +58,7 @@ enum Headers {
     None,
     Some,
     /// Headers were read, and the error was reported.
-    Told,
+    Reported,
 }
 
 impl Reader {
@@ -103,7 +103,7 @@ impl Reader {
                     match value.trim().parse() {
                         Ok(number) => length = Some(number),
                         Err(_) => {
-                            self.headers = Headers::Told;
+                            self.headers = Headers::Reported;
                             return malformed("Content-Length is not a number");
                         }
                     }
@@ -115,7 +115,7 @@ impl Reader {
                     }
                 }
                 _ => {
-                    self.headers = Headers::Told;
+                    self.headers = Headers::Reported;
                     return malformed(NO_LENGTH);
                 }
             }
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn garbage_is_told_and_skipped() {
+    fn invalid_input_is_reported_and_skipped() {
         let mut bytes = b"hello?\nContent-Type: x\r\ncontent-length: 2\r\n\r\n{}".to_vec();
         bytes.extend_from_slice(b"Content-Length: x\r\n\r\n\n");
         put(&mut bytes, b"[]");
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn headers_without_a_length_are_told_once() {
+    fn headers_without_a_length_are_reported_once() {
         let mut bytes = b"Foo: 1\r\n\r\n".to_vec();
         put(&mut bytes, b"{}");
         bytes.extend_from_slice(b"what?\r\nFoo: 1\r\n\r\nContent-Length: x\r\nFoo: 1\r\n\r\n");
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn a_frame_over_the_limit_is_passed_over() {
+    fn a_frame_over_the_limit_is_skipped() {
         for beginning in ["", r#"{"id":1,"method":"m","params":"#] {
             let mut bytes = over(beginning);
             bytes.resize(over("").len() + MAX_BODY as usize + 1, b' ');
@@ -251,31 +251,31 @@ mod tests {
     }
 
     #[test]
-    fn a_frame_over_the_limit_is_told_before_it_has_come() {
+    fn a_frame_over_the_limit_is_reported_before_it_has_arrived() {
         let read = |bytes: &[u8]| Reader::default().read(&mut io::BufReader::new(Only(bytes)));
-        let told = read(&over(r#"{"jsonrpc":"2.0","id":7,"method":"turn/start","#));
+        let read_item = read(&over(r#"{"jsonrpc":"2.0","id":7,"method":"turn/start","#));
         let heading = Heading::Request {
             id: "7".into(),
             method: "turn/start".into(),
         };
         let length = MAX_BODY + 1;
         assert_eq!(
-            told.unwrap(),
+            read_item.unwrap(),
             Some(Inbound::TooLarge { length, heading }),
             "by whose it is"
         );
-        let told = read(b"Content-Length: 999999999999\r\n\r\n?");
-        assert!(matches!(told, Ok(Some(Inbound::Malformed(_)))));
+        let read_item = read(b"Content-Length: 999999999999\r\n\r\n?");
+        assert!(matches!(read_item, Ok(Some(Inbound::Malformed(_)))));
     }
 
     #[test]
-    fn a_cut_frame_is_an_end() {
+    fn a_truncated_frame_ends_the_input() {
         assert_eq!(all(b"Content-Length: 5\r\n\r\n{}"), []);
     }
 
     proptest! {
         #[test]
-        fn what_is_put_is_read(bodies in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..200), 0..10)) {
+        fn written_frames_are_read_back(bodies in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..200), 0..10)) {
             let mut bytes = Vec::new();
             for body in &bodies {
                 put(&mut bytes, body);
@@ -286,7 +286,7 @@ mod tests {
         }
 
         #[test]
-        fn no_bytes_make_it_panic(bytes in prop::collection::vec(any::<u8>(), 0..500)) {
+        fn no_input_makes_the_reader_panic(bytes in prop::collection::vec(any::<u8>(), 0..500)) {
             all(&bytes);
         }
     }

@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_is_known_before_its_parameters() {
+    fn a_request_is_identified_before_its_parameters() {
         let asked = |text: &str| match Heading::read(Only(text.as_bytes())) {
             Some(Heading::Request { id, method }) => format!("{id} {method}"),
             other => panic!("{text}: {other:?}"),
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_is_known_before_its_result() {
+    fn a_response_is_identified_before_its_result() {
         for text in [
             r#"{"id":3,"result":"#,
             r#"{"jsonrpc":"2.0","id":3,"error":"#,
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_guessed() {
+    fn an_incomplete_heading_is_not_guessed() {
         for text in [
             "",
             "hello",

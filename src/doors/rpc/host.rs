@@ -56,7 +56,7 @@ mod tests {
     }
 
     #[test]
-    fn levels_follow_the_version() {
+    fn thinking_levels_follow_the_version() {
         for (version, knows) in [("0.79.10", false), ("0.80.6-beta.1", true), ("1.5.0", true)] {
             let levels = thinking_levels(&host(version));
             assert_eq!(levels.contains(&"max".into()), knows, "{version}");
@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn the_package_above_the_program_tells_the_version() {
+    fn the_version_comes_from_the_package_of_the_program() {
         let root = tempfile::tempdir().unwrap();
         let program = root.path().join("dist/bundle/cli.js");
         std::fs::create_dir_all(program.parent().unwrap()).unwrap();

@@ -12,7 +12,7 @@ use tokio::sync::watch;
 use ts_rs::TS;
 
 use super::account::{self, Logins};
-use super::commands::{self, Told};
+use super::commands::{self, ShownNotices};
 use super::error::{self, INVALID_PARAMS};
 use super::models::{Models, Newness};
 use super::peer::Peer;
@@ -50,7 +50,7 @@ pub(super) struct Context {
     /// The host's process, from `initialize`.
     pub(super) host_process: watch::Sender<Option<u32>>,
     /// Notices the user was shown.
-    pub(super) told: Told,
+    pub(super) shown_notices: ShownNotices,
     /// Warnings about invalid settings.
     pub(super) misread: Vec<Warning>,
 }
@@ -58,9 +58,10 @@ pub(super) struct Context {
 impl Context {
     /// Returns the host's working directory.
     pub(super) fn cwd(&self) -> PathBuf {
-        let said = self.cwd.lock().unwrap_or_else(PoisonError::into_inner);
-        let said = said.clone();
-        said.or_else(|| std::env::current_dir().ok())
+        let stated = self.cwd.lock().unwrap_or_else(PoisonError::into_inner);
+        let stated = stated.clone();
+        stated
+            .or_else(|| std::env::current_dir().ok())
             .unwrap_or_default()
     }
 
@@ -103,7 +104,7 @@ where
     }
 }
 
-fn told<Params>(name: &'static str) -> Entry
+fn notification<Params>(name: &'static str) -> Entry
 where
     Params: JsonSchema + TS + 'static,
 {
@@ -120,8 +121,8 @@ where
 /// Returns the notifications to a host.
 pub(super) fn notifications() -> Vec<Entry> {
     vec![
-        told::<TurnEventParams>("turn/event"),
-        told::<LogMessageParams>("log/message"),
+        notification::<TurnEventParams>("turn/event"),
+        notification::<LogMessageParams>("log/message"),
     ]
 }
 

@@ -32,7 +32,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 
 use super::files;
-use super::leaving::told_to_leave;
+use super::leaving::shutdown_requested;
 use super::misread;
 use crate::diag::place;
 use crate::tools::bridge::endpoint::Server;
@@ -70,7 +70,7 @@ pub async fn serve(home: Option<PathBuf>, leash: Leash) -> Result<Ended, ServeEr
     let (host_process, host) = watch::channel(None);
     let state = place::state_dir(&|name: &str| std::env::var(name).ok(), home.as_deref());
     let library = Arc::new(Library::new(home.clone(), leash).with_state(state));
-    let misread = misread::told(home.as_deref());
+    let misread = misread::log_all(home.as_deref());
     let module = methods::register(methods::Context {
         misread,
         models: models::Models::new(home.as_deref()),
@@ -83,13 +83,13 @@ pub async fn serve(home: Option<PathBuf>, leash: Leash) -> Result<Ended, ServeEr
         endpoints: Server::default(),
         logins: account::Logins::default(),
         host_process,
-        told: commands::Told::default(),
+        shown_notices: commands::ShownNotices::default(),
     })?;
     let peer = Peer::new(out);
     let ended = tokio::select! {
         ended = peer::serve(module.into(), peer, inbound, stdio::has_hung_up) => ended,
         () = host_gone(host) => Ended::Abrupt,
-        () = told_to_leave() => Ended::Abrupt,
+        () = shutdown_requested() => Ended::Abrupt,
     };
     // MCP servers are processes: end them first.
     library.close();
@@ -108,8 +108,8 @@ async fn host_gone(host: watch::Receiver<Option<u32>>) {
         if rustix::process::getppid() != parent {
             return;
         }
-        let said = *host.borrow();
-        if said.is_some_and(|id| !is_alive(id)) {
+        let stated = *host.borrow();
+        if stated.is_some_and(|id| !is_alive(id)) {
             return;
         }
     }

@@ -179,7 +179,7 @@ pub(super) async fn serve(
         peer,
     };
     let ended = loop {
-        let told = tokio::select! {
+        let received = tokio::select! {
             frame = inbound.recv() => match frame {
                 Some(frame) => connection.receive(&frame.item).await,
                 None => break Ended::Abrupt,
@@ -187,7 +187,7 @@ pub(super) async fn serve(
             Some(_) = connection.tasks.join_next() => Ok(None),
             () = connection.peer.out.closed() => break Ended::Abrupt,
         };
-        match told {
+        match received {
             Ok(None) => {}
             Ok(Some(ended)) => break ended,
             Err(Unread) => break Ended::Abrupt,
@@ -284,7 +284,7 @@ impl Connection {
             let problem = "the id must be a string or a whole number from 0 up";
             return self.refuse(Some(id), error::INVALID_REQUEST, problem).await;
         }
-        let (used, under_way) = {
+        let (used, active) = {
             let in_flight = lock(&self.in_flight);
             (in_flight.contains_key(id), in_flight.len())
         };
@@ -298,12 +298,9 @@ impl Connection {
                 "this id is in use by another request",
             )),
             (Phase::Ready, _)
-                if under_way >= MAX_IN_FLIGHT || self.peer.out.waiting() >= MAX_WAITING =>
+                if active >= MAX_IN_FLIGHT || self.peer.out.waiting() >= MAX_WAITING =>
             {
-                Some((
-                    error::OVERLOADED,
-                    "too many requests under way; try again later",
-                ))
+                Some((error::OVERLOADED, "too many active requests; retry later"))
             }
             (Phase::Ready, _) => None,
         };
@@ -312,7 +309,7 @@ impl Connection {
         }
         let Some(callback) = self.methods.method(method).cloned() else {
             let named: String = method.chars().take(LONGEST_NAME).collect();
-            let problem = format!("there is no method {named:?}");
+            let problem = format!("unknown method {named:?}");
             return self
                 .refuse(Some(id), error::METHOD_NOT_FOUND, &problem)
                 .await;
@@ -443,7 +440,7 @@ impl Connection {
                 }
             }
             "initialized" => {}
-            other => tracing::debug!(method = other, "notification nobody waits for"),
+            other => tracing::debug!(method = other, "unknown notification"),
         }
         None
     }
@@ -479,7 +476,7 @@ impl Connection {
             .ok()
             .and_then(|id: u64| self.peer.asked.lock().remove(&id))
         else {
-            return tracing::debug!("answer to a question nobody asked");
+            return tracing::debug!("response to an unknown request");
         };
         let _ = waiting.send(answer);
     }

@@ -123,7 +123,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_end_is_seen_behind_what_is_not_read() {
+    fn a_hang_up_is_detected_before_the_input_is_read() {
         let (input, mut writer) = io::pipe().unwrap();
         writer.write_all(b"unread").unwrap();
         assert!(!is_hung_up(&input));

@@ -19,7 +19,7 @@ use super::error::INVALID_PARAMS;
 use super::models::Models;
 use super::peer::Peer;
 use super::protocol::*;
-use super::telling::{ask, log, permit, tell};
+use super::telling::{call_host_tool, log, permit, send_events};
 use crate::account::ApiKey;
 use crate::catalog::Speed;
 use crate::conversation::picture;
@@ -42,7 +42,7 @@ use crate::turn::{
 
 /// Statistics of the events sent to the host during a turn.
 #[derive(Default)]
-struct Flow {
+struct EventStats {
     events: usize,
     first: Option<Instant>,
 }
@@ -56,19 +56,19 @@ pub(super) struct Turns {
     /// The user's Cursor settings, for all sessions.
     library: Arc<Library>,
     sessions: Sessions,
-    under_way: Mutex<HashMap<String, Way>>,
+    active: Mutex<HashMap<String, ActiveTurn>>,
     parked: Parked,
     backends: Backends,
     keeping: Keeping,
     policy: OnceLock<Policy>,
     /// Set once the host was sent the warnings about settings.
-    told_misread: OnceLock<()>,
+    warned_settings: OnceLock<()>,
     /// Set once a request with unknown fields was logged.
-    told_unknown: OnceLock<()>,
+    warned_unknown_fields: OnceLock<()>,
 }
 
 /// Handles to an active turn.
-struct Way {
+struct ActiveTurn {
     cancel: CancellationToken,
     injections: mpsc::Sender<UserMessage>,
 }
@@ -88,9 +88,9 @@ pub(super) struct Origin<'a> {
 
 /// Whether a run was parked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Given {
-    Time,
-    Up,
+enum ParkOutcome {
+    Parked,
+    Cancelled,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -98,16 +98,16 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 /// An active turn; removed and cancelled when its request is dropped.
-struct UnderWay<'a> {
+struct ActiveTurnGuard<'a> {
     turns: &'a Turns,
     id: String,
     cancel: CancellationToken,
     injections: Option<mpsc::Receiver<UserMessage>>,
 }
 
-impl UnderWay<'_> {
+impl ActiveTurnGuard<'_> {
     /// Ends the turn before its run starts. Its injected messages are kept for the next turn.
-    async fn undone(&mut self, place: TurnPlace, stop: Stop) -> TurnStartResult {
+    async fn abandon(&mut self, place: TurnPlace, stop: Stop) -> TurnStartResult {
         if let Some(injections) = &mut self.injections {
             place.give_up(injections).await;
         }
@@ -115,10 +115,10 @@ impl UnderWay<'_> {
     }
 }
 
-impl Drop for UnderWay<'_> {
+impl Drop for ActiveTurnGuard<'_> {
     fn drop(&mut self) {
         self.cancel.cancel();
-        lock(&self.turns.under_way).remove(&self.id);
+        lock(&self.turns.active).remove(&self.id);
     }
 }
 
@@ -143,11 +143,11 @@ impl Turns {
             turn = params.turn_id,
             session = prefix(&params.session_id)
         );
-        self.told(params, origin).instrument(span).await
+        self.start_logged(params, origin).instrument(span).await
     }
 
     /// Runs a turn and logs its start and end.
-    async fn told(
+    async fn start_logged(
         &self,
         params: TurnStartParams,
         origin: Origin<'_>,
@@ -161,15 +161,15 @@ impl Turns {
             "turn.started"
         );
         let started = Instant::now();
-        let mut flow = Flow::default();
-        let result = self.take(params, origin, &mut flow).await;
+        let mut stats = EventStats::default();
+        let result = self.run(params, origin, &mut stats).await;
         let ms = started.elapsed().as_millis() as u64;
         match &result {
             Ok(result) => tracing::debug!(
                 stop = ?result.stop_reason,
                 ms,
-                events = flow.events,
-                first_ms = flow.first.map(|at| (at - started).as_millis() as u64),
+                events = stats.events,
+                first_ms = stats.first.map(|at| (at - started).as_millis() as u64),
                 input = result.usage.input,
                 output = result.usage.output,
                 cache_read = result.usage.cache_read,
@@ -181,15 +181,15 @@ impl Turns {
         result
     }
 
-    async fn take(
+    async fn run(
         &self,
         params: TurnStartParams,
         origin: Origin<'_>,
-        flow: &mut Flow,
+        stats: &mut EventStats,
     ) -> Result<TurnStartResult, ErrorObjectOwned> {
         let asked = Instant::now();
-        self.tell_unknown(&params);
-        self.tell_misread(&origin).await;
+        self.log_unknown_fields(&params);
+        self.send_setting_warnings(&origin).await;
         let (key, backend) = match self.backend(params.api_key.as_deref(), origin.home) {
             Ok(backend) => backend,
             // Not an invalid request: the turn ends with the error text.
@@ -211,12 +211,12 @@ impl Turns {
         if let (TurnKind::Main, Some(is_trusted)) = (params.kind, params.project_trusted) {
             library.set_host_trust(&workspace, is_trusted);
         }
-        look_ahead(&library, &policy, &workspace);
+        prefetch_settings(&library, &policy, &workspace);
         let controls = Controls::read(params.kept.as_ref().unwrap_or(&Kept::default()));
         let mode = match mode(&params, &controls) {
             Ok(mode) => mode,
             Err(unknown) => {
-                return Ok(turn.undone(place, Stop::Failed(unknown.to_string())).await);
+                return Ok(turn.abandon(place, Stop::Failed(unknown.to_string())).await);
             }
         };
         let model = params.model.clone();
@@ -225,11 +225,11 @@ impl Turns {
         let key_given = params.api_key.as_deref();
         let resolved = tokio::select! {
             resolved = origin.models.resolve(model, &wishes, &backend, key_given) => resolved,
-            () = turn.cancel.cancelled() => return Ok(turn.undone(place, Stop::Aborted).await),
+            () = turn.cancel.cancelled() => return Ok(turn.abandon(place, Stop::Aborted).await),
         };
         let Resolved { model, limits, row } = match resolved {
             Ok(resolved) => resolved,
-            Err(problem) => return Ok(turn.undone(place, Stop::Failed(problem)).await),
+            Err(problem) => return Ok(turn.abandon(place, Stop::Failed(problem)).await),
         };
         if params.kind == TurnKind::Main {
             self.parked.forget(&params.session_id);
@@ -241,7 +241,7 @@ impl Turns {
         let hands = match origin.tools {
             HostTools::Inline => Hands::Inline(calls),
             HostTools::Between => {
-                drop(calls); // nobody calls
+                drop(calls);
                 Hands::Between
             }
         };
@@ -278,12 +278,12 @@ impl Turns {
             injections: turn.injections.take().unwrap_or_else(|| mpsc::channel(1).1),
             events,
         };
-        let telling = async {
+        let sending = async {
             let mut batch = Vec::new();
             while inbox.recv_many(&mut batch, BATCH).await > 0 {
-                flow.first.get_or_insert_with(Instant::now);
-                flow.events += batch.len();
-                tell(origin.peer, &turn.id, &mut batch).await;
+                stats.first.get_or_insert_with(Instant::now);
+                stats.events += batch.len();
+                send_events(origin.peer, &turn.id, &mut batch).await;
             }
         };
         let calling = async {
@@ -292,7 +292,7 @@ impl Turns {
             loop {
                 tokio::select! {
                     call = called.recv() => match call {
-                        Some(call) => asked.push(ask(origin.peer.clone(), turn.id.clone(), call)),
+                        Some(call) => asked.push(call_host_tool(origin.peer.clone(), turn.id.clone(), call)),
                         None => break,
                     },
                     Some(()) = asked.next() => {}
@@ -313,15 +313,17 @@ impl Turns {
             }
         };
         // The events end with the turn, so the answer comes after the last of them.
-        let taking = async { tokio::join!(place.turn(request), telling, calling) };
+        let running = async { tokio::join!(place.turn(request), sending, calling) };
         let (mut result, (), ()) = tokio::select! {
-            taken = taking => taken,
+            taken = running => taken,
             () = permitting => return Ok(unsent(Stop::Aborted)),
         };
         if let (Stop::Finished, Some(row), Some(window)) = (&result.stop, row, result.window) {
             origin.models.learn(&row, window);
         }
-        if result.stop == Stop::ToolUse && self.park(&turn, params.session_id).await == Given::Up {
+        if result.stop == Stop::ToolUse
+            && self.park(&turn, params.session_id).await == ParkOutcome::Cancelled
+        {
             session.let_go().await;
             result.stop = Stop::Aborted;
         }
@@ -330,37 +332,37 @@ impl Turns {
     }
 
     /// Logs unknown fields once, because another extension adds them to every turn.
-    fn tell_unknown(&self, params: &TurnStartParams) {
-        if !params.unknown.is_empty() && self.told_unknown.set(()).is_ok() {
+    fn log_unknown_fields(&self, params: &TurnStartParams) {
+        if !params.unknown.is_empty() && self.warned_unknown_fields.set(()).is_ok() {
             let names: Vec<&str> = params.unknown.keys().map(String::as_str).collect();
             let names: String = names.join(", ").chars().take(100).collect();
-            tracing::warn!("turn/start has fields that are not ours and are not read: {names}");
+            tracing::warn!("turn/start has unknown fields, which are ignored: {names}");
         }
     }
 
     /// Sends warnings about settings to the host once, because its user does not see our stderr.
-    async fn tell_misread(&self, origin: &Origin<'_>) {
-        if self.told_misread.set(()).is_ok() {
+    async fn send_setting_warnings(&self, origin: &Origin<'_>) {
+        if self.warned_settings.set(()).is_ok() {
             for warning in origin.misread {
                 log(origin.peer, LogLevel::Warning, &warning.to_string()).await;
             }
         }
     }
 
-    fn begin(&self, id: &str) -> Result<UnderWay<'_>, ErrorObjectOwned> {
+    fn begin(&self, id: &str) -> Result<ActiveTurnGuard<'_>, ErrorObjectOwned> {
         let cancel = CancellationToken::new();
         let (injections, inbox) = mpsc::channel(16);
-        let mut under_way = lock(&self.under_way);
-        if under_way.contains_key(id) {
-            let problem = format!("turnId: turn {id:?} is under way already");
+        let mut active = lock(&self.active);
+        if active.contains_key(id) {
+            let problem = format!("turnId: turn {id:?} is already active");
             return Err(ErrorObjectOwned::owned(INVALID_PARAMS, problem, None::<()>));
         }
-        let way = Way {
+        let turn = ActiveTurn {
             cancel: cancel.clone(),
             injections,
         };
-        under_way.insert(id.to_owned(), way);
-        Ok(UnderWay {
+        active.insert(id.to_owned(), turn);
+        Ok(ActiveTurnGuard {
             turns: self,
             id: id.to_owned(),
             cancel,
@@ -402,21 +404,21 @@ impl Turns {
 
     /// Records a parked run, unless the host has cancelled it. If too many are parked, the one that
     /// waited longest is released.
-    async fn park(&self, turn: &UnderWay<'_>, session: String) -> Given {
+    async fn park(&self, turn: &ActiveTurnGuard<'_>, session: String) -> ParkOutcome {
         let longest = {
             // Under one lock, so that a cancellation finds the turn in one place or the other.
-            let mut under_way = lock(&self.under_way);
+            let mut active = lock(&self.active);
             if turn.cancel.is_cancelled() {
-                return Given::Up;
+                return ParkOutcome::Cancelled;
             }
-            under_way.remove(&turn.id);
+            active.remove(&turn.id);
             let most = self.policy().most_parked;
             self.parked.add(turn.id.clone(), session, most)
         };
         if let Some(session) = longest.and_then(|session| self.find(&session)) {
             session.let_go().await;
         }
-        Given::Time
+        ParkOutcome::Parked
     }
 
     /// Returns an open session.
@@ -433,9 +435,9 @@ impl Turns {
     /// Cancels an active turn, or the parked run of an earlier one.
     pub(super) async fn cancel(&self, params: &TurnCancelParams) -> TurnCancelResult {
         let found = {
-            let under_way = lock(&self.under_way);
-            let way = under_way.get(&params.turn_id);
-            way.map(|way| way.cancel.cancel()).is_some()
+            let active = lock(&self.active);
+            let turn = active.get(&params.turn_id);
+            turn.map(|turn| turn.cancel.cancel()).is_some()
         };
         tracing::debug!(turn = params.turn_id, found, "turn.cancel");
         if found {
@@ -460,10 +462,10 @@ impl Turns {
             ErrorObjectOwned::owned(INVALID_PARAMS, format!("images: {error}"), None::<()>)
         })?;
         let message = words(params.text, pictures);
-        let way = lock(&self.under_way)
+        let turn = lock(&self.active)
             .get(&params.turn_id)
-            .map(|way| way.injections.clone());
-        let taken = match way {
+            .map(|turn| turn.injections.clone());
+        let taken = match turn {
             Some(injections) => injections.send(message).await.is_ok(),
             None => false,
         };
@@ -530,7 +532,7 @@ impl Turns {
 }
 
 /// Reads the workspace's Cursor settings in the background while the model is resolved.
-fn look_ahead(library: &Arc<Library>, policy: &Policy, workspace: &Path) {
+fn prefetch_settings(library: &Arc<Library>, policy: &Policy, workspace: &Path) {
     let library = Arc::clone(library);
     let (choice, workspace) = (policy.cursor.clone(), workspace.to_owned());
     tokio::spawn(async move { drop(library.open(&choice, &workspace).await) });

@@ -1,7 +1,7 @@
 //! Calls and cards for the host: collected until everything that arrived together is read, written
 //! to disk, and then shown.
 
-use super::words::GIVEN_UP;
+use super::words::CANCELLED;
 use super::{Live, OnDisk, Pause};
 use crate::conversation::comeback::Place;
 use crate::conversation::journal::{Paused, PausedCall};
@@ -11,7 +11,7 @@ use crate::tools::bridge::{HostCall, HostResult};
 use crate::turn::recover::BridgeKey;
 use crate::turn::request::{Hands, TurnEvent, TurnRequest};
 use crate::turn::show::{self, Surface};
-use crate::turn::tally::{Tally, tell};
+use crate::turn::tally::{Tally, send_event};
 
 /// What a turn has offered to the host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,7 +37,7 @@ impl Live {
         }
         if self.steering.is_released() {
             // If it were shown now, the host would execute it for a cancelled run.
-            call.answer(HostResult::failed(GIVEN_UP));
+            call.answer(HostResult::failed(CANCELLED));
             return;
         }
         if let Hands::Inline(hands) = &request.hands {
@@ -103,12 +103,12 @@ impl Live {
     /// Sends the collected calls and cards to the host.
     pub(in crate::turn) async fn present(&mut self, request: &TurnRequest, tally: &mut Tally) {
         for call in std::mem::take(&mut self.offering) {
-            tell(call, request, tally).await;
+            send_event(call, request, tally).await;
         }
     }
 
     /// Returns whether a finished run leaves open calls that this turn has offered.
-    pub(super) fn owes(&self, ended: &Ended, offered: Offered) -> bool {
+    pub(super) fn leaves_calls(&self, ended: &Ended, offered: Offered) -> bool {
         ended.outcome == Outcome::Finished
             && offered == Offered::Calls
             && self.open.iter().any(|call| !call.is_void())
@@ -146,7 +146,7 @@ impl Live {
             show::Shown::Nothing => {}
             show::Shown::Lines(lines) if *offered == Offered::Nothing => {
                 for line in lines {
-                    tell(line, request, tally).await;
+                    send_event(line, request, tally).await;
                 }
             }
             show::Shown::Lines(lines) => self.later.extend(lines),

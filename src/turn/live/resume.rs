@@ -40,7 +40,7 @@ impl Live {
     ) {
         // The deadlines were not watched while the host was away.
         self.steering.rearm(Instant::now());
-        self.retold(messages);
+        self.drop_resent(messages);
         self.count(tally);
         let brought = continuation(messages, |id| self.waits(id));
         let (key, came) = (self.key.clone(), brought.results.len());
@@ -63,7 +63,7 @@ impl Live {
             .map(|(id, _)| (*id).to_owned())
             .collect();
         for (id, message) in brought.results {
-            tally.said(&message["content"].to_string());
+            tally.count_text(&message["content"].to_string());
             let Some(at) = self.open.iter().position(|call| call.id == id) else {
                 continue;
             };
@@ -94,7 +94,7 @@ impl Live {
             for call in left {
                 call.answer(HostResult::failed(prompts::USER_DID_NOT_WAIT));
             }
-            tally.said(&brought.words);
+            tally.count_text(&brought.words);
             let message = words(brought.words, brought.pictures);
             self.inject(message, Source::History(messages.len())).await;
         }
@@ -109,8 +109,8 @@ impl Live {
             _ => None,
         });
         let waiting: String = waiting.collect();
-        let answered = std::mem::replace(&mut self.heard, waiting);
-        let shown = answered.strip_suffix(&self.heard).unwrap_or(&answered);
+        let answered = std::mem::replace(&mut self.answer, waiting);
+        let shown = answered.strip_suffix(&self.answer).unwrap_or(&answered);
         // The history that a checkpoint without the news covers.
         let before = match news {
             News::None | News::Results => messages.len(),
@@ -140,6 +140,6 @@ impl Live {
             };
             self.conversation.sent = Some(before.clone());
         }
-        self.before_words = (news == News::Words).then_some(before);
+        self.before_message = (news == News::Words).then_some(before);
     }
 }

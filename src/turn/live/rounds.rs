@@ -22,7 +22,7 @@ impl Live {
     /// the history before them, and they are sent again if the run is lost.
     pub(super) fn checkpoint(&mut self, saved: Checkpoint) {
         self.on_disk = OnDisk::Stale;
-        self.steering.known();
+        self.steering.checkpoint();
         if let Ok(Some(occupancy)) = occupancy(&saved.state) {
             self.occupancy = Some(occupancy);
         }
@@ -33,7 +33,7 @@ impl Live {
         let unknown = self.rounds.iter().position(lacks);
         self.rounds.drain(..unknown.unwrap_or(self.rounds.len()));
         // Go back from the latest text to the part of the answer the checkpoint includes.
-        let (mut sent, mut answer) = (&self.covers, self.heard.as_str());
+        let (mut sent, mut answer) = (&self.covers, self.answer.as_str());
         let mut behind = saved.behind.as_str();
         for round in self.rounds.iter().rev() {
             behind = behind.strip_suffix(answer).unwrap_or_default();
@@ -68,7 +68,7 @@ mod tests {
     use super::known;
 
     #[test]
-    fn an_answer_is_known_up_to_the_words_behind_its_state() {
+    fn the_known_answer_ends_where_the_text_after_the_checkpoint_starts() {
         assert_eq!(known("one two", ""), "one two");
         assert_eq!(known("one two", " two"), "one");
         assert_eq!(known(" two", "one two"), "");

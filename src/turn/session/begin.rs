@@ -15,14 +15,14 @@ use crate::prompts;
 use crate::run::{Action, Ended, Memo, Outcome, Start, UserMessage, What};
 use crate::turn::cause::Cause;
 use crate::turn::launch;
-use crate::turn::live::{Live, said};
+use crate::turn::live::{Live, user_texts};
 use crate::turn::memory::Conversation;
 use crate::turn::recover::{self, Ready, Repeating, Tried};
 use crate::turn::request::{TurnEvent, TurnRequest, TurnResult};
-use crate::turn::steer::{Source, Unsaid, joined};
+use crate::turn::steer::{Source, Undelivered, joined};
 use crate::turn::tally::Tally;
 use crate::turn::usage;
-use crate::turn::wording::{UNTOLD, wording};
+use crate::turn::wording::{EFFECTS_LOST, wording};
 use crate::wire::failure::{Failure, Retry};
 
 impl Task {
@@ -32,23 +32,23 @@ impl Task {
         request: &mut TurnRequest,
         tally: &mut Tally,
     ) -> Result<Live, TurnResult> {
-        let mut live = match self.take_up(request, tally).await {
+        let mut live = match self.resume_parked(request, tally).await {
             Some(live) => live,
-            None => self.begin_anew(request, tally).await?,
+            None => self.start_run(request, tally).await?,
         };
         let Transcripted { messages, .. } = transcript(request);
-        let now = said(&messages[latest(messages)..]);
-        for words in self.unsaid.drain(..) {
+        let now = user_texts(&messages[latest(messages)..]);
+        for words in self.undelivered.drain(..) {
             // The host's history may contain the message by now.
             if !now.contains(&words.text) {
-                live.inject(words, Source::Beside).await;
+                live.inject(words, Source::Separate).await;
             }
         }
         Ok(live)
     }
 
     /// Returns the parked run, if this turn continues it.
-    async fn take_up(&mut self, request: &TurnRequest, tally: &mut Tally) -> Option<Live> {
+    async fn resume_parked(&mut self, request: &TurnRequest, tally: &mut Tally) -> Option<Live> {
         let (mut live, _) = self.live.take()?;
         let Transcripted { system, messages } = transcript(request);
         let same_account = live.conversation.account == request.account;
@@ -64,12 +64,12 @@ impl Task {
         live.cancel().await;
         if lost.is_none() {
             // The next run may be one of the same conversation, which allows one at a time.
-            live.see_off(std::future::ready(())).await;
+            live.drain(std::future::ready(())).await;
         } else {
-            live.retold(messages);
+            live.drop_resent(messages);
             self.done = Some((Fingerprint::of(system, messages), live.done()));
             live.lose();
-            self.unsaid.extend(live.untold());
+            self.undelivered.extend(live.undelivered());
             let notice = self.memory.put(live.conversation).await;
             self.notice(request, notice).await;
         }
@@ -77,7 +77,7 @@ impl Task {
     }
 
     /// Starts a run on the stored conversation, or on a new one.
-    async fn begin_anew(
+    async fn start_run(
         &mut self,
         request: &mut TurnRequest,
         tally: &mut Tally,
@@ -94,21 +94,22 @@ impl Task {
             .conversation
             .filter(|conversation| conversation.account == request.account);
         let key = self.memory.key();
-        let (mine, lost) = match recover::recover(request, mine, key, Loss::Gone, Repeating::Fine) {
-            Tried::Ready(ready) => {
-                let Ready {
-                    conversation,
-                    action,
-                    unshown,
-                } = *ready;
-                tally.comebacks += 1;
-                let mut live = self.launch(conversation, action, request, tally).await;
-                live.owe(unshown);
-                return Ok(live);
-            }
-            Tried::Unneeded(mine) => (mine, None),
-            Tried::Skipped(mine, lost) => (mine, Some(lost)),
-        };
+        let (mine, lost) =
+            match recover::recover(request, mine, key, Loss::Gone, Repeating::Allowed) {
+                Tried::Ready(ready) => {
+                    let Ready {
+                        conversation,
+                        action,
+                        unshown,
+                    } = *ready;
+                    tally.comebacks += 1;
+                    let mut live = self.launch(conversation, action, request, tally).await;
+                    live.queue_text(unshown);
+                    return Ok(live);
+                }
+                Tried::Unneeded(mine) => (mine, None),
+                Tried::Skipped(mine, lost) => (mine, Some(lost)),
+            };
         let sent = mine
             .as_ref()
             .and_then(|conversation| conversation.sent.as_ref());
@@ -116,7 +117,7 @@ impl Task {
             .as_ref()
             .and_then(|conversation| conversation.answer.as_deref());
         let Transcripted { system, messages } = transcript(request);
-        let mut owed = String::new();
+        let mut unshown_text = String::new();
         let asked = mine
             .as_ref()
             .and_then(|conversation| conversation.pause.as_ref());
@@ -141,12 +142,12 @@ impl Task {
             }
             SendPlan::Resume { unshown } => {
                 tracing::debug!(decision = "resume", "plan");
-                owed = unshown;
+                unshown_text = unshown;
                 (mine, None)
             }
             SendPlan::Incremental { text, unshown } => {
                 tracing::debug!(decision = "incremental", new = %Digest(&text), "plan");
-                owed = unshown;
+                unshown_text = unshown;
                 (mine, Some(text))
             }
             SendPlan::Bootstrap {
@@ -161,17 +162,17 @@ impl Task {
                     new = %Digest(&text),
                     "plan"
                 );
-                let told = usage::estimate(system) + usage::words(history);
-                tally.said_before(told.min(request.limits.window));
+                let sent_tokens = usage::estimate(system) + usage::words(history);
+                tally.count_tokens(sent_tokens.min(request.limits.window));
                 let fresh = launch::rebuilt(request, history, taken.kept);
-                let told = |problem| match &lost {
+                let failed = |problem| match &lost {
                     Some(lost) => {
                         let text = format!("{} ({problem})", recover::lost(lost));
                         TurnResult::failed(Cause::Lost(Box::new(lost.clone())), text)
                     }
                     None => TurnResult::failed(Cause::Internal, problem),
                 };
-                (Some(fresh.map_err(told)?), Some(text))
+                (Some(fresh.map_err(failed)?), Some(text))
             }
         };
         let Some(conversation) = conversation else {
@@ -193,14 +194,14 @@ impl Task {
             .answered
             .is_none_or(|answered| request.asked >= answered)
         {
-            live.owe(owed);
+            live.queue_text(unshown_text);
         }
         Ok(live)
     }
 
     /// Returns a run that replaces one that failed after the host had sent its results, if the turn
     /// can be recovered.
-    pub(super) async fn bring_back(
+    pub(super) async fn recover_run(
         &mut self,
         live: &Live,
         ended: Option<&Ended>,
@@ -250,12 +251,12 @@ impl Task {
         tally: &mut Tally,
     ) -> Live {
         if let Action::UserMessage(message) = &action {
-            tally.said(&message.text);
-            tally.said_before(usage::pictures(message.images.len()));
+            tally.count_text(&message.text);
+            tally.count_tokens(usage::pictures(message.images.len()));
         }
         let snapshot = launch::snapshot(request);
         for warning in &snapshot.warnings {
-            if self.told.insert(warning.clone()) {
+            if self.shown_notices.insert(warning.clone()) {
                 tracing::info!("{warning}");
                 let remark = TurnEvent::Remark(warning.clone());
                 let _ = request.events.send(remark).await;
@@ -267,7 +268,7 @@ impl Task {
             .await;
         let problems = settings.servers.problems(snapshot.tools.len());
         for notice in settings.notices.iter().chain(&problems) {
-            if self.told.insert(notice.clone()) {
+            if self.shown_notices.insert(notice.clone()) {
                 self.notice(request, Some(notice.clone())).await;
             }
         }
@@ -286,7 +287,7 @@ impl Task {
             spent: tally.spent,
             rest: std::mem::take(&mut tally.rest),
             shown: tally.since_checkpoint.clone(),
-            told: tally.answer().to_owned(),
+            answer: tally.answer().to_owned(),
             done,
         };
         // On every event of the run, because recovery events carry the same key.
@@ -345,16 +346,16 @@ impl Task {
         let Transcripted { system, messages } = transcript(request);
         self.done = Some((Fingerprint::of(system, messages), ended.done.clone()));
         match failure.retry() {
-            Retry::Server | Retry::Transport | Retry::Idle if !tells_all => UNTOLD.into(),
+            Retry::Server | Retry::Transport | Retry::Idle if !tells_all => EFFECTS_LOST.into(),
             _ => wording(failure),
         }
     }
 
     /// Sends messages in a run of their own, on the checkpoint the last run left.
-    pub(super) async fn say_apart(
+    pub(super) async fn send_separately(
         &mut self,
         conversation: Conversation,
-        words: Vec<Unsaid>,
+        words: Vec<Undelivered>,
         request: &TurnRequest,
         tally: &mut Tally,
     ) -> Result<Live, String> {
@@ -368,17 +369,19 @@ impl Task {
         };
         let gap = known.map_or(Gap::None, |known| compare(known, tally.answer()));
         // What the history contains is not sent separately.
-        let told = words
+        let in_history = words
             .iter()
             .any(|words| matches!(words.source, Source::History(_)));
-        let beside = words.iter().filter(|words| words.source == Source::Beside);
-        let beside: Vec<&str> = beside.map(|words| words.message.text.as_str()).collect();
-        let beside = beside.join("\n\n");
-        let with_those = |text: String| {
-            if beside.is_empty() {
+        let separate = words
+            .iter()
+            .filter(|words| words.source == Source::Separate);
+        let separate: Vec<&str> = separate.map(|words| words.message.text.as_str()).collect();
+        let separate = separate.join("\n\n");
+        let with_separate = |text: String| {
+            if separate.is_empty() {
                 text
             } else {
-                format!("{text}\n\n{beside}")
+                format!("{text}\n\n{separate}")
             }
         };
         let all = joined(words.iter().map(|words| words.message.clone())).unwrap_or_default();
@@ -387,12 +390,14 @@ impl Task {
             SendPlan::Nothing | SendPlan::Resume { .. } => {
                 (conversation, with_note(all.text, &gap))
             }
-            SendPlan::Incremental { text, .. } => (conversation, with_note(with_those(text), &gap)),
+            SendPlan::Incremental { text, .. } => {
+                (conversation, with_note(with_separate(text), &gap))
+            }
             SendPlan::Bootstrap { history, text, .. } => {
-                let (before, text) = if told {
-                    (history, with_those(text))
+                let (before, text) = if in_history {
+                    (history, with_separate(text))
                 } else {
-                    (messages, beside)
+                    (messages, separate)
                 };
                 // No checkpoint includes this turn's answer, and the model would repeat it.
                 let mut history = before.to_vec();
@@ -402,7 +407,7 @@ impl Task {
                 }
                 let fresh = launch::rebuilt(request, &history, conversation.into_kept());
                 if fresh.is_err() {
-                    self.unsaid.push(all.clone());
+                    self.undelivered.push(all.clone());
                 }
                 (fresh?, text)
             }
@@ -412,9 +417,9 @@ impl Task {
             images: all.images,
             mode: request.mode,
         });
-        tally.apart();
+        tally.start_paragraph();
         let mut live = self.launch(conversation, action, request, tally).await;
-        live.begin_with(words);
+        live.start_with(words);
         Ok(live)
     }
 }
