@@ -2,7 +2,7 @@
 
 export const PROTOCOL_VERSION = 1;
 
-/** What a host may ask, and what it is answered. */
+/** Requests of a host, and their results. */
 export interface Methods {
   "initialize": { params: InitializeParams; result: InitializeResult };
   "models/list": { params: ModelsListParams; result: ModelsListResult };
@@ -24,14 +24,14 @@ export interface Methods {
   "shutdown": { params: ShutdownParams; result: null };
 }
 
-/** What the sidecar tells without being asked. */
+/** Notifications of the sidecar. */
 export interface Notifications {
   "turn/event": TurnEventParams;
   "log/message": LogMessageParams;
 }
 
 /**
- * A plan and what of it is used. What Cursor does not tell is absent.
+ * A plan and its usage. What Cursor does not report is absent.
  */
 export type AccountPlan = { 
 /**
@@ -43,11 +43,11 @@ name?: string | null,
  */
 usedCents?: number | null, 
 /**
- * Cents that are included.
+ * Cents included in the plan.
  */
 limitCents?: number | null, 
 /**
- * The share that is used, of a hundred.
+ * The used share, in percent.
  */
 percentUsed?: number | null, 
 /**
@@ -55,7 +55,7 @@ percentUsed?: number | null,
  */
 periodEndsAt?: number, 
 /**
- * Cursor's own words about it.
+ * Cursor's own message about the usage.
  */
 message?: string | null, };
 /**
@@ -63,27 +63,27 @@ message?: string | null, };
  */
 export type AccountStatus = { 
 /**
- * Where the key comes from; absent without one.
+ * Where the key comes from; absent without a key.
  */
 keySource?: KeyOrigin | null, 
 /**
- * The person's address.
+ * The user's email address.
  */
 email?: string | null, 
 /**
- * Their name.
+ * The user's name.
  */
 name?: string | null, 
 /**
- * What they pay for.
+ * The user's plan.
  */
 plan?: AccountPlan | null, 
 /**
- * Why this is not all that could be told, worded for a person.
+ * Why the information is incomplete, as text for the user.
  */
 problem?: string | null, };
 /**
- * `account/status`: who the person is to Cursor, asked now.
+ * `account/status`: the user's Cursor account, requested from Cursor now.
  */
 export type AccountStatusParams = { 
 /**
@@ -91,23 +91,23 @@ export type AccountStatusParams = {
  */
 apiKey?: string | null, };
 /**
- * An MCP server (Streamable HTTP) on this machine, for as long as the run lives.
+ * An MCP server (Streamable HTTP) on this machine, available while the run exists.
  */
 export type BridgeEndpoint = { 
 /**
- * Its URL. Whoever knows it still needs the token.
+ * Its URL. Requests also need the token.
  */
 url: string, 
 /**
- * What to send as `Authorization: Bearer …`.
+ * The token for `Authorization: Bearer …`.
  */
 token: string, 
 /**
- * What it offers.
+ * The tools it offers.
  */
 tools: Array<BridgeTool>, };
 /**
- * `bridge/endpoint`: where another agent finds the tools of a session's live run.
+ * `bridge/endpoint`: where another agent can call the tools of a session's live run.
  */
 export type BridgeEndpointParams = { 
 /**
@@ -123,19 +123,19 @@ export type BridgeEndpointResult = {
  */
 endpoint: BridgeEndpoint | null, };
 /**
- * A tool as it is offered.
+ * A tool of the endpoint.
  */
 export type BridgeTool = { 
 /**
- * The name it is called by.
+ * Its name in the endpoint.
  */
 name: string, 
 /**
- * The host's name of it.
+ * The host's name for it.
  */
 hostName: string, };
 /**
- * A command for a person to give.
+ * A command for the user.
  */
 export type CommandOffer = { 
 /**
@@ -147,19 +147,19 @@ name: string,
  */
 description: string, 
 /**
- * Words it may be given, if those are known.
+ * Possible arguments, if they are known.
  */
 arguments: Array<CommandWord>, };
 /**
- * A word a command may be given, for completion.
+ * A possible argument of a command, for completion.
  */
 export type CommandWord = { 
 /**
- * The word.
+ * The argument.
  */
 value: string, 
 /**
- * How it is shown.
+ * Its label.
  */
 label: string, 
 /**
@@ -167,7 +167,7 @@ label: string,
  */
 description: string, };
 /**
- * One setting as it is in force.
+ * One setting with its effective value.
  */
 export type EffectiveSetting = { 
 /**
@@ -183,15 +183,15 @@ value: string,
  */
 source: SettingSource, 
 /**
- * What was given besides, and why it does not count.
+ * What else was set, and why it is not used.
  */
 remark?: string | null, };
 /**
- * What a flag takes.
+ * What value a flag takes.
  */
 export type FlagKind = "boolean" | "string";
 /**
- * A flag to start a host with.
+ * A command-line flag of the host.
  */
 export type FlagOffer = { 
 /**
@@ -203,7 +203,7 @@ name: string,
  */
 description: string, 
 /**
- * What it takes.
+ * What value it takes.
  */
 type: FlagKind, };
 /**
@@ -219,8 +219,8 @@ name: string,
  */
 version?: string | null, 
 /**
- * The file of its program: the package that is in tells the version of a host that
- * does not know it.
+ * The file of its program. If `version` is absent, the version of the package that contains
+ * this file is used.
  */
 program?: string | null, 
 /**
@@ -228,43 +228,43 @@ program?: string | null,
  */
 mode?: HostMode, 
 /**
- * The thinking levels it knows, lowest first; pi's follow from its version.
+ * The thinking levels it supports, lowest first; pi's follow from its version.
  */
 thinkingLevels?: Array<string>, 
 /**
- * Its working directory; ours if absent.
+ * Its working directory; the sidecar's if absent.
  */
 cwd?: string | null, 
 /**
- * Its process: the sidecar ends when that does.
+ * Its process id: the sidecar ends when that process does.
  */
 processId?: number | null, };
 /**
- * What a host can do.
+ * What a host supports.
  */
 export type HostCapabilities = { 
 /**
- * When it executes its tools.
+ * When the host executes its tools.
  */
 tools: HostTools, };
 /**
- * One thing that happened.
+ * One event.
  */
 export type HostEvent = { "type": "text", 
 /**
- * The piece.
+ * The text.
  */
 text: string, } | { "type": "thinking", 
 /**
- * The piece.
+ * The text.
  */
 text: string, } | { "type": "thinkingDone" } | { "type": "toolCall", 
 /**
- * The call: its result carries this id.
+ * The id of the call, which its result must carry.
  */
 id: string, 
 /**
- * The host's name of the tool.
+ * The host's name for the tool.
  */
 name: string, 
 /**
@@ -272,7 +272,7 @@ name: string,
  */
 arguments: Record<string, unknown>, } | { "type": "retrying", 
 /**
- * Why.
+ * The reason.
  */
 reason: string, };
 /**
@@ -300,37 +300,36 @@ parameters: unknown, };
  */
 export type HostTools = "between" | "inline";
 /**
- * A picture.
+ * An image.
  */
 export type Image = { 
 /**
- * Its bytes, in base64.
+ * Its bytes in base64.
  */
 data: string, 
 /**
- * What it is said to be; its bytes decide.
+ * Its declared type; the bytes decide.
  */
 mimeType?: string, };
 /**
- * `initialize`: required first, once.
+ * `initialize`: required first, and only once.
  */
 export type InitializeParams = { 
 /**
- * The version the host speaks.
+ * The protocol version of the host.
  */
 protocolVersion: number, 
 /**
- * Who the host is.
+ * Facts about the host.
  */
 host: Host, 
 /**
- * What it can do.
+ * What the host supports.
  */
 capabilities: HostCapabilities, 
 /**
- * Who executes Cursor's native tools, unless a turn states otherwise. A host that states
- * nothing has nothing executed by the sidecar: its own tools execute what they can, and
- * the rest is refused.
+ * Who executes Cursor's native tools, unless a turn states otherwise. By default the sidecar
+ * executes none: the host's own tools execute what they can, and the rest is refused.
  */
 nativeTools?: NativeTools, };
 /**
@@ -342,19 +341,19 @@ export type InitializeResult = {
  */
 name: string, 
 /**
- * Our version.
+ * The version of the sidecar.
  */
 version: string, 
 /**
- * The version we speak.
+ * The protocol version of the sidecar.
  */
 protocolVersion: number, 
 /**
- * The methods there are.
+ * The methods of the sidecar.
  */
 methods: Array<string>, 
 /**
- * Whether a host that can show cards should: see `surface` of `turn/start`.
+ * Whether a host that can show cards should do so; see `surface` of `turn/start`.
  */
 cards: boolean, 
 /**
@@ -362,25 +361,25 @@ cards: boolean,
  */
 commands: Array<CommandOffer>, 
 /**
- * Flags to register; their values come back in `kept`.
+ * Flags to register; their values are returned in `kept`.
  */
 flags: Array<FlagOffer>, 
 /**
- * The tool to register for questions to a person, unless it is turned off.
+ * The tool to register for questions to the user, unless it is turned off.
  */
 question?: QuestionTool, };
 export type JsonValue = number | string | boolean | Array<JsonValue> | { [key in string]: JsonValue } | null;
 /**
- * What the host keeps for us. It brings it along each time, so nothing is lost with a
- * process of ours.
+ * State the host keeps for the sidecar and sends each time, so that it survives the sidecar's
+ * process.
  */
 export type Kept = { 
 /**
- * The flags it was started with, by name.
+ * The flags the host was started with, by name.
  */
 flags: Record<string, unknown>, 
 /**
- * The last entry of the session, as `session/command` gave it.
+ * The session's latest entry from `session/command`.
  */
 entry?: unknown, };
 /**
@@ -388,71 +387,71 @@ entry?: unknown, };
  */
 export type KeyOrigin = "host" | "environment" | "login";
 /**
- * How much a line matters.
+ * The severity of a line.
  */
 export type LogLevel = "info" | "warning" | "error";
 /**
- * `log/message`, from us: a line for a person.
+ * `log/message`, from the sidecar: a line for the user.
  */
 export type LogMessageParams = { 
 /**
- * How much it matters.
+ * Its severity.
  */
 level: LogLevel, 
 /**
- * The line.
+ * The text.
  */
 message: string, };
 /**
- * `login/start`: nothing to say.
+ * `login/start`: no parameters.
  */
 export type LoginStartParams = Record<symbol, never>;
 /**
- * A login that has begun.
+ * A login that was started.
  */
 export type LoginStartResult = { 
 /**
- * What `login/wait` takes.
+ * The id for `login/wait`.
  */
 loginId: string, 
 /**
- * The page the person signs in on.
+ * The page where the user signs in.
  */
 url: string, };
 /**
- * `login/wait`: answered when the person has signed in.
+ * `login/wait`: answered when the user has signed in.
  */
 export type LoginWaitParams = { 
 /**
- * The login, by `login/start`.
+ * The id from `login/start`.
  */
 loginId: string, };
 /**
- * A login that is done. Its key stays with the sidecar.
+ * A completed login. The sidecar keeps its key.
  */
 export type LoginWaitResult = { 
 /**
- * Who signed in.
+ * The email address of the user.
  */
 email?: string | null, 
 /**
- * Until when the login is good, in milliseconds since 1970.
+ * When the login expires, in milliseconds since 1970.
  */
 expiresAt: number, };
 /**
- * A model as the host chose it.
+ * The model a host selected.
  */
 export type ModelChoice = { 
 /**
- * The id of a row of `models/list`, or of Cursor's catalogue.
+ * An id from `models/list`, or from Cursor's catalogue.
  */
 id: string, 
 /**
- * The host's thinking level; absent is off.
+ * The host's thinking level; off if absent.
  */
 thinking?: string | null, 
 /**
- * Fast or not; the saved or the model's default if absent.
+ * Whether to use fast mode; the stored preference or the model's default if absent.
  */
 fast?: boolean | null, 
 /**
@@ -460,15 +459,15 @@ fast?: boolean | null,
  */
 parameters: { [key in string]: string }, 
 /**
- * Tokens its context holds; the catalogue's number if absent.
+ * The size of its context in tokens; the catalogue's number if absent.
  */
 contextWindow?: number | null, 
 /**
- * Tokens it may write; the catalogue's number if absent.
+ * The most tokens it may write; the catalogue's number if absent.
  */
 maxTokens?: number | null, 
 /**
- * What the host says it costs; nothing if absent.
+ * Its prices at the host; 0 if absent.
  */
 cost?: Rates, };
 /**
@@ -476,11 +475,11 @@ cost?: Rates, };
  */
 export type ModelCost = { input: number, output: number, cacheRead: number, cacheWrite: number, };
 /**
- * What a model reads.
+ * A kind of input.
  */
 export type ModelInput = "text" | "image";
 /**
- * One row.
+ * One model.
  */
 export type ModelRow = { 
 /**
@@ -488,51 +487,51 @@ export type ModelRow = {
  */
 id: string, 
 /**
- * Its name for people.
+ * Its display name.
  */
 name: string, 
 /**
- * Whether the host's thinking levels mean anything to it.
+ * Whether the host's thinking levels apply to it.
  */
 reasoning: boolean, 
 /**
- * What they mean.
+ * Cursor's values for the thinking levels.
  */
 thinkingLevelMap?: ThinkingLevelMap, 
 /**
- * What it reads.
+ * The kinds of input it accepts.
  */
 input: Array<ModelInput>, 
 /**
- * What it costs: Cursor does not say, so nothing.
+ * Its cost: always 0, because Cursor does not report it.
  */
 cost: ModelCost, 
 /**
- * Tokens its context holds.
+ * The size of its context in tokens.
  */
 contextWindow: number, 
 /**
- * Tokens it may write.
+ * The most tokens it may write.
  */
 maxTokens: number, 
 /**
- * Cursor's id of the model, which `prefs/set` takes.
+ * Cursor's id of the model, for `prefs/set`.
  */
 base: string, 
 /**
- * Whether it can be fast.
+ * Whether it has a fast mode.
  */
 supportsFast: boolean, 
 /**
- * Whether it is fast unasked.
+ * Whether it is fast by default.
  */
 defaultFast?: boolean | null, };
 /**
- * `models/list`: the rows to register. A fresh cache answers without a call to Cursor.
+ * `models/list`: the models to register. A fresh cache answers without a request to Cursor.
  */
 export type ModelsListParams = { 
 /**
- * Ask Cursor even if there is a fresh cache.
+ * Ask Cursor even if the cache is fresh.
  */
 refresh: boolean, 
 /**
@@ -544,27 +543,27 @@ apiKey?: string | null, };
  */
 export type ModelsListResult = { 
 /**
- * Where the rows come from.
+ * Where the models come from.
  */
 source: ModelsSource, 
 /**
- * Why they are not as new as they could be.
+ * Why they are not the newest.
  */
 reason?: ModelsReason | null, 
 /**
- * What a person should know, worded for them.
+ * Warnings for the user.
  */
 warnings: Array<string>, 
 /**
- * The rows, in the order to show them.
+ * The models, in display order.
  */
 models: Array<ModelRow>, };
 /**
- * Why rows are not as new as they could be.
+ * Why models are not the newest.
  */
 export type ModelsReason = "missing-api-key" | "discovery-failed" | "empty-model-list" | "cached-after-error";
 /**
- * Where rows come from.
+ * Where models come from.
  */
 export type ModelsSource = "live" | "cache" | "bundled";
 /**
@@ -605,7 +604,7 @@ delete?: NativeMode,
  */
 shell?: NativeMode, 
 /**
- * Fetching a page.
+ * Fetching web pages.
  */
 fetch?: NativeMode, 
 /**
@@ -622,31 +621,31 @@ diagnostics?: NativeMode,
  */
 requireHostTool?: boolean, };
 /**
- * `prefs/get`: nothing to say.
+ * `prefs/get`: no parameters.
  */
 export type PrefsGetParams = Record<symbol, never>;
 /**
- * The preferences there are: the answer to both.
+ * All stored preferences: the answer to `prefs/get` and `prefs/set`.
  */
 export type PrefsResult = { 
 /**
- * Which models are fast or not, by `base`.
+ * Whether models are fast, by `base`.
  */
 fast: { [key in string]: boolean }, };
 /**
- * `prefs/set`: keeps a preference for every session to come.
+ * `prefs/set`: stores a preference for all future sessions.
  */
 export type PrefsSetParams = { 
 /**
- * The model, by `base` of its rows.
+ * The `base` of the model.
  */
 base: string, 
 /**
- * Whether it is fast from now on; null or absent forgets the preference.
+ * Whether it is fast from now on; null or absent removes the preference.
  */
 fast: boolean | null, };
 /**
- * A question on a screen.
+ * A question to display.
  */
 export type Put = { 
 /**
@@ -654,11 +653,11 @@ export type Put = {
  */
 title: string, 
 /**
- * What to choose from; absent if the person writes.
+ * The options; absent if the user enters text.
  */
 options?: Array<string>, };
 /**
- * `question/next`: what to put to the person next.
+ * `question/next`: returns what to ask the user next.
  */
 export type QuestionNextParams = { 
 /**
@@ -666,19 +665,19 @@ export type QuestionNextParams = {
  */
 arguments: unknown, 
 /**
- * What the person said so far, in order; null where they gave up.
+ * The user's answers so far, in order; null where the user dismissed the question.
  */
 answers: Array<string | null>, 
 /**
- * Whether there is a person to ask.
+ * Whether the host can ask the user.
  */
 hasUi: boolean, };
 /**
- * The answer to `question/next`: something to put, or the result.
+ * The answer to `question/next`: the next question, or the result.
  */
 export type QuestionNextResult = { 
 /**
- * What to put to the person.
+ * What to ask the user.
  */
 put?: Put, 
 /**
@@ -686,11 +685,11 @@ put?: Put,
  */
 text: string, 
 /**
- * The same, answer by answer.
+ * The result by question, for display.
  */
 details: unknown, };
 /**
- * A tool for the host to register, which lets the model ask a person. Its calls are taken
+ * A tool for the host to register, with which the model asks the user. The host passes its calls
  * to `question/next`.
  */
 export type QuestionTool = { 
@@ -699,7 +698,7 @@ export type QuestionTool = {
  */
 name: string, 
 /**
- * Its name for people.
+ * Its display name.
  */
 label: string, 
 /**
@@ -711,7 +710,7 @@ description: string,
  */
 parameters: Record<string, unknown>, };
 /**
- * Prices per million tokens, in whatever money the host counts.
+ * Prices per million tokens, in the host's currency.
  */
 export type Rates = { input: number, output: number, cacheRead: number, cacheWrite: number, };
 /**
@@ -723,7 +722,7 @@ export type ReplayResult = {
  */
 content: JsonValue, 
 /**
- * What the card's renderer needs besides.
+ * Data for the card's renderer.
  */
 details?: JsonValue, 
 /**
@@ -731,12 +730,12 @@ details?: JsonValue,
  */
 isError: boolean, 
 /**
- * Whether the run has nothing more to say: the host need not ask for another turn.
+ * Whether nothing follows: the host need not start another turn.
  */
 terminate: boolean, };
 /**
- * `replay/result`: the recorded result behind a card. Nothing is ever executed; a card whose
- * run is gone has no result.
+ * `replay/result`: the recorded result of a card. Nothing is executed; a card whose run is gone
+ * has no result.
  */
 export type ReplayResultParams = { 
 /**
@@ -752,40 +751,39 @@ callId: string, };
  */
 export type Report = { 
 /**
- * Our version.
+ * The version of the sidecar.
  */
 version: string, 
 /**
- * Every setting as it is in force. Keys are only said to be set.
+ * Every setting with its effective value. For keys only whether they are set.
  */
 settings: Array<EffectiveSetting>, 
 /**
- * Settings that were not understood.
+ * Warnings about invalid settings.
  */
 warnings: Array<string>, 
 /**
- * Where runs go, or why they cannot.
+ * The endpoint for runs, or why there is none.
  */
 endpoint: string, 
 /**
- * What Cursor sent that we do not know, counted.
+ * Unknown fields and messages from Cursor, with counts.
  */
 wireDrift: { [key in string]: number }, 
 /**
- * Turns that were brought back or could not be, and other events, counted by name and
- * labels.
+ * Recovered and lost turns and other events, counted by name and labels.
  */
 counters: { [key in string]: number }, 
 /**
- * Tasks at work or waiting now; a number that only grows is a leak.
+ * Tasks that exist now; a number that only grows is a leak.
  */
 tasks: number, };
 /**
- * `diagnostics/report`: nothing to say.
+ * `diagnostics/report`: no parameters.
  */
 export type ReportParams = Record<symbol, never>;
 /**
- * `session/command`: a person's command; without one, only the state of things is asked for.
+ * `session/command`: a command of the user; without one, it only returns the current state.
  */
 export type SessionCommandParams = { 
 /**
@@ -793,23 +791,23 @@ export type SessionCommandParams = {
  */
 command?: string, 
 /**
- * What follows it.
+ * Its arguments.
  */
 arguments?: string, 
 /**
- * The chosen model, by the id of its row; absent if it is not one of ours.
+ * The id of the selected model; absent if it is not from `models/list`.
  */
 model?: string, 
 /**
- * The host's tools that are active, by name.
+ * The names of the host's active tools.
  */
 tools?: Array<string>, 
 /**
- * Where the session works; else where the host does.
+ * The session's working directory; the host's if absent.
  */
 workspace?: string, 
 /**
- * What the host keeps for us.
+ * State the host keeps for the sidecar.
  */
 kept: Kept, 
 /**
@@ -821,11 +819,11 @@ apiKey?: string, };
  */
 export type SessionCommandResult = { 
 /**
- * What to tell the person.
+ * A message for the user.
  */
 message?: string, 
 /**
- * How much that matters.
+ * Its severity.
  */
 level?: LogLevel, 
 /**
@@ -833,11 +831,11 @@ level?: LogLevel,
  */
 status?: string, 
 /**
- * To be kept with the session, in place of the entry before.
+ * The entry to keep with the session, in place of the previous one.
  */
 entry?: unknown, 
 /**
- * The rows to register from now on, if they are others than the host has.
+ * The models to register from now on, if they have changed.
  */
 models?: Array<ModelRow>, };
 /**
@@ -853,7 +851,7 @@ sessionId: string, };
  */
 export type SettingSource = "default" | "environment";
 /**
- * `shutdown`: nothing to say.
+ * `shutdown`: no parameters.
  */
 export type ShutdownParams = Record<symbol, never>;
 /**
@@ -865,15 +863,15 @@ export type StopReason = "stop" | "toolUse" | "aborted" | "error";
  */
 export type ThinkingLevelMap = { off: string | null, minimal: string | null, low: string | null, medium: string | null, high: string | null, xhigh: string | null, 
 /**
- * Only for hosts that know the level.
+ * Only for hosts that support the level.
  */
 max?: string | null, };
 /**
- * `turn/cancel`: ends a turn at once.
+ * `turn/cancel`: cancels a turn at once.
  */
 export type TurnCancelParams = { 
 /**
- * The turn.
+ * The turn's id.
  */
 turnId: string, };
 /**
@@ -881,39 +879,39 @@ turnId: string, };
  */
 export type TurnCancelResult = { 
 /**
- * Whether there was such a turn.
+ * Whether the turn existed.
  */
 found: boolean, };
 /**
- * What a turn cost.
+ * The cost of a turn.
  */
 export type TurnCost = { input: number, output: number, cacheRead: number, cacheWrite: number, total: number, };
 /**
- * `turn/event`, from us: what happened in a turn, in order, possibly several at once.
+ * `turn/event`, from the sidecar: events of a turn in order, possibly several at once.
  */
 export type TurnEventParams = { 
 /**
- * The turn.
+ * The turn's id.
  */
 turnId: string, 
 /**
- * What happened.
+ * The events.
  */
 events: Array<HostEvent>, };
 /**
- * `turn/inject`: words for the model while it works.
+ * `turn/inject`: a user message for the running model.
  */
 export type TurnInjectParams = { 
 /**
- * The turn.
+ * The turn's id.
  */
 turnId: string, 
 /**
- * The words.
+ * The message.
  */
 text: string, 
 /**
- * Pictures with them.
+ * Its images.
  */
 images?: Array<Image>, };
 /**
@@ -921,11 +919,11 @@ images?: Array<Image>, };
  */
 export type TurnInjectResult = { 
 /**
- * Whether a turn took the words. If not, send them with the next one.
+ * Whether a turn accepted the message. If not, send it with the next turn.
  */
 taken: boolean, };
 /**
- * Where what Cursor knows of a session is kept.
+ * Where a conversation is stored.
  */
 export type TurnKeep = "disk" | "memory";
 /**
@@ -937,15 +935,15 @@ export type TurnKind = "main" | "side";
  */
 export type TurnMode = "agent" | "plan";
 /**
- * `turn/start`: one turn. The answer is how it ended; before it come `turn/event`s.
+ * `turn/start`: runs one turn. The answer is the result; `turn/event`s precede it.
  */
 export type TurnStartParams = { 
 /**
- * The host's name for this turn.
+ * The host's id for this turn.
  */
 turnId: string, 
 /**
- * The host's session: turns of one session are one conversation.
+ * The host's session id: turns of one session are one conversation.
  */
 sessionId: string, 
 /**
@@ -959,12 +957,12 @@ workspace?: string | null,
  */
 projectTrusted?: boolean, 
 /**
- * Whether the turn belongs to the session or only borrows the model.
+ * Whether the turn belongs to the session or only uses the model.
  */
 kind: TurnKind, 
 /**
- * The host's system prompt. Hosts that put system messages among the messages need
- * not give it: those are read in order, as pi means them.
+ * The host's system prompt. May be absent if the messages contain system messages, which are
+ * then read in order as in pi.
  */
 systemPrompt?: string | null, 
 /**
@@ -972,7 +970,7 @@ systemPrompt?: string | null,
  */
 messages: unknown[], 
 /**
- * The tools the model may call, unless system messages tell them.
+ * The tools the model may call, unless system messages list them.
  */
 tools?: Array<HostTool> | null, 
 /**
@@ -980,7 +978,7 @@ tools?: Array<HostTool> | null,
  */
 model: ModelChoice, 
 /**
- * Agent or plan.
+ * Agent or plan mode.
  */
 mode?: TurnMode | null, 
 /**
@@ -988,20 +986,20 @@ mode?: TurnMode | null,
  */
 nativeTools?: NativeTools, 
 /**
- * How the host shows what Cursor's own tools did.
+ * How the host shows native tool calls.
  */
 surface?: TurnSurface, 
 /**
- * With `surface: "cards"`: the tools the host registered to show recorded results, under
- * its own names or `cursor`. Activity for which there is none is told in lines.
+ * With `surface: "cards"`: the tools the host registered to show recorded results, under its
+ * own names or `cursor`. Activity without such a tool is shown as text.
  */
 cardTools?: Array<string>, 
 /**
- * What the host keeps for us: speed and mode follow from it unless the turn says them.
+ * State the host keeps for the sidecar: it sets speed and mode unless the turn does.
  */
 kept?: Kept, 
 /**
- * Where what Cursor knows of the session is kept.
+ * Where the conversation is stored.
  */
 keep?: TurnKeep, 
 /**
@@ -1017,26 +1015,26 @@ export type TurnStartResult = {
  */
 stopReason: StopReason, 
 /**
- * What went wrong, worded for the host.
+ * What failed, as text for the host.
  */
 errorMessage?: string | null, 
 /**
- * Its tokens.
+ * Its token usage.
  */
 usage: TurnUsage, };
 /**
- * How the activity of Cursor's own tools is shown.
+ * How native tool calls are shown.
  */
 export type TurnSurface = "text" | "cards";
 /**
- * The tokens of a turn.
+ * The token usage of a turn.
  */
 export type TurnUsage = { input: number, output: number, cacheRead: number, cacheWrite: number, totalTokens: number, 
 /**
- * Whether Cursor reported these numbers or we estimated them.
+ * Whether the numbers are estimated, not reported by Cursor.
  */
 estimated: boolean, 
 /**
- * What they cost at the host's rates.
+ * Their cost at the host's rates.
  */
 cost: TurnCost, };

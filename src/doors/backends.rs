@@ -1,4 +1,4 @@
-//! The account and the hosts a door's turns use, made once for a key.
+//! The account and endpoints that a front end's turns use, built once per key.
 
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
@@ -11,7 +11,7 @@ use crate::run::{AssembleError, Backend};
 pub(super) struct Backends(Mutex<Option<(ApiKey, Backend)>>);
 
 impl Backends {
-    /// The backend for the key a host gives, else for the one there is.
+    /// Returns the backend for the host's key, else for the key of the environment or login.
     pub(super) fn get(
         &self,
         given: Option<&str>,
@@ -25,13 +25,13 @@ impl Backends {
         {
             return Ok((key, backend.clone()));
         }
-        // What was not understood was told when the door opened.
+        // Warnings about its settings were logged when the front end started.
         let (backend, _) = Backend::with_key(key.clone(), env, home)?;
         *cached = Some((key.clone(), backend.clone()));
         Ok((key, backend))
     }
 
-    /// The last one that was asked for.
+    /// Returns the backend that was requested last.
     pub(super) fn in_use(&self) -> Option<Backend> {
         let cached = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         cached.as_ref().map(|(_, backend)| backend.clone())

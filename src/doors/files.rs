@@ -1,12 +1,13 @@
-//! Room for open files. A run that waits for the host takes the lock of its session and, over
-//! HTTP/1.1, a connection of its own; many systems allow 1024 of both to begin with.
+//! The limit of open files. A parked run holds the lock file of its session and, over HTTP/1.1, a
+//! connection of its own; many systems start with a limit of 1024.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// Enough for as many runs as may wait.
+/// Enough for the largest number of parked runs.
 const ENOUGH: u64 = 16 * 1024;
 
-/// Asks for as many as are needed or allowed. With less the sidecar works as far as it goes.
+/// Raises the limit as far as needed or allowed. With a lower one the sidecar works until it is
+/// reached.
 pub(super) fn make_room() {
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
     let wanted = maximum.map_or(ENOUGH, |most| most.min(ENOUGH));
@@ -18,6 +19,6 @@ pub(super) fn make_room() {
         maximum,
     };
     if let Err(error) = setrlimit(Resource::Nofile, limit) {
-        tracing::debug!(%error, "the limit of open files stays");
+        tracing::debug!(%error, "the limit of open files could not be raised");
     }
 }

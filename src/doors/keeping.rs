@@ -1,4 +1,4 @@
-//! Where conversations are kept, and when old ones go.
+//! Where conversations are stored, and when old ones are removed.
 
 use std::path::Path;
 use std::sync::{Mutex, OnceLock, PoisonError};
@@ -7,15 +7,15 @@ use std::time::{Duration, Instant, SystemTime};
 use crate::conversation::store::{Bounds, Store};
 use crate::diag::place;
 
-/// What is kept on disk.
+/// How much is kept on disk, and for how long.
 const BOUNDS: Bounds = Bounds {
     unused: Duration::from_secs(30 * 24 * 3600),
     bytes: 1024 * 1024 * 1024,
 };
-/// How often what is kept is looked through.
+/// How often old conversations are removed.
 const TIDY_EVERY: Duration = Duration::from_secs(24 * 3600);
 
-/// The place, found once.
+/// The conversation store, opened once.
 #[derive(Default)]
 pub(super) struct Keeping {
     store: OnceLock<Option<Store>>,
@@ -23,7 +23,7 @@ pub(super) struct Keeping {
 }
 
 impl Keeping {
-    /// The place; there is none on a machine without a home.
+    /// Returns the store; `None` on a machine without a home directory.
     pub(super) fn store(
         &self,
         env: &impl Fn(&str) -> Option<String>,
@@ -36,7 +36,8 @@ impl Keeping {
         self.store.get_or_init(made).clone()
     }
 
-    /// Once a day: removes from the place, once it was asked for, what nobody used for long.
+    /// Removes conversations that were unused for long, at most once a day and only if the store
+    /// was used.
     pub(super) fn tidy(&self) {
         let due = {
             let mut last = self.tidied.lock().unwrap_or_else(PoisonError::into_inner);
@@ -49,7 +50,7 @@ impl Keeping {
         if let (Some(Some(store)), true) = (self.store.get().cloned(), due) {
             tokio::task::spawn_blocking(move || {
                 if let Err(error) = store.sweep(SystemTime::now(), BOUNDS) {
-                    tracing::debug!(%error, "old conversations stay");
+                    tracing::debug!(%error, "old conversations could not be removed");
                 }
             });
         }

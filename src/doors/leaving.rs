@@ -1,9 +1,9 @@
-//! When a process that serves has to go.
+//! Shutdown signals for a process that serves.
 
 use tokio::signal::unix::{SignalKind, signal};
 
-/// Resolves when a signal asks us to end. Children are only seen off by an end in order.
-pub(super) async fn told_to_leave() {
+/// Resolves when a signal asks the process to end. Children are only ended by an orderly shutdown.
+pub(super) async fn shutdown_requested() {
     let kinds = [
         SignalKind::terminate(),
         SignalKind::hangup(),

@@ -1,4 +1,4 @@
-//! Settings that were not understood: whichever room reads one, a door tells it once.
+//! Invalid settings: whichever module reads one, a front end reports it once.
 
 use std::path::Path;
 
@@ -8,13 +8,14 @@ use crate::diag::{logfile, parse};
 use crate::run::Backend;
 use crate::turn;
 
-/// What only the extension heeds.
+/// Settings that only the extension reads.
 pub(super) const CARD_SETTINGS: [&str; 2] = [
     "PI_CURSOR_NATIVE_TOOL_DISPLAY",
     "PI_CURSOR_REGISTER_NATIVE_TOOLS",
 ];
 
-/// What was not understood of the settings of an environment, and of `names` in it; each once.
+/// Returns warnings about the settings of an environment and the variable `names` in it, without
+/// duplicates.
 pub(super) fn all(
     env: &impl Fn(&str) -> Option<String>,
     home: Option<&Path>,
@@ -40,8 +41,8 @@ pub(super) fn all(
     once
 }
 
-/// The same of this process, told on stderr and in the debug log.
-pub(super) fn told(home: Option<&Path>) -> Vec<Warning> {
+/// Returns the warnings for this process, after logging them to stderr and the debug log.
+pub(super) fn log_all(home: Option<&Path>) -> Vec<Warning> {
     let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
     let warnings = all(&|name: &str| std::env::var(name).ok(), home, names);
     for warning in &warnings {

@@ -1,5 +1,5 @@
-//! Front ends. A door only translates between its own protocol and the rooms below. What
-//! several doors need stands beside them.
+//! Front ends. Each one only translates between its own protocol and the modules below. What
+//! several of them need is in this folder.
 
 mod backends;
 pub mod cli;

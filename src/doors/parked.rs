@@ -1,11 +1,11 @@
-//! Turns whose runs wait for the host, the longest waiting first.
+//! Turns whose runs are parked, the longest waiting first.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::diag::{metrics, prefix};
 
-/// Counted for every run that is let go because too many wait.
+/// Counter of runs that are released because too many are parked.
 const EVICTED: &str = "cursor_provider.parked_run_evicted";
 
 /// Turns and their sessions.
@@ -22,8 +22,8 @@ impl Parked {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds a turn. Of more than `most` the session of the one that waited longest is given
-    /// back: its run has to go.
+    /// Adds a turn. If there are more than `most`, returns the session of the one that waited
+    /// longest: the caller must release its run.
     #[must_use]
     pub(super) fn add(&self, turn: String, session: String, most: usize) -> Option<String> {
         let mut parked = self.lock();
@@ -42,14 +42,14 @@ impl Parked {
         Some(longest.session)
     }
 
-    /// Removes a turn; gives its session.
+    /// Removes a turn and returns its session.
     pub(super) fn take(&self, turn: &str) -> Option<String> {
         let mut parked = self.lock();
         let at = parked.iter().position(|waiting| waiting.turn == turn)?;
         parked.remove(at).map(|waiting| waiting.session)
     }
 
-    /// A session waits for nothing any more.
+    /// Removes all turns of a session.
     pub(super) fn forget(&self, session: &str) {
         self.lock().retain(|waiting| waiting.session != session);
     }
@@ -60,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_longest_waiting_goes_first() {
+    fn the_longest_waiting_run_is_evicted_first() {
         let parked = Parked::default();
         let add = |n: &str| parked.add(format!("t{n}"), format!("s{n}"), 2);
         assert_eq!((add("1"), add("2")), (None, None));

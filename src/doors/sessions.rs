@@ -1,12 +1,12 @@
-//! The sessions a sidecar has in hand. A sidecar lives for weeks: the longest unused go when
-//! there are too many. What is kept of them on disk stays.
+//! The open sessions of a sidecar. Because it runs for weeks, the least recently used ones are
+//! closed when there are too many; what is stored on disk stays.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::turn::{Gone, Session};
 
-/// Sessions in hand at most, beside those whose runs may wait for the host.
+/// How many sessions may be open in addition to those with parked runs.
 const MOST_BESIDE: usize = 512;
 
 /// Sessions by name.
@@ -16,9 +16,9 @@ pub(super) struct Sessions(Mutex<Known>);
 #[derive(Default)]
 struct Known {
     by_name: HashMap<String, (Session, u64)>,
-    /// Those that were let go and may still be at work.
+    /// Closed sessions whose tasks may still be running.
     leaving: HashMap<String, Gone>,
-    /// Counts every use.
+    /// Counts every use, to order sessions by it.
     uses: u64,
 }
 
@@ -30,7 +30,7 @@ impl Known {
         Some(session.clone())
     }
 
-    fn let_go(&mut self, name: &str) {
+    fn close_one(&mut self, name: &str) {
         self.leaving.retain(|_, gone| !gone.is_past());
         if let Some((session, _)) = self.by_name.remove(name) {
             self.leaving.insert(name.to_owned(), session.gone());
@@ -43,18 +43,18 @@ impl Sessions {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A session there is.
+    /// Returns an open session and marks it as used.
     pub(super) fn find(&self, name: &str) -> Option<Session> {
         self.lock().used(name)
     }
 
-    /// Whether there is one of that name. This is no use of it.
+    /// Returns whether a session is open, without marking it as used.
     pub(super) fn has(&self, name: &str) -> bool {
         self.lock().by_name.contains_key(name)
     }
 
-    /// The session of that name, made if there is none: after the last one of that name, if
-    /// that is still at work. So many runs may wait for the host.
+    /// Returns the session of that name. Creates it if needed, after the previous one of that name
+    /// if its task is still running. `waiting` is how many runs may be parked.
     pub(super) fn enter(
         &self,
         name: &str,
@@ -73,25 +73,25 @@ impl Sessions {
         if known.by_name.len() > MOST_BESIDE + waiting {
             let oldest = known.by_name.iter().min_by_key(|(_, (_, last))| *last);
             if let Some(name) = oldest.map(|(name, _)| name.clone()) {
-                known.let_go(&name);
+                known.close_one(&name);
             }
         }
         session
     }
 
-    /// Lets go of all of them; gives the ends of those that were at work.
+    /// Closes all sessions and returns handles to the ends of their tasks.
     pub(super) fn close(&self) -> Vec<Gone> {
         let mut known = self.lock();
         let names: Vec<String> = known.by_name.keys().cloned().collect();
         for name in names {
-            known.let_go(&name);
+            known.close_one(&name);
         }
         std::mem::take(&mut known.leaving).into_values().collect()
     }
 
-    /// Lets go of a session. Its task sees its run off and goes.
+    /// Closes a session. Its task drains its run and ends.
     pub(super) fn remove(&self, name: &str) {
-        self.lock().let_go(name);
+        self.lock().close_one(name);
     }
 }
 
@@ -101,7 +101,7 @@ mod tests {
     use crate::tools::leash::Leash;
 
     #[tokio::test]
-    async fn s47_the_longest_unused_sessions_go() {
+    async fn s47_the_least_recently_used_session_is_closed() {
         let sessions = Sessions::default();
         let most = MOST_BESIDE + 3;
         for n in 0..most {

@@ -1,4 +1,4 @@
-//! Why a turn failed, for hosts that tell causes apart by more than words.
+//! Why a turn failed, for hosts that need more than the error text.
 
 use super::wording::{Lost, wording};
 use crate::wire::failure::{Failure, Retry};
@@ -6,34 +6,34 @@ use crate::wire::failure::{Failure, Retry};
 /// Why a turn failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Cause {
-    /// What the host asks for cannot be answered as it is.
+    /// The host's request cannot be answered as it is.
     Request,
-    /// The key or the login is not accepted.
+    /// Cursor does not accept the key or the login.
     Login,
-    /// A plan or a limit of it.
+    /// The account's plan, or a limit of it, does not allow the request.
     Quota,
-    /// The conversation does not fit.
+    /// The conversation does not fit into the context window.
     Overflow,
-    /// The model does not exist or is not for this account.
+    /// The model does not exist or is not available to this account.
     Model,
     /// Cursor has no capacity now.
     Capacity,
-    /// Cursor will not do this.
+    /// Cursor refuses the request.
     Refused,
-    /// Cursor failed, or the way to it.
+    /// Cursor failed, or the connection to it.
     Upstream,
-    /// Cursor did nothing for too long.
+    /// Cursor sent nothing for too long.
     Silence,
-    /// The run that asked for tools is gone, and nothing could bring it back.
+    /// The run that called tools is gone and could not be recovered.
     Lost(Box<Lost>),
-    /// Another process is at work on the session.
+    /// Another process uses the session.
     Taken,
-    /// We failed.
+    /// An internal error.
     Internal,
 }
 
 impl Cause {
-    /// The cause of a failed run.
+    /// Returns the cause of a failed run.
     pub(super) fn of(failure: &Failure) -> Self {
         match failure {
             Failure::Login(_) | Failure::Key(_) => Self::Login,
@@ -41,7 +41,7 @@ impl Cause {
             Failure::Model(_) => Self::Model,
             Failure::Capacity(_) => Self::Capacity,
             Failure::TooLarge(_) => Self::Upstream,
-            // By the words the host is told: texts of an overflow come in many classes.
+            // By the text of the error, because an overflow arrives in many classes.
             _ if wording(failure).starts_with("context_length_exceeded") => Self::Overflow,
             _ => match failure.retry() {
                 Retry::Never => Self::Refused,

@@ -3,17 +3,17 @@
 /// What a run ended with.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Candidates<'a> {
-    /// The result, where the run names one.
+    /// The result, if the run has one.
     pub result: Option<&'a str>,
     /// A plan the run made instead of an answer.
     pub plan: Option<&'a str>,
-    /// Everything that streamed as text, in order.
+    /// All streamed text, in order.
     pub streamed: &'a str,
-    /// What of it was shown.
+    /// The part of it that was shown.
     pub emitted: &'a str,
 }
 
-/// Whether a result may go on in the middle of a shown word.
+/// Whether a result may continue in the middle of a shown word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Boundary {
     /// Only where a word ends.
@@ -22,7 +22,8 @@ pub enum Boundary {
     Any,
 }
 
-/// The text to add: the first of result, plan and streamed text that says more than was shown.
+/// Returns the text to add: the remainder of the first of result, plan and streamed text that
+/// contains more than was shown.
 pub fn select(candidates: Candidates<'_>, boundary: Boundary) -> &str {
     [
         candidates.result,
@@ -36,8 +37,8 @@ pub fn select(candidates: Candidates<'_>, boundary: Boundary) -> &str {
     .unwrap_or_default()
 }
 
-/// `text` less what of it was shown already; all of it where they do not fit. Space around
-/// either does not make them differ.
+/// Returns `text` without the part that was shown already, or all of it if they do not overlap.
+/// White space around either is ignored.
 fn remainder<'a>(text: &'a str, shown: &str, boundary: Boundary) -> &'a str {
     if shown.is_empty() {
         return text;
@@ -52,9 +53,9 @@ fn remainder<'a>(text: &'a str, shown: &str, boundary: Boundary) -> &'a str {
             .strip_suffix(text)
             .is_some_and(|before| breaks(before, text))
     };
-    let said = text.trim();
+    let trimmed = text.trim();
     if ends_with(shown, text)
-        || (!said.is_empty() && ends_with(shown.trim(), said))
+        || (!trimmed.is_empty() && ends_with(shown.trim(), trimmed))
         || shown.split_whitespace().eq(text.split_whitespace())
     {
         return "";
@@ -62,7 +63,7 @@ fn remainder<'a>(text: &'a str, shown: &str, boundary: Boundary) -> &'a str {
     text
 }
 
-/// Whether a word ends between the two.
+/// Returns whether there is a word boundary between the two.
 fn breaks(left: &str, right: &str) -> bool {
     let word = |c: char| c.is_alphanumeric() || c == '_';
     match (left.chars().next_back(), right.chars().next()) {
@@ -71,8 +72,8 @@ fn breaks(left: &str, right: &str) -> bool {
     }
 }
 
-/// `text` less what this turn, or the run so far, has shown of it. What this turn shows may
-/// have stopped in the middle of a word; an earlier turn was over.
+/// Returns `text` without what this turn, or the run so far, has shown of it. This turn may have
+/// stopped in the middle of a word; earlier turns are complete.
 pub fn trim<'a>(text: &'a str, turn_emitted: &str, run_emitted: &str) -> &'a str {
     if turn_emitted.is_empty() {
         return remainder(text, run_emitted, Boundary::Word);
@@ -81,14 +82,15 @@ pub fn trim<'a>(text: &'a str, turn_emitted: &str, run_emitted: &str) -> &'a str
     if rest.len() < text.len() {
         return rest;
     }
-    let boundary = match run_emitted.ends_with(turn_emitted) {
-        true => Boundary::Any,
-        false => Boundary::Word,
+    let boundary = if run_emitted.ends_with(turn_emitted) {
+        Boundary::Any
+    } else {
+        Boundary::Word
     };
     remainder(text, run_emitted, boundary)
 }
 
-/// The last text block that says something.
+/// Returns the last text block that is not blank.
 pub fn last<'a>(blocks: impl DoubleEndedIterator<Item = &'a str>) -> &'a str {
     blocks
         .rev()
@@ -101,7 +103,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_shown_is_found_at_either_end() {
+    fn shown_text_is_removed_at_either_end() {
         let left = |text, shown| remainder(text, shown, Boundary::Word);
         assert_eq!(left("Done.", "Done."), "");
         assert_eq!(left("Done. More", "Done."), " More");
@@ -114,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn a_turn_takes_away_what_it_or_the_run_has_shown() {
+    fn text_shown_by_the_turn_or_the_run_is_removed() {
         for (text, turn, run, wanted) in [
             ("Full answer", "Full", "earlier Full", " answer"),
             ("Donext", "Don", "Don", "ext"),

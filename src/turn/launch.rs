@@ -1,4 +1,4 @@
-//! A run put together: its conversation, its words, its tools, its rules.
+//! Starts a run: puts together its conversation, message, tools and rules.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -30,40 +30,40 @@ use crate::tools::permission::Granted;
 use crate::tools::settings::Settings;
 use crate::tools::settings::hooks::{Guarded, Occasion};
 
-/// What a session has for all its runs.
+/// What all runs of a session share.
 pub(super) struct Surroundings<'a> {
-    /// Results behind the cards the host was given.
+    /// Recorded results of the cards the host was sent.
     pub(super) recorded: &'a Recorded,
     /// Commands that outlive a run.
     pub(super) bench: &'a Arc<Workbench>,
-    /// What the host's tools have shown of files.
+    /// File contents that host tools have shown.
     pub(super) seen: &'a Arc<Seen>,
-    /// What the host has allowed in this session.
+    /// Native tools the host has allowed for this session.
     pub(super) granted: &'a Granted,
     /// The user's Cursor settings.
     pub(super) settings: Arc<Settings>,
-    /// Where what is begun here is written down.
+    /// The intent log.
     pub(super) begun: Option<Arc<Begun>>,
-    /// Told of each run's side entrance.
+    /// Publishes the gate of each run.
     pub(super) gate: &'a watch::Sender<Weak<Gate>>,
 }
 
-/// What went before in the turn a run is started for.
+/// What happened earlier in the turn a run is started for.
 #[derive(Debug, Default)]
 pub(super) struct Before {
-    /// What retries have cost.
+    /// Retries used so far.
     pub(super) spent: Spent,
-    /// How long to wait first.
+    /// How long to wait before the first attempt.
     pub(super) rest: Duration,
-    /// Words that were told since the state it starts from.
+    /// Answer text that was sent to the host since the checkpoint the run starts from.
     pub(super) shown: String,
-    /// All words that were told.
-    pub(super) told: String,
-    /// What tools did.
+    /// All answer text that was sent to the host in this turn.
+    pub(super) answer: String,
+    /// Effects of earlier runs.
     pub(super) done: Memo,
 }
 
-/// Starts a run that does `action`.
+/// Starts a run with `action`.
 pub(super) fn launch(
     conversation: Conversation,
     action: Action,
@@ -81,7 +81,7 @@ pub(super) fn launch(
     let hosted = snapshot
         .tools
         .iter()
-        // As offered, and as the server may call it.
+        // Under the name that is offered and the name the server may use.
         .flat_map(|tool| {
             [
                 tool.offered.clone(),
@@ -125,7 +125,7 @@ pub(super) fn launch(
         settings: Arc::clone(&surroundings.settings),
         native: native::executor(facts, execution),
     };
-    // Within the hooks: what they refuse is not begun.
+    // Inside the hooks, because what they refuse must not be logged as started.
     let executor = Guarded::around(
         Noted::around(
             Arc::new(executor),
@@ -173,16 +173,16 @@ pub(super) fn launch(
             ..Timing::default()
         },
     );
-    let told = &request.transcript;
-    let covers = Fingerprint::of(&told.system, &told.messages);
+    let transcript = &request.transcript;
+    let covers = Fingerprint::of(&transcript.system, &transcript.messages);
     let history = Covered {
         covers,
-        heard: before.told,
+        answer: before.answer,
     };
     Live::new(handle, bridge, conversation, history, show, inlet, tools)
 }
 
-/// A new conversation that starts from a history told anew.
+/// Returns a new conversation that starts from a bootstrapped history.
 pub(super) fn rebuilt(
     request: &TurnRequest,
     history: &[Json],
@@ -190,19 +190,19 @@ pub(super) fn rebuilt(
 ) -> Result<Conversation, String> {
     let mut conversation = Conversation::new(request.account.clone(), kept)
         .map_err(|error| format!("no source of randomness: {error}"))?;
-    retell(&mut conversation, request, history)?;
+    reset_to_history(&mut conversation, request, history)?;
     Ok(conversation)
 }
 
-/// The same conversation on a history told anew: its state stands for nothing any more.
-pub(super) fn retell(
+/// Replaces the state of a conversation by a bootstrapped history: its old checkpoint is invalid.
+pub(super) fn reset_to_history(
     conversation: &mut Conversation,
     request: &TurnRequest,
     history: &[Json],
 ) -> Result<(), String> {
     let window = u32::try_from(request.limits.window).unwrap_or(u32::MAX);
     let output = u32::try_from(request.limits.max_output).unwrap_or(u32::MAX);
-    // What is told besides comes first: the system prompt, and what is said now.
+    // The system prompt and the new message take their share of the window first.
     let messages = &request.transcript.messages;
     let now = messages.get(history.len()..).unwrap_or_default();
     let besides = usage::context(&request.transcript.system, now);
@@ -224,7 +224,7 @@ pub(super) fn retell(
     Ok(())
 }
 
-/// The host's tools this turn offers.
+/// Returns the host tools this turn offers.
 pub(super) fn snapshot(request: &TurnRequest) -> Snapshot {
     let tools: Vec<HostTool> = request
         .transcript
@@ -240,8 +240,8 @@ pub(super) fn snapshot(request: &TurnRequest) -> Snapshot {
     request.policy.offered(&tools, &request.surface)
 }
 
-/// The system prompt goes where Cursor reads it, and so does what the model must know
-/// about pictures it cannot see.
+/// Returns the system prompt as a rule, where Cursor reads it, with a note about images the model
+/// cannot see.
 fn rules(request: &TurnRequest) -> Vec<Rule> {
     let rule = |name: &str, content: &str| Rule {
         name: name.into(),

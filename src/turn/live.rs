@@ -1,5 +1,5 @@
-//! A run that outlives host turns: it waits while the host executes tools, and goes on
-//! when their results come.
+//! A run that can span several host turns: it waits while the host executes tools, and resumes with
+//! their results.
 
 mod offer;
 mod resume;
@@ -16,12 +16,12 @@ use tokio::time::Instant;
 
 pub(super) use self::offer::Offered;
 use self::rounds::Round;
-pub(super) use self::words::said;
+pub(super) use self::words::user_texts;
 use super::memory::Conversation;
 use super::request::{TurnEvent, TurnRequest};
 use super::show::{Show, ends_cards};
 use super::steer::{Source, Steering, Then};
-use super::tally::{Shown, Tally, tell};
+use super::tally::{Shown, Tally, send_event};
 use crate::conversation::continuation::results;
 use crate::conversation::fingerprint::{Continuity, Fingerprint};
 use crate::conversation::store::StoreError;
@@ -34,61 +34,62 @@ use crate::wire::awake;
 use crate::wire::failure::Retry;
 use crate::wire::state::Occupancy;
 
-/// Events that may pile up while the host works, and their bytes; then the run stops reading.
+/// How many events, and how many bytes of them, may queue while the host works; then the run stops
+/// reading.
 const MOST_WAITING: usize = 4096;
 const MOST_WAITING_BYTES: usize = 4 * 1024 * 1024;
 
-/// A run and what is open about it.
+/// A run and its open calls, events and messages.
 pub(super) struct Live {
     handle: Handle,
     bridge: Arc<Bridge>,
     pub(super) conversation: Conversation,
-    /// The beginning of the session's key, once there was a pause.
+    /// The prefix of the session's key; empty before the first pause.
     key: String,
-    /// The state the run began with.
-    began: Option<bytes::Bytes>,
+    /// The checkpoint the run started with.
+    initial_state: Option<bytes::Bytes>,
     on_disk: OnDisk,
-    /// What was done here that the state knows, and nobody has crossed out.
+    /// Effects the checkpoint includes that are not yet removed from the intent log.
     settled: Vec<String>,
-    /// The history the run has been told.
+    /// The history the run was sent.
     covers: Fingerprint,
-    /// The same without the words it was told last, if nothing else came with them.
-    before_words: Option<Fingerprint>,
-    /// What it has answered to that, shown or not.
-    heard: String,
-    /// Results it was given that its newest state may not know, oldest first.
+    /// The same without the latest user message, if nothing else came with it.
+    before_message: Option<Fingerprint>,
+    /// The answer to that history, shown or not.
+    answer: String,
+    /// Tool results that the newest checkpoint may not include, oldest first.
     rounds: Vec<Round>,
-    /// Calls of the host's tools that do not come from Cursor.
+    /// Calls of host tools that do not come from Cursor.
     inlet: Inlet,
-    /// Calls the host has been offered and has not answered, oldest first.
+    /// Calls that were offered to the host and have no result, oldest first.
     open: Vec<HostCall>,
-    /// What the host has not been shown of them.
+    /// Events for these calls that were not sent to the host yet.
     offering: Vec<TurnEvent>,
-    /// What happened while the host was away.
+    /// Events that arrived while the host was away.
     waiting: VecDeque<RunEvent>,
-    /// Bytes of those that were added since the host went away.
+    /// Bytes of the events that were queued since the host went away.
     waiting_bytes: usize,
-    /// Words for the model at work.
+    /// User messages injected into the run.
     steering: Steering,
-    /// What the context holds, by the newest state.
+    /// How full the context is, from the newest checkpoint.
     occupancy: Option<Occupancy>,
-    /// What the current turn says about tools; the run's executors read it.
+    /// Tool settings of the current turn; the run's executors read them.
     tools: watch::Sender<Arc<TurnTools>>,
-    /// What Cursor's own tools did.
+    /// Display of native tool calls.
     show: Show,
-    /// Lines that came between calls: they open the next turn.
+    /// Events that arrived between calls; they are sent first in the next turn.
     later: Vec<TurnEvent>,
-    /// Answers to [`Command::Settle`] that have not come.
+    /// How many [`Command::Settle`] are unanswered.
     settling: usize,
 }
 
-/// What a run begins with: the history it is told, and what of the answer is there already.
+/// What a run starts with: the history it is sent and the part of the answer that exists already.
 pub(super) struct Covered {
     pub(super) covers: Fingerprint,
-    pub(super) heard: String,
+    pub(super) answer: String,
 }
 
-/// Why driving a run stopped.
+/// Why [`Live::drive`] returned.
 pub(super) enum Pause {
     /// The host has calls to execute.
     ToolUse,
@@ -101,7 +102,7 @@ impl Live {
         handle: Handle,
         bridge: Arc<Bridge>,
         conversation: Conversation,
-        Covered { covers, heard }: Covered,
+        Covered { covers, answer }: Covered,
         show: Show,
         inlet: Inlet,
         tools: watch::Sender<Arc<TurnTools>>,
@@ -111,13 +112,13 @@ impl Live {
             handle,
             bridge,
             key: String::new(),
-            began: conversation.state.clone(),
+            initial_state: conversation.state.clone(),
             conversation,
             on_disk: OnDisk::Current,
             settled: Vec::new(),
             covers,
-            before_words: None,
-            heard,
+            before_message: None,
+            answer,
             rounds: Vec::new(),
             inlet,
             open: Vec::new(),
@@ -132,7 +133,7 @@ impl Live {
         }
     }
 
-    /// Another turn takes the run over, with tool switches of its own.
+    /// Applies the tool settings of the turn that takes over the run.
     pub(super) fn use_tools(&mut self, tools: Arc<TurnTools>) {
         self.show.decisions = tools.decisions.clone();
         self.tools.send_replace(tools);
@@ -142,7 +143,7 @@ impl Live {
         self.open.iter().any(|call| call.id == id) || self.show.waits(id)
     }
 
-    /// Whether a history goes on with this run: by its calls, else by its words.
+    /// Returns whether a history continues this run: by its tool results, else by its fingerprint.
     pub(super) fn continues(&self, system: &str, messages: &[Json]) -> bool {
         if !results(messages, |id| self.waits(id)).is_empty() {
             return true;
@@ -154,7 +155,7 @@ impl Live {
         )
     }
 
-    /// How the run ended while the host was away, if it failed.
+    /// Returns how the run ended while the host was away, if it failed.
     pub(super) fn lost(&self) -> Option<&Outcome> {
         match self.waiting.back() {
             Some(RunEvent::Ended(Ended { outcome, .. })) => {
@@ -164,7 +165,7 @@ impl Live {
         }
     }
 
-    /// What tools did for a run that ended while the host was away.
+    /// Returns the effects of a run that ended while the host was away.
     pub(super) fn done(&self) -> Memo {
         match self.waiting.back() {
             Some(RunEvent::Ended(ended)) => ended.done.clone(),
@@ -172,8 +173,8 @@ impl Live {
         }
     }
 
-    /// The run broke while the host was away. Its state stands for what it stood for, unless
-    /// the server itself refused to go on.
+    /// Handles a run that broke while the host was away. Its checkpoint stays valid unless the
+    /// server itself refused to continue.
     pub(super) fn lose(&mut self) {
         let refused = matches!(self.lost(), Some(Outcome::Failed(failure)) if failure.retry() == Retry::Never && failure.doubts_state());
         if refused {
@@ -181,22 +182,22 @@ impl Live {
         }
     }
 
-    /// Whether the run's end waits to be told.
+    /// Returns whether the run's end is queued.
     fn is_over(&self) -> bool {
         let end = |event: &RunEvent| matches!(event, RunEvent::Ended(_));
         self.waiting.iter().any(end)
     }
 
-    /// The run is to be given up; its last checkpoint may still come.
+    /// Cancels the run; its last checkpoint may still arrive.
     pub(super) async fn cancel(&mut self) {
-        self.leave().await;
+        self.send_cancel().await;
         self.open.clear();
         self.inlet.shut();
     }
 
-    /// The run is given up, and nobody goes on with its conversation: it is told so behind our
-    /// back. What is kept of the conversation is free at once.
-    pub(super) fn forsake(self) {
+    /// Cancels the run in the background, for a conversation that is not continued. Releases the
+    /// stored conversation at once.
+    pub(super) fn cancel_in_background(self) {
         let Self {
             mut handle,
             bridge,
@@ -210,16 +211,16 @@ impl Live {
         });
     }
 
-    async fn leave(&mut self) {
+    async fn send_cancel(&mut self) {
         self.bridge.cancelled(calls(&self.waiting));
         let _ = self.handle.commands.send(Command::Cancel).await;
     }
 
-    /// Sees a run off that was given up: gives its end, when the last checkpoint has come or
-    /// the run has waited for it long enough. A state that knows words nobody was shown is
-    /// not taken: the next turn would go on behind them. From when it is `wanted` gone, the
-    /// run has little time.
-    pub(super) async fn see_off(&mut self, wanted: impl Future<Output = ()>) -> Option<Ended> {
+    /// Drains a cancelled run and returns its end, after the last checkpoint or when the run stops
+    /// waiting for it. A checkpoint that includes text the host was not shown is ignored, because
+    /// the next turn would continue after that text. Once `wanted` resolves,
+    /// the time for that is cut short.
+    pub(super) async fn drain(&mut self, wanted: impl Future<Output = ()>) -> Option<Ended> {
         let mut shown = Shown::Something;
         let mut wanted = std::pin::pin!(wanted.fuse());
         loop {
@@ -251,18 +252,18 @@ impl Live {
             event = self.handle.events.recv() => event,
             call = self.inlet.next() => Some(RunEvent::HostCall(Box::new(call))),
         };
-        self.hear(event.as_ref());
+        self.record_text(event.as_ref());
         event
     }
 
-    fn hear(&mut self, event: Option<&RunEvent>) {
+    fn record_text(&mut self, event: Option<&RunEvent>) {
         if let Some(RunEvent::Text(text)) = event {
-            self.heard.push_str(text);
+            self.answer.push_str(text);
         }
     }
 
-    /// Takes one event while the host is away. Gives whether the conversation changed;
-    /// pends while there is no room.
+    /// Reads one event while the host is away and returns whether the conversation changed; pends
+    /// while the queue is full.
     pub(super) async fn idle(&mut self) -> Idle {
         if self.waiting.len() >= MOST_WAITING || self.waiting_bytes >= MOST_WAITING_BYTES {
             return std::future::pending().await;
@@ -270,12 +271,12 @@ impl Live {
         let event = tokio::select! {
             Some(event) = self.handle.events.recv() => event,
             call = self.inlet.next() => {
-                // Callers that come and go must not use up the room of the run's events.
+                // Cancelled calls must not fill the queue of the run's events.
                 self.waiting.retain(|event| !is_void(event));
                 RunEvent::HostCall(Box::new(call))
             }
         };
-        self.hear(Some(&event));
+        self.record_text(Some(&event));
         match event {
             RunEvent::Checkpoint(saved) => {
                 self.checkpoint(saved);
@@ -287,9 +288,10 @@ impl Live {
                     ..
                 }) = &event
                 {
-                    let event = match self.conversation.sent.as_ref() == Some(&self.covers) {
-                        true => "bridge.died_mid_pause_checkpoint_saved",
-                        false => "bridge.died_mid_pause_no_checkpoint",
+                    let event = if self.conversation.sent.as_ref() == Some(&self.covers) {
+                        "bridge.died_mid_pause_checkpoint_saved"
+                    } else {
+                        "bridge.died_mid_pause_no_checkpoint"
                     };
                     let key = self.key.as_str();
                     tracing::debug!(event, bridgeKeyPrefix = key, class = failure.class());
@@ -301,8 +303,8 @@ impl Live {
         }
     }
 
-    /// Writes the conversation down if it has changed: a host that calls tools in a row must
-    /// not wait for the disk each time.
+    /// Writes the conversation to disk if it has changed, so that a host that calls tools in a row
+    /// does not wait for the disk each time.
     pub(super) async fn save(&mut self) -> Result<(), StoreError> {
         if self.on_disk == OnDisk::Stale {
             self.conversation.save().await?;
@@ -311,13 +313,13 @@ impl Live {
         Ok(())
     }
 
-    /// What was done here that the state knows, told once.
+    /// Returns and clears the effects that the checkpoint includes.
     pub(super) fn settled(&mut self) -> Vec<String> {
         std::mem::take(&mut self.settled)
     }
 
-    /// Shows what the run does until the host is needed or it is over. Safe to drop and call
-    /// again.
+    /// Sends the run's events to the host until the host must execute something or the run ends.
+    /// Cancel safe.
     pub(super) async fn drive(
         &mut self,
         request: &mut TurnRequest,
@@ -325,24 +327,25 @@ impl Live {
         offered: &mut Offered,
     ) -> Pause {
         while *offered == Offered::Nothing && !self.later.is_empty() {
-            tell(self.later.remove(0), request, tally).await;
+            send_event(self.later.remove(0), request, tally).await;
         }
         loop {
-            let give_up = self.steering.deadline();
+            let deadline = self.steering.deadline();
             let mut event = tokio::select! {
-                // What the server has said by now counts before the time is up.
+                // Read what the server has sent before the deadline counts.
                 biased;
                 Some(message) = request.injections.recv() => {
-                    self.inject(message, Source::Beside).await;
+                    self.inject(message, Source::Separate).await;
                     continue;
                 }
                 event = self.next() => event,
-                () = tokio::time::sleep_until(give_up.unwrap_or_else(Instant::now)), if give_up.is_some() => {
+                () = tokio::time::sleep_until(deadline.unwrap_or_else(Instant::now)), if deadline.is_some() => {
                     let now = Instant::now();
-                    match give_up.is_some_and(|due| awake::is_late(due, now)) {
-                        // We were stopped: what the server said meanwhile is still to be read.
-                        true => self.steering.rearm(now),
-                        false => self.release(offered).await,
+                    if deadline.is_some_and(|due| awake::is_late(due, now)) {
+                        // The process was suspended: read what the server sent meanwhile first.
+                        self.steering.rearm(now);
+                    } else {
+                        self.release(offered).await;
                     }
                     continue;
                 }
@@ -351,13 +354,13 @@ impl Live {
                 && let Some(event) = event.take_if(|event| ends_cards(event))
             {
                 let over = |event: &RunEvent| matches!(event, RunEvent::Ended(end) if end.outcome == Outcome::Finished);
-                if over(&event) && self.later.is_empty() && self.steering.is_settled() {
-                    self.show.last();
+                if over(&event) && self.later.is_empty() && self.steering.is_delivered() {
+                    self.show.close_cards();
                 }
                 self.waiting.push_front(event);
                 return Pause::ToolUse;
             }
-            // Words after a call are said after it.
+            // Text that follows a call is shown after the call.
             if *offered == Offered::Calls
                 && let Some(event) = event.take_if(|event| is_speech(event))
             {
@@ -366,13 +369,13 @@ impl Live {
             }
             let shown = match event {
                 Some(RunEvent::Text(text)) => {
-                    self.show.said(&text);
+                    self.show.record_answer(&text);
                     TurnEvent::Text(text)
                 }
                 Some(RunEvent::Thinking(text)) => TurnEvent::Thinking(text),
                 Some(RunEvent::ThinkingDone) => TurnEvent::ThinkingDone,
                 Some(RunEvent::Retrying(failure)) => {
-                    self.say_again().await;
+                    self.reinject().await;
                     TurnEvent::Retrying(failure.to_string())
                 }
                 Some(RunEvent::Checkpoint(saved)) => {
@@ -388,7 +391,7 @@ impl Live {
                 Some(RunEvent::Settled) => {
                     self.settling = self.settling.saturating_sub(1);
                     match offered {
-                        // Of an earlier turn: this one's is still to come.
+                        // This one belongs to an earlier turn; ours is still to come.
                         _ if self.settling > 0 => continue,
                         Offered::Calls | Offered::Cards => return Pause::ToolUse,
                         Offered::Nothing => continue,
@@ -400,20 +403,20 @@ impl Live {
                     }
                     continue;
                 }
-                // Another agent's calls outlast Cursor's words: the host does them first.
-                Some(RunEvent::Ended(ended)) if self.owes(&ended, *offered) => {
+                // Calls of another agent outlive Cursor's answer: the host executes them first.
+                Some(RunEvent::Ended(ended)) if self.leaves_calls(&ended, *offered) => {
                     self.waiting.push_front(RunEvent::Ended(ended));
                     return Pause::ToolUse;
                 }
                 Some(RunEvent::Ended(ended)) => {
                     if ended.outcome == Outcome::Finished
-                        && let Some(rest) = self.show.unsaid()
+                        && let Some(rest) = self.show.unshown_plan()
                     {
-                        // The state knows it, though not as words.
+                        // The checkpoint includes the plan, but not as text.
                         if let Some(answer) = &mut self.conversation.answer {
                             answer.push_str(&rest);
                         }
-                        tell(TurnEvent::Text(rest), request, tally).await;
+                        send_event(TurnEvent::Text(rest), request, tally).await;
                     }
                     return Pause::Over(Some(Box::new(ended)));
                 }
@@ -423,25 +426,26 @@ impl Live {
                 },
                 None => return Pause::Over(None),
             };
-            tell(shown, request, tally).await;
+            send_event(shown, request, tally).await;
         }
     }
 
-    /// Whether the turn's end leaves a state that stands for all that was said.
-    pub(super) fn settle_accounts(&mut self, outcome: Option<&Outcome>) {
+    /// Keeps the checkpoint only if it is valid for everything that was sent; otherwise the next
+    /// turn sends the history again.
+    pub(super) fn check_checkpoint(&mut self, outcome: Option<&Outcome>) {
         let current = self.conversation.sent.as_ref() == Some(&self.covers);
-        // Words it ended without hearing are said to the state they came behind.
-        let unheard = self.before_words.is_some()
-            && self.conversation.sent == self.before_words
-            && self.has_unheard();
+        // Undelivered messages are sent to the checkpoint that precedes them.
+        let undelivered = self.before_message.is_some()
+            && self.conversation.sent == self.before_message
+            && self.has_undelivered();
         let sound = match outcome {
-            Some(Outcome::Finished) => current || unheard,
-            // An older state is told all that came since.
+            Some(Outcome::Finished) => current || undelivered,
+            // An older checkpoint is sent everything since.
             Some(Outcome::Cancelled) => true,
             Some(Outcome::Failed(failure)) => match failure.retry() {
                 Retry::Transport => true,
-                // One the run began with may be what the server chokes on.
-                Retry::Server | Retry::Idle => self.conversation.state != self.began,
+                // The checkpoint the run started with may be what makes the server fail.
+                Retry::Server | Retry::Idle => self.conversation.state != self.initial_state,
                 Retry::Never => !failure.doubts_state(),
             },
             None => false,
@@ -451,41 +455,41 @@ impl Live {
         }
         if let Some(Outcome::Finished) = outcome {
             self.conversation.pause = None;
-            if !self.has_unheard() {
-                // They were answered.
-                self.steering.known();
+            if !self.has_undelivered() {
+                // The finished answer covers them.
+                self.steering.checkpoint();
             }
         }
     }
 }
 
-/// How many calls wait among events.
+/// Returns how many queued events are host calls.
 fn calls(waiting: &VecDeque<RunEvent>) -> usize {
     let queued = |event: &&RunEvent| matches!(event, RunEvent::HostCall(_));
     waiting.iter().filter(queued).count()
 }
 
-/// Whether an event is a call nobody waits for any more.
+/// Returns whether an event is a call whose caller no longer waits.
 fn is_void(event: &RunEvent) -> bool {
     matches!(event, RunEvent::HostCall(call) if call.is_void())
 }
 
-/// Whether an event is something the model says.
+/// Returns whether an event is text or thinking of the model.
 fn is_speech(event: &RunEvent) -> bool {
     matches!(event, RunEvent::Text(_) | RunEvent::Thinking(_))
 }
 
-/// Whether what is on disk is what is known.
+/// Whether the conversation on disk is current.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum OnDisk {
     Current,
     Stale,
 }
 
-/// What happened while the host was away.
+/// What [`Live::idle`] read.
 pub(super) enum Idle {
-    /// A new checkpoint came.
+    /// A new checkpoint arrived.
     Changed,
-    /// Something that can wait.
+    /// An event that was queued.
     Same,
 }

@@ -1,4 +1,4 @@
-//! What Cursor knows of a session, in hand during a turn and on disk between turns.
+//! The stored conversation of a session: in memory during a turn, on disk between turns.
 
 use std::sync::Arc;
 
@@ -13,18 +13,18 @@ use crate::conversation::shelf::{Shelf, ShelfError};
 use crate::conversation::store::{Found, Kept, Look, Store, StoreError};
 use crate::run::{BlobError, BlobKey, Blobs, MemoryBlobs};
 
-/// A conversation in hand.
+/// A conversation of Cursor's.
 #[derive(Debug, Clone)]
 pub(super) struct Conversation {
     pub(super) id: String,
     pub(super) blob_key: BlobKey,
     pub(super) account: String,
     pub(super) state: Option<Bytes>,
-    /// The history the state stands for.
+    /// The history the checkpoint covers.
     pub(super) sent: Option<Fingerprint>,
-    /// What the state knows of the answer to it; `None` if nobody counted.
+    /// The part of the answer to it that the checkpoint includes; `None` if unknown.
     pub(super) answer: Option<String>,
-    /// The last pause of the turn under way.
+    /// The last pause of the current turn.
     pub(super) pause: Option<Paused>,
     blobs: Place,
 }
@@ -35,7 +35,7 @@ enum Place {
     Disk(Arc<Kept>, Arc<Shelf>),
 }
 
-/// Blobs on disk, as a run wants them.
+/// The blobs on disk, in the form a run uses.
 struct OnShelf(Arc<Shelf>);
 
 impl Blobs for OnShelf {
@@ -53,7 +53,7 @@ impl Blobs for OnShelf {
 }
 
 impl Conversation {
-    /// A new one, kept where the session is kept.
+    /// Returns a new conversation, stored where the session is stored.
     pub(super) fn new(account: String, kept: Option<Arc<Kept>>) -> Result<Self, getrandom::Error> {
         let id = format!("agent-{}", Uuid::new_v4());
         Ok(Self {
@@ -68,7 +68,7 @@ impl Conversation {
         })
     }
 
-    /// One read from disk; `None` if its entry makes no sense.
+    /// Returns a conversation read from disk; `None` if its entry is invalid.
     fn restore(entry: Entry, kept: Arc<Kept>) -> Option<Self> {
         Some(Self {
             blobs: Place::of(Some(kept), &entry.conversation_id),
@@ -82,12 +82,12 @@ impl Conversation {
         })
     }
 
-    /// For what a turn of it will begin; nothing if it is not kept.
+    /// Creates the intent log of a turn; `None` if the conversation is not stored.
     pub(super) fn begins(&self, history: Fingerprint) -> Option<Begun> {
         self.kept().map(|kept| kept.begins(history))
     }
 
-    /// The blobs, for a run.
+    /// Returns the blobs for a run.
     pub(super) fn blobs(&self) -> Arc<dyn Blobs> {
         match &self.blobs {
             Place::Memory(blobs) => blobs.clone(),
@@ -95,7 +95,7 @@ impl Conversation {
         }
     }
 
-    /// Lets go of the conversation, not of the place it is kept in.
+    /// Drops the conversation and returns the place it was stored in.
     pub(super) fn into_kept(self) -> Option<Arc<Kept>> {
         self.kept()
     }
@@ -107,7 +107,7 @@ impl Conversation {
         }
     }
 
-    /// Writes the conversation down. One in memory has nothing to write.
+    /// Writes the conversation to disk. Does nothing for one in memory.
     pub(super) async fn save(&self) -> Result<(), StoreError> {
         let Place::Disk(kept, shelf) = self.blobs.clone() else {
             return Ok(());
@@ -144,31 +144,31 @@ impl Place {
     }
 }
 
-/// Where a session's conversation is between turns.
+/// Where a session's conversation is stored between turns.
 #[derive(Debug)]
 pub(super) struct Memory {
     key: BridgeKey,
     store: Option<(Store, String)>,
-    /// What could not be put on disk.
+    /// A conversation that could not be written to disk.
     unsaved: Option<Conversation>,
-    /// How closely what is on disk is looked at: once is enough, for after that we wrote it.
+    /// How thoroughly the files are verified: once is enough, because later ones are our own.
     look: Look,
 }
 
-/// What a turn begins with.
+/// What a turn starts with.
 #[derive(Debug)]
 pub(super) struct Taken {
     pub(super) conversation: Option<Conversation>,
-    /// Where a new conversation would be kept.
+    /// Where a new conversation would be stored.
     pub(super) kept: Option<Arc<Kept>>,
-    /// What a turn of another process has begun.
+    /// The intent log of an interrupted turn of another process.
     pub(super) begun: Option<Begun>,
-    /// What a person should know.
+    /// A notice for the user.
     pub(super) notice: Option<String>,
 }
 
 impl Memory {
-    /// On disk under the session's name, or nowhere.
+    /// Returns a memory on disk under the session's name, or one without a store.
     pub(super) fn new(store: Option<(Store, String)>) -> Self {
         Self {
             key: BridgeKey::of(store.as_ref().map(|(_, session)| session.as_str())),
@@ -178,7 +178,7 @@ impl Memory {
         }
     }
 
-    /// In memory alone, for a session of that name.
+    /// Returns a memory without a store, for a session of that name.
     pub(super) fn unkept(name: &str) -> Self {
         Self {
             key: BridgeKey::of(Some(name)),
@@ -186,18 +186,18 @@ impl Memory {
         }
     }
 
-    /// What the session is known by.
+    /// Returns the key that identifies the session in logs.
     pub(super) fn key(&self) -> &BridgeKey {
         &self.key
     }
 
-    /// Nothing is written any more.
+    /// Stops writing to disk.
     pub(super) fn leave_disk(&mut self) {
         self.store = None;
     }
 
-    /// Takes the conversation in hand. Only another owner is a reason not to go on: whatever
-    /// else is wrong with the disk, the turn is taken without it.
+    /// Returns the stored conversation. Fails only if another process owns it; after any other
+    /// error of the disk the turn continues without it.
     pub(super) async fn take(&mut self) -> Result<Taken, StoreError> {
         let nothing = |notice| Taken {
             conversation: None,
@@ -220,7 +220,7 @@ impl Memory {
         let found = blocking(move || {
             let kept = store.take(&session)?;
             let found = kept.read(look)?;
-            // What this process has begun, it knows.
+            // This process knows what it has started itself.
             let begun = match look {
                 Look::Content => kept.begun(),
                 Look::Count => None,
@@ -235,7 +235,7 @@ impl Memory {
                 return Err(StoreError::Busy);
             }
             Err(error) => {
-                // Once is enough: this session stays in memory from now on.
+                // Reported once: this session stays in memory from now on.
                 self.store = None;
                 return Ok(nothing(Some(format!(
                     "this session will not survive a restart: {error}"
@@ -247,14 +247,14 @@ impl Memory {
             Found::Entry(entry) => (Conversation::restore(*entry, kept.clone()), None),
             Found::Incomplete(entry) => {
                 tracing::debug!("journal.incomplete");
-                let notice = "files of this session are missing on disk or damaged; what Cursor knew of it cannot be used and its history is told anew";
+                let notice = "stored files of this session are missing or damaged; the conversation is rebuilt from the history";
                 let conversation = Conversation::restore(*entry, kept.clone());
                 (conversation, Some(notice.to_owned()))
             }
             Found::Damaged(damage, aside) => {
                 tracing::debug!(reason = %damage, "journal.set_aside");
                 let notice = format!(
-                    "what was kept of this session cannot be used ({damage}) and was set aside as {}; its history is told anew",
+                    "the stored conversation of this session cannot be used ({damage}) and was set aside as {}; it is rebuilt from the history",
                     aside.display()
                 );
                 (None, Some(notice))
@@ -268,7 +268,7 @@ impl Memory {
         })
     }
 
-    /// Puts the conversation away; gives what a person should know.
+    /// Stores the conversation; returns a notice for the user if that fails.
     pub(super) async fn put(&mut self, conversation: Conversation) -> Option<String> {
         match conversation.save().await {
             Ok(()) => {
@@ -279,25 +279,25 @@ impl Memory {
             }
             Err(error) => {
                 self.unsaved = Some(conversation);
-                Some(format!("this turn could not be written down: {error}"))
+                Some(format!("this turn could not be saved: {error}"))
             }
         }
     }
 
-    /// Forgets the conversation, on disk too.
+    /// Removes the conversation, also from disk.
     pub(super) async fn forget(&mut self) {
         self.unsaved = None;
         if let Some((store, session)) = self.store.clone() {
             let forgotten = blocking(move || store.take(&session)?.forget()).await;
             if let Err(error) = forgotten {
-                // The fingerprint will tell that the history is another one.
-                tracing::debug!(%error, "not forgotten");
+                // The fingerprint will show that the history differs.
+                tracing::debug!(%error, "the stored conversation could not be removed");
             }
         }
     }
 }
 
-/// Runs file work where it blocks nobody.
+/// Runs file operations on a thread that may block.
 async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, StoreError> + Send + 'static,
 ) -> Result<T, StoreError> {

@@ -1,7 +1,7 @@
-//! One turn of a host: what is sent, what is shown, how its end is worded.
+//! One turn of a host: what is sent to Cursor, what the host is shown, and the text of a failure.
 //!
-//! A session is one task that owns its conversation; turns of one session follow each
-//! other, sessions do not know of each other.
+//! Each session is one task that owns its conversation. Turns of one session run in order; sessions
+//! are independent of each other.
 
 mod cause;
 pub mod final_text;

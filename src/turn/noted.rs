@@ -1,4 +1,4 @@
-//! An executor that has everything written down before another one does it.
+//! An executor that logs each effect before another executor performs it.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -12,23 +12,23 @@ use crate::run::What;
 use crate::tools::{Asking, Executor, Replies, Request, Thrown, Work};
 use crate::wire::proto::agent::v1::AskQuestionArgs;
 
-/// Writes down what is done within a turn: here, or by a host that executes inline. What a host
-/// does between turns is in its history.
+/// Logs what is executed within a turn: by us, or by a host that executes inline. What a host
+/// executes between turns is in its history.
 pub(super) struct Noted {
     inner: Arc<dyn Executor>,
-    /// Where, if anything is kept.
+    /// The intent log, if the conversation is stored.
     begun: Option<Arc<Begun>>,
     calls: Calls,
-    /// Fires when the last call has gone to the host: calls keep their order.
+    /// Resolves when the previous call was passed to the host, because calls keep their order.
     last: Mutex<Option<oneshot::Receiver<()>>>,
 }
 
-/// What calls of the host's tools are.
+/// Whether calls of host tools are logged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Calls {
-    /// The host's own business, and in its history.
+    /// Not logged: they are in the host's history.
     Theirs,
-    /// Work of the run like any other: no history tells of it.
+    /// Logged like other effects, because no history contains them.
     Ours,
 }
 
@@ -42,7 +42,7 @@ impl Calls {
 }
 
 impl Noted {
-    /// The executor itself where there is nothing to do.
+    /// Returns `inner` itself if there is nothing to log.
     pub(super) fn around(
         inner: Arc<dyn Executor>,
         begun: Option<Arc<Begun>>,
@@ -59,7 +59,7 @@ impl Noted {
         }
     }
 
-    /// Has something written down that is about to be done.
+    /// Logs an effect that is about to be executed.
     async fn note(&self, what: What) -> Result<(), Thrown> {
         let Some(begun) = self.begun.clone() else {
             return Ok(());
@@ -67,16 +67,17 @@ impl Noted {
         let noted = tokio::task::spawn_blocking(move || begun.add(&what.to_string()));
         match noted.await {
             Ok(Ok(())) => Ok(()),
-            // A disk that fails is no reason to do nothing.
+            // Execute it even if the disk fails.
             Ok(Err(error)) => {
-                tracing::debug!(%error, "not written down before it was begun");
+                tracing::debug!(%error, "an effect could not be logged before its execution");
                 Ok(())
             }
-            Err(error) => Err(unwritten(&error)),
+            Err(error) => Err(not_logged(&error)),
         }
     }
 
-    /// Gives when the call before has gone, and what says that this one has.
+    /// Returns a receiver that resolves when the previous call was passed on, and the sender for
+    /// this one.
     fn queue(&self) -> (Option<oneshot::Receiver<()>>, oneshot::Sender<()>) {
         let (gone, next) = oneshot::channel();
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
@@ -102,7 +103,8 @@ impl Executor for Noted {
             self.note(what).await?;
             if let Some((call, (before, gone))) = call {
                 if let Some(before) = before {
-                    // One that never went is in nobody's way.
+                    // A dropped sender means the previous call was never passed on; do not wait for
+                    // it.
                     let _ = before.await;
                 }
                 replies.call(call).await;
@@ -121,11 +123,12 @@ impl Executor for Noted {
     }
 }
 
-/// What could not even be tried to be written down is not done.
-fn unwritten(error: &JoinError) -> Thrown {
-    let why = match error.is_panic() {
-        true => "cursor-sidecar failed inside",
-        false => "cursor-sidecar is ending",
+/// The error for an effect whose log entry could not be written at all: it is not executed.
+fn not_logged(error: &JoinError) -> Thrown {
+    let why = if error.is_panic() {
+        "cursor-sidecar failed inside"
+    } else {
+        "cursor-sidecar is ending"
     };
     Thrown(format!("{why}; this was not begun"))
 }
@@ -158,9 +161,10 @@ mod tests {
         }
     }
 
-    /// A command that came while the process was leaving ran, and the next sidecar did not know.
+    /// Regression: a command that arrived during shutdown ran, and the next sidecar had no record
+    /// of it.
     #[test]
-    fn what_can_no_more_be_written_down_is_not_begun() {
+    fn an_effect_that_cannot_be_logged_is_not_executed() {
         let folder = tempfile::tempdir().unwrap();
         let kept = Store::at(folder.path()).take("s").unwrap();
         let begun = Arc::new(kept.begins(Fingerprint::of("S", &[])));
@@ -181,9 +185,9 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_failure_of_ours_is_not_told_as_the_end() {
+    async fn a_panic_is_not_reported_as_a_shutdown() {
         let failed = tokio::spawn(async { panic!("inside") }).await;
-        let told = unwritten(&failed.unwrap_err()).0;
-        assert_eq!(told, "cursor-sidecar failed inside; this was not begun");
+        let message = not_logged(&failed.unwrap_err()).0;
+        assert_eq!(message, "cursor-sidecar failed inside; this was not begun");
     }
 }

@@ -1,9 +1,9 @@
-//! Context overflow, worded so that a host compacts and tries again.
+//! Context overflow: rewords errors so that a host compacts and retries.
 
-/// The words hosts look for.
+/// The prefix hosts look for.
 const PREFIX: &str = "context_length_exceeded: ";
 
-/// The text a host takes for an overflow, if `text` tells of one; `None` leaves it alone.
+/// Returns the text a host recognises as an overflow if `text` reports one; `None` otherwise.
 pub fn reword(text: &str) -> Option<String> {
     let text = text.trim();
     is_overflow(text).then(|| format!("{PREFIX}{text}"))
@@ -13,8 +13,7 @@ fn is_overflow(text: &str) -> bool {
     let worded = text.contains("context_length_exceeded");
     let text = text.to_lowercase();
     let says = |cues: &[&str]| cues.iter().any(|cue| text.contains(cue));
-    // Already worded, or a limit on requests rather than on words: too many tokens a minute
-    // are no reason to compact.
+    // Already reworded, or a rate limit: too many tokens per minute are no reason to compact.
     if worded
         || says(&["too many requests", "throttl", "quota"])
         || text
@@ -39,10 +38,10 @@ fn is_overflow(text: &str) -> bool {
         || follows(&text, "exceeded", "context", FAR)
 }
 
-/// Letters between two words of one thought.
+/// How many characters may lie between two words of one phrase.
 const FAR: usize = 30;
 
-/// Whether `second` comes after `first`, at most `far` letters later on the same line.
+/// Returns whether `second` follows `first` on the same line, at most `far` characters later.
 fn follows(text: &str, first: &str, second: &str, far: usize) -> bool {
     text.match_indices(first).any(|(at, _)| {
         let rest = &text[at + first.len()..];
@@ -56,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn texts_of_an_overflow() {
+    fn overflow_errors_are_reworded() {
         for text in [
             "Prompt is too long",
             "context_window is full",
@@ -76,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn texts_of_something_else() {
+    fn other_errors_are_not_reworded() {
         for text in [
             "",
             "  ",

@@ -1,4 +1,4 @@
-//! What the user's settings say about turns.
+//! User settings that affect turns.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -14,48 +14,48 @@ use crate::tools::bridge::snapshot::{Filter, HostTool, Overlapping, Snapshot};
 use crate::tools::native;
 use crate::tools::settings::sources::Choice;
 
-/// How turns are taken.
+/// User settings that affect turns.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Policy {
     /// Whether the host's tools are offered.
     pub bridge: Bridging,
-    /// Whether the model may ask the person.
+    /// Whether the model may ask the user questions.
     pub questions: Questions,
-    /// What becomes of tools Cursor has of its own.
+    /// Whether host tools that duplicate native ones are offered.
     pub overlapping: Overlapping,
     /// Who executes Cursor's own tools.
     pub native: native::policy::Policy,
-    /// Which of the user's Cursor settings count.
+    /// Which of the user's Cursor settings apply.
     pub cursor: Choice,
-    /// How long a call waits for the host.
+    /// How long a call waits for the host's result.
     pub call_deadline: Duration,
-    /// How long a run waits for the host to come back.
+    /// How long a run stays parked.
     pub park: Duration,
-    /// How many runs may wait so at once.
+    /// How many runs may be parked at once.
     pub most_parked: usize,
-    /// How long a run may live without work.
+    /// How long a run may stay idle.
     pub patience: Patience,
-    /// How often it is started over for that.
+    /// How often an idle run is restarted.
     pub idle_retries: u32,
-    /// Who is told what the bridge does.
+    /// Where diagnostics of the bridge are sent.
     pub diagnostics: Diagnostics,
 }
 
 /// Whether the host's tools are offered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Bridging {
-    /// They are.
+    /// Offered.
     On,
-    /// They are not.
+    /// Not offered.
     Off,
 }
 
-/// Whether the model may ask the person.
+/// Whether the model may ask the user questions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Questions {
-    /// By a tool of the host.
+    /// Through a tool of the host.
     Asked,
-    /// It is told that nobody is there.
+    /// Never: the model gets the answer that no user is available.
     Never,
 }
 
@@ -78,7 +78,7 @@ impl Default for Policy {
 }
 
 impl Policy {
-    /// The same for a turn without tools: nothing is executed.
+    /// Returns the policy of a turn without tools: nothing is executed.
     pub fn words_only(self) -> Self {
         Self {
             bridge: Bridging::Off,
@@ -92,8 +92,8 @@ impl Policy {
         }
     }
 
-    /// The same for a host of which nothing is known but its tools: it executes them, and this
-    /// process nothing. All of them are offered, for they need not be such as Cursor's own.
+    /// Returns the policy for a host of which only the tools are known: it executes them, and this
+    /// process executes nothing. All of them are offered, because they may differ from Cursor's.
     pub fn hands_off(self) -> Self {
         Self {
             native: self.native.without_local(),
@@ -104,8 +104,8 @@ impl Policy {
         }
     }
 
-    /// The host's tools that a run is offered. Those that only show recorded results are not
-    /// for Cursor.
+    /// Returns the host tools that are offered to a run, without those that only show recorded
+    /// results.
     pub fn offered(&self, tools: &[HostTool], surface: &Surface) -> Snapshot {
         if self.bridge == Bridging::Off {
             return Snapshot::default();
@@ -124,7 +124,7 @@ impl Policy {
         Snapshot::of(tools.iter().filter(wanted), &filter)
     }
 
-    /// Reads the settings; what is not understood gives a warning and the default.
+    /// Reads the settings. An invalid value produces a warning and the default.
     pub fn from_env(env: &impl Fn(&str) -> Option<String>) -> (Self, Vec<Warning>) {
         let (native, mut warnings) = native::policy::Policy::from_env(env);
         let (cursor, more) = Choice::from_env(env);
@@ -137,17 +137,20 @@ impl Policy {
             }
             value.unwrap_or(default)
         };
-        let bridge = match switch("PI_CURSOR_PI_TOOL_BRIDGE", true) {
-            true => Bridging::On,
-            false => Bridging::Off,
+        let bridge = if switch("PI_CURSOR_PI_TOOL_BRIDGE", true) {
+            Bridging::On
+        } else {
+            Bridging::Off
         };
-        let questions = match switch("PI_CURSOR_ASK_QUESTION", true) {
-            true => Questions::Asked,
-            false => Questions::Never,
+        let questions = if switch("PI_CURSOR_ASK_QUESTION", true) {
+            Questions::Asked
+        } else {
+            Questions::Never
         };
-        let overlapping = match switch("PI_CURSOR_EXPOSE_BUILTIN_TOOLS", false) {
-            true => Overlapping::Offered,
-            false => Overlapping::Hidden,
+        let overlapping = if switch("PI_CURSOR_EXPOSE_BUILTIN_TOOLS", false) {
+            Overlapping::Offered
+        } else {
+            Overlapping::Hidden
         };
         let file =
             env("PI_CURSOR_PI_TOOL_BRIDGE_DEBUG_FILE").filter(|file| !file.trim().is_empty());
@@ -164,7 +167,7 @@ impl Policy {
             0 => LONGEST_PARK,
             ms => Duration::from_millis(ms),
         });
-        // 0 is for ever.
+        // 0 means unlimited.
         let patience = |given: Option<u64>, default| match given {
             Some(0) => None,
             Some(ms) => Some(Duration::from_millis(ms)),
@@ -196,9 +199,9 @@ impl Policy {
 }
 
 const PARK: Duration = Duration::from_secs(3600);
-/// A waiting run takes some tens of kilobytes and a stream.
+/// A parked run takes some tens of kilobytes and one stream.
 const MOST_PARKED: usize = 512;
-/// As good as for ever.
+/// About 25 days, effectively unlimited.
 const LONGEST_PARK: Duration = Duration::from_millis(2_147_483_647);
 
 #[cfg(test)]
@@ -215,12 +218,12 @@ mod tests {
     }
 
     #[test]
-    fn nothing_set_is_the_default() {
+    fn without_settings_the_policy_is_the_default() {
         assert_eq!(read(&[]), (Policy::default(), Vec::new()));
     }
 
     #[test]
-    fn what_is_set_counts_and_what_is_not_understood_is_told() {
+    fn settings_are_used_and_invalid_ones_are_reported() {
         let (policy, warnings) = read(&[
             ("PI_CURSOR_PI_TOOL_BRIDGE", "0"),
             ("PI_CURSOR_ASK_QUESTION", "off"),

@@ -1,8 +1,7 @@
-//! A turn whose run is gone, brought back: the plan of [`crate::conversation::recovery`]
-//! carried out and told.
+//! Recovers a turn whose run is gone: carries out and logs the plan of
+//! [`crate::conversation::recovery`].
 //!
-//! What is told of a recovery is read by programs too: it has the fields that were agreed on,
-//! whatever turn or run it happens in.
+//! Programs read these log events, so their field names are fixed.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -23,16 +22,16 @@ use crate::diag::metrics;
 use crate::run::{self, Action, Ended, Image, Outcome, UserMessage};
 use crate::wire::failure::Retry;
 
-/// Counted for every history that is rebuilt.
+/// Counter of rebuilt histories.
 const REBUILT: &str = "cursor_provider.rebuild_full_history";
 const RECOVERED: &str = "cursor_provider.recovered_via_checkpoint";
 const SKIPPED: &str = "cursor_provider.recovery_skipped";
 
-/// The key a session is known by in logs, of which only the beginning is told.
+/// The key that identifies a session in logs, which show only its prefix.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct BridgeKey {
     hex: String,
-    /// Whether the session has a name at all.
+    /// Whether the session has a name.
     named: bool,
 }
 
@@ -46,7 +45,7 @@ impl BridgeKey {
         }
     }
 
-    /// The key of a session with a name.
+    /// Returns the key if the session has a name.
     pub(super) fn name(&self) -> Option<&str> {
         self.named.then_some(self.hex.as_str())
     }
@@ -56,7 +55,7 @@ impl BridgeKey {
     }
 }
 
-/// Now, by the wall clock: a pause may have begun in another process.
+/// Returns the wall-clock time, because a pause may have started in another process.
 pub(super) fn now() -> Millis {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
     Millis(since.map_or(0, |since| {
@@ -64,35 +63,35 @@ pub(super) fn now() -> Millis {
     }))
 }
 
-/// What became of an attempt to bring a turn back.
+/// The result of an attempt to recover a turn.
 pub(super) enum Tried {
-    /// There is nothing to bring back.
+    /// The turn needs no recovery.
     Unneeded(Option<Conversation>),
-    /// A run can go on: its conversation, and what it does.
+    /// The turn can continue.
     Ready(Box<Ready>),
-    /// It cannot be brought back this way. What is left of the conversation, and how its end
-    /// would be told.
+    /// The turn cannot be recovered this way: what is left of the conversation, and the error to
+    /// report.
     Skipped(Option<Conversation>, Lost),
 }
 
-/// A run that can go on.
+/// How a recovered turn continues.
 pub(super) struct Ready {
     pub(super) conversation: Conversation,
     pub(super) action: Action,
-    /// What its state has answered and the host does not have.
+    /// Answer text that the checkpoint includes and the host does not have.
     pub(super) unshown: String,
 }
 
-/// How far a new run may do over what the lost one has begun.
+/// How much a new run may repeat of what the lost one did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Repeating {
-    /// It may answer the results again.
-    Fine,
-    /// It may only go on where its state ends: something was shown since.
+    /// It may answer the tool results again.
+    Allowed,
+    /// It may only continue from its checkpoint, because the host was shown something since.
     Never,
 }
 
-/// Tries to bring a turn back on what is kept of its conversation.
+/// Tries to recover a turn from its stored conversation.
 pub(super) fn recover(
     request: &TurnRequest,
     kept: Option<Conversation>,
@@ -113,7 +112,7 @@ pub(super) fn recover(
     };
     let model = &request.model.id;
     let skipped = |skip: &Skip, kept| {
-        tell_skip(skip, &decision, key);
+        log_skip(skip, &decision, key);
         let lost = Lost {
             had_checkpoint: decision.had_checkpoint,
             bridge_key: key.hex.clone(),
@@ -124,7 +123,7 @@ pub(super) fn recover(
     let mut conversation = match (kept, &decision.plan) {
         (Some(conversation), _) => conversation,
         (None, Plan::Skip(skip)) => return skipped(skip, None),
-        // A plan without a row is always a skip.
+        // A plan without a stored conversation is always a skip.
         (None, _) => return Tried::Unneeded(None),
     };
     if decision.clears_pause {
@@ -147,19 +146,21 @@ pub(super) fn recover(
             if repeating == Repeating::Never && !news.text.is_empty() {
                 return Tried::Unneeded(Some(conversation));
             }
-            tell_checkpoint(&conversation, &news, key, model);
+            log_checkpoint(&conversation, &news, key, model);
             news
         }
         Plan::RebuildHistory(_) if repeating == Repeating::Never => {
             return Tried::Unneeded(Some(conversation));
         }
         Plan::RebuildHistory(reason) => {
-            if let Err(problem) = launch::retell(&mut conversation, request, &come.history()) {
+            if let Err(problem) =
+                launch::reset_to_history(&mut conversation, request, &come.history())
+            {
                 tracing::warn!("{problem}");
                 return skipped(&Skip::NoStoredConversation, Some(conversation));
             }
             let news = come.anew();
-            tell_rebuild(*reason, &come, &news, key, request);
+            log_rebuild(*reason, &come, &news, key, request);
             news
         }
     };
@@ -171,15 +172,15 @@ pub(super) fn recover(
     }))
 }
 
-/// Whether a turn may be brought back whose run failed before the host's eyes, and how far.
-/// Once a turn is enough, and what ran here must not run twice.
+/// Returns whether, and how, a turn may be recovered whose run failed while the host was connected.
+/// At most once per turn, because local effects must not be repeated.
 pub(super) fn within_turn(ended: &Ended, tally: &Tally) -> Option<(Loss, Repeating)> {
     let Outcome::Failed(failure) = &ended.outcome else {
         return None;
     };
     let loss = match failure.retry() {
         Retry::Idle => Loss::Silent,
-        // The run has tried again as often as it may, unless it could not for the host's calls.
+        // The run has used its retries, unless open host calls prevented them.
         Retry::Transport | Retry::Server if ended.left == run::Shown::Called => Loss::Gone,
         _ => return None,
     };
@@ -187,14 +188,14 @@ pub(super) fn within_turn(ended: &Ended, tally: &Tally) -> Option<(Loss, Repeati
         return None;
     }
     let repeating = match tally.answered() {
-        Shown::Nothing => Repeating::Fine,
+        Shown::Nothing => Repeating::Allowed,
         Shown::Something => Repeating::Never,
     };
     Some((loss, repeating))
 }
 
-/// What is kept, as the planner asks for it. A checkpoint of an earlier turn does not stand
-/// for this pause, whatever it is good for besides.
+/// Returns the stored conversation as the planner needs it. A checkpoint of an earlier turn does
+/// not cover this pause.
 fn row<'a>(kept: &'a Conversation, come: &'a Comeback<'_>, known: Option<usize>) -> Row<'a> {
     let state = kept.state.clone().filter(|_| kept.sent.is_some());
     let checkpoint = match known {
@@ -219,7 +220,7 @@ fn row<'a>(kept: &'a Conversation, come: &'a Comeback<'_>, known: Option<usize>)
     }
 }
 
-/// A state that knows everything goes on by itself.
+/// Resumes if the checkpoint includes everything, else sends the rest as a user message.
 fn action(news: News, request: &TurnRequest) -> Action {
     if news.text.is_empty() {
         return Action::Resume;
@@ -231,7 +232,7 @@ fn action(news: News, request: &TurnRequest) -> Action {
     })
 }
 
-fn tell_checkpoint(kept: &Conversation, news: &News, key: &BridgeKey, model: &str) {
+fn log_checkpoint(kept: &Conversation, news: &News, key: &BridgeKey, model: &str) {
     let calls = kept.pause.iter().flat_map(|pause| &pause.calls);
     let calls: Vec<&str> = calls.map(|call| call.id.as_str()).collect();
     tracing::debug!(
@@ -247,7 +248,7 @@ fn tell_checkpoint(kept: &Conversation, news: &News, key: &BridgeKey, model: &st
     metrics::counters().count(RECOVERED, &[("model", model)]);
 }
 
-fn tell_rebuild(
+fn log_rebuild(
     reason: Reason,
     come: &Comeback<'_>,
     news: &News,
@@ -273,7 +274,7 @@ fn tell_rebuild(
     metrics::tell(REBUILT, reason.name(), model);
 }
 
-fn tell_skip(skip: &Skip, decision: &Decision, key: &BridgeKey) {
+fn log_skip(skip: &Skip, decision: &Decision, key: &BridgeKey) {
     let (expected, received) = match skip {
         Skip::PendingToolCallMismatch { expected, received } => {
             (Some(expected.join(" ")), Some(received.join(" ")))
@@ -292,7 +293,7 @@ fn tell_skip(skip: &Skip, decision: &Decision, key: &BridgeKey) {
     metrics::counters().count(SKIPPED, &[("reason", skip.name())]);
 }
 
-/// The text for a turn nothing could bring back.
+/// Returns the error text of a turn that could not be recovered.
 pub(super) fn lost(lost: &Lost) -> String {
     tracing::debug!(
         parent: None,
@@ -304,7 +305,7 @@ pub(super) fn lost(lost: &Lost) -> String {
     lost.to_string()
 }
 
-/// Pictures, as a run sends them.
+/// Converts images to the form a run sends.
 pub(super) fn images(pictures: Vec<Picture>) -> Vec<Image> {
     let image = |picture: Picture| Image {
         mime_type: Some(picture.mime_type.into()),

@@ -1,4 +1,4 @@
-//! One turn as a host asks for it, and what it gets.
+//! The request of a host for one turn, and its result.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -21,51 +21,51 @@ use crate::tools::native::policy::HostPolicy;
 use crate::tools::permission::{PermissionRequest, TurnTools};
 use crate::tools::settings::Library;
 
-/// One turn as a host asks for it.
+/// The request of a host for one turn.
 #[derive(Debug)]
 pub struct TurnRequest {
-    /// The account and hosts to use.
+    /// The account and endpoints to use.
     pub backend: Backend,
-    /// Whose account that is: conversations of another one are not gone on with.
+    /// The account's id: conversations of another account are not continued.
     pub account: String,
     /// The folder the agent works in.
     pub workspace: PathBuf,
-    /// What the host says.
+    /// The host's history.
     pub transcript: Transcript,
-    /// When it said so: what was answered later, the transcript cannot tell.
+    /// When it was requested: the transcript cannot contain answers given later.
     pub asked: Instant,
-    /// Which model.
+    /// The model.
     pub model: Model,
     /// Its limits.
     pub limits: Limits,
-    /// Agent or plan.
+    /// Agent or plan mode.
     pub mode: Option<Mode>,
-    /// What the user's settings say.
+    /// The user's settings.
     pub policy: Policy,
-    /// What the host states about Cursor's native tools.
+    /// The host's policy for native tools.
     pub native_tools: HostPolicy,
-    /// Where the host is asked for permission; `None` for a host that cannot be asked.
+    /// Where permission requests go; `None` for a host that cannot be asked.
     pub permissions: Option<mpsc::Sender<PermissionRequest>>,
     /// The user's Cursor settings.
     pub library: Arc<Library>,
-    /// Where the conversation is kept.
+    /// Where the conversation is stored.
     pub keep: Keep,
-    /// The way it came.
+    /// The front end it came through.
     pub door: Door,
     /// Who executes the host's tools, and when.
     pub hands: Hands,
-    /// How the host shows what Cursor's own tools do.
+    /// How the host shows native tool calls.
     pub surface: Surface,
-    /// Ends the turn.
+    /// Cancels the turn.
     pub cancel: CancellationToken,
-    /// Words for the model while it works.
+    /// User messages for the running model.
     pub injections: mpsc::Receiver<UserMessage>,
-    /// Where events go.
+    /// Receives the events.
     pub events: queue::Sender<TurnEvent>,
 }
 
 impl TurnRequest {
-    /// What this turn says about tools.
+    /// Returns the tool settings of this turn.
     pub(super) fn tools(&self) -> Arc<TurnTools> {
         let tools = self.transcript.tools.iter();
         let host = HostTools::new(tools.map(|tool| (tool.name.as_str(), &tool.parameters)));
@@ -75,40 +75,41 @@ impl TurnRequest {
         Arc::new(TurnTools::new(settings, stated, host, plan_mode, asked))
     }
 
-    /// The words that came at the last moment.
-    pub(super) async fn last_words(&mut self) -> Vec<UserMessage> {
-        last_words(&mut self.injections).await
+    /// Returns the messages that arrived at the last moment.
+    pub(super) async fn take_injections(&mut self) -> Vec<UserMessage> {
+        take_injections(&mut self.injections).await
     }
 }
 
-/// Takes the words that came at the last moment, and no more: nobody would read them after
-/// this turn.
-pub(super) async fn last_words(injections: &mut mpsc::Receiver<UserMessage>) -> Vec<UserMessage> {
+/// Returns the queued messages and closes the channel, because no later reader exists.
+pub(super) async fn take_injections(
+    injections: &mut mpsc::Receiver<UserMessage>,
+) -> Vec<UserMessage> {
     injections.close();
-    let mut words = Vec::new();
+    let mut messages = Vec::new();
     while let Some(message) = injections.recv().await {
-        words.push(message);
+        messages.push(message);
     }
-    words
+    messages
 }
 
-/// Where a conversation is kept between turns.
+/// Where a conversation is stored between turns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Keep {
-    /// On disk, where the session is kept at all.
+    /// On disk, if the session has a store.
     #[default]
     Disk,
     /// In memory only, from this turn on.
     Memory,
 }
 
-/// The way a turn came: what is told of its recovery is named after it.
+/// The front end of a turn; its recovery events are named after it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Door {
-    /// A host that speaks our own protocol.
+    /// A host that uses our JSON-RPC protocol.
     #[default]
     Native,
-    /// A client of the HTTP chat door.
+    /// A client of the HTTP chat API.
     Chat,
 }
 
@@ -117,29 +118,29 @@ pub enum Door {
 pub enum Hands {
     /// Between turns: a call ends the turn.
     Between,
-    /// While the turn goes on: calls go here.
+    /// During the turn: calls are sent here.
     Inline(mpsc::Sender<HostCall>),
 }
 
-/// Events that may wait for a host, and their bytes; then the run waits.
+/// How many events, and how many bytes of them, may wait for a host; then the run waits.
 const EVENTS: Bounds = Bounds {
     items: 256,
     bytes: 1024 * 1024,
 };
 
-/// A queue for the events of a turn.
+/// Returns a bounded queue for the events of a turn.
 pub fn turn_events() -> (queue::Sender<TurnEvent>, queue::Receiver<TurnEvent>) {
     queue::weighed(EVENTS)
 }
 
-/// Something to show.
+/// An event of a turn.
 #[derive(Debug, Clone, PartialEq)]
 pub enum TurnEvent {
-    /// A piece of the answer.
+    /// Part of the answer.
     Text(String),
-    /// A piece of thinking.
+    /// Part of the model's thinking.
     Thinking(String),
-    /// A thought is complete.
+    /// The current thinking block is complete.
     ThinkingDone,
     /// The model calls a tool of the host.
     ToolCall {
@@ -150,17 +151,17 @@ pub enum TurnEvent {
         /// Its arguments.
         arguments: Json,
     },
-    /// The connection failed and is tried again; the text says why.
+    /// The connection failed and is retried; the text is the reason.
     Retrying(String),
-    /// Something a person may want to know.
+    /// Information for the user.
     Remark(String),
-    /// Something a person should know.
+    /// A warning for the user.
     Notice(String),
 }
 
 impl Weighed for TurnEvent {
     fn bytes(&self) -> usize {
-        /// What an event takes besides its content.
+        /// The size of an event without its content.
         const BASE: usize = 64;
         let content = match self {
             Self::Text(text)
@@ -182,13 +183,13 @@ impl Weighed for TurnEvent {
 /// How a turn ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TurnResult {
-    /// Why it ended.
+    /// How it ended.
     pub stop: Stop,
     /// Why it failed, if it did.
     pub cause: Option<Cause>,
-    /// Its tokens.
+    /// Its token usage.
     pub tokens: Tokens,
-    /// The model's window, as Cursor told it.
+    /// The model's context window, if Cursor reported it.
     pub window: Option<u32>,
 }
 
@@ -199,14 +200,14 @@ pub enum Stop {
     Finished,
     /// The host's tools were called; the run waits for their results.
     ToolUse,
-    /// The host gave it up.
+    /// The host cancelled it.
     Aborted,
-    /// It failed; the text is worded for the host.
+    /// It failed; this is the text for the host.
     Failed(String),
 }
 
 impl TurnResult {
-    /// A turn that failed before anything was sent.
+    /// Returns the result of a turn that failed before anything was sent.
     pub(super) fn failed(cause: Cause, text: impl Into<String>) -> Self {
         Self {
             stop: Stop::Failed(text.into()),

@@ -36,26 +36,26 @@ pub struct Session {
     asks: mpsc::Sender<Ask>,
     recorded: Recorded,
     gate: watch::Receiver<Weak<Gate>>,
-    /// How many turns were asked for so far.
+    /// How many turns were requested so far.
     asked: Arc<watch::Sender<u64>>,
 }
 
-/// How long a session that was let go may take to see its run off and write it down.
-const LAST_WORDS: Duration = Duration::from_secs(10);
+/// How long a released session may take to drain its run and save the conversation.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The end of a session's task.
+/// Resolves when a session's task has ended.
 #[derive(Debug, Clone)]
 pub struct Gone(watch::Receiver<Weak<Gate>>);
 
 impl Gone {
-    /// Whether the task is gone.
+    /// Returns whether the task has ended.
     pub fn is_past(&self) -> bool {
         self.0.has_changed().is_err()
     }
 
-    /// Resolves when the task is gone and holds nothing any more.
+    /// Resolves when the task has ended and holds no lock.
     pub async fn wait(mut self) {
-        // The task has the other end.
+        // The task owns the sender.
         while self.0.changed().await.is_ok() {}
     }
 }
@@ -70,27 +70,27 @@ enum Ask {
     Release(oneshot::Sender<()>),
 }
 
-/// What comes to a turn's place.
+/// What a queued turn turns out to be.
 #[derive(Debug)]
 enum Brought {
     Turn(Box<TurnRequest>),
-    /// It comes to nothing; these are words it had taken from the host.
-    Words(Vec<UserMessage>),
+    /// The turn is abandoned; these are messages it had accepted from the host.
+    Messages(Vec<UserMessage>),
 }
 
 impl Session {
-    /// Starts the task; it ends with the last handle. A session with a store survives the
-    /// process under its name.
+    /// Starts the task; it ends with the last handle. A session with a store is kept on disk under
+    /// its name.
     pub fn start(store: Option<(Store, String)>, leash: Leash) -> Self {
         Self::start_after(None, store, leash)
     }
 
-    /// Starts the task of a session whose last one may still be at work on the same store.
+    /// Starts the task of a session whose previous task may still use the same store.
     pub fn start_after(last: Option<Gone>, store: Option<(Store, String)>, leash: Leash) -> Self {
         Self::spawn(last, Memory::new(store), leash)
     }
 
-    /// The same for a session that has a name and is kept nowhere.
+    /// Starts the task of a named session that is kept in memory only.
     pub fn start_unkept(last: Option<Gone>, name: &str, leash: Leash) -> Self {
         Self::spawn(last, Memory::unkept(name), leash)
     }
@@ -98,14 +98,14 @@ impl Session {
     fn spawn(last: Option<Gone>, memory: Memory, leash: Leash) -> Self {
         let (asks, inbox) = mpsc::channel(16);
         let recorded = Recorded::default();
-        let (tell_gate, gate) = watch::channel(Weak::new());
+        let (gate_sender, gate) = watch::channel(Weak::new());
         let (count, asked) = watch::channel(0);
         let task = Task {
             asked,
             begun: 0,
-            gate: tell_gate,
+            gate: gate_sender,
             memory,
-            told: BTreeSet::new(),
+            shown_notices: BTreeSet::new(),
             answered: None,
             live: None,
             done: None,
@@ -114,12 +114,13 @@ impl Session {
             bench: Arc::new(Workbench::new(leash)),
             seen: Arc::default(),
             granted: Granted::default(),
-            unsaid: Vec::new(),
+            undelivered: Vec::new(),
         };
         tokio::spawn(async move {
             if let Some(last) = last {
-                // A task that stays for longer holds its lock, and that is told.
-                let _ = tokio::time::timeout(LAST_WORDS, last.wait()).await;
+                // A previous task that takes longer still holds its lock, which is reported as an
+                // error.
+                let _ = tokio::time::timeout(CLOSE_TIMEOUT, last.wait()).await;
             }
             Box::pin(task.run(inbox)).await;
         });
@@ -131,29 +132,30 @@ impl Session {
         }
     }
 
-    /// When the task is gone, which is some time after the last handle.
+    /// Returns a handle to the end of the task, which is some time after the last [`Session`] is
+    /// dropped.
     pub fn gone(&self) -> Gone {
         Gone(self.gate.clone())
     }
 
-    /// The recorded result behind a card, while its run lives.
+    /// Returns the recorded result of a card while its run exists.
     pub fn recorded(&self, call: &str) -> Option<Record> {
         self.recorded.get(call)
     }
 
-    /// The side entrance of the live run, if there is one. Asking waits for no turn.
+    /// Returns the bridge gate of the live run, if there is one. Does not wait for a turn.
     pub fn gate(&self) -> Option<Arc<Gate>> {
         let gate = self.gate.borrow().upgrade();
         gate.filter(|gate| !gate.over().is_cancelled())
     }
 
-    /// A turn's place behind all that was asked for before. It is taken at the first poll:
-    /// what a turn needs may take its time, and later turns must not overtake it.
+    /// Reserves the next place in the session's queue at the first poll, so that later turns cannot
+    /// overtake one whose request takes long to build.
     pub async fn place(&self) -> TurnPlace {
         let (request, inbox) = oneshot::channel();
         let (reply, answer) = oneshot::channel();
         self.asked.send_modify(|turns| *turns += 1);
-        // A task that is gone drops the answer.
+        // If the task has ended, it drops the sender of the answer and [`TurnPlace::turn`] fails.
         let _ = self
             .asks
             .send(Ask::Turn(inbox, reply, Span::current()))
@@ -161,12 +163,12 @@ impl Session {
         TurnPlace { request, answer }
     }
 
-    /// Takes a turn, after those asked for before.
+    /// Runs a turn after those requested before.
     pub async fn turn(&self, request: TurnRequest) -> TurnResult {
         self.place().await.turn(request).await
     }
 
-    /// The host's history changed in a way the next turn must tell anew.
+    /// Forgets the conversation, because the host's history changed: the next turn sends it all.
     pub async fn invalidate(&self) {
         let (reply, done) = oneshot::channel();
         if self.asks.send(Ask::Invalidate(reply)).await.is_ok() {
@@ -174,14 +176,15 @@ impl Session {
         }
     }
 
-    /// Gives up a run that waits for the host, keeping the conversation.
+    /// Cancels a run that waits for the host and keeps the conversation.
     pub async fn release(&self) {
         if let Some(done) = self.let_go().await {
             let _ = done.await;
         }
     }
 
-    /// The same, without waiting for it to be done; turns asked for from now on do.
+    /// Like [`Session::release`], but returns before it is done; turns requested from now on wait
+    /// for it.
     pub async fn let_go(&self) -> Option<oneshot::Receiver<()>> {
         let (reply, done) = oneshot::channel();
         let asked = self.asks.send(Ask::Release(reply)).await;
@@ -189,7 +192,7 @@ impl Session {
     }
 }
 
-/// A place in a session's queue; dropped, it is given up.
+/// A place in a session's queue. Dropping it abandons the turn.
 #[derive(Debug)]
 pub struct TurnPlace {
     request: oneshot::Sender<Brought>,
@@ -197,7 +200,7 @@ pub struct TurnPlace {
 }
 
 impl TurnPlace {
-    /// Takes the turn.
+    /// Runs the turn.
     pub async fn turn(self, request: TurnRequest) -> TurnResult {
         let given = self.request.send(Brought::Turn(Box::new(request)));
         match (given, self.answer.await) {
@@ -206,42 +209,42 @@ impl TurnPlace {
         }
     }
 
-    /// Gives the place up. The host was told that these words were taken: the next turn says
+    /// Abandons the turn. Its injected messages were reported as accepted, so the next turn sends
     /// them.
     pub async fn give_up(self, injections: &mut mpsc::Receiver<UserMessage>) {
-        let words = request::last_words(injections).await;
-        // A session that is gone has no next turn.
-        let _ = self.request.send(Brought::Words(words));
+        let messages = request::take_injections(injections).await;
+        // A session whose task has ended has no next turn.
+        let _ = self.request.send(Brought::Messages(messages));
     }
 }
 
 struct Task {
     memory: Memory,
-    /// How many turns were asked for, and how many of them begun.
+    /// How many turns were requested, and how many of them started.
     asked: watch::Receiver<u64>,
     begun: u64,
-    /// Where the live run's side entrance is made known.
+    /// Publishes the gate of the live run.
     gate: watch::Sender<Weak<Gate>>,
-    /// What a person has been told; once is enough.
-    told: BTreeSet<String>,
-    /// When the host was last answered, if it ever was.
+    /// Notices the user was shown, so that each is shown once.
+    shown_notices: BTreeSet<String>,
+    /// When the host last got an answer.
     answered: Option<Instant>,
     /// A run that waits for the host, and until when.
     live: Option<(Live, Instant)>,
-    /// What tools did for a history whose turn failed: the host may ask for it again.
+    /// Effects of a turn that failed, with its history: the host may retry it.
     done: Option<(Fingerprint, Memo)>,
-    /// What was begun here in the turn under way, or in one that was broken off.
+    /// The intent log of the current turn, or of one that was interrupted.
     notes: Option<Arc<Begun>>,
-    /// Results behind the cards the host was given.
+    /// Recorded results of the cards the host was sent.
     recorded: Recorded,
     /// Commands that outlive a run; they end with the session.
     bench: Arc<Workbench>,
-    /// What the host's tools have shown of files.
+    /// File contents that host tools have shown.
     seen: Arc<Seen>,
     /// Native tools the host has allowed for the rest of the session.
     granted: Granted,
-    /// Words that were taken from the host and that no run has heard.
-    unsaid: Vec<UserMessage>,
+    /// Messages that were accepted from the host and not delivered to any run.
+    undelivered: Vec<UserMessage>,
 }
 
 impl Task {
@@ -251,13 +254,13 @@ impl Task {
             let ask = tokio::select! {
                 ask = inbox.recv() => ask,
                 idle = idle(&mut self.live) => {
-                    // Not inside the select: a write given up half way would go on behind our
-                    // back and could overwrite a later one.
+                    // Not inside the select: a write that is cancelled half way would continue in
+                    // the background and could overwrite a later one.
                     if let (Idle::Changed, Some((live, _))) = (idle, &mut self.live) {
                         match live.save().await {
-                            Ok(()) => cross_out(self.notes.as_deref(), live.settled()),
+                            Ok(()) => remove_settled(self.notes.as_deref(), live.settled()),
                             Err(error) => tracing::warn!(
-                                "the session's last state could not be written down: {error}"
+                                "the session's last checkpoint could not be saved: {error}"
                             ),
                         }
                     }
@@ -275,8 +278,8 @@ impl Task {
                     self.begun += 1;
                     let request = match request.await {
                         Ok(Brought::Turn(request)) => request,
-                        Ok(Brought::Words(words)) => {
-                            self.unsaid.extend(words);
+                        Ok(Brought::Messages(messages)) => {
+                            self.undelivered.extend(messages);
                             continue;
                         }
                         Err(_) => continue, // its door is gone
@@ -285,13 +288,13 @@ impl Task {
                     let turn = self.turn(*request, &mut answer).instrument(span);
                     let result = turn.await;
                     self.answered = Some(Instant::now());
-                    answer.give(result);
+                    answer.send(result);
                 }
                 Some(Ask::Invalidate(done)) => {
                     if let Some((live, _)) = self.live.take() {
-                        live.forsake();
+                        live.cancel_in_background();
                     }
-                    self.unsaid.clear();
+                    self.undelivered.clear();
                     self.done = None;
                     self.notes = None;
                     self.memory.forget().await;
@@ -306,14 +309,14 @@ impl Task {
         }
     }
 
-    /// Ends a run that waits for the host. What it said last is kept.
+    /// Cancels a run that waits for the host and saves its conversation.
     async fn release(&mut self) {
         if let Some((mut live, _)) = self.live.take() {
             live.cancel().await;
-            let ended = live.see_off(self.next_turn()).await;
-            live.settle_accounts(ended.as_ref().map(|ended| &ended.outcome));
-            self.unsaid.extend(live.untold());
-            if let Some(notice) = self.put_away(live).await {
+            let ended = live.drain(self.next_turn()).await;
+            live.check_checkpoint(ended.as_ref().map(|ended| &ended.outcome));
+            self.undelivered.extend(live.undelivered());
+            if let Some(notice) = self.save_conversation(live).await {
                 tracing::warn!("{notice}");
             }
         }
@@ -322,19 +325,19 @@ impl Task {
     async fn turn(&mut self, mut request: TurnRequest, answer: &mut Answer) -> TurnResult {
         if request.cancel.is_cancelled() || (self.live.is_none() && !self.prepared(&request).await)
         {
-            self.unsaid.extend(request.last_words().await);
+            self.undelivered.extend(request.take_injections().await);
             return aborted();
         }
         if request.keep == Keep::Memory {
             self.memory.leave_disk();
         }
         let mut tally = Tally::default();
-        let told = &request.transcript;
-        tally.seen.context = usage::context(&told.system, &told.messages);
+        let transcript = &request.transcript;
+        tally.seen.context = usage::context(&transcript.system, &transcript.messages);
         let mut live = match self.begin(&mut request, &mut tally).await {
             Ok(live) => live,
             Err(result) => {
-                self.unsaid.extend(request.last_words().await);
+                self.undelivered.extend(request.take_injections().await);
                 return result;
             }
         };
@@ -349,11 +352,11 @@ impl Task {
             };
             let ended = match pause {
                 Pause::ToolUse => {
-                    live.last_words(&mut request).await;
+                    live.inject_queued(&mut request).await;
                     let place = Place::of(&request.transcript.messages);
                     live.pause(place, self.memory.key(), recover::now());
                     match live.save().await {
-                        Ok(()) => cross_out(self.notes.as_deref(), live.settled()),
+                        Ok(()) => remove_settled(self.notes.as_deref(), live.settled()),
                         Err(error) => self.note(&request, error).await,
                     }
                     live.present(&request, &mut tally).await;
@@ -370,24 +373,24 @@ impl Task {
             };
             tally.report(ended.as_ref().and_then(|ended| ended.usage));
             if let Some(again) = self
-                .bring_back(&live, ended.as_ref(), &request, &mut tally)
+                .recover_run(&live, ended.as_ref(), &request, &mut tally)
                 .await
             {
-                let untold = live.untold();
+                let undelivered = live.undelivered();
                 live = again;
-                for words in untold {
-                    live.inject(words, Source::Beside).await;
+                for words in undelivered {
+                    live.inject(words, Source::Separate).await;
                 }
                 continue;
             }
-            live.last_words(&mut request).await;
+            live.inject_queued(&mut request).await;
             let outcome = ended.as_ref().map(|ended| &ended.outcome);
-            live.settle_accounts(outcome);
+            live.check_checkpoint(outcome);
             let over = matches!(outcome, Some(Outcome::Finished | Outcome::Cancelled));
-            if over && live.has_unheard() {
-                let words = live.unheard_words();
+            if over && live.has_undelivered() {
+                let words = live.take_undelivered();
                 live = match self
-                    .say_apart(live.conversation, words, &request, &mut tally)
+                    .send_separately(live.conversation, words, &request, &mut tally)
                     .await
                 {
                     Ok(live) => live,
@@ -395,7 +398,7 @@ impl Task {
                 };
                 continue;
             }
-            self.unsaid.extend(live.untold());
+            self.undelivered.extend(live.undelivered());
             let cause = match outcome {
                 Some(Outcome::Finished | Outcome::Cancelled) => None,
                 Some(Outcome::Failed(failure)) => Some(Cause::of(failure)),
@@ -406,12 +409,12 @@ impl Task {
                 Some(Outcome::Cancelled) => Stop::Aborted,
                 Some(Outcome::Failed(failure)) => {
                     let ended = ended.as_ref();
-                    let told = ended.map(|ended| self.fail(&request, &live, ended, failure));
-                    Stop::Failed(told.unwrap_or_default())
+                    let text = ended.map(|ended| self.fail(&request, &live, ended, failure));
+                    Stop::Failed(text.unwrap_or_default())
                 }
                 None => Stop::Failed("the run failed inside cursor-sidecar".into()),
             };
-            let notice = self.put_away(live).await;
+            let notice = self.save_conversation(live).await;
             self.notice(&request, notice).await;
             if let Stop::Finished = stop
                 && let Some(notes) = self.notes.take()
@@ -427,8 +430,8 @@ impl Task {
         }
     }
 
-    /// Has the settings read that a new run needs, which may take a while; nothing is in hand
-    /// yet, so that it can be given up.
+    /// Reads the settings that a new run needs, which may take a while. Returns `false` if the turn
+    /// was cancelled meanwhile; nothing has started yet.
     async fn prepared(&self, request: &TurnRequest) -> bool {
         let policy = &request.policy;
         let reading = request.library.open(&policy.cursor, &request.workspace);
@@ -438,8 +441,7 @@ impl Task {
         }
     }
 
-    /// The host need not wait: it is answered at once, and the run seen off before the next
-    /// turn.
+    /// Answers the host at once, then drains the run before the next turn starts.
     async fn abort(
         &mut self,
         mut live: Live,
@@ -454,30 +456,31 @@ impl Task {
             window: tally.window,
         };
         self.answered = Some(Instant::now());
-        answer.give(result.clone());
-        let last = request.last_words().await;
-        let told = &request.transcript;
-        let history = Fingerprint::of(&told.system, &told.messages);
+        answer.send(result.clone());
+        let last = request.take_injections().await;
+        let transcript = &request.transcript;
+        let history = Fingerprint::of(&transcript.system, &transcript.messages);
         drop(request); // ends the host's events
-        // A person who stopped it may want it done again. It stays on disk: the host may be gone.
+        // A user who stopped the turn may want its effects repeated. The log stays on disk, because
+        // the host may be gone.
         self.notes = None;
         let key = self.memory.key().prefix();
         tracing::debug!(bridgeKeyPrefix = key, "native.stream.abort");
         live.cancel().await;
-        let ended = live.see_off(self.next_turn()).await;
-        live.settle_accounts(ended.as_ref().map(|ended| &ended.outcome));
-        // What had ended by itself is done.
+        let ended = live.drain(self.next_turn()).await;
+        live.check_checkpoint(ended.as_ref().map(|ended| &ended.outcome));
+        // Keep the effects that completed.
         self.done = ended.map(|ended| (history, ended.done));
-        // The host was told that they were taken.
-        self.unsaid.extend(live.untold());
-        self.unsaid.extend(last);
+        // These messages were reported as accepted.
+        self.undelivered.extend(live.undelivered());
+        self.undelivered.extend(last);
         if let Some(notice) = self.memory.put(live.conversation).await {
             tracing::warn!("{notice}");
         }
         result
     }
 
-    /// Resolves when a turn waits for this one to be over.
+    /// Resolves when another turn waits for this one to end.
     fn next_turn(&self) -> impl Future<Output = ()> + use<> {
         let (mut asked, begun) = (self.asked.clone(), self.begun);
         async move {
@@ -496,31 +499,32 @@ impl Task {
     }
 
     async fn note(&self, request: &TurnRequest, error: impl std::fmt::Display) {
-        let notice = format!("this turn could not be written down: {error}");
+        let notice = format!("this turn could not be saved: {error}");
         self.notice(request, Some(notice)).await;
     }
 
-    /// Puts a conversation away whose run is over; gives what a person should know.
-    async fn put_away(&mut self, mut live: Live) -> Option<String> {
+    /// Saves the conversation of a run that has ended; returns a notice for the user if that fails.
+    async fn save_conversation(&mut self, mut live: Live) -> Option<String> {
         let settled = live.settled();
         let notice = self.memory.put(live.conversation).await;
         if notice.is_none() {
-            cross_out(self.notes.as_deref(), settled);
+            remove_settled(self.notes.as_deref(), settled);
         }
         notice
     }
 }
 
-/// What the state on disk knows, the next process need not ask about.
-fn cross_out(notes: Option<&Begun>, settled: Vec<String>) {
+/// Removes effects that the saved checkpoint includes from the intent log, so that the next process
+/// does not report them.
+fn remove_settled(notes: Option<&Begun>, settled: Vec<String>) {
     if let Some(notes) = notes
         && let Err(error) = notes.known(&settled)
     {
-        tracing::debug!(%error, "what was begun is not crossed out");
+        tracing::debug!(%error, "settled effects could not be removed from the intent log");
     }
 }
 
-/// A turn that was given up before anything was sent.
+/// Returns the result of a turn that was cancelled before anything was sent.
 fn aborted() -> TurnResult {
     TurnResult {
         stop: Stop::Aborted,
@@ -530,7 +534,7 @@ fn aborted() -> TurnResult {
     }
 }
 
-/// Reads a waiting run while the host is away, so that it does not stall.
+/// Reads a parked run while the host is away, so that it does not stall.
 async fn idle(live: &mut Option<(Live, Instant)>) -> Idle {
     match live {
         Some((live, _)) => live.idle().await,
@@ -538,11 +542,11 @@ async fn idle(live: &mut Option<(Live, Instant)>) -> Idle {
     }
 }
 
-/// The host's answer, given once: when the turn ends or when the host gives it up.
+/// The host's answer, sent once: when the turn ends or when the host cancels it.
 struct Answer(Option<oneshot::Sender<TurnResult>>);
 
 impl Answer {
-    fn give(&mut self, result: TurnResult) {
+    fn send(&mut self, result: TurnResult) {
         if let Some(reply) = self.0.take() {
             let _ = reply.send(result);
         }

@@ -1,7 +1,7 @@
-//! How a host is shown what Cursor's own tools did: cards that end the turn as tool use,
-//! their results recorded here, or lines of thinking.
+//! Shows a host what native tools did: as cards that end the turn as tool use, with their results
+//! recorded here, or as lines of thinking.
 //!
-//! A card is never executed: its result is what was recorded, or nothing.
+//! A card is never executed: its result is the recorded one, or none.
 
 use std::collections::{HashMap, VecDeque};
 use std::path::PathBuf;
@@ -20,54 +20,54 @@ use crate::tool_cards::{self, Activity, Workspace};
 use crate::tools::bridge::Verdict;
 use crate::tools::native::policy::{Decision, Decisions, Tool};
 
-/// How the ids of all cards start.
+/// Prefix of the ids of all cards.
 const CARD: &str = "cursor-replay-";
 
-/// Whether a call with this id is a card, which is displayed and never executed.
+/// Returns whether a call with this id is a card, which is displayed and never executed.
 pub fn is_card(id: &str) -> bool {
     id.starts_with(CARD)
 }
 
-/// Recorded results a session holds.
+/// How many recorded results a session keeps.
 const MOST_RECORDS: usize = 512;
 /// Their bytes.
 const MOST_BYTES: usize = 16 * 1024 * 1024;
-/// As much of an answer is kept to know whether it has the plan in it.
-const MOST_SAID: usize = 2 * 1024 * 1024;
+/// How much of an answer is kept to detect whether it contains the plan.
+const MOST_ANSWER: usize = 2 * 1024 * 1024;
 
-/// How a host shows the activity of Cursor's own tools.
+/// How a host shows native tool calls.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum Surface {
     /// As lines of thinking.
     #[default]
     Text,
-    /// As cards of these tools of the host, other activity as lines.
+    /// As cards of these host tools; other activity as lines.
     Cards(Vec<String>),
 }
 
-/// The recorded result behind a card.
+/// The recorded result of a card.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Record {
     /// The result as text.
     pub content: String,
-    /// What the host's renderer needs besides; `Null` if nothing.
+    /// Data for the host's renderer; `Null` if none.
     pub details: Json,
     /// Whether Cursor reported a failure.
     pub verdict: Verdict,
-    /// Whether anything comes after it.
+    /// Whether more output may follow.
     pub follows: Follows,
 }
 
-/// Whether a run has more to say after a card.
+/// Whether more output of the run may follow a card.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Follows {
-    /// It may have.
+    /// It may.
     Perhaps,
-    /// It is over and has said all: the host need not ask for more.
+    /// No: the run has ended, and the host need not start another turn.
     Nothing,
 }
 
-/// The recorded results of a session, the newest few.
+/// The newest recorded results of a session.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Recorded(Arc<Mutex<Records>>);
 
@@ -114,7 +114,7 @@ impl Recorded {
         }
     }
 
-    /// Nothing follows these cards.
+    /// Records that nothing follows these cards.
     fn close(&self, ids: &[String]) {
         let mut records = self.lock();
         for id in ids {
@@ -137,35 +137,35 @@ impl Recorded {
     }
 }
 
-/// What an event of a run's tools is to the host.
+/// How an event of a native tool is shown.
 pub(super) enum Shown {
-    /// Nothing.
+    /// Not at all.
     Nothing,
-    /// Lines of thinking.
+    /// As lines of thinking.
     Lines(Vec<TurnEvent>),
-    /// A card: its call.
+    /// As a card: its call.
     Card(TurnEvent),
 }
 
-/// The tool activity of one run, as its host is shown it.
+/// How the native tool calls of one run are shown.
 pub(super) struct Show {
     tracker: ActivityTracker,
     workspace: PathBuf,
-    /// Cards of this run have ids that start so.
+    /// Prefix of the ids of this run's cards.
     run: String,
     cards: u64,
-    /// Cards the host was given and has brought no results for.
+    /// Cards that were sent to the host and have no results yet.
     pub(super) open: Vec<String>,
     recorded: Recorded,
     plan: Option<String>,
-    /// What the model answered, to know whether it said the plan itself.
-    said: String,
-    /// Who executes native tools. What the host executes, it displays itself.
+    /// The model's answer, to detect whether it contains the plan.
+    answer: String,
+    /// Who executes native tools. The host itself displays what it executes.
     pub(super) decisions: Decisions,
 }
 
 impl Drop for Show {
-    /// Results go with their run: a card that comes later finds nothing.
+    /// Results are dropped with their run: a later request for a card finds nothing.
     fn drop(&mut self) {
         self.recorded.forget(&self.run);
     }
@@ -190,17 +190,17 @@ impl Show {
             open: Vec::new(),
             recorded,
             plan: None,
-            said: String::new(),
+            answer: String::new(),
             decisions,
         }
     }
 
-    /// Whether a host's tool result is that of an open card.
+    /// Returns whether a tool result belongs to an open card.
     pub(super) fn waits(&self, id: &str) -> bool {
         self.open.iter().any(|open| open == id)
     }
 
-    /// Takes an event of the run's tools.
+    /// Returns how an event of a native tool is shown.
     pub(super) fn take(&mut self, event: &RunEvent, surface: &Surface) -> Shown {
         let at = Workspace {
             root: &self.workspace,
@@ -234,19 +234,20 @@ impl Show {
         }
         let mut card = tool_cards::card(activity, &at);
         if tool.is_some_and(Tool::changes_something) {
-            // Under the host's own name a permission gate would take it for a call to decide.
+            // Under the host's own name, a permission gate would treat the card as a call to
+            // decide.
             card = card.into_generic();
         }
         if let Surface::Cards(tools) = surface
             && tools.iter().any(|tool| tool == card.tool)
         {
-            return Shown::Card(self.deal(card));
+            return Shown::Card(self.add_card(card));
         }
         let text = tool_cards::transcript(activity, &at);
         Shown::Lines(vec![TurnEvent::Thinking(text), TurnEvent::ThinkingDone])
     }
 
-    fn deal(&mut self, card: tool_cards::Card) -> TurnEvent {
+    fn add_card(&mut self, card: tool_cards::Card) -> TurnEvent {
         self.cards += 1;
         let id = format!("{}{}", self.run, self.cards);
         let record = Record {
@@ -268,44 +269,45 @@ impl Show {
         }
     }
 
-    /// The run is over and nothing was said after the open cards.
-    pub(super) fn last(&self) {
+    /// Records that the run has ended and nothing follows the open cards.
+    pub(super) fn close_cards(&self) {
         if self.plan.is_none() {
             self.recorded.close(&self.open);
         }
     }
 
-    /// The model answers.
-    pub(super) fn said(&mut self, text: &str) {
-        if self.said.len() < MOST_SAID {
-            self.said.push_str(text);
+    /// Records answer text.
+    pub(super) fn record_answer(&mut self, text: &str) {
+        if self.answer.len() < MOST_ANSWER {
+            self.answer.push_str(text);
         }
     }
 
-    /// What the run ends with and nobody was shown: a plan, or the rest of it.
-    pub(super) fn unsaid(&mut self) -> Option<String> {
+    /// Returns the plan, or the part of it, that the answer does not contain.
+    pub(super) fn unshown_plan(&mut self) -> Option<String> {
         let plan = self.plan.take();
         let candidates = Candidates {
-            // The wire names no result of its own.
+            // The protocol has no separate result.
             result: None,
-            plan: plan.as_deref().filter(|plan| !self.said.contains(plan)),
-            streamed: &self.said,
-            emitted: &self.said,
+            plan: plan.as_deref().filter(|plan| !self.answer.contains(plan)),
+            streamed: &self.answer,
+            emitted: &self.answer,
         };
         let rest = final_text::select(candidates, Boundary::Word);
         if rest.is_empty() {
             return None;
         }
-        let goes_on = plan.as_deref() != Some(rest) || self.said.trim().is_empty();
-        Some(match goes_on {
-            true => rest.to_owned(),
-            false => format!("\n\n{rest}"),
+        let continues = plan.as_deref() != Some(rest) || self.answer.trim().is_empty();
+        Some(if continues {
+            rest.to_owned()
+        } else {
+            format!("\n\n{rest}")
         })
     }
 }
 
-/// Whether an event belongs after the cards before it: something said, a call of the host's
-/// tools, the end.
+/// Returns whether an event must come after the preceding cards: text, a host call, or the end of
+/// the run.
 pub(super) fn ends_cards(event: &RunEvent) -> bool {
     matches!(
         event,
@@ -317,7 +319,7 @@ pub(super) fn ends_cards(event: &RunEvent) -> bool {
     )
 }
 
-/// The native tool that an activity belongs to, as the policy knows it.
+/// Returns the native tool of an activity, if the policy has one for it.
 fn native_tool(activity: &Activity) -> Option<Tool> {
     Some(match tool_cards::tool(activity) {
         CursorTool::Read => Tool::Read,
@@ -331,7 +333,7 @@ fn native_tool(activity: &Activity) -> Option<Tool> {
     })
 }
 
-/// Secrets stay out of what is shown.
+/// Redacts secrets.
 fn scrub(text: &str) -> String {
     crate::diag::secrets().scrub(text).into()
 }
@@ -343,7 +345,7 @@ mod tests {
     use crate::tools::native::policy::{HostPolicy, Mode, Policy};
     use serde_json::json;
 
-    /// Everything executed here.
+    /// A policy that executes everything locally.
     fn local() -> Decisions {
         let settings = Policy {
             mode: Some(Mode::Local),
@@ -378,7 +380,7 @@ mod tests {
     }
 
     #[test]
-    fn results_go_with_their_run() {
+    fn results_are_dropped_with_their_run() {
         let recorded = Recorded::default();
         let show = || Show::new(recorded.clone(), PathBuf::from("/w"), [], local());
         let card = |show: &mut Show| {
@@ -399,7 +401,7 @@ mod tests {
     }
 
     #[test]
-    fn changes_made_here_have_cards_that_no_permission_gate_takes_for_a_call() {
+    fn cards_of_local_changes_do_not_look_like_calls_to_a_permission_gate() {
         let mut show = Show::new(Recorded::default(), PathBuf::from("/w"), [], local());
         let call = json!({"name": "shell", "args": {"command": "rm -rf a"}, "result": {}});
         let tools = Surface::Cards(vec!["bash".into(), "cursor".into()]);
@@ -416,7 +418,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_host_has_no_card_for_is_told_in_lines() {
+    fn activity_without_a_card_tool_is_shown_as_lines() {
         let mut show = Show::new(Recorded::default(), PathBuf::from("/w"), [], local());
         let call = json!({"name": "shell", "args": {"command": "ls"}, "result": {"stdout": "a"}});
         let tools = Surface::Cards(vec!["read".into()]);
@@ -427,12 +429,12 @@ mod tests {
     }
 
     #[test]
-    fn a_run_ends_with_what_of_its_plan_was_not_said() {
-        let ends = |said: &[&str], plan: Option<&str>| {
+    fn a_run_ends_with_the_part_of_its_plan_that_was_not_shown() {
+        let ends = |answer: &[&str], plan: Option<&str>| {
             let mut show = Show::new(Recorded::default(), PathBuf::from("/w"), [], local());
-            said.iter().for_each(|text| show.said(text));
+            answer.iter().for_each(|text| show.record_answer(text));
             show.plan = plan.map(str::to_owned);
-            show.unsaid()
+            show.unshown_plan()
         };
         assert_eq!(ends(&["Done."], None), None);
         assert_eq!(ends(&[], Some("1. go")).as_deref(), Some("1. go"));

@@ -1,7 +1,7 @@
-//! Words for a model at work: said into the run, and watched until the model has heard them.
+//! User messages for a running model: injected into the run and tracked until they are delivered.
 //!
-//! A run that does not take them is given up, and the words get a run of their own: they are
-//! never lost, and never reported as heard by a run that was given up.
+//! If the run rejects an injected message, we cancel the run and send the message in a new one. A
+//! message is never lost, and never reported as delivered to a cancelled run.
 
 use std::time::Duration;
 
@@ -13,10 +13,11 @@ use crate::conversation::picture::Picture;
 use crate::run::{Injection, UserMessage};
 use crate::wire::proto::agent::v1::{ContextInjectionStateUpdate, context_injection_state};
 
-/// The official client waits this long for the first word on an injected message.
-const UNHEARD: Duration = Duration::from_secs(15);
+/// How long the server has to report on an injected message; the official client waits this long
+/// too.
+const REPORT_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// Words for a model at work, with the pictures that go with them.
+/// Returns a user message to inject, with its images.
 pub fn words(text: String, pictures: Vec<Picture>) -> UserMessage {
     UserMessage {
         text,
@@ -25,156 +26,161 @@ pub fn words(text: String, pictures: Vec<Picture>) -> UserMessage {
     }
 }
 
-/// The words of one run.
+/// The injected messages of one run.
 #[derive(Debug)]
 pub(super) struct Steering {
-    unheard: Vec<Unheard>,
-    /// Words the model has heard and no state knows yet, under their names if they were
-    /// injected: a stream that breaks may take them along.
-    heard: Vec<(Option<Uuid>, Unsaid)>,
+    pending: Vec<Pending>,
+    /// Delivered messages that no checkpoint includes yet, with their injection id if they were
+    /// injected. They must be sent again if the stream breaks.
+    delivered: Vec<(Option<Uuid>, Undelivered)>,
     run: Run,
 }
 
-/// Whether the run can still hear.
+/// Whether the run still accepts messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Run {
-    Listening,
+    Accepting,
     Released,
 }
 
-/// Where words come from.
+/// Where a message comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Source {
-    /// The host's history, as the last of so many messages: a run that is told these is told
-    /// them.
+    /// The host's history, as the last of this many messages: a run that is sent these messages
+    /// already has it.
     History(usize),
-    /// The host said them by themselves while a turn went on.
-    Beside,
+    /// The host sent it separately while a turn was running.
+    Separate,
 }
 
-/// Words nobody heard.
+/// A message that was not delivered.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Unsaid {
+pub(super) struct Undelivered {
     pub(super) message: UserMessage,
     pub(super) source: Source,
 }
 
 #[derive(Debug)]
-struct Unheard {
+struct Pending {
     id: Uuid,
-    words: Unsaid,
-    /// When to stop hoping that the server takes it; `None` once it has said that it did.
-    give_up: Option<Instant>,
+    words: Undelivered,
+    /// When to stop waiting for the server's report; `None` once it has reported.
+    deadline: Option<Instant>,
 }
 
-/// What a report asks for.
+/// What to do after a report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Then {
-    /// Nothing: the run goes on.
-    GoOn,
-    /// The run does not take the words: it is to be given up for one that does.
+    /// Nothing: the run continues.
+    Continue,
+    /// The run does not accept the message: cancel it and start one that does.
     Release,
 }
 
 impl Steering {
     pub(super) fn new() -> Self {
         Self {
-            unheard: Vec::new(),
-            heard: Vec::new(),
-            run: Run::Listening,
+            pending: Vec::new(),
+            delivered: Vec::new(),
+            run: Run::Accepting,
         }
     }
 
-    /// The run begins with these words.
-    pub(super) fn begin(&mut self, words: Vec<Unsaid>) {
-        self.heard
+    /// Records the messages a run starts with.
+    pub(super) fn start_with(&mut self, words: Vec<Undelivered>) {
+        self.delivered
             .extend(words.into_iter().map(|words| (None, words)));
     }
 
-    /// A state came: it knows what the model has heard.
-    pub(super) fn known(&mut self) {
-        self.heard.clear();
+    /// Records a checkpoint: it includes every delivered message.
+    pub(super) fn checkpoint(&mut self) {
+        self.delivered.clear();
     }
 
-    /// Another stream begins, where the newest state stands: what was injected and is not in
-    /// it has to be said again.
-    pub(super) fn again(&mut self, now: Instant) -> Vec<Injection> {
-        let (injected, begun): (Vec<_>, Vec<_>) =
-            self.heard.drain(..).partition(|(id, _)| id.is_some());
-        self.heard = begun;
-        let heard = injected
+    /// Returns the injections to send on a new stream, which continues from the newest checkpoint:
+    /// every injected message that the checkpoint does not include.
+    pub(super) fn reinject(&mut self, now: Instant) -> Vec<Injection> {
+        let (injected, initial): (Vec<_>, Vec<_>) =
+            self.delivered.drain(..).partition(|(id, _)| id.is_some());
+        self.delivered = initial;
+        let delivered = injected
             .into_iter()
             .filter_map(|(id, words)| Some((id?, words)));
-        let heard = heard.map(|(id, words)| Unheard {
+        let delivered = delivered.map(|(id, words)| Pending {
             id,
             words,
-            give_up: None,
+            deadline: None,
         });
-        self.unheard.splice(..0, heard);
-        for words in &mut self.unheard {
-            words.give_up = Some(now + UNHEARD);
+        self.pending.splice(..0, delivered);
+        for words in &mut self.pending {
+            words.deadline = Some(now + REPORT_TIMEOUT);
         }
-        let injection = |unheard: &Unheard| Injection {
-            id: unheard.id,
-            message: unheard.words.message.clone(),
+        let injection = |pending: &Pending| Injection {
+            id: pending.id,
+            message: pending.words.message.clone(),
         };
-        self.unheard.iter().map(injection).collect()
+        self.pending.iter().map(injection).collect()
     }
 
-    /// Words to be injected.
-    pub(super) fn say(&mut self, message: UserMessage, source: Source, now: Instant) -> Injection {
+    /// Records a message and returns its injection.
+    pub(super) fn inject(
+        &mut self,
+        message: UserMessage,
+        source: Source,
+        now: Instant,
+    ) -> Injection {
         let id = Uuid::new_v4();
-        self.unheard.push(Unheard {
+        self.pending.push(Pending {
             id,
-            words: Unsaid {
+            words: Undelivered {
                 message: message.clone(),
                 source,
             },
-            give_up: Some(now + UNHEARD),
+            deadline: Some(now + REPORT_TIMEOUT),
         });
         Injection { id, message }
     }
 
-    /// Counts the time anew for words of which nothing was heard.
+    /// Restarts the deadline of every message that has no report yet.
     pub(super) fn rearm(&mut self, now: Instant) {
-        for words in &mut self.unheard {
-            words.give_up = words.give_up.map(|_| now + UNHEARD);
+        for words in &mut self.pending {
+            words.deadline = words.deadline.map(|_| now + REPORT_TIMEOUT);
         }
     }
 
-    /// Forgets words that the host has said by themselves and now tells in its history.
-    pub(super) fn retold(&mut self, said: &[String]) {
-        self.unheard.retain(|Unheard { words, .. }| {
-            matches!(words.source, Source::History(_)) || !said.contains(&words.message.text)
+    /// Drops separately sent messages that the host's history now contains.
+    pub(super) fn drop_resent(&mut self, texts: &[String]) {
+        self.pending.retain(|Pending { words, .. }| {
+            matches!(words.source, Source::History(_)) || !texts.contains(&words.message.text)
         });
     }
 
-    /// When the run is to be given up if nothing is heard of the words.
+    /// Returns when to cancel the run if the server does not report on a message.
     pub(super) fn deadline(&self) -> Option<Instant> {
         match self.run {
-            Run::Listening => self.unheard.iter().filter_map(|words| words.give_up).min(),
+            Run::Accepting => self.pending.iter().filter_map(|words| words.deadline).min(),
             Run::Released => None,
         }
     }
 
-    /// Takes the server's report.
+    /// Applies a report of the server.
     pub(super) fn report(&mut self, report: &ContextInjectionStateUpdate) -> Then {
         use context_injection_state::State;
-        let known = |words: &Unheard| words.id.to_string() == report.injection_id;
-        let Some(at) = self.unheard.iter().position(known) else {
-            return Then::GoOn;
+        let matches = |words: &Pending| words.id.to_string() == report.injection_id;
+        let Some(at) = self.pending.iter().position(matches) else {
+            return Then::Continue;
         };
         match report.state.as_ref().and_then(|state| state.state.as_ref()) {
-            // What a run heard that was given up, its last checkpoint may not know.
-            _ if self.is_released() => Then::GoOn,
+            // The last checkpoint of a cancelled run may not include what was delivered to it.
+            _ if self.is_released() => Then::Continue,
             Some(State::Delivered(_)) => {
-                let Unheard { id, words, .. } = self.unheard.remove(at);
-                self.heard.push((Some(id), words));
-                Then::GoOn
+                let Pending { id, words, .. } = self.pending.remove(at);
+                self.delivered.push((Some(id), words));
+                Then::Continue
             }
             Some(State::Queued(_)) | None => {
-                self.unheard[at].give_up = None;
-                Then::GoOn
+                self.pending[at].deadline = None;
+                Then::Continue
             }
             Some(State::QueuedForNextTurn(_) | State::Cancelled(_) | State::Rejected(_)) => {
                 Then::Release
@@ -182,30 +188,30 @@ impl Steering {
         }
     }
 
-    /// The run is given up for the words it did not take.
+    /// Records that the run is cancelled because it did not accept a message.
     pub(super) fn release(&mut self) {
         self.run = Run::Released;
     }
 
-    /// Whether the run is given up: what it asks for from now on is for nobody.
+    /// Returns whether the run is cancelled: its later requests have no receiver.
     pub(super) fn is_released(&self) -> bool {
         self.run == Run::Released
     }
 
-    /// Whether all words have been heard.
-    pub(super) fn is_settled(&self) -> bool {
-        self.unheard.is_empty()
+    /// Returns whether every message was delivered.
+    pub(super) fn is_delivered(&self) -> bool {
+        self.pending.is_empty()
     }
 
-    /// The words nobody heard or no state knows, one by one.
-    pub(super) fn take(&mut self) -> Vec<Unsaid> {
-        let heard = self.heard.drain(..).map(|(_, words)| words);
-        let unheard = self.unheard.drain(..).map(|unheard| unheard.words);
-        heard.chain(unheard).collect()
+    /// Returns, one by one, the messages that were not delivered or that no checkpoint includes.
+    pub(super) fn take(&mut self) -> Vec<Undelivered> {
+        let delivered = self.delivered.drain(..).map(|(_, words)| words);
+        let pending = self.pending.drain(..).map(|pending| pending.words);
+        delivered.chain(pending).collect()
     }
 }
 
-/// Several messages as one.
+/// Joins several messages into one.
 pub(super) fn joined(messages: impl IntoIterator<Item = UserMessage>) -> Option<UserMessage> {
     messages.into_iter().reduce(|mut all, next| {
         all.text = format!("{}\n\n{}", all.text, next.text);
@@ -224,7 +230,7 @@ mod tests {
     };
     use context_injection_state::State;
 
-    fn said(text: &str) -> UserMessage {
+    fn message(text: &str) -> UserMessage {
         words(text.into(), Vec::new())
     }
 
@@ -236,48 +242,51 @@ mod tests {
     }
 
     #[test]
-    fn words_are_watched_until_they_are_heard() {
+    fn a_message_has_a_deadline_until_the_server_reports_on_it() {
         let now = Instant::now();
         let mut steering = Steering::new();
-        let injected = steering.say(said("hurry"), Source::Beside, now);
-        assert_eq!(steering.deadline(), Some(now + UNHEARD));
+        let injected = steering.inject(message("hurry"), Source::Separate, now);
+        assert_eq!(steering.deadline(), Some(now + REPORT_TIMEOUT));
         let queued = report(injected.id, State::Queued(ContextInjectionQueued {}));
-        assert_eq!(steering.report(&queued), Then::GoOn);
-        assert_eq!((steering.deadline(), steering.is_settled()), (None, false));
+        assert_eq!(steering.report(&queued), Then::Continue);
+        assert_eq!(
+            (steering.deadline(), steering.is_delivered()),
+            (None, false)
+        );
         let delivered = report(
             injected.id,
             State::Delivered(ContextInjectionDelivered::default()),
         );
-        assert_eq!(steering.report(&delivered), Then::GoOn);
-        assert!(steering.is_settled());
-        steering.known();
+        assert_eq!(steering.report(&delivered), Then::Continue);
+        assert!(steering.is_delivered());
+        steering.checkpoint();
         assert_eq!(steering.take(), []);
     }
 
     #[test]
-    fn words_no_state_knows_are_said_to_the_next_stream() {
+    fn messages_without_a_checkpoint_are_injected_into_the_next_stream() {
         let now = Instant::now();
         let mut steering = Steering::new();
-        let begun = Unsaid {
-            message: said("go"),
+        let initial = Undelivered {
+            message: message("go"),
             source: Source::History(3),
         };
-        steering.begin(vec![begun]);
-        let injected = steering.say(said("hurry"), Source::Beside, now);
+        steering.start_with(vec![initial]);
+        let injected = steering.inject(message("hurry"), Source::Separate, now);
         let delivered = State::Delivered(ContextInjectionDelivered::default());
         steering.report(&report(injected.id, delivered));
-        assert!(steering.is_settled());
-        // What the run begins with, it begins with again.
-        assert_eq!(steering.again(now), [injected]);
-        assert!(!steering.is_settled());
+        assert!(steering.is_delivered());
+        // Messages the run started with are not injected.
+        assert_eq!(steering.reinject(now), [injected]);
+        assert!(!steering.is_delivered());
         let left = steering.take().into_iter().map(|words| words.message.text);
         assert_eq!(left.collect::<Vec<_>>(), ["go", "hurry"]);
     }
 
     #[test]
-    fn words_a_run_refuses_are_left_whatever_it_says_afterwards() {
+    fn a_rejected_message_stays_undelivered_whatever_is_reported_later() {
         let mut steering = Steering::new();
-        let injected = steering.say(said("hurry"), Source::History(1), Instant::now());
+        let injected = steering.inject(message("hurry"), Source::History(1), Instant::now());
         let refused = report(
             injected.id,
             State::Rejected(ContextInjectionRejected::default()),
@@ -288,7 +297,7 @@ mod tests {
             injected.id,
             State::Delivered(ContextInjectionDelivered::default()),
         );
-        assert_eq!(steering.report(&late), Then::GoOn);
+        assert_eq!(steering.report(&late), Then::Continue);
         assert_eq!(steering.deadline(), None);
         let picture = Image {
             mime_type: None,
@@ -296,9 +305,9 @@ mod tests {
         };
         let shown = UserMessage {
             images: vec![picture.clone()],
-            ..said("like this")
+            ..message("like this")
         };
-        steering.say(shown, Source::Beside, Instant::now());
+        steering.inject(shown, Source::Separate, Instant::now());
         let left = steering.take().into_iter().map(|words| words.message);
         let left = joined(left).unwrap();
         assert_eq!(
@@ -308,41 +317,41 @@ mod tests {
     }
 
     #[test]
-    fn the_time_counts_anew_only_for_words_of_which_nothing_was_heard() {
+    fn only_messages_without_a_report_get_a_new_deadline() {
         let now = Instant::now();
         let mut steering = Steering::new();
-        let queued = steering.say(said("one"), Source::Beside, now);
+        let queued = steering.inject(message("one"), Source::Separate, now);
         steering.report(&report(queued.id, State::Queued(ContextInjectionQueued {})));
-        let later = now + UNHEARD;
+        let later = now + REPORT_TIMEOUT;
         steering.rearm(later);
         assert_eq!(steering.deadline(), None);
-        steering.say(said("two"), Source::Beside, now);
+        steering.inject(message("two"), Source::Separate, now);
         steering.rearm(later);
-        assert_eq!(steering.deadline(), Some(later + UNHEARD));
+        assert_eq!(steering.deadline(), Some(later + REPORT_TIMEOUT));
     }
 
     #[test]
-    fn words_are_retold_by_a_whole_message_only() {
+    fn a_message_is_dropped_only_if_the_history_has_the_same_text() {
         let mut steering = Steering::new();
-        for (text, source) in [("go", Source::Beside), ("hurry", Source::History(1))] {
-            steering.say(said(text), source, Instant::now());
+        for (text, source) in [("go", Source::Separate), ("hurry", Source::History(1))] {
+            steering.inject(message(text), source, Instant::now());
         }
-        let left = |steering: &Steering| steering.unheard.len();
-        steering.retold(&["please go".into(), "hurry".into()]);
+        let left = |steering: &Steering| steering.pending.len();
+        steering.drop_resent(&["please go".into(), "hurry".into()]);
         assert_eq!(left(&steering), 2);
-        steering.retold(&["go".into()]);
+        steering.drop_resent(&["go".into()]);
         assert_eq!(left(&steering), 1);
     }
 
     #[test]
-    fn reports_on_other_words_do_nothing() {
+    fn reports_on_unknown_injections_are_ignored() {
         let mut steering = Steering::new();
-        steering.say(said("hurry"), Source::History(1), Instant::now());
+        steering.inject(message("hurry"), Source::History(1), Instant::now());
         let other = report(
             Uuid::new_v4(),
             State::Rejected(ContextInjectionRejected::default()),
         );
-        assert_eq!(steering.report(&other), Then::GoOn);
-        assert!(!steering.is_settled());
+        assert_eq!(steering.report(&other), Then::Continue);
+        assert!(!steering.is_delivered());
     }
 }

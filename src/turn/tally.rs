@@ -1,4 +1,4 @@
-//! What a turn has seen of a run, counted as it is told.
+//! Statistics of a turn, updated as events are sent to the host.
 
 use std::time::Duration;
 
@@ -6,83 +6,84 @@ use super::request::{TurnEvent, TurnRequest};
 use super::usage::{self, Seen};
 use crate::run::{Spent, Usage};
 
-/// What a turn has seen of a run.
+/// Statistics of a turn.
 #[derive(Default)]
 pub(super) struct Tally {
     pub(super) seen: Seen,
-    /// What Cursor reported of the runs that are over.
+    /// Usage that Cursor reported for the runs that have ended.
     pub(super) reported: Option<Usage>,
-    /// The model's window, as Cursor told it.
+    /// The model's context window, if Cursor reported it.
     pub(super) window: Option<u32>,
-    /// What the model wrote, in UTF-16 units.
+    /// How much the model wrote, in UTF-16 units.
     output: u64,
     /// The answer since the last checkpoint.
     pub(super) since_checkpoint: String,
-    /// The words of it that are the answer.
-    words: String,
-    /// What the next words are to them.
+    /// The answer text of the turn.
+    text_so_far: String,
+    /// How the next text relates to the answer so far.
     next: Next,
-    /// Whether any of it was an answer, not only thinking.
+    /// Whether the host was sent answer text or a call, not only thinking.
     answer: Answer,
-    /// Whether the turn was brought back once, what retries have cost by then, and how long
-    /// the next run waits first.
+    /// How often the turn was recovered, the retries used by then, and how long the next run waits
+    /// first.
     pub(super) comebacks: u32,
     pub(super) spent: Spent,
     pub(super) rest: Duration,
-    /// How often a connection failed and was tried again.
+    /// How often a connection failed and was retried.
     retries: u32,
 }
 
 #[derive(Default, Clone, Copy, PartialEq)]
 enum Answer {
     #[default]
-    Untold,
-    Told,
+    Unsent,
+    Sent,
 }
 
-/// Whether words go on with those before them.
+/// How text relates to the text before it.
 #[derive(Default, Clone, Copy, PartialEq)]
 enum Next {
     #[default]
-    GoOn,
-    /// They answer something else, in a run of their own.
-    Apart,
+    Continue,
+    /// It answers something else, in a run of its own.
+    Separate,
 }
 
 impl Tally {
-    /// The next words are no part of what was said so far.
-    pub(super) fn apart(&mut self) {
-        self.next = Next::Apart;
+    /// Starts a new paragraph: the next text is not part of the answer so far.
+    pub(super) fn start_paragraph(&mut self) {
+        self.next = Next::Separate;
     }
 
-    /// Words as they are told behind those before them. Spaces do not count where what is told
-    /// is compared with what a state knows.
-    fn placed(&mut self, text: String) -> String {
-        let goes_on = std::mem::take(&mut self.next) == Next::GoOn;
-        match goes_on || self.words.is_empty() || self.words.ends_with("\n\n") {
-            true => text,
-            false => format!("\n\n{text}"),
+    /// Returns the text as it is sent after the answer so far. White space is ignored where the
+    /// answer is compared with a checkpoint.
+    fn separated(&mut self, text: String) -> String {
+        let continues = std::mem::take(&mut self.next) == Next::Continue;
+        if continues || self.text_so_far.is_empty() || self.text_so_far.ends_with("\n\n") {
+            text
+        } else {
+            format!("\n\n{text}")
         }
     }
 
-    /// Counts what Cursor reports of a run: a turn may take several.
+    /// Adds the usage Cursor reports for a run: a turn may have several.
     pub(super) fn report(&mut self, usage: Option<Usage>) {
         if let Some(usage) = usage {
             self.reported = Some(self.reported.map_or(usage, |before| before.plus(usage)));
         }
     }
 
-    /// Counts what was said to the model.
-    pub(super) fn said(&mut self, text: &str) {
+    /// Counts text that was sent to the model.
+    pub(super) fn count_text(&mut self, text: &str) {
         self.seen.input += usage::estimate(text);
     }
 
-    /// Counts what the model is told besides.
-    pub(super) fn said_before(&mut self, tokens: u64) {
+    /// Counts other tokens that were sent to the model.
+    pub(super) fn count_tokens(&mut self, tokens: u64) {
         self.seen.input += tokens;
     }
 
-    /// All of it so far.
+    /// Returns the counts so far.
     pub(super) fn seen(&self) -> Seen {
         Seen {
             output: usage::tokens(self.output),
@@ -90,21 +91,20 @@ impl Tally {
         }
     }
 
-    /// The answer so far, in words.
+    /// Returns the answer text so far.
     pub(super) fn answer(&self) -> &str {
-        &self.words
+        &self.text_so_far
     }
 
-    /// Whether the host has been shown anything a second run would show again.
+    /// Returns whether the host was shown anything that a second run would repeat.
     pub(super) fn answered(&self) -> Shown {
         match self.answer {
-            Answer::Untold => Shown::Nothing,
-            Answer::Told => Shown::Something,
+            Answer::Unsent => Shown::Nothing,
+            Answer::Sent => Shown::Something,
         }
     }
 
-    /// What a person is told of a retry. One is over soon; from the second on the silence
-    /// would be a riddle.
+    /// Returns the notice for a retry, from the second one on: the first is usually over soon.
     fn notice(&mut self, event: &TurnEvent) -> Option<String> {
         let TurnEvent::Retrying(reason) = event else {
             return None;
@@ -114,25 +114,25 @@ impl Tally {
     }
 }
 
-/// Whether the host has been shown anything of a run.
+/// Whether the host was shown anything of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Shown {
     Nothing,
     Something,
 }
 
-/// Tells the host, and counts what the model wrote.
-pub(super) async fn tell(event: TurnEvent, request: &TurnRequest, tally: &mut Tally) {
+/// Sends an event to the host and counts what the model wrote.
+pub(super) async fn send_event(event: TurnEvent, request: &TurnRequest, tally: &mut Tally) {
     if matches!(event, TurnEvent::Text(_) | TurnEvent::ToolCall { .. }) {
-        tally.answer = Answer::Told;
+        tally.answer = Answer::Sent;
     }
     let event = match event {
-        TurnEvent::Text(text) => TurnEvent::Text(tally.placed(text)),
+        TurnEvent::Text(text) => TurnEvent::Text(tally.separated(text)),
         event => event,
     };
     if let TurnEvent::Text(text) = &event {
         tally.since_checkpoint.push_str(text);
-        tally.words.push_str(text);
+        tally.text_so_far.push_str(text);
     }
     match &event {
         TurnEvent::Text(text) | TurnEvent::Thinking(text) => tally.output += usage::units(text),
@@ -147,7 +147,7 @@ pub(super) async fn tell(event: TurnEvent, request: &TurnRequest, tally: &mut Ta
         | TurnEvent::Notice(_) => {}
     }
     let notice = tally.notice(&event);
-    // A host that stopped listening has cancelled, or will.
+    // A host that no longer reads has cancelled, or will.
     let _ = request.events.send(event).await;
     if let Some(notice) = notice {
         let _ = request.events.send(TurnEvent::Notice(notice)).await;

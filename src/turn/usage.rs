@@ -1,15 +1,15 @@
-//! Usage a host can trust: what Cursor reported where that is plausible, else an estimate
-//! that says it is one.
+//! Token usage: what Cursor reported where that is plausible, else an estimate that is marked as
+//! one.
 
 use serde_json::Value as Json;
 
 use crate::conversation::{message, picture};
 use crate::run::Usage;
 
-/// Tokens of one turn.
+/// Token usage of one turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Tokens {
-    /// Read by the model, without what came from its cache.
+    /// Read by the model, without what came from the cache.
     pub input: u64,
     /// Written by the model.
     pub output: u64,
@@ -17,78 +17,78 @@ pub struct Tokens {
     pub cache_read: u64,
     /// Written to the cache.
     pub cache_write: u64,
-    /// All of them: what the context holds now.
+    /// The sum: the current size of the context.
     pub total: u64,
-    /// Whose numbers these are.
+    /// Whether the numbers are reported or estimated.
     pub basis: Basis,
 }
 
-/// Whose numbers.
+/// The source of usage numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Basis {
-    /// Cursor's.
+    /// Reported by Cursor.
     Reported,
-    /// Ours, at four characters a token.
+    /// Estimated by us, at four characters per token.
     #[default]
     Estimated,
 }
 
-/// The limits a plausible report keeps to.
+/// Limits that a plausible report does not exceed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
     /// The model's context window.
     pub window: u64,
-    /// The most it may write.
+    /// The most tokens the model may write.
     pub max_output: u64,
 }
 
-/// Tokens of a text, by its length in UTF-16 units.
+/// Estimates the tokens of a text from its length in UTF-16 units.
 pub fn estimate(text: &str) -> u64 {
     tokens(units(text))
 }
 
-/// The length of a text in UTF-16 units.
+/// Returns the length of a text in UTF-16 units.
 pub fn units(text: &str) -> u64 {
     text.encode_utf16().count() as u64
 }
 
-/// Tokens of a text of so many UTF-16 units.
+/// Estimates the tokens of a text of this many UTF-16 units.
 pub fn tokens(units: u64) -> u64 {
     units.div_ceil(4)
 }
 
-/// Tokens of pictures.
+/// Estimates the tokens of images.
 pub fn pictures(count: usize) -> u64 {
     count as u64 * 1200
 }
 
-/// Tokens of messages without their pictures.
+/// Estimates the tokens of messages without their images.
 pub fn words(messages: &[Json]) -> u64 {
     let spoken = messages.iter().filter_map(message::read);
     spoken.map(|spoken| estimate(&spoken.text)).sum()
 }
 
-/// Tokens of a system prompt and of messages with the pictures that are sent.
+/// Estimates the tokens of a system prompt and of messages, with the images that are sent.
 pub fn context(system: &str, messages: &[Json]) -> u64 {
     estimate(system) + words(messages) + pictures(picture::count_latest(messages))
 }
 
-/// What a turn went through, for an estimate where Cursor reports nothing.
+/// What a turn sent and received, for an estimate where Cursor reports nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Seen {
-    /// Tokens of what was said to the model in this turn.
+    /// Tokens that were sent to the model in this turn.
     pub input: u64,
-    /// Tokens of what it said.
+    /// Tokens the model wrote.
     pub output: u64,
-    /// Tokens the whole conversation takes by our count.
+    /// Tokens of the whole conversation by our estimate.
     pub context: u64,
-    /// Tokens it takes by Cursor's count, from the last checkpoint.
+    /// Tokens of the context as reported in the last checkpoint.
     pub occupied: Option<u64>,
 }
 
-/// The tokens of a turn. Counters that are cumulative over a whole run can exceed the
-/// window; such a report is not believed, or a host would compact for nothing. What the
-/// context holds is Cursor's own count where a checkpoint has it.
+/// Returns the usage of a turn. Counters that are cumulative over a whole run can exceed the
+/// window; such a report is ignored, because a host would compact for nothing. The context size is
+/// the checkpoint's where it has one.
 pub fn account(reported: Option<Usage>, limits: Limits, seen: Seen) -> Tokens {
     let occupied = seen
         .occupied
@@ -158,13 +158,13 @@ mod tests {
     };
 
     #[test]
-    fn a_plausible_report_is_taken_whole() {
+    fn a_plausible_report_is_used() {
         let tokens = account(report(100, 20, 30), LIMITS, SEEN);
         assert_eq!((tokens.total, tokens.basis), (150, Basis::Reported));
     }
 
     #[test]
-    fn what_cannot_be_is_estimated_instead() {
+    fn an_implausible_report_is_replaced_by_an_estimate() {
         for reported in [
             None,
             report(900, 20, 200),
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn cursors_own_count_of_the_context_wins() {
+    fn the_context_size_is_cursors_own_count() {
         let counted = |used| Seen {
             occupied: Some(used),
             ..SEEN
@@ -200,19 +200,19 @@ mod tests {
     }
 
     #[test]
-    fn pictures_that_are_sent_count() {
-        let said = |text: &str| {
+    fn sent_images_are_counted() {
+        let message = |text: &str| {
             serde_json::json!({"role": "user", "content": [
                 {"type": "text", "text": text}, {"type": "image", "data": "AA", "mimeType": "image/png"}]})
         };
         let answer = serde_json::json!({"role": "assistant", "content": "ok"});
-        let messages = [said("one"), answer, said("two"), said("three")];
+        let messages = [message("one"), answer, message("two"), message("three")];
         let sent = context("four", &messages) - words(&messages);
         assert_eq!(sent, 2 * 1200 + 1, "those of the latest turn");
     }
 
     #[test]
-    fn lengths_are_utf16() {
+    fn lengths_are_utf16_units() {
         assert_eq!(estimate("😀😀"), 1);
         assert_eq!(estimate(""), 0);
     }

@@ -1,6 +1,6 @@
-//! How a failure is told to a host, so that it compacts, tries again or leaves it.
+//! The text of a failed turn, from which a host decides whether to compact, retry or stop.
 //!
-//! Hosts such as pi decide by the words of an error: these are the words.
+//! Hosts such as pi match on the text of an error, so it is part of the contract.
 
 use std::sync::LazyLock;
 
@@ -9,11 +9,11 @@ use regex::Regex;
 use super::overflow;
 use crate::wire::failure::{Failure, Retry};
 
-/// Of a turn whose tools did what no other run can be told of: words no host takes for a reason
-/// to ask again by itself.
-pub(super) const UNTOLD: &str = "Cursor's answer broke off after a tool had been at work here, and what it did cannot be told again. Look at what was done, then say how to go on.";
+/// The text of a turn whose tools had effects that no other run can be sent. No host retries
+/// automatically on this text.
+pub(super) const EFFECTS_LOST: &str = "Cursor's answer was interrupted after a local tool had run, and the tool's result cannot be sent again. Check what it changed, then say how to continue.";
 
-/// The text of a failed turn.
+/// Returns the text of a failed turn.
 pub fn wording(failure: &Failure) -> String {
     let text = failure.to_string();
     if let Some(text) = overflow::reword(&text) {
@@ -21,7 +21,7 @@ pub fn wording(failure: &Failure) -> String {
     }
     match failure {
         Failure::ContextTooLong(_) => too_long(&text),
-        // "quota exceeded" keeps hosts from trying again what no retry will mend.
+        // "quota exceeded" stops hosts from retrying what no retry can fix.
         Failure::Upgrade(_) | Failure::Payment(_) => format!("{} (quota exceeded)", firm(&text)),
         _ => match failure.retry() {
             Retry::Transport => format!("connection error: {text}"),
@@ -31,13 +31,12 @@ pub fn wording(failure: &Failure) -> String {
     }
 }
 
-/// The words of a history that is too long, whoever finds it so.
+/// Returns the text for a history that is too long.
 pub fn too_long(problem: &str) -> String {
     format!("context_length_exceeded: {problem}")
 }
 
-/// What old hosts take for a reason to try again or to compact, whatever stands beside it, and
-/// how it is said instead.
+/// Patterns on which old hosts retry or compact, whatever surrounds them, and what replaces them.
 const FIRM: [(&str, &str); 8] = [
     (r"\brate.?limited\b", "limited"),
     (r"rate.?limit", "usage limit"),
@@ -57,39 +56,39 @@ static FIRMER: LazyLock<Vec<(Regex, &str)>> = LazyLock::new(|| {
     made.collect()
 });
 
-/// The words of a limit that waiting a moment does not lift.
+/// Rewords a limit that a retry does not lift.
 fn firm(text: &str) -> String {
     FIRMER.iter().fold(text.to_owned(), |text, (soft, firm)| {
         soft.replace_all(&text, *firm).into_owned()
     })
 }
 
-/// A turn that cannot come back: the run that asked for tools is gone, and with it the place
-/// their results belong to.
+/// A turn that cannot be recovered: the run that called tools is gone, and their results have no
+/// receiver.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{}: {LOST} {}", Self::CODE, self.diagnostic())]
 pub struct Lost {
-    /// Whether a checkpoint was kept.
+    /// Whether a checkpoint was stored.
     pub had_checkpoint: bool,
-    /// The session's key; only its beginning is told.
+    /// The session's key; only its prefix is shown.
     pub bridge_key: String,
-    /// Why there was no recovery.
+    /// Why recovery was skipped.
     pub skip: Option<&'static str>,
 }
 
-/// What a person can do about it.
+/// What the user can do about it.
 pub const LOST: &str = "Cursor tool continuation was lost because the live upstream bridge is no longer available. Retry from before the tool call or start a new turn.";
 
 impl Lost {
-    /// Its name for programs.
+    /// The error code for programs.
     pub const CODE: &'static str = "tool_continuation_lost";
 
-    /// The first eight digits of the session's key.
+    /// Returns the first eight digits of the session's key.
     pub fn prefix(&self) -> &str {
         self.bridge_key.get(..8).unwrap_or(&self.bridge_key)
     }
 
-    /// What helps to find it in a log.
+    /// Returns details that help to find the failure in a log.
     pub fn diagnostic(&self) -> String {
         let skip = self.skip.map(|skip| format!(" skipReason={skip}"));
         format!(
@@ -100,7 +99,7 @@ impl Lost {
         )
     }
 
-    /// The body of an HTTP error.
+    /// Returns the body of the HTTP error.
     pub fn body(&self) -> serde_json::Value {
         let mut error = serde_json::json!({
             "message": LOST,
@@ -121,7 +120,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_kind_in_the_words_hosts_look_for() {
+    fn each_failure_has_the_text_hosts_match() {
         let cases = [
             (
                 Failure::ContextTooLong("too long".into()),
@@ -147,16 +146,16 @@ mod tests {
         }
     }
 
-    /// pi 0.74 knows no "quota exceeded": these words alone make it try again, or compact.
+    /// pi 0.74 does not know "quota exceeded": these patterns alone make it retry or compact.
     #[test]
-    fn no_host_asks_again_for_what_a_quota_refuses() {
-        let again = Regex::new(
+    fn no_host_retries_what_a_quota_refuses() {
+        let retries = Regex::new(
             r"(?i)overloaded|rate.?limit|too many requests|429|500|502|503|504|service.?unavailable|server.?error|timed? out|timeout|retry delay",
         );
         let compacts =
             Regex::new(r"(?i)too many tokens|token limit exceeded|exceeds the limit of \d+");
-        let (again, compacts) = (again.unwrap(), compacts.unwrap());
-        let mut told = Vec::new();
+        let (retries, compacts) = (retries.unwrap(), compacts.unwrap());
+        let mut texts = Vec::new();
         for text in [
             "You are rate limited.",
             "Rate limit exceeded: 429 Too Many Requests",
@@ -165,20 +164,20 @@ mod tests {
             "Rate limit: too many tokens, token limit exceeded, exceeds the limit of 100",
         ] {
             assert!(
-                again.is_match(text),
+                retries.is_match(text),
                 "the test knows what it is about: {text}"
             );
             for failure in [Failure::Upgrade(text.into()), Failure::Payment(text.into())] {
                 let text = wording(&failure);
                 assert!(
-                    !again.is_match(&text) && !compacts.is_match(&text),
+                    !retries.is_match(&text) && !compacts.is_match(&text),
                     "{text}"
                 );
-                told.push(text);
+                texts.push(text);
             }
         }
-        told.dedup();
-        insta::assert_snapshot!(told.join("\n"), @r"
+        texts.dedup();
+        insta::assert_snapshot!(texts.join("\n"), @r"
         You are limited. (quota exceeded)
         usage limit exceeded: limit more requests than allowed (quota exceeded)
         usage limit: usage limit and usage limit (quota exceeded)

@@ -1,5 +1,5 @@
-//! `cursor-sidecar ask`: one prompt, one answer. The quickest way to see whether the
-//! connection to Cursor works.
+//! `cursor-sidecar ask`: sends one prompt and prints the answer. The quickest way to test the
+//! connection to Cursor.
 
 use std::io::{IsTerminal as _, Read as _, Write};
 use std::path::{Path, PathBuf};
@@ -29,32 +29,32 @@ use crate::tools::settings::hooks::{Guarded, Occasion};
 use crate::tools::settings::sources::Choice;
 use crate::turn::Policy;
 
-/// How long a cancelled run may take to tell the server.
+/// How long a cancelled run may take to notify the server.
 const PARTING: std::time::Duration = std::time::Duration::from_millis(300);
-/// What Cursor calls its own choice of a model; no alias of another.
+/// Cursor's id for automatic model choice; not an alias of another model.
 const AUTO: &str = "default";
 
 /// Send one prompt to Cursor and print the answer.
 ///
-/// Cursor's own tools are refused, unless `--tools` lets the agent loose in the workspace.
+/// Cursor's native tools are refused unless `--tools` allows them in the workspace.
 #[derive(Debug, clap::Args)]
 pub struct Ask {
     /// The prompt; `-` reads it from standard input.
     prompt: String,
-    /// The model's id, with parameters as in `gpt-5.5:reasoning=high,fast=true`.
+    /// The model id, with parameters as in `gpt-5.5:reasoning=high,fast=true`.
     #[arg(long, default_value = AUTO, value_parser = parse_model)]
     model: Model,
-    /// Plan only, change nothing.
+    /// Use plan mode: change nothing.
     #[arg(long)]
     plan: bool,
-    /// The folder the model is told about [default: the current one].
+    /// The workspace folder [default: the current one].
     #[arg(long)]
     workspace: Option<PathBuf>,
-    /// Let Cursor's own tools, the user's rules, MCP servers and hooks work, as the settings say
-    /// (PI_CURSOR_NATIVE_TOOLS and others).
+    /// Enable Cursor's native tools and the user's rules, MCP servers and hooks, as the settings
+    /// allow (PI_CURSOR_NATIVE_TOOLS and others).
     #[arg(long)]
     tools: bool,
-    /// Print every event as a line of JSON instead of the text.
+    /// Print each event as a line of JSON instead of the text.
     #[arg(long)]
     json: bool,
 }
@@ -62,7 +62,7 @@ pub struct Ask {
 /// Why there is no answer.
 #[derive(Debug, thiserror::Error)]
 pub enum AskError {
-    /// Settings.
+    /// The settings are incomplete.
     #[error(transparent)]
     Settings(#[from] AssembleError),
     /// The prompt could not be read or the answer not written.
@@ -74,7 +74,7 @@ pub enum AskError {
     /// The run failed.
     #[error("{0}")]
     Run(String),
-    /// The person pressed Ctrl-C.
+    /// The user pressed Ctrl-C.
     #[error("cancelled")]
     Cancelled,
 }
@@ -97,11 +97,11 @@ fn parse_model(text: &str) -> Result<Model, String> {
 }
 
 impl Ask {
-    /// Asks and prints.
+    /// Sends the prompt and prints the answer.
     pub async fn run(self, home: Option<PathBuf>, leash: Leash) -> Result<(), AskError> {
         let env = |name: &str| std::env::var(name).ok();
         let (backend, _) = Backend::from_env(&env, home.as_deref())?;
-        misread::told(home.as_deref());
+        misread::log_all(home.as_deref());
         let text = match self.prompt.as_str() {
             "-" => {
                 let mut text = String::new();
@@ -142,12 +142,13 @@ impl Ask {
             home,
             ..Facts::default()
         };
-        let executor: Arc<dyn Executor> = match self.tools {
-            true => self.executor(facts, &mut spec, &library, &env).await,
-            false => Arc::new(Refuse {
+        let executor: Arc<dyn Executor> = if self.tools {
+            self.executor(facts, &mut spec, &library, &env).await
+        } else {
+            Arc::new(Refuse {
                 facts,
                 ..Refuse::default()
-            }),
+            })
         };
         let (policy, _) = Policy::from_env(&|name: &str| std::env::var(name).ok());
         let handle = start(
@@ -155,7 +156,7 @@ impl Ask {
             spec,
             executor,
             Arc::new(MemoryBlobs::default()),
-            // A person is waiting: better an error soon than an answer in ten minutes.
+            // A user is waiting: an early error is better than an answer in ten minutes.
             RetryPolicy {
                 transport: 3,
                 idle: policy.idle_retries,
@@ -171,8 +172,8 @@ impl Ask {
         printed
     }
 
-    /// The executor of a run with tools: everything is executed here unless the settings say
-    /// otherwise, because there is no host whose tools could.
+    /// Returns the executor of a run with tools: everything is executed here unless the settings
+    /// say otherwise, because no host has tools of its own.
     async fn executor(
         &self,
         mut facts: Facts,
@@ -208,14 +209,14 @@ impl Ask {
             let event = tokio::select! {
                 event = handle.events.recv() => event,
                 _ = tokio::signal::ctrl_c() => {
-                    // The server is told; nobody has to wait for what it makes of it.
+                    // Notify the server, but do not wait for its reaction.
                     let _ = handle.commands.send(Command::Cancel).await;
                     let _ = tokio::time::timeout(PARTING, handle.events.recv()).await;
                     return Err(AskError::Cancelled);
                 }
             };
             let Some(event) = event else {
-                return Err(AskError::Run("the run ended without saying how".into()));
+                return Err(AskError::Run("the run ended without a result".into()));
             };
             if self.json {
                 if let Some(line) = json_line(&event) {
@@ -231,7 +232,7 @@ impl Ask {
                 out.flush()?;
             }
             match event {
-                RunEvent::Retrying(failure) => tracing::info!("trying again: {failure}"),
+                RunEvent::Retrying(failure) => tracing::info!("retrying: {failure}"),
                 RunEvent::Ended(Ended { outcome, .. }) => {
                     if !self.json {
                         writeln!(out)?;
@@ -248,7 +249,8 @@ impl Ask {
     }
 }
 
-/// The model's own id, should an alias be given. A list that cannot be had changes nothing.
+/// Returns the model's own id if the given one is an alias. Returns it unchanged if the list is
+/// unavailable.
 async fn model_id(
     name: &str,
     backend: &Backend,
@@ -267,7 +269,7 @@ async fn model_id(
     catalog::base_id(&listing.models, name).to_owned()
 }
 
-/// One event for a program to read.
+/// Returns an event as JSON.
 fn json_line(event: &RunEvent) -> Option<serde_json::Value> {
     Some(match event {
         RunEvent::Text(text) => json!({"type": "text", "text": text}),

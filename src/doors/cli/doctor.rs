@@ -1,4 +1,4 @@
-//! `cursor-sidecar doctor`: is everything in order here, and where did the time go.
+//! `cursor-sidecar doctor`: checks the setup, and draws the timeline of a debug log.
 
 use std::io::{IsTerminal as _, Write as _};
 use std::path::{Path, PathBuf};
@@ -17,60 +17,60 @@ use crate::diag::timeline::{self, Glyphs, Mark, Paint, Style, Timeline};
 use crate::doors::misread;
 use crate::run::Backend;
 
-/// Logs named at most.
+/// How many logs are listed.
 const LOGS_SHOWN: usize = 3;
-/// Files of the state folder that only their owner may read.
+/// Files of the state folder that must be private.
 const SECRET_FILES: [&str; 2] = ["login.json", "gateway-token"];
-/// Widths a terminal may have.
+/// Supported terminal widths.
 const WIDTHS: std::ops::RangeInclusive<usize> = 60..=200;
 const USUAL_WIDTH: usize = 80;
 
-/// Check the environment, or draw what a debug log tells of each turn.
+/// Check the setup, or draw the turns of a debug log.
 ///
-/// Debug logs are written when PI_CURSOR_PROVIDER_DEBUG=1 is set.
+/// Set PI_CURSOR_PROVIDER_DEBUG=1 to write debug logs.
 #[derive(Debug, clap::Args)]
 pub struct Doctor {
-    /// A debug log to draw.
+    /// Draw this debug log.
     file: Option<PathBuf>,
     /// Draw the newest debug log.
     #[arg(long, conflicts_with = "file")]
     last: bool,
-    /// Ask Cursor whether it takes the key; nothing is contacted otherwise.
+    /// Verify the API key with Cursor (the only check that uses the network).
     #[arg(long, conflicts_with_all = ["file", "last"])]
     online: bool,
-    /// Print JSON.
+    /// Print JSON instead of text.
     #[arg(long)]
     json: bool,
 }
 
-/// Why there is nothing to show.
+/// Why the command failed.
 #[derive(Debug, thiserror::Error)]
 pub enum DoctorError {
     /// The log cannot be read.
     #[error("cannot read the debug log {}: {source}", path.display())]
     Log {
-        /// Which one.
+        /// The log file.
         path: PathBuf,
-        /// Why not.
+        /// The reason.
         source: std::io::Error,
     },
     /// There is no log yet.
     #[error("no debug log in {}; set PI_CURSOR_PROVIDER_DEBUG=1 and try again what you want to see", .0.display())]
     NoLog(PathBuf),
-    /// No home, no state folder.
+    /// No home directory, so no state folder.
     #[error("there is no state folder on this machine; set PI_CURSOR_STATE_DIR")]
     NoState,
-    /// Nobody reads.
+    /// Standard output is closed.
     #[error("{0}")]
     Io(#[from] std::io::Error),
-    /// Something is not as it should be; it has been told.
-    #[error("there are problems, see above")]
+    /// The checks found problems, which are printed above.
+    #[error("the checks found problems; see above")]
     Problems,
 }
 
 type Env<'a> = &'a dyn Fn(&str) -> Option<String>;
 
-/// One thing that was looked at.
+/// The result of one check.
 struct Finding {
     mark: Mark,
     text: String,
@@ -91,7 +91,7 @@ fn bad(text: impl Into<String>) -> Finding {
 }
 
 impl Doctor {
-    /// Looks and prints.
+    /// Runs the checks or draws the log, and prints the result.
     pub async fn run(self, home: Option<PathBuf>) -> Result<(), DoctorError> {
         let env = |name: &str| std::env::var(name).ok();
         let home = home.as_deref();
@@ -101,7 +101,7 @@ impl Doctor {
         }
     }
 
-    /// The log to draw, if one is wanted.
+    /// Returns the log to draw, if one was requested.
     fn log(&self, env: Env<'_>, home: Option<&Path>) -> Result<Option<PathBuf>, DoctorError> {
         if !self.last {
             return Ok(self.file.clone());
@@ -176,17 +176,17 @@ impl Doctor {
         });
         let in_force: Vec<Named> = in_force.collect();
         let shown = &logs[..logs.len().min(LOGS_SHOWN)];
-        let page = match self.json {
-            true => {
-                let json = as_json(&findings, &in_force, shown, &drift);
-                format!("{:#}\n", for_stdout(json))
-            }
-            false => as_text(&findings, &in_force, shown, style(env)),
+        let page = if self.json {
+            let json = as_json(&findings, &in_force, shown, &drift);
+            format!("{:#}\n", for_stdout(json))
+        } else {
+            as_text(&findings, &in_force, shown, style(env))
         };
         write!(std::io::stdout(), "{page}")?;
-        match failed {
-            true => Err(DoctorError::Problems),
-            false => Ok(()),
+        if failed {
+            Err(DoctorError::Problems)
+        } else {
+            Ok(())
         }
     }
 }
@@ -196,7 +196,7 @@ fn read(path: &Path) -> std::io::Result<Timeline> {
     Ok(timeline::read(&String::from_utf8_lossy(&bytes)))
 }
 
-/// What newer logs say the server sends that we do not know.
+/// Returns the unknown fields and messages that newer logs report.
 fn drift(logs: &[PathBuf]) -> Vec<(String, u64)> {
     let mut most = std::collections::BTreeMap::<String, u64>::new();
     for log in logs.iter().take(LOGS_SHOWN) {
@@ -208,8 +208,8 @@ fn drift(logs: &[PathBuf]) -> Vec<(String, u64)> {
     most.into_iter().collect()
 }
 
-/// Whether the state folder can be written to, and whether it and the secrets in it are
-/// private: what is not is not used.
+/// Checks whether the state folder can be written, and whether it and the secrets in it are
+/// private: others are not used.
 fn state(env: Env<'_>, home: Option<&Path>) -> Vec<Finding> {
     let Some(folder) = state_dir(&env, home) else {
         return vec![bad(DoctorError::NoState.to_string())];
@@ -229,7 +229,7 @@ fn state(env: Env<'_>, home: Option<&Path>) -> Vec<Finding> {
         .open(&probe);
     let mut findings = vec![match made {
         Ok(_) => {
-            // Left behind it would do no harm.
+            // A leftover file would do no harm.
             let _ = std::fs::remove_file(&probe);
             well(format!("state folder: {shown}, can be written"))
         }
@@ -241,7 +241,7 @@ fn state(env: Env<'_>, home: Option<&Path>) -> Vec<Finding> {
     findings
 }
 
-/// A setting in force.
+/// A setting's name and effective value.
 type Named = (&'static str, InForce);
 
 fn as_text(findings: &[Finding], settings: &[Named], logs: &[PathBuf], style: Style) -> String {
@@ -292,11 +292,11 @@ fn as_json(
         .iter()
         .map(|(name, in_force)| {
             let source = source(in_force);
-            let mut told = json!({"name": name, "value": in_force.value, "source": source});
+            let mut setting = json!({"name": name, "value": in_force.value, "source": source});
             if let Some(remark) = &in_force.remark {
-                told["remark"] = json!(remark);
+                setting["remark"] = json!(remark);
             }
-            told
+            setting
         })
         .collect();
     let drift: serde_json::Map<String, Json> = drift
@@ -307,7 +307,7 @@ fn as_json(
            "logs": logs, "wireDrift": drift})
 }
 
-/// How this terminal is drawn on.
+/// Returns the drawing style for this terminal.
 fn style(env: Env<'_>) -> Style {
     let terminal = std::io::stdout().is_terminal();
     let set = |name: &str| env(name).filter(|value| !value.is_empty());

@@ -1,4 +1,4 @@
-//! `cursor-sidecar login` and `logout`: a key for this machine, made with a browser.
+//! `cursor-sidecar login` and `logout`: a key for this machine, created with a browser.
 
 use std::io::{IsTerminal as _, Write as _};
 use std::path::PathBuf;
@@ -10,28 +10,28 @@ use crate::diag::terminal_text::clean;
 use crate::run::{AssembleError, dashboard};
 use crate::tools::native::remove_secrets;
 
-/// Sign in to Cursor with a browser; the key it makes stays on this machine.
+/// Sign in to Cursor with a browser; the key is stored on this machine.
 #[derive(Debug, clap::Args)]
 pub struct Login {
-    /// Only print the address; open no browser.
+    /// Print the address only; do not open a browser.
     #[arg(long)]
     no_browser: bool,
 }
 
-/// Forget the key a login made (revoke it in Cursor's dashboard).
+/// Delete the stored key of a login (revoke it in Cursor's dashboard).
 #[derive(Debug, clap::Args)]
 pub struct Logout {}
 
-/// Why nobody was signed in or out.
+/// Why the command failed.
 #[derive(Debug, thiserror::Error)]
 pub enum LoginCommandError {
-    /// Settings.
+    /// The settings are incomplete.
     #[error(transparent)]
     Settings(#[from] AssembleError),
-    /// The login.
+    /// The login failed.
     #[error(transparent)]
     Login(#[from] LoginError),
-    /// The key could not be kept.
+    /// The key could not be stored.
     #[error(transparent)]
     Store(#[from] StoreError),
     /// The terminal is gone.
@@ -44,7 +44,7 @@ fn env(name: &str) -> Option<String> {
 }
 
 impl Login {
-    /// Signs in.
+    /// Signs in and stores the key.
     pub async fn run(self, home: Option<PathBuf>) -> Result<(), LoginCommandError> {
         let (dashboard, endpoints) = dashboard(&env, home.as_deref())?;
         let login = BrowserLogin::begin(&endpoints)?;
@@ -66,7 +66,7 @@ impl Login {
 }
 
 impl Logout {
-    /// Forgets the login.
+    /// Deletes the stored key.
     pub fn run(self, home: Option<PathBuf>) -> Result<(), LoginCommandError> {
         let message = if StoredLogin::delete(&env, home.as_deref())? {
             "Signed out. The key itself can be revoked in Cursor's dashboard."
@@ -77,11 +77,12 @@ impl Logout {
     }
 }
 
-/// Shows a page, if there is something to show it with: the address is printed anyway.
+/// Opens a page in a browser if there is one; the address is printed anyway.
 fn open(page: &str) {
-    let program = match cfg!(target_os = "macos") {
-        true => "open",
-        false => "xdg-open",
+    let program = if cfg!(target_os = "macos") {
+        "open"
+    } else {
+        "xdg-open"
     };
     let mut command = Command::new(program);
     command
@@ -89,7 +90,7 @@ fn open(page: &str) {
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::null());
-    // A browser lives long, and starts others.
+    // A browser runs for long and starts other processes.
     remove_secrets(&mut command);
     if let Err(error) = command.spawn() {
         tracing::debug!(%error, "no browser was opened");

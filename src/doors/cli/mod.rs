@@ -20,7 +20,7 @@ pub use models::{Models, ModelsError};
 pub use schema::{Schema, SchemaError, Verdict};
 pub use trust::{Trust, TrustError};
 
-/// A value to print: exact for a program, without control characters for a terminal.
+/// Returns a value to print: exact for a program, without control characters for a terminal.
 fn for_stdout(mut value: Json) -> Json {
     if std::io::stdout().is_terminal() {
         clean_json(&mut value);

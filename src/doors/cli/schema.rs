@@ -1,5 +1,5 @@
-//! `cursor-sidecar schema`: the protocol we speak with hosts, and what a newer schema of
-//! Cursor's would change for us.
+//! `cursor-sidecar schema`: prints the protocol for hosts, and compares our copy of Cursor's
+//! protocol with a newer one.
 
 use std::io::Write as _;
 use std::path::PathBuf;
@@ -7,13 +7,13 @@ use std::path::PathBuf;
 use crate::doors::rpc;
 use crate::run::newer::{self, Comparison, Difference, ListingError, Rest};
 
-/// Print the JSON Schema of the JSON-RPC protocol, or compare our table of Cursor's messages.
+/// Print the JSON Schema of the JSON-RPC protocol, or compare our copy of Cursor's messages.
 #[derive(Debug, clap::Args)]
 pub struct Schema {
     /// Compare with a listing of newer messages; exits with 1 if something breaks.
     ///
-    /// A message's full name at the beginning of a line, its fields behind a blank as
-    /// "number name type [label]".
+    /// Each message's full name starts a line; its fields follow, indented, as "number name type
+    /// [label]".
     #[arg(long, value_name = "FILE")]
     compare: Option<PathBuf>,
     /// Print the comparison as JSON.
@@ -21,41 +21,41 @@ pub struct Schema {
     json: bool,
 }
 
-/// What a comparison came to.
+/// The result of a comparison.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
-    /// This version can talk to a server of that schema.
+    /// This version works with a server of that schema.
     Holds,
-    /// It cannot, in some part.
+    /// Some part of it does not work.
     Breaks,
 }
 
-/// Why there is nothing to show.
+/// Why the command failed.
 #[derive(Debug, thiserror::Error)]
 pub enum SchemaError {
     /// The file cannot be read.
     #[error("cannot read {}: {source}", path.display())]
     Unreadable {
-        /// Which one.
+        /// The file.
         path: PathBuf,
-        /// Why not.
+        /// The reason.
         source: std::io::Error,
     },
-    /// The file is something else.
+    /// The file is not a listing of messages.
     #[error("{} is no listing of messages: {source}", path.display())]
     Listing {
-        /// Which one.
+        /// The file.
         path: PathBuf,
-        /// Why not.
+        /// The reason.
         source: ListingError,
     },
-    /// Nobody reads.
+    /// Standard output is closed.
     #[error("{0}")]
     Io(#[from] std::io::Error),
 }
 
 impl Schema {
-    /// Prints.
+    /// Prints the schema or the comparison.
     pub fn run(self) -> Result<Verdict, SchemaError> {
         let mut out = std::io::stdout();
         let Some(path) = self.compare else {
@@ -70,16 +70,16 @@ impl Schema {
             Ok(comparison) => comparison,
             Err(source) => return Err(SchemaError::Listing { path, source }),
         };
-        match self.json {
-            true => {
-                let json = serde_json::to_value(&comparison).unwrap_or_default();
-                writeln!(out, "{json:#}")?;
-            }
-            false => write!(out, "{}", page(&comparison))?,
+        if self.json {
+            let json = serde_json::to_value(&comparison).unwrap_or_default();
+            writeln!(out, "{json:#}")?;
+        } else {
+            write!(out, "{}", page(&comparison))?;
         }
-        Ok(match comparison.breaks() {
-            true => Verdict::Breaks,
-            false => Verdict::Holds,
+        Ok(if comparison.breaks() {
+            Verdict::Breaks
+        } else {
+            Verdict::Holds
         })
     }
 }
@@ -92,16 +92,16 @@ fn page(comparison: &Comparison) -> String {
             page.extend(lines.iter().map(|line| format!("  {line}\n")));
         }
     };
-    let told = |differences: &[Difference]| {
+    let lines = |differences: &[Difference]| {
         let line = |Difference { what, how }: &Difference| format!("{what} {how}");
         differences.iter().map(line).collect::<Vec<_>>()
     };
-    part("breaking", told(&comparison.breaking));
+    part("breaking", lines(&comparison.breaking));
     part("messages we use that are gone", comparison.gone.clone());
-    part("new requests we would refuse", told(&comparison.refused));
+    part("new requests we would refuse", lines(&comparison.refused));
     part(
         "not declared by us, in messages we read",
-        told(&comparison.unread),
+        lines(&comparison.unread),
     );
     part(
         "not in the listing, not compared",
@@ -109,9 +109,10 @@ fn page(comparison: &Comparison) -> String {
     );
     page.push_str(&rest(comparison.rest));
     let compared = comparison.compared;
-    let verdict = match comparison.breaks() {
-        true => "this version has to change",
-        false => "nothing breaks",
+    let verdict = if comparison.breaks() {
+        "this version has to change"
+    } else {
+        "nothing breaks"
     };
     let (messages, fields) = (compared.messages, compared.fields);
     page.push_str(&format!(
@@ -120,7 +121,7 @@ fn page(comparison: &Comparison) -> String {
     page
 }
 
-/// The counts that are not zero, in one line.
+/// Returns the counts that are not zero, in one line.
 fn rest(rest: Rest) -> String {
     let counts = [
         (
@@ -136,8 +137,9 @@ fn rest(rest: Rest) -> String {
     let counts: Vec<String> = counts
         .map(|(count, what)| format!("{count} {what}"))
         .collect();
-    match counts.is_empty() {
-        true => String::new(),
-        false => format!("also: {}\n", counts.join(", ")),
+    if counts.is_empty() {
+        String::new()
+    } else {
+        format!("also: {}\n", counts.join(", "))
     }
 }

@@ -1,4 +1,4 @@
-//! `cursor-sidecar trust`: accepts the commands that a project's Cursor settings name.
+//! `cursor-sidecar trust`: accepts the commands that a project's Cursor settings define.
 
 use std::io::Write as _;
 use std::path::PathBuf;
@@ -6,20 +6,20 @@ use std::path::PathBuf;
 use crate::diag::place;
 use crate::tools::settings::consent::{self, ConsentError};
 
-/// Accept the MCP servers and hooks that a project's own settings name, as they are now.
+/// Accept the MCP servers and hooks of a project's Cursor settings in their current form.
 #[derive(Debug, clap::Args)]
 pub struct Trust {
-    /// The project; else the current folder.
+    /// The project folder [default: the current one].
     folder: Option<PathBuf>,
-    /// Accept nothing of it any more.
+    /// Revoke the acceptance.
     #[arg(long)]
     revoke: bool,
 }
 
-/// Why nothing was accepted.
+/// Why the command failed.
 #[derive(Debug, thiserror::Error)]
 pub enum TrustError {
-    /// The record.
+    /// The acceptance cannot be stored.
     #[error(transparent)]
     Consent(#[from] ConsentError),
     /// The folder or the terminal is gone.
@@ -28,7 +28,7 @@ pub enum TrustError {
 }
 
 impl Trust {
-    /// Records it.
+    /// Stores or revokes the acceptance.
     pub fn run(self, home: Option<PathBuf>) -> Result<(), TrustError> {
         let state = place::state_dir(&|name: &str| std::env::var(name).ok(), home.as_deref());
         let folder = match self.folder {
@@ -38,7 +38,7 @@ impl Trust {
         let mut out = std::io::stdout();
         if self.revoke {
             consent::revoke(state.as_deref(), &folder)?;
-            writeln!(out, "Nothing of {} is accepted", folder.display())?;
+            writeln!(out, "Nothing in {} is accepted", folder.display())?;
             return Ok(());
         }
         let names = consent::accept(state.as_deref(), &folder)?;

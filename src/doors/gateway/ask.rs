@@ -1,7 +1,7 @@
-//! `POST /v1/chat/completions`: what a client asks for, checked.
+//! `POST /v1/chat/completions`: parses and validates a request.
 //!
-//! Fields nobody here reads (sampling, penalties, seeds, limits) are let through: clients send
-//! them always. What is read has to be of the right type, or the client is told which is not.
+//! Fields that are not used (sampling, penalties, seeds, limits) are accepted, because clients
+//! always send them. A used field of the wrong type is an error that names it.
 
 use std::fmt;
 
@@ -14,32 +14,32 @@ use super::transcript;
 use crate::catalog::ThinkingLevel;
 use crate::conversation::transcript::{Tool, Transcript};
 
-/// A request, understood.
+/// A parsed request.
 #[derive(Debug)]
 pub(super) struct Asked {
-    /// The model's id, as the client says it.
+    /// The model id from the client.
     pub(super) model: String,
     pub(super) level: Option<ThinkingLevel>,
     pub(super) transcript: Transcript,
     pub(super) form: Form,
-    /// The session the client names.
+    /// The session id from the client.
     pub(super) session: Option<String>,
 }
 
-/// How the answer is told.
+/// How the answer is sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Form {
-    /// In one piece.
+    /// As one JSON object.
     Whole,
-    /// As it comes.
+    /// As a stream of events.
     Stream(Accounts),
 }
 
 /// Whether a stream ends with its usage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Accounts {
-    Told,
-    Untold,
+    Included,
+    Omitted,
 }
 
 #[derive(Deserialize)]
@@ -60,7 +60,7 @@ struct StreamOptions {
     include_usage: Option<bool>,
 }
 
-/// A message of whatever role.
+/// A message of any role.
 #[derive(Deserialize)]
 pub(super) struct RawMessage {
     pub(super) role: String,
@@ -70,7 +70,7 @@ pub(super) struct RawMessage {
     pub(super) tool_call_id: Option<String>,
 }
 
-/// A call the model made.
+/// A tool call of the model.
 #[derive(Deserialize)]
 pub(super) struct RawCall {
     pub(super) id: String,
@@ -98,10 +98,10 @@ struct RawDefinition {
     parameters: Option<Json>,
 }
 
-/// Messages of a request at most: each takes many times the bytes it has in the body.
+/// How many messages a request may have: each takes many times its bytes in the body.
 const MOST_MESSAGES: usize = 20_000;
 
-/// Reads messages, and refuses the first one too many before the rest takes memory.
+/// Parses messages, and stops at the first one over the limit before the rest takes memory.
 fn bounded_messages<'de, D: Deserializer<'de>>(source: D) -> Result<Vec<RawMessage>, D::Error> {
     struct Bounded;
 
@@ -129,7 +129,7 @@ fn bounded_messages<'de, D: Deserializer<'de>>(source: D) -> Result<Vec<RawMessa
 }
 
 impl Asked {
-    /// Reads a body.
+    /// Parses a body.
     pub(super) fn read(body: &[u8], session: Option<String>) -> Result<Self, Fault> {
         let mut json = serde_json::Deserializer::from_slice(body);
         let raw: Raw = serde_path_to_error::deserialize(&mut json).map_err(wrong)?;
@@ -146,8 +146,8 @@ impl Asked {
         let tools = chosen(tools(raw.tools.unwrap_or_default())?, raw.tool_choice)?;
         let messages = transcript::messages(raw.messages)?;
         let accounts = match raw.stream_options.and_then(|options| options.include_usage) {
-            Some(true) => Accounts::Told,
-            _ => Accounts::Untold,
+            Some(true) => Accounts::Included,
+            _ => Accounts::Omitted,
         };
         Ok(Self {
             model: raw.model,
@@ -162,7 +162,7 @@ impl Asked {
     }
 }
 
-/// The field that is wrong, and how. A missing one is named by the text alone.
+/// Returns which field is wrong, and how. A missing field is named only in the error's text.
 fn wrong(error: serde_path_to_error::Error<serde_json::Error>) -> Fault {
     let path = error.path().to_string();
     let inner = error.into_inner();
@@ -212,8 +212,8 @@ fn tools(raw: Vec<RawTool>) -> Result<Vec<Tool>, Fault> {
     tools.collect()
 }
 
-/// The tools that may be called. That one must be called cannot be enforced: a choice narrows
-/// what is offered.
+/// Returns the tools that may be called. A choice only narrows what is offered; that a tool must be
+/// called cannot be enforced.
 fn chosen(tools: Vec<Tool>, choice: Option<Json>) -> Result<Vec<Tool>, Fault> {
     let wrong = |problem: &str| Err(Fault::field("tool_choice", problem));
     let choice = choice.unwrap_or(Json::Null);
@@ -227,9 +227,10 @@ fn chosen(tools: Vec<Tool>, choice: Option<Json>) -> Result<Vec<Tool>, Fault> {
                 .into_iter()
                 .filter(|tool| Some(tool.name.as_str()) == name)
                 .collect();
-            match only.is_empty() {
-                true => wrong("it names none of the tools"),
-                false => Ok(only),
+            if only.is_empty() {
+                wrong("it names none of the tools")
+            } else {
+                Ok(only)
             }
         }
         None if choice.is_null() => Ok(tools),
@@ -255,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_reads_does_no_harm() {
+    fn unused_fields_are_accepted() {
         let body = asked(
             json!({"temperature": 0.5, "max_tokens": "x", "seed": null, "user": "u",
             "stream": null, "metadata": {}, "unheard_of": [1], "n": 1}),
@@ -265,7 +266,7 @@ mod tests {
         let body = json!({"stream": true, "stream_options": {"include_usage": true},
                           "reasoning_effort": "none"});
         let asked = read(&super::tests::asked(body)).unwrap();
-        assert_eq!(asked.form, Form::Stream(Accounts::Told));
+        assert_eq!(asked.form, Form::Stream(Accounts::Included));
         assert_eq!(asked.level, Some(ThinkingLevel::Off));
     }
 
@@ -282,10 +283,10 @@ mod tests {
         );
         let fault = read(MOST_MESSAGES + 1).unwrap_err();
         let body = fault.body();
-        let (param, told) = (&body["error"]["param"], &body["error"]["message"]);
+        let (param, message) = (&body["error"]["param"], &body["error"]["message"]);
         assert!(param.as_str().unwrap().starts_with("messages"), "{body}");
         assert!(
-            told.as_str().unwrap().contains("20000 messages at most"),
+            message.as_str().unwrap().contains("20000 messages at most"),
             "{body}"
         );
     }

@@ -1,4 +1,4 @@
-//! One request of a client, one turn: taken to its end, or given up with its client.
+//! One request of a client is one turn, which is cancelled if the client disconnects.
 
 use std::sync::Arc;
 
@@ -23,21 +23,21 @@ use crate::tools::loopback::Answered;
 use crate::tools::native::policy::HostPolicy;
 use crate::turn::{Door, Hands, Stop, Surface, TurnEvent, TurnRequest, TurnResult, turn_events};
 
-/// Names a client's session.
+/// The header with a client's session id.
 const SESSION: &str = "x-session-id";
-/// The longest such name.
+/// The longest session id.
 const LONGEST_NAME: usize = 256;
 
-/// What an answer is made of.
+/// Part of an answer.
 #[derive(Debug)]
 pub(super) enum Piece {
-    /// Something happened.
+    /// An event.
     Event(TurnEvent),
-    /// The last piece.
+    /// The result; always the last.
     End(Box<TurnResult>),
 }
 
-/// Reads a request.
+/// Parses a request.
 pub(super) fn read(headers: &HeaderMap, body: &[u8]) -> Result<Asked, Fault> {
     let session = match headers.get(SESSION) {
         None => None,
@@ -53,7 +53,7 @@ pub(super) fn read(headers: &HeaderMap, body: &[u8]) -> Result<Asked, Fault> {
     Asked::read(body, session)
 }
 
-/// Answers a request. A client that goes takes its turn along.
+/// Answers a request. The turn is cancelled if the client disconnects.
 pub(super) async fn answer(
     house: Arc<House>,
     asked: Asked,
@@ -73,7 +73,7 @@ pub(super) async fn answer(
     let seat = house.desk.seat(&asked);
     let frame = Frame::new(&asked, &house.turns);
     let form = asked.form;
-    // Whoever holds the other end is the client: when it is dropped, the client is gone.
+    // The client owns the receiver: when that is dropped, the client has disconnected.
     let (pieces, inbox) = mpsc::channel(64);
     let span = tracing::debug_span!("turn", turn = frame.id, session = prefix(&seat.name));
     let turn = Turn {
@@ -89,14 +89,14 @@ pub(super) async fn answer(
     let tracked = Arc::clone(&house);
     tracked
         .turns
-        .spawn(take(house, turn, pieces).instrument(span));
+        .spawn(run(house, turn, pieces).instrument(span));
     match form {
         Form::Stream(_) => reply::stream(frame, inbox).await,
         Form::Whole => reply::whole(frame, inbox).await,
     }
 }
 
-/// A turn that can be taken.
+/// A turn that is ready to run.
 struct Turn {
     id: String,
     arrived: Instant,
@@ -105,19 +105,19 @@ struct Turn {
     backend: Backend,
     resolved: ResolvedModel,
     seat: Seat,
-    /// Its place among those under way.
+    /// Its permit among the active turns.
     place: OwnedSemaphorePermit,
 }
 
-/// What of a turn decides where the next request belongs.
+/// The parts of an answer that decide which session the next request belongs to.
 #[derive(Default)]
-struct Heard {
+struct Summary {
     text: String,
     calls: Vec<String>,
 }
 
-/// Takes a turn, telling what happens.
-async fn take(house: Arc<House>, turn: Turn, pieces: mpsc::Sender<Piece>) {
+/// Runs a turn and sends its events.
+async fn run(house: Arc<House>, turn: Turn, pieces: mpsc::Sender<Piece>) {
     let Turn {
         id,
         arrived,
@@ -137,7 +137,7 @@ async fn take(house: Arc<House>, turn: Turn, pieces: mpsc::Sender<Piece>) {
         "turn.started"
     );
     let cancel = house.leaving.child_token();
-    let (events, mut told) = turn_events();
+    let (events, mut inbox) = turn_events();
     let request = TurnRequest {
         account: key.fingerprint(),
         backend,
@@ -159,12 +159,12 @@ async fn take(house: Arc<House>, turn: Turn, pieces: mpsc::Sender<Piece>) {
         injections: mpsc::channel(1).1,
         events,
     };
-    let mut heard = Heard::default();
-    let telling = async {
-        while let Some(event) = told.recv().await {
+    let mut summary = Summary::default();
+    let sending = async {
+        while let Some(event) = inbox.recv().await {
             match &event {
-                TurnEvent::Text(text) => heard.text.push_str(text),
-                TurnEvent::ToolCall { id, .. } => heard.calls.push(id.clone()),
+                TurnEvent::Text(text) => summary.text.push_str(text),
+                TurnEvent::ToolCall { id, .. } => summary.calls.push(id.clone()),
                 _ => {}
             }
             if pieces.send(Piece::Event(event)).await.is_err() {
@@ -172,14 +172,14 @@ async fn take(house: Arc<House>, turn: Turn, pieces: mpsc::Sender<Piece>) {
             }
         }
     };
-    let taking = async { tokio::join!(seat.session.turn(request), telling) };
+    let running = async { tokio::join!(seat.session.turn(request), sending) };
     let result = {
-        let mut taking = std::pin::pin!(taking);
+        let mut running = std::pin::pin!(running);
         tokio::select! {
-            (result, ()) = &mut taking => result,
+            (result, ()) = &mut running => result,
             () = pieces.closed() => {
                 cancel.cancel();
-                taking.await.0
+                running.await.0
             }
         }
     };
@@ -195,9 +195,9 @@ async fn take(house: Arc<House>, turn: Turn, pieces: mpsc::Sender<Piece>) {
             if let (Some(row), Some(window)) = (&resolved.model_id, result.window) {
                 house.catalogue.learn(row, window);
             }
-            house.desk.answered(&seat, &heard.text);
+            house.desk.answered(&seat, &summary.text);
         }
-        Stop::ToolUse => house.desk.waits(&seat, &id, heard.calls).await,
+        Stop::ToolUse => house.desk.waits(&seat, &id, summary.calls).await,
         Stop::Aborted | Stop::Failed(_) => house.desk.failed(&seat),
     }
     let waits = result.stop == Stop::ToolUse;
@@ -207,7 +207,7 @@ async fn take(house: Arc<House>, turn: Turn, pieces: mpsc::Sender<Piece>) {
     }
 }
 
-/// How a turn ended, without its words.
+/// How a turn ended, without the error text.
 struct Variant<'a>(&'a Stop);
 
 impl std::fmt::Debug for Variant<'_> {
@@ -221,7 +221,7 @@ impl std::fmt::Debug for Variant<'_> {
     }
 }
 
-/// A name for an answer, as OpenAI's begin.
+/// Returns a new id for an answer, in OpenAI's form.
 pub(super) fn answer_id() -> String {
     format!("chatcmpl-{}", Uuid::new_v4().simple())
 }

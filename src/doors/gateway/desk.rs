@@ -1,9 +1,9 @@
 //! Which session a request belongs to.
 //!
-//! By the calls whose results it brings, else by the session the client names, else by the calls
-//! it goes on without, else by a history that ends with an answer given here and to nobody else.
-//! Never by how a chat begins: two clients that say the same first words have nothing to do with
-//! each other.
+//! It is found by the calls whose results the request contains, else by the client's session id,
+//! else by the calls that the request leaves unanswered, else by a history that ends with an answer
+//! of exactly one session here. Sessions are never matched by their first message, because
+//! unrelated clients may send the same one.
 
 use std::collections::{HashMap, VecDeque};
 use std::path::Path;
@@ -27,9 +27,9 @@ use crate::doors::sessions::Sessions;
 use crate::tools::leash::Leash;
 use crate::turn::{Gone, Keep, Policy, Session};
 
-/// Calls and answers that are remembered at most.
+/// How many calls and answers are remembered.
 const MOST_KNOWN: usize = 8192;
-/// How long an unnamed session is kept for its client's next request, at least.
+/// How long, at least, an unnamed session is kept for its client's next request.
 const UNUSED: Duration = Duration::from_secs(30 * 60);
 
 /// The sessions of all clients.
@@ -45,9 +45,9 @@ pub(super) struct Desk {
 
 #[derive(Default)]
 struct Known {
-    /// Calls that were handed out, and whose they are.
+    /// Calls that were sent to clients, and their sessions.
     calls: Bounded<String>,
-    /// Histories that were answered, and by whom.
+    /// Histories that were answered, and by which session.
     ends: Bounded<End>,
     /// Sessions without a name.
     unnamed: HashMap<String, Unnamed>,
@@ -56,7 +56,7 @@ struct Known {
 /// How a session without a name is used.
 struct Unnamed {
     last: Instant,
-    /// Held by its turns, too.
+    /// Also held by its active turns.
     turns: Arc<()>,
 }
 
@@ -67,7 +67,7 @@ impl Unnamed {
 }
 
 impl Known {
-    /// A session is used, if it has no name.
+    /// Marks a session as used, if it has no name.
     fn used(&mut self, name: &str) {
         if let Some(unnamed) = self.unnamed.get_mut(name) {
             unnamed.last = Instant::now();
@@ -75,32 +75,32 @@ impl Known {
     }
 }
 
-/// Whose a history is that was answered here.
+/// Which session answered a history.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum End {
-    /// A session that waits for what follows.
+    /// A session that has not continued since.
     Of(String),
-    /// A session that has gone on from it.
+    /// A session that has continued since.
     Past(String),
-    /// Several came to it: nobody can tell which one is meant.
+    /// Several sessions, so that the history does not identify one.
     Several,
 }
 
-/// A place in a session.
+/// A request's place in a session.
 pub(super) struct Seat {
     pub(super) session: Session,
     pub(super) name: String,
     pub(super) keep: Keep,
-    /// The history it was found by.
+    /// The history by which the session was found.
     found_by: Option<String>,
-    /// The history it answers.
+    /// The history that the turn answers.
     answers: String,
-    /// Says that its turn is under way, if it has no name.
+    /// Marks the turn of an unnamed session as active.
     _turn: Option<Arc<()>>,
 }
 
 impl Desk {
-    /// No sessions yet.
+    /// Returns a registry without sessions.
     pub(super) fn new(
         env: &impl Fn(&str) -> Option<String>,
         home: Option<&Path>,
@@ -122,18 +122,18 @@ impl Desk {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The session of a request.
+    /// Returns the session of a request.
     pub(super) fn seat(&self, asked: &Asked) -> Seat {
-        let told = &asked.transcript;
+        let transcript = &asked.transcript;
         let mut known = self.known();
         let mut found_by = None;
         let whose = |id: &str| known.calls.get(id).cloned();
-        let by_results = results(&told.messages).find_map(whose);
-        let by_name = || Some(named(asked.session.as_deref()?, told));
-        let by_calls = || calls(&told.messages).find_map(whose);
+        let by_results = results(&transcript.messages).find_map(whose);
+        let by_name = || Some(named(asked.session.as_deref()?, transcript));
+        let by_calls = || calls(&transcript.messages).find_map(whose);
         let name = by_results.or_else(by_name).or_else(by_calls);
         let name = name.or_else(|| {
-            let history = ending(told)?;
+            let history = ending(transcript)?;
             let Some(End::Of(name)) = known.ends.get(&history).cloned() else {
                 return None;
             };
@@ -142,15 +142,16 @@ impl Desk {
             Some(name)
         });
         let name = name.unwrap_or_else(|| format!("{UNNAMED}{}", Uuid::new_v4()));
-        let keep = match name.starts_with(UNNAMED) {
-            true => Keep::Memory,
-            false => Keep::Disk,
+        let keep = if name.starts_with(UNNAMED) {
+            Keep::Memory
+        } else {
+            Keep::Disk
         };
         if keep == Keep::Memory {
             self.forget_unused(&mut known);
         }
         let session = self.sessions.enter(&name, self.most_parked, |last| {
-            // Nothing is executed here: there is nobody to be held on a leash.
+            // The gateway executes nothing, so there are no processes to watch.
             let leash = Leash::default();
             match self.store.clone().filter(|_| keep == Keep::Disk) {
                 Some(store) => Session::start_after(last, Some((store, name.clone())), leash),
@@ -167,14 +168,14 @@ impl Desk {
             Arc::clone(&unnamed.turns)
         });
         known.used(&name);
-        // Of too many the longest unused has gone.
+        // The least recently used session may have been closed.
         known.unnamed.retain(|name, _| self.sessions.has(name));
         Seat {
             session,
             name,
             keep,
             found_by,
-            answers: before(told, &told.messages),
+            answers: before(transcript, &transcript.messages),
             _turn: turn,
         }
     }
@@ -189,7 +190,7 @@ impl Desk {
         });
     }
 
-    /// A turn is complete: what follows its answer belongs to its session.
+    /// Records a complete turn: a request that continues its answer belongs to its session.
     pub(super) fn answered(&self, seat: &Seat, answer: &str) {
         self.keeping.tidy();
         if seat.keep == Keep::Disk {
@@ -205,7 +206,8 @@ impl Desk {
         known.ends.set(&history, end);
     }
 
-    /// A turn waits for results of these calls. Of too many such turns the longest waiting goes.
+    /// Records a turn that waits for the results of these calls. If too many wait, the longest
+    /// waiting is released.
     pub(super) async fn waits(&self, seat: &Seat, turn: &str, calls: Vec<String>) {
         {
             let mut known = self.known();
@@ -221,13 +223,13 @@ impl Desk {
         }
     }
 
-    /// The client of such a turn has left: nobody knows of its calls.
+    /// Releases such a turn if its client has disconnected, because the calls were not delivered.
     pub(super) async fn left(&self, seat: &Seat, turn: &str) {
         self.parked.take(turn);
         seat.session.let_go().await;
     }
 
-    /// A turn came to nothing: the client may ask for it again.
+    /// Records a failed turn: the client may repeat the request.
     pub(super) fn failed(&self, seat: &Seat) {
         let mut known = self.known();
         known.used(&seat.name);
@@ -239,30 +241,31 @@ impl Desk {
         }
     }
 
-    /// Lets go of every session.
+    /// Closes every session.
     pub(super) fn close(&self) -> Vec<Gone> {
         self.sessions.close()
     }
 }
 
-/// How sessions without a name are called. No client can name one so.
+/// The prefix of unnamed sessions. No client can choose such a name.
 const UNNAMED: &str = "gateway/unnamed/";
 
-/// The session a client names. A client may ask for something else beside its conversation
-/// under the same name (a title, a summary), with another prompt: that is not this session.
-fn named(name: &str, told: &Transcript) -> String {
-    let prompt = hex(&Sha256::digest(told.system.as_bytes())[..8]);
+/// Returns the session for a client's session id. The system prompt is part of it, because a client
+/// may send other requests (a title, a summary) under the same id.
+fn named(name: &str, transcript: &Transcript) -> String {
+    let prompt = hex(&Sha256::digest(transcript.system.as_bytes())[..8]);
     format!("gateway/named/{prompt}/{name}")
 }
 
-/// The calls whose results a request brings: those after the model's last words.
+/// Returns the ids of the calls whose results follow the last assistant message.
 fn results(messages: &[Json]) -> impl Iterator<Item = &str> {
     let results = messages[latest(messages)..].iter();
     let results = results.filter(|message| message["role"] == "toolResult");
     results.filter_map(|message| message["toolCallId"].as_str())
 }
 
-/// The calls of the model's last words: a person may go on without waiting for a tool.
+/// Returns the ids of the calls in the last assistant message: a user may continue without waiting
+/// for a tool.
 fn calls(messages: &[Json]) -> impl Iterator<Item = &str> {
     let last = messages[..latest(messages)].last();
     let blocks = last.and_then(|message| message["content"].as_array());
@@ -271,22 +274,23 @@ fn calls(messages: &[Json]) -> impl Iterator<Item = &str> {
     calls.filter_map(|block| block["id"].as_str())
 }
 
-/// The history a request goes on with, up to the model's last words.
-fn ending(told: &Transcript) -> Option<String> {
-    let (answer, earlier) = told.messages[..latest(&told.messages)].split_last()?;
+/// Returns the digest of the history that a request continues, up to the last assistant message.
+fn ending(transcript: &Transcript) -> Option<String> {
+    let (answer, earlier) = transcript.messages[..latest(&transcript.messages)].split_last()?;
     let text = message::text(&answer["content"], Pictures::Omitted);
-    Some(history(&before(told, earlier), &text))
+    Some(history(&before(transcript, earlier), &text))
 }
 
-/// What an answer follows.
-fn before(told: &Transcript, messages: &[Json]) -> String {
-    let fingerprint = Fingerprint::of(&told.system, messages);
+/// Returns the digest of the messages that an answer follows.
+fn before(transcript: &Transcript, messages: &[Json]) -> String {
+    let fingerprint = Fingerprint::of(&transcript.system, messages);
     hex(&Sha256::digest(
         serde_json::to_string(&fingerprint).unwrap_or_default(),
     ))
 }
 
-/// A history and the answer to it in one short text. Clients trim.
+/// Returns the digest of a history and its answer. White space around the answer is ignored,
+/// because clients trim it.
 fn history(before: &str, answer: &str) -> String {
     hex(&Sha256::digest(format!("{before}\n{}", answer.trim())))
 }
@@ -295,7 +299,7 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// A map that forgets what it was told first.
+/// A map that drops its oldest entry when it is full.
 struct Bounded<T> {
     map: HashMap<String, T>,
     order: VecDeque<String>,
@@ -338,7 +342,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn s47_a_session_without_a_name_goes_with_its_time() {
+    async fn s47_an_unused_unnamed_session_is_closed() {
         let policy = Policy {
             park: UNUSED,
             ..Policy::default()
@@ -357,7 +361,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn s47_the_time_of_a_session_begins_when_its_turn_is_over() {
+    async fn s47_an_active_turn_keeps_its_session_open() {
         let policy = Policy {
             park: UNUSED,
             ..Policy::default()
@@ -383,7 +387,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn s47_sessions_of_which_there_are_too_many_are_forgotten() {
+    async fn s47_sessions_over_the_limit_are_forgotten() {
         let policy = Policy {
             most_parked: 1,
             ..Policy::default()
@@ -398,7 +402,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_turn_whose_client_has_left_takes_nobodys_place() {
+    async fn a_turn_of_a_disconnected_client_is_not_parked() {
         let desk = Desk::new(&|_: &str| None, None, &Policy::default());
         let [gone, stays] = [desk.seat(&asked(None)), desk.seat(&asked(None))];
         desk.waits(&gone, "gone", Vec::new()).await;

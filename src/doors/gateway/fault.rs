@@ -1,4 +1,4 @@
-//! What went wrong, as an OpenAI client is told: a status and an error object.
+//! Errors in OpenAI's form: a status and an error object.
 
 use bytes::Bytes;
 use http::header::{ALLOW, CONTENT_TYPE};
@@ -17,19 +17,19 @@ use crate::turn::{Cause, Stop, TurnResult};
 const REQUEST: &str = "invalid_request_error";
 const SERVER: &str = "server_error";
 
-/// A failure.
+/// An error response.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Fault {
     status: StatusCode,
     body: Json,
-    again: Again,
+    retry: Retry,
     allow: Option<&'static str>,
 }
 
-/// Whether a client may try by itself. Official ones do so for 409, 429 and all from 500 on.
+/// Whether a client may retry automatically. Official clients do so for 409, 429 and 5xx.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Again {
-    May,
+enum Retry {
+    Allowed,
     Pointless,
 }
 
@@ -41,24 +41,24 @@ impl Fault {
         message: impl Into<String>,
     ) -> Self {
         let message: String = message.into();
-        // It may quote what a server said, which may repeat what it was sent.
+        // It may quote the server, which may repeat what it was sent.
         let message = secrets().hide_known(&message);
         Self {
             status,
             body: json!({"error": {"message": message, "type": kind, "param": null, "code": code.into()}}),
-            again: Again::May,
+            retry: Retry::Allowed,
             allow: None,
         }
     }
 
     fn pointless(self) -> Self {
         Self {
-            again: Again::Pointless,
+            retry: Retry::Pointless,
             ..self
         }
     }
 
-    /// A field of the request is not what it should be.
+    /// Returns the error for an invalid field of the request.
     pub(super) fn field(param: &str, problem: &str) -> Self {
         let message = match param {
             "" => problem.to_owned(),
@@ -71,15 +71,15 @@ impl Fault {
         fault
     }
 
-    /// No such path.
+    /// Returns the error for an unknown path.
     pub(super) fn nowhere(path: &str) -> Self {
         let message = format!(
-            "there is nothing at {path:?}; there are /v1/chat/completions, /v1/models and /metrics"
+            "not found: {path:?}; the paths are /v1/chat/completions, /v1/models and /metrics"
         );
         Self::new(StatusCode::NOT_FOUND, REQUEST, "unknown_url", message)
     }
 
-    /// No such method.
+    /// Returns the error for a wrong HTTP method.
     pub(super) fn method(allow: &'static str) -> Self {
         let message = format!("this path takes {allow} only");
         let status = StatusCode::METHOD_NOT_ALLOWED;
@@ -89,12 +89,12 @@ impl Fault {
         }
     }
 
-    /// A turn that did not end well; `None` if it did.
+    /// Returns the error of a turn that failed; `None` if it did not.
     pub(super) fn of(result: &TurnResult) -> Option<Self> {
         let text = match &result.stop {
             Stop::Finished | Stop::ToolUse => return None,
             Stop::Aborted => {
-                let message = "the gateway is about to end, and this answer with it";
+                let message = "the gateway is shutting down and cancelled this turn";
                 let status = StatusCode::SERVICE_UNAVAILABLE;
                 return Some(Self::new(status, SERVER, "shutting_down", message));
             }
@@ -135,19 +135,19 @@ impl Fault {
         })
     }
 
-    /// We lost track of a turn.
+    /// Returns the error for a turn that ended without a result.
     pub(super) fn inside() -> Self {
         let message = "the turn failed inside cursor-sidecar";
         let status = StatusCode::INTERNAL_SERVER_ERROR;
         Self::new(status, SERVER, "internal_error", message)
     }
 
-    /// The error object.
+    /// Returns the error object.
     pub(super) fn body(&self) -> &Json {
         &self.body
     }
 
-    /// The whole answer.
+    /// Returns the HTTP response.
     pub(super) fn answer(&self) -> Answered {
         tracing::debug!(
             status = self.status.as_u16(),
@@ -157,7 +157,7 @@ impl Fault {
         let mut answer = json_answer(&self.body);
         *answer.status_mut() = self.status;
         let headers = answer.headers_mut();
-        if self.again == Again::Pointless {
+        if self.retry == Retry::Pointless {
             headers.insert("x-should-retry", HeaderValue::from_static("false"));
         }
         if let Some(allow) = self.allow {
@@ -167,7 +167,7 @@ impl Fault {
     }
 }
 
-/// A body of JSON.
+/// Returns a JSON response.
 pub(super) fn json_answer(body: &Json) -> Answered {
     let mut answer = Response::new(Full::new(Bytes::from(body.to_string())).boxed());
     let json = HeaderValue::from_static("application/json");
@@ -175,7 +175,7 @@ pub(super) fn json_answer(body: &Json) -> Answered {
     answer
 }
 
-/// A refusal at the door.
+/// Returns the response for a request that was not admitted.
 pub(super) fn refused(refusal: Refusal) -> Answered {
     let (kind, code) = match refusal {
         Refusal::Unauthorized => ("authentication_error", Json::from("invalid_api_key")),

@@ -1,4 +1,4 @@
-//! `GET /metrics`: the counters of the process, as Prometheus reads them.
+//! `GET /metrics`: the counters of the process in Prometheus format.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -12,10 +12,10 @@ use super::site::House;
 use crate::diag::metrics::counters;
 use crate::tools::loopback::Answered;
 
-/// Unknown fields and kinds on the wire, by what they are.
+/// Unknown fields and kinds on the wire, by kind.
 const DRIFT: &str = "cursor_wire_drift";
 
-/// Everything that is counted.
+/// Returns all counters.
 pub(super) fn answer(house: &House) -> Answered {
     let drift = house.backends.in_use();
     let drift = drift.map(|backend| backend.drift.counts());
@@ -53,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_family_a_name() {
+    fn each_name_is_one_metric_family() {
         let counts = [
             (r#"a.b{reason="x",model="m"}"#, 2),
             (r#"a.b{reason="y",model="m"}"#, 1),

@@ -1,8 +1,8 @@
 //! An OpenAI-compatible HTTP endpoint on this machine: chat completions, models, metrics.
 //!
-//! It binds 127.0.0.1 only, lets in who knows its token, and executes nothing: a client's tools
-//! are called by ending the answer with `tool_calls`, and the request that brings their results
-//! goes on with the same run. What Cursor's own tools ask for, the client's do, or nobody.
+//! It binds 127.0.0.1 only, requires a token, and executes nothing. A client's tools are called by
+//! ending the answer with `tool_calls`; the request with their results resumes the same run.
+//! Requests of Cursor's native tools are executed by the client's tools, or refused.
 
 mod ask;
 mod chat;
@@ -30,60 +30,61 @@ use self::site::{House, MOST_TURNS};
 pub use self::token::{Token, TokenError};
 use super::backends::Backends;
 use super::files;
-use super::leaving::told_to_leave;
+use super::leaving::shutdown_requested;
 use super::misread;
 use super::model_resolver::ModelResolver;
 use crate::tools::loopback::{Bounds, Loopback, serve};
 use crate::turn::Policy;
 
-/// The longest body. A request takes several times its size while it is read.
+/// The largest body. A request takes several times its size while it is parsed.
 const MOST_BYTES: usize = 32 * 1024 * 1024;
-/// What requests may hold together before they are read, in KiB.
+/// How much memory unparsed requests may take together, in KiB.
 const ROOM_KIB: usize = 4 * MOST_BYTES / 1024;
-/// How long turns and their runs may take to end when we do.
+/// How long turns and their runs may take to end at shutdown.
 const LAST_WORDS: Duration = Duration::from_millis(700);
 
-/// Where settings come from.
+/// Where settings are read from.
 pub type Env = Arc<dyn Fn(&str) -> Option<String> + Send + Sync>;
 
 /// Serve OpenAI clients over HTTP on this machine.
 ///
-/// Prints one line of JSON when ready: the base URL, and the file that holds the API key (no file
-/// if CURSOR_SIDECAR_GATEWAY_TOKEN is set). See docs/gateway.md.
+/// Prints one line of JSON when ready: the base URL, and the file that contains the API key (no
+/// file if CURSOR_SIDECAR_GATEWAY_TOKEN is set). See docs/gateway.md.
 #[derive(Debug, clap::Args)]
 pub struct Serve {
-    /// The port on 127.0.0.1; 0 is any that is free.
+    /// The port on 127.0.0.1; 0 chooses a free one.
     #[arg(long, default_value_t = 0)]
     port: u16,
 }
 
-/// Why the door does not open.
+/// Why the gateway could not start.
 #[derive(Debug, thiserror::Error)]
 pub enum GatewayError {
-    /// No socket.
+    /// The port is not available.
     #[error("cannot listen on 127.0.0.1:{port}: {cause}")]
     Listen {
-        /// The port that was asked for.
+        /// The requested port.
         port: u16,
-        /// What the system said.
+        /// The error of the operating system.
         cause: std::io::Error,
     },
-    /// No token.
+    /// There is no usable token.
     #[error(transparent)]
     Token(#[from] TokenError),
-    /// Nobody reads our standard output.
-    #[error("cannot say that the gateway is ready: {0}")]
+    /// Standard output is closed.
+    #[error("cannot write the ready line: {0}")]
     Io(#[from] std::io::Error),
 }
 
 impl Serve {
-    /// Serves until a signal comes.
+    /// Serves until a signal arrives.
     pub async fn run(self, home: Option<PathBuf>) -> Result<(), GatewayError> {
         files::make_room();
-        misread::told(home.as_deref());
+        misread::log_all(home.as_deref());
         let env: Env = Arc::new(|name: &str| std::env::var(name).ok());
-        // Heard from now on: whoever has read that we are ready may tell us to go.
-        let mut leaving = std::pin::pin!(told_to_leave());
+        // Registered before the ready line, because a reader of that line may send a signal at
+        // once.
+        let mut leaving = std::pin::pin!(shutdown_requested());
         let gateway = tokio::select! {
             biased;
             () = &mut leaving => return Ok(()),
@@ -96,7 +97,7 @@ impl Serve {
     }
 }
 
-/// A door that is open. Dropped, it shuts at once; [`Self::close`] lets turns end first.
+/// A running gateway. Dropping it stops it at once; [`Self::close`] lets turns end first.
 pub struct Gateway {
     house: Arc<House>,
     token: Token,
@@ -104,7 +105,7 @@ pub struct Gateway {
 }
 
 impl Gateway {
-    /// Opens the door.
+    /// Starts the gateway.
     pub async fn open(port: u16, env: Env, home: Option<PathBuf>) -> Result<Self, GatewayError> {
         let read = |name: &str| env(name);
         let token = Token::find(&read, home.as_deref())?;
@@ -140,17 +141,17 @@ impl Gateway {
         })
     }
 
-    /// What clients call their base URL.
+    /// Returns the base URL for clients.
     pub fn url(&self) -> String {
         format!("http://127.0.0.1:{}/v1", self.house.place.port())
     }
 
-    /// What clients have to show.
+    /// Returns the token that clients must send.
     pub fn token(&self) -> &Token {
         &self.token
     }
 
-    /// Says where it is: to programs on stdout, to a person on stderr too. Never the token.
+    /// Prints the address: for programs on stdout, for users on stderr too. Never prints the token.
     fn announce(&self) -> Result<(), std::io::Error> {
         let url = self.url();
         let mut ready = json!({ "url": url });
@@ -174,7 +175,7 @@ impl Gateway {
         Ok(())
     }
 
-    /// Ends every turn and every run that waits, then shuts. Cursor is told of it.
+    /// Cancels every turn and every parked run, notifies Cursor, then stops.
     pub async fn close(self) {
         self.house.leaving.cancel();
         self.house.turns.close();

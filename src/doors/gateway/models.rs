@@ -1,4 +1,4 @@
-//! `GET /v1/models`: what can be asked for.
+//! `GET /v1/models`: the models a client can request.
 
 use std::time::UNIX_EPOCH;
 
@@ -12,10 +12,10 @@ use crate::doors::model_resolver::catalog_client;
 use crate::run::AssembleError;
 use crate::tools::loopback::Answered;
 
-/// OpenAI's words for how much a model thinks go up to `xhigh`.
+/// OpenAI's reasoning efforts end at `xhigh`.
 pub(super) const PROFILE: LevelRange = LevelRange::UpToXhigh;
 
-/// The list. Without Cursor's own there is the bundled one, as for other hosts.
+/// Returns the list. If Cursor's own is not available, returns the bundled one.
 pub(super) async fn answer(house: &House) -> Answered {
     let env = |name: &str| (house.env)(name);
     let home = house.home.as_deref();

@@ -1,7 +1,7 @@
-//! A turn as an OpenAI client reads it: chunks as they come, or one answer.
+//! A turn in OpenAI's form: as a stream of chunks, or as one answer.
 //!
-//! A turn that fails before anything was said is told by its status. One that has begun ends
-//! with an `error` event. Either way there is one end, and a stream's is `[DONE]`.
+//! A turn that fails before any output has an error status. One that fails later ends with an
+//! `error` event. Either way there is exactly one end; a stream's is `[DONE]`.
 
 use std::convert::Infallible;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -25,18 +25,18 @@ use crate::tools::loopback::Answered;
 use crate::turn::usage::Tokens;
 use crate::turn::{Stop, TurnEvent, TurnResult};
 
-/// So often a client that waits is told that somebody is there.
+/// How often a waiting client is sent a comment to keep the connection alive.
 const KEEP_ALIVE: Duration = Duration::from_secs(10);
 const COMMENT: &[u8] = b": keep-alive\n\n";
 const DONE: &str = "data: [DONE]\n\n";
 
-/// What all pieces of an answer say.
+/// What all parts of an answer have in common.
 pub(super) struct Frame {
     pub(super) id: String,
     created: u64,
     model: String,
     form: Form,
-    /// We do not end before the answer is told.
+    /// Delays shutdown until the answer is sent.
     _told: TaskTrackerToken,
 }
 
@@ -86,7 +86,7 @@ fn function(id: &str, name: &str, arguments: &Json) -> Json {
            "function": {"name": name, "arguments": arguments.to_string()}})
 }
 
-/// The next piece; a turn that is gone without an end has failed.
+/// Returns the next part. A turn that ends without a result has failed.
 fn piece(came: Option<Piece>) -> Result<Piece, Fault> {
     match came {
         Some(Piece::End(result)) => match Fault::of(&result) {
@@ -98,33 +98,34 @@ fn piece(came: Option<Piece>) -> Result<Piece, Fault> {
     }
 }
 
-/// The answer in one piece.
+/// Returns the answer as one response.
 pub(super) async fn whole(
     frame: Frame,
     mut inbox: mpsc::Receiver<Piece>,
 ) -> Result<Answered, Fault> {
-    let (mut said, mut thoughts, mut calls) = (String::new(), Thoughts::default(), Vec::new());
+    let (mut text_so_far, mut thoughts, mut calls) =
+        (String::new(), Thoughts::default(), Vec::new());
     let mut thinking = String::new();
     let result = loop {
         match piece(inbox.recv().await)? {
             Piece::End(result) => break result,
             Piece::Event(event) => match event {
-                TurnEvent::Text(text) => said.push_str(&text),
+                TurnEvent::Text(text) => text_so_far.push_str(&text),
                 TurnEvent::ToolCall {
                     id,
                     name,
                     arguments,
                 } => calls.push(function(&id, &name, &arguments)),
-                other => thinking.extend(thoughts.hear(other)),
+                other => thinking.extend(thoughts.text(other)),
             },
         }
     };
-    let mut message = json!({"role": "assistant", "content": said});
+    let mut message = json!({"role": "assistant", "content": text_so_far});
     if !thinking.is_empty() {
         message["reasoning_content"] = thinking.into();
     }
     if !calls.is_empty() {
-        if said.is_empty() {
+        if text_so_far.is_empty() {
             message["content"] = Json::Null;
         }
         message["tool_calls"] = calls.into();
@@ -136,8 +137,8 @@ pub(super) async fn whole(
     Ok(json_answer(&body))
 }
 
-/// The answer as it comes. Its status has to wait for the first word or failure, but no longer
-/// than a client may be left without a sign.
+/// Returns the answer as a stream. Its status waits for the first event or failure, but no longer
+/// than the keep-alive interval.
 pub(super) async fn stream(
     frame: Frame,
     mut inbox: mpsc::Receiver<Piece>,
@@ -166,13 +167,13 @@ pub(super) async fn stream(
     Ok(answer)
 }
 
-/// A stream of events.
+/// A stream of server-sent events.
 struct Sse {
     frame: Frame,
     inbox: mpsc::Receiver<Piece>,
     first: Option<Piece>,
     stage: Stage,
-    /// How many calls were told.
+    /// How many calls were sent.
     calls: usize,
     thoughts: Thoughts,
 }
@@ -185,7 +186,7 @@ enum Stage {
 }
 
 impl Sse {
-    /// What is sent next; `None` after the end.
+    /// Returns what to send next; `None` after the end.
     async fn next(&mut self) -> Option<Bytes> {
         match self.stage {
             Stage::Over => return None,
@@ -238,7 +239,7 @@ impl Sse {
                 self.calls += 1;
                 json!({ "tool_calls": [call] })
             }
-            other => json!({ "reasoning_content": self.thoughts.hear(other)? }),
+            other => json!({ "reasoning_content": self.thoughts.text(other)? }),
         };
         Some(self.frame.chunk(delta, None))
     }
@@ -246,7 +247,7 @@ impl Sse {
     fn end(&self, result: &TurnResult) -> String {
         let finish = finish_reason(&result.stop);
         let mut text = self.frame.chunk(json!({}), Some(finish));
-        if self.frame.form == Form::Stream(Accounts::Told) {
+        if self.frame.form == Form::Stream(Accounts::Included) {
             let mut last = self.frame.object("chat.completion.chunk", json!([]));
             last["usage"] = usage(&result.tokens);
             text.push_str(&data(&last));
@@ -256,15 +257,15 @@ impl Sse {
     }
 }
 
-/// What is thought, one thought set off from the next.
+/// Thinking text, with a blank line between thoughts.
 #[derive(Default)]
 struct Thoughts {
     between: &'static str,
 }
 
 impl Thoughts {
-    /// The words of a thought. Everything else is for people, who are told by the log.
-    fn hear(&mut self, event: TurnEvent) -> Option<String> {
+    /// Returns the text of a thought. Other events are for users and are logged elsewhere.
+    fn text(&mut self, event: TurnEvent) -> Option<String> {
         match event {
             TurnEvent::Thinking(text) => {
                 Some(format!("{}{text}", std::mem::take(&mut self.between)))

@@ -1,4 +1,4 @@
-//! Who is let in, and what is where.
+//! Admission and routing.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -21,10 +21,10 @@ use crate::tools::loopback::admission::{self, Refusal};
 use crate::tools::loopback::{Answered, Loopback, Site};
 use crate::turn::Policy;
 
-/// Turns under way at most. Those that wait for their client are not.
+/// How many turns may be active. Turns that wait for their client do not count.
 pub(super) const MOST_TURNS: usize = 256;
 
-/// Everything requests share.
+/// Everything that requests share.
 pub(super) struct House {
     pub(super) place: Arc<Loopback>,
     pub(super) secret: SecretString,
@@ -35,16 +35,16 @@ pub(super) struct House {
     pub(super) catalogue: ModelResolver,
     pub(super) policy: Policy,
     pub(super) desk: Desk,
-    /// Turns under way.
+    /// Active turns.
     pub(super) turns: TaskTracker,
-    /// Places for them.
+    /// Permits for them.
     pub(super) places: Arc<Semaphore>,
-    /// Fires when we are about to end.
+    /// Cancelled at shutdown.
     pub(super) leaving: CancellationToken,
 }
 
 impl House {
-    /// The account and hosts there are.
+    /// Returns the account and endpoints.
     pub(super) fn backend(&self) -> Result<(ApiKey, Backend), Fault> {
         let env = |name: &str| (self.env)(name);
         let home = self.home.as_deref();
@@ -82,7 +82,7 @@ impl House {
 }
 
 impl Site for House {
-    /// The body is read last: nobody without the token has us read anything.
+    /// Reads the body last, because a client without the token must not make us read anything.
     async fn answer(self: Arc<Self>, request: Request<Incoming>) -> Result<Answered, Refusal> {
         admission::local(request.uri(), request.headers(), self.place.port())?;
         admission::authorized(request.headers(), &self.secret)?;

@@ -1,4 +1,5 @@
-//! The token clients have to show: the user's own, or one made here and kept in a private file.
+//! The token that clients must send: the user's own, or one that is generated and stored in a
+//! private file.
 
 use std::path::{Path, PathBuf};
 
@@ -9,28 +10,28 @@ use secrecy::{ExposeSecret as _, SecretString};
 use crate::diag::private::{Exposure, StoreError};
 use crate::diag::{self, place, private};
 
-/// Names the token outright.
+/// The setting with the user's own token.
 pub(super) const TOKEN: &str = "CURSOR_SIDECAR_GATEWAY_TOKEN";
-/// Fewer characters could be guessed.
+/// Shorter tokens could be guessed.
 const SHORTEST: usize = 16;
 const FILE: &str = "gateway-token";
 
-/// A token and where it stands. `Debug` does not show it.
+/// A token and where it is stored. `Debug` does not show it.
 #[derive(Debug, Clone)]
 pub struct Token {
     /// The token.
     pub secret: SecretString,
-    /// The file it stands in, unless the environment says it.
+    /// The file that contains it, unless it comes from the environment.
     pub file: Option<PathBuf>,
 }
 
-/// Why there is none.
+/// Why there is no token.
 #[derive(Debug, thiserror::Error)]
 pub enum TokenError {
-    /// The user's own will not do.
+    /// The user's own token is too weak.
     #[error("{TOKEN} must have at least {SHORTEST} visible ASCII characters and nothing else")]
     Weak,
-    /// No folder for a file.
+    /// There is no folder for the file.
     #[error(
         "there is no folder to keep a token in; set {TOKEN} or {}",
         place::STATE_DIR
@@ -39,20 +40,20 @@ pub enum TokenError {
     /// The file cannot be used.
     #[error(transparent)]
     Store(#[from] private::StoreError),
-    /// Nothing to make one of.
+    /// No randomness to generate one.
     #[error("no source of randomness: {0}")]
     Random(#[from] getrandom::Error),
 }
 
 impl Token {
-    /// The environment's token, else the one in our file, which is made if there is none: so
-    /// that a client has to be told once.
+    /// Returns the token of the environment, else the one in our file. Generates the file if
+    /// needed, so that a client is configured once.
     pub fn find(
         env: &impl Fn(&str) -> Option<String>,
         home: Option<&Path>,
     ) -> Result<Self, TokenError> {
-        if let Some(said) = env(TOKEN).filter(|said| !said.is_empty()) {
-            let secret = strong(&said).ok_or(TokenError::Weak)?;
+        if let Some(value) = env(TOKEN).filter(|value| !value.is_empty()) {
+            let secret = strong(&value).ok_or(TokenError::Weak)?;
             return Ok(Self::known(secret, None));
         }
         let folder = place::state_dir(env, home).ok_or(TokenError::Nowhere)?;
@@ -79,8 +80,8 @@ fn strong(text: &str) -> Option<SecretString> {
     (visible && text.len() >= SHORTEST).then(|| text.into())
 }
 
-/// The token of an earlier gateway, unless others could have read it. One that another user
-/// put there is an error.
+/// Returns the stored token, unless other users could have read it. A file of another user is an
+/// error.
 fn kept(file: &Path) -> Result<Option<SecretString>, TokenError> {
     match private::read_secret(file) {
         Ok(text) => Ok(text.as_deref().map(str::trim).and_then(strong)),
@@ -89,7 +90,7 @@ fn kept(file: &Path) -> Result<Option<SecretString>, TokenError> {
             exposure: Exposure::Readable | Exposure::Writable,
         }) if path == file => {
             tracing::warn!(
-                "others could read {}: there is a new token in it now",
+                "{} was readable by other users; generated a new token",
                 file.display()
             );
             Ok(None)
@@ -105,7 +106,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_token_is_made_once_and_kept_private() {
+    fn a_token_is_generated_once_and_kept_private() {
         let folder = tempfile::tempdir().unwrap();
         let env = |name: &str| {
             (name == place::STATE_DIR).then(|| folder.path().to_str().unwrap().to_owned())
@@ -117,16 +118,16 @@ mod tests {
         let same = |a: &Token, b: &Token| a.secret.expose_secret() == b.secret.expose_secret();
         assert!(same(&first, &Token::find(&env, None).unwrap()));
         assert!(!format!("{first:?}").contains(first.secret.expose_secret()));
-        // One that others could read is no secret any more.
+        // A token that others could read is no longer secret.
         std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o644)).unwrap();
         assert!(!same(&first, &Token::find(&env, None).unwrap()));
         let mode = std::fs::metadata(&file).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
     }
 
-    /// A pipe would make the gateway wait for ever; a link may lead to what another user knows.
+    /// A pipe would block the gateway for ever; a link may lead to a file another user knows.
     #[test]
-    fn a_token_that_is_no_plain_file_is_refused() {
+    fn a_token_file_that_is_not_a_regular_file_is_refused() {
         let folder = tempfile::tempdir().unwrap();
         let env = |name: &str| {
             (name == place::STATE_DIR).then(|| folder.path().to_str().unwrap().to_owned())
@@ -134,20 +135,23 @@ mod tests {
         let file = folder.path().join(FILE);
         std::fs::write(folder.path().join("known"), "0123456789abcdef").unwrap();
         std::os::unix::fs::symlink("known", &file).unwrap();
-        let told = Token::find(&env, None).unwrap_err().to_string();
-        assert!(told.contains("not a plain file"), "{told}");
+        let error = Token::find(&env, None).unwrap_err().to_string();
+        assert!(error.contains("not a plain file"), "{error}");
         std::fs::remove_file(&file).unwrap();
         let pipe = rustix::fs::FileType::Fifo;
         let mode = rustix::fs::Mode::from_raw_mode(0o600);
         rustix::fs::mknodat(rustix::fs::CWD, &file, pipe, mode, 0).unwrap();
-        let told = Token::find(&env, None).unwrap_err().to_string();
-        assert!(told.contains("not a plain file"), "{told}");
+        let error = Token::find(&env, None).unwrap_err().to_string();
+        assert!(error.contains("not a plain file"), "{error}");
     }
 
     #[test]
-    fn the_users_own_must_be_long_enough() {
-        let find = |said: &'static str| {
-            Token::find(&|name: &str| (name == TOKEN).then(|| said.to_owned()), None)
+    fn a_token_of_the_user_must_be_long_enough() {
+        let find = |value: &'static str| {
+            Token::find(
+                &|name: &str| (name == TOKEN).then(|| value.to_owned()),
+                None,
+            )
         };
         let own = find("0123456789abcdef").unwrap();
         assert_eq!(own.secret.expose_secret(), "0123456789abcdef");

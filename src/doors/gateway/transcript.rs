@@ -1,7 +1,7 @@
-//! A client's messages in the form every room below reads.
+//! Converts a client's messages to the form the modules below use.
 //!
-//! The same words always come out the same, whether a client sends a string or parts: by that
-//! a later request is known to go on with an earlier one.
+//! The same text gives the same result, whether a client sends a string or parts, because later
+//! requests are matched to earlier ones by it.
 
 use std::collections::HashMap;
 
@@ -10,7 +10,7 @@ use serde_json::{Value as Json, json};
 use super::ask::{RawCall, RawMessage};
 use super::fault::Fault;
 
-/// The messages; system ones are still among them.
+/// Converts messages; system messages are still among them.
 pub(super) fn messages(raw: Vec<RawMessage>) -> Result<Vec<Json>, Fault> {
     if raw.is_empty() {
         return Err(Fault::field("messages", "there is none"));
@@ -50,27 +50,27 @@ pub(super) fn messages(raw: Vec<RawMessage>) -> Result<Vec<Json>, Fault> {
     Ok(messages)
 }
 
-/// A call the model made. Arguments that are no JSON stay the text they are.
+/// Converts a tool call of the model. Arguments that are not JSON stay text.
 fn call(call: RawCall) -> Json {
     let text = call.function.arguments;
     let arguments = serde_json::from_str(&text).unwrap_or(Json::String(text));
     json!({"type": "toolCall", "id": call.id, "name": call.function.name, "arguments": arguments})
 }
 
-/// The content of a message as blocks; what says nothing is left out.
+/// Returns the content of a message as blocks, without empty ones.
 fn blocks(content: &Json, at: &str) -> Result<Vec<Json>, Fault> {
     let text = |text: &str| json!({"type": "text", "text": text});
     match content {
         Json::Null => Ok(Vec::new()),
-        Json::String(said) if said.is_empty() => Ok(Vec::new()),
-        Json::String(said) => Ok(vec![text(said)]),
+        Json::String(value) if value.is_empty() => Ok(Vec::new()),
+        Json::String(value) => Ok(vec![text(value)]),
         Json::Array(parts) => {
             let parts = parts.iter().enumerate();
             let blocks = parts.map(|(index, part)| {
                 let at = format!("{at}[{index}]");
                 match part["type"].as_str() {
                     Some(kind @ ("text" | "refusal")) => match part[kind].as_str() {
-                        Some(said) => Ok(text(said)),
+                        Some(value) => Ok(text(value)),
                         None => Err(Fault::field(&format!("{at}.{kind}"), "expected a string")),
                     },
                     Some("image_url") => picture(&part["image_url"], &format!("{at}.image_url")),
@@ -86,7 +86,8 @@ fn blocks(content: &Json, at: &str) -> Result<Vec<Json>, Fault> {
     }
 }
 
-/// A picture within the request. Others are not fetched: the gateway asks nobody but Cursor.
+/// Returns an image that is embedded in the request. Others are not fetched, because the gateway
+/// connects to Cursor only.
 fn picture(image: &Json, at: &str) -> Result<Json, Fault> {
     let url = image["url"].as_str().or(image.as_str());
     let data = url
@@ -136,14 +137,14 @@ mod tests {
     }
 
     #[test]
-    fn a_string_and_parts_are_the_same_words() {
+    fn a_string_and_parts_give_the_same_blocks() {
         let parts = json!([{"role": "user", "content": [{"type": "text", "text": "hi"}]}]);
         let string = json!([{"role": "user", "content": "hi"}]);
         assert_eq!(read(parts).unwrap(), read(string).unwrap());
     }
 
     #[test]
-    fn what_cannot_be_read_is_named() {
+    fn an_invalid_field_is_named() {
         let image = json!({"type": "image_url", "image_url": {"url": "https://example.com/a.png"}});
         let cases = [
             (json!([]), "messages"),

@@ -11,10 +11,10 @@ use super::protocol::*;
 use crate::account::{BrowserLogin, Dashboard, KeySource, SubscriptionPlan, find_key};
 use crate::run::{Backend, dashboard};
 
-/// Logins a person may have begun and not finished.
+/// How many logins may be open.
 const MOST_BEGUN: usize = 8;
 
-/// Logins under way.
+/// Logins that were started and have not ended.
 #[derive(Default)]
 pub(super) struct Logins(Mutex<VecDeque<Arc<Begun>>>);
 
@@ -28,7 +28,7 @@ fn env(name: &str) -> Option<String> {
 }
 
 impl Logins {
-    /// Begins a login.
+    /// Starts a login.
     pub(super) fn start(&self, home: Option<&Path>) -> Result<LoginStartResult, ErrorObjectOwned> {
         let (dashboard, endpoints) =
             dashboard(&env, home).map_err(|error| internal(&error.to_string()))?;
@@ -46,8 +46,7 @@ impl Logins {
         Ok(result)
     }
 
-    /// Waits for the end of a login and keeps its key. A wait that was given up can be asked
-    /// for again.
+    /// Waits for the end of a login and stores its key. May be called again after it was cancelled.
     pub(super) async fn wait(
         &self,
         params: &LoginWaitParams,
@@ -82,7 +81,7 @@ impl Logins {
     }
 }
 
-/// Who the person is. A missing or refused key is told, not an error.
+/// Returns who the user is. A missing or refused key is part of the result, not an error.
 pub(super) async fn status(
     params: &AccountStatusParams,
     home: Option<&Path>,
@@ -90,7 +89,7 @@ pub(super) async fn status(
 ) -> AccountStatus {
     let key_source = match find_key(params.api_key.as_deref(), &env, home) {
         Ok((_, source)) => Some(source.into()),
-        // Told by whoever tries to use it, just below.
+        // The code below reports it when it uses the key.
         Err(_) => None,
     };
     let status = AccountStatus {

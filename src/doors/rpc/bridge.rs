@@ -1,4 +1,4 @@
-//! `bridge/*`: tells a host where other agents can call its tools.
+//! `bridge/*`: where other agents can call the host's tools.
 
 use jsonrpsee::types::ErrorObjectOwned;
 use secrecy::ExposeSecret as _;
@@ -8,7 +8,7 @@ use super::protocol::{BridgeEndpoint, BridgeEndpointResult, BridgeTool};
 use crate::tools::bridge::endpoint::Server;
 use crate::turn::Session;
 
-/// The endpoint of a session's live run. The first one asked for opens the port.
+/// Returns the endpoint of a session's live run. The first request opens the port.
 pub(super) async fn endpoint(
     server: &Server,
     session: Option<Session>,

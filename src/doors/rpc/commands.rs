@@ -1,4 +1,4 @@
-//! `session/command`: what a person's commands do, and what is shown of it.
+//! `session/command`: executes a user's commands and returns what the host shows.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -21,7 +21,7 @@ const MODE: &str = "cursor-mode";
 const TOOLS: &str = "cursor-tools";
 const TRUST: &str = "cursor-trust";
 
-/// The commands a host should have.
+/// Returns the commands a host should register.
 pub(super) fn offered() -> Vec<CommandOffer> {
     let word = |(value, description): &(&str, &str)| CommandWord {
         value: (*value).into(),
@@ -34,18 +34,18 @@ pub(super) fn offered() -> Vec<CommandOffer> {
         arguments: words.iter().map(word).collect(),
     };
     vec![
-        offer(REFRESH, "Ask Cursor which models there are now", &[]),
+        offer(REFRESH, "Refresh the list of Cursor models", &[]),
         offer(
             FAST,
-            "Turn fast answers of the chosen Cursor model on or off",
-            &[("on", "Faster, for more"), ("off", "Normal speed")],
+            "Turn fast mode of the selected Cursor model on or off",
+            &[("on", "Faster, at a higher price"), ("off", "Normal speed")],
         ),
         offer(
             MODE,
-            "Choose how Cursor's agent works in this session",
+            "Set the mode of Cursor's agent for this session",
             &[
-                ("agent", "It does what is asked"),
-                ("plan", "It reads and plans, and changes nothing"),
+                ("agent", "Carries out the request"),
+                ("plan", "Reads and plans, changes nothing"),
             ],
         ),
         offer(TOOLS, "Show what Cursor's agent can call now", &[]),
@@ -56,25 +56,25 @@ pub(super) fn offered() -> Vec<CommandOffer> {
         ),
         offer(
             DOCTOR,
-            "Show how the Cursor sidecar is set up and what it met",
+            "Show the Cursor sidecar's settings, warnings and protocol drift",
             &[],
         ),
     ]
 }
 
-/// Notices that were given already: each is given once.
+/// Notices that were shown already, because each is shown once.
 #[derive(Default)]
-pub(super) struct Told(Mutex<BTreeSet<String>>);
+pub(super) struct ShownNotices(Mutex<BTreeSet<String>>);
 
-impl Told {
-    /// Whether a notice is new.
+impl ShownNotices {
+    /// Returns whether a notice is new.
     fn first(&self, notice: &str) -> bool {
-        let mut told = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        told.insert(notice.to_owned())
+        let mut shown = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        shown.insert(notice.to_owned())
     }
 }
 
-/// Something to tell.
+/// A text for the user.
 type Notice = (String, LogLevel);
 
 fn info(text: impl Into<String>) -> Notice {
@@ -89,7 +89,7 @@ fn error(text: impl Into<String>) -> Notice {
     (text.into(), LogLevel::Error)
 }
 
-/// Carries out a command and tells how things are after it.
+/// Executes a command and returns the resulting state.
 pub(super) async fn run(context: &Context, params: SessionCommandParams) -> SessionCommandResult {
     let newness = match params.command.as_deref() {
         Some(REFRESH) => ListFreshness::Live,
@@ -97,20 +97,20 @@ pub(super) async fn run(context: &Context, params: SessionCommandParams) -> Sess
     };
     let mut listing = context.listing(params.api_key.as_deref(), newness).await;
     let before = Controls::read(&params.kept);
-    let mut seat = Seat {
+    let mut command = CommandContext {
         context,
         rows: context.models.host_models(&mut listing),
         controls: before.clone(),
         params: &params,
     };
     let notice = match params.command.as_deref() {
-        None => seat.notices(&listing),
-        Some(REFRESH) => Some(seat.refreshed(&listing)),
+        None => command.notices(&listing),
+        Some(REFRESH) => Some(command.refreshed(&listing)),
         Some(DOCTOR) => Some(info(described(&report(context)))),
-        Some(FAST) => Some(seat.fast()),
-        Some(MODE) => Some(seat.mode()),
-        Some(TOOLS) => Some(info(seat.tools().await)),
-        Some(TRUST) => Some(seat.trust()),
+        Some(FAST) => Some(command.fast()),
+        Some(MODE) => Some(command.mode()),
+        Some(TOOLS) => Some(info(command.tools().await)),
+        Some(TRUST) => Some(command.trust()),
         Some(unknown) => Some(error(format!(
             "cursor-sidecar has no command {unknown}; install matching versions"
         ))),
@@ -119,22 +119,22 @@ pub(super) async fn run(context: &Context, params: SessionCommandParams) -> Sess
     SessionCommandResult {
         message,
         level,
-        status: seat.status(),
-        entry: (seat.controls != before).then(|| seat.controls.entry()),
-        models: context.models.changed_models(&seat.rows),
+        status: command.status(),
+        entry: (command.controls != before).then(|| command.controls.entry()),
+        models: context.models.changed_models(&command.rows),
     }
 }
 
-/// Where a person sits: their model, what they chose, what there is.
-struct Seat<'a> {
+/// The context of a command: the user's model, choices and parameters.
+struct CommandContext<'a> {
     context: &'a Context,
     params: &'a SessionCommandParams,
     rows: HostModels,
     controls: Controls,
 }
 
-impl Seat<'_> {
-    /// The chosen model's base id and speed, if it is one of ours and has a choice.
+impl CommandContext<'_> {
+    /// Returns the base id and speed of the selected model, if it is a Cursor model with a choice.
     fn speed(&self) -> Option<(String, ResolvedSpeed)> {
         let found = self.rows.find(self.params.model.as_deref()?).ok()?;
         let decided = self
@@ -144,7 +144,7 @@ impl Seat<'_> {
         Some((found.model.base_id().to_owned(), decided))
     }
 
-    /// Why the chosen model is never fast.
+    /// Returns why the selected model is never fast.
     fn never_fast(&self) -> String {
         let Some(model) = self.params.model.as_deref() else {
             return "The chosen model is not one of Cursor's".into();
@@ -154,7 +154,7 @@ impl Seat<'_> {
         format!("Fast mode not supported by {base}")
     }
 
-    /// The status line of one of our models: only what is out of the ordinary.
+    /// Returns the status line for a Cursor model, which shows only deviations from the default.
     fn status(&self) -> Option<String> {
         self.params.model.as_ref()?;
         let fast = self.speed().is_some_and(|(_, now)| now.speed.is_fast());
@@ -166,8 +166,8 @@ impl Seat<'_> {
         (!parts.is_empty()).then(|| format!("cursor {}", parts.join(" · ")))
     }
 
-    /// What a person should know unasked, each once: why the list of models is not Cursor's
-    /// own, that the chosen model is gone, that a flag does nothing.
+    /// Returns notices that were not shown yet: why the list of models is not Cursor's own, that
+    /// the selected model is gone, that a flag has no effect.
     fn notices(&self, listing: &ModelList) -> Option<Notice> {
         let model = self.params.model.as_deref()?;
         let mut all: Vec<Notice> = listing.warnings.iter().map(warning).collect();
@@ -177,13 +177,14 @@ impl Seat<'_> {
         if self.controls.wishes.run == Some(Speed::Fast) && self.speed().is_none() {
             all.push(info(self.never_fast()));
         }
-        all.retain(|(text, _)| self.context.told.first(text));
+        all.retain(|(text, _)| self.context.shown_notices.first(text));
         let texts: Vec<&str> = all.iter().map(|(text, _)| text.as_str()).collect();
         let worst = all.iter().map(|(_, level)| *level).max()?;
         Some((texts.join("\n"), worst))
     }
 
-    /// That the chosen model is not in Cursor's own list; ours may be too old to say.
+    /// Returns a notice if Cursor's own list lacks the selected model; the bundled list may be too
+    /// old to decide.
     fn vanished(&self, model: &str, listing: &ModelList) -> Option<String> {
         let own = listing.source != ListSource::Bundled;
         let unknown = self.rows.find(model).err().filter(|_| own)?;
@@ -210,13 +211,14 @@ impl Seat<'_> {
         lines.extend(
             gone.map(|model| format!("Cursor no longer has {model:?}; choose another with /model")),
         );
-        match well {
-            true => info(lines.join("\n")),
-            false => warning(lines.join("\n")),
+        if well {
+            info(lines.join("\n"))
+        } else {
+            warning(lines.join("\n"))
         }
     }
 
-    /// The file first: what cannot be saved is not said to be.
+    /// Saves first, because a failure must not be reported as success.
     fn fast(&mut self) -> Notice {
         let Some((base, now)) = self.speed() else {
             return info(self.never_fast());
@@ -271,7 +273,7 @@ impl Seat<'_> {
         ))
     }
 
-    /// Accepts the commands that the project's settings name.
+    /// Accepts the commands that the project's settings define.
     fn trust(&self) -> Notice {
         match self.context.turns.library().accept(&self.workspace()) {
             Ok(accepted) => info(accepted),
@@ -279,13 +281,13 @@ impl Seat<'_> {
         }
     }
 
-    /// Where the session works.
+    /// Returns the session's working directory.
     fn workspace(&self) -> PathBuf {
         let workspace = self.params.workspace.as_ref().map(PathBuf::from);
         workspace.unwrap_or_else(|| self.context.cwd())
     }
 
-    /// What Cursor's agent can call: its own tools, those of the host, those of MCP servers.
+    /// Lists what Cursor's agent can call: native tools, host tools and tools of MCP servers.
     async fn tools(&self) -> String {
         let policy = self.context.turns.policy();
         let mut lines = self.own_tools(policy);
@@ -319,7 +321,7 @@ impl Seat<'_> {
         self.context.host.get().map_or("the host", String::as_str)
     }
 
-    /// Who executes Cursor's native tools, and why the others are not executed.
+    /// Returns who executes native tools, and why the others are not executed.
     fn own_tools(&self, policy: &Policy) -> Vec<String> {
         let active = HostTools::named(self.params.tools.iter().map(String::as_str));
         let plan_mode = self
@@ -385,9 +387,10 @@ impl Seat<'_> {
             .iter()
             .map(|tool| (tool.offered.as_str(), tool.host.as_str()))
             .unzip();
-        let mut lines = vec![match names.is_empty() {
-            true => format!("Tools of {host}: none"),
-            false => format!("Tools of {host}, executed by it: {}", names.join(", ")),
+        let mut lines = vec![if names.is_empty() {
+            format!("Tools of {host}: none")
+        } else {
+            format!("Tools of {host}, executed by it: {}", names.join(", "))
         }];
         let frank = Policy {
             overlapping: Overlapping::Offered,
@@ -406,7 +409,7 @@ impl Seat<'_> {
     }
 }
 
-/// A report in words.
+/// Formats a report as text.
 fn described(report: &Report) -> String {
     let mut lines = vec![
         format!("cursor-sidecar {}", report.version),

@@ -1,4 +1,4 @@
-//! What a person chose with the host's flags and within a session.
+//! What a user chose with the host's flags and within a session.
 
 use serde_json::{Value as Json, json};
 
@@ -10,7 +10,7 @@ pub(super) const FAST: &str = "cursor-fast";
 pub(super) const NO_FAST: &str = "cursor-no-fast";
 pub(super) const MODE: &str = "cursor-mode";
 
-/// The flags a host should have.
+/// Returns the flags a host should register.
 pub(super) fn flags() -> Vec<FlagOffer> {
     let offer = |name: &str, kind, description: &str| FlagOffer {
         name: name.into(),
@@ -21,30 +21,30 @@ pub(super) fn flags() -> Vec<FlagOffer> {
         offer(
             FAST,
             FlagKind::Boolean,
-            "Have Cursor's models answer fast, where they can",
+            "Use fast mode for Cursor models that have it",
         ),
         offer(
             NO_FAST,
             FlagKind::Boolean,
-            "Have Cursor's models answer at normal speed",
+            "Use normal speed for Cursor models",
         ),
         offer(
             MODE,
             FlagKind::String,
-            "How Cursor's agent works: agent or plan",
+            "Mode of Cursor's agent: agent or plan",
         ),
     ]
 }
 
-/// A mode nobody knows.
+/// An unknown mode.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("--{MODE} takes agent or plan, not {0:?}")]
 pub(super) struct UnknownMode(String);
 
-/// What was chosen.
+/// A user's choices.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct Controls {
-    /// What was said about speed.
+    /// The chosen speed.
     pub(super) wishes: SpeedPreferences,
     /// The mode of the flag.
     flag_mode: Option<String>,
@@ -53,7 +53,7 @@ pub(super) struct Controls {
 }
 
 impl TurnMode {
-    /// The mode of a name.
+    /// Returns the mode of that name.
     pub(super) fn parse(name: &str) -> Option<Self> {
         match name.trim().to_ascii_lowercase().as_str() {
             "agent" => Some(Self::Agent),
@@ -62,7 +62,7 @@ impl TurnMode {
         }
     }
 
-    /// Its name.
+    /// Returns its name.
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Agent => "agent",
@@ -72,8 +72,8 @@ impl TurnMode {
 }
 
 impl Controls {
-    /// Reads what a host kept. An entry may come from another version of us: what is odd in
-    /// it does not count.
+    /// Reads the state a host keeps for us. An entry may come from another version: invalid parts
+    /// are ignored.
     pub(super) fn read(kept: &Kept) -> Self {
         let on = |name: &str| match kept.flags.get(name) {
             Some(Json::Bool(on)) => *on,
@@ -100,7 +100,7 @@ impl Controls {
         }
     }
 
-    /// The mode: the flag's, else the session's, else agent.
+    /// Returns the mode of the flag, else of the session, else agent.
     pub(super) fn mode(&self) -> Result<TurnMode, UnknownMode> {
         match &self.flag_mode {
             Some(flag) => TurnMode::parse(flag).ok_or_else(|| UnknownMode(flag.clone())),
@@ -108,17 +108,17 @@ impl Controls {
         }
     }
 
-    /// Whether a flag decides the mode.
+    /// Returns whether a flag decides the mode.
     pub(super) fn mode_is_forced(&self) -> bool {
         self.flag_mode.is_some()
     }
 
-    /// Another mode for the session.
+    /// Sets the mode of the session.
     pub(super) fn choose_mode(&mut self, mode: TurnMode) {
         self.session_mode = Some(mode);
     }
 
-    /// The session's part, to be kept.
+    /// Returns the session's part, for the host to keep.
     pub(super) fn entry(&self) -> Json {
         let speeds = self.wishes.session.iter();
         let fast: serde_json::Map<String, Json> = speeds
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn flags_win_and_an_odd_entry_says_nothing() {
+    fn flags_win_and_an_invalid_entry_is_ignored() {
         let of = |flags: Json| read(flags, json!({"mode": "plan"}));
         assert_eq!(of(json!({})).mode(), Ok(TurnMode::Plan));
         assert_eq!(
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_can_be_read() {
+    fn a_kept_entry_can_be_read_back() {
         let entry = json!({"fast": {"a": true, "b": false}, "mode": "plan"});
         assert_eq!(
             read(json!({"cursor-fast": true}), entry.clone()).entry(),

@@ -1,11 +1,11 @@
-//! How a turn's end is told to the host.
+//! The result of `turn/start`.
 
 use super::protocol::*;
 use crate::diag::presentable;
 use crate::turn::Stop;
 use crate::turn::usage::{Basis, Tokens};
 
-/// A turn that ended, with what it took at the host's rates.
+/// Returns the result of a turn, with its cost at the host's rates.
 pub(super) fn ended(stop: Stop, tokens: Tokens, rates: Rates) -> TurnStartResult {
     let (stop_reason, error_message) = match stop {
         Stop::Finished => (StopReason::Stop, None),
@@ -28,7 +28,7 @@ pub(super) fn ended(stop: Stop, tokens: Tokens, rates: Rates) -> TurnStartResult
     }
 }
 
-/// A turn that ended before anything was sent.
+/// Returns the result of a turn that ended before anything was sent.
 pub(super) fn unsent(stop: Stop) -> TurnStartResult {
     ended(stop, Tokens::default(), Rates::default())
 }
@@ -51,7 +51,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tokens_cost_what_the_host_says() {
+    fn the_cost_follows_the_hosts_rates() {
         let tokens = Tokens {
             input: 1_000,
             output: 10,

@@ -1,4 +1,4 @@
-//! Error codes and answers.
+//! Error codes and responses.
 
 use jsonrpsee::types::{ErrorObjectOwned, Params};
 use serde::de::DeserializeOwned;
@@ -16,14 +16,14 @@ pub(super) const INVALID_PARAMS: i32 = -32602;
 pub(super) const INTERNAL: i32 = -32603;
 /// As in LSP.
 pub(super) const NOT_INITIALIZED: i32 = -32002;
-/// Come back later.
+/// Overloaded: retry later.
 pub(super) const OVERLOADED: i32 = -32001;
-/// The message has more bytes than are read: to its sender, a frame that is none.
+/// The message is too large to read; its sender sees a parse error.
 pub(super) const TOO_LARGE: i32 = PARSE;
 /// As in LSP.
 pub(super) const CANCELLED: i32 = -32800;
 
-/// A whole error answer. `id` is raw JSON.
+/// Returns a whole error response. `id` is raw JSON.
 pub(super) fn answer(id: Option<&str>, code: i32, problem: &str) -> Vec<u8> {
     let id: Json = id
         .and_then(|id| serde_json::from_str(id).ok())
@@ -34,7 +34,7 @@ pub(super) fn answer(id: Option<&str>, code: i32, problem: &str) -> Vec<u8> {
         .into_bytes()
 }
 
-/// Reads a method's parameters; the error names the field.
+/// Parses a method's parameters; the error names the field.
 pub(super) fn params<Wanted: DeserializeOwned>(
     params: &Params<'_>,
 ) -> Result<Wanted, ErrorObjectOwned> {
@@ -43,7 +43,7 @@ pub(super) fn params<Wanted: DeserializeOwned>(
     serde_path_to_error::deserialize(reader).map_err(|error| {
         let path = error.path().to_string();
         let inner = error.inner().to_string();
-        // The position within one line of JSON helps nobody.
+        // The position within one line of JSON is no help.
         let inner = inner.split(" at line ").next().unwrap_or_default();
         let message = match path.as_str() {
             "." => inner.to_owned(),
@@ -53,10 +53,10 @@ pub(super) fn params<Wanted: DeserializeOwned>(
     })
 }
 
-/// Why a request of that many bytes is not read.
+/// Returns why a request of that many bytes is refused.
 pub(super) fn too_large(method: &str, bytes: u64) -> String {
     match method {
-        // Its length is the session's: the host may be able to do something about it.
+        // The session is too long: the host may be able to shorten it.
         "turn/start" => {
             let mib = |bytes: u64| bytes as f64 / (1024.0 * 1024.0);
             too_long(&format!(
@@ -69,7 +69,7 @@ pub(super) fn too_large(method: &str, bytes: u64) -> String {
     }
 }
 
-/// A failure of ours.
+/// Returns an internal error.
 pub(super) fn internal(problem: &str) -> ErrorObjectOwned {
     ErrorObjectOwned::owned(INTERNAL, presentable(problem), None::<()>)
 }

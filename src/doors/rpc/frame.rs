@@ -1,38 +1,38 @@
 //! `Content-Length` frames: the base protocol of LSP and DAP.
 //!
-//! The reader survives what is no frame: it says so, skips it, and finds the next header.
+//! The reader survives invalid input: it reports it, skips it, and finds the next header.
 
 use std::io::{self, BufRead, Read as _, Write};
 
 use super::heading::BEGINNING;
 pub use super::heading::Heading;
 
-/// The largest body we take.
+/// The largest body that is read.
 pub const MAX_BODY: u64 = 64 * 1024 * 1024;
-/// More than anybody has in one piece: no message, and nobody to wait for.
+/// A frame above this length is reported as malformed without reading the start of its body.
 const NO_BODY: u64 = 1024 * 1024 * 1024;
-/// The longest header line; anything longer is garbage.
+/// The longest header line; anything longer is invalid.
 const MAX_LINE: u64 = 4096;
 const NO_LENGTH: &str = "expected a Content-Length header";
 
-/// What came in.
+/// One item of the input.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Inbound {
-    /// A body.
+    /// The body of a frame.
     Body(Vec<u8>),
-    /// Bytes that were no frame: skipped, or about to be.
+    /// Bytes that are not a frame: skipped, or about to be.
     Malformed(String),
-    /// A message over the limit, skipped but for its heading.
+    /// A message over the limit, skipped except for its heading.
     TooLarge {
-        /// Bytes it has.
+        /// Its length in bytes.
         length: u64,
-        /// Whom it concerns.
+        /// Its kind and id.
         heading: Heading,
     },
 }
 
 impl Inbound {
-    /// Bytes it takes.
+    /// Returns how many bytes it takes.
     pub fn size(&self) -> usize {
         match self {
             Self::Body(body) => body.len(),
@@ -45,26 +45,26 @@ impl Inbound {
 /// Reads frames.
 #[derive(Debug, Default)]
 pub struct Reader {
-    /// What is left of a frame over the limit.
+    /// Bytes of a frame over the limit that are still to be skipped.
     skip: u64,
-    /// What is left of a block of headers that was told to be none.
+    /// The state of a header block that was reported as malformed.
     headers: Headers,
 }
 
-/// What was read of a block of headers without a length.
+/// What was read of a header block without a length.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 enum Headers {
     #[default]
     None,
     Some,
-    /// And it was told what is wrong with them.
-    Told,
+    /// Headers were read, and the error was reported.
+    Reported,
 }
 
 impl Reader {
     /// Reads the next frame; `None` at the end of the stream.
     pub fn read(&mut self, input: &mut impl BufRead) -> io::Result<Option<Inbound>> {
-        // It was told before: its sender may never send the rest.
+        // Its error was reported before, because its sender may never send the rest.
         let skip = std::mem::take(&mut self.skip);
         io::copy(&mut input.by_ref().take(skip), &mut io::sink())?;
         let mut length: Option<u64> = None;
@@ -90,7 +90,7 @@ impl Reader {
                     }
                     Some(length) => return body(input, length).map(Some),
                     None if headers == Headers::Some => return malformed(NO_LENGTH),
-                    // Blank lines between frames harm nobody.
+                    // Blank lines between frames are harmless.
                     None => {
                         headers = Headers::None;
                         continue;
@@ -103,19 +103,19 @@ impl Reader {
                     match value.trim().parse() {
                         Ok(number) => length = Some(number),
                         Err(_) => {
-                            self.headers = Headers::Told;
+                            self.headers = Headers::Reported;
                             return malformed("Content-Length is not a number");
                         }
                     }
                 }
-                // Other headers, such as Content-Type, say nothing we need.
+                // Other headers, such as Content-Type, are ignored.
                 Some((name, _)) if is_token(name) => {
                     if headers == Headers::None {
                         headers = Headers::Some;
                     }
                 }
                 _ => {
-                    self.headers = Headers::Told;
+                    self.headers = Headers::Reported;
                     return malformed(NO_LENGTH);
                 }
             }
@@ -123,7 +123,7 @@ impl Reader {
     }
 }
 
-/// What is wrong with a frame of that length.
+/// Returns the error for a frame of that length.
 pub(super) fn too_large(length: u64) -> String {
     format!("frame of {length} bytes is over the limit of {MAX_BODY} bytes")
 }
@@ -139,7 +139,7 @@ fn is_token(name: &str) -> bool {
             .all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
 }
 
-/// One line without its end; a longer one than any header is cut into pieces.
+/// Reads one line without its end; one longer than any header is split.
 fn line(input: &mut impl BufRead) -> io::Result<Option<Vec<u8>>> {
     let mut line = Vec::new();
     let read = input.by_ref().take(MAX_LINE).read_until(b'\n', &mut line)?;
@@ -153,7 +153,7 @@ fn line(input: &mut impl BufRead) -> io::Result<Option<Vec<u8>>> {
 }
 
 fn body(input: &mut impl BufRead, length: u64) -> io::Result<Inbound> {
-    // Grows with what arrives: a length alone reserves nothing.
+    // Grows with what arrives: the length alone reserves nothing.
     let mut body = Vec::new();
     input.by_ref().take(length).read_to_end(&mut body)?;
     if body.len() as u64 != length {
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn garbage_is_told_and_skipped() {
+    fn invalid_input_is_reported_and_skipped() {
         let mut bytes = b"hello?\nContent-Type: x\r\ncontent-length: 2\r\n\r\n{}".to_vec();
         bytes.extend_from_slice(b"Content-Length: x\r\n\r\n\n");
         put(&mut bytes, b"[]");
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn headers_without_a_length_are_told_once() {
+    fn headers_without_a_length_are_reported_once() {
         let mut bytes = b"Foo: 1\r\n\r\n".to_vec();
         put(&mut bytes, b"{}");
         bytes.extend_from_slice(b"what?\r\nFoo: 1\r\n\r\nContent-Length: x\r\nFoo: 1\r\n\r\n");
@@ -219,13 +219,13 @@ mod tests {
         );
     }
 
-    /// A frame that says it is one byte over the limit, and how it begins.
+    /// A frame one byte over the limit that starts with `beginning`.
     fn over(beginning: &str) -> Vec<u8> {
         format!("Content-Length: {}\r\n\r\n{beginning}", MAX_BODY + 1).into_bytes()
     }
 
     #[test]
-    fn a_frame_over_the_limit_is_passed_over() {
+    fn a_frame_over_the_limit_is_skipped() {
         for beginning in ["", r#"{"id":1,"method":"m","params":"#] {
             let mut bytes = over(beginning);
             bytes.resize(over("").len() + MAX_BODY as usize + 1, b' ');
@@ -240,7 +240,7 @@ mod tests {
         }
     }
 
-    /// Reads some bytes and fails the test if it is asked for more.
+    /// Reads some bytes and fails the test if more are read.
     struct Only<'a>(&'a [u8]);
 
     impl io::Read for Only<'_> {
@@ -251,31 +251,31 @@ mod tests {
     }
 
     #[test]
-    fn a_frame_over_the_limit_is_told_before_it_has_come() {
+    fn a_frame_over_the_limit_is_reported_before_it_has_arrived() {
         let read = |bytes: &[u8]| Reader::default().read(&mut io::BufReader::new(Only(bytes)));
-        let told = read(&over(r#"{"jsonrpc":"2.0","id":7,"method":"turn/start","#));
+        let read_item = read(&over(r#"{"jsonrpc":"2.0","id":7,"method":"turn/start","#));
         let heading = Heading::Request {
             id: "7".into(),
             method: "turn/start".into(),
         };
         let length = MAX_BODY + 1;
         assert_eq!(
-            told.unwrap(),
+            read_item.unwrap(),
             Some(Inbound::TooLarge { length, heading }),
             "by whose it is"
         );
-        let told = read(b"Content-Length: 999999999999\r\n\r\n?");
-        assert!(matches!(told, Ok(Some(Inbound::Malformed(_)))));
+        let read_item = read(b"Content-Length: 999999999999\r\n\r\n?");
+        assert!(matches!(read_item, Ok(Some(Inbound::Malformed(_)))));
     }
 
     #[test]
-    fn a_cut_frame_is_an_end() {
+    fn a_truncated_frame_ends_the_input() {
         assert_eq!(all(b"Content-Length: 5\r\n\r\n{}"), []);
     }
 
     proptest! {
         #[test]
-        fn what_is_put_is_read(bodies in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..200), 0..10)) {
+        fn written_frames_are_read_back(bodies in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..200), 0..10)) {
             let mut bytes = Vec::new();
             for body in &bodies {
                 put(&mut bytes, body);
@@ -286,7 +286,7 @@ mod tests {
         }
 
         #[test]
-        fn no_bytes_make_it_panic(bytes in prop::collection::vec(any::<u8>(), 0..500)) {
+        fn no_input_makes_the_reader_panic(bytes in prop::collection::vec(any::<u8>(), 0..500)) {
             all(&bytes);
         }
     }

@@ -1,4 +1,4 @@
-//! Whom a message concerns, read from its beginning alone: for one that is too large to be read.
+//! The kind and id of a message, read from its start alone, for one that is too large to read.
 
 use std::fmt;
 use std::io::Read;
@@ -7,32 +7,31 @@ use serde::Deserializer as _;
 use serde::de::{IgnoredAny, MapAccess, Visitor};
 use serde_json::Value as Json;
 
-/// How much of a message is looked at. Those who write the id behind the parameters are answered
-/// without it.
+/// How much of a message is read. One with its id after the parameters is answered without the id.
 pub(super) const BEGINNING: u64 = 4096;
 
-/// Whom a message concerns. Ids are JSON.
+/// The kind and id of a message. Ids are JSON.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Heading {
-    /// Whoever asked for this.
+    /// A request.
     Request {
-        /// By this name.
+        /// Its id.
         id: String,
-        /// What was asked for.
+        /// Its method.
         method: String,
     },
-    /// Whoever here waits for this answer.
+    /// A response to one of our requests.
     Answer {
-        /// Of this name.
+        /// The id of that request.
         id: String,
     },
 }
 
 impl Heading {
-    /// Reads no further than it has to.
+    /// Reads the start of a message, and no more than needed.
     pub(super) fn read(input: impl Read) -> Option<Self> {
         let mut seen = Seen::default();
-        // It stops in the middle, which is an error: what was seen by then counts.
+        // The input ends in the middle, which is an error; what was read by then counts.
         let _ = serde_json::Deserializer::from_reader(input).deserialize_map(&mut seen);
         let id = seen.id.filter(|id| !id.is_null())?.to_string();
         match seen.method {
@@ -78,7 +77,7 @@ mod tests {
 
     use super::*;
 
-    /// Gives its bytes and fails the test if it is asked for more.
+    /// Returns its bytes and fails the test if more are read.
     struct Only<'a>(&'a [u8]);
 
     impl Read for Only<'_> {
@@ -89,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_is_known_before_its_parameters() {
+    fn a_request_is_identified_before_its_parameters() {
         let asked = |text: &str| match Heading::read(Only(text.as_bytes())) {
             Some(Heading::Request { id, method }) => format!("{id} {method}"),
             other => panic!("{text}: {other:?}"),
@@ -101,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_is_known_before_its_result() {
+    fn a_response_is_identified_before_its_result() {
         for text in [
             r#"{"id":3,"result":"#,
             r#"{"jsonrpc":"2.0","id":3,"error":"#,
@@ -112,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_guessed() {
+    fn an_incomplete_heading_is_not_guessed() {
         for text in [
             "",
             "hello",

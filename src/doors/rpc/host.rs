@@ -1,4 +1,4 @@
-//! What is known about a host beyond what it says.
+//! Facts about a host beyond what it reports.
 
 use std::path::Path;
 
@@ -6,13 +6,13 @@ use serde_json::Value as Json;
 
 use super::protocol::Host;
 
-/// pi's thinking levels; the last one came later.
+/// pi's thinking levels; the last one was added later.
 const LEVELS: [&str; 7] = ["off", "minimal", "low", "medium", "high", "xhigh", "max"];
 const MAX_SINCE: [u32; 3] = [0, 80, 6];
-/// How far above its program a package's description may be.
+/// How many folders above its program a package's description may be.
 const FOLDERS: usize = 4;
 
-/// The thinking levels a host knows: those it names, else those of its version of pi.
+/// Returns the thinking levels a host supports: those it reports, else those of its version of pi.
 pub(super) fn thinking_levels(host: &Host) -> Vec<String> {
     if !host.thinking_levels.is_empty() || host.name != "pi" {
         return host.thinking_levels.clone();
@@ -22,7 +22,7 @@ pub(super) fn thinking_levels(host: &Host) -> Vec<String> {
     LEVELS[..known].iter().map(ToString::to_string).collect()
 }
 
-/// The version a host names, else the one of the package its program is in.
+/// Returns the version a host reports, else that of the package its program is in.
 pub(super) fn version(host: &Host) -> Option<String> {
     let program = || Path::new(host.program.as_deref()?).canonicalize().ok();
     host.version.clone().or_else(|| packaged(&program()?))
@@ -39,7 +39,7 @@ fn packaged(program: &Path) -> Option<String> {
     })
 }
 
-/// What a version counts, without anything behind it such as `-beta.1`.
+/// Returns the numbers of a version, without a suffix such as `-beta.1`.
 fn numbers(version: &str) -> [u32; 3] {
     let release = version.split(['-', '+']).next().unwrap_or_default();
     let mut parts = release.split('.').map(|part| part.parse().unwrap_or(0));
@@ -56,7 +56,7 @@ mod tests {
     }
 
     #[test]
-    fn levels_follow_the_version() {
+    fn thinking_levels_follow_the_version() {
         for (version, knows) in [("0.79.10", false), ("0.80.6-beta.1", true), ("1.5.0", true)] {
             let levels = thinking_levels(&host(version));
             assert_eq!(levels.contains(&"max".into()), knows, "{version}");
@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn the_package_above_the_program_tells_the_version() {
+    fn the_version_comes_from_the_package_of_the_program() {
         let root = tempfile::tempdir().unwrap();
         let program = root.path().join("dist/bundle/cli.js");
         std::fs::create_dir_all(program.parent().unwrap()).unwrap();

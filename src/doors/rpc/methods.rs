@@ -1,4 +1,4 @@
-//! The method table: one entry a method, from which the registry and the schema are made.
+//! The method table: one entry per method, from which the registry and the schema are generated.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -12,7 +12,7 @@ use tokio::sync::watch;
 use ts_rs::TS;
 
 use super::account::{self, Logins};
-use super::commands::{self, Told};
+use super::commands::{self, ShownNotices};
 use super::error::{self, INVALID_PARAMS};
 use super::models::{ListFreshness, ModelService};
 use super::peer::Peer;
@@ -30,47 +30,48 @@ use crate::tools::bridge::{dialog, question};
 use crate::tools::native::policy::HostPolicy;
 use crate::turn::{Bridging, Questions};
 
-/// What methods share.
+/// What all methods share.
 pub(super) struct Context {
     pub(super) home: Option<PathBuf>,
-    /// The host's name, once it has said so.
+    /// The host's name, from `initialize`.
     pub(super) host: OnceLock<String>,
-    /// Where the host works, once it has said so.
+    /// The host's working directory, from `initialize`.
     pub(super) cwd: Mutex<Option<PathBuf>>,
     /// When the host executes its tools.
     pub(super) tools: Mutex<HostTools>,
-    /// What the host states about native tools.
+    /// The host's policy for native tools.
     pub(super) native_tools: Mutex<HostPolicy>,
     pub(super) turns: Turns,
-    /// Where other agents reach the host's tools.
+    /// The MCP endpoints through which other agents call the host's tools.
     pub(super) endpoints: Server,
-    /// Browser logins under way.
+    /// Browser logins that have not ended.
     pub(super) logins: Logins,
     pub(super) models: ModelService,
-    /// The host's process, once it has said which it is.
+    /// The host's process, from `initialize`.
     pub(super) host_process: watch::Sender<Option<u32>>,
-    /// What people were told.
-    pub(super) told: Told,
-    /// Settings that were not understood.
+    /// Notices the user was shown.
+    pub(super) shown_notices: ShownNotices,
+    /// Warnings about invalid settings.
     pub(super) misread: Vec<Warning>,
 }
 
 impl Context {
-    /// Where the host works.
+    /// Returns the host's working directory.
     pub(super) fn cwd(&self) -> PathBuf {
-        let said = self.cwd.lock().unwrap_or_else(PoisonError::into_inner);
-        let said = said.clone();
-        said.or_else(|| std::env::current_dir().ok())
+        let stated = self.cwd.lock().unwrap_or_else(PoisonError::into_inner);
+        let stated = stated.clone();
+        stated
+            .or_else(|| std::env::current_dir().ok())
             .unwrap_or_default()
     }
 
-    /// What the host states about native tools.
+    /// Returns the host's policy for native tools.
     pub(super) fn native_tools(&self) -> HostPolicy {
         let stated = self.native_tools.lock();
         stated.unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Cursor's models for a key.
+    /// Returns Cursor's models for a key.
     pub(super) async fn listing(&self, key: Option<&str>, newness: ListFreshness) -> ModelList {
         let backend = || {
             let found = self.turns.backend(key, self.home.as_deref());
@@ -80,8 +81,8 @@ impl Context {
     }
 }
 
-/// A method's name and how its parameters and result are written down. Made only when asked
-/// for: a host that says `initialize` waits for neither.
+/// A method's name and the generators of its schema and types. They run on demand, because
+/// `initialize` needs neither.
 pub(super) struct Entry {
     pub(super) name: &'static str,
     pub(super) schema: fn() -> Json,
@@ -103,7 +104,7 @@ where
     }
 }
 
-fn told<Params>(name: &'static str) -> Entry
+fn notification<Params>(name: &'static str) -> Entry
 where
     Params: JsonSchema + TS + 'static,
 {
@@ -117,15 +118,15 @@ where
     }
 }
 
-/// What a host is told without asking.
+/// Returns the notifications to a host.
 pub(super) fn notifications() -> Vec<Entry> {
     vec![
-        told::<TurnEventParams>("turn/event"),
-        told::<LogMessageParams>("log/message"),
+        notification::<TurnEventParams>("turn/event"),
+        notification::<LogMessageParams>("log/message"),
     ]
 }
 
-/// What a host is asked, if it said that it can do it.
+/// Returns the requests to a host that supports them.
 pub(super) fn questions() -> Vec<Entry> {
     vec![
         entry::<ToolCallParams, ToolCallResult>("tool/call"),
@@ -133,7 +134,7 @@ pub(super) fn questions() -> Vec<Entry> {
     ]
 }
 
-/// Every method.
+/// Returns every method.
 pub(super) fn table() -> Vec<Entry> {
     vec![
         entry::<InitializeParams, InitializeResult>("initialize"),
@@ -157,7 +158,7 @@ pub(super) fn table() -> Vec<Entry> {
     ]
 }
 
-/// The registry.
+/// Returns the method registry.
 pub(super) fn register(context: Context) -> Result<RpcModule<Context>, RegisterMethodError> {
     let mut module = RpcModule::new(context);
     module.register_async_method("initialize", |params, context, _| async move {
@@ -165,9 +166,10 @@ pub(super) fn register(context: Context) -> Result<RpcModule<Context>, RegisterM
     })?;
     module.register_async_method("models/list", |params, context, _| async move {
         let params: ModelsListParams = error::params(&params)?;
-        let newness = match params.refresh {
-            true => ListFreshness::Live,
-            false => ListFreshness::Cached,
+        let newness = if params.refresh {
+            ListFreshness::Live
+        } else {
+            ListFreshness::Cached
         };
         let listing = context.listing(params.api_key.as_deref(), newness).await;
         Ok::<_, ErrorObjectOwned>(context.models.to_result(listing))
@@ -278,7 +280,7 @@ fn initialize(
         version = env!("CARGO_PKG_VERSION"),
         "rpc.initialize"
     );
-    // One we cannot see, in another container say, could not be missed either.
+    // A process we cannot see, for example in another container, cannot be watched.
     let host_process = params.host.process_id.filter(|id| super::is_alive(*id));
     context.host_process.send_replace(host_process);
     context
@@ -311,8 +313,8 @@ fn initialize(
     })
 }
 
-/// A person's wish, or what suits the host: one that prints a single answer has no use for
-/// turns that end at each card.
+/// Returns whether cards are used: the user's setting, else what suits the host. A host that prints
+/// a single answer cannot use turns that end at each card.
 fn wants_cards(mode: HostMode) -> bool {
     let surface = match mode {
         HostMode::Print => Surface::Print,
@@ -329,9 +331,10 @@ fn wants_cards(mode: HostMode) -> bool {
 }
 
 fn ask(params: &QuestionNextParams) -> Result<QuestionNextResult, ErrorObjectOwned> {
-    let step = match params.has_ui {
-        true => dialog::next(&params.arguments, &params.answers),
-        false => Err(dialog::DialogError::NobodyThere),
+    let step = if params.has_ui {
+        dialog::next(&params.arguments, &params.answers)
+    } else {
+        Err(dialog::DialogError::NobodyThere)
     };
     let refused = |error: dialog::DialogError| {
         ErrorObjectOwned::owned(INVALID_PARAMS, error.to_string(), None::<()>)

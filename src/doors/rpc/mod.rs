@@ -32,7 +32,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 
 use super::files;
-use super::leaving::told_to_leave;
+use super::leaving::shutdown_requested;
 use super::misread;
 use crate::diag::place;
 use crate::tools::bridge::endpoint::Server;
@@ -43,12 +43,12 @@ pub use peer::{AskError, Ended, Peer};
 pub use protocol::*;
 pub use schema::schema;
 
-/// How often we look whether the host still lives.
+/// How often to check that the host is alive.
 const HOST_CHECK: Duration = Duration::from_millis(250);
-/// How long the last answers may take to be written.
+/// How long the last responses may take to be written.
 const LAST_WORDS: Duration = Duration::from_millis(500);
 
-/// Why the door does not open.
+/// Why the front end could not start.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
     /// No threads for standard input and output.
@@ -70,7 +70,7 @@ pub async fn serve(home: Option<PathBuf>, leash: Leash) -> Result<Ended, ServeEr
     let (host_process, host) = watch::channel(None);
     let state = place::state_dir(&|name: &str| std::env::var(name).ok(), home.as_deref());
     let library = Arc::new(Library::new(home.clone(), leash).with_state(state));
-    let misread = misread::told(home.as_deref());
+    let misread = misread::log_all(home.as_deref());
     let module = methods::register(methods::Context {
         misread,
         models: models::ModelService::new(home.as_deref()),
@@ -83,23 +83,23 @@ pub async fn serve(home: Option<PathBuf>, leash: Leash) -> Result<Ended, ServeEr
         endpoints: Server::default(),
         logins: account::Logins::default(),
         host_process,
-        told: commands::Told::default(),
+        shown_notices: commands::ShownNotices::default(),
     })?;
     let peer = Peer::new(out);
     let ended = tokio::select! {
         ended = peer::serve(module.into(), peer, inbound, stdio::has_hung_up) => ended,
         () = host_gone(host) => Ended::Abrupt,
-        () = told_to_leave() => Ended::Abrupt,
+        () = shutdown_requested() => Ended::Abrupt,
     };
-    // MCP servers are processes: they go before we do.
+    // MCP servers are processes: end them first.
     library.close();
-    // The writer ends when the last handle to its queue is gone, which is now.
+    // The writer ends when the last handle to its queue is dropped, which is now.
     let _ = tokio::time::timeout(LAST_WORDS, written).await;
     Ok(ended)
 }
 
-/// Resolves when the process that started us, or the one that said it is our host, is gone.
-/// Its end closes our input too, unless a third process holds the pipe open.
+/// Resolves when the process that started us, or the one that `initialize` named as our host, is
+/// gone. Its end closes our input too, unless a third process holds the pipe open.
 async fn host_gone(host: watch::Receiver<Option<u32>>) {
     let parent = rustix::process::getppid();
     let mut check = tokio::time::interval(HOST_CHECK);
@@ -108,14 +108,14 @@ async fn host_gone(host: watch::Receiver<Option<u32>>) {
         if rustix::process::getppid() != parent {
             return;
         }
-        let said = *host.borrow();
-        if said.is_some_and(|id| !is_alive(id)) {
+        let stated = *host.borrow();
+        if stated.is_some_and(|id| !is_alive(id)) {
             return;
         }
     }
 }
 
-/// Whether there is a process with this id that we can see.
+/// Returns whether a process with this id exists and is visible to us.
 fn is_alive(id: u32) -> bool {
     let id = i32::try_from(id)
         .ok()

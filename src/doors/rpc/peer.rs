@@ -1,9 +1,9 @@
-//! One side of a JSON-RPC connection: dispatches requests, answers each once, asks the other
-//! side in turn.
+//! One side of a JSON-RPC connection: dispatches requests, answers each once, and sends requests of
+//! its own.
 //!
-//! jsonrpsee is the method registry; requests in flight, cancellation, overload and order
-//! are handled here. Everything that goes out passes one queue, so what a method tells
-//! before it returns arrives before its answer.
+//! jsonrpsee is the method registry; requests in flight, cancellation, overload and order are
+//! handled here. Everything that is sent passes through one queue, so notifications a method sends
+//! before it returns arrive before its response.
 
 use std::collections::HashMap;
 use std::panic::AssertUnwindSafe;
@@ -29,19 +29,18 @@ use super::replies::{Replies, Unread};
 use crate::diag::terminal_text::clean_json_bytes;
 use crate::run::queue::{Queued, Sender};
 
-/// Requests at once that are under way or whose answers nobody has read; one more is told to
-/// come back later.
+/// How many requests may be active or have unread responses; further ones are refused as overload.
 const MAX_IN_FLIGHT: usize = 1024;
-/// The same for the bytes of such answers.
+/// How many bytes of responses may be unread.
 const MAX_WAITING: usize = 8 * 1024 * 1024;
-/// Answers have the same limit as frames.
+/// Responses have the same limit as frames.
 const MAX_RESPONSE: usize = super::frame::MAX_BODY as usize;
-/// How much of a name nobody knows is repeated.
+/// How much of an unknown method name an error repeats.
 const LONGEST_NAME: usize = 100;
-/// How long replies may take to find room when the connection ends.
+/// How long pending replies may take when the connection ends.
 const LAST_REPLIES: Duration = Duration::from_millis(100);
 
-/// A handle for talking to the other side. Cheap to clone.
+/// A handle for sending to the other side. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Peer {
     out: Sender<Vec<u8>>,
@@ -60,13 +59,13 @@ pub enum AskError {
     /// It answered with an error.
     #[error("the host answered with an error: {0}")]
     Refused(Json),
-    /// It is gone.
+    /// The connection has ended.
     #[error("the host is gone")]
     Gone,
 }
 
 impl Peer {
-    /// A peer whose frames go to `out`.
+    /// Returns a peer that sends its frames to `out`.
     pub(super) fn new(out: Sender<Vec<u8>>) -> Self {
         Self {
             out,
@@ -74,13 +73,13 @@ impl Peer {
         }
     }
 
-    /// Tells the other side something. Waits while it does not read.
+    /// Sends a notification. Waits while the other side does not read.
     pub async fn notify(&self, method: &str, params: impl Serialize) {
         self.send(&json!({"jsonrpc": "2.0", "method": method, "params": params}))
             .await;
     }
 
-    /// Asks the other side something. Dropping the future tells it not to bother.
+    /// Sends a request and returns its result. Dropping the future cancels the request.
     pub async fn ask(&self, method: &str, params: impl Serialize) -> Result<Json, AskError> {
         let id = self.asked.next.fetch_add(1, Ordering::Relaxed);
         let (answer, wait) = oneshot::channel();
@@ -107,7 +106,8 @@ impl Peer {
 
     async fn send(&self, message: &impl Serialize) {
         if let Ok(body) = serde_json::to_vec(message)
-            // Nobody left to tell: the loop that owns the connection ends by itself.
+            // Without a reader the message is dropped: the loop that owns the connection ends by
+            // itself.
             && let Some(room) = self.out.reserve(body.len()).await
         {
             room.put(body);
@@ -125,7 +125,7 @@ impl Asked {
     }
 }
 
-/// A question that is taken back if nobody waits for its answer any more.
+/// A request that is cancelled when it is dropped without an answer.
 struct Asking<'a> {
     peer: &'a Peer,
     id: u64,
@@ -151,7 +151,7 @@ impl Drop for Asking<'_> {
 pub enum Ended {
     /// `exit` after `shutdown`.
     Orderly,
-    /// `exit` without it, or the input just ended.
+    /// `exit` without `shutdown`, or the end of the input.
     Abrupt,
 }
 
@@ -162,8 +162,8 @@ enum Phase {
     ShutDown,
 }
 
-/// Serves one connection until it ends. Requests still under way are dropped then.
-/// `hung_up` says whether the other side has gone, for when its input is not read.
+/// Serves one connection until it ends; active requests are then dropped. `hung_up` returns whether
+/// the other side has closed its end, for when the input is not read.
 pub(super) async fn serve(
     methods: Methods,
     peer: Peer,
@@ -179,7 +179,7 @@ pub(super) async fn serve(
         peer,
     };
     let ended = loop {
-        let told = tokio::select! {
+        let received = tokio::select! {
             frame = inbound.recv() => match frame {
                 Some(frame) => connection.receive(&frame.item).await,
                 None => break Ended::Abrupt,
@@ -187,7 +187,7 @@ pub(super) async fn serve(
             Some(_) = connection.tasks.join_next() => Ok(None),
             () = connection.peer.out.closed() => break Ended::Abrupt,
         };
-        match told {
+        match received {
             Ok(None) => {}
             Ok(Some(ended)) => break ended,
             Err(Unread) => break Ended::Abrupt,
@@ -199,7 +199,7 @@ pub(super) async fn serve(
 }
 
 impl Drop for Connection {
-    /// Nobody will answer what was asked on this connection.
+    /// Fails every open request to the other side.
     fn drop(&mut self) {
         self.peer.asked.lock().clear();
     }
@@ -214,10 +214,10 @@ struct Connection {
     replies: Replies,
 }
 
-/// Any JSON-RPC message, parts not looked into.
+/// Any JSON-RPC message; its parts are not parsed.
 #[derive(Deserialize)]
 struct Message<'a> {
-    /// `null` is an id too, though none to ask with.
+    /// `null` is an id in a response, though not in a request.
     #[serde(borrow, default, deserialize_with = "present")]
     id: Option<&'a RawValue>,
     method: Option<String>,
@@ -249,9 +249,10 @@ impl Connection {
         let message: Message<'_> = match serde_json::from_slice(body) {
             Ok(message) => message,
             Err(problem) => {
-                let (code, problem) = match problem.is_syntax() || problem.is_eof() {
-                    true => (error::PARSE, "not JSON"),
-                    false => (error::INVALID_REQUEST, "not a JSON-RPC 2.0 message"),
+                let (code, problem) = if problem.is_syntax() || problem.is_eof() {
+                    (error::PARSE, "not JSON")
+                } else {
+                    (error::INVALID_REQUEST, "not a JSON-RPC 2.0 message")
                 };
                 self.refuse(None, code, problem).await?;
                 return Ok(None);
@@ -260,7 +261,8 @@ impl Connection {
         match (message.method, message.id) {
             (Some(method), Some(id)) => self.request(id.get(), &method, message.params).await?,
             (Some(method), None) => return Ok(self.notification(&method, message.params)),
-            // Of somebody who could not read what we said: not to be answered in turn.
+            // An error response to a message of ours that could not be parsed: must not be
+            // answered.
             (None, Some(id)) if id.get() != "null" || message.error.is_some() => {
                 self.answer(id.get(), message.result, message.error);
             }
@@ -282,7 +284,7 @@ impl Connection {
             let problem = "the id must be a string or a whole number from 0 up";
             return self.refuse(Some(id), error::INVALID_REQUEST, problem).await;
         }
-        let (used, under_way) = {
+        let (used, active) = {
             let in_flight = lock(&self.in_flight);
             (in_flight.contains_key(id), in_flight.len())
         };
@@ -296,12 +298,9 @@ impl Connection {
                 "this id is in use by another request",
             )),
             (Phase::Ready, _)
-                if under_way >= MAX_IN_FLIGHT || self.peer.out.waiting() >= MAX_WAITING =>
+                if active >= MAX_IN_FLIGHT || self.peer.out.waiting() >= MAX_WAITING =>
             {
-                Some((
-                    error::OVERLOADED,
-                    "too many requests under way; try again later",
-                ))
+                Some((error::OVERLOADED, "too many active requests; retry later"))
             }
             (Phase::Ready, _) => None,
         };
@@ -310,7 +309,7 @@ impl Connection {
         }
         let Some(callback) = self.methods.method(method).cloned() else {
             let named: String = method.chars().take(LONGEST_NAME).collect();
-            let problem = format!("there is no method {named:?}");
+            let problem = format!("unknown method {named:?}");
             return self
                 .refuse(Some(id), error::METHOD_NOT_FOUND, &problem)
                 .await;
@@ -318,7 +317,7 @@ impl Connection {
         let cancel = CancellationToken::new();
         let mut call = Box::pin(self.call(callback, id, params, cancel.clone()));
         match method {
-            // A bad initialize may be tried again, so the phase follows its outcome.
+            // A failed initialize may be retried, so the phase depends on the result.
             "initialize" => {
                 let (answer, good) = call.await;
                 if good {
@@ -332,8 +331,8 @@ impl Connection {
                 self.replies.send(answer).await
             }
             _ => {
-                // Its first step is made here and now, so that what comes behind it finds the
-                // turn it started, or left, or cancelled.
+                // Poll the method once right now, so that the next message finds the turn it
+                // started, parked or cancelled.
                 let answer = match futures_util::poll!(&mut call) {
                     Poll::Ready((answer, _)) => match self.peer.out.try_reserve(answer.len()) {
                         Some(room) => {
@@ -356,8 +355,8 @@ impl Connection {
                             (out.reserve(answer.len()).await, answer)
                         }
                     };
-                    // The host may use the id again as soon as it has its answer; until it
-                    // reads, the answer counts.
+                    // The host may reuse the id as soon as it has the response; until then the
+                    // response counts as active.
                     lock(&in_flight).remove(&id);
                     if let Some(room) = room {
                         room.put(answer);
@@ -368,7 +367,7 @@ impl Connection {
         }
     }
 
-    /// Runs a method; gives its whole answer and whether it is a result.
+    /// Runs a method. Returns the whole response and whether it is a result.
     fn call(
         &self,
         callback: MethodCallback,
@@ -393,7 +392,7 @@ impl Connection {
                     MethodCallback::Sync(method) => {
                         Some(method(id, params, MAX_RESPONSE, extensions))
                     }
-                    // Streams go as notifications here; nothing registers subscriptions.
+                    // Streams are sent as notifications; no method registers subscriptions.
                     MethodCallback::Subscription(_) | MethodCallback::Unsubscription(_) => None,
                 }
             };
@@ -407,7 +406,7 @@ impl Connection {
             match answered {
                 Ok(Some(response)) => {
                     let good = response.is_success();
-                    // Names and texts in answers are others' words, and hosts print them.
+                    // Responses contain names and texts of others, and hosts print them.
                     let answer = response.as_json().get().as_bytes().to_vec();
                     (clean_json_bytes(answer), good)
                 }
@@ -441,12 +440,12 @@ impl Connection {
                 }
             }
             "initialized" => {}
-            other => tracing::debug!(method = other, "notification nobody waits for"),
+            other => tracing::debug!(method = other, "unknown notification"),
         }
         None
     }
 
-    /// Nobody has read it: whoever waits for what comes of it is told so.
+    /// Answers a message that was too large to read.
     async fn too_large(&self, length: u64, heading: &Heading) -> Result<(), Unread> {
         match heading {
             Heading::Request { id, method } => {
@@ -470,14 +469,14 @@ impl Connection {
         self.settle(id, answer);
     }
 
-    /// Gives an answer to who asked.
+    /// Passes an answer to the request that waits for it.
     fn settle(&self, id: &str, answer: Result<Json, Json>) {
         let Some(waiting) = id
             .parse()
             .ok()
             .and_then(|id: u64| self.peer.asked.lock().remove(&id))
         else {
-            return tracing::debug!("answer to a question nobody asked");
+            return tracing::debug!("response to an unknown request");
         };
         let _ = waiting.send(answer);
     }

@@ -1,5 +1,5 @@
-//! Replies of the connection itself, such as refusals. They wait for a host that does not read
-//! without holding up what it says: its `exit` and its end may come behind thousands of them.
+//! Replies of the connection itself, such as refusals. They are queued for a host that does not
+//! read, so that its `exit` and its end are still seen after thousands of them.
 
 use tokio::sync::mpsc;
 use tokio::time::Duration;
@@ -7,19 +7,19 @@ use tokio_util::task::AbortOnDropHandle;
 
 use crate::run::queue::{Bounds, Queued, Sender, queue};
 
-/// What may wait. Then nothing more is read, lest it grow without end.
+/// How much may be queued. Then reading stops, because the queue must not grow without limit.
 const BOUNDS: Bounds = Bounds {
     items: 16 * 1024,
     bytes: 1024 * 1024,
 };
-/// While nothing is read, how often we look whether the host is there.
+/// How often to check that the host is alive while reading is stopped.
 const LOOK: Duration = Duration::from_millis(250);
 
-/// The host is gone and has left replies unread.
+/// The host is gone and left replies unread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Unread;
 
-/// Where replies are put.
+/// The queue of replies.
 pub(super) struct Replies {
     out: Sender<Vec<u8>>,
     waiting: Sender<Vec<u8>>,
@@ -28,7 +28,7 @@ pub(super) struct Replies {
 }
 
 impl Replies {
-    /// Replies that go to `out`.
+    /// Returns a queue that sends to `out`.
     pub(super) fn new(out: Sender<Vec<u8>>, hung_up: fn() -> bool) -> Self {
         let (waiting, inbox) = queue(BOUNDS);
         Self {
@@ -39,7 +39,7 @@ impl Replies {
         }
     }
 
-    /// Sends a reply, now or when there is room. Waits only when too many wait.
+    /// Sends a reply now, or queues it. Waits only when the queue is full.
     pub(super) async fn send(&self, reply: Vec<u8>) -> Result<(), Unread> {
         if let Some(room) = self.out.try_reserve(reply.len()) {
             room.put(reply);
@@ -61,7 +61,7 @@ impl Replies {
         }
     }
 
-    /// Resolves when all are sent; nothing more can be.
+    /// Closes the queue and resolves when everything is sent.
     pub(super) async fn finish(&mut self) {
         self.waiting = queue(BOUNDS).0;
         let _ = (&mut self.task).await;

@@ -5,8 +5,8 @@ use serde_json::{Value as Json, json};
 use super::methods::{Entry, notifications, questions, table};
 use super::protocol::PROTOCOL_VERSION;
 
-/// Every method with the schemas of its parameters and result: what a host may ask, what it is
-/// told unasked (`notifications`) and what it is asked in turn (`requests`).
+/// Returns every method with the schemas of its parameters and result: requests of the host,
+/// `notifications` to it and `requests` to it.
 pub fn schema() -> Json {
     let all = |entries: Vec<Entry>| -> serde_json::Map<String, Json> {
         let entries = entries.into_iter();
@@ -26,7 +26,7 @@ pub fn schema() -> Json {
 mod tests {
     use super::super::typescript;
 
-    /// Rewrites or compares a file made from the types.
+    /// Rewrites or compares a generated file.
     fn check(path: &str, fresh: &str) {
         let file = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join(path);
         if std::env::var_os("UPDATE_SCHEMA").is_some() {

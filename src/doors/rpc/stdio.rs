@@ -1,7 +1,7 @@
 //! Standard input and output on two OS threads.
 //!
-//! Blocking reads and writes halve the latency of Tokio's stdio. The writer puts everything
-//! that is queued into one write: a write a message is some fifty times slower.
+//! Blocking reads and writes halve the latency of Tokio's stdio. The writer combines everything
+//! that is queued into one write, because one write per message is some fifty times slower.
 
 use std::io::{self, Write as _};
 use std::os::fd::AsFd;
@@ -14,7 +14,7 @@ use super::frame::{self, Inbound};
 use crate::run::queue::{Bounds, Queued, Sender, queue};
 use crate::tools::surrogates;
 
-/// What may wait on either side; then the other one has to.
+/// How much may be queued in each direction before the producer waits.
 const INBOUND: Bounds = Bounds {
     items: 256,
     bytes: frame::MAX_BODY as u32,
@@ -23,16 +23,16 @@ const OUTBOUND: Bounds = Bounds {
     items: 256,
     bytes: 4 * 1024 * 1024,
 };
-/// One write holds no more than this.
+/// The most bytes of one write.
 const MAX_WRITE: usize = 256 * 1024;
 
 /// Both directions of standard input and output.
 pub(super) struct Stdio {
-    /// What comes in; ends with the input.
+    /// Incoming frames; ends with the input.
     pub(super) inbound: mpsc::Receiver<Queued<Inbound>>,
-    /// Where what goes out is put.
+    /// The queue for outgoing frames.
     pub(super) out: Sender<Vec<u8>>,
-    /// Resolves when everything is written and nothing more can come.
+    /// Resolves when everything is written and no more can come.
     pub(super) written: oneshot::Receiver<()>,
 }
 
@@ -58,7 +58,7 @@ pub(super) fn start() -> io::Result<Stdio> {
     })
 }
 
-/// Until the input ends or nobody listens.
+/// Reads until the input ends or the receiver is dropped.
 fn read(inbound: &Sender<Inbound>, runtime: &Handle) {
     let mut input = io::stdin().lock();
     let mut reader = frame::Reader::default();
@@ -73,7 +73,7 @@ fn read(inbound: &Sender<Inbound>, runtime: &Handle) {
     }
 }
 
-/// Until nobody has anything to say or nobody reads.
+/// Writes until the queue is closed or the output is.
 fn write(mut outbound: mpsc::Receiver<Queued<Vec<u8>>>) {
     let mut output = io::stdout().lock();
     let mut buffer = Vec::new();
@@ -98,7 +98,7 @@ fn write(mut outbound: mpsc::Receiver<Queued<Vec<u8>>>) {
     }
 }
 
-/// Whether whoever writes to our input has gone, even if not all of it is read.
+/// Returns whether the writer of our input has closed it, even if not everything is read.
 pub(super) fn has_hung_up() -> bool {
     is_hung_up(io::stdin())
 }
@@ -123,7 +123,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_end_is_seen_behind_what_is_not_read() {
+    fn a_hang_up_is_detected_before_the_input_is_read() {
         let (input, mut writer) = io::pipe().unwrap();
         writer.write_all(b"unread").unwrap();
         assert!(!is_hung_up(&input));

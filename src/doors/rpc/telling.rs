@@ -12,7 +12,7 @@ use crate::tools::permission::PermissionRequest;
 use crate::turn::{TurnEvent, is_card};
 
 /// Sends what happened to the host: events together, lines for the user one by one.
-pub(super) async fn tell(peer: &Peer, turn_id: &str, batch: &mut Vec<TurnEvent>) {
+pub(super) async fn send_events(peer: &Peer, turn_id: &str, batch: &mut Vec<TurnEvent>) {
     let mut events = Vec::with_capacity(batch.len());
     for event in batch.drain(..) {
         events.push(match event {
@@ -79,8 +79,8 @@ pub(super) async fn permit(peer: Peer, turn_id: String, request: PermissionReque
     let _ = request.answer.send(decision.into());
 }
 
-/// Has the host execute a call, unless nobody waits for it any more.
-pub(super) async fn ask(peer: Peer, turn_id: String, mut call: HostCall) {
+/// Has the host execute a call, unless its caller no longer waits.
+pub(super) async fn call_host_tool(peer: Peer, turn_id: String, mut call: HostCall) {
     let params = ToolCallParams {
         turn_id,
         id: call.id.clone(),
@@ -89,7 +89,7 @@ pub(super) async fn ask(peer: Peer, turn_id: String, mut call: HostCall) {
     };
     let answer = tokio::select! {
         biased;
-        // The host is told not to bother.
+        // Dropping the request cancels it.
         () = call.voided() => return,
         answer = peer.ask("tool/call", params) => answer,
     };

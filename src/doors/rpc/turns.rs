@@ -1,4 +1,5 @@
-//! `turn/*` and `session/*`: from the host's words to the turn room and back.
+//! `turn/*` and `session/*`: converts the host's requests for [`crate::turn`] and sends back the
+//! events.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -18,7 +19,7 @@ use super::error::INVALID_PARAMS;
 use super::models::ModelService;
 use super::peer::Peer;
 use super::protocol::*;
-use super::telling::{ask, log, permit, tell};
+use super::telling::{call_host_tool, log, permit, send_events};
 use crate::account::ApiKey;
 use crate::catalog::Speed;
 use crate::conversation::picture;
@@ -39,74 +40,74 @@ use crate::turn::{
     turn_events, words,
 };
 
-/// What went to the host during a turn.
+/// Statistics of the events sent to the host during a turn.
 #[derive(Default)]
-struct Flow {
+struct EventStats {
     events: usize,
     first: Option<Instant>,
 }
 
-/// Events put into one notification at most.
+/// How many events one notification may contain.
 const BATCH: usize = 64;
 
-/// Sessions, turns under way, and the backend they share.
+/// Sessions, active turns, and the backend they share.
 #[derive(Default)]
 pub(super) struct Turns {
     /// The user's Cursor settings, for all sessions.
     library: Arc<Library>,
     sessions: Sessions,
-    under_way: Mutex<HashMap<String, Way>>,
+    active: Mutex<HashMap<String, ActiveTurn>>,
     parked: Parked,
     backends: Backends,
     keeping: Keeping,
     policy: OnceLock<Policy>,
-    /// Whether the host was told which settings were not understood.
-    told_misread: OnceLock<()>,
-    /// Whether it was told that a request has fields nobody knows.
-    told_unknown: OnceLock<()>,
+    /// Set once the host was sent the warnings about settings.
+    warned_settings: OnceLock<()>,
+    /// Set once a request with unknown fields was logged.
+    warned_unknown_fields: OnceLock<()>,
 }
 
-/// What can be done to a turn under way.
-struct Way {
+/// Handles to an active turn.
+struct ActiveTurn {
     cancel: CancellationToken,
     injections: mpsc::Sender<UserMessage>,
 }
 
-/// Where a turn comes from.
+/// The context of a `turn/start` request.
 pub(super) struct Origin<'a> {
     pub(super) peer: &'a Peer,
     pub(super) home: Option<&'a Path>,
     pub(super) cwd: PathBuf,
     pub(super) models: &'a ModelService,
     pub(super) tools: HostTools,
-    /// What the host stated about native tools when it connected.
+    /// The host's policy for native tools, from `initialize`.
     pub(super) native_tools: HostPolicy,
-    /// Settings that were not understood.
+    /// Warnings about invalid settings.
     pub(super) misread: &'a [Warning],
 }
 
-/// What a run is given that waits for the host.
+/// Whether a run was parked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Given {
-    Time,
-    Up,
+enum ParkOutcome {
+    Parked,
+    Cancelled,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A turn under way; forgotten and cancelled when its request is dropped.
-struct UnderWay<'a> {
+/// An active turn; removed and cancelled when its request is dropped.
+struct ActiveTurnGuard<'a> {
     turns: &'a Turns,
     id: String,
     cancel: CancellationToken,
     injections: Option<mpsc::Receiver<UserMessage>>,
 }
 
-impl UnderWay<'_> {
-    /// The turn comes to nothing before its run; what it was told is not lost.
-    async fn undone(&mut self, place: TurnPlace, stop: Stop) -> TurnStartResult {
+impl ActiveTurnGuard<'_> {
+    /// Ends the turn before its run starts. Its injected messages are kept for the next turn.
+    async fn abandon(&mut self, place: TurnPlace, stop: Stop) -> TurnStartResult {
         if let Some(injections) = &mut self.injections {
             place.give_up(injections).await;
         }
@@ -114,15 +115,15 @@ impl UnderWay<'_> {
     }
 }
 
-impl Drop for UnderWay<'_> {
+impl Drop for ActiveTurnGuard<'_> {
     fn drop(&mut self) {
         self.cancel.cancel();
-        lock(&self.turns.under_way).remove(&self.id);
+        lock(&self.turns.active).remove(&self.id);
     }
 }
 
 impl Turns {
-    /// No sessions yet.
+    /// Returns an empty registry.
     pub(super) fn new(library: Arc<Library>) -> Self {
         Self {
             library,
@@ -130,23 +131,23 @@ impl Turns {
         }
     }
 
-    /// Takes a turn to its end, telling what happens on the way.
+    /// Runs a turn to its end and sends its events.
     pub(super) async fn start(
         &self,
         params: TurnStartParams,
         origin: Origin<'_>,
     ) -> Result<TurnStartResult, ErrorObjectOwned> {
-        // The turn's name and session stand on everything that is told while it lasts.
+        // Every log event of the turn carries its id and session.
         let span = tracing::debug_span!(
             "turn",
             turn = params.turn_id,
             session = prefix(&params.session_id)
         );
-        self.told(params, origin).instrument(span).await
+        self.start_logged(params, origin).instrument(span).await
     }
 
-    /// Takes a turn and tells the log of it.
-    async fn told(
+    /// Runs a turn and logs its start and end.
+    async fn start_logged(
         &self,
         params: TurnStartParams,
         origin: Origin<'_>,
@@ -160,15 +161,15 @@ impl Turns {
             "turn.started"
         );
         let started = Instant::now();
-        let mut flow = Flow::default();
-        let result = self.take(params, origin, &mut flow).await;
+        let mut stats = EventStats::default();
+        let result = self.run(params, origin, &mut stats).await;
         let ms = started.elapsed().as_millis() as u64;
         match &result {
             Ok(result) => tracing::debug!(
                 stop = ?result.stop_reason,
                 ms,
-                events = flow.events,
-                first_ms = flow.first.map(|at| (at - started).as_millis() as u64),
+                events = stats.events,
+                first_ms = stats.first.map(|at| (at - started).as_millis() as u64),
                 input = result.usage.input,
                 output = result.usage.output,
                 cache_read = result.usage.cache_read,
@@ -180,22 +181,22 @@ impl Turns {
         result
     }
 
-    async fn take(
+    async fn run(
         &self,
         params: TurnStartParams,
         origin: Origin<'_>,
-        flow: &mut Flow,
+        stats: &mut EventStats,
     ) -> Result<TurnStartResult, ErrorObjectOwned> {
         let asked = Instant::now();
-        self.tell_unknown(&params);
-        self.tell_misread(&origin).await;
+        self.log_unknown_fields(&params);
+        self.send_setting_warnings(&origin).await;
         let (key, backend) = match self.backend(params.api_key.as_deref(), origin.home) {
             Ok(backend) => backend,
-            // Not a mistake in the request: the turn is answered, with what to do.
+            // Not an invalid request: the turn ends with the error text.
             Err(problem) => return Ok(unsent(Stop::Failed(problem))),
         };
         let mut turn = self.begin(&params.turn_id)?;
-        // Before anything is waited for: turns of a session are taken in the order they came.
+        // Before anything is awaited, because turns of a session run in the order they arrive.
         let session = self.session(&params, origin.home);
         let place = tokio::select! {
             place = session.place() => place,
@@ -204,18 +205,18 @@ impl Turns {
         let workspace = params.workspace.clone().map_or(origin.cwd, PathBuf::from);
         let (policy, library) = match params.kind {
             TurnKind::Main => (self.policy().clone(), Arc::clone(&self.library)),
-            // It borrows the model and nothing else.
+            // It uses the model and nothing else.
             TurnKind::Side => (self.policy().clone().words_only(), Arc::default()),
         };
         if let (TurnKind::Main, Some(is_trusted)) = (params.kind, params.project_trusted) {
             library.set_host_trust(&workspace, is_trusted);
         }
-        look_ahead(&library, &policy, &workspace);
+        prefetch_settings(&library, &policy, &workspace);
         let controls = Controls::read(params.kept.as_ref().unwrap_or(&Kept::default()));
         let mode = match mode(&params, &controls) {
             Ok(mode) => mode,
             Err(unknown) => {
-                return Ok(turn.undone(place, Stop::Failed(unknown.to_string())).await);
+                return Ok(turn.abandon(place, Stop::Failed(unknown.to_string())).await);
             }
         };
         let model = params.model.clone();
@@ -224,7 +225,7 @@ impl Turns {
         let key_given = params.api_key.as_deref();
         let resolved = tokio::select! {
             resolved = origin.models.resolve(model, &wishes, &backend, key_given) => resolved,
-            () = turn.cancel.cancelled() => return Ok(turn.undone(place, Stop::Aborted).await),
+            () = turn.cancel.cancelled() => return Ok(turn.abandon(place, Stop::Aborted).await),
         };
         let ResolvedModel {
             model,
@@ -232,7 +233,7 @@ impl Turns {
             model_id,
         } = match resolved {
             Ok(resolved) => resolved,
-            Err(problem) => return Ok(turn.undone(place, Stop::Failed(problem)).await),
+            Err(problem) => return Ok(turn.abandon(place, Stop::Failed(problem)).await),
         };
         if params.kind == TurnKind::Main {
             self.parked.forget(&params.session_id);
@@ -244,7 +245,7 @@ impl Turns {
         let hands = match origin.tools {
             HostTools::Inline => Hands::Inline(calls),
             HostTools::Between => {
-                drop(calls); // nobody calls
+                drop(calls);
                 Hands::Between
             }
         };
@@ -281,27 +282,27 @@ impl Turns {
             injections: turn.injections.take().unwrap_or_else(|| mpsc::channel(1).1),
             events,
         };
-        let telling = async {
+        let sending = async {
             let mut batch = Vec::new();
             while inbox.recv_many(&mut batch, BATCH).await > 0 {
-                flow.first.get_or_insert_with(Instant::now);
-                flow.events += batch.len();
-                tell(origin.peer, &turn.id, &mut batch).await;
+                stats.first.get_or_insert_with(Instant::now);
+                stats.events += batch.len();
+                send_events(origin.peer, &turn.id, &mut batch).await;
             }
         };
         let calling = async {
-            // All in this task: the host hears of calls in the order they were made.
+            // All in this task, so that the host gets calls in the order they were made.
             let mut asked = FuturesUnordered::new();
             loop {
                 tokio::select! {
                     call = called.recv() => match call {
-                        Some(call) => asked.push(ask(origin.peer.clone(), turn.id.clone(), call)),
+                        Some(call) => asked.push(call_host_tool(origin.peer.clone(), turn.id.clone(), call)),
                         None => break,
                     },
                     Some(()) = asked.next() => {}
                 }
             }
-            // The turn is over: nobody waits for what is still asked.
+            // The turn is over: the results of open calls have no receiver.
         };
         let permitting = async {
             let mut asked = FuturesUnordered::new();
@@ -316,15 +317,17 @@ impl Turns {
             }
         };
         // The events end with the turn, so the answer comes after the last of them.
-        let taking = async { tokio::join!(place.turn(request), telling, calling) };
+        let running = async { tokio::join!(place.turn(request), sending, calling) };
         let (mut result, (), ()) = tokio::select! {
-            taken = taking => taken,
+            taken = running => taken,
             () = permitting => return Ok(unsent(Stop::Aborted)),
         };
         if let (Stop::Finished, Some(id), Some(window)) = (&result.stop, model_id, result.window) {
             origin.models.learn(&id, window);
         }
-        if result.stop == Stop::ToolUse && self.park(&turn, params.session_id).await == Given::Up {
+        if result.stop == Stop::ToolUse
+            && self.park(&turn, params.session_id).await == ParkOutcome::Cancelled
+        {
             session.let_go().await;
             result.stop = Stop::Aborted;
         }
@@ -332,38 +335,38 @@ impl Turns {
         Ok(ended(result.stop, result.tokens, params.model.cost))
     }
 
-    /// Once: another extension's fields come with every turn.
-    fn tell_unknown(&self, params: &TurnStartParams) {
-        if !params.unknown.is_empty() && self.told_unknown.set(()).is_ok() {
+    /// Logs unknown fields once, because another extension adds them to every turn.
+    fn log_unknown_fields(&self, params: &TurnStartParams) {
+        if !params.unknown.is_empty() && self.warned_unknown_fields.set(()).is_ok() {
             let names: Vec<&str> = params.unknown.keys().map(String::as_str).collect();
             let names: String = names.join(", ").chars().take(100).collect();
-            tracing::warn!("turn/start has fields that are not ours and are not read: {names}");
+            tracing::warn!("turn/start has unknown fields, which are ignored: {names}");
         }
     }
 
-    /// Once: a person who set them looks at the host, not at our stderr.
-    async fn tell_misread(&self, origin: &Origin<'_>) {
-        if self.told_misread.set(()).is_ok() {
+    /// Sends warnings about settings to the host once, because its user does not see our stderr.
+    async fn send_setting_warnings(&self, origin: &Origin<'_>) {
+        if self.warned_settings.set(()).is_ok() {
             for warning in origin.misread {
                 log(origin.peer, LogLevel::Warning, &warning.to_string()).await;
             }
         }
     }
 
-    fn begin(&self, id: &str) -> Result<UnderWay<'_>, ErrorObjectOwned> {
+    fn begin(&self, id: &str) -> Result<ActiveTurnGuard<'_>, ErrorObjectOwned> {
         let cancel = CancellationToken::new();
         let (injections, inbox) = mpsc::channel(16);
-        let mut under_way = lock(&self.under_way);
-        if under_way.contains_key(id) {
-            let problem = format!("turnId: turn {id:?} is under way already");
+        let mut active = lock(&self.active);
+        if active.contains_key(id) {
+            let problem = format!("turnId: turn {id:?} is already active");
             return Err(ErrorObjectOwned::owned(INVALID_PARAMS, problem, None::<()>));
         }
-        let way = Way {
+        let turn = ActiveTurn {
             cancel: cancel.clone(),
             injections,
         };
-        under_way.insert(id.to_owned(), way);
-        Ok(UnderWay {
+        active.insert(id.to_owned(), turn);
+        Ok(ActiveTurnGuard {
             turns: self,
             id: id.to_owned(),
             cancel,
@@ -371,7 +374,7 @@ impl Turns {
         })
     }
 
-    /// The session of a turn. One beside the session is a session of its own, kept nowhere.
+    /// Returns the session of a turn. A side turn gets a new session that is not stored.
     fn session(&self, params: &TurnStartParams, home: Option<&Path>) -> Session {
         if params.kind == TurnKind::Side {
             return Session::start(None, self.library.leash().clone());
@@ -379,7 +382,7 @@ impl Turns {
         self.enter(&params.session_id, home)
     }
 
-    /// The session of that name.
+    /// Returns the session of that name.
     fn enter(&self, name: &str, home: Option<&Path>) -> Session {
         let env = |name: &str| std::env::var(name).ok();
         let store = self.keeping.store(&env, home);
@@ -390,12 +393,12 @@ impl Turns {
         })
     }
 
-    /// The user's Cursor settings.
+    /// Returns the user's Cursor settings.
     pub(super) fn library(&self) -> &Arc<Library> {
         &self.library
     }
 
-    /// What the settings say, read once.
+    /// Returns the settings for turns, read once.
     pub(super) fn policy(&self) -> &Policy {
         self.policy.get_or_init(|| {
             let env = |name: &str| std::env::var(name).ok();
@@ -403,26 +406,26 @@ impl Turns {
         })
     }
 
-    /// Remembers that a run waits for the host, unless the host has given it up; of too many,
-    /// the first goes.
-    async fn park(&self, turn: &UnderWay<'_>, session: String) -> Given {
+    /// Records a parked run, unless the host has cancelled it. If too many are parked, the one that
+    /// waited longest is released.
+    async fn park(&self, turn: &ActiveTurnGuard<'_>, session: String) -> ParkOutcome {
         let longest = {
-            // Whoever cancels finds the turn in one place or in the other.
-            let mut under_way = lock(&self.under_way);
+            // Under one lock, so that a cancellation finds the turn in one place or the other.
+            let mut active = lock(&self.active);
             if turn.cancel.is_cancelled() {
-                return Given::Up;
+                return ParkOutcome::Cancelled;
             }
-            under_way.remove(&turn.id);
+            active.remove(&turn.id);
             let most = self.policy().most_parked;
             self.parked.add(turn.id.clone(), session, most)
         };
         if let Some(session) = longest.and_then(|session| self.find(&session)) {
             session.let_go().await;
         }
-        Given::Time
+        ParkOutcome::Parked
     }
 
-    /// A session there is.
+    /// Returns an open session.
     pub(super) fn find(&self, session: &str) -> Option<Session> {
         self.sessions.find(session)
     }
@@ -433,12 +436,12 @@ impl Turns {
         }
     }
 
-    /// Ends a turn, or the run a turn left waiting for the host.
+    /// Cancels an active turn, or the parked run of an earlier one.
     pub(super) async fn cancel(&self, params: &TurnCancelParams) -> TurnCancelResult {
         let found = {
-            let under_way = lock(&self.under_way);
-            let way = under_way.get(&params.turn_id);
-            way.map(|way| way.cancel.cancel()).is_some()
+            let active = lock(&self.active);
+            let turn = active.get(&params.turn_id);
+            turn.map(|turn| turn.cancel.cancel()).is_some()
         };
         tracing::debug!(turn = params.turn_id, found, "turn.cancel");
         if found {
@@ -453,7 +456,7 @@ impl Turns {
         }
     }
 
-    /// Gives words to a turn under way.
+    /// Injects a message into an active turn.
     pub(super) async fn inject(
         &self,
         params: TurnInjectParams,
@@ -463,17 +466,17 @@ impl Turns {
             ErrorObjectOwned::owned(INVALID_PARAMS, format!("images: {error}"), None::<()>)
         })?;
         let message = words(params.text, pictures);
-        let way = lock(&self.under_way)
+        let turn = lock(&self.active)
             .get(&params.turn_id)
-            .map(|way| way.injections.clone());
-        let taken = match way {
+            .map(|turn| turn.injections.clone());
+        let taken = match turn {
             Some(injections) => injections.send(message).await.is_ok(),
             None => false,
         };
         Ok(TurnInjectResult { taken })
     }
 
-    /// The recorded result behind a card; a card nobody knows is a mistake.
+    /// Returns the recorded result of a card; an unknown card is an error.
     pub(super) fn recorded(
         &self,
         params: &ReplayResultParams,
@@ -495,22 +498,22 @@ impl Turns {
         })
     }
 
-    /// The next turn of a session tells its history anew.
+    /// Forgets the conversation: the next turn of the session sends the whole history.
     pub(super) async fn invalidate(&self, params: &SessionParams, home: Option<&Path>) {
         self.parked.forget(&params.session_id);
         tracing::debug!(session = prefix(&params.session_id), "session.invalidate");
-        // In hand from now on, so that the next turn comes behind this.
+        // Opens the session, so that the next turn is queued after this.
         self.enter(&params.session_id, home).invalidate().await;
     }
 
-    /// Lets go of a session; what is kept of it stays.
+    /// Closes a session; what is stored stays.
     pub(super) fn close(&self, params: &SessionParams) {
         self.parked.forget(&params.session_id);
         tracing::debug!(session = prefix(&params.session_id), "session.close");
         self.sessions.remove(&params.session_id);
     }
 
-    /// The backend for a key, made once.
+    /// Returns the backend for a key, built once.
     pub(super) fn backend(
         &self,
         key: Option<&str>,
@@ -521,7 +524,7 @@ impl Turns {
         found.map_err(|error| error.to_string())
     }
 
-    /// What is known of the backend: the one in use, else the one the environment gives.
+    /// Returns the backend in use, else the one of the environment.
     pub(super) fn inspect(&self, home: Option<&Path>) -> Result<Backend, String> {
         if let Some(backend) = self.backends.in_use() {
             return Ok(backend);
@@ -532,15 +535,15 @@ impl Turns {
     }
 }
 
-/// Has the workspace's Cursor settings read while others are asked for the model.
-fn look_ahead(library: &Arc<Library>, policy: &Policy, workspace: &Path) {
+/// Reads the workspace's Cursor settings in the background while the model is resolved.
+fn prefetch_settings(library: &Arc<Library>, policy: &Policy, workspace: &Path) {
     let library = Arc::clone(library);
     let (choice, workspace) = (policy.cursor.clone(), workspace.to_owned());
     tokio::spawn(async move { drop(library.open(&choice, &workspace).await) });
 }
 
-/// The mode of a turn: what it says, else what the person chose. A turn beside the session,
-/// or of a host that keeps nothing for us, leaves it to Cursor.
+/// Returns the mode of a turn: its own, else the user's choice. A side turn, or a host that keeps
+/// no state for us, leaves it to Cursor.
 fn mode(params: &TurnStartParams, controls: &Controls) -> Result<Option<Mode>, UnknownMode> {
     let chosen = match (params.mode, params.kind, &params.kept) {
         (Some(mode), ..) => Some(mode),

@@ -21,7 +21,7 @@ pub(super) struct Method {
 }
 
 impl TypeScript {
-    /// A type's name; it and all it mentions are declared.
+    /// Returns a type's name, and declares it with all types it uses.
     pub(super) fn name<T: TS + 'static + ?Sized>(&mut self) -> String {
         self.visit::<T>();
         T::name(&self.config)
@@ -41,7 +41,7 @@ impl TypeVisitor for TypeScript {
     }
 }
 
-/// The whole file.
+/// Returns the whole file.
 #[cfg_attr(not(test), allow(dead_code))]
 pub(super) fn write() -> String {
     let mut types = TypeScript {
@@ -58,19 +58,19 @@ pub(super) fn write() -> String {
             entry.name
         );
     }
-    let mut told = String::new();
+    let mut sent = String::new();
     for entry in notifications() {
         let Method { params, .. } = (entry.typescript)(&mut types);
-        let _ = writeln!(told, "  {:?}: {params};", entry.name);
+        let _ = writeln!(sent, "  {:?}: {params};", entry.name);
     }
     let declared: String = types.declared.into_values().collect();
     format!(
         "// Generated from src/doors/rpc/protocol by `make schema`. Do not edit.\n\n\
          export const PROTOCOL_VERSION = {PROTOCOL_VERSION};\n\n\
-         /** What a host may ask, and what it is answered. */\n\
+         /** Requests of a host, and their results. */\n\
          export interface Methods {{\n{methods}}}\n\n\
-         /** What the sidecar tells without being asked. */\n\
-         export interface Notifications {{\n{told}}}\n\n\
+         /** Notifications of the sidecar. */\n\
+         export interface Notifications {{\n{sent}}}\n\n\
          {declared}"
     )
 }

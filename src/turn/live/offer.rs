@@ -1,7 +1,7 @@
-//! What a run asks its host for: calls and cards, collected until all that came at once is
-//! there, written down, and then shown.
+//! Calls and cards for the host: collected until everything that arrived together is read, written
+//! to disk, and then shown.
 
-use super::words::GIVEN_UP;
+use super::words::CANCELLED;
 use super::{Live, OnDisk, Pause};
 use crate::conversation::comeback::Place;
 use crate::conversation::journal::{Paused, PausedCall};
@@ -11,21 +11,21 @@ use crate::tools::bridge::{HostCall, HostResult};
 use crate::turn::recover::BridgeKey;
 use crate::turn::request::{Hands, TurnEvent, TurnRequest};
 use crate::turn::show::{self, Surface};
-use crate::turn::tally::{Tally, tell};
+use crate::turn::tally::{Tally, send_event};
 
-/// Whether a turn has offered calls.
+/// What a turn has offered to the host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::turn) enum Offered {
     Nothing,
-    /// Calls of its tools, and the run has been asked to settle.
+    /// Calls of host tools; the run was asked to settle.
     Calls,
-    /// Cards, and the run has been asked to settle.
+    /// Cards; the run was asked to settle.
     Cards,
 }
 
 impl Live {
-    /// Offers a call to the host. The first one of a turn asks the run to say when all that
-    /// has already arrived is told: those calls are offered together.
+    /// Offers a call to the host. The first call of a turn asks the run to report when everything
+    /// that has already arrived is emitted, so that those calls are offered together.
     pub(super) async fn offer(
         &mut self,
         call: HostCall,
@@ -36,8 +36,8 @@ impl Live {
             return;
         }
         if self.steering.is_released() {
-            // Shown now, it would be executed for a run that is gone.
-            call.answer(HostResult::failed(GIVEN_UP));
+            // If it were shown now, the host would execute it for a cancelled run.
+            call.answer(HostResult::failed(CANCELLED));
             return;
         }
         if let Hands::Inline(hands) = &request.hands {
@@ -57,7 +57,7 @@ impl Live {
         self.settle(offered, Offered::Calls).await;
     }
 
-    /// Writes down that the turn waits for the host. Only then is the host told what for.
+    /// Records that the turn waits for the host. Must be saved before the host is shown the calls.
     pub(in crate::turn) fn pause(&mut self, place: Place, key: &BridgeKey, now: Millis) {
         let calls: Vec<PausedCall> = self
             .offering
@@ -100,21 +100,21 @@ impl Live {
         call.cursor.clone()
     }
 
-    /// Tells the host what it has to do.
+    /// Sends the collected calls and cards to the host.
     pub(in crate::turn) async fn present(&mut self, request: &TurnRequest, tally: &mut Tally) {
         for call in std::mem::take(&mut self.offering) {
-            tell(call, request, tally).await;
+            send_event(call, request, tally).await;
         }
     }
 
-    /// Whether a run that finished leaves calls that this turn has offered.
-    pub(super) fn owes(&self, ended: &Ended, offered: Offered) -> bool {
+    /// Returns whether a finished run leaves open calls that this turn has offered.
+    pub(super) fn leaves_calls(&self, ended: &Ended, offered: Offered) -> bool {
         ended.outcome == Outcome::Finished
             && offered == Offered::Calls
             && self.open.iter().any(|call| !call.is_void())
     }
 
-    /// Asks the run, once a turn, to say when all that has already arrived is told.
+    /// Asks the run, once per turn, to report when everything that has already arrived is emitted.
     async fn settle(&mut self, offered: &mut Offered, what: Offered) {
         if *offered == Offered::Nothing {
             *offered = what;
@@ -124,7 +124,7 @@ impl Live {
         }
     }
 
-    /// Shows what Cursor's own tools do. Cards and calls never share a turn.
+    /// Shows native tool activity. Cards and calls never share a turn.
     pub(super) async fn activity(
         &mut self,
         event: RunEvent,
@@ -134,7 +134,7 @@ impl Live {
     ) -> Option<Pause> {
         let surface = match &request.hands {
             Hands::Between => &request.surface,
-            // A card ends the turn, which such a host does not expect.
+            // A card ends the turn, which an inline host does not expect.
             Hands::Inline(_) => &Surface::Text,
         };
         let completed = matches!(event, RunEvent::ToolCompleted(_));
@@ -146,7 +146,7 @@ impl Live {
             show::Shown::Nothing => {}
             show::Shown::Lines(lines) if *offered == Offered::Nothing => {
                 for line in lines {
-                    tell(line, request, tally).await;
+                    send_event(line, request, tally).await;
                 }
             }
             show::Shown::Lines(lines) => self.later.extend(lines),

@@ -1,5 +1,5 @@
-//! What the host brings back: results and words for the run that waited for them, and what
-//! its state then stands for.
+//! How a parked run resumes: tool results and user messages for it, and what its checkpoint then
+//! covers.
 
 use serde_json::Value as Json;
 use tokio::time::Instant;
@@ -16,31 +16,31 @@ use crate::tools::bridge::HostResult;
 use crate::turn::steer::{Source, words};
 use crate::turn::tally::Tally;
 
-/// What a host brings back that Cursor does not know.
+/// What the host sends that Cursor does not have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum News {
     /// Nothing.
     None,
-    /// Results the run is told, and perhaps words.
+    /// Tool results for the run, and possibly a user message.
     Results,
-    /// Words for a run that is at work.
+    /// A user message for a running run.
     Words,
-    /// Words for a run that is over.
+    /// A user message for a run that has ended.
     Late,
 }
 
 impl Live {
-    /// Gives the run what the host brings: results first, then words. Calls without a result
-    /// are offered again, unless the person spoke instead.
+    /// Sends the run what the host returns: results first, then the user message. Calls without a
+    /// result are offered again, unless the user sent a message instead.
     pub(in crate::turn) async fn resume(
         &mut self,
         system: &str,
         messages: &[Json],
         tally: &mut Tally,
     ) {
-        // While the host was away, nobody looked at the clock.
+        // The deadlines were not watched while the host was away.
         self.steering.rearm(Instant::now());
-        self.retold(messages);
+        self.drop_resent(messages);
         self.count(tally);
         let brought = continuation(messages, |id| self.waits(id));
         let (key, came) = (self.key.clone(), brought.results.len());
@@ -50,11 +50,11 @@ impl Live {
             "native.tool_resume.start"
         );
         let news = match brought.results.iter().all(|(id, _)| self.show.waits(id)) {
-            // Cursor knows what its own tools gave: cards are only for the host.
+            // Cursor has the results of its own tools: cards are only for the host.
             true if brought.words.is_empty() => News::None,
             true if self.is_over() => News::Late,
             true if self.open.is_empty() && came > 0 => News::Words,
-            // Calls without a result are told that there is none.
+            // Calls without a result are answered with a failure.
             _ => News::Results,
         };
         let given = brought
@@ -63,7 +63,7 @@ impl Live {
             .map(|(id, _)| (*id).to_owned())
             .collect();
         for (id, message) in brought.results {
-            tally.said(&message["content"].to_string());
+            tally.count_text(&message["content"].to_string());
             let Some(at) = self.open.iter().position(|call| call.id == id) else {
                 continue;
             };
@@ -94,14 +94,14 @@ impl Live {
             for call in left {
                 call.answer(HostResult::failed(prompts::USER_DID_NOT_WAIT));
             }
-            tally.said(&brought.words);
+            tally.count_text(&brought.words);
             let message = words(brought.words, brought.pictures);
             self.inject(message, Source::History(messages.len())).await;
         }
     }
 
-    /// Notes the history the run has been told. A state that stood for the last one stands for
-    /// this one too, if nothing in it is news to Cursor.
+    /// Records the history the run was sent. A checkpoint that covered the last history covers this
+    /// one too, if nothing in it is new to Cursor.
     fn cover(&mut self, system: &str, messages: &[Json], news: News, given: Vec<String>) {
         let current = self.conversation.sent.as_ref() == Some(&self.covers);
         let waiting = self.waiting.iter().filter_map(|event| match event {
@@ -109,9 +109,9 @@ impl Live {
             _ => None,
         });
         let waiting: String = waiting.collect();
-        let answered = std::mem::replace(&mut self.heard, waiting);
-        let shown = answered.strip_suffix(&self.heard).unwrap_or(&answered);
-        // What a state stands for that does not know the news.
+        let answered = std::mem::replace(&mut self.answer, waiting);
+        let shown = answered.strip_suffix(&self.answer).unwrap_or(&answered);
+        // The history that a checkpoint without the news covers.
         let before = match news {
             News::None | News::Results => messages.len(),
             News::Words | News::Late => messages
@@ -140,6 +140,6 @@ impl Live {
             };
             self.conversation.sent = Some(before.clone());
         }
-        self.before_words = (news == News::Words).then_some(before);
+        self.before_message = (news == News::Words).then_some(before);
     }
 }

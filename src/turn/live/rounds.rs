@@ -1,4 +1,4 @@
-//! Which history a state stands for.
+//! Which history a checkpoint covers.
 
 use super::{Live, OnDisk};
 use crate::conversation::fingerprint::Fingerprint;
@@ -6,23 +6,23 @@ use crate::run::{Checkpoint, What};
 use crate::turn::tally::Tally;
 use crate::wire::state::occupancy;
 
-/// Results the host brought, and what a state stands for that does not know them.
+/// Tool results of the host, and what a checkpoint without them covers.
 #[derive(Debug)]
 pub(super) struct Round {
-    /// The history before them.
+    /// The history before the results.
     pub(super) covers: Fingerprint,
-    /// The answer to it.
+    /// The answer to that history.
     pub(super) answer: String,
-    /// The calls that were answered.
+    /// The ids of the answered calls.
     pub(super) given: Vec<String>,
 }
 
 impl Live {
-    /// Takes a state. One that came too early to know the host's last results stands for the
-    /// history before them: they are told again if the run is lost.
+    /// Stores a checkpoint. If it came too early to include the host's latest results, it covers
+    /// the history before them, and they are sent again if the run is lost.
     pub(super) fn checkpoint(&mut self, saved: Checkpoint) {
         self.on_disk = OnDisk::Stale;
-        self.steering.known();
+        self.steering.checkpoint();
         if let Ok(Some(occupancy)) = occupancy(&saved.state) {
             self.occupancy = Some(occupancy);
         }
@@ -32,8 +32,8 @@ impl Live {
         let lacks = |round: &Round| round.given.iter().any(|id| saved.lacks.contains(id));
         let unknown = self.rounds.iter().position(lacks);
         self.rounds.drain(..unknown.unwrap_or(self.rounds.len()));
-        // From the last words back, as far as it does not know them.
-        let (mut sent, mut answer) = (&self.covers, self.heard.as_str());
+        // Go back from the latest text to the part of the answer the checkpoint includes.
+        let (mut sent, mut answer) = (&self.covers, self.answer.as_str());
         let mut behind = saved.behind.as_str();
         for round in self.rounds.iter().rev() {
             behind = behind.strip_suffix(answer).unwrap_or_default();
@@ -43,8 +43,8 @@ impl Live {
         self.conversation.answer = Some(known(answer, behind).to_owned());
     }
 
-    /// Counts what the context holds by the newest state, which may have come while the host
-    /// was away.
+    /// Reports the context size of the newest checkpoint, which may have arrived while the host was
+    /// away.
     pub(super) fn count(&self, tally: &mut Tally) {
         if let Some(occupancy) = &self.occupancy {
             tally.seen.occupied = Some(occupancy.used.into());
@@ -53,7 +53,8 @@ impl Live {
     }
 }
 
-/// What is known of an answer that ends with words that are not; they may begin before it.
+/// Returns the part of `answer` that a checkpoint includes, without the suffix `behind` that came
+/// after the checkpoint. `behind` may start before `answer`.
 fn known<'a>(answer: &'a str, behind: &str) -> &'a str {
     match answer.strip_suffix(behind) {
         Some(known) => known,
@@ -67,7 +68,7 @@ mod tests {
     use super::known;
 
     #[test]
-    fn an_answer_is_known_up_to_the_words_behind_its_state() {
+    fn the_known_answer_ends_where_the_text_after_the_checkpoint_starts() {
         assert_eq!(known("one two", ""), "one two");
         assert_eq!(known("one two", " two"), "one");
         assert_eq!(known(" two", "one two"), "");

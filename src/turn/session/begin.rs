@@ -1,4 +1,4 @@
-//! How a turn gets its run: the one that waits, one that brings a lost turn back, or a new one.
+//! How a turn gets its run: a parked one, one that recovers a lost turn, or a new one.
 
 use std::sync::Arc;
 
@@ -15,40 +15,40 @@ use crate::prompts;
 use crate::run::{Action, Ended, Memo, Outcome, Start, UserMessage, What};
 use crate::turn::cause::Cause;
 use crate::turn::launch;
-use crate::turn::live::{Live, said};
+use crate::turn::live::{Live, user_texts};
 use crate::turn::memory::Conversation;
 use crate::turn::recover::{self, Ready, Repeating, Tried};
 use crate::turn::request::{TurnEvent, TurnRequest, TurnResult};
-use crate::turn::steer::{Source, Unsaid, joined};
+use crate::turn::steer::{Source, Undelivered, joined};
 use crate::turn::tally::Tally;
 use crate::turn::usage;
-use crate::turn::wording::{UNTOLD, wording};
+use crate::turn::wording::{EFFECTS_LOST, wording};
 use crate::wire::failure::{Failure, Retry};
 
 impl Task {
-    /// The run this turn drives: the one that waits, or a new one.
+    /// Returns the run this turn drives: the parked one or a new one.
     pub(super) async fn begin(
         &mut self,
         request: &mut TurnRequest,
         tally: &mut Tally,
     ) -> Result<Live, TurnResult> {
-        let mut live = match self.take_up(request, tally).await {
+        let mut live = match self.resume_parked(request, tally).await {
             Some(live) => live,
-            None => self.begin_anew(request, tally).await?,
+            None => self.start_run(request, tally).await?,
         };
         let Transcripted { messages, .. } = transcript(request);
-        let now = said(&messages[latest(messages)..]);
-        for words in self.unsaid.drain(..) {
-            // The host may say them itself by now.
+        let now = user_texts(&messages[latest(messages)..]);
+        for words in self.undelivered.drain(..) {
+            // The host's history may contain the message by now.
             if !now.contains(&words.text) {
-                live.inject(words, Source::Beside).await;
+                live.inject(words, Source::Separate).await;
             }
         }
         Ok(live)
     }
 
-    /// The run that waits for the host, if this turn goes on with it.
-    async fn take_up(&mut self, request: &TurnRequest, tally: &mut Tally) -> Option<Live> {
+    /// Returns the parked run, if this turn continues it.
+    async fn resume_parked(&mut self, request: &TurnRequest, tally: &mut Tally) -> Option<Live> {
         let (mut live, _) = self.live.take()?;
         let Transcripted { system, messages } = transcript(request);
         let same_account = live.conversation.account == request.account;
@@ -59,25 +59,25 @@ impl Task {
             tracing::debug!(decision = "live resume", "plan");
             return Some(live);
         }
-        // The run is gone, or the history went another way: what waits is of no use any
-        // more. Of a run that broke, the last checkpoint is, and what was said to it.
+        // The run is lost, or the history diverged: the queued events are useless. Of a lost run,
+        // keep the last checkpoint and the messages it was sent.
         live.cancel().await;
         if lost.is_none() {
-            // The next run may be one of the same conversation, which takes one at a time.
-            live.see_off(std::future::ready(())).await;
+            // The next run may be one of the same conversation, which allows one at a time.
+            live.drain(std::future::ready(())).await;
         } else {
-            live.retold(messages);
+            live.drop_resent(messages);
             self.done = Some((Fingerprint::of(system, messages), live.done()));
             live.lose();
-            self.unsaid.extend(live.untold());
+            self.undelivered.extend(live.undelivered());
             let notice = self.memory.put(live.conversation).await;
             self.notice(request, notice).await;
         }
         None
     }
 
-    /// A run on what is kept of the conversation, or on a new one.
-    async fn begin_anew(
+    /// Starts a run on the stored conversation, or on a new one.
+    async fn start_run(
         &mut self,
         request: &mut TurnRequest,
         tally: &mut Tally,
@@ -94,21 +94,22 @@ impl Task {
             .conversation
             .filter(|conversation| conversation.account == request.account);
         let key = self.memory.key();
-        let (mine, lost) = match recover::recover(request, mine, key, Loss::Gone, Repeating::Fine) {
-            Tried::Ready(ready) => {
-                let Ready {
-                    conversation,
-                    action,
-                    unshown,
-                } = *ready;
-                tally.comebacks += 1;
-                let mut live = self.launch(conversation, action, request, tally).await;
-                live.owe(unshown);
-                return Ok(live);
-            }
-            Tried::Unneeded(mine) => (mine, None),
-            Tried::Skipped(mine, lost) => (mine, Some(lost)),
-        };
+        let (mine, lost) =
+            match recover::recover(request, mine, key, Loss::Gone, Repeating::Allowed) {
+                Tried::Ready(ready) => {
+                    let Ready {
+                        conversation,
+                        action,
+                        unshown,
+                    } = *ready;
+                    tally.comebacks += 1;
+                    let mut live = self.launch(conversation, action, request, tally).await;
+                    live.queue_text(unshown);
+                    return Ok(live);
+                }
+                Tried::Unneeded(mine) => (mine, None),
+                Tried::Skipped(mine, lost) => (mine, Some(lost)),
+            };
         let sent = mine
             .as_ref()
             .and_then(|conversation| conversation.sent.as_ref());
@@ -116,14 +117,14 @@ impl Task {
             .as_ref()
             .and_then(|conversation| conversation.answer.as_deref());
         let Transcripted { system, messages } = transcript(request);
-        let mut owed = String::new();
+        let mut unshown_text = String::new();
         let asked = mine
             .as_ref()
             .and_then(|conversation| conversation.pause.as_ref());
         let asked = asked.map_or_else(Vec::new, Paused::all);
         let (conversation, text) = match plan(sent, answer, &asked, system, messages) {
             SendPlan::Nothing => {
-                // What was taken in hand is put back as it was.
+                // Put the conversation back unchanged.
                 if let Some(conversation) = mine {
                     let notice = self.memory.put(conversation).await;
                     self.notice(request, notice).await;
@@ -141,12 +142,12 @@ impl Task {
             }
             SendPlan::Resume { unshown } => {
                 tracing::debug!(decision = "resume", "plan");
-                owed = unshown;
+                unshown_text = unshown;
                 (mine, None)
             }
             SendPlan::Incremental { text, unshown } => {
                 tracing::debug!(decision = "incremental", new = %Digest(&text), "plan");
-                owed = unshown;
+                unshown_text = unshown;
                 (mine, Some(text))
             }
             SendPlan::Bootstrap {
@@ -161,17 +162,17 @@ impl Task {
                     new = %Digest(&text),
                     "plan"
                 );
-                let told = usage::estimate(system) + usage::words(history);
-                tally.said_before(told.min(request.limits.window));
+                let sent_tokens = usage::estimate(system) + usage::words(history);
+                tally.count_tokens(sent_tokens.min(request.limits.window));
                 let fresh = launch::rebuilt(request, history, taken.kept);
-                let told = |problem| match &lost {
+                let failed = |problem| match &lost {
                     Some(lost) => {
                         let text = format!("{} ({problem})", recover::lost(lost));
                         TurnResult::failed(Cause::Lost(Box::new(lost.clone())), text)
                     }
                     None => TurnResult::failed(Cause::Internal, problem),
                 };
-                (Some(fresh.map_err(told)?), Some(text))
+                (Some(fresh.map_err(failed)?), Some(text))
             }
         };
         let Some(conversation) = conversation else {
@@ -187,18 +188,20 @@ impl Task {
             }),
         };
         let mut live = self.launch(conversation, action, request, tally).await;
-        // A turn asked for during another cannot tell that one's answer, which was shown.
+        // A turn requested while another one ran cannot know that one's answer, which the host was
+        // shown.
         if self
             .answered
             .is_none_or(|answered| request.asked >= answered)
         {
-            live.owe(owed);
+            live.queue_text(unshown_text);
         }
         Ok(live)
     }
 
-    /// A run in place of one that failed after the host had brought its results.
-    pub(super) async fn bring_back(
+    /// Returns a run that replaces one that failed after the host had sent its results, if the turn
+    /// can be recovered.
+    pub(super) async fn recover_run(
         &mut self,
         live: &Live,
         ended: Option<&Ended>,
@@ -212,7 +215,7 @@ impl Task {
         let Tried::Ready(ready) = recover::recover(request, kept, key, loss, repeating) else {
             return None;
         };
-        // What the state knows of this turn's answer, this turn has shown.
+        // This turn has already shown the part of its answer that the checkpoint includes.
         let Ready {
             conversation,
             action,
@@ -239,7 +242,7 @@ impl Task {
         Some(self.launch(conversation, action, request, tally).await)
     }
 
-    /// Starts a run, telling once what of the tools had to be changed.
+    /// Starts a run. Reports each change to the offered tools once.
     async fn launch(
         &mut self,
         conversation: Conversation,
@@ -248,12 +251,12 @@ impl Task {
         tally: &mut Tally,
     ) -> Live {
         if let Action::UserMessage(message) = &action {
-            tally.said(&message.text);
-            tally.said_before(usage::pictures(message.images.len()));
+            tally.count_text(&message.text);
+            tally.count_tokens(usage::pictures(message.images.len()));
         }
         let snapshot = launch::snapshot(request);
         for warning in &snapshot.warnings {
-            if self.told.insert(warning.clone()) {
+            if self.shown_notices.insert(warning.clone()) {
                 tracing::info!("{warning}");
                 let remark = TurnEvent::Remark(warning.clone());
                 let _ = request.events.send(remark).await;
@@ -265,7 +268,7 @@ impl Task {
             .await;
         let problems = settings.servers.problems(snapshot.tools.len());
         for notice in settings.notices.iter().chain(&problems) {
-            if self.told.insert(notice.clone()) {
+            if self.shown_notices.insert(notice.clone()) {
                 self.notice(request, Some(notice.clone())).await;
             }
         }
@@ -284,10 +287,10 @@ impl Task {
             spent: tally.spent,
             rest: std::mem::take(&mut tally.rest),
             shown: tally.since_checkpoint.clone(),
-            told: tally.answer().to_owned(),
+            answer: tally.answer().to_owned(),
             done,
         };
-        // On everything the run tells, so that it can be found by what recoveries tell.
+        // On every event of the run, because recovery events carry the same key.
         let key = self.memory.key().prefix();
         let span = tracing::debug_span!("bridge", bridgeKeyPrefix = key);
         span.in_scope(|| {
@@ -302,8 +305,8 @@ impl Task {
         })
     }
 
-    /// Where what the turn begins is written down: behind what it began before, if it was broken
-    /// off.
+    /// Returns the intent log of the turn: the previous one if this turn continues an interrupted
+    /// one, else a new one.
     fn begun_for(
         &mut self,
         request: &TurnRequest,
@@ -316,7 +319,7 @@ impl Task {
         self.notes.clone()
     }
 
-    /// What tools did for this very history already, or have begun in the turn it goes on with.
+    /// Returns the effects already executed for this history, or started in the turn it continues.
     fn done_for(&mut self, request: &TurnRequest, start: Start) -> Memo {
         let Transcripted { system, messages } = transcript(request);
         let history = Fingerprint::of(system, messages);
@@ -330,8 +333,8 @@ impl Task {
         }
     }
 
-    /// Tells a failure. What tools did is kept for the host that asks again; one whose tools
-    /// did what no other run can be told of should not do so by itself.
+    /// Returns the error text of a failed turn and keeps its effects for a retry. If a retry could
+    /// not report all of them to Cursor, the text is one on which hosts do not retry automatically.
     pub(super) fn fail(
         &mut self,
         request: &TurnRequest,
@@ -343,51 +346,60 @@ impl Task {
         let Transcripted { system, messages } = transcript(request);
         self.done = Some((Fingerprint::of(system, messages), ended.done.clone()));
         match failure.retry() {
-            Retry::Server | Retry::Transport | Retry::Idle if !tells_all => UNTOLD.into(),
+            Retry::Server | Retry::Transport | Retry::Idle if !tells_all => EFFECTS_LOST.into(),
             _ => wording(failure),
         }
     }
 
-    /// Says words in a run of their own, on the state the last one left.
-    pub(super) async fn say_apart(
+    /// Sends messages in a run of their own, on the checkpoint the last run left.
+    pub(super) async fn send_separately(
         &mut self,
         conversation: Conversation,
-        words: Vec<Unsaid>,
+        words: Vec<Undelivered>,
         request: &TurnRequest,
         tally: &mut Tally,
     ) -> Result<Live, String> {
         let Transcripted { system, messages } = transcript(request);
         let (sent, known) = (conversation.sent.as_ref(), conversation.answer.as_deref());
-        // A state from before this turn knows nothing of its answer.
-        let known = match sent.is_some_and(|sent| sent.len() > latest(messages)) {
-            true => known,
-            false => Some(""),
+        // A checkpoint from before this turn includes none of its answer.
+        let known = if sent.is_some_and(|sent| sent.len() > latest(messages)) {
+            known
+        } else {
+            Some("")
         };
         let gap = known.map_or(Gap::None, |known| compare(known, tally.answer()));
-        // What the history tells need not be said beside it.
-        let told = words
+        // What the history contains is not sent separately.
+        let in_history = words
             .iter()
             .any(|words| matches!(words.source, Source::History(_)));
-        let beside = words.iter().filter(|words| words.source == Source::Beside);
-        let beside: Vec<&str> = beside.map(|words| words.message.text.as_str()).collect();
-        let beside = beside.join("\n\n");
-        let with_those = |text: String| match beside.is_empty() {
-            true => text,
-            false => format!("{text}\n\n{beside}"),
+        let separate = words
+            .iter()
+            .filter(|words| words.source == Source::Separate);
+        let separate: Vec<&str> = separate.map(|words| words.message.text.as_str()).collect();
+        let separate = separate.join("\n\n");
+        let with_separate = |text: String| {
+            if separate.is_empty() {
+                text
+            } else {
+                format!("{text}\n\n{separate}")
+            }
         };
         let all = joined(words.iter().map(|words| words.message.clone())).unwrap_or_default();
         let (conversation, text) = match plan(sent, None, &[], system, messages) {
-            // The state has all but the words that were not heard, and what it was behind.
+            // The checkpoint lacks only the undelivered messages and the text after it.
             SendPlan::Nothing | SendPlan::Resume { .. } => {
                 (conversation, with_note(all.text, &gap))
             }
-            SendPlan::Incremental { text, .. } => (conversation, with_note(with_those(text), &gap)),
+            SendPlan::Incremental { text, .. } => {
+                (conversation, with_note(with_separate(text), &gap))
+            }
             SendPlan::Bootstrap { history, text, .. } => {
-                let (before, text) = match told {
-                    true => (history, with_those(text)),
-                    false => (messages, beside),
+                let (before, text) = if in_history {
+                    (history, with_separate(text))
+                } else {
+                    (messages, separate)
                 };
-                // What this turn has answered is in no state, and would be said again.
+                // No checkpoint includes this turn's answer, and the model would repeat it.
                 let mut history = before.to_vec();
                 if !tally.answer().is_empty() {
                     let content = serde_json::json!([{"type": "text", "text": tally.answer()}]);
@@ -395,7 +407,7 @@ impl Task {
                 }
                 let fresh = launch::rebuilt(request, &history, conversation.into_kept());
                 if fresh.is_err() {
-                    self.unsaid.push(all.clone());
+                    self.undelivered.push(all.clone());
                 }
                 (fresh?, text)
             }
@@ -405,14 +417,14 @@ impl Task {
             images: all.images,
             mode: request.mode,
         });
-        tally.apart();
+        tally.start_paragraph();
         let mut live = self.launch(conversation, action, request, tally).await;
-        live.begin_with(words);
+        live.start_with(words);
         Ok(live)
     }
 }
 
-/// Where a run of a conversation begins.
+/// Returns whether a run of the conversation starts from its checkpoint or from a history.
 fn start(conversation: &Conversation) -> Start {
     match conversation.sent {
         Some(_) => Start::State,

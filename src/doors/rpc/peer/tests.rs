@@ -16,8 +16,8 @@ struct Host {
 #[derive(Default)]
 struct Seen {
     started: Notify,
-    /// Messages of the flood that found room.
-    told: AtomicU64,
+    /// How many messages of the flood were queued.
+    sent: AtomicU64,
 }
 
 fn connect(items: usize, hung_up: fn() -> bool) -> Host {
@@ -50,7 +50,7 @@ fn connect(items: usize, hung_up: fn() -> bool) -> Host {
             let peer: Peer = extensions.get::<Peer>().unwrap().clone();
             for n in 0..1000 {
                 peer.notify("n", n).await;
-                seen.told.fetch_add(1, Ordering::Relaxed);
+                seen.sent.fetch_add(1, Ordering::Relaxed);
             }
             Answer::Ok(json!("done"))
         })
@@ -76,7 +76,7 @@ fn connect(items: usize, hung_up: fn() -> bool) -> Host {
 }
 
 impl Host {
-    async fn say(&self, message: Json) {
+    async fn send(&self, message: Json) {
         self.put(Inbound::Body(message.to_string().into_bytes()))
             .await;
     }
@@ -87,23 +87,23 @@ impl Host {
     }
 
     async fn call(&self, id: u32, method: &str) {
-        self.say(json!({"jsonrpc": "2.0", "id": id, "method": method}))
+        self.send(json!({"jsonrpc": "2.0", "id": id, "method": method}))
             .await;
     }
 
-    async fn hear(&mut self) -> Json {
+    async fn receive(&mut self) -> Json {
         serde_json::from_slice(&self.receive.recv().await.unwrap().item).unwrap()
     }
 
     async fn ready(items: usize) -> Self {
         let mut host = connect(items, || false);
         host.call(0, "initialize").await;
-        assert_eq!(host.hear().await["result"], 1);
+        assert_eq!(host.receive().await["result"], 1);
         host
     }
 
     async fn code(&mut self) -> (Json, i64) {
-        let answer = self.hear().await;
+        let answer = self.receive().await;
         let code = answer["error"]["code"].as_i64();
         (
             answer["id"].clone(),
@@ -118,35 +118,35 @@ async fn initialize_comes_first_and_once() {
     host.call(1, "forever").await;
     assert_eq!(host.code().await, (json!(1), -32002));
     host.call(2, "initialize").await;
-    assert_eq!(host.hear().await["result"], 1);
+    assert_eq!(host.receive().await["result"], 1);
     host.call(3, "initialize").await;
     assert_eq!(host.code().await, (json!(3), -32600));
     host.call(4, "shutdown").await;
-    assert_eq!(host.hear().await["id"], 4);
+    assert_eq!(host.receive().await["id"], 4);
     host.call(5, "forever").await;
     assert_eq!(host.code().await, (json!(5), -32600));
-    host.say(json!({"jsonrpc": "2.0", "method": "exit"})).await;
+    host.send(json!({"jsonrpc": "2.0", "method": "exit"})).await;
     assert_eq!(host.served.await.unwrap(), Ended::Orderly);
 }
 
 #[tokio::test]
-async fn what_is_no_request_is_told_and_the_connection_lives() {
+async fn an_invalid_message_is_refused_and_the_connection_stays_open() {
     let mut host = Host::ready(8).await;
     host.put(Inbound::Malformed("odd".into())).await;
     assert_eq!(host.code().await, (Json::Null, -32700));
     host.put(Inbound::Body(b"{".to_vec())).await;
     assert_eq!(host.code().await, (Json::Null, -32700));
-    host.say(json!([1])).await;
+    host.send(json!([1])).await;
     assert_eq!(host.code().await, (Json::Null, -32600));
-    host.say(json!({"jsonrpc": "2.0"})).await;
+    host.send(json!({"jsonrpc": "2.0"})).await;
     assert_eq!(host.code().await, (Json::Null, -32600));
-    host.say(json!({"id": null})).await;
+    host.send(json!({"id": null})).await;
     assert_eq!(host.code().await, (Json::Null, -32600));
-    // Nobody is asked back and forth about what nobody understands.
-    host.say(json!({"id": null, "error": {"code": -32700, "message": "what?"}}))
+    // An error response to an invalid message is not answered.
+    host.send(json!({"id": null, "error": {"code": -32700, "message": "what?"}}))
         .await;
     for id in [json!({}), json!(-1), json!(1.5), Json::Null] {
-        host.say(json!({"id": id, "method": "forever"})).await;
+        host.send(json!({"id": id, "method": "forever"})).await;
         let (answered, code) = host.code().await;
         assert_eq!(code, -32600);
         assert_eq!(answered, id, "told by the id it came with");
@@ -156,7 +156,7 @@ async fn what_is_no_request_is_told_and_the_connection_lives() {
     host.call(2, "panic").await;
     assert_eq!(host.code().await, (json!(2), -32603));
     host.call(3, "flood").await;
-    assert_eq!(host.hear().await["params"], 0);
+    assert_eq!(host.receive().await["params"], 0);
 }
 
 #[tokio::test]
@@ -164,16 +164,16 @@ async fn cancelling_answers_at_once() {
     let mut host = Host::ready(8).await;
     host.call(1, "forever").await;
     host.seen.started.notified().await;
-    host.say(json!({"jsonrpc": "2.0", "method": "$/cancelRequest", "params": {"id": 1}}))
+    host.send(json!({"jsonrpc": "2.0", "method": "$/cancelRequest", "params": {"id": 1}}))
         .await;
     assert_eq!(host.code().await, (json!(1), -32800));
-    // The id is free again.
+    // The id can be used again.
     host.call(1, "forever").await;
     host.seen.started.notified().await;
 }
 
 #[tokio::test]
-async fn too_many_requests_are_told_to_come_back() {
+async fn too_many_requests_are_refused() {
     let mut host = Host::ready(8).await;
     for id in 0..MAX_IN_FLIGHT as u32 {
         host.call(id, "forever").await;
@@ -185,65 +185,69 @@ async fn too_many_requests_are_told_to_come_back() {
 }
 
 #[tokio::test]
-async fn order_is_kept_and_a_slow_reader_holds_the_method_back() {
+async fn order_is_kept_and_a_slow_reader_delays_the_method() {
     let mut host = Host::ready(4).await;
     host.call(1, "flood").await;
-    // More than enough turns of the only thread to tell everything.
+    // More than enough turns of the only thread to send everything.
     for _ in 0..5000 {
         tokio::task::yield_now().await;
     }
-    assert_eq!(host.seen.told.load(Ordering::Relaxed), 4, "held back");
+    assert_eq!(host.seen.sent.load(Ordering::Relaxed), 4, "held back");
     for n in 0..1000 {
-        assert_eq!(host.hear().await["params"], n);
+        assert_eq!(host.receive().await["params"], n);
     }
-    assert_eq!(host.hear().await["result"], "done", "the answer comes last");
+    assert_eq!(
+        host.receive().await["result"],
+        "done",
+        "the answer comes last"
+    );
 }
 
 #[tokio::test]
-async fn questions_to_the_host() {
+async fn requests_to_the_host_are_answered_or_cancelled() {
     let mut host = Host::ready(8).await;
     host.call(1, "ask").await;
-    let question = host.hear().await;
+    let question = host.receive().await;
     assert_eq!(question["method"], "question");
-    host.say(json!({"jsonrpc": "2.0", "id": question["id"], "result": 42}))
+    host.send(json!({"jsonrpc": "2.0", "id": question["id"], "result": 42}))
         .await;
-    assert_eq!(host.hear().await["result"], 42);
-    // An answer that is too large is one all the same.
+    assert_eq!(host.receive().await["result"], 42);
+    // A response that is too large is still a response.
     host.call(3, "ask").await;
-    let id = host.hear().await["id"].to_string();
+    let id = host.receive().await["id"].to_string();
     let heading = Heading::Answer { id };
     let length = 1 << 30;
     host.put(Inbound::TooLarge { length, heading }).await;
-    assert_eq!(host.hear().await["result"], Json::Null);
-    // A cancelled method takes its question back.
+    assert_eq!(host.receive().await["result"], Json::Null);
+    // A cancelled method cancels its request.
     host.call(2, "ask").await;
-    let question = host.hear().await;
-    host.say(json!({"jsonrpc": "2.0", "method": "$/cancelRequest", "params": {"id": 2}}))
+    let question = host.receive().await;
+    host.send(json!({"jsonrpc": "2.0", "method": "$/cancelRequest", "params": {"id": 2}}))
         .await;
-    let mut heard = [host.hear().await, host.hear().await];
-    heard.sort_by_key(|message| message.get("method").is_none());
-    assert_eq!(heard[0]["params"]["id"], question["id"]);
-    assert_eq!(heard[1]["error"]["code"], -32800);
+    let mut received = [host.receive().await, host.receive().await];
+    received.sort_by_key(|message| message.get("method").is_none());
+    assert_eq!(received[0]["params"]["id"], question["id"]);
+    assert_eq!(received[1]["error"]["code"], -32800);
 }
 
 #[tokio::test]
-async fn the_end_of_the_input_is_the_end() {
+async fn the_end_of_the_input_ends_the_connection() {
     let host = Host::ready(8).await;
     host.call(1, "forever").await;
     drop(host.send);
     assert_eq!(host.served.await.unwrap(), Ended::Abrupt);
 }
 
-/// Each of them is answered, and none may keep the connection from hearing the end.
+/// Each of them is answered, and none may keep the connection from reading the end.
 #[tokio::test]
-async fn refusals_nobody_reads_hold_nothing_up() {
+async fn unread_refusals_do_not_block_the_connection() {
     for ends_with in ["exit", "the end of the input"] {
         let host = Host::ready(4).await;
         for id in 0..1300 {
             host.call(id, "nothing").await;
         }
         if ends_with == "exit" {
-            host.say(json!({"jsonrpc": "2.0", "method": "exit"})).await;
+            host.send(json!({"jsonrpc": "2.0", "method": "exit"})).await;
         } else {
             drop(host.send);
         }
@@ -262,7 +266,7 @@ async fn refusals_nobody_reads_hold_nothing_up() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_host_that_reads_nothing_and_leaves_is_noticed() {
+async fn a_host_that_reads_nothing_and_disconnects_is_detected() {
     let mut host = connect(4, || true);
     let body = json!({"jsonrpc": "2.0", "id": 1, "method": "m".repeat(50)}).to_string();
     let mut sent = 0;
@@ -275,7 +279,7 @@ async fn a_host_that_reads_nothing_and_leaves_is_noticed() {
 }
 
 #[tokio::test]
-async fn answers_nobody_reads_count_as_under_way() {
+async fn unread_responses_count_as_active() {
     let mut host = Host::ready(4).await;
     let all = MAX_IN_FLIGHT as u32 + 100;
     for id in 0..all {
@@ -283,10 +287,10 @@ async fn answers_nobody_reads_count_as_under_way() {
     }
     let mut refused = 0;
     for _ in 0..all {
-        let answer = host.hear().await;
+        let answer = host.receive().await;
         refused += u32::from(answer["error"]["code"] == -32001);
     }
     assert!((90..=100).contains(&refused), "{refused} told to come back");
     host.call(1, "quick").await;
-    assert!(host.hear().await["result"].is_string(), "room again");
+    assert!(host.receive().await["result"].is_string(), "room again");
 }

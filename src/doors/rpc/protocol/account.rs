@@ -1,45 +1,45 @@
-//! `login/*` and `account/*`: who the person is to Cursor.
+//! `login/*` and `account/*`: the user's Cursor account.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use ts_rs::TS;
 
-/// `login/start`: nothing to say.
+/// `login/start`: no parameters.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema, TS)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct LoginStartParams {}
 
-/// A login that has begun.
+/// A login that was started.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema, TS)]
 #[serde(rename_all = "camelCase")]
 pub struct LoginStartResult {
-    /// What `login/wait` takes.
+    /// The id for `login/wait`.
     pub login_id: String,
-    /// The page the person signs in on.
+    /// The page where the user signs in.
     pub url: String,
 }
 
-/// `login/wait`: answered when the person has signed in.
+/// `login/wait`: answered when the user has signed in.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema, TS)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct LoginWaitParams {
-    /// The login, by `login/start`.
+    /// The id from `login/start`.
     pub login_id: String,
 }
 
-/// A login that is done. Its key stays with the sidecar.
+/// A completed login. The sidecar keeps its key.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema, TS)]
 #[serde(rename_all = "camelCase")]
 pub struct LoginWaitResult {
-    /// Who signed in.
+    /// The email address of the user.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub email: Option<String>,
-    /// Until when the login is good, in milliseconds since 1970.
+    /// When the login expires, in milliseconds since 1970.
     #[ts(type = "number")]
     pub expires_at: u64,
 }
 
-/// `account/status`: who the person is to Cursor, asked now.
+/// `account/status`: the user's Cursor account, requested from Cursor now.
 #[derive(Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema, TS)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct AccountStatusParams {
@@ -60,19 +60,19 @@ impl std::fmt::Debug for AccountStatusParams {
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema, TS)]
 #[serde(rename_all = "camelCase")]
 pub struct AccountStatus {
-    /// Where the key comes from; absent without one.
+    /// Where the key comes from; absent without a key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key_source: Option<KeyOrigin>,
-    /// The person's address.
+    /// The user's email address.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub email: Option<String>,
-    /// Their name.
+    /// The user's name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// What they pay for.
+    /// The user's plan.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub plan: Option<AccountPlan>,
-    /// Why this is not all that could be told, worded for a person.
+    /// Why the information is incomplete, as text for the user.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
 }
@@ -89,7 +89,7 @@ pub enum KeyOrigin {
     Login,
 }
 
-/// A plan and what of it is used. What Cursor does not tell is absent.
+/// A plan and its usage. What Cursor does not report is absent.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema, TS)]
 #[serde(rename_all = "camelCase")]
 pub struct AccountPlan {
@@ -99,17 +99,17 @@ pub struct AccountPlan {
     /// Cents used in this period.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub used_cents: Option<i32>,
-    /// Cents that are included.
+    /// Cents included in the plan.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit_cents: Option<i32>,
-    /// The share that is used, of a hundred.
+    /// The used share, in percent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub percent_used: Option<f64>,
     /// When the period ends, in milliseconds since 1970.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[ts(type = "number")]
     pub period_ends_at: Option<i64>,
-    /// Cursor's own words about it.
+    /// Cursor's own message about the usage.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
 }

@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use ts_rs::TS;
 
-/// `bridge/endpoint`: where another agent finds the tools of a session's live run.
+/// `bridge/endpoint`: where another agent can call the tools of a session's live run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema, TS)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct BridgeEndpointParams {
@@ -20,25 +20,25 @@ pub struct BridgeEndpointResult {
     pub endpoint: Option<BridgeEndpoint>,
 }
 
-/// An MCP server (Streamable HTTP) on this machine, for as long as the run lives.
+/// An MCP server (Streamable HTTP) on this machine, available while the run exists.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema, TS)]
 #[serde(rename_all = "camelCase")]
 pub struct BridgeEndpoint {
-    /// Its URL. Whoever knows it still needs the token.
+    /// Its URL. Requests also need the token.
     pub url: String,
-    /// What to send as `Authorization: Bearer …`.
+    /// The token for `Authorization: Bearer …`.
     pub token: String,
-    /// What it offers.
+    /// The tools it offers.
     pub tools: Vec<BridgeTool>,
 }
 
-/// A tool as it is offered.
+/// A tool of the endpoint.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema, TS)]
 #[serde(rename_all = "camelCase")]
 pub struct BridgeTool {
-    /// The name it is called by.
+    /// Its name in the endpoint.
     pub name: String,
-    /// The host's name of it.
+    /// The host's name for it.
     pub host_name: String,
 }
 

@@ -1,5 +1,5 @@
-//! The messages of our JSON-RPC. `cursor-sidecar schema` prints their JSON Schema, and
-//! `schema/rpc` holds it checked in.
+//! The messages of our JSON-RPC protocol. `cursor-sidecar schema` prints their JSON Schema;
+//! `schema/rpc` contains a checked-in copy.
 
 mod account;
 mod bridge;
@@ -22,23 +22,22 @@ pub use models::*;
 pub use session::*;
 pub use turn::*;
 
-/// Raised when an old host would misunderstand a new sidecar, or the other way round.
+/// Incremented when an old host would misunderstand a new sidecar, or the other way round.
 pub const PROTOCOL_VERSION: u32 = 1;
 
-/// `initialize`: required first, once.
+/// `initialize`: required first, and only once.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema, TS)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct InitializeParams {
-    /// The version the host speaks.
+    /// The protocol version of the host.
     pub protocol_version: u32,
-    /// Who the host is.
+    /// Facts about the host.
     pub host: Host,
-    /// What it can do.
+    /// What the host supports.
     #[serde(default)]
     pub capabilities: HostCapabilities,
-    /// Who executes Cursor's native tools, unless a turn states otherwise. A host that states
-    /// nothing has nothing executed by the sidecar: its own tools execute what they can, and
-    /// the rest is refused.
+    /// Who executes Cursor's native tools, unless a turn states otherwise. By default the sidecar
+    /// executes none: the host's own tools execute what they can, and the rest is refused.
     #[serde(default)]
     #[ts(as = "Option<_>", optional)]
     pub native_tools: NativeTools,
@@ -77,7 +76,7 @@ pub struct NativeTools {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[ts(optional)]
     pub shell: Option<NativeMode>,
-    /// Fetching a page.
+    /// Fetching web pages.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[ts(optional)]
     pub fetch: Option<NativeMode>,
@@ -128,9 +127,9 @@ pub enum NativeMode {
     Local,
     /// A tool of the host.
     Host,
-    /// The sidecar, after the host has answered `permission/request`.
+    /// The sidecar, if the host allows it in answer to `permission/request`.
     Ask,
-    /// It is refused.
+    /// Not executed: it is refused.
     Off,
 }
 
@@ -145,8 +144,8 @@ impl From<NativeMode> for Mode {
     }
 }
 
-/// `permission/request`, from us: may a native tool be executed? Asked in mode `ask`; an error
-/// as answer denies.
+/// `permission/request`, from the sidecar: may a native tool be executed? Sent in mode `ask`; an
+/// error response denies.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema, TS)]
 #[serde(rename_all = "camelCase")]
 pub struct PermissionRequestParams {
@@ -188,11 +187,11 @@ impl From<PermissionDecision> for Permission {
     }
 }
 
-/// What a host can do.
+/// What a host supports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema, TS)]
 #[serde(rename_all = "camelCase")]
 pub struct HostCapabilities {
-    /// When it executes its tools.
+    /// When the host executes its tools.
     #[serde(default)]
     pub tools: HostTools,
 }
@@ -201,10 +200,10 @@ pub struct HostCapabilities {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema, TS)]
 #[serde(rename_all = "lowercase")]
 pub enum HostTools {
-    /// Between turns: calls end a turn, the next one brings results.
+    /// Between turns: calls end a turn, and the next one contains the results.
     #[default]
     Between,
-    /// At once: calls come as `tool/call` requests while the turn goes on.
+    /// During the turn: calls are sent as `tool/call` requests.
     Inline,
 }
 
@@ -217,22 +216,22 @@ pub struct Host {
     /// Its version.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
-    /// The file of its program: the package that is in tells the version of a host that
-    /// does not know it.
+    /// The file of its program. If `version` is absent, the version of the package that contains
+    /// this file is used.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub program: Option<String>,
     /// How it runs.
     #[serde(default)]
     #[ts(as = "Option<_>", optional)]
     pub mode: HostMode,
-    /// The thinking levels it knows, lowest first; pi's follow from its version.
+    /// The thinking levels it supports, lowest first; pi's follow from its version.
     #[serde(default)]
     #[ts(as = "Option<_>", optional)]
     pub thinking_levels: Vec<String>,
-    /// Its working directory; ours if absent.
+    /// Its working directory; the sidecar's if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cwd: Option<String>,
-    /// Its process: the sidecar ends when that does.
+    /// Its process id: the sidecar ends when that process does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub process_id: Option<u32>,
 }
@@ -241,14 +240,14 @@ pub struct Host {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema, TS)]
 #[serde(rename_all = "lowercase")]
 pub enum HostMode {
-    /// A person looks at it.
+    /// With a user interface.
     #[default]
     Interactive,
-    /// One answer is printed.
+    /// It prints one answer.
     Print,
-    /// A program reads it.
+    /// A program reads its output.
     Json,
-    /// A program drives it.
+    /// A program controls it.
     Rpc,
 }
 
@@ -258,25 +257,25 @@ pub enum HostMode {
 pub struct InitializeResult {
     /// `cursor-sidecar`.
     pub name: String,
-    /// Our version.
+    /// The version of the sidecar.
     pub version: String,
-    /// The version we speak.
+    /// The protocol version of the sidecar.
     pub protocol_version: u32,
-    /// The methods there are.
+    /// The methods of the sidecar.
     pub methods: Vec<String>,
-    /// Whether a host that can show cards should: see `surface` of `turn/start`.
+    /// Whether a host that can show cards should do so; see `surface` of `turn/start`.
     pub cards: bool,
     /// Commands to register, for `session/command`.
     pub commands: Vec<CommandOffer>,
-    /// Flags to register; their values come back in `kept`.
+    /// Flags to register; their values are returned in `kept`.
     pub flags: Vec<FlagOffer>,
-    /// The tool to register for questions to a person, unless it is turned off.
+    /// The tool to register for questions to the user, unless it is turned off.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[ts(optional)]
     pub question: Option<QuestionTool>,
 }
 
-/// `diagnostics/report`: nothing to say.
+/// `diagnostics/report`: no parameters.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema, TS)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ReportParams {}
@@ -285,24 +284,23 @@ pub struct ReportParams {}
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema, TS)]
 #[serde(rename_all = "camelCase")]
 pub struct Report {
-    /// Our version.
+    /// The version of the sidecar.
     pub version: String,
-    /// Every setting as it is in force. Keys are only said to be set.
+    /// Every setting with its effective value. For keys only whether they are set.
     pub settings: Vec<EffectiveSetting>,
-    /// Settings that were not understood.
+    /// Warnings about invalid settings.
     pub warnings: Vec<String>,
-    /// Where runs go, or why they cannot.
+    /// The endpoint for runs, or why there is none.
     pub endpoint: String,
-    /// What Cursor sent that we do not know, counted.
+    /// Unknown fields and messages from Cursor, with counts.
     pub wire_drift: BTreeMap<String, u64>,
-    /// Turns that were brought back or could not be, and other events, counted by name and
-    /// labels.
+    /// Recovered and lost turns and other events, counted by name and labels.
     pub counters: BTreeMap<String, u64>,
-    /// Tasks at work or waiting now; a number that only grows is a leak.
+    /// Tasks that exist now; a number that only grows is a leak.
     pub tasks: usize,
 }
 
-/// One setting as it is in force.
+/// One setting with its effective value.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema, TS)]
 #[serde(rename_all = "camelCase")]
 pub struct EffectiveSetting {
@@ -312,7 +310,7 @@ pub struct EffectiveSetting {
     pub value: String,
     /// Where the value comes from.
     pub source: SettingSource,
-    /// What was given besides, and why it does not count.
+    /// What else was set, and why it is not used.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub remark: Option<String>,
 }
@@ -321,37 +319,37 @@ pub struct EffectiveSetting {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema, TS)]
 #[serde(rename_all = "lowercase")]
 pub enum SettingSource {
-    /// Nothing was set.
+    /// Not set.
     Default,
     /// The environment.
     Environment,
 }
 
-/// `shutdown`: nothing to say.
+/// `shutdown`: no parameters.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema, TS)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ShutdownParams {}
 
-/// `log/message`, from us: a line for a person.
+/// `log/message`, from the sidecar: a line for the user.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema, TS)]
 #[serde(rename_all = "camelCase")]
 pub struct LogMessageParams {
-    /// How much it matters.
+    /// Its severity.
     pub level: LogLevel,
-    /// The line.
+    /// The text.
     pub message: String,
 }
 
-/// How much a line matters.
+/// The severity of a line.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema, TS,
 )]
 #[serde(rename_all = "lowercase")]
 pub enum LogLevel {
-    /// Good to know.
+    /// Information.
     Info,
-    /// Something is not as it should be.
+    /// A problem that does not stop the work.
     Warning,
-    /// Something failed.
+    /// A failure.
     Error,
 }

@@ -1,4 +1,4 @@
-//! `models/*` and `prefs/*`: the rows a host registers, and what is Cursor's alone.
+//! `models/*` and `prefs/*`: the models a host registers, and preferences for them.
 
 use std::collections::BTreeMap;
 
@@ -10,11 +10,11 @@ use crate::catalog::{
     FallbackReason, HostModel, LevelMap, ListSource, MAX_OUTPUT, ModelList, Speed, ThinkingLevel,
 };
 
-/// `models/list`: the rows to register. A fresh cache answers without a call to Cursor.
+/// `models/list`: the models to register. A fresh cache answers without a request to Cursor.
 #[derive(Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema, TS)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ModelsListParams {
-    /// Ask Cursor even if there is a fresh cache.
+    /// Ask Cursor even if the cache is fresh.
     #[serde(default)]
     pub refresh: bool,
     /// The Cursor API key, if the host has one; else `CURSOR_API_KEY`.
@@ -35,19 +35,19 @@ impl std::fmt::Debug for ModelsListParams {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema, TS)]
 #[serde(rename_all = "camelCase")]
 pub struct ModelsListResult {
-    /// Where the rows come from.
+    /// Where the models come from.
     pub source: ModelsSource,
-    /// Why they are not as new as they could be.
+    /// Why they are not the newest.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<ModelsReason>,
-    /// What a person should know, worded for them.
+    /// Warnings for the user.
     pub warnings: Vec<String>,
-    /// The rows, in the order to show them.
+    /// The models, in display order.
     pub models: Vec<ModelRow>,
 }
 
 impl ModelsListResult {
-    /// The answer a list and its rows make.
+    /// Converts a list and its rows.
     pub fn of(listing: ModelList, rows: &[HostModel]) -> Self {
         Self {
             source: listing.source.into(),
@@ -58,15 +58,15 @@ impl ModelsListResult {
     }
 }
 
-/// Where rows come from.
+/// Where models come from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema, TS)]
 #[serde(rename_all = "lowercase")]
 pub enum ModelsSource {
-    /// From Cursor, now.
+    /// Cursor's current answer.
     Live,
-    /// From Cursor, earlier.
+    /// An earlier answer of Cursor.
     Cache,
-    /// From the sidecar itself.
+    /// The list bundled with the sidecar.
     Bundled,
 }
 
@@ -80,17 +80,17 @@ impl From<ListSource> for ModelsSource {
     }
 }
 
-/// Why rows are not as new as they could be.
+/// Why models are not the newest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema, TS)]
 #[serde(rename_all = "kebab-case")]
 pub enum ModelsReason {
-    /// No key.
+    /// There is no API key.
     MissingApiKey,
-    /// Cursor could not be asked.
+    /// The request to Cursor failed.
     DiscoveryFailed,
-    /// Cursor listed nothing.
+    /// Cursor returned an empty list.
     EmptyModelList,
-    /// Cursor could not be asked; these are from an earlier answer.
+    /// The request to Cursor failed; these are from an earlier answer.
     CachedAfterError,
 }
 
@@ -105,33 +105,33 @@ impl From<FallbackReason> for ModelsReason {
     }
 }
 
-/// One row.
+/// One model.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema, TS)]
 #[serde(rename_all = "camelCase")]
 pub struct ModelRow {
     /// Its id: `base`, or `base@context`.
     pub id: String,
-    /// Its name for people.
+    /// Its display name.
     pub name: String,
-    /// Whether the host's thinking levels mean anything to it.
+    /// Whether the host's thinking levels apply to it.
     pub reasoning: bool,
-    /// What they mean.
+    /// Cursor's values for the thinking levels.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[ts(optional)]
     pub thinking_level_map: Option<ThinkingLevelMap>,
-    /// What it reads.
+    /// The kinds of input it accepts.
     pub input: Vec<ModelInput>,
-    /// What it costs: Cursor does not say, so nothing.
+    /// Its cost: always 0, because Cursor does not report it.
     pub cost: ModelCost,
-    /// Tokens its context holds.
+    /// The size of its context in tokens.
     pub context_window: u32,
-    /// Tokens it may write.
+    /// The most tokens it may write.
     pub max_tokens: u32,
-    /// Cursor's id of the model, which `prefs/set` takes.
+    /// Cursor's id of the model, for `prefs/set`.
     pub base: String,
-    /// Whether it can be fast.
+    /// Whether it has a fast mode.
     pub supports_fast: bool,
-    /// Whether it is fast unasked.
+    /// Whether it is fast by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub default_fast: Option<bool>,
 }
@@ -146,13 +146,13 @@ pub struct ThinkingLevelMap {
     pub medium: Option<String>,
     pub high: Option<String>,
     pub xhigh: Option<String>,
-    /// Only for hosts that know the level.
+    /// Only for hosts that support the level.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[ts(optional)]
     pub max: Option<Option<String>>,
 }
 
-/// What a model reads.
+/// A kind of input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema, TS)]
 #[serde(rename_all = "lowercase")]
 #[allow(missing_docs)]
@@ -205,26 +205,26 @@ impl From<&HostModel> for ModelRow {
     }
 }
 
-/// `prefs/get`: nothing to say.
+/// `prefs/get`: no parameters.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema, TS)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct PrefsGetParams {}
 
-/// `prefs/set`: keeps a preference for every session to come.
+/// `prefs/set`: stores a preference for all future sessions.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema, TS)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct PrefsSetParams {
-    /// The model, by `base` of its rows.
+    /// The `base` of the model.
     pub base: String,
-    /// Whether it is fast from now on; null or absent forgets the preference.
+    /// Whether it is fast from now on; null or absent removes the preference.
     #[serde(default)]
     pub fast: Option<bool>,
 }
 
-/// The preferences there are: the answer to both.
+/// All stored preferences: the answer to `prefs/get` and `prefs/set`.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema, TS)]
 #[serde(rename_all = "camelCase")]
 pub struct PrefsResult {
-    /// Which models are fast or not, by `base`.
+    /// Whether models are fast, by `base`.
     pub fast: BTreeMap<String, bool>,
 }

@@ -1,5 +1,5 @@
-//! `session/*` and `question/*`: what a person controls from the host. The host registers what
-//! `initialize` lists and passes words on; what they mean is decided here.
+//! `session/*` and `question/*`: what a user controls from the host. The host registers what
+//! `initialize` lists and passes input on; the sidecar interprets it.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ pub struct SessionParams {
     pub session_id: String,
 }
 
-/// A command for a person to give.
+/// A command for the user.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema, TS)]
 #[serde(rename_all = "camelCase")]
 pub struct CommandOffer {
@@ -25,23 +25,23 @@ pub struct CommandOffer {
     pub name: String,
     /// What it does.
     pub description: String,
-    /// Words it may be given, if those are known.
+    /// Possible arguments, if they are known.
     pub arguments: Vec<CommandWord>,
 }
 
-/// A word a command may be given, for completion.
+/// A possible argument of a command, for completion.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema, TS)]
 #[serde(rename_all = "camelCase")]
 pub struct CommandWord {
-    /// The word.
+    /// The argument.
     pub value: String,
-    /// How it is shown.
+    /// Its label.
     pub label: String,
     /// What it does.
     pub description: String,
 }
 
-/// A flag to start a host with.
+/// A command-line flag of the host.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema, TS)]
 #[serde(rename_all = "camelCase")]
 pub struct FlagOffer {
@@ -49,37 +49,37 @@ pub struct FlagOffer {
     pub name: String,
     /// What it does.
     pub description: String,
-    /// What it takes.
+    /// What value it takes.
     #[serde(rename = "type")]
     pub kind: FlagKind,
 }
 
-/// What a flag takes.
+/// What value a flag takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema, TS)]
 #[serde(rename_all = "lowercase")]
 pub enum FlagKind {
-    /// Nothing.
+    /// None.
     Boolean,
-    /// A word.
+    /// A string.
     String,
 }
 
-/// What the host keeps for us. It brings it along each time, so nothing is lost with a
-/// process of ours.
+/// State the host keeps for the sidecar and sends each time, so that it survives the sidecar's
+/// process.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema, TS)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Kept {
-    /// The flags it was started with, by name.
+    /// The flags the host was started with, by name.
     #[serde(default)]
     #[ts(type = "Record<string, unknown>")]
     pub flags: BTreeMap<String, serde_json::Value>,
-    /// The last entry of the session, as `session/command` gave it.
+    /// The session's latest entry from `session/command`.
     #[serde(default)]
     #[ts(type = "unknown", optional)]
     pub entry: serde_json::Value,
 }
 
-/// `session/command`: a person's command; without one, only the state of things is asked for.
+/// `session/command`: a command of the user; without one, it only returns the current state.
 #[derive(Clone, PartialEq, Serialize, Deserialize, JsonSchema, TS)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct SessionCommandParams {
@@ -87,23 +87,23 @@ pub struct SessionCommandParams {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[ts(optional)]
     pub command: Option<String>,
-    /// What follows it.
+    /// Its arguments.
     #[serde(default)]
     #[ts(as = "Option<_>", optional)]
     pub arguments: String,
-    /// The chosen model, by the id of its row; absent if it is not one of ours.
+    /// The id of the selected model; absent if it is not from `models/list`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[ts(optional)]
     pub model: Option<String>,
-    /// The host's tools that are active, by name.
+    /// The names of the host's active tools.
     #[serde(default)]
     #[ts(as = "Option<_>", optional)]
     pub tools: Vec<String>,
-    /// Where the session works; else where the host does.
+    /// The session's working directory; the host's if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[ts(optional)]
     pub workspace: Option<String>,
-    /// What the host keeps for us.
+    /// State the host keeps for the sidecar.
     #[serde(default)]
     pub kept: Kept,
     /// The Cursor API key, if the host has one; else `CURSOR_API_KEY`.
@@ -125,11 +125,11 @@ impl std::fmt::Debug for SessionCommandParams {
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema, TS)]
 #[serde(rename_all = "camelCase")]
 pub struct SessionCommandResult {
-    /// What to tell the person.
+    /// A message for the user.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[ts(optional)]
     pub message: Option<String>,
-    /// How much that matters.
+    /// Its severity.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[ts(optional)]
     pub level: Option<LogLevel>,
@@ -137,24 +137,24 @@ pub struct SessionCommandResult {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[ts(optional)]
     pub status: Option<String>,
-    /// To be kept with the session, in place of the entry before.
+    /// The entry to keep with the session, in place of the previous one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[ts(type = "unknown", optional)]
     pub entry: Option<serde_json::Value>,
-    /// The rows to register from now on, if they are others than the host has.
+    /// The models to register from now on, if they have changed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[ts(optional)]
     pub models: Option<Vec<ModelRow>>,
 }
 
-/// A tool for the host to register, which lets the model ask a person. Its calls are taken
+/// A tool for the host to register, with which the model asks the user. The host passes its calls
 /// to `question/next`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema, TS)]
 #[serde(rename_all = "camelCase")]
 pub struct QuestionTool {
     /// Its name.
     pub name: String,
-    /// Its name for people.
+    /// Its display name.
     pub label: String,
     /// What it is for.
     pub description: String,
@@ -163,43 +163,43 @@ pub struct QuestionTool {
     pub parameters: serde_json::Value,
 }
 
-/// `question/next`: what to put to the person next.
+/// `question/next`: returns what to ask the user next.
 #[derive(Clone, PartialEq, Serialize, Deserialize, JsonSchema, TS)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct QuestionNextParams {
     /// The arguments of the call.
     #[ts(type = "unknown")]
     pub arguments: serde_json::Value,
-    /// What the person said so far, in order; null where they gave up.
+    /// The user's answers so far, in order; null where the user dismissed the question.
     pub answers: Vec<Option<String>>,
-    /// Whether there is a person to ask.
+    /// Whether the host can ask the user.
     pub has_ui: bool,
 }
 
-/// The answer to `question/next`: something to put, or the result.
+/// The answer to `question/next`: the next question, or the result.
 #[derive(Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema, TS)]
 #[serde(rename_all = "camelCase")]
 pub struct QuestionNextResult {
-    /// What to put to the person.
+    /// What to ask the user.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[ts(optional)]
     pub put: Option<Put>,
     /// The result of the call, for the model.
     #[serde(default)]
     pub text: String,
-    /// The same, answer by answer.
+    /// The result by question, for display.
     #[serde(default)]
     #[ts(type = "unknown")]
     pub details: serde_json::Value,
 }
 
-/// A question on a screen.
+/// A question to display.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema, TS)]
 #[serde(rename_all = "camelCase")]
 pub struct Put {
     /// The question.
     pub title: String,
-    /// What to choose from; absent if the person writes.
+    /// The options; absent if the user enters text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[ts(optional)]
     pub options: Option<Vec<String>>,

@@ -1,4 +1,4 @@
-//! `turn/*`: one turn of a host, what happens in it and how it ends.
+//! `turn/*`: one turn of a host, its events and its result.
 
 use std::collections::BTreeMap;
 
@@ -8,13 +8,13 @@ use ts_rs::TS;
 
 use super::{Kept, NativeTools};
 
-/// `turn/start`: one turn. The answer is how it ended; before it come `turn/event`s.
+/// `turn/start`: runs one turn. The answer is the result; `turn/event`s precede it.
 #[derive(Clone, PartialEq, Serialize, Deserialize, JsonSchema, TS)]
 #[serde(rename_all = "camelCase")]
 pub struct TurnStartParams {
-    /// The host's name for this turn.
+    /// The host's id for this turn.
     pub turn_id: String,
-    /// The host's session: turns of one session are one conversation.
+    /// The host's session id: turns of one session are one conversation.
     pub session_id: String,
     /// The folder the agent works in; the host's by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -25,49 +25,49 @@ pub struct TurnStartParams {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[ts(optional)]
     pub project_trusted: Option<bool>,
-    /// Whether the turn belongs to the session or only borrows the model.
+    /// Whether the turn belongs to the session or only uses the model.
     #[serde(default)]
     pub kind: TurnKind,
-    /// The host's system prompt. Hosts that put system messages among the messages need
-    /// not give it: those are read in order, as pi means them.
+    /// The host's system prompt. May be absent if the messages contain system messages, which are
+    /// then read in order as in pi.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub system_prompt: Option<String>,
     /// The host's messages, oldest first, in its own form.
     #[ts(type = "unknown[]")]
     pub messages: Vec<serde_json::Value>,
-    /// The tools the model may call, unless system messages tell them.
+    /// The tools the model may call, unless system messages list them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tools: Option<Vec<HostTool>>,
     /// The model.
     pub model: ModelChoice,
-    /// Agent or plan.
+    /// Agent or plan mode.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mode: Option<TurnMode>,
     /// Who executes Cursor's native tools in this turn, where it differs from `initialize`.
     #[serde(default)]
     #[ts(as = "Option<_>", optional)]
     pub native_tools: NativeTools,
-    /// How the host shows what Cursor's own tools did.
+    /// How the host shows native tool calls.
     #[serde(default)]
     #[ts(as = "Option<_>", optional)]
     pub surface: TurnSurface,
-    /// With `surface: "cards"`: the tools the host registered to show recorded results, under
-    /// its own names or `cursor`. Activity for which there is none is told in lines.
+    /// With `surface: "cards"`: the tools the host registered to show recorded results, under its
+    /// own names or `cursor`. Activity without such a tool is shown as text.
     #[serde(default)]
     #[ts(as = "Option<_>", optional)]
     pub card_tools: Vec<String>,
-    /// What the host keeps for us: speed and mode follow from it unless the turn says them.
+    /// State the host keeps for the sidecar: it sets speed and mode unless the turn does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[ts(optional)]
     pub kept: Option<Kept>,
-    /// Where what Cursor knows of the session is kept.
+    /// Where the conversation is stored.
     #[serde(default)]
     #[ts(as = "Option<_>", optional)]
     pub keep: TurnKeep,
     /// The Cursor API key, if the host has one; else `CURSOR_API_KEY`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub api_key: Option<String>,
-    /// What others put into a host's requests: not read.
+    /// Unknown fields, which other extensions may add: not used.
     #[serde(flatten, skip_serializing)]
     #[schemars(skip)]
     #[ts(skip)]
@@ -75,7 +75,7 @@ pub struct TurnStartParams {
 }
 
 impl std::fmt::Debug for TurnStartParams {
-    /// Shows neither key nor messages.
+    /// Hides the key and the messages.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("TurnStartParams")
             .field("turn_id", &self.turn_id)
@@ -91,18 +91,18 @@ pub enum TurnKind {
     /// The session's next turn.
     #[default]
     Main,
-    /// A request beside the session, such as a summary: it leaves no trace.
+    /// A separate request, such as a summary, that does not change the session.
     Side,
 }
 
-/// Where what Cursor knows of a session is kept.
+/// Where a conversation is stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema, TS)]
 #[serde(rename_all = "lowercase")]
 pub enum TurnKeep {
-    /// On disk, to go on after a restart.
+    /// On disk, so that it continues after a restart.
     #[default]
     Disk,
-    /// In memory: the host keeps no file of the session, so neither do we.
+    /// In memory only, for a session that the host does not store either.
     Memory,
 }
 
@@ -121,34 +121,34 @@ pub struct HostTool {
     pub parameters: serde_json::Value,
 }
 
-/// A model as the host chose it.
+/// The model a host selected.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema, TS)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ModelChoice {
-    /// The id of a row of `models/list`, or of Cursor's catalogue.
+    /// An id from `models/list`, or from Cursor's catalogue.
     pub id: String,
-    /// The host's thinking level; absent is off.
+    /// The host's thinking level; off if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub thinking: Option<String>,
-    /// Fast or not; the saved or the model's default if absent.
+    /// Whether to use fast mode; the stored preference or the model's default if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fast: Option<bool>,
     /// Parameter values by parameter id, for hosts that choose them themselves.
     #[serde(default)]
     pub parameters: BTreeMap<String, String>,
-    /// Tokens its context holds; the catalogue's number if absent.
+    /// The size of its context in tokens; the catalogue's number if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub context_window: Option<u32>,
-    /// Tokens it may write; the catalogue's number if absent.
+    /// The most tokens it may write; the catalogue's number if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_tokens: Option<u32>,
-    /// What the host says it costs; nothing if absent.
+    /// Its prices at the host; 0 if absent.
     #[serde(default)]
     #[ts(as = "Option<_>", optional)]
     pub cost: Rates,
 }
 
-/// Prices per million tokens, in whatever money the host counts.
+/// Prices per million tokens, in the host's currency.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize, JsonSchema, TS)]
 #[serde(rename_all = "camelCase", default)]
 #[allow(missing_docs)]
@@ -168,7 +168,7 @@ pub enum TurnMode {
     Plan,
 }
 
-/// How the activity of Cursor's own tools is shown.
+/// How native tool calls are shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema, TS)]
 #[serde(rename_all = "lowercase")]
 pub enum TurnSurface {
@@ -176,12 +176,12 @@ pub enum TurnSurface {
     #[default]
     Text,
     /// As tool calls whose id starts with `cursor-replay-`. The turn ends as tool use; the host
-    /// does not execute them, it shows what `replay/result` says, and comes back.
+    /// does not execute them but shows the answer of `replay/result`, and starts the next turn.
     Cards,
 }
 
-/// `replay/result`: the recorded result behind a card. Nothing is ever executed; a card whose
-/// run is gone has no result.
+/// `replay/result`: the recorded result of a card. Nothing is executed; a card whose run is gone
+/// has no result.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema, TS)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ReplayResultParams {
@@ -197,56 +197,56 @@ pub struct ReplayResultParams {
 pub struct ReplayResult {
     /// Text blocks.
     pub content: serde_json::Value,
-    /// What the card's renderer needs besides.
+    /// Data for the card's renderer.
     #[serde(default, skip_serializing_if = "serde_json::Value::is_null")]
     pub details: serde_json::Value,
     /// Whether Cursor reported a failure.
     pub is_error: bool,
-    /// Whether the run has nothing more to say: the host need not ask for another turn.
+    /// Whether nothing follows: the host need not start another turn.
     pub terminate: bool,
 }
 
-/// `turn/event`, from us: what happened in a turn, in order, possibly several at once.
+/// `turn/event`, from the sidecar: events of a turn in order, possibly several at once.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema, TS)]
 #[serde(rename_all = "camelCase")]
 pub struct TurnEventParams {
-    /// The turn.
+    /// The turn's id.
     pub turn_id: String,
-    /// What happened.
+    /// The events.
     pub events: Vec<HostEvent>,
 }
 
-/// One thing that happened.
+/// One event.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema, TS)]
 #[serde(tag = "type", rename_all = "camelCase")]
 pub enum HostEvent {
-    /// A piece of the answer.
+    /// Part of the answer.
     Text {
-        /// The piece.
+        /// The text.
         text: String,
     },
-    /// A piece of thinking.
+    /// Part of the model's thinking.
     Thinking {
-        /// The piece.
+        /// The text.
         text: String,
     },
-    /// A thought is complete.
+    /// The current thinking block is complete.
     ThinkingDone,
-    /// The model calls a tool of the host. The turn ends as tool use; the next turn of the
-    /// session brings the results.
+    /// The model calls a tool of the host. The turn ends as tool use; the next turn of the session
+    /// contains the results.
     #[serde(rename_all = "camelCase")]
     ToolCall {
-        /// The call: its result carries this id.
+        /// The id of the call, which its result must carry.
         id: String,
-        /// The host's name of the tool.
+        /// The host's name for the tool.
         name: String,
         /// Its arguments.
         #[ts(type = "Record<string, unknown>")]
         arguments: serde_json::Value,
     },
-    /// The connection failed and is tried again.
+    /// The connection failed and is retried.
     Retrying {
-        /// Why.
+        /// The reason.
         reason: String,
     },
 }
@@ -257,10 +257,10 @@ pub enum HostEvent {
 pub struct TurnStartResult {
     /// How the turn ended.
     pub stop_reason: StopReason,
-    /// What went wrong, worded for the host.
+    /// What failed, as text for the host.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error_message: Option<String>,
-    /// Its tokens.
+    /// Its token usage.
     pub usage: TurnUsage,
 }
 
@@ -272,13 +272,13 @@ pub enum StopReason {
     Stop,
     /// Tools of the host were called.
     ToolUse,
-    /// The host gave it up.
+    /// The host cancelled it.
     Aborted,
     /// It failed.
     Error,
 }
 
-/// The tokens of a turn.
+/// The token usage of a turn.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema, TS)]
 #[serde(rename_all = "camelCase")]
 #[allow(missing_docs)]
@@ -288,13 +288,13 @@ pub struct TurnUsage {
     pub cache_read: u64,
     pub cache_write: u64,
     pub total_tokens: u64,
-    /// Whether Cursor reported these numbers or we estimated them.
+    /// Whether the numbers are estimated, not reported by Cursor.
     pub estimated: bool,
-    /// What they cost at the host's rates.
+    /// Their cost at the host's rates.
     pub cost: TurnCost,
 }
 
-/// What a turn cost.
+/// The cost of a turn.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize, JsonSchema, TS)]
 #[serde(rename_all = "camelCase")]
 #[allow(missing_docs)]
@@ -306,11 +306,11 @@ pub struct TurnCost {
     pub total: f64,
 }
 
-/// `turn/cancel`: ends a turn at once.
+/// `turn/cancel`: cancels a turn at once.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema, TS)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct TurnCancelParams {
-    /// The turn.
+    /// The turn's id.
     pub turn_id: String,
 }
 
@@ -318,31 +318,31 @@ pub struct TurnCancelParams {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema, TS)]
 #[serde(rename_all = "camelCase")]
 pub struct TurnCancelResult {
-    /// Whether there was such a turn.
+    /// Whether the turn existed.
     pub found: bool,
 }
 
-/// `turn/inject`: words for the model while it works.
+/// `turn/inject`: a user message for the running model.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema, TS)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct TurnInjectParams {
-    /// The turn.
+    /// The turn's id.
     pub turn_id: String,
-    /// The words.
+    /// The message.
     pub text: String,
-    /// Pictures with them.
+    /// Its images.
     #[serde(default)]
     #[ts(as = "Option<_>", optional)]
     pub images: Vec<Image>,
 }
 
-/// A picture.
+/// An image.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema, TS)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Image {
-    /// Its bytes, in base64.
+    /// Its bytes in base64.
     pub data: String,
-    /// What it is said to be; its bytes decide.
+    /// Its declared type; the bytes decide.
     #[ts(optional)]
     pub mime_type: Option<String>,
 }
@@ -351,19 +351,19 @@ pub struct Image {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema, TS)]
 #[serde(rename_all = "camelCase")]
 pub struct TurnInjectResult {
-    /// Whether a turn took the words. If not, send them with the next one.
+    /// Whether a turn accepted the message. If not, send it with the next turn.
     pub taken: bool,
 }
 
-/// `tool/call`, from us, to a host that executes its tools at once.
+/// `tool/call`, from the sidecar, to a host that executes its tools during the turn.
 #[derive(Clone, PartialEq, Serialize, Deserialize, JsonSchema, TS)]
 #[serde(rename_all = "camelCase")]
 pub struct ToolCallParams {
-    /// The turn.
+    /// The turn's id.
     pub turn_id: String,
-    /// The call.
+    /// The id of the call.
     pub id: String,
-    /// The host's name of the tool.
+    /// The host's name for the tool.
     pub name: String,
     /// Its arguments.
     pub arguments: serde_json::Value,
@@ -373,15 +373,15 @@ pub struct ToolCallParams {
 #[derive(Clone, PartialEq, Serialize, Deserialize, JsonSchema, TS)]
 #[serde(rename_all = "camelCase")]
 pub struct ToolCallResult {
-    /// Text and picture blocks.
+    /// Text and image blocks.
     pub content: serde_json::Value,
     /// Whether the tool failed.
     #[serde(default)]
     pub is_error: bool,
-    /// What the host says about it besides.
+    /// Additional data from the host.
     #[serde(default)]
     pub details: serde_json::Value,
-    /// The result for programs, an object, as MCP means it.
+    /// The structured result, an object as in MCP.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[ts(optional, type = "Record<string, unknown>")]
     pub structured_content: Option<serde_json::Map<String, serde_json::Value>>,
