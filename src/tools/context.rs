@@ -138,7 +138,8 @@ fn descriptors(offers: &[Offer], known: &[McpStateServer]) -> Vec<McpDescriptor>
         };
         let missing = server.error_message.as_ref();
         let notice = missing.map(|why| format!("This MCP server is not connected: {why}."));
-        let instructions = notice.or_else(|| Some(server.instructions.first()?.instructions.clone()));
+        let instructions =
+            notice.or_else(|| Some(server.instructions.first()?.instructions.clone()));
         match descriptors.iter_mut().find(own) {
             Some(descriptor) => descriptor.server_use_instructions = instructions,
             None => descriptors.push(McpDescriptor {

@@ -289,9 +289,10 @@ fn start(held: &Held) -> io::Result<Child> {
 /// Returns the path of this program, valid on Linux even if the file was replaced since it
 /// started.
 fn own_program() -> io::Result<PathBuf> {
-    match cfg!(target_os = "linux") {
-        true => Ok("/proc/self/exe".into()),
-        false => std::env::current_exe(),
+    if cfg!(target_os = "linux") {
+        Ok("/proc/self/exe".into())
+    } else {
+        std::env::current_exe()
     }
 }
 

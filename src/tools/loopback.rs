@@ -190,7 +190,8 @@ pub async fn serve<S: Site>(
                 Ok(permit) => (permit, Admission::Served),
                 Err(_) => (spare, Admission::Rejected),
             };
-            let serving = serve_connection(stream, Arc::clone(&place), Arc::clone(&site), admission);
+            let serving =
+                serve_connection(stream, Arc::clone(&place), Arc::clone(&site), admission);
             let end = end.clone();
             tokio::spawn(async move {
                 let _seat = permit;
@@ -214,7 +215,12 @@ enum Admission {
     Rejected,
 }
 
-async fn serve_connection<S: Site>(stream: TcpStream, place: Arc<Loopback>, site: Arc<S>, admission: Admission) {
+async fn serve_connection<S: Site>(
+    stream: TcpStream,
+    place: Arc<Loopback>,
+    site: Arc<S>,
+    admission: Admission,
+) {
     let _ = stream.set_nodelay(true);
     let service = hyper::service::service_fn(|request: Request<Incoming>| {
         let (place, site) = (Arc::clone(&place), Arc::clone(&site));

@@ -170,9 +170,10 @@ impl Site for Listening {
         *inner.headers_mut() = copied(&head.headers);
         let answer = route.serve(inner, room).await?;
         // The content type is right; rmcp rejected the content.
-        match message && answer.status() == StatusCode::UNSUPPORTED_MEDIA_TYPE {
-            true => Ok(Fault::NoMessage.answer()),
-            false => Ok(answer),
+        if message && answer.status() == StatusCode::UNSUPPORTED_MEDIA_TYPE {
+            Ok(Fault::NoMessage.answer())
+        } else {
+            Ok(answer)
         }
     }
 

@@ -106,9 +106,12 @@ impl Gate {
             // First come, first served, and the host gets a bounded number of calls.
             let _hand = self.hands.acquire().await.map_err(|_| Refused::Over)?;
             self.calls.send(call).await.map_err(|_| Refused::Over)?;
-            result.await.map_err(|_| match self.over.is_cancelled() {
-                true => Refused::Over,
-                false => Refused::Dropped,
+            result.await.map_err(|_| {
+                if self.over.is_cancelled() {
+                    Refused::Over
+                } else {
+                    Refused::Dropped
+                }
             })
         };
         let outcome = tokio::select! {
@@ -286,7 +289,10 @@ mod tests {
         assert!(next.as_mut().now_or_never().is_none(), "it waits");
         assert!(inlet.next().now_or_never().is_none(), "for a hand");
         calls.pop().unwrap().answer(text_result("one"));
-        assert_eq!(waiting.join_next().await.unwrap().unwrap(), Ok(text_result("one")));
+        assert_eq!(
+            waiting.join_next().await.unwrap().unwrap(),
+            Ok(text_result("one"))
+        );
         let host = async {
             let call = inlet.next().await;
             assert_eq!(call.arguments, json!({ "n": MOST_IN_HAND }));

@@ -159,13 +159,19 @@ mod tests {
                 ("two".into(), vec![], "perhaps".into()),
             ]
         );
-        let found = answers(result(&asked(), text_result("both", Json::Null, Verdict::Done)));
+        let found = answers(result(
+            &asked(),
+            text_result("both", Json::Null, Verdict::Done),
+        ));
         assert_eq!(found, [("one".into(), vec![], "both".into())]);
     }
 
     #[test]
     fn a_failed_question_is_rejected_with_the_reason() {
-        let result = result(&asked(), text_result("no UI here", Json::Null, Verdict::Failed));
+        let result = result(
+            &asked(),
+            text_result("no UI here", Json::Null, Verdict::Failed),
+        );
         let Some(ask_question_result::Result::Rejected(rejected)) = result.result else {
             panic!("not rejected");
         };

@@ -208,9 +208,10 @@ pub(super) fn call(request: &Request, around: &Around<'_>) -> Option<Call> {
 /// Returns the text a request writes; `None` if it is not UTF-8, because the host's tool writes
 /// text.
 pub(super) fn written(args: &WriteArgs) -> Option<String> {
-    match args.file_bytes.is_empty() {
-        true => Some(args.file_text.clone()),
-        false => String::from_utf8(args.file_bytes.to_vec()).ok(),
+    if args.file_bytes.is_empty() {
+        Some(args.file_text.clone())
+    } else {
+        String::from_utf8(args.file_bytes.to_vec()).ok()
     }
 }
 

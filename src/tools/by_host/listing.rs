@@ -29,18 +29,16 @@ fn listed<'a>(text: &'a str, nothing: &[&str]) -> Listed<'a> {
     let note = NOTE.as_ref().and_then(|note| note.captures(text));
     let at = note.as_ref().and_then(|note| note.get(0));
     let body = &text[..at.map_or(text.len(), |note| note.start())];
-    let lines = match nothing.contains(&body.trim()) {
-        true => Vec::new(),
-        false => body.lines().filter(|line| !line.is_empty()).collect(),
+    let lines = if nothing.contains(&body.trim()) {
+        Vec::new()
+    } else {
+        body.lines().filter(|line| !line.is_empty()).collect()
     };
     let cut = note.and_then(|note| note.get(1));
     let cut = cut.is_some_and(|note| note.as_str().contains("limit reached"));
     Listed {
         lines,
-        extent: match cut {
-            true => Extent::Cut,
-            false => Extent::All,
-        },
+        extent: if cut { Extent::Cut } else { Extent::All },
     }
 }
 
@@ -88,7 +86,7 @@ struct Found<'a> {
     context_line: bool,
 }
 
-/// Parses a matching_line line: `file:3: text`.
+/// Parses a matching line: `file:3: text`.
 fn matching_line(line: &str) -> Option<Found<'_>> {
     static LINE: LazyLock<Option<Regex>> =
         LazyLock::new(|| Regex::new(r"^(.+?):(\d+):(?: (.*)|(.*))$").ok());
@@ -154,7 +152,7 @@ pub(super) fn search(args: GrepArgs, text: &str, places: &Places, target: Target
     let nothing = [
         "No matches found",
         "No files found",
-        "No files found matching_line pattern",
+        "No files found matching pattern",
     ];
     let listed = listed(text, &nothing);
     let root = places.of(args.path.as_deref().unwrap_or_default());
@@ -324,8 +322,9 @@ mod tests {
             "a:1: x",
         ];
         let text = &text.join("\n");
-        let line =
-            |file: &str, number, text: &str, context_line| (file.to_owned(), number, text.to_owned(), context_line);
+        let line = |file: &str, number, text: &str, context_line| {
+            (file.to_owned(), number, text.to_owned(), context_line)
+        };
         let dated = "2024-01-05-notes.md";
         assert_eq!(
             lines(text, None, Target::Folder),
@@ -369,7 +368,7 @@ mod tests {
             "[id].tsx\nsub/\nlog:3: x.txt\n\n[1000 results limit reached. Use limit=2000 for more]";
         let names = ["src/[id].tsx", "src/log:3: x.txt"].map(str::to_owned);
         assert_eq!(found(text), (names.into(), true));
-        assert_eq!(found("No files found matching_line pattern").0, [""; 0]);
+        assert_eq!(found("No files found matching pattern").0, [""; 0]);
         assert_eq!(found("No files found.md").0, ["src/No files found.md"]);
     }
 

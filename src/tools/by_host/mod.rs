@@ -82,9 +82,10 @@ impl ByHost {
         };
         let place = self.places.of(args.path.as_deref().unwrap_or_default());
         let metadata = tokio::fs::metadata(place).await;
-        match metadata.is_ok_and(|metadata| metadata.is_file()) {
-            true => Target::File,
-            false => Target::Folder,
+        if metadata.is_ok_and(|metadata| metadata.is_file()) {
+            Target::File
+        } else {
+            Target::Folder
         }
     }
 
@@ -146,9 +147,10 @@ impl ByHost {
         let guard = Arc::clone(&self.guard);
         let check = move || {
             paths.iter().find_map(|path| {
-                let verdict = match changes {
-                    true => guard.host_change(path),
-                    false => guard.host_read(path),
+                let verdict = if changes {
+                    guard.host_change(path)
+                } else {
+                    guard.host_read(path)
                 };
                 verdict.err().map(|refusal| refusal.to_string())
             })

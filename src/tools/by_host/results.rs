@@ -414,9 +414,10 @@ fn stream(args: ShellArgs, given: Given, workspace: &Path, took: Duration) -> Ve
     }
     events.push(event(Event::Exit(ShellStreamExit {
         code,
-        cwd: match args.working_directory.is_empty() {
-            true => workspace.to_string_lossy().into_owned(),
-            false => args.working_directory,
+        cwd: if args.working_directory.is_empty() {
+            workspace.to_string_lossy().into_owned()
+        } else {
+            args.working_directory
         },
         aborted: reason.is_some(),
         abort_reason: reason.map(|reason| reason as i32),

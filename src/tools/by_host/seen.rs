@@ -88,10 +88,11 @@ impl Files {
         if self.texts.len() >= MOST_FILES {
             self.texts.clear();
         }
-        match text.len() <= MOST_BYTES {
-            true => self.texts.insert(place, text.to_owned()),
-            false => self.texts.remove(&place),
-        };
+        if text.len() <= MOST_BYTES {
+            self.texts.insert(place, text.to_owned());
+        } else {
+            self.texts.remove(&place);
+        }
     }
 
     /// Records that a file was written whole.

@@ -92,9 +92,10 @@ pub fn authorized(headers: &HeaderMap, token: &SecretString) -> Result<(), Refus
         .trim()
         .as_bytes()
         .ct_eq(token.expose_secret().as_bytes());
-    match scheme.eq_ignore_ascii_case("bearer") && bool::from(same) {
-        true => Ok(()),
-        false => Err(Refusal::Unauthorized),
+    if scheme.eq_ignore_ascii_case("bearer") && bool::from(same) {
+        Ok(())
+    } else {
+        Err(Refusal::Unauthorized)
     }
 }
 

@@ -39,9 +39,10 @@ pub(super) fn says_json(headers: &HeaderMap) -> bool {
 /// Checks a body for errors that rmcp would report misleadingly.
 pub(super) fn check(body: &[u8]) -> Result<(), Fault> {
     let message: Object<'_> = serde_json::from_slice(body).map_err(|error| {
-        match error.is_syntax() || error.is_eof() {
-            true => Fault::NotJson,
-            false => Fault::NoMessage,
+        if error.is_syntax() || error.is_eof() {
+            Fault::NotJson
+        } else {
+            Fault::NoMessage
         }
     })?;
     let method = message.get("method").map(|method| method.get());

@@ -122,7 +122,7 @@ fn a_partial_read_reports_the_total_number_of_lines() {
 
 #[test]
 fn commands_keep_their_exit_codes() {
-    let ended = |text: &str, verdict| ended(Given::of(result(text, verdict)));
+    let ended = |text: &str, verdict| output_and_ending(Given::of(result(text, verdict)));
     assert_eq!(
         ended("out\n", Verdict::Done),
         ("out\n".into(), Ending::Exited(0))
@@ -144,11 +144,14 @@ fn commands_keep_their_exit_codes() {
     );
     assert_eq!(
         ended("x\n\nCommand timed out after 5 seconds", Verdict::Failed),
-        ("x".into(), Ending::Ended(ShellAbortReason::Timeout))
+        ("x".into(), Ending::Terminated(ShellAbortReason::Timeout))
     );
     assert_eq!(
         ended("Command aborted", Verdict::Failed),
-        (String::new(), Ending::Ended(ShellAbortReason::UserAbort))
+        (
+            String::new(),
+            Ending::Terminated(ShellAbortReason::UserAbort)
+        )
     );
     assert_eq!(ended("not on a Sunday", Verdict::Failed).1, Ending::Refused);
 }
