@@ -1,4 +1,4 @@
-//! The request context: what we tell the server about the machine and the workspace.
+//! The request context: what is reported to the server about the machine and the workspace.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use super::settings::{self, Settings};
 use crate::wire::proto::agent::v1::*;
 use crate::wire::value;
 
-/// What a run's context is made of.
+/// The data from which a run's context is built.
 #[derive(Debug, Clone, Default)]
 pub struct Facts {
     /// The folder the agent works in.
@@ -24,7 +24,7 @@ pub struct Facts {
     pub rules: Vec<Rule>,
     /// The user's Cursor settings for the workspace.
     pub settings: Arc<Settings>,
-    /// Where the output of background commands is written, if there are such.
+    /// The folder for the output of background commands, if they are enabled.
     pub terminals: Option<PathBuf>,
 }
 
@@ -33,11 +33,11 @@ pub struct Facts {
 pub struct Rule {
     /// A path-like name, shown beside the rule.
     pub name: String,
-    /// The text.
+    /// The instruction itself.
     pub content: String,
 }
 
-/// The answer to the server's question for the context.
+/// Returns the answer to the server's request for the context.
 pub(super) async fn reply(facts: &Facts) -> RequestContextResult {
     let context = request_context(facts, git::repositories(&facts.workspace).await);
     RequestContextResult {
@@ -50,7 +50,7 @@ pub(super) async fn reply(facts: &Facts) -> RequestContextResult {
     }
 }
 
-/// The context of a run.
+/// Builds the context of a run.
 fn request_context(facts: &Facts, repositories: Repositories) -> RequestContext {
     let known = facts.settings.servers.states(&|_| true);
     let mut offers = facts.offers.clone();
@@ -108,8 +108,8 @@ fn request_context(facts: &Facts, repositories: Repositories) -> RequestContext 
     }
 }
 
-/// The tools by server, and how servers fare that are not there. Not as a catalogue to be
-/// asked for one by one: the model sees the tools themselves.
+/// Groups the tools by server, and adds the state of servers that are not connected. This is not
+/// a catalogue for lookups: the model gets the tools themselves.
 fn descriptors(offers: &[Offer], known: &[McpStateServer]) -> Vec<McpDescriptor> {
     let mut descriptors: Vec<McpDescriptor> = Vec::new();
     for offer in offers {
@@ -137,8 +137,9 @@ fn descriptors(offers: &[Offer], known: &[McpStateServer]) -> Vec<McpDescriptor>
             descriptor.server_identifier == server.server_identifier
         };
         let missing = server.error_message.as_ref();
-        let said = missing.map(|why| format!("This MCP server is not connected: {why}."));
-        let instructions = said.or_else(|| Some(server.instructions.first()?.instructions.clone()));
+        let notice = missing.map(|why| format!("This MCP server is not connected: {why}."));
+        let instructions =
+            notice.or_else(|| Some(server.instructions.first()?.instructions.clone()));
         match descriptors.iter_mut().find(own) {
             Some(descriptor) => descriptor.server_use_instructions = instructions,
             None => descriptors.push(McpDescriptor {
@@ -152,14 +153,15 @@ fn descriptors(offers: &[Offer], known: &[McpStateServer]) -> Vec<McpDescriptor>
     descriptors
 }
 
-/// The host's rules, then those of files the host does not tell already, then skills.
+/// Returns the host's rules, then rules of files that the host's rules do not already include,
+/// then skills.
 fn rules(facts: &Facts) -> Vec<CursorRule> {
     let settings = &facts.settings;
-    let told = |content: &settings::rules::Rule| {
-        let said = |rule: &Rule| content.is_told_in(&rule.content);
-        facts.rules.iter().any(said)
+    let is_included = |content: &settings::rules::Rule| {
+        let includes = |rule: &Rule| content.is_told_in(&rule.content);
+        facts.rules.iter().any(includes)
     };
-    let files = settings.rules.iter().filter(|rule| !told(rule));
+    let files = settings.rules.iter().filter(|rule| !is_included(rule));
     let skills = settings.skills.iter().map(Skill::as_rule);
     facts
         .rules
@@ -181,7 +183,7 @@ fn rule(rule: &Rule) -> CursorRule {
     }
 }
 
-/// Kernel name and release, in Node's words, as the official client says it.
+/// Returns kernel name and release in Node's format, like the official client.
 fn os_version() -> String {
     let name = match std::env::consts::OS {
         "macos" => "darwin",
@@ -195,7 +197,7 @@ fn os_version() -> String {
     format!("{name} {release}")
 }
 
-/// The user's shell by its plain name.
+/// Returns the name of the user's shell without its folder.
 fn shell() -> String {
     std::env::var("SHELL")
         .ok()

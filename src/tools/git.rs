@@ -1,4 +1,4 @@
-//! What git says of the workspace.
+//! Reads the state of the workspace's git repository.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -11,18 +11,18 @@ use tokio::process::Command;
 use super::native;
 use crate::wire::proto::agent::v1::GitRepoInfo;
 
-/// A context must not wait for a slow disk.
-const PATIENCE: Duration = Duration::from_secs(3);
-/// What is told of a long status.
+/// The time limit for git, because the context must not wait for a slow disk.
+const TIMEOUT: Duration = Duration::from_secs(3);
+/// Maximum size of a status in bytes.
 const MAX_STATUS: usize = 32 * 1024;
-/// What git may answer at all.
+/// Maximum size of git's output in bytes.
 const MAX_OUTPUT: u64 = 32 * 1024 * 1024;
 
 /// Submodules are compared by their commits only.
 const STATUS_OPTIONS: [&str; 1] = ["--ignore-submodules=dirty"];
-/// The same, and no program shows the differences. `--submodule=short` because with
-/// `diff.submodule=diff` git starts another `git diff` inside each changed submodule, without
-/// the options that keep it from running what the submodule configures.
+/// As above, and no external program renders the differences. `--submodule=short` because with
+/// `diff.submodule=diff` git starts another `git diff` inside each changed submodule, without the
+/// options that keep it from running what the submodule configures.
 const DIFF_OPTIONS: [&str; 4] = [
     "--ignore-submodules=dirty",
     "--submodule=short",
@@ -30,23 +30,23 @@ const DIFF_OPTIONS: [&str; 4] = [
     "--no-textconv",
 ];
 
-/// What is known of repositories.
+/// The repositories of a workspace.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Repositories {
-    /// The one the workspace is in, if it is in one.
+    /// The repository that contains the workspace, if any.
     pub(super) found: Vec<GitRepoInfo>,
-    /// Whether that is all there is to know.
+    /// Whether git answered in time.
     pub(super) complete: bool,
 }
 
-/// Asks git about the workspace.
+/// Queries git about the workspace.
 pub(super) async fn repositories(workspace: &Path) -> Repositories {
     let root = git(workspace, &["rev-parse", "--show-toplevel"]);
     let status = git(workspace, &["status", "--short", "--branch"]);
     let branch = git(workspace, &["symbolic-ref", "--short", "--quiet", "HEAD"]);
     let remote = git(workspace, &["config", "--get", "remote.origin.url"]);
     let asked = async { tokio::join!(root, status, branch, remote) };
-    let Ok((root, status, branch, remote)) = tokio::time::timeout(PATIENCE, asked).await else {
+    let Ok((root, status, branch, remote)) = tokio::time::timeout(TIMEOUT, asked).await else {
         return Repositories::default();
     };
     let line = |text: Option<String>| text.map(|text| text.trim().to_owned());
@@ -72,13 +72,13 @@ pub(super) async fn repositories(workspace: &Path) -> Repositories {
     }
 }
 
-/// What git answers, up to a bound; `None` if it does not. Nothing a repository configures
-/// is run: no filter, monitor, hook or fetch, of its own or of a repository inside it.
+/// Returns git's output, up to a limit; `None` if git fails. Nothing that a repository configures
+/// is run: no filter, monitor, hook or fetch, neither its own nor that of a nested repository.
 pub(super) async fn git(folder: &Path, args: &[&str]) -> Option<String> {
     let mut all: Vec<String> = Vec::new();
-    // These look at what files say.
-    let looks = matches!(args.first(), Some(&("status" | "diff")));
-    if looks {
+    // These commands read file contents.
+    let reads_files = matches!(args.first(), Some(&("status" | "diff")));
+    if reads_files {
         all.extend(without_filters(folder).await?);
     }
     let (first, rest) = args.split_at(args.len().min(1));
@@ -89,15 +89,15 @@ pub(super) async fn git(folder: &Path, args: &[&str]) -> Option<String> {
     };
     let args = first.iter().chain(safe).chain(rest);
     all.extend(args.map(|arg| (*arg).to_owned()));
-    let (status, text) = ask(folder, &all).await?;
+    let (status, text) = run_git(folder, &all).await?;
     (status == Some(0)).then_some(text)
 }
 
-/// Settings that turn all filters off. Those of the user too: what they do is often for the
-/// repository to say.
+/// Returns options that turn off all filters, the user's too, because the repository often
+/// decides what they do.
 async fn without_filters(folder: &Path) -> Option<Vec<String>> {
     let list = ["config", "-z", "--name-only", "--get-regexp", r"^filter\."];
-    let names = match ask(folder, &list.map(str::to_owned)).await? {
+    let names = match run_git(folder, &list.map(str::to_owned)).await? {
         (Some(0), names) => names,
         (Some(1), _) => return Some(Vec::new()), // there is none
         _ => return None,
@@ -105,7 +105,7 @@ async fn without_filters(folder: &Path) -> Option<Vec<String>> {
     let driver = |name: &str| Some(name.strip_prefix("filter.")?.rsplit_once('.')?.0.to_owned());
     let drivers: BTreeSet<String> = names.split('\0').filter_map(driver).collect();
     let off = ["clean=", "smudge=", "process=", "required=false"];
-    // A name that cannot be given on a command line cannot be turned off.
+    // A filter whose name cannot be passed on a command line cannot be turned off.
     let clear = |driver: &String| !driver.contains(['=', '\n', '\u{fffd}']);
     drivers.iter().all(clear).then(|| {
         let settings = |driver: &String| {
@@ -115,8 +115,8 @@ async fn without_filters(folder: &Path) -> Option<Vec<String>> {
     })
 }
 
-/// Runs git: how it ended, and what it said.
-async fn ask(folder: &Path, args: &[String]) -> Option<(Option<i32>, String)> {
+/// Runs git and returns its exit code and output.
+async fn run_git(folder: &Path, args: &[String]) -> Option<(Option<i32>, String)> {
     let mut command = Command::new("git");
     native::scrub(&mut command);
     let mut child = command
@@ -129,7 +129,7 @@ async fn ask(folder: &Path, args: &[String]) -> Option<(Option<i32>, String)> {
         .args(args)
         .current_dir(folder)
         .env("GIT_OPTIONAL_LOCKS", "0")
-        // What is missing is not fetched.
+        // Missing objects are not fetched.
         .env("GIT_NO_LAZY_FETCH", "1")
         .env("GIT_ALLOW_PROTOCOL", "none")
         .stdin(Stdio::null())
@@ -141,13 +141,13 @@ async fn ask(folder: &Path, args: &[String]) -> Option<(Option<i32>, String)> {
     let mut output = Vec::new();
     let mut pipe = child.stdout.take()?.take(MAX_OUTPUT);
     pipe.read_to_end(&mut output).await.ok()?;
-    drop(pipe); // who has more to say is told that nobody listens
+    drop(pipe); // Output above the limit fails with a broken pipe.
     let status = child.wait().await.ok()?;
     let text = String::from_utf8_lossy(&output).into_owned();
     Some((status.code(), text))
 }
 
-/// The first lines of a status.
+/// Cuts a long status at a line and appends how many lines are missing.
 fn shortened(status: String) -> String {
     if status.len() <= MAX_STATUS {
         return status;
@@ -161,7 +161,7 @@ fn shortened(status: String) -> String {
     format!("{}... and {more} more\n", &status[..shown])
 }
 
-/// A URL may carry a password; nobody needs it.
+/// Removes credentials from a URL, because the server does not need them.
 fn without_credentials(url: &str) -> String {
     let Ok(mut parsed) = url::Url::parse(url) else {
         return url.to_owned();
@@ -182,7 +182,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn no_repository_is_an_answer_too() {
+    async fn a_folder_without_a_repository_is_complete() {
         let folder = tempfile::tempdir().unwrap();
         let found = repositories(folder.path()).await;
         assert_eq!(found.found, []);
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn branch_status_and_remote_are_told() {
+    async fn branch_status_and_remote_are_reported() {
         let folder = tempfile::tempdir().unwrap();
         let real = folder.path().canonicalize().unwrap();
         let made = git(&real, &["init", "--quiet", "--initial-branch", "trunk"]).await;
@@ -236,14 +236,14 @@ mod tests {
             std::fs::write(folder.join(".git/info/attributes"), attributes).unwrap();
             std::fs::write(folder.join("f"), "two\n").unwrap();
         }
-        // One that is in the index already, and another inside as a part of it.
+        // A repository already in the index, and another one nested inside it.
         let status = repositories(&work).await.found.remove(0).status;
         assert!(status.ends_with("\n M f\n"), "{status}");
         let diff = git(&work, &["diff", "HEAD"]).await.unwrap();
         assert!(diff.contains("-one\n+two\n"), "{diff}");
         assert!(!ran.exists());
-        // Nor in a submodule whose commit has changed, which git would compare in a process of
-        // its own.
+        // Nor in a submodule whose commit has changed, which git would compare in a separate
+        // process.
         let inner = work.join("inner");
         std::fs::remove_file(inner.join(".git/info/attributes")).unwrap();
         did(&inner, &["commit", "--quiet", "--allow-empty", "-m", "y"]).await;
@@ -271,7 +271,7 @@ mod tests {
         let status = repositories(&work).await.found.remove(0).status;
         assert!(status.contains(" M inner\n"), "{status}");
         assert!(!ran.exists());
-        // Where a filter cannot be turned off, nothing is told.
+        // If a filter cannot be turned off, nothing is returned.
         did(&work, &["config", "filter.a=b.clean", &evil]).await;
         assert_eq!(git(&work, &["status"]).await, None);
         assert!(!ran.exists());

@@ -1,5 +1,5 @@
-//! The executor of a run with a host behind it: the host's own tools go to the host,
-//! everything else to whoever executes Cursor's tools and calls the user's MCP servers.
+//! The executor of a run with a host: calls of the host's tools go to the host, everything else
+//! to the executor of Cursor's tools and the user's MCP servers.
 
 use std::sync::Arc;
 
@@ -11,19 +11,19 @@ use super::settings::Settings;
 use super::{Asking, Executor, Replies, Reply, Request, Work};
 use crate::wire::proto::agent::v1::{AskQuestionArgs, McpArgs};
 
-/// Routes requests.
+/// Routes tool calls to the host or to the native executor.
 pub struct Hosted {
     /// The host's tools.
     pub bridge: Arc<Bridge>,
-    /// The user's MCP servers are in it.
+    /// The user's Cursor settings, which contain the MCP servers.
     pub settings: Arc<Settings>,
-    /// Everything else.
+    /// Executes everything else.
     pub native: Arc<dyn Executor>,
 }
 
 impl Hosted {
-    /// Whether a call is for a server of the user, or for one nobody knows.
-    fn is_elsewhere(&self, args: &McpArgs) -> bool {
+    /// Returns whether a call is for one of the user's servers, or for an unknown one.
+    fn is_for_other_server(&self, args: &McpArgs) -> bool {
         let named = !args.provider_identifier.is_empty() && args.provider_identifier != PROVIDER;
         named || self.settings.servers.of(args).is_some()
     }
@@ -37,7 +37,7 @@ impl Executor for Hosted {
         abort: CancellationToken,
     ) -> Work {
         let args = match request {
-            Request::McpArgs(args) if !self.is_elsewhere(&args) => args,
+            Request::McpArgs(args) if !self.is_for_other_server(&args) => args,
             other => return Arc::clone(&self.native).execute(other, replies, abort),
         };
         let (call, answer) = self.bridge.begin(&args, abort);

@@ -1,13 +1,13 @@
-//! A second process that ends our commands when we no longer can.
+//! A second process that kills our commands if this process dies first.
 //!
-//! Commands are process groups of their own, so a sidecar that is killed would leave them
-//! running. The leash is this same program in a process and a group of its own, started before
-//! the first command: it is told every group over a pipe, and the pipe's end tells it that we
-//! are gone. Folders that must not outlive us are told the same way.
+//! Commands run in their own process groups, so they would keep running if the sidecar were
+//! killed. The leash is this same program in a separate process and group, started before the
+//! first command. It receives every group id over a pipe and treats end of file on that pipe as
+//! our death. Temporary folders that must be removed with us are registered the same way.
 //!
-//! A group is told right after its start, and can be left. Who was started in the very instant
-//! we were killed, or has left its group, is found by the [`mark`] it bears, where the system
-//! shows such marks.
+//! A group is registered right after it starts, and a process can leave its group. Processes that
+//! were started just before we were killed, or that left their group, are found by the [`mark`]
+//! they inherited, on systems that expose it.
 
 mod mark;
 
@@ -28,19 +28,20 @@ use rustix::process::{
 
 use self::mark::Mark;
 
-/// The argument that makes this program a leash.
+/// The command-line argument that runs this program as the leash.
 pub const ARGUMENT: &str = "leash";
-/// How often we look for who left its group: who is found may have started another in the meantime.
+/// How often to scan for processes that left their group. One scan is not enough because a
+/// process that was found may have started another since.
 const ROUNDS: usize = 5;
-/// How long orphaned commands may take to end when they are asked to.
+/// How long orphaned commands may take to exit after `SIGTERM`.
 const GRACE: Duration = Duration::from_secs(1);
-/// How long we wait for what we killed, so that nobody else has to.
+/// How long to wait for killed processes, so that they are reaped here.
 const REAP: Duration = Duration::from_millis(500);
-/// How often we look.
+/// The polling interval.
 const LOOK: Duration = Duration::from_millis(2);
 
-/// Our end of it, shared by all who start commands. The default is none: commands end with
-/// their owners only.
+/// A handle to the leash process, shared by everything that starts commands. The default has no
+/// leash: commands then end only with their owners.
 #[derive(Debug, Clone, Default)]
 pub struct Leash(Option<Arc<Mutex<Held>>>);
 
@@ -56,13 +57,13 @@ struct Held {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stage {
-    /// Commands are leashed.
+    /// Commands can be started and are registered.
     Used,
-    /// We are about to end: nothing may be started any more.
+    /// The sidecar is shutting down: no new command may start.
     Over,
 }
 
-/// Whether somebody was told that there is no second process: once is enough.
+/// Whether the missing leash process was already logged; it is logged once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Complaint {
     None,
@@ -70,7 +71,7 @@ enum Complaint {
 }
 
 impl Leash {
-    /// A leash for this program's commands. Costs nothing until the first one.
+    /// Creates a leash for this program's commands. The process starts with the first command.
     pub fn new() -> Self {
         Self(Some(Arc::new(Mutex::new(Held {
             stage: Stage::Used,
@@ -87,14 +88,14 @@ impl Leash {
         Some(held.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Starts the second process, if it is not there.
+    /// Starts the leash process if it is not running.
     pub(super) fn ready(&self) {
         if let Some(mut held) = self.held() {
             held.ready();
         }
     }
 
-    /// Has a group ended when we are gone. Fails when we are about to go ourselves.
+    /// Registers a group to be killed if we die. Fails if the sidecar is shutting down.
     pub(super) fn enter(&self, group: Pid) -> io::Result<()> {
         let Some(mut held) = self.held() else {
             return Ok(());
@@ -103,52 +104,52 @@ impl Leash {
             return Err(io::Error::other("the sidecar is ending"));
         }
         held.groups.insert(group.as_raw_nonzero().get());
-        if held.tell("enter", group.as_raw_nonzero()).is_err() {
-            // A new one is told all groups.
+        if held.send("enter", group.as_raw_nonzero()).is_err() {
+            // A new leash process receives all groups on start.
             held.drop_holder();
             held.ready();
         }
         Ok(())
     }
 
-    /// Forgets a group that is gone: its number may soon be another's.
+    /// Unregisters a group that has ended, because the system may reuse its id.
     pub(super) fn leave(&self, group: Pid) {
         let Some(mut held) = self.held() else {
             return;
         };
         let id = group.as_raw_nonzero();
-        if held.groups.remove(&id.get()) && held.tell("leave", id).is_err() {
+        if held.groups.remove(&id.get()) && held.send("leave", id).is_err() {
             held.drop_holder();
         }
     }
 
-    /// Has a folder removed when we are gone. Fails when we are about to go ourselves.
+    /// Registers a folder to be removed if we die. Fails if the sidecar is shutting down.
     pub(super) fn keep(&self, folder: &Path) -> io::Result<()> {
-        let (Some(mut held), Some(name)) = (self.held(), nameable(folder)) else {
+        let (Some(mut held), Some(name)) = (self.held(), as_line(folder)) else {
             return Ok(());
         };
         if held.stage == Stage::Over {
             return Err(io::Error::other("the sidecar is ending"));
         }
-        if held.tell("keep", name).is_err() {
+        if held.send("keep", name).is_err() {
             held.drop_holder();
         }
         held.folders.insert(name.to_owned());
         Ok(())
     }
 
-    /// Forgets a folder that is gone.
+    /// Unregisters a folder that was removed.
     pub(super) fn forget(&self, folder: &Path) {
-        let (Some(mut held), Some(name)) = (self.held(), nameable(folder)) else {
+        let (Some(mut held), Some(name)) = (self.held(), as_line(folder)) else {
             return;
         };
-        if held.folders.remove(name) && held.tell("forget", name).is_err() {
+        if held.folders.remove(name) && held.send("forget", name).is_err() {
             held.drop_holder();
         }
     }
 
-    /// Ends all commands and waits a moment for them, so that no dead process of ours is left
-    /// to whoever comes after us. Folders go last. Nothing can be started afterwards.
+    /// Kills all commands, waits briefly to reap them, then removes the folders. Nothing can be
+    /// started afterwards.
     pub fn end_all(&self) {
         let Some(mut held) = self.held() else {
             return;
@@ -157,14 +158,14 @@ impl Leash {
         for group in std::mem::take(&mut held.groups) {
             if let Some(group) = Pid::from_raw(group) {
                 let _ = kill_process_group(group, Signal::KILL);
-                let _ = held.tell("leave", group.as_raw_nonzero());
+                let _ = held.send("leave", group.as_raw_nonzero());
             }
         }
         let folders = std::mem::take(&mut held.folders);
         let mark = held.holder.is_some().then_some(held.mark);
-        // It must not take us for one of those we left behind.
+        // Otherwise the leash would kill us as one of our own descendants.
         mark::take_off();
-        // Its input ends: so does it.
+        // The leash exits at the end of its input.
         drop(held.holder.as_mut().and_then(|child| child.stdin.take()));
         drop(held);
         let started = Instant::now();
@@ -182,7 +183,7 @@ impl Leash {
     }
 }
 
-/// Ends all processes with a mark.
+/// Kills all processes that carry the mark.
 fn end_marked(mark: Mark) {
     for _ in 0..ROUNDS {
         let found = mark.bearers();
@@ -196,14 +197,14 @@ fn end_marked(mark: Mark) {
     }
 }
 
-/// A folder's name as a line can carry it.
-fn nameable(folder: &Path) -> Option<&str> {
+/// Returns the folder's name if it can be sent as one line.
+fn as_line(folder: &Path) -> Option<&str> {
     folder.to_str().filter(|name| !name.contains('\n'))
 }
 
 fn remove_all(folders: &BTreeSet<String>) {
     for folder in folders {
-        // Somebody may just write a file there.
+        // Retry because a process may still be writing files there.
         let gone = (0..ROUNDS).any(|_| match std::fs::remove_dir_all(folder) {
             Ok(()) => true,
             Err(error) => error.kind() == io::ErrorKind::NotFound,
@@ -236,15 +237,15 @@ impl Held {
         }
     }
 
-    /// Tells the leash something; without one there is nobody to tell.
-    fn tell(&mut self, word: &str, what: impl Display) -> io::Result<()> {
+    /// Sends a line to the leash process. Does nothing if there is none.
+    fn send(&mut self, word: &str, what: impl Display) -> io::Result<()> {
         let stdin = self.holder.as_mut().and_then(|child| child.stdin.as_mut());
         let line = format!("{word} {what}\n");
         stdin.map_or(Ok(()), |stdin| stdin.write_all(line.as_bytes()))
     }
 
-    /// Lets go of a leash that does not listen. It must not come back to life and end groups
-    /// whose numbers are others' by then.
+    /// Kills a leash process that does not read its input. It must not resume later and kill
+    /// groups whose ids were reused.
     fn drop_holder(&mut self) {
         if let Some(mut holder) = self.holder.take() {
             let _ = holder.kill();
@@ -253,12 +254,12 @@ impl Held {
     }
 }
 
-/// Starts a leash that knows all there is to know.
+/// Starts a leash process and sends it the mark and all registered groups and folders.
 fn start(held: &Held) -> io::Result<Child> {
     let mut child = Command::new(own_program()?)
         .arg0("cursor-leash")
         .arg(ARGUMENT)
-        // It needs nothing of ours, and holds nothing: no secret, no folder, no pipe.
+        // It inherits none of our secrets, folders or pipes.
         .env_clear()
         .current_dir("/")
         .process_group(0)
@@ -266,8 +267,8 @@ fn start(held: &Held) -> io::Result<Child> {
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .spawn()?;
-    let told = child.stdin.as_mut().map_or(Ok(()), |stdin| {
-        // Rather a new leash than a wait for one that was stopped.
+    let registered = child.stdin.as_mut().map_or(Ok(()), |stdin| {
+        // Do not block on a stopped leash: fail and start a new one.
         fcntl_setfl(&*stdin, OFlags::NONBLOCK)?;
         let groups = held.groups.iter().map(|id| format!("enter {id}\n"));
         let folders = held.folders.iter().map(|name| format!("keep {name}\n"));
@@ -275,7 +276,7 @@ fn start(held: &Held) -> io::Result<Child> {
         let lines: String = mark.chain(groups).chain(folders).collect();
         stdin.write_all(lines.as_bytes())
     });
-    match told {
+    match registered {
         Ok(()) => Ok(child),
         Err(error) => {
             let _ = child.kill();
@@ -285,27 +286,29 @@ fn start(held: &Held) -> io::Result<Child> {
     }
 }
 
-/// This program, even if its file was replaced since it was started.
+/// Returns the path of this program, valid on Linux even if the file was replaced since it
+/// started.
 fn own_program() -> io::Result<PathBuf> {
-    match cfg!(target_os = "linux") {
-        true => Ok("/proc/self/exe".into()),
-        false => std::env::current_exe(),
+    if cfg!(target_os = "linux") {
+        Ok("/proc/self/exe".into())
+    } else {
+        std::env::current_exe()
     }
 }
 
-/// The life of a leash: hears of groups until nobody tells, then ends those that are left,
-/// and removes the folders.
+/// Runs the leash process: reads registrations until end of input, then kills the groups and
+/// marked processes that are left and removes the folders.
 pub fn hold() {
     mark::take_off();
-    let mut told = Told::default();
+    let mut registered = Registered::default();
     for line in io::stdin().lock().lines().map_while(Result::ok) {
-        told.heed(&line);
+        registered.apply(&line);
     }
-    end(told.groups);
-    if let Some(mark) = told.mark {
+    end(registered.groups);
+    if let Some(mark) = registered.mark {
         end_marked(mark);
     }
-    remove_all(&told.folders);
+    remove_all(&registered.folders);
 }
 
 fn end(mut groups: BTreeSet<i32>) {
@@ -330,22 +333,22 @@ fn end(mut groups: BTreeSet<i32>) {
     }
 }
 
-/// What a leash knows.
+/// What is currently registered with the leash process.
 #[derive(Debug, Default)]
-struct Told {
+struct Registered {
     groups: BTreeSet<i32>,
     folders: BTreeSet<String>,
     mark: Option<Mark>,
 }
 
-impl Told {
-    /// Takes one line to heart.
-    fn heed(&mut self, line: &str) {
+impl Registered {
+    /// Applies one line of input. Unknown or malformed lines are ignored.
+    fn apply(&mut self, line: &str) {
         let Some((word, what)) = line.split_once(' ') else {
             return;
         };
         match (word, what.parse()) {
-            // 1 would mean everybody.
+            // A group id of 1 would signal every process.
             ("enter", Ok(id @ 2..)) => self.groups.insert(id),
             ("leave", Ok(id)) => self.groups.remove(&id),
             ("keep", _) => self.folders.insert(what.to_owned()),
@@ -364,8 +367,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn groups_come_and_go_and_nobody_else_is_meant() {
-        let mut told = Told::default();
+    fn only_valid_group_ids_and_folders_are_registered() {
+        let mut registered = Registered::default();
         for line in [
             "enter 12",
             "enter 13",
@@ -381,9 +384,9 @@ mod tests {
             "keep /c",
             "forget /a b",
         ] {
-            told.heed(line);
+            registered.apply(line);
         }
-        assert_eq!(told.groups, BTreeSet::from([13]));
-        assert_eq!(told.folders, BTreeSet::from(["/c".to_owned()]));
+        assert_eq!(registered.groups, BTreeSet::from([13]));
+        assert_eq!(registered.folders, BTreeSet::from(["/c".to_owned()]));
     }
 }

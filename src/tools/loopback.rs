@@ -1,6 +1,6 @@
-//! HTTP on 127.0.0.1: how many are served at once, how large and how slow a request may be.
+//! An HTTP server on 127.0.0.1 with limits on concurrency, request size and time.
 //!
-//! It knows nothing of what is served; who is let in is decided by [`admission`].
+//! It is independent of what is served; [`admission`] decides which requests are accepted.
 
 pub mod admission;
 
@@ -24,61 +24,62 @@ use tokio_util::sync::CancellationToken;
 use super::surrogates;
 use admission::Refusal;
 
-/// Connections at once, if the system lets us have the files. Each may have a call that waits.
+/// Maximum number of connections, if the file limit permits. Each may have a waiting call.
 const MOST_CONNECTIONS: usize = 12 * 1024;
-/// Connections beyond, which are told to come back later; more wait to be accepted.
-const MOST_TURNED_AWAY: usize = 128;
-/// Connections that may wait to be accepted, if the system agrees.
+/// Maximum number of further connections, which are answered with "busy"; more stay in the
+/// backlog.
+const MOST_REJECTED: usize = 128;
+/// The backlog of connections not yet accepted; the system may lower it.
 const BACKLOG: u32 = 4096;
-/// The longest head, and what a connection may hold of what it has not understood yet.
+/// Maximum size of a request head, and of a connection's unparsed input.
 const MOST_HEAD: usize = 16 * 1024;
-/// How long a client may take for a request's head.
+/// The time limit for reading a request's head.
 const HEAD_TIME: Duration = Duration::from_secs(10);
-/// How long it may take for the body.
+/// The time limit for reading a request's body.
 const BODY_TIME: Duration = Duration::from_secs(30);
-/// How long to wait when the system has no more sockets for us.
+/// How long to wait when no more sockets are available.
 const EXHAUSTED: Duration = Duration::from_millis(100);
 
-/// An answer, whole or in pieces.
+/// A response, buffered or streamed.
 pub type Answered = Response<BoxBody<Bytes, Infallible>>;
 
-/// How much a server takes.
+/// The size limits of a server.
 #[derive(Debug, Clone, Copy)]
 pub struct Bounds {
-    /// The longest body.
+    /// The maximum body size in bytes.
     pub body: usize,
-    /// What all requests under way may hold together, in KiB.
+    /// The memory all concurrent requests may hold together, in KiB.
     pub room_kib: usize,
 }
 
-/// What is served.
+/// The service behind the server.
 pub trait Site: Send + Sync + 'static {
-    /// Answers a request, or says why not.
+    /// Answers a request, or returns why it is refused.
     fn answer(
         self: Arc<Self>,
         request: Request<Incoming>,
     ) -> impl Future<Output = Result<Answered, Refusal>> + Send;
 
-    /// How a refusal is worded.
+    /// Returns the response for a refusal.
     fn refused(&self, refusal: Refusal) -> Answered;
 }
 
-/// A place on this machine where requests come in.
+/// A listening port and its limits.
 #[derive(Debug)]
 pub struct Loopback {
     port: u16,
     bounds: Bounds,
     room: Arc<Semaphore>,
-    /// For connections that are served.
+    /// Permits for connections that are served.
     places: Arc<Semaphore>,
     most: usize,
 }
 
 impl Loopback {
-    /// Takes a port; 0 is any.
+    /// Binds a port; 0 chooses any free one.
     pub fn bind(port: u16, bounds: Bounds) -> Result<(TcpListener, Arc<Self>), std::io::Error> {
         let socket = TcpSocket::new_v4()?;
-        // A port with a name that was just let go of may be taken again.
+        // A fixed port must be usable again right after its previous user exited.
         socket.set_reuseaddr(port != 0)?;
         socket.bind((Ipv4Addr::LOCALHOST, port).into())?;
         let listener = socket.listen(BACKLOG)?;
@@ -93,17 +94,18 @@ impl Loopback {
         Ok((listener, Arc::new(place)))
     }
 
-    /// Whether a connection is for one request only: idle ones would keep others out.
+    /// Returns whether connections are closed after one request, because idle ones would block
+    /// others.
     fn is_crowded(&self) -> bool {
         self.places.available_permits() < self.most / 2
     }
 
-    /// Its port.
+    /// Returns the port it listens on.
     pub fn port(&self) -> u16 {
         self.port
     }
 
-    /// Room for a body: as much as it says it has, or all it may have.
+    /// Reserves memory for a body: its declared size, or the maximum if chunked.
     pub fn reserve(&self, headers: &HeaderMap) -> Result<OwnedSemaphorePermit, Refusal> {
         let most = self.bounds.body;
         let declared = headers
@@ -122,7 +124,7 @@ impl Loopback {
         room.map_err(|_| Refusal::Busy)
     }
 
-    /// Reads a body of JSON, unless it is too long or too slow.
+    /// Reads a JSON body, unless it is too long or too slow, and replaces lone surrogates in it.
     pub async fn read<B>(&self, body: B) -> Result<Bytes, Refusal>
     where
         B: Body<Data = Bytes>,
@@ -134,7 +136,7 @@ impl Loopback {
     }
 }
 
-/// Three quarters of the files we may have open: runs need some, too.
+/// Returns three quarters of the file limit, because runs need files too.
 fn most_connections(files: Option<u64>) -> usize {
     let files = files.and_then(|files| usize::try_from(files).ok());
     files.map_or(MOST_CONNECTIONS, |files| {
@@ -156,7 +158,7 @@ where
     }
 }
 
-/// What a refusal says besides its words.
+/// Adds the headers that belong to a refusal.
 pub fn hints(refusal: Refusal, headers: &mut HeaderMap) {
     match refusal {
         Refusal::Unauthorized => {
@@ -169,29 +171,30 @@ pub fn hints(refusal: Refusal, headers: &mut HeaderMap) {
     }
 }
 
-/// Takes connections until the server ends; open ones end with it.
+/// Accepts connections until `end` fires, which also closes open ones.
 pub async fn serve<S: Site>(
     listener: TcpListener,
     place: Arc<Loopback>,
     site: Arc<S>,
     end: CancellationToken,
 ) {
-    let away = Arc::new(Semaphore::new(MOST_TURNED_AWAY));
+    let away = Arc::new(Semaphore::new(MOST_REJECTED));
     let accepting = async {
-        // Whoever connects is answered, also when there is no place.
+        // Every client gets a response, even if all places are taken.
         while let Ok(spare) = Arc::clone(&away).acquire_owned().await {
             let Ok((stream, _)) = listener.accept().await else {
                 tokio::time::sleep(EXHAUSTED).await;
                 continue;
             };
-            let (seat, welcome) = match Arc::clone(&place.places).try_acquire_owned() {
-                Ok(seat) => (seat, Welcome::Served),
-                Err(_) => (spare, Welcome::TurnedAway),
+            let (permit, admission) = match Arc::clone(&place.places).try_acquire_owned() {
+                Ok(permit) => (permit, Admission::Served),
+                Err(_) => (spare, Admission::Rejected),
             };
-            let serving = attend(stream, Arc::clone(&place), Arc::clone(&site), welcome);
+            let serving =
+                serve_connection(stream, Arc::clone(&place), Arc::clone(&site), admission);
             let end = end.clone();
             tokio::spawn(async move {
-                let _seat = seat;
+                let _seat = permit;
                 tokio::select! {
                     () = serving => {}
                     () = end.cancelled() => {}
@@ -205,32 +208,37 @@ pub async fn serve<S: Site>(
     }
 }
 
-/// What becomes of a connection.
+/// What happens to a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Welcome {
+enum Admission {
     Served,
-    TurnedAway,
+    Rejected,
 }
 
-async fn attend<S: Site>(stream: TcpStream, place: Arc<Loopback>, site: Arc<S>, welcome: Welcome) {
+async fn serve_connection<S: Site>(
+    stream: TcpStream,
+    place: Arc<Loopback>,
+    site: Arc<S>,
+    admission: Admission,
+) {
     let _ = stream.set_nodelay(true);
     let service = hyper::service::service_fn(|request: Request<Incoming>| {
         let (place, site) = (Arc::clone(&place), Arc::clone(&site));
-        // On the heap: it goes when there is an answer, the connection stays while that is read.
+        // Boxed, because it is dropped when the response is ready, while the connection lives on.
         Box::pin(async move {
-            let answer = match welcome {
-                Welcome::Served => Arc::clone(&site).answer(request).await,
-                Welcome::TurnedAway => Err(Refusal::Busy),
+            let answer = match admission {
+                Admission::Served => Arc::clone(&site).answer(request).await,
+                Admission::Rejected => Err(Refusal::Busy),
             };
             let mut answer = answer.unwrap_or_else(|refusal| site.refused(refusal));
-            if welcome == Welcome::TurnedAway || place.is_crowded() {
+            if admission == Admission::Rejected || place.is_crowded() {
                 let close = HeaderValue::from_static("close");
                 answer.headers_mut().insert(CONNECTION, close);
             }
             Ok::<_, Infallible>(answer)
         })
     });
-    // A client that breaks off is no event of ours.
+    // A client that disconnects is not an error.
     let _ = hyper::server::conn::http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD_TIME)
@@ -248,9 +256,9 @@ mod tests {
 
     const MOST: usize = 64 * 1024;
 
-    /// Clients written in JavaScript cut strings anywhere.
+    /// JavaScript clients may cut a string inside a surrogate pair.
     #[tokio::test]
-    async fn half_a_letter_in_a_body_is_mended() {
+    async fn a_lone_surrogate_in_a_body_is_replaced() {
         let bounds = Bounds {
             body: MOST,
             room_kib: 64,
@@ -262,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn connections_leave_files_for_others() {
+    fn connections_use_only_part_of_the_file_limit() {
         assert_eq!(most_connections(Some(256)), 192);
         assert_eq!(most_connections(Some(1024)), 768);
         assert_eq!(most_connections(Some(1 << 20)), MOST_CONNECTIONS);
@@ -270,14 +278,14 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_body_that_does_not_come_is_not_waited_for() {
+    async fn a_body_that_does_not_arrive_times_out() {
         let frames = futures_util::stream::pending::<Result<Frame<Bytes>, Infallible>>();
         let body = StreamBody::new(frames);
         assert_eq!(read(body, MOST).await, Err(Refusal::TooSlow));
     }
 
     #[tokio::test]
-    async fn a_body_without_a_length_is_cut_off_where_it_gets_too_long() {
+    async fn a_body_without_a_length_is_refused_when_it_gets_too_long() {
         let body = |bytes: usize| Full::new(Bytes::from(vec![b' '; bytes]));
         assert_eq!(read(body(MOST), MOST).await.unwrap().len(), MOST);
         let refused = read(body(MOST + 1), MOST).await;

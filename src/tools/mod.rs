@@ -1,10 +1,11 @@
-//! Who executes what Cursor's agent asks for on the exec channel.
+//! Execution of the tools that Cursor's agent requests on the exec channel.
 //!
-//! A run hands every request to an [`Executor`] and sends back whatever it replies; the
-//! executor knows nothing of streams, ids or heartbeats. Calls of the host's tools wait for
-//! the host ([`bridge`]); Cursor's own tools are executed here ([`native`]), by the host's tools
-//! ([`by_host`]), or get the typed refusal the server expects ([`refuse::Refuse`]), as the user's
-//! settings say. The user's Cursor settings ([`settings`]) bring MCP servers and hooks.
+//! A run passes every request to an [`Executor`] and sends its replies back; the executor knows
+//! nothing of streams, ids or heartbeats. Calls of the host's tools wait for the host
+//! ([`bridge`]). Cursor's own tools are executed here ([`native`]), by the host's tools
+//! ([`by_host`]), or get the typed refusal that the server expects ([`refuse::Refuse`]),
+//! depending on the user's settings. The user's Cursor settings ([`settings`]) add MCP servers
+//! and hooks.
 
 pub mod bridge;
 pub mod by_host;
@@ -36,15 +37,15 @@ use crate::wire::proto::agent::v1::{
     AskQuestionArgs, AskQuestionResult, exec_client_message, exec_server_message,
 };
 
-/// What the server asks to be done.
+/// An exec request of the server.
 pub type Request = exec_server_message::Message;
-/// One (partial) result.
+/// One complete or partial result.
 pub type Reply = exec_client_message::Message;
 
-/// Executes requests.
+/// Executes exec requests.
 pub trait Executor: Send + Sync + 'static {
-    /// Begins work on one request; all its results go to `replies`. When `abort` fires, the
-    /// work should end soon, with whatever result says so.
+    /// Starts work on one request; all its results go to `replies`. When `abort` fires, the work
+    /// should end soon with a result that reports it.
     fn execute(
         self: Arc<Self>,
         request: Request,
@@ -52,26 +53,26 @@ pub trait Executor: Send + Sync + 'static {
         abort: CancellationToken,
     ) -> Work;
 
-    /// Puts a question of the model to a person; `None` if nobody is there to ask.
+    /// Asks the user a question of the model; returns `None` if the host cannot ask.
     fn ask(&self, _question: &AskQuestionArgs) -> Option<Asking> {
         None
     }
 }
 
-/// A question that has been put to the host.
+/// A question that has been sent to the host.
 pub struct Asking {
-    /// What the host has to do for it.
+    /// The call that the host must execute for it.
     pub call: HostCall,
-    /// What the person says.
+    /// The user's answer.
     pub answer: Pin<Box<dyn Future<Output = AskQuestionResult> + Send>>,
 }
 
-/// Work that has begun.
+/// Work that has started.
 pub struct Work {
-    /// Runs until the work is done. An error tells the server that the request failed as a
-    /// whole.
+    /// Completes when the work is done. An error is reported to the server as a failure of the
+    /// whole request.
     pub done: Pin<Box<dyn Future<Output = Result<(), Thrown>> + Send>>,
-    /// What the host has to do for it.
+    /// The call that the host must execute for it.
     pub call: Option<HostCall>,
 }
 
@@ -80,16 +81,16 @@ pub struct Work {
 #[error("{0}")]
 pub struct Thrown(pub String);
 
-/// What an executor has to say of a request.
+/// What an executor sends while it works on a request.
 #[derive(Debug)]
 pub enum Said {
     /// A result.
     Reply(Box<Reply>),
-    /// The host has to do something for it.
+    /// A call that the host must execute.
     Call(HostCall),
 }
 
-/// Where the results of one request go.
+/// Sends the results of one request.
 #[derive(Debug, Clone)]
 pub struct Replies {
     id: u32,
@@ -97,18 +98,19 @@ pub struct Replies {
 }
 
 impl Replies {
-    /// Results of request `id` go to `queue`.
+    /// Creates a sender of the results of request `id` to `queue`.
     pub fn new(id: u32, queue: mpsc::Sender<(u32, Said)>) -> Self {
         Self { id, queue }
     }
 
-    /// Sends one result. Waits while the run has no room; a run that is gone takes nothing.
+    /// Sends one result. Waits while the queue is full; the result is dropped if the run has
+    /// ended.
     pub async fn send(&self, reply: Reply) {
         let said = Said::Reply(Box::new(reply));
         let _ = self.queue.send((self.id, said)).await;
     }
 
-    /// Has the host do something that was not known when the work began.
+    /// Sends the host a call that was not known when the work started.
     pub async fn call(&self, call: HostCall) {
         let _ = self.queue.send((self.id, Said::Call(call))).await;
     }

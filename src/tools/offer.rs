@@ -1,27 +1,27 @@
-//! Tools the host offers, as Cursor lists them.
+//! Tools as they are offered to Cursor.
 
 use serde_json::Value as Json;
 
 use crate::wire::proto::agent::v1::McpToolDefinition;
 use crate::wire::value;
 
-/// One tool of the host.
+/// A tool that is offered to Cursor.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Offer {
     /// The name the model calls.
     pub name: String,
-    /// What it is for.
+    /// The description for the model.
     pub description: String,
     /// JSON Schema of its arguments.
     pub schema: Json,
-    /// The group it belongs to.
+    /// The MCP provider it belongs to.
     pub provider: String,
-    /// Its name within the group.
+    /// Its name within the provider.
     pub tool: String,
 }
 
 impl Offer {
-    /// The definition, schema keys in their order.
+    /// Returns the protobuf definition; the order of schema keys is kept.
     pub fn definition(&self) -> McpToolDefinition {
         McpToolDefinition {
             name: self.name.clone(),

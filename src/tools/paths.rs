@@ -1,9 +1,9 @@
-//! What the paths of a request mean. Pure: nothing is looked up.
+//! Resolves the paths of a request. Pure: the file system is not accessed.
 
 use std::path::{Component, Path, PathBuf};
 
-/// What a path of the model means: relative to the workspace, `~` and `file://` known, `.` and
-/// `..` taken away by their names.
+/// Resolves a path of the model: relative to the workspace, with `~` and `file://` expanded, and
+/// with `.` and `..` removed lexically.
 pub(super) fn meant(path: &str, workspace: &Path, home: Option<&Path>) -> PathBuf {
     let path = path.strip_prefix("file://").unwrap_or(path);
     let joined = match (path.strip_prefix('~'), home) {
@@ -14,7 +14,7 @@ pub(super) fn meant(path: &str, workspace: &Path, home: Option<&Path>) -> PathBu
     plain(&joined)
 }
 
-/// A path without `.` and `..`.
+/// Returns a path with `.` and `..` removed lexically.
 pub(super) fn plain(path: &Path) -> PathBuf {
     let mut plain = PathBuf::new();
     for part in path.components() {

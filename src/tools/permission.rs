@@ -1,4 +1,4 @@
-//! Permission of the host for native tools in mode `ask`, and what a turn says about tools.
+//! Permission from the host for native tools in mode `ask`, and a turn's tool settings.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,11 +10,11 @@ use super::by_host::HostTools;
 use super::native::policy::{Decisions, HostPolicy, Policy, Tool};
 use crate::diag;
 
-/// Characters of a command or path that a permission request shows.
+/// The maximum number of characters of a command or path in a permission request.
 const MAX_SUBJECT: usize = 2_000;
 
-/// What the current turn of a run says about tools. A run may outlive a turn, and the next turn
-/// may bring other switches, so executors look here for every request.
+/// The tool settings of the current turn of a run. A run may outlive a turn, and the next turn
+/// may change them, so executors read them for every request.
 #[derive(Debug, Clone)]
 pub struct TurnTools {
     /// Who executes which native tool.
@@ -28,8 +28,8 @@ pub struct TurnTools {
 }
 
 impl TurnTools {
-    /// The tools of a turn. A host whose switches count and that has every tool switched off
-    /// wants no MCP servers either.
+    /// Creates the settings of a turn. MCP servers are off too if the host's switches count and
+    /// the host has switched every tool off.
     pub fn new(
         settings: &Policy,
         stated: &HostPolicy,
@@ -46,17 +46,17 @@ impl TurnTools {
     }
 }
 
-/// The tools of the current turn, as an executor sees them.
+/// The tool settings of the current turn, as an executor receives them.
 pub type CurrentTools = watch::Receiver<Arc<TurnTools>>;
 
 /// A question to the host: may this native tool be executed?
 #[derive(Debug)]
 pub struct PermissionRequest {
-    /// The tool.
+    /// The tool that needs permission.
     pub tool: Tool,
-    /// What exactly: the command line, the path, the URL. Secrets are redacted.
+    /// The command line, path or URL. Secrets are redacted.
     pub subject: String,
-    /// Where the answer goes. Dropping it leaves the question open until the next turn.
+    /// Receives the answer. If it is dropped, the request is repeated in the next turn.
     pub answer: oneshot::Sender<Permission>,
 }
 
@@ -65,7 +65,7 @@ pub struct PermissionRequest {
 pub enum Permission {
     /// Execute this once.
     AllowOnce,
-    /// Execute this, and this kind of tool from now on in this session.
+    /// Execute this, and allow this kind of tool for the rest of the session.
     AllowSession,
     /// Do not execute it.
     Deny,
@@ -87,8 +87,8 @@ impl Granted {
     }
 }
 
-/// Returns whether the host permits a request. While no turn is under way there is nobody to
-/// ask, so the question waits for the next turn; the caller stops waiting when the run ends.
+/// Returns whether the host permits a request. While no turn is in progress the host cannot be
+/// asked, so the request waits for the next turn; the caller stops waiting when the run ends.
 pub(super) async fn is_permitted(
     tool: Tool,
     request: &Request,
@@ -124,7 +124,7 @@ pub(super) async fn is_permitted(
     }
 }
 
-/// What a request is about, in one line.
+/// Returns what a request is about: its command, path, pattern or URL.
 fn subject(request: &Request) -> String {
     let text = match request {
         Request::ShellArgs(args)
@@ -151,7 +151,7 @@ fn subject(request: &Request) -> String {
         Request::FetchArgs(args) => args.url.as_str(),
         _ => "",
     };
-    // Cut afterwards: a secret that is cut in two would not be found.
+    // Redact before cutting, because a secret that is cut in two would not be found.
     diag::secrets()
         .scrub(text)
         .chars()

@@ -19,9 +19,10 @@ pub(super) async fn answer(
             Reply::ListMcpResourcesExecResult(resources(facts, &args, &abort).await)
         }
         Request::ReadMcpResourceExecArgs(args) => {
-            let result = Some(match is_saved(&args) {
-                false => resource(facts, args, &abort).await,
-                true => unread(args, "this client does not save it; read it without a path"),
+            let result = Some(if is_saved(&args) {
+                unread(args, "this client does not save it; read it without a path")
+            } else {
+                resource(facts, args, &abort).await
             });
             Reply::ReadMcpResourceExecResult(ReadMcpResourceExecResult { result })
         }

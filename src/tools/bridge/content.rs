@@ -1,4 +1,4 @@
-//! Results of the host's tools, as Cursor and MCP clients take them.
+//! Results of the host's tools, converted for Cursor and MCP clients.
 
 use base64::Engine as _;
 use base64::alphabet::STANDARD;
@@ -17,23 +17,23 @@ const LENIENT: GeneralPurpose = GeneralPurpose::new(
         .with_decode_allow_trailing_bits(true),
 );
 
-/// One piece of a result.
+/// One content block of a result.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Content {
-    /// Words.
+    /// Plain text.
     Text(String),
-    /// A picture.
+    /// An image.
     Image {
-        /// Its bytes, in base64 as the tool told them.
+        /// Its bytes in base64, exactly as the tool returned them.
         data: String,
-        /// Its type.
+        /// Its MIME type.
         mime_type: String,
     },
 }
 
 impl Content {
-    /// The pieces of a result's `content`: text, told as a block or bare, and pictures as
-    /// they are, anything else as its JSON; nothing at all as one empty text.
+    /// Parses a result's `content`. Text blocks, bare strings and images are kept; anything else
+    /// becomes its JSON as text; an empty list becomes one empty text.
     pub fn read(content: &Json) -> Vec<Self> {
         let Json::Array(blocks) = content else {
             return vec![match content {
@@ -67,7 +67,7 @@ impl Content {
         }
     }
 
-    /// As an MCP content block.
+    /// Returns this as an MCP content block.
     pub fn json(&self) -> Json {
         match self {
             Self::Text(text) => json!({"type": "text", "text": text}),
@@ -92,20 +92,22 @@ impl Content {
                     data,
                     mime_type: mime_type.clone(),
                 }),
-                // Not a picture: told as it is, so that the model can see what is wrong.
+                // Not a valid image: send the block as text so that the model can see what is
+                // wrong.
                 None => Self::Text(self.json().to_string()).proto(),
             },
         }
     }
 }
 
-/// The bytes of a picture; tools leave out padding and break lines.
+/// Decodes base64 image data. Missing padding and line breaks are accepted because tools produce
+/// them.
 pub fn bytes(data: &str) -> Option<Bytes> {
-    let told: String = data.split_ascii_whitespace().collect();
-    LENIENT.decode(told).ok().map(Bytes::from)
+    let compact: String = data.split_ascii_whitespace().collect();
+    LENIENT.decode(compact).ok().map(Bytes::from)
 }
 
-/// Arguments a host can take: an object, or none.
+/// Returns arguments a host can accept: the object itself, or an empty one for anything else.
 pub fn arguments(arguments: Json) -> Json {
     match arguments {
         Json::Object(_) => arguments,
@@ -118,12 +120,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pictures_pass_as_they_were_told() {
-        let told = json!([{"type": "image", "data": "QUI", "mimeType": "image/png"}]);
-        let [picture] = &Content::read(&told)[..] else {
+    fn images_are_passed_on_unchanged() {
+        let content = json!([{"type": "image", "data": "QUI", "mimeType": "image/png"}]);
+        let [picture] = &Content::read(&content)[..] else {
             panic!("one picture")
         };
-        assert_eq!(picture.json(), told[0]);
+        assert_eq!(picture.json(), content[0]);
         let mcp_tool_result_content_item::Content::Image(sent) = picture.clone().proto() else {
             panic!("{picture:?}")
         };

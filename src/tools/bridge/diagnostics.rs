@@ -1,7 +1,7 @@
-//! What the bridge does, told line by line to whoever turned it on.
+//! Diagnostic log of the bridge, one JSON line per event, off by default.
 //!
-//! Only what [`Record`] has a field for can be told: names of tools, counts and ids. There
-//! is no field an address, a path, an argument or a result would fit in.
+//! Only the fields of [`Record`] can be logged: names of tools, counts and ids. No field could
+//! hold an address, a path, an argument or a result.
 
 use std::borrow::Cow;
 use std::fs::OpenOptions;
@@ -16,24 +16,24 @@ use sha2::{Digest as _, Sha256};
 use super::snapshot::{Exposed, Snapshot};
 use crate::diag;
 
-/// What every line on stderr begins with.
+/// The prefix of every line on stderr.
 pub const PREFIX: &str = "[pi-cursor-sdk:bridge] ";
 
-/// Whether anything is told, and where.
+/// Whether and where events are logged.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum Diagnostics {
-    /// Nothing.
+    /// Events are not logged.
     #[default]
     Off,
-    /// On stderr.
+    /// Events are written to stderr.
     Stderr,
-    /// On stderr, and appended to a file.
+    /// Events are written to stderr and appended to a file.
     StderrAnd(PathBuf),
 }
 
 impl Diagnostics {
-    /// Tells what `record` gives; nothing is made where nothing is told.
-    fn tell<'a>(&self, record: impl FnOnce() -> Record<'a>) {
+    /// Logs the event that `record` returns; does not call it when logging is off.
+    fn log<'a>(&self, record: impl FnOnce() -> Record<'a>) {
         let file = match self {
             Self::Off => return,
             Self::Stderr => None,
@@ -43,7 +43,7 @@ impl Diagnostics {
             return;
         };
         let line = format!("{PREFIX}{json}\n");
-        // One write a line: others write to stderr too. Nobody to tell is nobody to tell.
+        // One write per line, because others write to stderr too. A closed stderr is ignored.
         let _ = std::io::stderr().write_all(line.as_bytes());
         if let Some(Err(error)) = file.map(|file| append(file, &json)) {
             tracing::debug!(%error, "bridge.diagnostics");
@@ -60,7 +60,7 @@ fn append(file: &Path, json: &str) -> std::io::Result<()> {
     file.write_all(format!("{json}\n").as_bytes())
 }
 
-/// One line.
+/// One logged event.
 #[derive(Serialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 enum Record<'a> {
@@ -131,23 +131,23 @@ struct Request<'a> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Skipped {
-    /// The settings say so.
+    /// The settings turn the bridge off.
     Disabled,
-    /// There is nothing to offer.
+    /// The host has no tools to offer.
     NoExposedTools,
 }
 
-/// Why a call got no result of the host's.
+/// Why a call has no result from the host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Rejection {
-    /// One side gave it up.
+    /// The host or the caller cancelled it.
     Cancelled,
-    /// The host took too long.
+    /// The host did not answer before the deadline.
     Error,
 }
 
-/// The book of one run's bridge: which calls wait.
+/// Counts and logs the pending calls of one run's bridge.
 #[derive(Debug)]
 pub(super) struct Book {
     run: String,
@@ -158,7 +158,7 @@ pub(super) struct Book {
 }
 
 impl Book {
-    /// Opens the book of a run and says what it offers, or why nothing.
+    /// Opens the log of a run and logs which tools it offers, or why none.
     pub(super) fn open(
         run: String,
         diagnostics: Diagnostics,
@@ -173,18 +173,18 @@ impl Book {
             pending: AtomicUsize::new(0),
         };
         if let Some(reason) = skipped {
-            book.diagnostics.tell(|| Record::RunSkipped {
+            book.diagnostics.log(|| Record::RunSkipped {
                 run: book.run(),
                 reason,
             });
             return Arc::new(book);
         }
-        book.diagnostics.tell(|| Record::RunCreated(book.run()));
+        book.diagnostics.log(|| Record::RunCreated(book.run()));
         let pair = |tool: &Exposed| Pair {
             pi_tool_name: diag::secrets().scrub(&tool.host).into_owned(),
             mcp_tool_name: tool.offered.clone(),
         };
-        book.diagnostics.tell(|| Record::ToolsExposed {
+        book.diagnostics.log(|| Record::ToolsExposed {
             run: book.run(),
             pairs: snapshot.tools.iter().map(pair).collect(),
         });
@@ -200,11 +200,11 @@ impl Book {
         }
     }
 
-    /// The run is given up while `queued` calls have not even been offered to the host.
+    /// Logs that the run was cancelled while `queued` calls were not yet sent to the host.
     pub(super) fn cancelled(&self, queued: usize) {
         let pending = self.pending.load(Ordering::Relaxed);
         if pending > 0 || queued > 0 {
-            self.diagnostics.tell(|| Record::RunCancelled {
+            self.diagnostics.log(|| Record::RunCancelled {
                 run: self.run(),
                 queued_count: queued,
                 cancelled_request_count: pending,
@@ -212,7 +212,7 @@ impl Book {
         }
     }
 
-    /// Enters a call that waits for the host.
+    /// Logs and counts a call that waits for the host.
     pub(super) fn enter(self: &Arc<Self>, call: Waiting) -> Entry {
         self.pending.fetch_add(1, Ordering::Relaxed);
         let entry = Entry {
@@ -221,7 +221,7 @@ impl Book {
             settled: false,
         };
         self.diagnostics
-            .tell(|| Record::RequestQueued(entry.request()));
+            .log(|| Record::RequestQueued(entry.request()));
         entry
     }
 }
@@ -229,27 +229,27 @@ impl Book {
 impl Drop for Book {
     fn drop(&mut self) {
         if self.skipped.is_none() {
-            self.diagnostics.tell(|| Record::RunDisposed(self.run()));
+            self.diagnostics.log(|| Record::RunDisposed(self.run()));
         }
     }
 }
 
-/// A call that waits.
+/// A call that waits for the host.
 #[derive(Debug)]
 pub(super) struct Waiting {
     /// Its ordinal in the run.
     pub(super) count: u64,
-    /// Cursor's id of it, if it is an MCP call; told as a hash only.
+    /// Cursor's id of the call, if it is an MCP call; logged only as a hash.
     pub(super) cursor: Option<String>,
-    /// The host's id of it.
+    /// The host's id of the call.
     pub(super) host: String,
-    /// The tool, as Cursor calls it.
+    /// The tool's name as offered to Cursor.
     pub(super) offered: String,
-    /// The tool, as the host knows it.
+    /// The tool's name in the host.
     pub(super) tool: String,
 }
 
-/// A call in the book, struck out once. One that is dropped was given up.
+/// A pending call in the log, settled exactly once. Dropping it counts as cancellation.
 #[derive(Debug)]
 pub(super) struct Entry {
     book: Arc<Book>,
@@ -258,24 +258,24 @@ pub(super) struct Entry {
 }
 
 impl Entry {
-    /// The host gave a result.
+    /// Records that the host returned a result.
     pub(super) fn resolve(mut self, verdict: super::Verdict) {
         let is_error = verdict == super::Verdict::Failed;
-        self.strike(|request| Record::RequestResolved { request, is_error });
+        self.settle(|request| Record::RequestResolved { request, is_error });
     }
 
-    /// There will be none.
+    /// Records that there will be no result.
     pub(super) fn reject(mut self, rejection_kind: Rejection) {
-        self.strike(|request| Record::RequestRejected {
+        self.settle(|request| Record::RequestRejected {
             request,
             rejection_kind,
         });
     }
 
-    fn strike<'a>(&'a mut self, record: impl FnOnce(Request<'a>) -> Record<'a>) {
+    fn settle<'a>(&'a mut self, record: impl FnOnce(Request<'a>) -> Record<'a>) {
         if !std::mem::replace(&mut self.settled, true) {
             self.book.pending.fetch_sub(1, Ordering::Relaxed);
-            self.book.diagnostics.tell(|| record(self.request()));
+            self.book.diagnostics.log(|| record(self.request()));
         }
     }
 
@@ -283,7 +283,7 @@ impl Entry {
         Request {
             run_id: &self.book.run,
             bridge_call_id: format!("bridge-call-{}", self.call.count),
-            cursor_mcp_call_id: self.call.cursor.as_deref().map(hashed),
+            cursor_mcp_call_id: self.call.cursor.as_deref().map(hash_id),
             pi_tool_call_id: &self.call.host,
             mcp_tool_name: &self.call.offered,
             pi_tool_name: diag::secrets().scrub(&self.call.tool),
@@ -295,14 +295,14 @@ impl Entry {
 impl Drop for Entry {
     fn drop(&mut self) {
         let rejection_kind = Rejection::Cancelled;
-        self.strike(|request| Record::RequestRejected {
+        self.settle(|request| Record::RequestRejected {
             request,
             rejection_kind,
         });
     }
 }
 
-fn hashed(id: &str) -> String {
+fn hash_id(id: &str) -> String {
     let digest = Sha256::digest(id.as_bytes());
     let hex: String = digest
         .iter()

@@ -1,50 +1,50 @@
-//! The dialog behind the tool that asks a person: what to put next, and what comes of it.
+//! The dialog of the tool that asks the user a question: the next step and the final result.
 //!
-//! A function of the call's arguments and the answers so far: whoever shows the questions
-//! keeps the answers, so nothing is lost or mixed up between two calls.
+//! A pure function of the call's arguments and the answers so far. The host that shows the
+//! questions keeps the answers, so calls share no state.
 
 use serde_json::{Value as Json, json};
 
 use crate::diag::terminal_text::{clean, cleaned};
 
-/// The tool's name for people.
+/// The tool's display name.
 pub const LABEL: &str = "Question";
-/// What it is for, in words for a model.
+/// The tool's description for the model.
 pub const DESCRIPTION: &str = "Ask the user one question or several";
-/// The option to answer in one's own words.
-const OWN_WORDS: &str = "Type a custom answer";
+/// The option to type a custom answer.
+const CUSTOM_ANSWER: &str = "Type a custom answer";
 
-/// What comes next.
+/// The next step of the dialog.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Step {
-    /// A choice between options.
+    /// Let the user choose between options.
     Choose {
         /// The question.
         title: String,
-        /// The options, as shown.
+        /// The options, as displayed.
         options: Vec<String>,
     },
-    /// An answer to be written.
+    /// Let the user type an answer.
     Write {
         /// The question.
         title: String,
     },
-    /// It is over.
+    /// The dialog is complete.
     Done {
-        /// The result, for the model.
+        /// The result for the model.
         text: String,
-        /// The same, answer by answer.
+        /// The answers as structured data.
         details: Json,
     },
 }
 
-/// Why nothing is asked.
+/// Why no question can be asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum DialogError {
-    /// A call without a question.
+    /// The call contains no question.
     #[error("Nothing is asked.")]
     NothingAsked,
-    /// No screen, nobody to ask.
+    /// The host has no UI to ask the user.
     #[error("UI is unavailable: state your assumption and go on.")]
     NobodyThere,
 }
@@ -67,9 +67,9 @@ pub fn parameters() -> Json {
 struct Question {
     id: Option<String>,
     title: String,
-    /// What is shown, and what it stands for.
+    /// The text displayed for each choice, and its value.
     choices: Vec<(String, String)>,
-    own_words: bool,
+    allow_custom: bool,
 }
 
 impl Question {
@@ -80,7 +80,7 @@ impl Question {
             id: json["id"].as_str().map(str::to_owned),
             title: clean(title).into_owned(),
             choices: options.into_iter().flatten().map(choice).collect(),
-            own_words: json["allowCustom"] != false,
+            allow_custom: json["allowCustom"] != false,
         })
     }
 }
@@ -88,25 +88,26 @@ impl Question {
 /// An option is a text, or an object with a label, a value, or both. What is displayed has no
 /// control characters, because the answer is compared with it.
 fn choice(option: &Json) -> (String, String) {
-    let words = |json: &Json| match json {
+    let as_text = |json: &Json| match json {
         Json::Null => None,
         Json::String(text) => Some(text.clone()),
         other => Some(other.to_string()),
     };
     if !option.is_object() {
-        let text = words(option).unwrap_or_default();
+        let text = as_text(option).unwrap_or_default();
         return (clean(&text).into_owned(), text);
     }
-    let (label, value) = (words(&option["label"]), words(&option["value"]));
+    let (label, value) = (as_text(&option["label"]), as_text(&option["value"]));
     let shown = label.clone().or(value.clone()).unwrap_or_default();
     let value = value.or(label).unwrap_or_default();
-    match words(&option["description"]) {
+    match as_text(&option["description"]) {
         Some(more) => (cleaned(format!("{shown}: {more}")), value),
         None => (cleaned(shown), value),
     }
 }
 
-/// What comes after these answers; `None` among them is a person who gave up.
+/// Returns the step that follows these answers; a `None` among them means that the user
+/// cancelled.
 pub fn next(arguments: &Json, answers: &[Option<String>]) -> Result<Step, DialogError> {
     let several = arguments["questions"]
         .as_array()
@@ -125,15 +126,15 @@ pub fn next(arguments: &Json, answers: &[Option<String>]) -> Result<Step, Dialog
                 .iter()
                 .map(|(shown, _)| shown.clone())
                 .collect();
-            if question.own_words {
-                options.push(OWN_WORDS.into());
+            if question.allow_custom {
+                options.push(CUSTOM_ANSWER.into());
             }
             let Some(answer) = said.next() else {
                 return Ok(Step::Choose { title, options });
             };
             let choice = answer.as_ref().filter(|answer| options.contains(answer));
             let Some(choice) = choice else {
-                return Ok(given_up(&given));
+                return Ok(cancelled(&given));
             };
             let known = question.choices.iter().find(|(shown, _)| shown == choice);
             chosen = known.map(|(_, value)| value.clone());
@@ -142,8 +143,8 @@ pub fn next(arguments: &Json, answers: &[Option<String>]) -> Result<Step, Dialog
             Some(value) => value,
             None => match said.next() {
                 None => return Ok(Step::Write { title }),
-                Some(None) => return Ok(given_up(&given)),
-                Some(Some(words)) => words.clone(),
+                Some(None) => return Ok(cancelled(&given)),
+                Some(Some(text)) => text.clone(),
             },
         };
         let id = question.id.clone();
@@ -159,7 +160,7 @@ pub fn next(arguments: &Json, answers: &[Option<String>]) -> Result<Step, Dialog
     })
 }
 
-fn given_up(given: &[(String, String)]) -> Step {
+fn cancelled(given: &[(String, String)]) -> Step {
     Step::Done {
         text: "User cancelled the question.".into(),
         details: details(given),
@@ -194,10 +195,10 @@ mod tests {
     }
 
     #[test]
-    fn one_question_is_chosen_or_answered_in_own_words() {
+    fn one_question_takes_a_choice_or_a_custom_answer() {
         let fruit = json!({"question": "Which?", "options": ["Apples",
             {"label": "Pears", "value": "p", "description": "green"}, {"value": 7}]});
-        let options = ["Apples", "Pears: green", "7", OWN_WORDS].map(str::to_owned);
+        let options = ["Apples", "Pears: green", "7", CUSTOM_ANSWER].map(str::to_owned);
         let title = String::from("Which?");
         let choose = Step::Choose {
             title: title.clone(),
@@ -208,8 +209,8 @@ mod tests {
             after(&fruit, &["Pears: green"]),
             done("User answered: p", &[("1", "p")])
         );
-        assert_eq!(after(&fruit, &[OWN_WORDS]), Step::Write { title });
-        let own = after(&fruit, &[OWN_WORDS, "Plums"]);
+        assert_eq!(after(&fruit, &[CUSTOM_ANSWER]), Step::Write { title });
+        let own = after(&fruit, &[CUSTOM_ANSWER, "Plums"]);
         assert_eq!(own, done("User answered: Plums", &[("1", "Plums")]));
         let closed = json!({"prompt": "Sure?", "choices": ["Yes"], "allowCustom": false});
         let Step::Choose { options, .. } = after(&closed, &[]) else {
@@ -222,7 +223,7 @@ mod tests {
     fn an_option_with_control_characters_can_be_chosen() {
         let hostile = json!({"question": "Which\u{7}?", "options": ["A\u{1b}[2J",
             {"label": "B\u{9b}", "value": "b"}]});
-        let options = ["A␛[2J", "B\u{fffd}", OWN_WORDS].map(str::to_owned);
+        let options = ["A␛[2J", "B\u{fffd}", CUSTOM_ANSWER].map(str::to_owned);
         let choose = Step::Choose {
             title: "Which␇?".into(),
             options: options.into(),
@@ -239,14 +240,14 @@ mod tests {
     }
 
     #[test]
-    fn several_are_asked_in_turn_until_one_is_given_up() {
+    fn questions_are_asked_in_turn_until_one_is_cancelled() {
         let both = json!({"questions": [{"id": "a", "prompt": "A?"}, {"prompt": "B?"}]});
         assert_eq!(after(&both, &["x"]), Step::Write { title: "B?".into() });
         let whole = done("User answered: \n- a: x\n- 2: y", &[("a", "x"), ("2", "y")]);
         assert_eq!(after(&both, &["x", "y"]), whole);
-        let given_up = next(&both, &[Some("x".into()), None]).unwrap();
+        let cancelled = next(&both, &[Some("x".into()), None]).unwrap();
         assert_eq!(
-            given_up,
+            cancelled,
             done("User cancelled the question.", &[("a", "x")])
         );
         assert_eq!(

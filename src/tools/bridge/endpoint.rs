@@ -1,8 +1,9 @@
 //! The loopback MCP endpoint: any MCP client may call the host's tools of a live run.
 //!
-//! One server a process, started when the first address is asked for. It lets in who knows
-//! the path and the token of a run, hands the rest to rmcp, and ends with the run. It binds
-//! 127.0.0.1 only, executes nothing, and logs neither path nor token.
+//! One server per process, started when the first address is requested. It admits clients that
+//! know the path and the token of a run, passes their requests to rmcp, and closes the run's
+//! route when the run ends. It binds 127.0.0.1 only, executes nothing, and logs neither path nor
+//! token.
 
 mod body;
 mod mcp;
@@ -31,14 +32,14 @@ use crate::tools::loopback::{Answered, Bounds, Loopback, Site, hints, serve};
 use body::Fault;
 use route::Route;
 
-/// The longest body.
+/// The maximum body size in bytes.
 const MOST_BYTES: usize = 8 * 1024 * 1024;
-/// What all requests under way may hold together, in KiB.
+/// The memory all concurrent requests may hold together, in KiB.
 const ROOM_KIB: usize = 64 * 1024;
-/// Ended runs whose address is answered with 410; older ones get 404.
+/// How many ended runs are answered with 410; older ones get 404.
 const MOST_ENDED: usize = 1024;
 
-/// Where a run's tools can be called, and with what.
+/// The URL and token with which a run's tools can be called.
 #[derive(Debug, Clone)]
 pub struct Address {
     /// The URL; its path cannot be guessed.
@@ -47,18 +48,18 @@ pub struct Address {
     pub token: SecretString,
 }
 
-/// Why there is no address.
+/// Why no address could be created.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// No socket.
+    /// The socket could not be opened.
     #[error("cannot listen on 127.0.0.1: {0}")]
     Listen(#[from] std::io::Error),
-    /// No token.
+    /// No token could be generated.
     #[error("no source of randomness: {0}")]
     Random(#[from] getrandom::Error),
 }
 
-/// The server, which may not have been needed yet. It ends when dropped.
+/// The MCP server, started on first use. It stops when dropped.
 #[derive(Default)]
 pub struct Server {
     listening: OnceCell<(Arc<Listening>, DropGuard)>,
@@ -76,7 +77,7 @@ struct Routes {
 }
 
 impl Server {
-    /// The address of a gate; the same each time.
+    /// Returns the address of a gate, the same one on every call.
     pub async fn open(&self, gate: &Arc<Gate>) -> Result<Address, OpenError> {
         let address = gate.address.get_or_try_init(|| async {
             let started = self.listening.get_or_try_init(Listening::start);
@@ -108,7 +109,7 @@ impl Listening {
         self.routes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Makes a way to a gate and sees to it that it ends with the run.
+    /// Creates a route to a gate that is closed when the run ends.
     fn route(self: &Arc<Self>, gate: &Arc<Gate>) -> Result<Address, getrandom::Error> {
         let mut random = [0; 32];
         getrandom::fill(&mut random)?;
@@ -151,8 +152,8 @@ impl Listening {
 }
 
 impl Site for Listening {
-    /// Lets a request in, or says why not. The body is read last: nobody without the token
-    /// has us read anything.
+    /// Admits a request, or returns why not. The body is read last, so that clients without the
+    /// token cannot make us read anything.
     async fn answer(self: Arc<Self>, request: Request<Incoming>) -> Result<Answered, Refusal> {
         admission::local(request.uri(), request.headers(), self.place.port())?;
         let route = self.find(request.uri().path())?;
@@ -168,10 +169,11 @@ impl Site for Listening {
         *inner.method_mut() = head.method;
         *inner.headers_mut() = copied(&head.headers);
         let answer = route.serve(inner, room).await?;
-        // Not the kind of body, but what is in it.
-        match message && answer.status() == StatusCode::UNSUPPORTED_MEDIA_TYPE {
-            true => Ok(Fault::NoMessage.answer()),
-            false => Ok(answer),
+        // The content type is right; rmcp rejected the content.
+        if message && answer.status() == StatusCode::UNSUPPORTED_MEDIA_TYPE {
+            Ok(Fault::NoMessage.answer())
+        } else {
+            Ok(answer)
         }
     }
 
@@ -184,8 +186,8 @@ impl Site for Listening {
     }
 }
 
-/// What rmcp may know of a head, which it keeps as long as a call waits: no secrets, and
-/// nothing that holds on to the connection's buffer.
+/// Copies the headers that rmcp keeps while a call waits: without the token, and without
+/// references into the connection's buffer.
 fn copied(headers: &HeaderMap) -> HeaderMap {
     let copy = |(name, value): (&HeaderName, &HeaderValue)| {
         let value = HeaderValue::from_bytes(value.as_bytes()).ok()?;
@@ -195,7 +197,7 @@ fn copied(headers: &HeaderMap) -> HeaderMap {
 }
 
 impl Drop for Route {
-    /// What nobody can use needs no hiding, and the scrubber's memory is small.
+    /// Stops redacting the token: it is no longer valid, and the redactor's capacity is small.
     fn drop(&mut self) {
         diag::secrets().forget(self.token());
     }
@@ -208,7 +210,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_address_hides_itself_from_logs() {
+    fn an_address_is_redacted_in_debug_output() {
         let address = Address {
             url: "http://127.0.0.1:1/mcp/x".into(),
             token: "t".into(),

@@ -1,8 +1,8 @@
-//! The side entrance of a run: calls of the host's tools that do not come from Cursor.
+//! Calls of the host's tools that do not come from Cursor.
 //!
-//! Every run has a gate. It costs nothing until somebody asks for its address
-//! ([`super::endpoint`]). What comes in is queued for the session that owns the run, like a
-//! call of Cursor's; the gate waits for the answer and never executes anything.
+//! Every run has a gate. It costs nothing until its address is requested ([`super::endpoint`]).
+//! Calls are queued for the session that owns the run, like Cursor's own; the gate waits for the
+//! result and never executes anything.
 
 use std::future::Future;
 use std::sync::{Arc, Weak};
@@ -15,20 +15,20 @@ use super::diagnostics::Rejection;
 use super::endpoint::Address;
 use super::{Bridge, HostCall, HostResult, Queued};
 
-/// Calls of one run the host has in hand at once; others wait their turn.
+/// How many calls of one run the host handles concurrently; further calls wait.
 pub const MOST_IN_HAND: usize = 256;
 
-/// The outer side: callers wait here.
+/// The callers' side: calls wait here for their results.
 pub struct Gate {
     bridge: Arc<Bridge>,
     calls: mpsc::Sender<HostCall>,
     hands: Semaphore,
     over: CancellationToken,
-    /// Where callers find the gate, once somebody has asked.
+    /// The URL and token of the gate, once requested.
     pub(super) address: OnceCell<Address>,
 }
 
-/// The inner side, owned by the session. Dropping it shuts the gate.
+/// The session's side. Dropping it closes the gate.
 pub struct Inlet {
     gate: Arc<Gate>,
     calls: mpsc::Receiver<HostCall>,
@@ -37,29 +37,29 @@ pub struct Inlet {
 /// Why a call has no result.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Refused {
-    /// Nobody offers such a tool.
+    /// No tool with this name is offered.
     #[error("there is no tool {name:?} here; there is: {known}")]
     Unknown {
-        /// What was called.
+        /// The name that was called.
         name: String,
-        /// What could be called.
+        /// The names that can be called.
         known: String,
     },
     /// The run has ended.
     #[error("the run these tools belong to is over")]
     Over,
-    /// The session let go of the call.
+    /// The session dropped the call without answering it.
     #[error("the host gave this call up")]
     Dropped,
-    /// The host took too long.
+    /// The host did not answer before the deadline.
     #[error("the host did not answer within {0} s")]
     Late(u64),
-    /// The caller is gone.
+    /// The caller disconnected.
     #[error("the caller gave this call up")]
     Left,
 }
 
-/// A gate for the tools of a bridge.
+/// Opens a gate for the tools of a bridge.
 pub fn open(bridge: Arc<Bridge>) -> Inlet {
     let (sender, calls) = mpsc::channel(MOST_IN_HAND);
     let gate = Gate {
@@ -76,17 +76,17 @@ pub fn open(bridge: Arc<Bridge>) -> Inlet {
 }
 
 impl Gate {
-    /// The tools behind it.
+    /// Returns the bridge whose tools can be called.
     pub fn bridge(&self) -> &Bridge {
         &self.bridge
     }
 
-    /// Fires when the run is over.
+    /// Returns the token that fires when the run is over.
     pub fn over(&self) -> &CancellationToken {
         &self.over
     }
 
-    /// Has the host execute a tool, unless the caller leaves first.
+    /// Lets the host execute a tool; cancelled if `left` completes first.
     pub async fn call(
         &self,
         offered: &str,
@@ -103,12 +103,15 @@ impl Gate {
         };
         let deadline = self.bridge.deadline;
         let answered = async {
-            // Who came first is next. A host is not buried under calls.
+            // First come, first served, and the host gets a bounded number of calls.
             let _hand = self.hands.acquire().await.map_err(|_| Refused::Over)?;
             self.calls.send(call).await.map_err(|_| Refused::Over)?;
-            result.await.map_err(|_| match self.over.is_cancelled() {
-                true => Refused::Over,
-                false => Refused::Dropped,
+            result.await.map_err(|_| {
+                if self.over.is_cancelled() {
+                    Refused::Over
+                } else {
+                    Refused::Dropped
+                }
             })
         };
         let outcome = tokio::select! {
@@ -137,12 +140,12 @@ impl Gate {
 }
 
 impl Inlet {
-    /// The outer side, for as long as this one lives.
+    /// Returns the callers' side, which lives as long as this one.
     pub fn gate(&self) -> Weak<Gate> {
         Arc::downgrade(&self.gate)
     }
 
-    /// The next call; pends for ever once shut. Safe to drop and call again.
+    /// Returns the next call; pending forever once closed. Cancel-safe.
     pub async fn next(&mut self) -> HostCall {
         match self.calls.recv().await {
             Some(call) => call,
@@ -150,7 +153,7 @@ impl Inlet {
         }
     }
 
-    /// Nobody gets in any more; who waits is told so.
+    /// Closes the gate: waiting and new calls fail with [`Refused::Over`].
     pub fn shut(&mut self) {
         self.gate.over.cancel();
         self.calls.close();
@@ -191,11 +194,11 @@ mod tests {
         (inlet, gate)
     }
 
-    fn hour() -> (Inlet, Arc<Gate>) {
+    fn inlet_with_an_hour() -> (Inlet, Arc<Gate>) {
         inlet(Duration::from_secs(3600))
     }
 
-    fn said(text: &str) -> HostResult {
+    fn text_result(text: &str) -> HostResult {
         HostResult {
             content: vec![Content::Text(text.into())],
             verdict: Verdict::Done,
@@ -206,25 +209,25 @@ mod tests {
 
     #[tokio::test]
     async fn a_call_waits_for_the_hosts_result() {
-        let (mut inlet, gate) = hour();
+        let (mut inlet, gate) = inlet_with_an_hour();
         let host = async {
             let call = inlet.next().await;
             assert_eq!((call.tool.as_str(), &call.arguments), ("look", &json!({})));
-            call.answer(said("42"));
+            call.answer(text_result("42"));
         };
         let (result, ()) = tokio::join!(gate.call("pi__look", Json::Null, pending()), host);
-        assert_eq!(result, Ok(said("42")));
+        assert_eq!(result, Ok(text_result("42")));
     }
 
     #[tokio::test]
-    async fn an_unknown_tool_is_named() {
-        let (_inlet, gate) = hour();
+    async fn an_unknown_tool_is_refused_by_name() {
+        let (_inlet, gate) = inlet_with_an_hour();
         let refused = gate.call("look", Json::Null, pending()).await.unwrap_err();
         insta::assert_snapshot!(refused, @r#"there is no tool "look" here; there is: pi__look"#);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_call_past_its_deadline_is_void() {
+    async fn a_call_past_its_deadline_is_cancelled() {
         let (mut inlet, gate) = inlet(Duration::from_secs(60));
         let refused = gate.call("pi__look", Json::Null, pending()).await;
         assert_eq!(refused, Err(Refused::Late(60)));
@@ -232,8 +235,8 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_caller_that_leaves_makes_its_call_void() {
-        let (mut inlet, gate) = hour();
+    async fn a_disconnected_caller_cancels_its_call() {
+        let (mut inlet, gate) = inlet_with_an_hour();
         let (leave, left) = tokio::sync::oneshot::channel::<()>();
         let host = async {
             let call = inlet.next().await;
@@ -249,8 +252,8 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_end_of_the_run_answers_all_who_wait_and_all_who_come() {
-        let (mut inlet, gate) = hour();
+    async fn the_end_of_the_run_fails_waiting_and_new_calls() {
+        let (mut inlet, gate) = inlet_with_an_hour();
         let end = async {
             let open = inlet.next().await;
             inlet.shut();
@@ -268,10 +271,10 @@ mod tests {
         assert_eq!(late, Err(Refused::Over));
     }
 
-    /// A call the host cannot take yet waits; it is not refused.
+    /// A call above the limit waits; it is not refused.
     #[tokio::test]
-    async fn a_call_beyond_what_the_host_has_in_hand_is_the_next() {
-        let (mut inlet, gate) = hour();
+    async fn a_call_above_the_limit_is_executed_next() {
+        let (mut inlet, gate) = inlet_with_an_hour();
         let mut waiting = tokio::task::JoinSet::new();
         let call = |gate: &Arc<Gate>, n: usize| {
             let gate = Arc::clone(gate);
@@ -285,21 +288,24 @@ mod tests {
         let mut next = std::pin::pin!(call(&gate, MOST_IN_HAND));
         assert!(next.as_mut().now_or_never().is_none(), "it waits");
         assert!(inlet.next().now_or_never().is_none(), "for a hand");
-        calls.pop().unwrap().answer(said("one"));
-        assert_eq!(waiting.join_next().await.unwrap().unwrap(), Ok(said("one")));
+        calls.pop().unwrap().answer(text_result("one"));
+        assert_eq!(
+            waiting.join_next().await.unwrap().unwrap(),
+            Ok(text_result("one"))
+        );
         let host = async {
             let call = inlet.next().await;
             assert_eq!(call.arguments, json!({ "n": MOST_IN_HAND }));
-            call.answer(said("two"));
+            call.answer(text_result("two"));
         };
         let (result, ()) = tokio::join!(next, host);
-        assert_eq!(result, Ok(said("two")));
+        assert_eq!(result, Ok(text_result("two")));
     }
 
-    /// Neither a hand nor a word of it reaches the host.
+    /// The abandoned call neither takes a permit nor reaches the host.
     #[tokio::test]
-    async fn a_caller_that_leaves_while_it_waits_its_turn_is_forgotten() {
-        let (mut inlet, gate) = hour();
+    async fn a_caller_that_leaves_while_queued_is_removed() {
+        let (mut inlet, gate) = inlet_with_an_hour();
         let mut calls = Vec::new();
         let mut waiting = tokio::task::JoinSet::new();
         for _ in 0..MOST_IN_HAND {
@@ -310,7 +316,7 @@ mod tests {
         let left = std::future::ready(());
         let refused = gate.call("pi__look", Json::Null, left).await;
         assert_eq!(refused, Err(Refused::Left));
-        calls.pop().unwrap().answer(said("one"));
+        calls.pop().unwrap().answer(text_result("one"));
         waiting.join_next().await.unwrap().unwrap().unwrap();
         assert!(inlet.next().now_or_never().is_none());
     }

@@ -1,9 +1,9 @@
 //! The host's tools inside Cursor's run.
 //!
-//! Cursor calls a tool by the name we offered it under; the call is queued for the host
-//! and waits for the host's result. Other MCP clients come in by a run's [`gate`], if the
-//! host has asked for its address ([`endpoint`]). This room never executes anything: it
-//! names, queues, waits and translates.
+//! Cursor calls a tool by the name we offered it under; the call is queued for the host and waits
+//! for the host's result. Other MCP clients connect through a run's [`gate`], if the host has
+//! requested its address ([`endpoint`]). This module never executes anything: it names, queues,
+//! waits and translates.
 
 pub mod content;
 pub mod diagnostics;
@@ -34,25 +34,25 @@ use content::Content;
 use diagnostics::{Book, Diagnostics, Entry, Rejection, Skipped, Waiting};
 use snapshot::{Exposed, Snapshot};
 
-/// What MCP calls a result for programs.
+/// MCP's field for a machine-readable result.
 const STRUCTURED: &str = "structuredContent";
 
 /// A call that waits for the host.
 #[derive(Debug)]
 pub struct HostCall {
-    /// Its id: the host's result carries it.
+    /// Its id, which the host's result repeats.
     pub id: String,
-    /// The host's name of the tool.
+    /// The host's name for the tool.
     pub tool: String,
     /// Its arguments, an object.
     pub arguments: Json,
-    /// Cursor's own id of it, if Cursor called.
+    /// Cursor's own id of the call, if Cursor made it.
     pub cursor: Option<String>,
     reply: oneshot::Sender<HostResult>,
 }
 
 impl HostCall {
-    /// A call and where its result will appear.
+    /// Creates a call and the receiver of its result.
     pub fn new(id: String, tool: String, arguments: Json) -> (Self, oneshot::Receiver<HostResult>) {
         let (reply, result) = oneshot::channel();
         let call = Self {
@@ -65,61 +65,61 @@ impl HostCall {
         (call, result)
     }
 
-    /// Whether nobody waits for the result any more: aborted, or past its deadline.
+    /// Returns whether the result is no longer awaited: cancelled, or past its deadline.
     pub fn is_void(&self) -> bool {
         self.reply.is_closed()
     }
 
-    /// Resolves when nobody waits for the result any more.
+    /// Resolves when the result is no longer awaited.
     pub async fn voided(&mut self) {
         self.reply.closed().await;
     }
 
-    /// Answers the call. A caller that is gone takes nothing.
+    /// Answers the call. The result is dropped if the caller is gone.
     pub fn answer(self, result: HostResult) {
         let _ = self.reply.send(result);
     }
 }
 
-/// What the host says of a call.
+/// The host's result of a call.
 #[derive(Debug, Clone, PartialEq)]
 pub struct HostResult {
-    /// What the tool gave.
+    /// The content blocks the tool returned.
     pub content: Vec<Content>,
     /// Whether it failed.
     pub verdict: Verdict,
-    /// What the host says about it besides, in its own form; `Null` if nothing.
+    /// Further details in the host's own format; `Null` if there are none.
     pub details: Json,
-    /// The same for programs, if the tool has it (`structuredContent` in MCP).
+    /// The machine-readable result, if the tool has one (`structuredContent` in MCP).
     pub structured: Option<Map<String, Json>>,
 }
 
-/// Whether a tool did its work.
+/// Whether a tool succeeded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
-    /// It did.
+    /// The tool succeeded.
     Done,
-    /// It says it failed.
+    /// The tool reported a failure.
     Failed,
 }
 
 impl HostResult {
-    /// A result as hosts tell it: pi's tool results, answers to `tool/call`. What a tool gives
-    /// for programs may stand beside its content or among its details.
-    pub fn read(told: &Json) -> Self {
-        let structured = [&told[STRUCTURED], &told["details"][STRUCTURED]];
+    /// Parses a host's result: pi's tool results and the answers to `tool/call`. The structured
+    /// result may be beside the content or inside `details`.
+    pub fn read(result: &Json) -> Self {
+        let structured = [&result[STRUCTURED], &result["details"][STRUCTURED]];
         Self {
-            content: Content::read(&told["content"]),
-            verdict: match told["isError"] {
+            content: Content::read(&result["content"]),
+            verdict: match result["isError"] {
                 Json::Bool(true) => Verdict::Failed,
                 _ => Verdict::Done,
             },
             structured: structured.into_iter().find_map(Json::as_object).cloned(),
-            details: told["details"].clone(),
+            details: result["details"].clone(),
         }
     }
 
-    /// A failure in words.
+    /// Returns a failed result with this text.
     pub fn failed(text: impl Into<String>) -> Self {
         Self {
             content: vec![Content::Text(text.into())],
@@ -130,7 +130,7 @@ impl HostResult {
     }
 }
 
-/// The tools of one run and the calls Cursor makes to them.
+/// The tools of one run and Cursor's calls to them.
 #[derive(Debug)]
 pub struct Bridge {
     run: String,
@@ -140,8 +140,7 @@ pub struct Bridge {
     book: Arc<Book>,
 }
 
-/// A call that has been queued: what the host is told, where its result will appear, and
-/// its line in the book.
+/// A queued call: the call for the host, the receiver of its result, and its log entry.
 struct Queued {
     call: HostCall,
     result: oneshot::Receiver<HostResult>,
@@ -149,14 +148,13 @@ struct Queued {
 }
 
 impl Bridge {
-    /// A bridge for the tools of a snapshot. A call waits at most `deadline`.
+    /// Creates a bridge for the tools of a snapshot. A call waits at most `deadline`.
     pub fn new(snapshot: Snapshot, deadline: Duration, diagnostics: Diagnostics) -> Arc<Self> {
         let skipped = snapshot.tools.is_empty().then_some(Skipped::NoExposedTools);
         Self::make(snapshot, deadline, diagnostics, skipped)
     }
 
-    /// A bridge that was turned off: it has no tools. What it is asked to have called
-    /// directly waits all the same.
+    /// Creates a bridge that is turned off: it offers no tools. [`Self::direct`] still works.
     pub fn off(deadline: Duration, diagnostics: Diagnostics) -> Arc<Self> {
         let skipped = Some(Skipped::Disabled);
         Self::make(Snapshot::default(), deadline, diagnostics, skipped)
@@ -178,17 +176,17 @@ impl Bridge {
         })
     }
 
-    /// The tools.
+    /// Returns the offered tools.
     pub fn snapshot(&self) -> &Snapshot {
         &self.snapshot
     }
 
-    /// The run is given up while `queued` calls have not even been offered to the host.
+    /// Logs that the run was cancelled while `queued` calls were not yet sent to the host.
     pub fn cancelled(&self, queued: usize) {
         self.book.cancelled(queued);
     }
 
-    /// Queues a call by its offered name; `None` if there is no such tool.
+    /// Queues a call by its offered name; returns `None` for an unknown tool.
     fn queue(&self, offered: &str, arguments: Json, cursor: Option<String>) -> Option<Queued> {
         let tool = self.find(offered)?;
         Some(self.enter(&tool.offered, &tool.host, arguments, cursor))
@@ -213,7 +211,7 @@ impl Bridge {
         }
     }
 
-    /// Has one of the host's tools called by its own name, offered or not.
+    /// Queues a call of one of the host's tools by its own name, offered or not.
     pub fn direct(
         &self,
         tool: &str,
@@ -227,7 +225,7 @@ impl Bridge {
         } = self.enter(tool, tool, arguments, None);
         let deadline = self.deadline;
         let answer = async move {
-            match waited(result, abort, deadline).await {
+            match wait_for_result(result, abort, deadline).await {
                 Ok(result) => {
                     entry.resolve(result.verdict);
                     result
@@ -241,7 +239,7 @@ impl Bridge {
         (call, answer)
     }
 
-    /// The server may put `mcp_<provider>_` before a tool's name.
+    /// Finds an offered tool. The server may put `mcp_<provider>_` before its name.
     fn find(&self, offered: &str) -> Option<&Exposed> {
         let bare = offered
             .strip_prefix("mcp_")
@@ -252,7 +250,7 @@ impl Bridge {
             .find_map(|name| self.snapshot.tools.iter().find(|tool| tool.offered == name))
     }
 
-    /// Begins what Cursor asks for: the call for the host, and the answer once there is one.
+    /// Starts a call from Cursor: returns the call for the host and the future answer.
     pub fn begin(
         &self,
         args: &McpArgs,
@@ -285,7 +283,7 @@ impl Bridge {
         let deadline = self.deadline;
         let answer = async move {
             match waits {
-                Ok((result, entry)) => match waited(result, abort, deadline).await {
+                Ok((result, entry)) => match wait_for_result(result, abort, deadline).await {
                     Ok(result) => {
                         entry.resolve(result.verdict);
                         success(result)
@@ -301,7 +299,7 @@ impl Bridge {
         (call, answer)
     }
 
-    /// Puts a question to the person, if the host has a tool for that.
+    /// Asks the user a question, if the host has a tool for that.
     pub fn question(
         &self,
         args: AskQuestionArgs,
@@ -321,7 +319,7 @@ impl Bridge {
         } = self.queue(&tool.offered, question::arguments(&args), None)?;
         let deadline = self.deadline;
         let result = async move {
-            let given = match waited(result, CancellationToken::new(), deadline).await {
+            let given = match wait_for_result(result, CancellationToken::new(), deadline).await {
                 Ok(given) => {
                     entry.resolve(given.verdict);
                     given
@@ -354,13 +352,13 @@ impl Bridge {
 /// Why a call has no result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 enum Unanswered {
-    /// The session let go of it: the turn was given up.
+    /// The session dropped the call because the turn was cancelled.
     #[error("the host gave this call up")]
-    GivenUp,
-    /// The server or the run wants no result any more.
+    Dropped,
+    /// The server or the run no longer needs the result.
     #[error("the call was cancelled")]
     Cancelled,
-    /// It took too long.
+    /// The host did not answer before the deadline.
     #[error("the host did not answer within {} s", .0.as_secs())]
     TooLate(Duration),
 }
@@ -368,19 +366,19 @@ enum Unanswered {
 impl Unanswered {
     fn rejection(self) -> Rejection {
         match self {
-            Self::GivenUp | Self::Cancelled => Rejection::Cancelled,
+            Self::Dropped | Self::Cancelled => Rejection::Cancelled,
             Self::TooLate(_) => Rejection::Error,
         }
     }
 }
 
-async fn waited(
+async fn wait_for_result(
     result: oneshot::Receiver<HostResult>,
     abort: CancellationToken,
     deadline: Duration,
 ) -> Result<HostResult, Unanswered> {
     tokio::select! {
-        result = result => result.map_err(|_| Unanswered::GivenUp),
+        result = result => result.map_err(|_| Unanswered::Dropped),
         () = abort.cancelled() => Err(Unanswered::Cancelled),
         () = tokio::time::sleep(deadline) => Err(Unanswered::TooLate(deadline)),
     }

@@ -2,11 +2,11 @@
 
 use sha2::{Digest as _, Sha256};
 
-/// Offered names for the host's names, in order: same length, no two alike.
+/// Returns offered names for the host's names, in the same order and without duplicates.
 pub fn offered<'a>(names: impl IntoIterator<Item = &'a str>) -> Vec<String> {
     let mut taken: Vec<String> = Vec::new();
     for name in names {
-        let plain = format!("pi__{}", sanitised(name));
+        let plain = format!("pi__{}", sanitize(name));
         let mut candidate = plain.clone();
         if taken.contains(&candidate) {
             candidate = format!("{plain}__{}", short_hash(name));
@@ -22,8 +22,8 @@ pub fn offered<'a>(names: impl IntoIterator<Item = &'a str>) -> Vec<String> {
     taken
 }
 
-/// Runs of anything but letters, digits, `_` and `-` become one `_`; none at the ends.
-fn sanitised(name: &str) -> String {
+/// Replaces runs of anything but letters, digits, `_` and `-` by one `_`, with none at the ends.
+fn sanitize(name: &str) -> String {
     let mut out = String::with_capacity(name.len());
     let mut gap = false;
     for c in name.trim().chars() {

@@ -1,4 +1,4 @@
-//! Questions of the model to the person, put through a tool of the host.
+//! The model's questions to the user, asked through a tool of the host.
 
 use serde_json::{Value as Json, json};
 
@@ -9,10 +9,10 @@ use crate::wire::proto::agent::v1::{
     ask_question_result, ask_question_success,
 };
 
-/// The host's tool that asks a person.
+/// The host's tool that asks the user.
 pub const TOOL: &str = "cursor_ask_question";
 
-/// The arguments of that tool for a question of Cursor's own kind.
+/// Returns the arguments of that tool for Cursor's question.
 pub fn arguments(args: &AskQuestionArgs) -> Json {
     let option =
         |option: &ask_question_args::Option| json!({"label": option.label, "value": option.id});
@@ -28,10 +28,10 @@ pub fn arguments(args: &AskQuestionArgs) -> Json {
     json!({"title": args.title, "questions": questions})
 }
 
-/// What the person said, in Cursor's words. The host's details tell it question by
-/// question; without them the text is the answer to the first one.
+/// Returns the user's answers in Cursor's format. The host's details list them by question;
+/// without details the text answers the first question.
 pub fn result(args: &AskQuestionArgs, result: HostResult) -> AskQuestionResult {
-    let said = result.text();
+    let text = result.text();
     let answers: Vec<ask_question_success::Answer> = match &result.details["answers"] {
         Json::Array(answers) => answers
             .iter()
@@ -43,7 +43,7 @@ pub fn result(args: &AskQuestionArgs, result: HostResult) -> AskQuestionResult {
             .map(|question| ask_question_success::Answer {
                 question_id: question.id.clone(),
                 selected_option_ids: Vec::new(),
-                freeform_text: said.clone(),
+                freeform_text: text.clone(),
             })
             .into_iter()
             .collect(),
@@ -52,12 +52,12 @@ pub fn result(args: &AskQuestionArgs, result: HostResult) -> AskQuestionResult {
     AskQuestionResult {
         result: Some(match answered {
             true => ask_question_result::Result::Success(AskQuestionSuccess { answers }),
-            false => ask_question_result::Result::Rejected(AskQuestionRejected { reason: said }),
+            false => ask_question_result::Result::Rejected(AskQuestionRejected { reason: text }),
         }),
     }
 }
 
-/// An answer names an option or is the person's own words.
+/// Matches an answer to an option of the question; any other text is a free-form answer.
 fn answer(args: &AskQuestionArgs, given: &Json) -> Option<ask_question_success::Answer> {
     let id = given["id"].as_str()?;
     let question = args.questions.iter().find(|question| question.id == id)?;
@@ -77,7 +77,7 @@ fn answer(args: &AskQuestionArgs, given: &Json) -> Option<ask_question_success::
 }
 
 impl HostResult {
-    /// The words of a result.
+    /// Returns the text blocks of a result, one per line.
     fn text(&self) -> String {
         let texts: Vec<&str> = self
             .content
@@ -112,7 +112,7 @@ mod tests {
         }
     }
 
-    fn said(text: &str, details: Json, verdict: Verdict) -> HostResult {
+    fn text_result(text: &str, details: Json, verdict: Verdict) -> HostResult {
         HostResult {
             content: vec![Content::Text(text.into())],
             verdict,
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn a_host_sees_questions_in_its_own_shape() {
+    fn questions_are_converted_to_the_hosts_format() {
         let shown = arguments(&asked());
         assert_eq!(shown["questions"][1]["question"], "two?");
         assert_eq!(
@@ -149,9 +149,9 @@ mod tests {
     }
 
     #[test]
-    fn options_are_named_and_words_are_kept() {
+    fn options_become_ids_and_free_text_is_kept() {
         let details = json!({"answers": [{"id": "one", "answer": "Yes"}, {"id": "two", "answer": "perhaps"}, {"id": "?", "answer": "x"}]});
-        let found = answers(result(&asked(), said("", details, Verdict::Done)));
+        let found = answers(result(&asked(), text_result("", details, Verdict::Done)));
         assert_eq!(
             found,
             [
@@ -159,13 +159,19 @@ mod tests {
                 ("two".into(), vec![], "perhaps".into()),
             ]
         );
-        let found = answers(result(&asked(), said("both", Json::Null, Verdict::Done)));
+        let found = answers(result(
+            &asked(),
+            text_result("both", Json::Null, Verdict::Done),
+        ));
         assert_eq!(found, [("one".into(), vec![], "both".into())]);
     }
 
     #[test]
-    fn nobody_there_is_a_refusal_with_the_reason() {
-        let result = result(&asked(), said("no UI here", Json::Null, Verdict::Failed));
+    fn a_failed_question_is_rejected_with_the_reason() {
+        let result = result(
+            &asked(),
+            text_result("no UI here", Json::Null, Verdict::Failed),
+        );
         let Some(ask_question_result::Result::Rejected(rejected)) = result.result else {
             panic!("not rejected");
         };

@@ -1,24 +1,24 @@
-//! Schemas Cursor takes. One with `oneOf`, `anyOf`, `allOf` or `$ref` fails the whole
-//! request, so such places are replaced by the widest plain schema that still says
-//! something: a model that guesses wrong gets the host's own error, not silence.
+//! Schemas that Cursor accepts. A schema with `oneOf`, `anyOf`, `allOf` or `$ref` fails the whole
+//! request, so these parts are replaced by the widest plain schema that still carries
+//! information. If the model guesses wrong, it gets the host's own error.
 
 use serde_json::{Map, Value as Json, json};
 
-/// Whether a schema had to be changed.
+/// Whether a schema was changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Changed {
-    /// It is as the host gave it.
+    /// The schema is as the host sent it.
     Not,
-    /// Parts were replaced.
+    /// Parts of the schema were replaced.
     Reduced,
 }
 
-/// References can go round in circles: so many deep, and so many parts in all, are followed.
+/// References can be cyclic, so depth, references per path and total parts are limited.
 const DEEPEST: usize = 24;
 const MOST_REFERENCES: usize = 3;
 const MOST_PARTS: usize = 5_000;
 
-/// A schema for arguments: always an object.
+/// Returns a plain schema for arguments, which is always an object.
 pub fn reduced(schema: &Json) -> (Json, Changed) {
     let Json::Object(root) = schema else {
         return (json!({"type": "object", "properties": {}}), Changed::Not);
@@ -37,8 +37,8 @@ pub fn reduced(schema: &Json) -> (Json, Changed) {
     );
     let changed = reducer.changed;
     if plain["type"] != "object" {
-        // A tool's arguments are an object, whatever its schema forgot to say; MCP clients
-        // refuse the whole list for one tool that may also be null.
+        // Arguments are always an object, even if the schema does not say so. MCP clients reject
+        // the whole list for one tool whose arguments may also be null.
         let may_be = plain["type"]
             .as_array()
             .is_some_and(|types| types.contains(&json!("object")));
@@ -61,7 +61,7 @@ struct Reducer<'a> {
     parts: usize,
 }
 
-/// How far down we may still go.
+/// The remaining depth and number of references.
 #[derive(Clone, Copy)]
 struct Left {
     depth: usize,
@@ -155,7 +155,8 @@ fn resolve<'a>(path: &str, root: &'a Map<String, Json>) -> Option<&'a Json> {
     })
 }
 
-/// All of it at once: properties together, the rest by who came first.
+/// Merges one part of `allOf`: properties and required names are united; for other keys the first
+/// value wins.
 fn merge(map: &mut Map<String, Json>, part: Json) {
     let Json::Object(part) = part else {
         return;
@@ -182,8 +183,8 @@ fn merge(map: &mut Map<String, Json>, part: Json) {
     }
 }
 
-/// One of several: what any of them allows. Types, constants and properties are put
-/// together; what only some of them require is not required.
+/// Merges the alternatives of `oneOf` or `anyOf` into what any of them allows. Types, constants
+/// and properties are united; a name is required only if every alternative requires it.
 fn unite(map: &mut Map<String, Json>, choices: &[Json]) {
     let mut types: Vec<Json> = Vec::new();
     let mut values: Option<Vec<Json>> = Some(Vec::new());
@@ -225,7 +226,7 @@ fn unite(map: &mut Map<String, Json>, choices: &[Json]) {
                     }
                     Some(known) if known == schema => {}
                     Some(_) => {
-                        // Two meanings of one name: leave the choice open.
+                        // The alternatives disagree about this name: allow anything.
                         properties.insert(name.clone(), json!({}));
                     }
                 }
@@ -288,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_object_becomes_one() {
+    fn a_schema_that_is_not_an_object_becomes_one() {
         for schema in [
             json!(null),
             json!("x"),
@@ -338,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn references_are_followed_and_circles_end() {
+    fn references_are_followed_and_cycles_end() {
         let plain = reduce_to(
             json!({"type": "object", "properties": {"tree": {"$ref": "#/$defs/node"}},
             "$defs": {"node": {"type": "object", "properties": {"next": {"$ref": "#/$defs/node"}, "v": {"type": "number"}}}}}),

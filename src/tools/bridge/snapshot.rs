@@ -1,4 +1,4 @@
-//! Which of the host's tools a run is offered.
+//! Selects which of the host's tools a run is offered.
 
 use serde_json::{Value as Json, json};
 use sha2::{Digest as _, Sha256};
@@ -6,38 +6,38 @@ use sha2::{Digest as _, Sha256};
 use super::{names, schema};
 use crate::tools::offer::Offer;
 
-/// The group all host tools belong to.
+/// The provider name of all host tools.
 pub const PROVIDER: &str = "pi";
 
-/// Tools Cursor's agent has of its own.
+/// Names of host tools that Cursor's agent also has.
 pub const OVERLAPPING: [&str; 7] = ["read", "bash", "write", "edit", "grep", "find", "ls"];
 
-/// More than this and Cursor fails the whole request.
+/// Cursor fails the whole request if it is offered more tools than this.
 const MOST: usize = 200;
 
-/// A tool of the host, as it is known to it.
+/// A tool as the host describes it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct HostTool {
-    /// Its name.
+    /// Its name in the host.
     pub name: String,
-    /// What it is for.
+    /// Its description for the model.
     pub description: String,
     /// JSON Schema of its arguments.
     pub parameters: Json,
-    /// Whose it is, as the host tells it; part of what makes two sets of tools differ.
+    /// Where the tool comes from, as the host reports it; part of the set's signature.
     pub origin: Json,
 }
 
-/// What decides beside the tools themselves.
+/// Settings that decide which tools are offered.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Filter {
-    /// What becomes of tools Cursor has of its own.
+    /// Whether tools that Cursor also has are offered.
     pub overlapping: Overlapping,
-    /// Names that are only there to show recorded results.
+    /// Names of tools that only display recorded results.
     pub replay: Vec<String>,
 }
 
-/// What becomes of tools Cursor has of its own.
+/// Whether tools that Cursor also has are offered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Overlapping {
     /// They are not offered.
@@ -47,23 +47,23 @@ pub enum Overlapping {
     Offered,
 }
 
-/// The tools of one run.
+/// The tools offered to one run.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Snapshot {
-    /// In the host's order.
+    /// The offered tools, in the host's order.
     pub tools: Vec<Exposed>,
-    /// What had to be left out or changed, in words.
+    /// Messages about tools that were left out or changed.
     pub warnings: Vec<String>,
 }
 
 /// One offered tool.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Exposed {
-    /// The host's name.
+    /// The tool's name in the host.
     pub host: String,
-    /// The name Cursor calls.
+    /// The name Cursor calls it by.
     pub offered: String,
-    /// What it is for.
+    /// Its description for the model.
     pub description: String,
     /// JSON Schema of its arguments.
     pub schema: Json,
@@ -71,7 +71,7 @@ pub struct Exposed {
 }
 
 impl Snapshot {
-    /// The tools of a host that a run is offered.
+    /// Selects the tools of a host that a run is offered.
     pub fn of<'a>(tools: impl IntoIterator<Item = &'a HostTool>, filter: &Filter) -> Self {
         let mut chosen: Vec<&HostTool> = tools
             .into_iter()
@@ -116,7 +116,7 @@ impl Snapshot {
         Self { tools, warnings }
     }
 
-    /// As Cursor lists them. The description says under which name a tool is called, since
+    /// Returns the tools as Cursor lists them. The description states the name to call, because
     /// the host's transcript shows the host's name.
     pub fn offers(&self) -> Vec<Offer> {
         let offer = |tool: &Exposed| Offer {
@@ -132,7 +132,7 @@ impl Snapshot {
         self.tools.iter().map(offer).collect()
     }
 
-    /// A short text that is the same for the same set of tools, in any order.
+    /// Returns a short text that is the same for the same set of tools, in any order.
     pub fn signature(&self) -> String {
         if self.tools.is_empty() {
             return "bridge:empty".into();

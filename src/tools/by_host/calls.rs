@@ -1,4 +1,4 @@
-//! Which call of the host's tools does what Cursor's own tool asks for. Pure.
+//! Translates requests for Cursor's own tools into calls of the host's tools. Pure.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -10,12 +10,12 @@ use crate::tools::Request;
 use crate::tools::native::policy::Tool as NativeTool;
 use crate::wire::proto::agent::v1::*;
 
-/// The host's active tools by name, with the names of their arguments where those are known.
+/// The host's active tools by name, with the names of their arguments where known.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct HostTools(BTreeMap<String, Option<Vec<String>>>);
 
 impl HostTools {
-    /// The tools of a host, with their schemas.
+    /// Creates the set from names and argument schemas.
     pub fn new<'a>(tools: impl IntoIterator<Item = (&'a str, &'a Json)>) -> Self {
         let arguments = |schema: &Json| -> Vec<String> {
             let known = schema["properties"].as_object();
@@ -31,23 +31,23 @@ impl HostTools {
         )
     }
 
-    /// Tools of which only the names are known: each is taken to accept any argument.
+    /// Creates a set of tools with unknown schemas: each is assumed to accept any argument.
     pub fn named<'a>(names: impl IntoIterator<Item = &'a str>) -> Self {
         let names = names.into_iter();
         Self(names.map(|name| (name.to_owned(), None)).collect())
     }
 
-    /// Whether no tool is active.
+    /// Returns whether no tool is active.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Whether there is such a tool.
+    /// Returns whether a tool with this name is active.
     pub fn has(&self, tool: &str) -> bool {
         self.0.contains_key(tool)
     }
 
-    /// Whether the host's tools can do the work of a native tool.
+    /// Returns whether the host's tools can do the work of a native tool.
     pub fn can_execute(&self, tool: NativeTool) -> bool {
         match tool {
             NativeTool::Read => self.take("read", &["path"]),
@@ -61,7 +61,7 @@ impl HostTools {
         }
     }
 
-    /// Whether there is such a tool, and it takes all these arguments.
+    /// Returns whether a tool with this name is active and accepts all these arguments.
     pub fn take(&self, tool: &str, arguments: &[&str]) -> bool {
         self.0.get(tool).is_some_and(|known| {
             let Some(known) = known else {
@@ -73,24 +73,24 @@ impl HostTools {
     }
 }
 
-/// A call of a tool of the host.
+/// A call of one of the host's tools.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Call {
     pub(super) tool: &'static str,
     pub(super) arguments: Json,
 }
 
-/// What decides beside the request.
+/// The context in which a request is translated.
 pub(super) struct Around<'a> {
     pub(super) tools: &'a HostTools,
     pub(super) workspace: &'a Path,
-    /// A path of the request, absolute.
+    /// Makes a path of the request absolute.
     pub(super) absolute: &'a dyn Fn(&str) -> PathBuf,
-    /// The current text of the file that a request writes, if it is known.
+    /// The current text of the file that the request writes, if known.
     pub(super) before: Option<&'a str>,
 }
 
-/// The call that does what a request asks for; `None` if the host has no tool for it.
+/// Returns the call that executes a request; `None` if the host has no suitable tool.
 pub(super) fn call(request: &Request, around: &Around<'_>) -> Option<Call> {
     let made = |tool: &'static str, arguments: Map<String, Json>| {
         let names: Vec<&str> = arguments.keys().map(String::as_str).collect();
@@ -102,7 +102,7 @@ pub(super) fn call(request: &Request, around: &Around<'_>) -> Option<Call> {
     match request {
         Request::ReadArgs(args) => {
             let offset = args.offset.filter(|offset| *offset > 0);
-            // The host's tool cannot count from the end.
+            // The host's tool cannot count from the end of the file.
             if args.offset.is_some_and(|offset| offset < 0) {
                 return None;
             }
@@ -205,11 +205,13 @@ pub(super) fn call(request: &Request, around: &Around<'_>) -> Option<Call> {
     }
 }
 
-/// The text a request writes; `None` for bytes that are no text: the host's tool writes text.
+/// Returns the text a request writes; `None` if it is not UTF-8, because the host's tool writes
+/// text.
 pub(super) fn written(args: &WriteArgs) -> Option<String> {
-    match args.file_bytes.is_empty() {
-        true => Some(args.file_text.clone()),
-        false => String::from_utf8(args.file_bytes.to_vec()).ok(),
+    if args.file_bytes.is_empty() {
+        Some(args.file_text.clone())
+    } else {
+        String::from_utf8(args.file_bytes.to_vec()).ok()
     }
 }
 
@@ -259,7 +261,7 @@ fn grep(args: &GrepArgs) -> Option<(&'static str, Map<String, Json>)> {
     Some(("grep", arguments))
 }
 
-/// Only what is given.
+/// Builds arguments from the pairs whose value is not null.
 fn set(pairs: &[(&str, Json)]) -> Map<String, Json> {
     let given = pairs.iter().filter(|(_, value)| !value.is_null());
     given
@@ -267,8 +269,8 @@ fn set(pairs: &[(&str, Json)]) -> Map<String, Json> {
         .collect()
 }
 
-/// When a command is to be ended, in milliseconds. One that would only go behind then is left
-/// alone: the host's shell cannot send it there, and would end it instead.
+/// Returns the timeout in milliseconds. A command that would only move to the background gets
+/// none, because the host's shell would kill it instead.
 fn timeout(args: &ShellArgs) -> Option<u32> {
     let limit = match args.timeout_behavior() {
         TimeoutBehavior::Background => args.hard_timeout?,
@@ -277,7 +279,7 @@ fn timeout(args: &ShellArgs) -> Option<u32> {
     u32::try_from(limit).ok().filter(|ms| *ms > 0)
 }
 
-/// A command in a folder; the host's shell begins in the workspace.
+/// Runs a command in a folder; the host's shell starts in the workspace.
 fn inside(command: &str, folder: &str, workspace: &Path) -> String {
     let folder = folder.trim_end_matches('/');
     if folder.is_empty() || workspace.join(folder) == workspace {
@@ -286,7 +288,7 @@ fn inside(command: &str, folder: &str, workspace: &Path) -> String {
     format!("cd {} && {{ {command}\n}}", quoted(folder))
 }
 
-/// A text as one word of a shell command.
+/// Quotes a text as one word of a shell command.
 fn quoted(text: &str) -> String {
     format!("'{}'", text.replace('\'', r"'\''"))
 }
@@ -325,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn commands_run_where_they_are_meant_to() {
+    fn commands_run_in_their_working_directory() {
         let shell = |folder: &str, timeout| {
             Request::ShellStreamArgs(ShellArgs {
                 command: "ls".into(),
@@ -359,7 +361,7 @@ mod tests {
     }
 
     #[test]
-    fn a_search_is_a_grep_or_a_find() {
+    fn a_search_becomes_a_grep_or_a_find() {
         let grep = |args: GrepArgs| planned(&Request::GrepArgs(args), None);
         let plain = GrepArgs {
             pattern: "x".into(),
@@ -399,7 +401,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_of_a_file_that_was_seen_is_an_edit() {
+    fn a_write_to_a_file_that_was_read_becomes_an_edit() {
         let write = |text: &str| {
             Request::WriteArgs(WriteArgs {
                 path: "/w/a".into(),
@@ -425,7 +427,7 @@ mod tests {
     }
 
     #[test]
-    fn a_delete_is_a_command_for_one_file() {
+    fn a_delete_becomes_an_rm_of_one_file() {
         let delete = |path: &str| {
             let path = path.to_owned();
             let request = Request::DeleteArgs(DeleteArgs {
@@ -441,7 +443,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_host_does_not_take_is_not_called() {
+    fn tools_without_the_needed_arguments_are_not_called() {
         let ls = Request::LsArgs(LsArgs {
             path: "/w".into(),
             ..LsArgs::default()

@@ -1,17 +1,17 @@
-//! The replacements that turn one text into another, as an edit tool takes them: each old
-//! piece must occur exactly once.
+//! Computes the replacements that turn one text into another, in the form an edit tool accepts:
+//! each old piece must occur exactly once.
 
 use similar::{ChangeTag, TextDiff};
 
-/// More than this and the whole file is the better description.
+/// Above this many lines, writing the whole file is preferred.
 const MOST_LINES: usize = 20_000;
 
-/// The replacements; `None` if there is no such way, or none worth it.
+/// Returns the replacements; `None` if there are none or the texts are too large.
 pub(super) fn of(before: &str, after: &str) -> Option<Vec<(String, String)>> {
     if before.is_empty() || before == after {
         return None;
     }
-    // Edit tools normalise line ends and byte order marks, so the result could differ.
+    // Edit tools normalise line endings and byte order marks, so the result could differ.
     if [before, after]
         .iter()
         .any(|text| text.contains(['\r', '\u{feff}']))
@@ -35,7 +35,7 @@ pub(super) fn of(before: &str, after: &str) -> Option<Vec<(String, String)>> {
             .filter(|change| change.tag() != ChangeTag::Delete)
             .map(|change| change.value().to_owned())
             .collect();
-        // Lines around it until the old piece is the only one of its kind.
+        // Add surrounding lines until the old piece is unique.
         let (mut head, mut tail) = (String::new(), String::new());
         loop {
             let piece = lines[old.clone()].concat();
@@ -55,7 +55,7 @@ pub(super) fn of(before: &str, after: &str) -> Option<Vec<(String, String)>> {
             }
         }
     }
-    // Pieces that grew into each other cannot be replaced one by one.
+    // Pieces that overlap after growing cannot be replaced one by one.
     (replaced(before, &edits)? == after).then_some(edits)
 }
 
@@ -67,7 +67,8 @@ fn occurs_once(text: &str, piece: &str) -> bool {
     next.is_none_or(|next| !text[next..].contains(piece))
 }
 
-/// What an edit tool makes of it: every piece is looked for in the text as it was.
+/// Returns the text after an edit tool applied the edits: every piece is searched in the
+/// original.
 fn replaced(before: &str, edits: &[(String, String)]) -> Option<String> {
     let mut places: Vec<(usize, &(String, String))> = edits
         .iter()
@@ -90,18 +91,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pieces_are_as_short_as_they_can_be() {
+    fn replaced_pieces_are_as_short_as_possible() {
         let before = "a\nb\nc\nb\nd\n";
         assert_eq!(
             of(before, "a\nb\nC\nb\nd\n").unwrap(),
             [("c\n".into(), "C\n".into())]
         );
-        // The second b is told by what stands above it.
+        // The second b is identified by the line above it.
         assert_eq!(
             of(before, "a\nb\nc\nB\nd\n").unwrap(),
             [("c\nb\n".into(), "c\nB\n".into())]
         );
-        // Something new needs a line to hold on to.
+        // An insertion needs an existing line as its anchor.
         assert_eq!(
             of("a\nb\n", "a\nnew\nb\n").unwrap(),
             [("a\n".into(), "a\nnew\n".into())]
@@ -112,7 +113,7 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn edits_always_lead_there(before in "([ab]\n){0,12}[ab]?", after in "([abc]\n){0,12}[ab]?") {
+        fn edits_always_produce_the_new_text(before in "([ab]\n){0,12}[ab]?", after in "([abc]\n){0,12}[ab]?") {
             if let Some(edits) = of(&before, &after) {
                 for (old, _) in &edits {
                     proptest::prop_assert!(occurs_once(&before, old));

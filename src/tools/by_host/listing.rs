@@ -1,4 +1,4 @@
-//! What the host's `ls`, `find` and `grep` say, taken apart. Pure.
+//! Parses the output of the host's `ls`, `find` and `grep`. Pure.
 
 use std::collections::BTreeSet;
 use std::sync::LazyLock;
@@ -8,7 +8,7 @@ use regex::Regex;
 use super::places::Places;
 use crate::wire::proto::agent::v1::*;
 
-/// What a tool listed, and whether that is all there is.
+/// The lines a tool listed, and whether the list is complete.
 struct Listed<'a> {
     lines: Vec<&'a str>,
     extent: Extent,
@@ -21,34 +21,32 @@ enum Extent {
     Cut,
 }
 
-/// The lines of a text, without the note the tool put after a blank line. Names may begin with
-/// a bracket, so only what stands there is a note.
+/// Returns the lines of a text without the note that the tool puts after a blank line. Names may
+/// start with a bracket, so only a bracket in that position is a note.
 fn listed<'a>(text: &'a str, nothing: &[&str]) -> Listed<'a> {
     static NOTE: LazyLock<Option<Regex>> =
         LazyLock::new(|| Regex::new(r"\n\n\[([^\n]*)\]\s*$").ok());
     let note = NOTE.as_ref().and_then(|note| note.captures(text));
     let at = note.as_ref().and_then(|note| note.get(0));
     let body = &text[..at.map_or(text.len(), |note| note.start())];
-    let lines = match nothing.contains(&body.trim()) {
-        true => Vec::new(),
-        false => body.lines().filter(|line| !line.is_empty()).collect(),
+    let lines = if nothing.contains(&body.trim()) {
+        Vec::new()
+    } else {
+        body.lines().filter(|line| !line.is_empty()).collect()
     };
     let cut = note.and_then(|note| note.get(1));
     let cut = cut.is_some_and(|note| note.as_str().contains("limit reached"));
     Listed {
         lines,
-        extent: match cut {
-            true => Extent::Cut,
-            false => Extent::All,
-        },
+        extent: if cut { Extent::Cut } else { Extent::All },
     }
 }
 
-/// A folder by the names in it.
+/// Converts a listing of names into a directory tree of one level.
 pub(super) fn folder(args: &LsArgs, text: &str) -> LsSuccess {
     let root = args.path.trim_end_matches('/');
     let listed = listed(text, &["(empty directory)"]);
-    // How many files are not shown is not told: `num_files`, which says it, stays empty.
+    // `num_files` stays empty because the host does not report how many files are hidden.
     let mut node = LsDirectoryTreeNode {
         abs_path: args.path.clone(),
         children_were_processed: listed.extent == Extent::All,
@@ -71,25 +69,25 @@ pub(super) fn folder(args: &LsArgs, text: &str) -> LsSuccess {
     }
 }
 
-/// What a search looked through.
+/// What a search was executed on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Target {
-    /// The host names files from there on.
+    /// The host reports paths relative to this folder.
     Folder,
-    /// The host tells its bare name.
+    /// The host reports only the file's name.
     File,
 }
 
-/// A line a search found.
+/// A line that a search returned.
 struct Found<'a> {
     file: &'a str,
     number: i32,
     text: &'a str,
-    near: bool,
+    context_line: bool,
 }
 
-/// A line that matches: `file:3: text`.
-fn matching(line: &str) -> Option<Found<'_>> {
+/// Parses a matching line: `file:3: text`.
+fn matching_line(line: &str) -> Option<Found<'_>> {
     static LINE: LazyLock<Option<Regex>> =
         LazyLock::new(|| Regex::new(r"^(.+?):(\d+):(?: (.*)|(.*))$").ok());
     let parts = LINE.as_ref()?.captures(line)?;
@@ -97,13 +95,13 @@ fn matching(line: &str) -> Option<Found<'_>> {
         file: parts.get(1)?.as_str(),
         number: parts.get(2)?.as_str().parse().ok()?,
         text: parts.get(3).or(parts.get(4))?.as_str(),
-        near: false,
+        context_line: false,
     })
 }
 
-/// A line near a match: `file-3- text`. The files matches were found in are known, so a name
-/// with numbers in it does not confuse us.
-fn near<'a>(line: &'a str, files: &BTreeSet<&str>) -> Option<Found<'a>> {
+/// Parses a context line: `file-3- text`. Only files with matches are tried, so that a name with
+/// numbers in it is parsed correctly.
+fn context_line<'a>(line: &'a str, files: &BTreeSet<&str>) -> Option<Found<'a>> {
     let found = |file: &str| {
         let rest = line.strip_prefix(file)?.strip_prefix('-')?;
         let (number, text) = rest.split_once('-')?;
@@ -114,14 +112,14 @@ fn near<'a>(line: &'a str, files: &BTreeSet<&str>) -> Option<Found<'a>> {
                 "" => text,
                 text => text.strip_prefix(' ')?,
             },
-            near: true,
+            context_line: true,
         })
     };
     files.iter().find_map(|file| found(file))
 }
 
-/// The same, where the match is not shown any more.
-fn stray(line: &str) -> Option<Found<'_>> {
+/// Parses a context line whose match was cut off.
+fn unmatched_context_line(line: &str) -> Option<Found<'_>> {
     static LINE: LazyLock<Option<Regex>> =
         LazyLock::new(|| Regex::new(r"^(.+?)-(\d+)-(?: (.*))?$").ok());
     let parts = LINE.as_ref()?.captures(line)?;
@@ -129,24 +127,24 @@ fn stray(line: &str) -> Option<Found<'_>> {
         file: parts.get(1)?.as_str(),
         number: parts.get(2)?.as_str().parse().ok()?,
         text: parts.get(3).map_or("", |text| text.as_str()),
-        near: true,
+        context_line: true,
     })
 }
 
-/// The lines of a search; a name where a line is nothing else.
+/// Parses the lines of a search; a line in neither format is returned as a file name.
 fn read<'a>(lines: &[&'a str]) -> Vec<Result<Found<'a>, &'a str>> {
-    let matches = lines.iter().filter_map(|line| matching(line));
+    let matches = lines.iter().filter_map(|line| matching_line(line));
     let files: BTreeSet<&str> = matches.map(|found| found.file).collect();
     let read = |line: &&'a str| {
-        let found = near(line, &files).or_else(|| matching(line));
-        found.or_else(|| stray(line)).ok_or(*line)
+        let found = context_line(line, &files).or_else(|| matching_line(line));
+        found.or_else(|| unmatched_context_line(line)).ok_or(*line)
     };
     let separator = |line: &&&str| **line == "--";
     let lines = lines.iter().filter(|line| !separator(line));
     lines.map(read).collect()
 }
 
-/// What a search found, by file, each named from the workspace on.
+/// Groups the lines of a search by file, with paths relative to the workspace.
 pub(super) fn search(args: GrepArgs, text: &str, places: &Places, target: Target) -> GrepSuccess {
     use grep_union_result::Result as Union;
     let count = |number: usize| i32::try_from(number).unwrap_or(i32::MAX);
@@ -163,7 +161,7 @@ pub(super) fn search(args: GrepArgs, text: &str, places: &Places, target: Target
         Target::File => places.told(&root),
     };
     let found = match args.pattern.is_empty() {
-        // A find brings names alone, of folders too.
+        // `find` returns only names, including those of folders.
         true => {
             let files = listed.lines.iter().filter(|line| !line.ends_with('/'));
             files.map(|line| Err(*line)).collect()
@@ -178,7 +176,7 @@ pub(super) fn search(args: GrepArgs, text: &str, places: &Places, target: Target
                 let matched = GrepContentMatch {
                     line_number: found.number,
                     content: found.text.to_owned(),
-                    is_context_line: found.near,
+                    is_context_line: found.context_line,
                     ..GrepContentMatch::default()
                 };
                 (found.file, Some(matched))
@@ -271,7 +269,7 @@ mod tests {
         }
     }
 
-    /// File, number, text, and whether it is only near a match.
+    /// File, number, text, and whether it is a context line.
     fn lines(text: &str, path: Option<&str>, target: Target) -> Vec<(String, i32, String, bool)> {
         let Union::Content(content) = searched(args("content", path), text, target) else {
             panic!();
@@ -279,8 +277,8 @@ mod tests {
         let file = |file: &GrepFileMatch| {
             let lines = file.matches.iter();
             let line = |line: &GrepContentMatch| {
-                let (text, near) = (line.content.clone(), line.is_context_line);
-                (file.file.clone(), line.line_number, text, near)
+                let (text, context_line) = (line.content.clone(), line.is_context_line);
+                (file.file.clone(), line.line_number, text, context_line)
             };
             lines.map(line).collect::<Vec<_>>()
         };
@@ -288,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn a_search_is_told_by_file() {
+    fn matches_are_grouped_by_file() {
         let text = "src/a.rs-1- before\nsrc/a.rs:2: hit: one\n--\nb-c.txt:10: two\n\n[2 matches limit reached]";
         let search = |mode: &str| searched(args(mode, None), text, Target::Folder);
         let Union::Content(content) = search("content") else {
@@ -313,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn names_with_numbers_and_brackets_stay_whole() {
+    fn names_with_numbers_and_brackets_are_not_split() {
         let text = [
             "[id].tsx:1: [x]",
             "2024-01-05-notes.md-2- see b.rs:7: y",
@@ -324,8 +322,9 @@ mod tests {
             "a:1: x",
         ];
         let text = &text.join("\n");
-        let line =
-            |file: &str, number, text: &str, near| (file.to_owned(), number, text.to_owned(), near);
+        let line = |file: &str, number, text: &str, context_line| {
+            (file.to_owned(), number, text.to_owned(), context_line)
+        };
         let dated = "2024-01-05-notes.md";
         assert_eq!(
             lines(text, None, Target::Folder),
@@ -339,13 +338,13 @@ mod tests {
                 line("a", 1, "x", false),
             ]
         );
-        // What it is near to was cut off.
-        let stray = lines("b.rs-3- text", None, Target::Folder);
-        assert_eq!(stray, [line("b.rs", 3, "text", true)]);
+        // The match of this context line was cut off.
+        let unmatched_context_line = lines("b.rs-3- text", None, Target::Folder);
+        assert_eq!(unmatched_context_line, [line("b.rs", 3, "text", true)]);
     }
 
     #[test]
-    fn files_are_named_from_the_workspace_on() {
+    fn files_are_named_relative_to_the_workspace() {
         let name = |path, target| lines("a.rs:1: x", Some(path), target).remove(0).0;
         assert_eq!(name("src", Target::Folder), "src/a.rs");
         assert_eq!(name("/w/src/", Target::Folder), "src/a.rs");
@@ -355,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn a_find_brings_files() {
+    fn a_find_returns_files_only() {
         let find = GrepArgs {
             pattern: String::new(),
             glob: Some("*".into()),
@@ -374,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_is_told_by_names() {
+    fn a_folder_lists_its_names() {
         let ls = |text| {
             let args = LsArgs {
                 path: "/w/".into(),
@@ -393,7 +392,7 @@ mod tests {
         let folders = root.children_dirs.iter().map(|folder| &folder.abs_path);
         assert_eq!(folders.collect::<Vec<_>>(), ["/w/[slug]", "/w/sub"]);
         assert!(!root.children_were_processed, "there is more");
-        assert_eq!(root.num_files, 0, "how much more is not told");
+        assert_eq!(root.num_files, 0, "the number of hidden files is unknown");
         let empty = ls("(empty directory)");
         assert_eq!(
             (names(&empty), empty.children_were_processed),

@@ -1,9 +1,9 @@
-//! Cursor's own tools, done by the host's: the model asks for a read, the host runs its
-//! `read`, with its own permissions and its own display.
+//! Executes Cursor's own tools with the host's tools: when the model asks for a read, the host
+//! runs its `read`, with its own permissions and display.
 //!
-//! A request becomes one call of the host ([`calls`]), its result the typed one Cursor waits
-//! for ([`results`]). What the host has no tool for is refused, and the refusal names the
-//! tool that would do.
+//! A request becomes one call of the host ([`calls`]), and its result becomes the typed result
+//! Cursor expects ([`results`]). A request without a suitable host tool is refused, and the
+//! refusal names the tool that would be needed.
 
 mod calls;
 mod edits;
@@ -30,10 +30,11 @@ use listing::Target;
 use places::Places;
 pub use seen::Seen;
 
-/// Bytes of a file whose change is shown as an edit; a longer one is written whole.
+/// Maximum size in bytes of a file whose change is sent as an edit; a larger one is written
+/// whole.
 const MAX_EDITED: u64 = 1024 * 1024;
 
-/// Has the host's tools do it.
+/// An executor that uses the host's tools.
 pub struct ByHost {
     bridge: Arc<Bridge>,
     current: CurrentTools,
@@ -44,7 +45,8 @@ pub struct ByHost {
 }
 
 impl ByHost {
-    /// An executor that uses the host's active tools, and knows what they have shown before.
+    /// Creates an executor that uses the host's active tools and knows what they have shown
+    /// before.
     pub fn new(
         bridge: Arc<Bridge>,
         current: CurrentTools,
@@ -65,29 +67,31 @@ impl ByHost {
         }
     }
 
-    /// Whether a write would lose what the host's `read` did not show.
-    fn loses(&self, request: &Request) -> bool {
+    /// Returns whether a write would lose content that the host's `read` did not show.
+    fn would_lose_content(&self, request: &Request) -> bool {
         let Request::WriteArgs(args) = request else {
             return false;
         };
         self.seen.is_part(&self.places.of(&args.path))
     }
 
-    /// What a search looks through: the host names files by it.
+    /// Returns what a search is executed on, because it decides how the host names files.
     async fn target(&self, request: &Request) -> Target {
         let Request::GrepArgs(args) = request else {
             return Target::Folder;
         };
         let place = self.places.of(args.path.as_deref().unwrap_or_default());
         let metadata = tokio::fs::metadata(place).await;
-        match metadata.is_ok_and(|metadata| metadata.is_file()) {
-            true => Target::File,
-            false => Target::Folder,
+        if metadata.is_ok_and(|metadata| metadata.is_file()) {
+            Target::File
+        } else {
+            Target::Folder
         }
     }
 
-    /// The current text of the file that a request writes: what the host has shown of it, or
-    /// what is on disk where reads are executed here, because the host's files are ours then.
+    /// Returns the current text of the file that a request writes: what the host has shown of it,
+    /// or the file on disk if reads are executed locally, because host and sidecar then share the
+    /// files.
     async fn text_before(&self, request: &Request) -> Option<String> {
         let Request::WriteArgs(args) = request else {
             return None;
@@ -106,9 +110,9 @@ impl ByHost {
         tokio::fs::read_to_string(&path).await.ok()
     }
 
-    /// Looks up what the host's call depends on, then has the host execute it. A command that
-    /// the administrator forbids is refused instead.
-    async fn look_up_first(
+    /// Checks the request, looks up what the host's call depends on, then lets the host execute
+    /// it. Commands forbidden by the administrator and protected paths are refused.
+    async fn check_and_execute(
         self: Arc<Self>,
         request: Request,
         replies: Replies,
@@ -127,31 +131,32 @@ impl ByHost {
             return Ok(());
         }
         let before = self.text_before(&request).await;
-        let work = self.hand_over(request, before, replies.clone(), abort);
+        let work = self.execute_on_host(request, before, replies.clone(), abort);
         if let Some(call) = work.call {
             replies.call(call).await;
         }
         work.done.await
     }
 
-    /// Why a request is refused though the host could do it: it would change a path that is
-    /// protected, or touch one with credentials.
+    /// Returns why a request is refused even though the host could execute it: it would change a
+    /// protected path or access credentials.
     async fn protected(&self, request: &Request) -> Option<String> {
         let (path, changes) = touched(request)?;
-        // The host takes a mark before a path for no part of it.
+        // The host ignores an `@` before a path.
         let paths = [path, path.strip_prefix('@').unwrap_or(path)].map(|path| self.places.of(path));
         let guard = Arc::clone(&self.guard);
-        let judge = move || {
+        let check = move || {
             paths.iter().find_map(|path| {
-                let verdict = match changes {
-                    true => guard.host_change(path),
-                    false => guard.host_read(path),
+                let verdict = if changes {
+                    guard.host_change(path)
+                } else {
+                    guard.host_read(path)
                 };
                 verdict.err().map(|refusal| refusal.to_string())
             })
         };
-        let judged = tokio::task::spawn_blocking(judge).await;
-        judged.unwrap_or_else(|_| Some("the path could not be judged".into()))
+        let checked = tokio::task::spawn_blocking(check).await;
+        checked.unwrap_or_else(|_| Some("the path could not be judged".into()))
     }
 
     async fn refuse_loss(request: Request, replies: Replies) -> Result<(), super::Thrown> {
@@ -162,7 +167,7 @@ impl ByHost {
     }
 }
 
-/// The path that a request names, and whether it is to be changed.
+/// Returns the path that a request names, and whether the request changes it.
 fn touched(request: &Request) -> Option<(&str, bool)> {
     Some(match request {
         Request::WriteArgs(args) => (&args.path, true),
@@ -187,7 +192,7 @@ impl Executor for ByHost {
         replies: Replies,
         abort: CancellationToken,
     ) -> Work {
-        if self.loses(&request) {
+        if self.would_lose_content(&request) {
             return Work {
                 done: Box::pin(Self::refuse_loss(request, replies)),
                 call: None,
@@ -196,17 +201,17 @@ impl Executor for ByHost {
         let in_doubt = forbidden::command(&request).is_some_and(forbidden::is_in_doubt);
         if in_doubt || touched(&request).is_some() {
             return Work {
-                done: Box::pin(self.look_up_first(request, replies, abort)),
+                done: Box::pin(self.check_and_execute(request, replies, abort)),
                 call: None,
             };
         }
-        self.hand_over(request, None, replies, abort)
+        self.execute_on_host(request, None, replies, abort)
     }
 }
 
 impl ByHost {
-    /// Has the host execute a request.
-    fn hand_over(
+    /// Lets the host execute a request.
+    fn execute_on_host(
         self: Arc<Self>,
         request: Request,
         before: Option<String>,

@@ -1,10 +1,10 @@
-//! What the paths of a request mean. Pure: nothing is looked up.
+//! Resolves the paths of a request. Pure: the file system is not accessed.
 
 use std::path::{Path, PathBuf};
 
 use crate::tools::paths::{meant, plain};
 
-/// Where paths begin.
+/// The folders that relative paths are resolved against.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Places {
     pub(super) workspace: PathBuf,
@@ -12,12 +12,12 @@ pub(super) struct Places {
 }
 
 impl Places {
-    /// The one way to write a path that can be written in many.
+    /// Returns the absolute, normalised form of a path.
     pub(super) fn of(&self, path: &str) -> PathBuf {
         meant(path, &self.workspace, self.home.as_deref())
     }
 
-    /// A path as Cursor is told it: from the workspace on, if it lies there.
+    /// Returns a path as Cursor expects it: relative to the workspace if it is inside.
     pub(super) fn told(&self, path: &Path) -> String {
         let path = plain(path);
         let inside = path.strip_prefix(plain(&self.workspace));
@@ -30,7 +30,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_has_one_place_however_it_is_written() {
+    fn all_spellings_of_a_path_resolve_to_one() {
         let places = Places {
             workspace: "/w/".into(),
             home: Some("/home/me".into()),

@@ -1,4 +1,4 @@
-//! What a call of the host's tools gave, as the typed result Cursor waits for. Pure.
+//! Converts the results of the host's tools into the typed results Cursor expects. Pure.
 
 use std::path::Path;
 use std::sync::LazyLock;
@@ -15,7 +15,7 @@ use crate::tools::refuse;
 use crate::tools::{Reply, Request, Thrown};
 use crate::wire::proto::agent::v1::*;
 
-/// What a result says, taken apart.
+/// The content of a host's result.
 struct Given {
     text: String,
     picture: Option<bytes::Bytes>,
@@ -28,7 +28,7 @@ impl Given {
         let mut picture = None;
         for piece in result.content {
             match piece {
-                Content::Text(words) => text.push(words),
+                Content::Text(part) => text.push(part),
                 Content::Image { data, .. } => picture = picture.or(content::bytes(&data)),
             }
         }
@@ -39,7 +39,7 @@ impl Given {
         }
     }
 
-    /// The text of a success, or of a failure.
+    /// Returns the text of a success as `Ok`, of a failure as `Err`.
     fn split(self) -> Result<String, String> {
         match self.verdict {
             Verdict::Done => Ok(self.text),
@@ -48,7 +48,7 @@ impl Given {
     }
 }
 
-/// The result of a delete that the host's shell executed.
+/// Returns the result of a delete that the host's shell executed.
 fn delete(args: DeleteArgs, given: Given) -> delete_result::Result {
     let path = args.path;
     match given.split() {
@@ -64,7 +64,7 @@ fn delete(args: DeleteArgs, given: Given) -> delete_result::Result {
     }
 }
 
-/// The replies to a request, in order.
+/// Returns the replies to a request, in order.
 pub(super) fn replies(
     request: Request,
     result: HostResult,
@@ -172,30 +172,30 @@ pub(super) fn replies(
     })
 }
 
-/// The text of a file without what the host's tool says about it.
+/// The text of a file without the note of the host's tool.
 pub(super) struct FileText<'a> {
     pub(super) text: &'a str,
     pub(super) extent: Extent,
     lines: Lines,
 }
 
-/// What is told of a file's lines.
+/// What the note says about the number of lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Lines {
-    /// How many there are.
+    /// The number of lines in the file.
     All(i32),
-    /// How many come after the text.
+    /// The number of lines after the text.
     After(i32),
 }
 
-/// How much of a file a text is.
+/// Whether a text is a whole file or a part of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Extent {
     Whole,
     Part,
 }
 
-/// Takes a text of the host's `read` apart.
+/// Splits the output of the host's `read` into text and note.
 pub(super) fn file_text(text: &str) -> FileText<'_> {
     static NOTE: LazyLock<Option<Regex>> = LazyLock::new(|| {
         let note = r"\n\n\[(?:Showing lines \d+-\d+ of (\d+)|(\d+) more lines in file)[^\]\n]*\]$";
@@ -226,7 +226,7 @@ pub(super) fn file_text(text: &str) -> FileText<'_> {
     }
 }
 
-/// Whether a text says that nothing is shown, since a line alone is more than the host shows.
+/// Returns whether a text only says that a line is too long to be shown.
 fn line_too_long(text: &str) -> bool {
     static NOTE: LazyLock<Option<Regex>> = LazyLock::new(|| {
         Regex::new(r"^\[Line \d+ is [\d.]+[KM]?B, exceeds [\d.]+[KM]?B limit\.[^\n]*\]$").ok()
@@ -270,7 +270,7 @@ fn read(args: &ReadArgs, given: Given) -> read_result::Result {
         });
     }
     if line_too_long(&given.text) {
-        // The note is not what the file says.
+        // The note is not part of the file.
         let error = given.text.trim_matches(['[', ']']).to_owned();
         return read_result::Result::Error(ReadError { path, error });
     }
@@ -311,16 +311,16 @@ fn write(args: WriteArgs, given: Given) -> write_result::Result {
 /// How a command of the host ended.
 #[derive(Debug, PartialEq, Eq)]
 enum Ending {
-    /// With a code.
+    /// It exited with a code.
     Exited(i32),
-    /// Before its time.
-    Ended(ShellAbortReason),
-    /// It did not begin: the host said no.
+    /// It was terminated.
+    Terminated(ShellAbortReason),
+    /// It was not started because the host refused it.
     Refused,
 }
 
-/// A command's output and its end. pi tells both in one text.
-fn ended(given: Given) -> (String, Ending) {
+/// Returns a command's output and how it ended; pi reports both in one text.
+fn output_and_ending(given: Given) -> (String, Ending) {
     static END: LazyLock<Option<Regex>> = LazyLock::new(|| {
         let end = r"(?s)^(.*?)(?:\n\n)?Command (?:exited with code (-?\d+)|(timed out) after [\d.]+ seconds|(aborted))\s*$";
         Regex::new(end).ok()
@@ -339,8 +339,8 @@ fn ended(given: Given) -> (String, Ending) {
     let code = parts.get(2).and_then(|code| code.as_str().parse().ok());
     let ending = match (code, parts.get(3)) {
         (Some(code), _) => Ending::Exited(code),
-        (None, Some(_)) => Ending::Ended(ShellAbortReason::Timeout),
-        (None, None) => Ending::Ended(ShellAbortReason::UserAbort),
+        (None, Some(_)) => Ending::Terminated(ShellAbortReason::Timeout),
+        (None, None) => Ending::Terminated(ShellAbortReason::UserAbort),
     };
     (before, ending)
 }
@@ -350,7 +350,7 @@ fn milliseconds(took: Duration) -> i32 {
 }
 
 fn shell(args: ShellArgs, given: Given, took: Duration) -> ShellResult {
-    let (stdout, ending) = ended(given);
+    let (stdout, ending) = output_and_ending(given);
     let took = milliseconds(took);
     let result = match ending {
         Ending::Refused => shell_result::Result::Rejected(ShellRejected {
@@ -370,7 +370,7 @@ fn shell(args: ShellArgs, given: Given, took: Duration) -> ShellResult {
         ending => {
             let (code, reason) = match ending {
                 Ending::Exited(code) => (code, None),
-                Ending::Ended(reason) => (-1, Some(reason)),
+                Ending::Terminated(reason) => (-1, Some(reason)),
                 Ending::Refused => (-1, None),
             };
             shell_result::Result::Failure(ShellFailure {
@@ -395,7 +395,7 @@ fn shell(args: ShellArgs, given: Given, took: Duration) -> ShellResult {
 fn stream(args: ShellArgs, given: Given, workspace: &Path, took: Duration) -> Vec<Reply> {
     use shell_stream::Event;
     let event = |event: Event| Reply::ShellStream(ShellStream { event: Some(event) });
-    let (data, ending) = ended(given);
+    let (data, ending) = output_and_ending(given);
     let (code, reason) = match ending {
         Ending::Refused => {
             return vec![event(Event::Rejected(ShellRejected {
@@ -406,7 +406,7 @@ fn stream(args: ShellArgs, given: Given, workspace: &Path, took: Duration) -> Ve
             }))];
         }
         Ending::Exited(code) => (code.cast_unsigned(), None),
-        Ending::Ended(reason) => (u32::MAX, Some(reason)),
+        Ending::Terminated(reason) => (u32::MAX, Some(reason)),
     };
     let mut events = vec![event(Event::Start(ShellStreamStart::default()))];
     if !data.is_empty() {
@@ -414,9 +414,10 @@ fn stream(args: ShellArgs, given: Given, workspace: &Path, took: Duration) -> Ve
     }
     events.push(event(Event::Exit(ShellStreamExit {
         code,
-        cwd: match args.working_directory.is_empty() {
-            true => workspace.to_string_lossy().into_owned(),
-            false => args.working_directory,
+        cwd: if args.working_directory.is_empty() {
+            workspace.to_string_lossy().into_owned()
+        } else {
+            args.working_directory
         },
         aborted: reason.is_some(),
         abort_reason: reason.map(|reason| reason as i32),

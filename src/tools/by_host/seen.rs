@@ -1,7 +1,7 @@
-//! What the host's `read` has shown of files, for as long as a session lives.
+//! Remembers what the host's `read` has shown of files, for the lifetime of a session.
 //!
-//! Cursor changes a file by writing it whole, on the ground of what it read. Where only a part
-//! was shown, the rest would be lost, in this run or in a later one.
+//! Cursor changes a file by writing it whole, based on what it read. If only a part was shown,
+//! such a write would lose the rest, in this run or a later one.
 
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
@@ -13,20 +13,21 @@ use crate::tools::Request;
 use crate::tools::bridge::content::Content;
 use crate::tools::bridge::{HostResult, Verdict};
 
-/// Files whose text is remembered for edits.
+/// How many files' texts are remembered for edits.
 const MOST_FILES: usize = 64;
-/// Longer ones are not.
+/// The maximum size of a remembered text.
 const MOST_BYTES: usize = 1024 * 1024;
 
-/// What was seen of files.
+/// What was shown of files.
 #[derive(Debug, Default)]
 pub struct Seen(Mutex<Files>);
 
 #[derive(Debug, Default)]
 struct Files {
-    /// Only a part was shown. Stays until all of the file is: a forgotten one costs the file.
+    /// Files of which only a part was shown. Kept until the whole file is shown, because
+    /// forgetting one could lose its content.
     parts: HashSet<PathBuf>,
-    /// All was shown, and nothing happened since. May be forgotten.
+    /// Files that were shown whole and not changed since. May be evicted.
     texts: HashMap<PathBuf, String>,
 }
 
@@ -35,17 +36,17 @@ impl Seen {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// All a file says, if it was shown.
+    /// Returns the whole text of a file, if it was shown.
     pub(super) fn text(&self, place: &Path) -> Option<String> {
         self.files().texts.get(place).cloned()
     }
 
-    /// Whether only a part of a file was shown.
+    /// Returns whether only a part of a file was shown.
     pub(super) fn is_part(&self, place: &Path) -> bool {
         self.files().parts.contains(place)
     }
 
-    /// Notes what a call showed or changed.
+    /// Records what a call showed or changed.
     pub(super) fn note(&self, request: &Request, result: &HostResult, places: &Places) {
         let mut files = self.files();
         match request {
@@ -58,7 +59,7 @@ impl Seen {
                 let place = places.of(&args.path);
                 match (results::file_text(text).extent, ranged) {
                     (Extent::Whole, false) => files.show(place, text),
-                    // The last lines, or a piece of what is known.
+                    // The last lines, or a part of a file that is known whole.
                     (Extent::Whole, true) => {}
                     (Extent::Part, true) if files.texts.contains_key(&place) => {}
                     (Extent::Part, _) => {
@@ -75,7 +76,7 @@ impl Seen {
             | Request::PiLsArgs(_)
             | Request::PiGrepArgs(_)
             | Request::PiFindArgs(_) => {}
-            // A command may have changed anything. What was not shown still was not.
+            // A command may have changed any file. Parts stay parts.
             _ => files.texts.clear(),
         }
     }
@@ -87,13 +88,14 @@ impl Files {
         if self.texts.len() >= MOST_FILES {
             self.texts.clear();
         }
-        match text.len() <= MOST_BYTES {
-            true => self.texts.insert(place, text.to_owned()),
-            false => self.texts.remove(&place),
-        };
+        if text.len() <= MOST_BYTES {
+            self.texts.insert(place, text.to_owned());
+        } else {
+            self.texts.remove(&place);
+        }
     }
 
-    /// A file was written whole.
+    /// Records that a file was written whole.
     fn change(&mut self, place: &Path, verdict: Verdict) {
         self.texts.remove(place);
         if verdict == Verdict::Done {
@@ -108,7 +110,7 @@ mod tests {
     use crate::wire::proto::agent::v1::{PiWriteExecArgs, ReadArgs, ShellArgs};
     use serde_json::Value as Json;
 
-    fn said(text: &str) -> HostResult {
+    fn shown(text: &str) -> HostResult {
         HostResult {
             content: vec![Content::Text(text.into())],
             verdict: Verdict::Done,
@@ -130,13 +132,13 @@ mod tests {
         "[Line 1 is 60.0KB, exceeds 50.0KB limit. Use bash: sed -n '1p' a | head -c 51200]";
 
     #[test]
-    fn a_part_stays_one_until_all_is_seen() {
+    fn a_part_stays_a_part_until_the_whole_file_is_shown() {
         let places = Places {
             workspace: "/w".into(),
             home: None,
         };
         let seen = Seen::default();
-        let note = |request: Request, text: &str| seen.note(&request, &said(text), &places);
+        let note = |request: Request, text: &str| seen.note(&request, &shown(text), &places);
         let is_part = |path: &str| seen.is_part(&places.of(path));
         note(read("a", None), PART);
         note(read("b", None), TOO_LONG);
@@ -144,7 +146,7 @@ mod tests {
         for number in 0..3 * MOST_FILES {
             note(read(&format!("other{number}"), None), "text");
         }
-        // Neither a command nor many files make it whole, nor does another name.
+        // Neither a command, nor many files, nor another spelling of the path makes it whole.
         for path in ["a", "/w/a", "./x/../a", "b"] {
             assert!(is_part(path), "{path}");
         }
@@ -161,22 +163,22 @@ mod tests {
     }
 
     #[test]
-    fn a_piece_of_what_is_known_is_no_loss() {
+    fn reading_a_part_of_a_known_file_keeps_it_known() {
         let places = Places::default();
         let seen = Seen::default();
         let place = places.of("a");
         let more = "a\n\n[89 more lines in file. Use offset=2 to continue.]";
-        seen.note(&read("a", Some(1)), &said(more), &places);
+        seen.note(&read("a", Some(1)), &shown(more), &places);
         assert!(seen.is_part(&place));
-        seen.note(&read("a", None), &said("all"), &places);
-        seen.note(&read("a", Some(1)), &said(more), &places);
+        seen.note(&read("a", None), &shown("all"), &places);
+        seen.note(&read("a", Some(1)), &shown(more), &places);
         assert_eq!(seen.text(&place).unwrap(), "all");
         assert!(!seen.is_part(&place));
-        // Too long to be kept, but seen.
-        seen.note(&read("a", None), &said(PART), &places);
+        // Too long to be remembered, but shown whole.
+        seen.note(&read("a", None), &shown(PART), &places);
         seen.note(
             &read("a", None),
-            &said(&"x".repeat(MOST_BYTES + 1)),
+            &shown(&"x".repeat(MOST_BYTES + 1)),
             &places,
         );
         assert!(!seen.is_part(&place));

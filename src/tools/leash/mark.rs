@@ -1,8 +1,8 @@
-//! A mark by which all that descends from us is found, wherever it went.
+//! A tag that every descendant process inherits and can be found by.
 //!
-//! Groups, sessions and environments can be left with one word of a shell. Limits stay: they
-//! pass to every child, and nobody touches the time a real-time process may run on end. Its
-//! usual value means for ever; ours is a random number of a hundred thousand years.
+//! A process can leave its group, session or environment, but it inherits resource limits. We set
+//! `RLIMIT_RTTIME`, which is normally unlimited and which programs do not change, to a random and
+//! effectively infinite value, and later find descendants by that value in `/proc/<pid>/limits`.
 
 use std::io;
 
@@ -11,32 +11,32 @@ use rustix::process::{Pid, getpid};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use uuid::Uuid;
 
-/// How a limit is named where the system shows it.
+/// The name of the limit in `/proc/<pid>/limits`.
 const LIMIT: &str = "Max realtime timeout";
 
-/// One sidecar's mark.
+/// The tag of one sidecar process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Mark(u64);
 
 impl Mark {
-    /// One that nobody has.
+    /// Creates a random mark.
     pub(super) fn random() -> Self {
         let (high, low) = Uuid::new_v4().as_u64_pair();
         Self(1 << 62 | (high ^ low) >> 2)
     }
 
-    /// As [`Self::name`] told it.
+    /// Parses what [`Self::name`] returns.
     pub(super) fn parse(name: &str) -> Option<Self> {
         let mark: Option<u64> = name.parse().ok();
         mark.filter(|mark| mark >> 62 == 1).map(Self)
     }
 
-    /// To be told another process.
+    /// Returns the mark as text, to be sent to another process.
     pub(super) fn name(self) -> String {
         self.0.to_string()
     }
 
-    /// Marks us, and with us all we start from now on.
+    /// Marks this process and every process it starts from now on.
     #[cfg(target_os = "linux")]
     pub(super) fn wear(self) -> io::Result<()> {
         let Rlimit { maximum, .. } = getrlimit(Resource::Rttime);
@@ -49,15 +49,15 @@ impl Mark {
         Err(io::ErrorKind::Unsupported.into())
     }
 
-    /// All others that bear it.
+    /// Returns all other processes that carry this mark.
     pub(super) fn bearers(self) -> Vec<Pid> {
-        // Only Linux shows limits as files; elsewhere there is nothing to list.
+        // Only Linux has `/proc/<pid>/limits`; elsewhere the list is empty.
         let processes = std::fs::read_dir("/proc").into_iter().flatten().flatten();
         processes
             .filter_map(|process| {
                 let id = process.file_name().to_str()?.parse().ok()?;
                 let limits = std::fs::read_to_string(process.path().join("limits")).ok()?;
-                let found = worn(&limits)? == self;
+                let found = mark_in(&limits)? == self;
                 found.then(|| Pid::from_raw(id))?
             })
             .filter(|process| *process != getpid())
@@ -65,7 +65,7 @@ impl Mark {
     }
 }
 
-/// Takes any mark off us.
+/// Removes the mark from this process.
 #[cfg(target_os = "linux")]
 pub(super) fn take_off() {
     let Rlimit { maximum, .. } = getrlimit(Resource::Rttime);
@@ -81,8 +81,8 @@ pub(super) fn take_off() {
 #[cfg(not(target_os = "linux"))]
 pub(super) fn take_off() {}
 
-/// The mark in a list of limits.
-fn worn(limits: &str) -> Option<Mark> {
+/// Returns the mark in the text of a `limits` file.
+fn mark_in(limits: &str) -> Option<Mark> {
     let line = limits.lines().find_map(|line| line.strip_prefix(LIMIT))?;
     Mark::parse(line.split_whitespace().next()?)
 }
@@ -92,7 +92,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_mark_is_told_and_read_back() {
+    fn a_mark_survives_formatting_and_parsing() {
         let mark = Mark::random();
         assert_eq!(Mark::parse(&mark.name()), Some(mark));
         assert_ne!(mark, Mark::random());
@@ -102,14 +102,14 @@ mod tests {
              Max realtime timeout      {}  unlimited            us\n",
             mark.name()
         );
-        assert_eq!(worn(&limits), Some(mark));
+        assert_eq!(mark_in(&limits), Some(mark));
     }
 
     #[test]
-    fn usual_limits_are_no_marks() {
+    fn ordinary_limits_are_not_marks() {
         for usual in ["unlimited", "0", "200000", "18446744073709551615", ""] {
-            assert_eq!(worn(&format!("Max realtime timeout {usual}\n")), None);
+            assert_eq!(mark_in(&format!("Max realtime timeout {usual}\n")), None);
         }
-        assert_eq!(worn("Max cpu time 1 1 seconds\n"), None);
+        assert_eq!(mark_in("Max cpu time 1 1 seconds\n"), None);
     }
 }

@@ -1,44 +1,44 @@
-//! Who is let in: pure functions of a request's head.
+//! Access rules of the local server: pure functions of a request's head.
 
 use http::header::{AUTHORIZATION, HOST, ORIGIN};
 use http::{HeaderMap, StatusCode, Uri};
 use secrecy::{ExposeSecret as _, SecretString};
 use subtle::ConstantTimeEq as _;
 
-/// Why a request is turned away.
+/// Why a request is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
-    /// Another name than ours.
+    /// The `Host` header names another host.
     #[error("this server answers to 127.0.0.1 and localhost only")]
     ForeignHost,
-    /// A page of another site.
+    /// The request comes from a web page of another origin.
     #[error("web pages have no business here")]
     ForeignOrigin,
-    /// No such path.
+    /// The path is unknown.
     #[error("there is nothing here")]
     NotFound,
-    /// A path that was, once.
+    /// The path belongs to a run that has ended.
     #[error("the run these tools belong to is over")]
     Gone,
-    /// No token, or another.
+    /// The token is missing or wrong.
     #[error("the token of this endpoint is needed: Authorization: Bearer <token>")]
     Unauthorized,
-    /// More bytes than these.
+    /// The body is larger than this many bytes.
     #[error("a request may have at most {0} bytes")]
     TooLarge(usize),
-    /// It took too long.
+    /// The body did not arrive in time.
     #[error("the request did not arrive in time")]
     TooSlow,
-    /// It ended too early.
+    /// The body ended early or its length is invalid.
     #[error("the request broke off")]
     Broken,
-    /// There is no room now.
+    /// The server has no capacity left.
     #[error("too much is waiting here already; come back later")]
     Busy,
 }
 
 impl Refusal {
-    /// Its HTTP status.
+    /// Returns the HTTP status of the refusal.
     pub fn status(self) -> StatusCode {
         match self {
             Self::ForeignHost | Self::ForeignOrigin => StatusCode::FORBIDDEN,
@@ -53,9 +53,9 @@ impl Refusal {
     }
 }
 
-/// Refuses what a web page may have sent through the user's browser: under a name that was
-/// pointed to this machine (`Host`), or from any page but our own (`Origin`). Our own origin is
-/// `http://` and the `Host` of the request; a page of another port of this machine is foreign.
+/// Refuses requests that a web page may have sent through the user's browser: under a host name
+/// that points to this machine (`Host`), or from any page but our own (`Origin`). Our own origin
+/// is `http://` and the `Host` of the request; a page on another port of this machine is foreign.
 pub fn local(uri: &Uri, headers: &HeaderMap, port: u16) -> Result<(), Refusal> {
     let ours = |name: &str| {
         let bare = name.strip_suffix(&format!(":{port}"));
@@ -77,24 +77,25 @@ pub fn local(uri: &Uri, headers: &HeaderMap, port: u16) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// The comparison takes as long for a near miss as for a far one.
+/// Checks the bearer token. The comparison takes constant time.
 pub fn authorized(headers: &HeaderMap, token: &SecretString) -> Result<(), Refusal> {
     let mut given = headers.get_all(AUTHORIZATION).iter();
     let (Some(value), None) = (given.next(), given.next()) else {
         return Err(Refusal::Unauthorized);
     };
-    let (scheme, said) = value
+    let (scheme, sent) = value
         .to_str()
         .ok()
         .and_then(|value| value.split_once(' '))
         .ok_or(Refusal::Unauthorized)?;
-    let same = said
+    let same = sent
         .trim()
         .as_bytes()
         .ct_eq(token.expose_secret().as_bytes());
-    match scheme.eq_ignore_ascii_case("bearer") && bool::from(same) {
-        true => Ok(()),
-        false => Err(Refusal::Unauthorized),
+    if scheme.eq_ignore_ascii_case("bearer") && bool::from(same) {
+        Ok(())
+    } else {
+        Err(Refusal::Unauthorized)
     }
 }
 
@@ -115,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn only_our_own_name_will_do() {
+    fn only_our_own_host_name_is_accepted() {
         for host in ["127.0.0.1:4000", "localhost:4000"] {
             assert_eq!(asked("/mcp", &[("host", host)]), Ok(()));
         }
@@ -139,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn pages_of_other_sites_are_turned_away() {
+    fn requests_from_other_origins_are_refused() {
         let from = |origin| asked("/mcp", &[("host", "localhost:4000"), ("origin", origin)]);
         assert_eq!(from("http://localhost:4000"), Ok(()), "our own page");
         for origin in [
@@ -168,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn the_token_must_be_the_token() {
+    fn only_the_right_token_is_accepted() {
         let token: SecretString = "secret-token".into();
         let with = |value| authorized(&heads(&[("authorization", value)]), &token);
         assert_eq!(with("Bearer secret-token"), Ok(()));

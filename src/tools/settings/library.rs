@@ -119,9 +119,10 @@ impl Library {
             choice: choice.clone(),
             state: self.state.clone(),
         };
-        let read = match self.is_busy(&place.workspace) {
-            true => None,
-            false => self.read_all(place.clone()).await,
+        let read = if self.is_busy(&place.workspace) {
+            None
+        } else {
+            self.read_all(place.clone()).await
         };
         let kept = match read {
             Some(kept) => Some(kept),

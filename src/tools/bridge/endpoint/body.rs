@@ -1,5 +1,5 @@
-//! What rmcp takes for something else: bodies that are no JSON, or no call of a tool. It answers
-//! the first with 415 and the second as a method that is not there.
+//! Rejects bodies that rmcp answers misleadingly: it answers invalid JSON with 415 and a
+//! malformed tool call with "method not found".
 
 use std::collections::BTreeMap;
 
@@ -28,7 +28,7 @@ pub(super) enum Fault {
 
 type Object<'a> = BTreeMap<String, &'a RawValue>;
 
-/// Whether a head says that JSON follows.
+/// Returns whether the content type is JSON.
 pub(super) fn says_json(headers: &HeaderMap) -> bool {
     let kind = headers
         .get(CONTENT_TYPE)
@@ -36,33 +36,34 @@ pub(super) fn says_json(headers: &HeaderMap) -> bool {
     kind.is_some_and(|kind| kind.starts_with(JSON))
 }
 
-/// Looks for what rmcp would misunderstand.
+/// Checks a body for errors that rmcp would report misleadingly.
 pub(super) fn check(body: &[u8]) -> Result<(), Fault> {
     let message: Object<'_> = serde_json::from_slice(body).map_err(|error| {
-        match error.is_syntax() || error.is_eof() {
-            true => Fault::NotJson,
-            false => Fault::NoMessage,
+        if error.is_syntax() || error.is_eof() {
+            Fault::NotJson
+        } else {
+            Fault::NoMessage
         }
     })?;
     let method = message.get("method").map(|method| method.get());
     let (Some(id), Some("\"tools/call\"")) = (message.get("id"), method) else {
         return Ok(());
     };
-    let Some(what) = misfit(message.get("params").copied()) else {
+    let Some(what) = invalid_params(message.get("params").copied()) else {
         return Ok(());
     };
     let id = serde_json::from_str(id.get()).unwrap_or(Json::Null);
     Err(Fault::Params { id, what })
 }
 
-/// What does not fit in the parameters of a call.
-fn misfit(params: Option<&RawValue>) -> Option<&'static str> {
+/// Returns what is wrong with the parameters of a tool call, if anything.
+fn invalid_params(params: Option<&RawValue>) -> Option<&'static str> {
     let params: Option<Object<'_>> = params.and_then(|raw| serde_json::from_str(raw.get()).ok());
     let Some(params) = params else {
         return Some("params: expected an object");
     };
-    let begins = |key: &str| params.get(key).and_then(|value| value.get().chars().next());
-    match (begins("name"), begins("arguments")) {
+    let first_char = |key: &str| params.get(key).and_then(|value| value.get().chars().next());
+    match (first_char("name"), first_char("arguments")) {
         (Some('"'), None | Some('{' | 'n')) => None,
         (Some('"'), Some(_)) => Some("arguments: expected an object"),
         _ => Some("name: expected a string"),
@@ -78,7 +79,8 @@ impl Fault {
         }
     }
 
-    /// The answer. Whoever asked for something is told as of any other error.
+    /// Returns the HTTP response. Invalid parameters are a JSON-RPC error with status 200, like
+    /// any other error of a call.
     pub(super) fn answer(&self) -> Answered {
         let (status, id) = match self {
             Self::NotJson | Self::NoMessage => (StatusCode::BAD_REQUEST, &Json::Null),
@@ -104,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_call_is_named() {
+    fn malformed_calls_name_the_wrong_parameter() {
         for good in [
             r#"{"name":"a"}"#,
             r#"{"name":"a","arguments":null}"#,
@@ -131,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_message_is_told_from_what_is_no_json() {
+    fn invalid_messages_differ_from_invalid_json() {
         for body in ["", "{", "what?"] {
             assert_eq!(check(body.as_bytes()), Err(Fault::NotJson), "{body}");
         }

@@ -1,4 +1,4 @@
-//! What an MCP client sees of a run: its list of tools, and calls that wait for the host.
+//! The MCP server of one run: its list of tools, and calls that wait for the host.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::tools::bridge::content::Content;
 use crate::tools::bridge::gate::{Gate, Refused};
 use crate::tools::bridge::{HostResult, Verdict};
 
-/// The tools of one run.
+/// The MCP service for the tools of one run.
 pub(super) struct Tools {
     pub(super) gate: Arc<Gate>,
 }
@@ -56,8 +56,8 @@ impl ServerHandler for Tools {
         };
         let arguments = Json::Object(request.arguments.unwrap_or_default());
         match self.gate.call(&request.name, arguments, left).await {
-            Ok(result) => Ok(told(result).into()),
-            // A model reads the text of a result, not that of an error.
+            Ok(result) => Ok(call_result(result).into()),
+            // Models read the text of a result, but not that of a protocol error.
             Err(refused @ (Refused::Unknown { .. } | Refused::Late(_) | Refused::Dropped)) => {
                 let text = ContentBlock::text(refused.to_string());
                 Ok(CallToolResult::error(vec![text]).into())
@@ -69,7 +69,7 @@ impl ServerHandler for Tools {
     }
 }
 
-/// As Cursor is offered them, with the host's own name beside.
+/// Returns the tools as offered to Cursor, with the host's own name in the metadata.
 fn tools(gate: &Gate) -> Vec<Tool> {
     let snapshot = gate.bridge().snapshot();
     let offers = snapshot.offers().into_iter();
@@ -87,7 +87,7 @@ fn tools(gate: &Gate) -> Vec<Tool> {
         .collect()
 }
 
-fn told(result: HostResult) -> CallToolResult {
+fn call_result(result: HostResult) -> CallToolResult {
     let content = result
         .content
         .into_iter()
@@ -96,10 +96,10 @@ fn told(result: HostResult) -> CallToolResult {
             Content::Image { data, mime_type } => ContentBlock::image(data, mime_type),
         })
         .collect();
-    let mut told = match result.verdict {
+    let mut call_result = match result.verdict {
         Verdict::Done => CallToolResult::success(content),
         Verdict::Failed => CallToolResult::error(content),
     };
-    told.structured_content = result.structured.map(Json::Object);
-    told
+    call_result.structured_content = result.structured.map(Json::Object);
+    call_result
 }

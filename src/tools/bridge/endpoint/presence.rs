@@ -1,7 +1,7 @@
-//! Whether the client of a request is still there.
+//! Detects that the client of a request has disconnected.
 //!
-//! rmcp keeps a session for a client that may come back and tells nobody when a connection
-//! breaks. On loopback a client that hung up is gone, so its call must not wait for an hour.
+//! rmcp keeps a session for a client that may reconnect, and does not report broken connections.
+//! On loopback a client that disconnected is gone, so its call must not wait for an hour.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -12,11 +12,11 @@ use http_body_util::combinators::BoxBody;
 use hyper::body::{Body, Frame, SizeHint};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-/// Fires when the client of a request has gone, or has all of its answer.
+/// Fires when the client of a request has disconnected or received the whole response.
 #[derive(Debug, Clone)]
 pub(super) struct Left(pub(super) CancellationToken);
 
-/// An answer on its way. `Held` is whatever must last as long as it does.
+/// A response body. `Held` is released together with it.
 pub(super) struct Answer<Held> {
     body: BoxBody<Bytes, Infallible>,
     _left: DropGuard,
@@ -24,7 +24,7 @@ pub(super) struct Answer<Held> {
 }
 
 impl<Held> Answer<Held> {
-    /// When this is dropped, `left` fires.
+    /// Wraps a body so that `left` fires when it is dropped.
     pub(super) fn new(body: BoxBody<Bytes, Infallible>, left: Left, held: Held) -> Self {
         Self {
             body,

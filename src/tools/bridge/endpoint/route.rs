@@ -1,4 +1,4 @@
-//! The way to one run: its token, its MCP sessions, and their end.
+//! The route to one run: its token, its MCP sessions, and their end.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -18,22 +18,22 @@ use super::mcp::Tools;
 use super::presence::{Answer, Left};
 use super::{Answered, Gate, MOST_BYTES, Refusal};
 
-/// MCP sessions of one run. A client that connects anew and anew displaces idle ones.
+/// MCP sessions of one run. A client that reconnects repeatedly displaces idle sessions.
 const MOST_SESSIONS: usize = 64;
-/// How long the last answers of a run may take to be read.
-const LAST_WORDS: Duration = Duration::from_secs(2);
+/// How long clients may take to read the last responses of a run.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 const SESSION: &str = "mcp-session-id";
 
-/// The way to one run.
+/// The route to one run.
 pub(super) struct Route {
     token: SecretString,
     service: StreamableHttpService<Tools, LocalSessionManager>,
     manager: Arc<LocalSessionManager>,
-    /// Oldest first. Whoever has a request under way holds a share of the mark.
+    /// Oldest first. Every request in progress holds a clone of its session's marker.
     sessions: Mutex<Vec<(String, Arc<()>)>>,
-    /// Shared by those that open and are not among the sessions yet.
+    /// Cloned by requests that open a session not yet in the list.
     opening: Arc<()>,
-    /// Answers on their way.
+    /// Responses in progress.
     answers: TaskTracker,
     end: CancellationToken,
 }
@@ -41,19 +41,19 @@ pub(super) struct Route {
 impl Route {
     pub(super) fn new(token: SecretString, gate: &Arc<Gate>) -> Self {
         let mut sessions = SessionConfig::default();
-        // rmcp would end a session whose only call waits for more than five minutes, and
-        // the TypeScript client would never hear of it. Sessions end with the run.
+        // rmcp would end a session whose only call waits for more than five minutes, and the
+        // TypeScript client would not notice. Sessions end with the run instead.
         sessions.keep_alive = None;
-        // No client is invited to come back for the rest: one that hangs up has given up.
+        // Do not invite clients to reconnect: a client that disconnects has cancelled its call.
         sessions.sse_retry = None;
-        // So nothing is kept for it either.
+        // So there is nothing to cache for a reconnecting client.
         sessions.completed_cache_ttl = Duration::ZERO;
         let mut manager = LocalSessionManager::default();
         manager.session_config = sessions;
         let manager = Arc::new(manager);
         let end = CancellationToken::new();
-        // Host and Origin have been looked at when a request comes here, with rules rmcp
-        // has not (the port of Host must be ours).
+        // Host and Origin are already checked when a request arrives here, with a rule that rmcp
+        // lacks (the port in Host must be ours).
         let config = StreamableHttpServerConfig::default()
             .with_sse_retry(None)
             .with_max_request_body_bytes(MOST_BYTES)
@@ -83,15 +83,14 @@ impl Route {
         self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Answers a request whose client was let in. What it holds is free again when the
-    /// answer has been read.
+    /// Answers an admitted request. `room` is released when the response has been read.
     pub(super) async fn serve(
         &self,
         mut request: Request<Full<Bytes>>,
         room: OwnedSemaphorePermit,
     ) -> Result<Answered, Refusal> {
         let left = Left(CancellationToken::new());
-        // If the client goes before there is an answer, this future is dropped.
+        // If the client disconnects before there is a response, this future is dropped.
         let early = left.0.clone().drop_guard();
         request.extensions_mut().insert(left.clone());
         let known = request.headers().get(SESSION);
@@ -99,10 +98,10 @@ impl Route {
         let call = (*request.method() == Method::POST).then(|| self.answers.token());
         let ends = *request.method() == Method::DELETE;
         let mut mark = None;
-        let mut seat = None;
+        let mut reservation = None;
         match &known {
             Some(id) => mark = self.mark(id),
-            None => seat = Some(self.make_place().await?),
+            None => reservation = Some(self.reserve_session().await?),
         }
         let answer = self.service.handle(request).await;
         match known {
@@ -114,12 +113,12 @@ impl Route {
                     let fresh = Arc::new(());
                     let mut sessions = self.sessions();
                     sessions.push((id.to_owned(), Arc::clone(&fresh)));
-                    seat = None;
+                    reservation = None;
                     mark = Some(fresh);
                 }
             }
         }
-        drop(seat);
+        drop(reservation);
         early.disarm();
         Ok(answer.map(|body| Answer::new(body, left, (room, call, mark)).boxed()))
     }
@@ -130,31 +129,30 @@ impl Route {
         found.map(|(_, mark)| Arc::clone(mark))
     }
 
-    /// A seat for a session that opens: ends the oldest one nobody uses, if there are too
-    /// many.
-    async fn make_place(&self) -> Result<Arc<()>, Refusal> {
-        let (seat, idle) = {
+    /// Reserves a place for a new session. If there are too many, ends the oldest idle one first.
+    async fn reserve_session(&self) -> Result<Arc<()>, Refusal> {
+        let (reservation, idle) = {
             let mut sessions = self.sessions();
             let opening = Arc::strong_count(&self.opening) - 1;
-            let seat = Arc::clone(&self.opening);
+            let reservation = Arc::clone(&self.opening);
             if sessions.len() + opening < MOST_SESSIONS {
-                return Ok(seat);
+                return Ok(reservation);
             }
             let idle = sessions
                 .iter()
                 .position(|(_, mark)| Arc::strong_count(mark) == 1);
             let (id, _) = sessions.remove(idle.ok_or(Refusal::Busy)?);
-            (seat, id)
+            (reservation, id)
         };
         let _ = self.manager.close_session(&idle.into()).await;
-        Ok(seat)
+        Ok(reservation)
     }
 
-    /// Lets the last answers out, then ends every session. A client whose call was cut off
-    /// without an answer would try to resume it for ever.
+    /// Waits for the last responses, then ends every session. A client whose call was cut off
+    /// without a response would try to resume it forever.
     pub(super) async fn close(&self) {
         self.answers.close();
-        let _ = tokio::time::timeout(LAST_WORDS, self.answers.wait()).await;
+        let _ = tokio::time::timeout(CLOSE_TIMEOUT, self.answers.wait()).await;
         let sessions = std::mem::take(&mut *self.sessions());
         for (id, _) in sessions {
             let _ = self.manager.close_session(&id.into()).await;

@@ -42,7 +42,7 @@ fn ranged(offset: Option<i32>, given: HostResult) -> read_result::Result {
 }
 
 #[test]
-fn reads_keep_text_pictures_and_the_kind_of_error() {
+fn reads_keep_text_images_and_the_kind_of_error() {
     use read_result::Result as Read;
     let Read::Success(whole) = read_of(result("a\nb\n", Verdict::Done)) else {
         panic!();
@@ -98,7 +98,7 @@ fn reads_keep_text_pictures_and_the_kind_of_error() {
 }
 
 #[test]
-fn a_piece_of_a_file_tells_how_long_the_file_is() {
+fn a_partial_read_reports_the_total_number_of_lines() {
     let more = "five\nsix\n\n[94 more lines in file. Use offset=7 to continue.]";
     let shown = "five\nsix\n\n[Showing lines 5-6 of 100. Use offset=7 to continue.]";
     let last = "ninety-nine\nhundred";
@@ -107,7 +107,7 @@ fn a_piece_of_a_file_tells_how_long_the_file_is() {
         (Some(5), shown, 100),
         (Some(99), last, 100),
         (Some(1), more, 96),
-        // The host's tool is not given an offset that is none.
+        // The host's tool is not sent an offset of zero.
         (Some(0), more, 96),
         (None, more, 96),
         (Some(i32::MAX), more, i32::MAX),
@@ -122,7 +122,7 @@ fn a_piece_of_a_file_tells_how_long_the_file_is() {
 
 #[test]
 fn commands_keep_their_exit_codes() {
-    let ended = |text: &str, verdict| ended(Given::of(result(text, verdict)));
+    let ended = |text: &str, verdict| output_and_ending(Given::of(result(text, verdict)));
     assert_eq!(
         ended("out\n", Verdict::Done),
         ("out\n".into(), Ending::Exited(0))
@@ -144,11 +144,14 @@ fn commands_keep_their_exit_codes() {
     );
     assert_eq!(
         ended("x\n\nCommand timed out after 5 seconds", Verdict::Failed),
-        ("x".into(), Ending::Ended(ShellAbortReason::Timeout))
+        ("x".into(), Ending::Terminated(ShellAbortReason::Timeout))
     );
     assert_eq!(
         ended("Command aborted", Verdict::Failed),
-        (String::new(), Ending::Ended(ShellAbortReason::UserAbort))
+        (
+            String::new(),
+            Ending::Terminated(ShellAbortReason::UserAbort)
+        )
     );
     assert_eq!(ended("not on a Sunday", Verdict::Failed).1, Ending::Refused);
 }

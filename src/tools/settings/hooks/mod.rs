@@ -100,9 +100,10 @@ impl Hooks {
             denied = no.len(),
             "hook.asked"
         );
-        match no.is_empty() {
-            true => Verdict::Allow,
-            false => Verdict::Deny(no.join("\n\n---\n\n")),
+        if no.is_empty() {
+            Verdict::Allow
+        } else {
+            Verdict::Deny(no.join("\n\n---\n\n"))
         }
     }
 }

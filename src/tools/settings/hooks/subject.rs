@@ -258,9 +258,10 @@ fn mcp(args: &McpArgs, servers: &Servers) -> Vec<Question> {
         .iter()
         .map(|entry| (entry.key.clone(), value::decode_or_text(&entry.value)))
         .collect();
-    let name = match args.tool_name.is_empty() {
-        true => &args.name,
-        false => &args.tool_name,
+    let name = if args.tool_name.is_empty() {
+        &args.name
+    } else {
+        &args.tool_name
     };
     let subject = format!("MCP:{name}");
     let input = Json::Object(input);

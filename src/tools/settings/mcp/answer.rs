@@ -242,9 +242,10 @@ impl Servers {
                 Err(problem) => problems.push(problem),
             }
         }
-        match answered == 0 && !problems.is_empty() {
-            true => Err(problems.join("; ")),
-            false => Ok(all),
+        if answered == 0 && !problems.is_empty() {
+            Err(problems.join("; "))
+        } else {
+            Ok(all)
         }
     }
 

@@ -120,9 +120,12 @@ async fn open(
                     .custom_headers(header_map(headers)?),
             );
             let connected = client.serve(transport).await;
-            connected.map_err(|error| match says_unauthorised(&error) {
-                true => Why::SignIn,
-                false => Why::Refused,
+            connected.map_err(|error| {
+                if says_unauthorised(&error) {
+                    Why::SignIn
+                } else {
+                    Why::Refused
+                }
             })?
         }
     };
@@ -136,9 +139,10 @@ async fn ask(service: &Service) -> Result<Ready, Why> {
     let has_tools = info
         .as_ref()
         .is_some_and(|info| info.capabilities.tools.is_some());
-    let tools = match has_tools {
-        true => service.list_all_tools().await.map_err(|_| Why::Refused)?,
-        false => Vec::new(),
+    let tools = if has_tools {
+        service.list_all_tools().await.map_err(|_| Why::Refused)?
+    } else {
+        Vec::new()
     };
     Ok(Ready {
         peer: service.peer().clone(),
@@ -155,9 +159,10 @@ fn http_client(url: &str) -> Result<reqwest::Client, Why> {
         .pool_max_idle_per_host(0)
         .redirect(reqwest::redirect::Policy::none())
         .referer(false);
-    let builder = match url.starts_with("http://") {
-        true => builder.tls_certs_only(std::iter::empty()),
-        false => builder,
+    let builder = if url.starts_with("http://") {
+        builder.tls_certs_only(std::iter::empty())
+    } else {
+        builder
     };
     builder
         .build()
