@@ -122,8 +122,7 @@ impl Lanes {
         lane.open.fetch_add(1, Ordering::Relaxed);
         // Close empty lanes after this one, because the lanes up to it have room again.
         let mut place = 0..;
-        pool
-            .lanes
+        pool.lanes
             .retain(|lane| place.next().is_some_and(|place| place <= at) || lane.open() > 0);
         Ok(Seat { lane })
     }
