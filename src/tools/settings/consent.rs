@@ -94,7 +94,14 @@ impl Consent {
                 ))
             }
         };
-        let record = record.filter(|record| record.version == VERSION);
+        // A record that another version wrote accepts nothing, because its meaning is unknown.
+        let record = record.map(|record| {
+            if record.version == VERSION {
+                record
+            } else {
+                Record::of(&workspace, false, &[(SERVERS, None), (HOOKS, None)])
+            }
+        });
         Self {
             file,
             workspace,
@@ -254,17 +261,23 @@ mod tests {
     }
 
     #[test]
-    fn a_damaged_record_accepts_nothing() {
+    fn a_damaged_or_newer_record_accepts_nothing() {
         let folder = tempfile::tempdir().unwrap();
         let mut consent = Consent::read(folder.path(), folder.path());
         consent
             .record_first(&[(SERVERS, Some("one")), (HOOKS, None)])
             .unwrap();
-        fs::write(consent.file(), "{").unwrap();
-        let mut damaged = Consent::read(folder.path(), folder.path());
-        damaged
-            .record_first(&[(SERVERS, Some("one")), (HOOKS, None)])
-            .unwrap();
-        assert!(!damaged.covers(SERVERS, "one"));
+        let written = fs::read_to_string(consent.file()).unwrap();
+        let version = format!("\"version\": {VERSION}");
+        assert!(written.contains(&version), "{written}");
+        let newer = written.replace(&version, "\"version\": 999");
+        for text in ["{", &newer] {
+            fs::write(consent.file(), text).unwrap();
+            let mut damaged = Consent::read(folder.path(), folder.path());
+            damaged
+                .record_first(&[(SERVERS, Some("one")), (HOOKS, None)])
+                .unwrap();
+            assert!(!damaged.covers(SERVERS, "one"), "{text}");
+        }
     }
 }
