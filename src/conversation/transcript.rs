@@ -150,7 +150,7 @@ mod tests {
         assert_eq!(read.messages.len(), 1);
     }
 
-    /// A test for defect 15 of `docs/recovery.md`, which other clients have.
+    /// A test for defect 15 of `docs/recovery-tests.md`, which other clients have.
     #[test]
     fn a_developers_message_is_one_of_the_system() {
         let developer = json!({"role": "developer", "content": [{"type": "text", "text": "D"}]});

@@ -350,7 +350,7 @@ mod tests {
         (home, guard)
     }
 
-    /// Other clients convert them to text: defect 22 of `docs/recovery.md`.
+    /// Other clients convert them to text: defect 22 of `docs/recovery-tests.md`.
     #[test]
     fn bytes_are_written_as_they_are() {
         let (_home, guard) = scratch();
