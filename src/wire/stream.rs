@@ -42,11 +42,11 @@ const RUN_SSE: &str = "/agent.v1.AgentService/RunSSE";
 /// Capacity of the send queue; senders wait when it is full.
 const OUTGOING: usize = 32;
 
-/// Maximum size of a message, because handling text and tools copies it several times. Blobs
-/// are limited only by the envelope.
+/// Maximum size of a message, because handling text and tools copies it several times. Blobs and
+/// checkpoints are limited only by the envelope, because they are passed on as they are.
 const MAX_MESSAGE: usize = 16 * 1024 * 1024;
-/// The field of a server message that carries blobs.
-const KV_FIELD: u32 = 4;
+/// The fields of a server message that carry checkpoints and blobs.
+const OPAQUE_FIELDS: [u32; 2] = [3, 4];
 
 /// How long to keep reading after an append failed.
 const READ_AFTER_FAILURE: Duration = Duration::from_secs(2);
@@ -363,7 +363,7 @@ fn error_kind(error: &WireError) -> &dyn std::fmt::Debug {
 
 fn message(payload: Bytes, drift: &Drift) -> Result<Received, WireError> {
     let size = payload.len();
-    if size > MAX_MESSAGE && !carries_blob(&payload) {
+    if size > MAX_MESSAGE && !is_opaque(&payload) {
         let limit = MAX_MESSAGE;
         return Err(TransportError::MessageTooLarge { size, limit }.into());
     }
@@ -376,10 +376,10 @@ fn message(payload: Bytes, drift: &Drift) -> Result<Received, WireError> {
     Ok(Received::Message(Box::new(message)))
 }
 
-/// Returns whether the first field of a message is a blob request.
-fn carries_blob(payload: &Bytes) -> bool {
+/// Returns whether the first field of a message is a checkpoint or a blob request.
+fn is_opaque(payload: &Bytes) -> bool {
     let first = fields::fields(payload.clone()).next();
-    matches!(first, Some(Ok(field)) if field.number == KV_FIELD)
+    matches!(first, Some(Ok(field)) if OPAQUE_FIELDS.contains(&field.number))
 }
 
 fn end(payload: &[u8]) -> Result<Received, WireError> {

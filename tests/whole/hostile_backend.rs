@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 
 use serde_json::{Value as Json, json};
 
-use self::server::{Server, blob, field, packed, text, turn_ended};
+use self::server::{Server, blob, checkpoint, field, packed, text, turn_ended};
 use crate::backend::{Simulator, Transport, binary};
 use crate::gateway::Gateway;
 use crate::talk::{Taken, Talk};
@@ -147,6 +147,20 @@ async fn endless_text_is_an_error_of_the_gateway() {
     let told = answer.text().await.unwrap();
     assert!(told.contains(TOO_MUCH_TEXT), "{told}");
     let peak = gateway.peak_kib().map_or(0, |kib| kib / 1024);
+    assert!(peak <= MOST_MIB, "{peak} MiB");
+}
+
+/// A checkpoint is passed on as it is, so it may be larger than other messages.
+#[test]
+fn large_checkpoints_are_accepted_within_the_bound() {
+    let state = [field(1000, 20 * MIB), vec![b'c'; 20 * MIB]].concat();
+    let envelope = checkpoint(state);
+    let server = Server::start(move || {
+        let checkpoints = std::iter::repeat_n(envelope.clone(), 3);
+        Box::new(checkpoints.chain([text("ok"), turn_ended()]))
+    });
+    let (taken, peak) = turn(&server, |_| {});
+    assert_eq!((taken.text.as_str(), taken.stop.as_str()), ("ok", "stop"));
     assert!(peak <= MOST_MIB, "{peak} MiB");
 }
 

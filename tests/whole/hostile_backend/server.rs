@@ -157,6 +157,13 @@ pub fn blob(id: u32, bytes: usize) -> Bytes {
     ))
 }
 
+/// A checkpoint in its envelope.
+pub fn checkpoint(state: Vec<u8>) -> Bytes {
+    server_message(agent_server_message::Message::ConversationCheckpointUpdate(
+        state.into(),
+    ))
+}
+
 fn server_message(message: agent_server_message::Message) -> Bytes {
     let message = AgentServerMessage {
         message: Some(message),
