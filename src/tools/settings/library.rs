@@ -1,8 +1,9 @@
-//! The settings of every workspace, read when a turn needs them and kept until they look
-//! different.
+//! The settings of every workspace, read when a turn needs them and cached until a file or
+//! folder changes.
 //!
-//! A turn does not wait for a large workspace to be looked through: it goes on with what lies
-//! near (hooks, servers, the workspace's own rules), the rest counts from a later turn.
+//! A turn does not wait for the scan of a large workspace. It continues with the settings that
+//! are quick to find (hooks, servers, the workspace's own rules); the rest applies to a later
+//! turn.
 
 use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
@@ -21,30 +22,30 @@ use super::scan::{self, Large, Place, Reach, Scanned};
 use super::sources::Choice;
 use crate::tools::leash::Leash;
 
-/// How long a turn waits for settings that cannot be read, as on a disk that does not answer.
+/// How long a turn waits for settings to be read, for example from a disk that hangs.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Workspaces whose settings are kept.
+/// The most workspaces whose settings are cached.
 const MOST_KEPT: usize = 16;
 
 /// The settings of every workspace of this process.
 #[derive(Debug, Default)]
 pub struct Library {
     home: Option<PathBuf>,
-    /// Where it is recorded which project settings were accepted.
+    /// The state folder, which records the project settings that were accepted.
     state: Option<PathBuf>,
-    /// Workspaces that the host's user trusts, as the host says.
+    /// Workspaces that the host reports as trusted by its user.
     trusted: Mutex<BTreeSet<PathBuf>>,
     leash: Leash,
     kept: Mutex<HashMap<PathBuf, Arc<Kept>>>,
-    /// One a workspace, held while it is read: who comes meanwhile waits and finds it.
+    /// One lock for each workspace, held while it is read, so that concurrent turns read it once.
     doors: Mutex<HashMap<PathBuf, Arc<Mutex<()>>>>,
-    /// Workspaces that are large and being looked through.
+    /// Large workspaces that are being scanned.
     busy: Mutex<BTreeSet<PathBuf>>,
-    /// Told when there is another such.
+    /// Notified when a workspace is added to `busy`.
     grown: Notify,
 }
 
-/// What was read of one place.
+/// The cached settings of one place.
 #[derive(Debug)]
 struct Kept {
     place: Place,
@@ -53,13 +54,13 @@ struct Kept {
     settings: Arc<Settings>,
 }
 
-/// How much was read.
+/// How much of a workspace was read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Extent {
     Whole,
-    /// Without what may lie further down.
+    /// Without nested settings.
     Near,
-    /// Anew what lies near, the rest as it was.
+    /// Nested settings as they were before, the others read again.
     Renewed,
 }
 
@@ -72,7 +73,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Library {
-    /// A library for a user with this home, whose servers and hooks are leashed.
+    /// Creates a library for a user with this home; `leash` covers its servers and hooks.
     pub fn new(home: Option<PathBuf>, leash: Leash) -> Self {
         Self {
             home,
@@ -81,13 +82,13 @@ impl Library {
         }
     }
 
-    /// The same with a state folder, where it is recorded which project settings were accepted.
+    /// Sets the state folder, which records the project settings that were accepted.
     pub fn with_state(mut self, state: Option<PathBuf>) -> Self {
         self.state = state;
         self
     }
 
-    /// Takes over whether the host says that its user trusts a workspace.
+    /// Records whether the host reports a workspace as trusted by its user.
     pub fn set_host_trust(&self, workspace: &Path, is_trusted: bool) {
         let mut trusted = lock(&self.trusted);
         if is_trusted {
@@ -97,19 +98,19 @@ impl Library {
         }
     }
 
-    /// Accepts what a project's settings say now; returns what to tell the user.
+    /// Accepts the current content of a project's settings; returns a message for the user.
     pub fn accept(&self, workspace: &Path) -> Result<String, ConsentError> {
         let workspace = absolute(workspace);
         let names = consent::accept(self.state.as_deref(), &workspace)?;
         Ok(consent::accepted(&workspace, &names))
     }
 
-    /// What ends commands when we cannot.
+    /// The leash of servers and hooks, which ends commands when we cannot.
     pub fn leash(&self) -> &Leash {
         &self.leash
     }
 
-    /// The settings of a workspace: read now, or as they were if nothing looks different.
+    /// Returns the settings of a workspace, from the cache if no file or folder has changed.
     pub async fn open(self: &Arc<Self>, choice: &Choice, workspace: &Path) -> Arc<Settings> {
         let workspace = absolute(workspace);
         let place = Place {
@@ -140,12 +141,12 @@ impl Library {
         lock(&self.busy).contains(workspace)
     }
 
-    /// Resolves when a workspace turns out to be large, whoever looks through it.
+    /// Resolves when any scan finds that the workspace is large.
     async fn large(&self, workspace: &Path) {
         loop {
             let told = self.grown.notified();
             tokio::pin!(told);
-            // From now on nothing is missed.
+            // Enable before the check, so that no notification is missed.
             told.as_mut().enable();
             if self.is_busy(workspace) {
                 return;
@@ -154,7 +155,8 @@ impl Library {
         }
     }
 
-    /// Reads all, unless that takes longer than a turn can wait: then it goes on behind.
+    /// Reads everything; returns `None` if that takes too long for a turn. The scan then continues
+    /// in the background.
     async fn read_all(self: &Arc<Self>, place: Place) -> Option<Arc<Kept>> {
         let workspace = place.workspace.clone();
         let library = Arc::clone(self);
@@ -191,8 +193,8 @@ impl Library {
         self.keep(place, scanned, Extent::Whole)
     }
 
-    /// Reads what lies near: quick, however large the workspace is. What was known of the rest
-    /// still counts.
+    /// Reads all but nested settings, which is quick in a workspace of any size. Rules and skills
+    /// of an earlier full scan are kept.
     async fn read_near(self: &Arc<Self>, place: Place) -> Option<Arc<Kept>> {
         let library = Arc::clone(self);
         let reading = tokio::task::spawn_blocking(move || {
@@ -219,8 +221,8 @@ impl Library {
         read.ok()?.ok()
     }
 
-    /// When nothing can be read: what was known, or hooks that let nothing run, as there may
-    /// be some that would not.
+    /// Returns the settings to use when nothing can be read: the cached ones, or hooks that deny
+    /// everything, because the unread settings may contain hooks that would.
     fn unread(&self, place: &Place) -> Arc<Settings> {
         let before = lock(&self.kept).get(&place.workspace).cloned();
         let why = "the settings of the workspace cannot be read";
@@ -241,7 +243,7 @@ impl Library {
         Hooks { all, leash }
     }
 
-    /// Keeps what was read. Servers that are there already stay.
+    /// Caches what was read. Servers whose configuration is unchanged are kept.
     fn keep(&self, place: Place, mut scanned: Scanned, extent: Extent) -> Arc<Kept> {
         let times = Times {
             connect: place.choice.connect_timeout,
@@ -287,8 +289,8 @@ impl Library {
         kept
     }
 
-    /// Ends everything that was started for settings. Nothing is started afterwards by those
-    /// who still hold some.
+    /// Ends everything that was started for settings. Turns that still hold settings cannot start
+    /// their servers again.
     pub fn close(&self) {
         for kept in lock(&self.kept).drain() {
             for server in &kept.1.settings.servers.0 {
@@ -341,7 +343,7 @@ mod tests {
             let rules = settings.rules.iter();
             rules.map(|rule| rule.content.clone()).collect()
         };
-        // Somebody looks through it.
+        // A scan is in progress.
         lock(&library.busy).insert(workspace.clone());
         let first = library.open(&choice, &workspace).await;
         assert_eq!(told(&first), ["near"]);
@@ -352,7 +354,7 @@ mod tests {
         let later = library.open(&choice, &workspace).await;
         assert_eq!(told(&later), ["near", "far"]);
         assert!(Arc::ptr_eq(&first.servers.0[0], &later.servers.0[0]));
-        // What was known of the rest still counts.
+        // Results of the earlier full scan are kept.
         lock(&library.busy).insert(workspace.clone());
         let again = library.open(&choice, &workspace).await;
         assert_eq!((told(&again).len(), again.notices.len()), (2, 0));
@@ -367,7 +369,7 @@ mod tests {
                 .entry(folder.path().to_owned())
                 .or_default(),
         );
-        // Another turn came first, and finds that it takes long.
+        // Another turn holds the lock, and its scan finds that the workspace is large.
         let (held, is_held) = tokio::sync::oneshot::channel();
         let (release, released) = std::sync::mpsc::channel::<()>();
         let reading = std::thread::spawn(move || {

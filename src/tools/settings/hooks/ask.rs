@@ -1,7 +1,7 @@
-//! Asking a hook: a command that reads JSON and says whether a tool may run.
+//! Runs a hook: a command that reads JSON on stdin and decides whether a tool may run.
 //!
-//! A hook that cannot be asked, takes too long or makes no sense says no: it was put there
-//! to keep something from happening.
+//! A hook that cannot be started, times out or prints an unusable answer denies the tool,
+//! because it was configured to prevent something.
 
 use std::io::ErrorKind;
 use std::path::Path;
@@ -15,21 +15,21 @@ use super::config::Asked;
 use crate::tools::leash::Leash;
 use crate::tools::native::{scrub, spawn};
 
-/// What a hook may say.
+/// The most bytes kept of each output stream of a hook.
 const MOST_OUTPUT: u64 = 1024 * 1024;
-/// What is told of it.
+/// The most characters of a hook's message that are passed on.
 const MOST_TOLD: usize = 4096;
 
-/// What a hook decided.
+/// The decision of a hook.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Verdict {
     /// The tool may run.
     Allow,
-    /// It may not; the words are for the model.
+    /// The tool may not run; the text is for the model.
     Deny(String),
 }
 
-/// What a hook's process did.
+/// Exit code and output of a hook's process.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 struct Ended {
     code: Option<i32>,
@@ -37,7 +37,7 @@ struct Ended {
     stderr: String,
 }
 
-/// Asks one hook.
+/// Runs one hook and returns its decision; every failure is a denial.
 pub(super) async fn ask(asked: &Asked, payload: &Json, workspace: &Path, leash: &Leash) -> Verdict {
     let (command, folder, patience) = match asked {
         Asked::Not(why) => return Verdict::Deny(why.clone()),
@@ -79,7 +79,7 @@ async fn run(
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
-    // Given up or not, nothing of it stays.
+    // `_group` ends the hook's processes even if this future is dropped.
     let (mut child, _group) = spawn(&mut shell, leash)?;
     let missing = || std::io::Error::from(std::io::ErrorKind::BrokenPipe);
     let mut input = child.stdin.take().ok_or_else(missing)?;
@@ -87,7 +87,7 @@ async fn run(
     let mut errors = child.stderr.take().ok_or_else(missing)?;
     let text = payload.to_string();
     let telling = async move {
-        // A hook need not read what it is told.
+        // A write error is ignored because a hook need not read its input.
         let _ = input.write_all(text.as_bytes()).await;
         let _ = input.shutdown().await;
         Ok::<(), std::io::Error>(())
@@ -99,7 +99,7 @@ async fn run(
             .read_to_end(&mut stdout)
             .await?;
         match stdout.len() as u64 > MOST_OUTPUT {
-            // Nobody reads on: it would wait, and we for it.
+            // Fail now: the rest is not read, so the hook would block and never exit.
             true => Err(ErrorKind::FileTooLarge.into()),
             false => Ok(stdout),
         }
@@ -122,14 +122,14 @@ async fn run(
     })
 }
 
-/// What a hook's end means.
+/// Maps the exit code and output of a hook to a decision.
 fn judge(ended: &Ended) -> Verdict {
     let deny = |text: &str| Verdict::Deny(text.chars().take(MOST_TOLD).collect());
     let printed = Printed::read(&ended.stdout);
     match ended.code {
         Some(0) => match printed.objects.iter().find_map(denial) {
             Some(why) => deny(&why),
-            // It has nothing to say.
+            // No output means no objection.
             None if ended.stdout.is_empty() => Verdict::Allow,
             None if !printed.is_last || printed.objects.is_empty() => {
                 deny("the hook's answer is no JSON")
@@ -152,11 +152,11 @@ const NO_SENSE: &str = "the hook's answer makes no sense";
 
 type Object = Map<String, Json>;
 
-/// What a hook has printed: objects, with other words around them, as hooks like to.
+/// The output of a hook: JSON objects, possibly mixed with other text.
 #[derive(Debug, Default)]
 struct Printed {
     objects: Vec<Object>,
-    /// Everything else.
+    /// All text outside the objects.
     words: String,
     /// Whether nothing follows the last object.
     is_last: bool,
@@ -187,7 +187,7 @@ impl Printed {
         printed
     }
 
-    /// Whether words that decide something stand in what is no object.
+    /// Whether the text outside the objects contains the key of a decision, as in broken JSON.
     fn is_torn(&self) -> bool {
         let words = self.words.to_ascii_lowercase();
         ["\"permission", "\"decision"]
@@ -196,7 +196,8 @@ impl Printed {
     }
 }
 
-/// The values of a member, however its name is written: `userMessage` is `user_message`.
+/// The values of a member; case and underscores in its name are ignored, so `user_message`
+/// matches `userMessage`.
 fn named<'a>(object: &'a Object, name: &'a str) -> impl Iterator<Item = &'a Json> {
     let same = move |(key, value): (&'a String, &'a Json)| {
         let same = key.replace('_', "").eq_ignore_ascii_case(name);
@@ -205,19 +206,19 @@ fn named<'a>(object: &'a Object, name: &'a str) -> impl Iterator<Item = &'a Json
     object.iter().filter_map(same)
 }
 
-/// The object itself and where Claude's hooks put what they decide.
+/// The object itself and its `hookSpecificOutput`, where Claude's hooks put their decision.
 fn parts(object: &Object) -> Vec<&Object> {
     let inner = named(object, "hookSpecificOutput").filter_map(Json::as_object);
     std::iter::once(object).chain(inner).collect()
 }
 
-/// Why an object does not let a tool run.
+/// Returns why an object denies the tool, or `None` if it does not.
 fn denial(object: &Object) -> Option<String> {
     let why = message(object);
     let no = || Some(why.unwrap_or("it gave no reason").to_owned());
     for part in parts(object) {
         if named(part, "updatedInput").any(|input| !input.is_null()) {
-            // Running it as it was asked for would not be what the hook wants.
+            // Running the tool with the original input is not what the hook allowed.
             return Some("it wants other input, which this client cannot pass on".into());
         }
         if named(part, "continue").any(|goes_on| *goes_on == false) {
@@ -241,7 +242,7 @@ fn denial(object: &Object) -> Option<String> {
     None
 }
 
-/// Words for the model, else those for the person.
+/// The first non-empty message of an object: the one for the agent, else one for the user.
 fn message(object: &Object) -> Option<&str> {
     let names = [
         "agentMessage",
@@ -359,7 +360,7 @@ mod tests {
             panic!("allowed");
         };
         assert_eq!(why, "the hook printed more than 1 MiB");
-        // What it complains of is nobody's answer.
+        // Excess output on stderr is discarded and does not affect the decision.
         let chatty = "head -c 2000000 /dev/zero >&2; echo '{\"permission\": \"allow\"}'";
         assert_eq!(said(chatty).await, Verdict::Allow);
     }

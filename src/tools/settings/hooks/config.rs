@@ -1,4 +1,4 @@
-//! `hooks.json`: commands that are asked before a tool runs.
+//! `hooks.json`: commands that are run before a tool and can deny it.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -6,26 +6,26 @@ use std::time::Duration;
 use regex::Regex;
 use serde_json::Value as Json;
 
-/// How long a hook may think, unless its settings say otherwise.
+/// The default timeout of a hook.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// The longest time settings can give it.
+/// The longest timeout that settings can set.
 const LONGEST: Duration = Duration::from_secs(3600);
 
-/// When a hook is asked. Cursor knows more occasions; these can keep a tool from running.
+/// The event a hook runs on. Cursor has more; only these can deny a tool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Event {
     /// Before any tool.
     PreToolUse,
-    /// Before a command.
+    /// Before a shell command.
     BeforeShellExecution,
-    /// Before what a file says is told.
+    /// Before the content of a file is returned.
     BeforeReadFile,
     /// Before a tool of an MCP server.
     BeforeMcpExecution,
 }
 
 impl Event {
-    /// All of them.
+    /// All events.
     pub const ALL: [Event; 4] = [
         Event::PreToolUse,
         Event::BeforeShellExecution,
@@ -33,7 +33,7 @@ impl Event {
         Event::BeforeMcpExecution,
     ];
 
-    /// As settings and hooks call it.
+    /// The name of the event in settings and in a hook's input.
     pub fn name(self) -> &'static str {
         match self {
             Self::PreToolUse => "preToolUse",
@@ -47,32 +47,32 @@ impl Event {
 /// One hook.
 #[derive(Debug, Clone)]
 pub struct Hook {
-    /// When it is asked.
+    /// The event it runs on.
     pub event: Event,
-    /// What it is asked about; everything, if nothing is said.
+    /// Which subjects it runs for; `None` matches all.
     matcher: Option<Regex>,
-    /// How it is asked.
+    /// How it is run.
     pub asked: Asked,
 }
 
-/// How a hook is asked.
+/// How a hook is run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Asked {
-    /// A command is run.
+    /// Run a command.
     Command {
-        /// For a shell.
+        /// The command line for `sh -c`.
         command: String,
-        /// Where.
+        /// The working directory.
         folder: PathBuf,
-        /// How long at most.
+        /// The timeout.
         patience: Duration,
     },
-    /// It cannot be asked; what it guards does not run.
+    /// The hook cannot be run, for this reason; the tools it guards are denied.
     Not(String),
 }
 
 impl Hook {
-    /// Hooks that let nothing run, for this reason.
+    /// Returns hooks that deny every event with this reason.
     pub(in crate::tools::settings) fn against_all(why: &str) -> Vec<Self> {
         Event::ALL.map(|event| Self::against(event, why)).into()
     }
@@ -85,7 +85,7 @@ impl Hook {
         }
     }
 
-    /// Whether it is asked about this.
+    /// Whether the hook runs for this event and subject.
     pub fn matches(&self, event: Event, subject: &str) -> bool {
         self.event == event
             && self
@@ -95,12 +95,12 @@ impl Hook {
     }
 }
 
-/// What is to be thought of a file of hooks.
+/// Whether the commands of a hooks file may be run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::tools::settings) enum Standing {
-    /// Its commands are run.
+    /// They may be run.
     Trusted,
-    /// They are not, for this reason.
+    /// They may not, for this reason.
     Untrusted(String),
 }
 
@@ -108,7 +108,7 @@ fn misshapen(file: &Path, event: Event) -> String {
     format!("{}: {} is no list of hooks", file.display(), event.name())
 }
 
-/// What a person should know of a file of hooks.
+/// Returns the problems of a hooks file to report to the user.
 pub(in crate::tools::settings) fn problems(file: &Path, json: Option<&Json>) -> Vec<String> {
     let Some(events) = json.and_then(|json| json.get("hooks")?.as_object()) else {
         return vec![format!(
@@ -126,8 +126,8 @@ pub(in crate::tools::settings) fn problems(file: &Path, json: Option<&Json>) -> 
         .collect()
 }
 
-/// Reads the hooks of a file. A file that cannot be understood guards everything, a part of it
-/// what it is for.
+/// Reads the hooks of a file. If the file is malformed, all events are denied; if the entry of
+/// one event is malformed, that event is denied.
 pub(in crate::tools::settings) fn read(
     file: &Path,
     json: Option<&Json>,
@@ -152,7 +152,7 @@ pub(in crate::tools::settings) fn read(
             let pattern = hook["matcher"].as_str().unwrap_or_default();
             hooks.push(Hook {
                 event,
-                // A pattern that is not understood may mean anything.
+                // An invalid pattern matches everything, because its intent is unknown.
                 matcher: match pattern {
                     "" | "*" => None,
                     pattern => Regex::new(pattern).ok(),
@@ -244,7 +244,7 @@ mod tests {
             let told = problems(Path::new("/h/hooks.json"), Some(&json));
             assert_eq!(told, [format!("{why}: what it guards does not run")]);
         }
-        // An entry that is no hook at all.
+        // Entries that are not objects deny too.
         let json = json!({"hooks": {"beforeReadFile": ["exit 2", 7]}});
         let hooks = hooks(Some(&json), &Standing::Trusted);
         assert_eq!(hooks.len(), 2);

@@ -1,4 +1,4 @@
-//! What the server asks about MCP servers, answered from them.
+//! Answers the server's requests about MCP servers: calls, states and resources.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,11 +17,11 @@ use super::{Ready, Server, Servers, State};
 use crate::wire::proto::agent::v1::*;
 use crate::wire::value;
 
-/// What a server that is being connected says of itself.
+/// The status message of a server that is still connecting.
 const LOADING: &str = "it is being connected; its tools come when it is there";
 
 impl Server {
-    /// The word for how it fares, and what is wrong.
+    /// Returns the status string for Cursor and, unless it is connected, a message.
     fn status(&self) -> (&'static str, Option<String>) {
         match self.state() {
             State::Asleep | State::Loading => ("loading", Some(LOADING.into())),
@@ -43,7 +43,7 @@ impl Server {
         }
     }
 
-    /// It, once it is connected, which may be anew; or why it is not.
+    /// Connects the server if needed and waits for it; returns why if it is not connected.
     async fn ready(self: &Arc<Self>) -> Result<Arc<Ready>, String> {
         let name = &self.config.name;
         self.wake();
@@ -54,9 +54,9 @@ impl Server {
         }
     }
 
-    /// What went wrong: of a server's failure its own words, of our trouble with it only the
-    /// kind. A call is never made twice, it may have been heeded; the next one finds the
-    /// server connected anew.
+    /// Returns the error message for the model: the server's own for an error it returned, a general
+    /// one for a transport failure. A failed call is not retried, because the server may have
+    /// executed it; the next call reconnects.
     fn words(&self, ready: &Arc<Ready>, problem: &ServiceError) -> String {
         let name = &self.config.name;
         match problem {
@@ -97,7 +97,7 @@ impl Server {
         let mut request = CallToolRequestParams::new(tool.name.clone());
         request.arguments = Some(arguments);
         let limit = self.times.call;
-        // Dropping the call tells the server that nobody waits.
+        // Dropping the call notifies the server that it is cancelled.
         let answer = tokio::select! {
             answer = ready.peer.call_tool_once(request) => answer,
             () = abort.cancelled() => return error("the call was cancelled".into()),
@@ -120,7 +120,7 @@ impl Server {
         let listing = ready.peer.list_all_resources();
         let list = match tokio::time::timeout(limit, listing).await {
             Ok(Ok(list)) => list,
-            // Many have none, and say so with an error.
+            // Servers without resources often answer with an error.
             Ok(Err(ServiceError::McpError(_))) => Vec::new(),
             Ok(Err(problem)) => return Err(self.words(&ready, &problem)),
             Err(_) => return Err(self.silent(limit)),
@@ -142,7 +142,7 @@ impl Server {
         format!("the MCP server {name:?} did not answer within {limit} s")
     }
 
-    /// The server's own name of the tool that is called.
+    /// Returns the server's own name of the called tool.
     fn tool(&self, args: &McpArgs) -> Option<String> {
         let offers = self.offers();
         let prefixed = format!("mcp_{}_", self.config.identifier());
@@ -156,7 +156,7 @@ impl Server {
 }
 
 impl Servers {
-    /// The server a call goes to.
+    /// Returns the server that a call is for.
     pub(in crate::tools) fn of(&self, args: &McpArgs) -> Option<&Arc<Server>> {
         let named = |name: &str| {
             let mut all = self.0.iter();
@@ -175,7 +175,7 @@ impl Servers {
             })
     }
 
-    /// Has a server's tool called.
+    /// Calls a tool of a server; `None` if the call is for none of them.
     pub(in crate::tools) async fn call(
         &self,
         args: &McpArgs,
@@ -184,7 +184,7 @@ impl Servers {
         Some(self.of(args)?.call(args, abort).await)
     }
 
-    /// How the wanted servers fare, with their tools.
+    /// Returns the status and tools of the wanted servers.
     pub(in crate::tools) fn states(&self, wanted: &dyn Fn(&str) -> bool) -> Vec<McpStateServer> {
         let state = |server: &Arc<Server>| {
             let (status, problem) = server.status();
@@ -215,8 +215,8 @@ impl Servers {
         self.0.iter().filter(wanted).map(state).collect()
     }
 
-    /// Resources of one server or of all that are there. Of all, one that does not answer is
-    /// left out as long as another does.
+    /// Returns the resources of one server, or of all connected ones. With several, a server that
+    /// fails is left out if another one answers.
     pub(in crate::tools) async fn resources(
         &self,
         server: Option<&str>,
@@ -249,7 +249,7 @@ impl Servers {
         }
     }
 
-    /// Whether there is a server of this name.
+    /// Whether a server has this identifier.
     pub(in crate::tools) fn has(&self, name: &str) -> bool {
         self.0
             .iter()
@@ -385,7 +385,7 @@ mod tests {
     use super::*;
     use crate::tools::leash::Leash;
 
-    /// It has two tools, and does not answer when it is asked for resources.
+    /// A server with two tools that never answers requests for resources.
     const SILENT: &str = r#"while read -r line; do
         id=$(printf %s "$line" | sed -n 's/.*"id":\([0-9]*\).*/\1/p')
         case "$line" in

@@ -1,4 +1,4 @@
-//! `mcp.json`: which servers there are and how they are reached.
+//! `mcp.json`: the configured servers and how to connect to them.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -8,19 +8,19 @@ use serde_json::Value as Json;
 
 use crate::tools::bridge::snapshot::PROVIDER;
 
-/// A server as settings name it.
+/// The configuration of one server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServerConfig {
-    /// Its name there.
+    /// Its name in the settings.
     pub name: String,
-    /// What the names of its tools begin with: letters Cursor takes, and no other server's.
+    /// The prefix of its tools' names: unique, and only characters that Cursor accepts.
     pub label: String,
-    /// How it is reached.
+    /// How to connect to it.
     pub way: Way,
 }
 
 impl ServerConfig {
-    /// A server beside which there is no other yet.
+    /// Creates a configuration with the label that follows from its name.
     pub(in crate::tools::settings) fn new(name: String, way: Way) -> Self {
         let label = String::new();
         let mut config = Self { name, label, way };
@@ -28,7 +28,7 @@ impl ServerConfig {
         config
     }
 
-    /// Takes another label if one of these has its own.
+    /// Appends a number to the label if one of the others already uses it.
     pub(in crate::tools::settings) fn stand_beside(&mut self, others: &[Self]) {
         let taken = |label: &str| others.iter().any(|other| other.label == label);
         let mut number = 1;
@@ -39,7 +39,7 @@ impl ServerConfig {
         }
     }
 
-    /// What its tools are grouped under. The host's own group is not to be had.
+    /// The provider its tools are grouped under; never the host's own provider.
     pub fn identifier(&self) -> String {
         match self.name == PROVIDER {
             true => format!("user-{}", self.name),
@@ -48,7 +48,7 @@ impl ServerConfig {
     }
 }
 
-/// A name Cursor takes.
+/// Replaces every character that Cursor does not accept in a name with `_`.
 pub(super) fn plain(name: &str) -> String {
     let letter = |letter: char| match letter {
         'a'..='z' | 'A'..='Z' | '0'..='9' | '_' | '-' => letter,
@@ -57,30 +57,30 @@ pub(super) fn plain(name: &str) -> String {
     name.chars().map(letter).collect()
 }
 
-/// How a server is reached.
+/// How to connect to a server.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Way {
-    /// It is a command and talks on its pipes.
+    /// A process that is spoken to over stdin and stdout.
     Command {
         /// The program.
         program: String,
         /// Its arguments.
         args: Vec<String>,
-        /// Variables it gets besides ours.
+        /// Environment variables in addition to ours.
         env: BTreeMap<String, String>,
-        /// Where it runs.
+        /// The working directory.
         folder: PathBuf,
     },
-    /// It listens.
+    /// An HTTP endpoint.
     Http {
-        /// Where.
+        /// Its URL.
         url: String,
-        /// What every request carries.
+        /// Headers of every request.
         headers: BTreeMap<String, String>,
     },
 }
 
-/// Arguments, variables and headers hold passwords.
+/// Omits arguments, variables and headers, because they can contain secrets.
 impl fmt::Debug for Way {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -92,15 +92,15 @@ impl fmt::Debug for Way {
     }
 }
 
-/// What stands for `${…}`.
+/// The values for `${…}` placeholders.
 pub(in crate::tools::settings) struct Names<'a> {
     pub(in crate::tools::settings) workspace: &'a Path,
     pub(in crate::tools::settings) home: Option<&'a Path>,
     pub(in crate::tools::settings) env: &'a dyn Fn(&str) -> Option<String>,
 }
 
-/// Reads the servers of a file. What makes no sense is told, and the others count. `envFile`s
-/// are read by whoever knows how much may be read.
+/// Reads the servers of a file. Returns those that are valid and a problem for each that is not.
+/// `env_file` reads an `envFile`, because the caller limits how much is read.
 pub(in crate::tools::settings) fn read(
     json: &Json,
     names: &Names<'_>,
@@ -177,7 +177,7 @@ fn way(
     })
 }
 
-/// Lines such as `NAME=value`.
+/// Parses lines of the form `NAME=value`.
 fn variables(text: &str) -> BTreeMap<String, String> {
     let lines = text.lines().map(str::trim);
     lines
@@ -194,7 +194,7 @@ fn variables(text: &str) -> BTreeMap<String, String> {
         .collect()
 }
 
-/// The text with every `${…}` that is known filled in; unknown ones stay.
+/// Replaces every known `${…}` placeholder; unknown ones are kept.
 fn filled(text: &str, names: &Names<'_>) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;

@@ -1,4 +1,4 @@
-//! Reaching a server, and staying with it until it ends.
+//! Connects to a server and maintains the connection until it ends.
 
 use std::collections::HashMap;
 use std::process::Stdio;
@@ -23,7 +23,7 @@ use crate::tools::native::{scrub, spawn};
 
 type Service = RunningService<RoleClient, Client>;
 
-/// Connects a server and tells how it fares until it ends or nobody needs it.
+/// Connects to a server and publishes its state until it ends or is dropped.
 pub(super) async fn keep(
     server: Weak<Server>,
     connection: Connection,
@@ -39,7 +39,7 @@ pub(super) async fn keep(
         why,
         at: Instant::now(),
     };
-    // Holds one notice however many come, so that a flood of them costs one listing at a time.
+    // Stores at most one permit, so a flood of notifications causes one listing at a time.
     let changed = Arc::new(Notify::new());
     let client = Client(Arc::clone(&changed));
     let connected = tokio::time::timeout(limit, open(&server, connection, &config, client)).await;
@@ -61,8 +61,8 @@ pub(super) async fn keep(
     tell(failed(Why::Ended));
 }
 
-/// Takes over the server's tools whenever it says that they changed, one listing at a time.
-/// Ends when nobody needs the server.
+/// Lists the server's tools again whenever it reports a change, one listing at a time. Returns
+/// when the server has been dropped.
 async fn refresh(server: &Weak<Server>, peer: Peer<RoleClient>, changed: &Notify, limit: Duration) {
     loop {
         changed.notified().await;
@@ -98,13 +98,13 @@ async fn open(
                 .current_dir(folder)
                 .stdin(Stdio::piped())
                 .stdout(Stdio::piped())
-                // What it complains about is nothing for our own stderr.
+                // Its stderr is discarded, because ours is not for the output of servers.
                 .stderr(Stdio::null());
             let server = server.upgrade().ok_or(Why::Refused)?;
             let (mut child, group) =
                 spawn(&mut command, &server.leash).map_err(|error| Why::Start(error.kind()))?;
             let pipes = child.stdout.take().zip(child.stdin.take());
-            // Whoever lets go of the server ends its processes.
+            // Dropping the server ends its processes.
             server.keep_group(connection, group);
             drop(server);
             let (output, input) = pipes.ok_or(Why::Refused)?;
@@ -133,7 +133,7 @@ async fn open(
     Ok((service, ready))
 }
 
-/// What the server has.
+/// Queries the tools and instructions of a server.
 async fn ask(service: &Service) -> Result<Ready, Why> {
     let info = service.peer_info();
     let has_tools = info
@@ -155,7 +155,7 @@ async fn ask(service: &Service) -> Result<Ready, Why> {
 
 fn http_client(url: &str) -> Result<reqwest::Client, Why> {
     let builder = reqwest::Client::builder()
-        // Answers nobody read to their end must not stall the next request.
+        // A response that was not read to its end must not stall the next request.
         .pool_max_idle_per_host(0)
         .redirect(reqwest::redirect::Policy::none())
         .referer(false);
@@ -185,7 +185,7 @@ fn header_map(
         .ok_or(Why::Settings("its headers are no HTTP headers"))
 }
 
-/// Whether an error, or what caused it, is a missing sign-in.
+/// Whether an error or one of its sources reports missing authorization.
 fn says_unauthorised(error: &dyn std::error::Error) -> bool {
     let text = error.to_string();
     ["401", "uth required", "nauthorized", "403"]
@@ -194,7 +194,7 @@ fn says_unauthorised(error: &dyn std::error::Error) -> bool {
         || error.source().is_some_and(says_unauthorised)
 }
 
-/// Our end: nothing is done for a server but to notice that its tools changed.
+/// Our client handler: it only records that the server's tools changed.
 #[derive(Debug, Clone)]
 pub(super) struct Client(Arc<Notify>);
 
@@ -207,7 +207,7 @@ impl ClientHandler for Client {
     }
 
     async fn on_tool_list_changed(&self, _: NotificationContext<RoleClient>) {
-        // Not listed here: the answer would wait for us, and we for it.
+        // Not listed here: the response would wait for this handler, and the handler for it.
         self.0.notify_one();
     }
 }

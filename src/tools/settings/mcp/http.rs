@@ -1,5 +1,5 @@
 //! Servers over HTTP. The transport ends a stream at an event that is too long, and the call it
-//! answers would wait for nothing: the event is replaced by an error.
+//! answers would never complete; we replace the event with an error response.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -19,10 +19,10 @@ type Event = <BoxedSseResponse as TryStream>::Ok;
 type Failed = StreamableHttpError<reqwest::Error>;
 type Headers = HashMap<HeaderName, HeaderValue>;
 
-/// What the transport says of an event over its limit, whose type is private.
+/// Part of the transport's error text for an event over its limit; the error type is private.
 const OVER_LIMIT: &str = "exceeded the maximum size";
 
-/// An HTTP client whose events are bounded.
+/// An HTTP client that answers a call with an error if its event is too long.
 #[derive(Debug, Clone)]
 pub(super) struct Bounded(pub(super) reqwest::Client);
 
@@ -77,7 +77,7 @@ impl StreamableHttpClient for Bounded {
     }
 }
 
-/// The events of the answer to a request, with an error for it in place of one that is too long.
+/// The events of a response; one that is too long is replaced with an error for request `id`.
 fn answering(events: BoxedSseResponse, id: RequestId) -> BoxedSseResponse {
     let answered = events.map(move |event| match event {
         Err(error) if error.to_string().contains(OVER_LIMIT) => {

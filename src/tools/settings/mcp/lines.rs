@@ -1,20 +1,20 @@
-//! A server's output line by line, each bounded. A line that is too long would be dropped by the
-//! transport, and the call it answers would wait for nothing: it is replaced by an error.
+//! Limits the length of a server's output lines. The transport would drop a line that is too
+//! long, and the call it answers would never complete; we replace it with an error response.
 
 use std::io;
 
 use serde_json::{Value as Json, json};
 use tokio::io::{AsyncBufReadExt as _, AsyncRead, AsyncWrite, AsyncWriteExt as _, BufReader};
 
-/// The longest line; the transport's own limit.
+/// The longest line; equal to the transport's own limit.
 pub(super) const MAX_LINE: usize = 16 * 1024 * 1024;
-/// What is kept of a longer one, at each end, to find out which call it answers.
+/// Bytes kept of each end of a longer line, to find out which call it answers.
 const KEPT: usize = 4096;
-/// What waits between the server and the transport.
+/// The size of the buffer between the server and the transport.
 const BUFFER: usize = 64 * 1024;
 
-/// The server's output with every line within [`MAX_LINE`]. Ends with the output, or with a line
-/// that is too long and does not tell which call it answers, because all calls would wait.
+/// Returns the server's output with every line within [`MAX_LINE`]. It ends with the output, or
+/// at a line that is too long and has no recognizable id, because its call would wait forever.
 pub(super) fn bounded(output: impl AsyncRead + Send + Unpin + 'static) -> impl AsyncRead + Send {
     let (reader, writer) = tokio::io::duplex(BUFFER);
     tokio::spawn(async move {
@@ -57,12 +57,12 @@ async fn copy(
     }
 }
 
-/// A line as far as it has come.
+/// A line as far as it has been read.
 #[derive(Default)]
 struct Line {
-    /// All of it, or the beginning of a long one.
+    /// The whole line, or the start of a long one.
     start: Vec<u8>,
-    /// The last bytes of a long one.
+    /// The last bytes of a long line.
     end: Vec<u8>,
     is_long: bool,
 }
@@ -84,8 +84,8 @@ impl Line {
         self.end.drain(..self.end.len().saturating_sub(KEPT));
     }
 
-    /// What is read instead of a long line: an error for the call it answers, nothing if it is
-    /// the server's own request.
+    /// Returns the replacement of a long line: an error for the call it answers, or nothing if the
+    /// line is a request or notification of the server.
     fn replaced(&self, limit: usize) -> io::Result<Vec<u8>> {
         let head = Head::read(&self.start);
         if head.has_method {
@@ -103,7 +103,7 @@ impl Line {
     }
 }
 
-/// What the model reads instead of an answer over the limit.
+/// The error message for the model when a response is over the limit.
 pub(super) fn too_long(limit: usize) -> String {
     format!(
         "the answer of the MCP server is longer than {} MiB, which is the limit; ask for less of it",
@@ -111,7 +111,7 @@ pub(super) fn too_long(limit: usize) -> String {
     )
 }
 
-/// What the beginning of a message tells.
+/// The fields found at the start of a message.
 #[derive(Default)]
 struct Head {
     id: Option<Json>,
@@ -119,7 +119,7 @@ struct Head {
 }
 
 impl Head {
-    /// Reads the fields of an object as far as they are whole.
+    /// Reads the complete top-level fields of a truncated object.
     fn read(start: &[u8]) -> Self {
         let mut head = Self::default();
         let (mut depth, mut at) = (0_usize, 0);
@@ -152,17 +152,17 @@ impl Head {
     }
 }
 
-/// The id at the end of a message, if the end has one.
+/// Returns the top-level id at the end of a message, if there is one.
 fn last_id(end: &[u8]) -> Option<Json> {
     const NAME: &[u8] = b"\"id\":";
     let at = end.windows(NAME.len()).rposition(|part| part == NAME)?;
     let value = &end[at + NAME.len()..];
     let rest = value.iter().filter(|byte| **byte == b'}').count();
-    // Deeper in the message it would be another's.
+    // More than one closing brace means a nested object's id.
     (rest == 1).then(|| scalar(value)).flatten()
 }
 
-/// The length of a JSON string with its quotes, if it is whole.
+/// Returns the length of a JSON string with its quotes, if it is complete.
 fn string_length(text: &[u8]) -> Option<usize> {
     let mut escaped = false;
     let end = text.iter().skip(1).position(|byte| {
@@ -173,7 +173,7 @@ fn string_length(text: &[u8]) -> Option<usize> {
     Some(end + 2)
 }
 
-/// A number or a string at the beginning of a text.
+/// Returns the number or string at the start of a text.
 fn scalar(text: &[u8]) -> Option<Json> {
     let mut values = serde_json::Deserializer::from_slice(text).into_iter::<Json>();
     let value = values.next()?.ok()?;

@@ -1,6 +1,6 @@
-//! MCP servers of the user: connected when a turn first needs them, all at once, behind its
-//! back. A server that is slow or dead costs a turn nothing but its tools; they join when it
-//! is there. One that was there and ended is connected anew by whoever needs it next.
+//! The user's MCP servers. They are connected in the background, concurrently, when a turn first
+//! needs them. A slow or failing server does not delay a turn; its tools are available once it
+//! is connected. A server that ended is connected again by the next turn or call that needs it.
 
 mod answer;
 pub mod config;
@@ -24,18 +24,18 @@ use crate::tools::native::Group;
 use crate::tools::offer::Offer;
 use config::{ServerConfig, Way, plain};
 
-/// How long the first turn waits for servers it has just started, so that it has their
-/// tools. Once a server; no later turn waits.
+/// How long a turn waits for servers it has just started, so that it can offer their tools.
+/// Counted once for each server; later turns do not wait.
 const FIRST_WAIT: Duration = Duration::from_millis(500);
-/// Many more tools and Cursor fails the whole request.
+/// The most tools offered; with many more, Cursor fails the whole request.
 const MOST_TOOLS: usize = 250;
-/// A server that failed is tried again after this, when a turn begins.
+/// How long after a failure a server may be connected again.
 const AGAIN: Duration = Duration::from_secs(30);
 
 /// One server.
 #[derive(Debug)]
 pub struct Server {
-    /// As settings name it.
+    /// Its configuration.
     pub config: ServerConfig,
     leash: Leash,
     times: Times,
@@ -43,34 +43,34 @@ pub struct Server {
     hold: Mutex<Hold>,
 }
 
-/// How long things may take.
+/// The timeouts of a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Times {
-    /// Being there.
+    /// For connecting.
     pub(super) connect: Duration,
-    /// A call.
+    /// For a call.
     pub(super) call: Duration,
 }
 
-/// What ends with a server.
+/// The connection's resources, released when the server ends.
 #[derive(Debug, Default)]
 struct Hold {
     task: Option<AbortHandle>,
     group: Option<Group>,
-    /// When it was first needed since it was last there.
+    /// When it was first needed since it was last connected.
     first: Option<Instant>,
-    /// The connection that counts; what is told of others comes too late.
+    /// The current connection; state changes of earlier ones are ignored.
     connection: Connection,
-    /// Nobody may start it any more.
+    /// Set when the server has ended for good and must not be started again.
     over: bool,
 }
 
-/// One connection of a server after the other.
+/// The number of a connection; each new one increments it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Connection(u64);
 
 impl Hold {
-    /// Ends a connection and its processes.
+    /// Ends the connection's task and processes.
     fn leave(&mut self) {
         if let Some(task) = self.task.take() {
             task.abort();
@@ -79,17 +79,17 @@ impl Hold {
     }
 }
 
-/// How a server fares.
+/// The state of a server.
 #[derive(Debug, Clone, Default)]
 pub(super) enum State {
-    /// Nobody needed it yet.
+    /// Not needed yet.
     #[default]
     Asleep,
-    /// It is being connected.
+    /// Connecting.
     Loading,
-    /// It is there.
+    /// Connected.
     Ready(Arc<Ready>),
-    /// It is not.
+    /// Not connected, or no longer.
     Failed { why: Why, at: Instant },
 }
 
@@ -101,7 +101,8 @@ pub(super) struct Ready {
     pub(super) instructions: Option<String>,
 }
 
-/// Why a server is not there. No text of its own is told: it may quote a password.
+/// Why a server is not connected. The server's own text is omitted, because it may quote a
+/// password.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Why {
     /// The program cannot be started.
@@ -116,10 +117,10 @@ pub(super) enum Why {
     /// It wants a sign-in.
     #[error("it wants a sign-in, which this client cannot do; put a token into its headers")]
     SignIn,
-    /// It said no, or nothing that could be understood.
+    /// It rejected the connection or sent an invalid answer.
     #[error("it could not be connected")]
     Refused,
-    /// It was there and is gone.
+    /// It was connected and has ended.
     #[error("it has ended")]
     Ended,
 }
@@ -143,12 +144,12 @@ impl Server {
         self.config == *config && self.times == times
     }
 
-    /// How it fares now.
+    /// Returns the current state.
     pub(super) fn state(&self) -> State {
         self.state.borrow().clone()
     }
 
-    /// Starts it, if it is not there and has not just failed to be.
+    /// Starts connecting, unless the server is connected, connecting or has failed recently.
     pub(super) fn wake(self: &Arc<Self>) {
         let mut hold = self.hold();
         let (wanted, was_there) = match &*self.state.borrow() {
@@ -175,7 +176,7 @@ impl Server {
         hold.task = Some(task.abort_handle());
     }
 
-    /// Where it is reached, as hooks are told it: what kind of place, and which.
+    /// Returns the server's address for a hook's input: its kind and its value.
     pub(super) fn place(&self) -> (&'static str, String) {
         match &self.config.way {
             Way::Http { url, .. } => ("url", url.clone()),
@@ -188,8 +189,8 @@ impl Server {
         }
     }
 
-    /// Tells how a connection fares. One that failed takes its processes along: their numbers
-    /// may soon be others'.
+    /// Publishes the state of a connection. A failed one releases its processes, because their ids
+    /// may soon be reused.
     fn tell(&self, connection: Connection, state: State) {
         let mut hold = self.hold();
         if hold.connection != connection {
@@ -201,7 +202,7 @@ impl Server {
         self.state.send_replace(state);
     }
 
-    /// Gives up a connection that turned out to be broken.
+    /// Ends a connection that turned out to be broken.
     fn lose(&self, broken: &Arc<Ready>) {
         let mut hold = self.hold();
         let is_broken =
@@ -214,7 +215,7 @@ impl Server {
         }
     }
 
-    /// Keeps the processes of a connection, so that they end with it.
+    /// Stores the processes of a connection, so that they end with it.
     fn keep_group(&self, connection: Connection, group: Group) {
         let mut hold = self.hold();
         if hold.connection == connection {
@@ -222,7 +223,7 @@ impl Server {
         }
     }
 
-    /// Takes over the tools a connection has now.
+    /// Replaces the tools of the current connection.
     fn renew(&self, tools: Vec<Tool>) {
         let _hold = self.hold();
         self.state.send_if_modified(|state| {
@@ -238,14 +239,14 @@ impl Server {
         });
     }
 
-    /// Ends it, and its processes, for good.
+    /// Ends the server and its processes for good.
     pub(super) fn end(&self) {
         let mut hold = self.hold();
         hold.over = true;
         hold.leave();
     }
 
-    /// Waits until it is there or not; as long as connecting may take.
+    /// Waits until the server is no longer connecting; returns its state.
     async fn settled(&self) -> State {
         let mut states = self.state.subscribe();
         let settled = states.wait_for(|state| !matches!(state, State::Loading));
@@ -255,7 +256,7 @@ impl Server {
         }
     }
 
-    /// Its tools, as they are offered.
+    /// Returns its tools as they are offered to Cursor.
     pub(super) fn offers(&self) -> Vec<Offer> {
         let State::Ready(ready) = self.state() else {
             return Vec::new();
@@ -294,25 +295,25 @@ impl Drop for Server {
 pub struct Servers(pub(super) Vec<Arc<Server>>);
 
 impl Servers {
-    /// Whether there is any.
+    /// Whether there are no servers.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// What their tools are grouped under.
+    /// Returns the identifiers their tools are grouped under.
     pub fn names(&self) -> Vec<String> {
         let name = |server: &Arc<Server>| server.config.identifier();
         self.0.iter().map(name).collect()
     }
 
-    /// Starts those that sleep, and waits a moment for those that were just started for the
-    /// first time.
+    /// Starts the servers that are not connected, and waits briefly for those that were just
+    /// started for the first time.
     pub(super) async fn wake(&self) {
         for server in &self.0 {
             server.wake();
         }
         let now = Instant::now();
-        // All at once: many that are slow cost no more than one.
+        // Concurrently, so that many slow servers cost no more than one.
         let waiting = self.0.iter().map(|server| {
             let first = *server.hold().first.get_or_insert(now);
             tokio::time::timeout_at(first + FIRST_WAIT, server.settled())
@@ -320,13 +321,13 @@ impl Servers {
         futures_util::future::join_all(waiting).await;
     }
 
-    /// All tools that are there now and fit beside so many of the host.
+    /// Returns all tools that are available now, up to the limit with `beside` tools of the host.
     pub fn offers(&self, beside: usize) -> Vec<Offer> {
         let all = self.0.iter().flat_map(|server| server.offers());
         all.take(MOST_TOOLS.saturating_sub(beside)).collect()
     }
 
-    /// What a person should know: servers that are not there, tools that are too many.
+    /// Returns problems to report to the user: servers that failed, and too many tools.
     pub fn problems(&self, beside: usize) -> Vec<String> {
         let problem = |server: &Arc<Server>| match server.state() {
             State::Failed { why, .. } => {
@@ -351,7 +352,7 @@ mod tests {
     use super::*;
     use std::collections::BTreeMap;
 
-    /// Servers that say nothing.
+    /// Servers that never answer.
     fn silent(count: usize) -> Servers {
         let server = |number: usize| {
             let way = Way::Command {
