@@ -1,8 +1,8 @@
-//! Which project settings the user has accepted, by content.
+//! Records which project settings the user has accepted, by content.
 //!
-//! A project's MCP servers and hooks are commands that somebody else can change, for example
-//! with the next `git pull`. What was accepted is recorded as digests in the state folder, one
-//! file for each workspace; a file with another content is not accepted.
+//! A project's MCP servers and hooks are commands that others can change, for example with the
+//! next `git pull`. Digests of the accepted files are recorded in the state folder, one record
+//! for each workspace; a file with different content is not accepted.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -12,27 +12,27 @@ use sha2::{Digest as _, Sha256};
 
 use crate::diag::private::{self, StoreError};
 
-/// The project's files that name commands, from the workspace on.
+/// A project's file of MCP servers, relative to the workspace.
 pub(super) const SERVERS: &str = ".cursor/mcp.json";
-/// The other one.
+/// A project's file of hooks, relative to the workspace.
 pub(super) const HOOKS: &str = ".cursor/hooks.json";
 
-/// Bytes of such a file that are read.
+/// The most bytes of such a file that are read.
 const MAX_BYTES: u64 = 512 * 1024;
 const VERSION: u32 = 1;
 
 /// Why nothing was accepted.
 #[derive(Debug, thiserror::Error)]
 pub enum ConsentError {
-    /// There is no place for records.
+    /// There is no state folder for the records.
     #[error("there is no state folder; set PI_CURSOR_STATE_DIR")]
     NoStateFolder,
-    /// The workspace is not there.
+    /// The workspace does not exist or cannot be accessed.
     #[error("{}: {cause}", path.display())]
     Workspace {
         /// The folder.
         path: PathBuf,
-        /// What the system said.
+        /// The system error.
         cause: std::io::Error,
     },
     /// A project's file cannot be read.
@@ -40,7 +40,7 @@ pub enum ConsentError {
     File {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The system error.
         cause: std::io::Error,
     },
     /// The record cannot be written.
@@ -48,19 +48,19 @@ pub enum ConsentError {
     Store(#[from] StoreError),
 }
 
-/// What is recorded of a workspace.
+/// The stored record of a workspace.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Record {
     version: u32,
     workspace: PathBuf,
-    /// Whether the user accepted it by name, and not only the folder it is in.
+    /// Whether the user accepted this project explicitly, and not only a folder that contains it.
     is_explicit: bool,
-    /// Digests of the files; nothing where there was no file.
+    /// Digests of the files; `None` for a file that did not exist.
     files: BTreeMap<String, Option<String>>,
 }
 
-/// The record of one workspace.
+/// The consent of the user for one workspace.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Consent {
     file: PathBuf,
@@ -109,12 +109,12 @@ impl Consent {
         }
     }
 
-    /// Where it is recorded.
+    /// The path of the record.
     pub(super) fn file(&self) -> &Path {
         &self.file
     }
 
-    /// Whether the user accepted this project by name.
+    /// Whether the user accepted this project explicitly.
     pub(super) fn is_explicit(&self) -> bool {
         self.record
             .as_ref()
@@ -129,8 +129,8 @@ impl Consent {
         accepted.is_some_and(|accepted| *accepted == digest)
     }
 
-    /// Records the present contents if nothing was recorded yet: the user trusts the folder,
-    /// and this is what is in it now.
+    /// Records the current contents if there is no record yet, because the user trusts the folder
+    /// with its present contents.
     pub(super) fn record_first(&mut self, contents: &Contents<'_>) -> Result<(), StoreError> {
         if self.record.is_none() {
             self.save(Record::of(&self.workspace, false, contents))?;
@@ -161,7 +161,7 @@ impl Record {
     }
 }
 
-/// Accepts the present content of a project's files; returns the names of those that exist.
+/// Accepts the current content of a project's files; returns the names of those that exist.
 pub fn accept(state: Option<&Path>, workspace: &Path) -> Result<Vec<&'static str>, ConsentError> {
     let state = state.ok_or(ConsentError::NoStateFolder)?;
     if let Err(cause) = workspace.canonicalize() {
@@ -177,7 +177,7 @@ pub fn accept(state: Option<&Path>, workspace: &Path) -> Result<Vec<&'static str
     Ok(names.map(|(name, _)| *name).collect())
 }
 
-/// What is said of files that were accepted.
+/// Returns the message for the user after files were accepted.
 pub fn accepted(workspace: &Path, names: &[&str]) -> String {
     let workspace = workspace.display();
     if names.is_empty() {
@@ -190,8 +190,8 @@ pub fn accepted(workspace: &Path, names: &[&str]) -> String {
     format!("Accepted {names} of {workspace} as they are now, from the next turn on")
 }
 
-/// Withdraws what was accepted: nothing of the project is started, whatever its content, until
-/// it is accepted again.
+/// Revokes the consent: no command of the project is started, whatever its content, until it
+/// is accepted again.
 pub fn revoke(state: Option<&Path>, workspace: &Path) -> Result<(), ConsentError> {
     let state = state.ok_or(ConsentError::NoStateFolder)?;
     let mut consent = Consent::read(state, workspace);
@@ -200,14 +200,14 @@ pub fn revoke(state: Option<&Path>, workspace: &Path) -> Result<(), ConsentError
     Ok(())
 }
 
-/// The text of a file as settings read it.
+/// Returns the text of a file, decoded as for settings; `None` if it is not a regular file.
 fn text(path: &Path) -> Result<Option<String>, ConsentError> {
     use std::io::Read as _;
     let failed = |cause| {
         let path = path.to_owned();
         ConsentError::File { path, cause }
     };
-    // Only a plain file: nothing that would wait or act.
+    // Only a regular file, because opening a pipe or device can block or have effects.
     match path.metadata() {
         Ok(about) if about.is_file() => {}
         _ => return Ok(None),
@@ -240,7 +240,7 @@ mod tests {
         assert!(!first.covers(SERVERS, "one"));
         first.record_first(&contents).unwrap();
         assert!(first.covers(SERVERS, "one") && !first.is_explicit());
-        // Only the first content is taken for accepted.
+        // Only the first content is accepted automatically.
         let mut second = read();
         second
             .record_first(&[(SERVERS, Some("two")), (HOOKS, Some("two"))])

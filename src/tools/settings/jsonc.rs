@@ -1,18 +1,18 @@
-//! JSON as people write settings: with comments and a comma too many.
+//! JSON with comments and trailing commas, as users write it in settings.
 
 use serde_json::Value as Json;
 
-/// Reads it.
+/// Parses JSON with comments and trailing commas.
 pub(super) fn parse(text: &str) -> Result<Json, serde_json::Error> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
-    // Most files are plain, and of those the error names the right line.
+    // Try plain JSON first: most files are, and its error has the right line number.
     serde_json::from_str(text).or_else(|error| {
         let plain = plain(text);
         serde_json::from_str(&plain).map_err(|_| error)
     })
 }
 
-/// Comments become blanks, commas before an end vanish.
+/// Replaces comments with blanks and removes trailing commas.
 fn plain(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text.chars().peekable();

@@ -1,9 +1,9 @@
 //! The user's Cursor settings: rules, skills, MCP servers, hooks.
 //!
-//! Read from files only, when a turn begins, and read again when one of the files or folders
-//! looks different. Nothing here writes to stdout or stderr; what a person should know is a
-//! notice. Commands a project names are run only if the user trusts it ([`sources::Trust`]) and
-//! has accepted the present content of the files that name them ([`consent`]).
+//! They are read only from files, when a turn starts, and read again when one of the files or
+//! folders changes. Nothing here writes to stdout or stderr; messages for the user are notices.
+//! Commands of a project are run only if the user trusts it ([`sources::Trust`]) and has accepted
+//! the current content of the files that name them ([`consent`]).
 
 pub mod consent;
 mod front_matter;
@@ -23,7 +23,7 @@ use mcp::Servers;
 use rules::Rule;
 use skills::Skill;
 
-/// The settings of a workspace, as they were read.
+/// The settings of a workspace as they were read.
 #[derive(Debug, Default)]
 pub struct Settings {
     /// Rules, the nearest first.
@@ -34,6 +34,6 @@ pub struct Settings {
     pub hooks: Hooks,
     /// MCP servers.
     pub servers: Servers,
-    /// What a person should know.
+    /// Notices for the user.
     pub notices: Vec<String>,
 }

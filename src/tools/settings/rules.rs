@@ -1,11 +1,11 @@
-//! Rules: files that tell the model how to work here.
+//! Rules: files with instructions for the model.
 
 use std::path::{Path, PathBuf};
 
 use super::front_matter::{self, Document};
 use crate::wire::proto::agent::v1::*;
 
-/// What of a description is told.
+/// The most characters of a description that are sent.
 const MOST_DESCRIPTION: usize = 1536;
 
 /// One rule.
@@ -17,15 +17,15 @@ pub struct Rule {
     pub content: String,
     /// When it applies.
     pub when: When,
-    /// Its head with the marks; empty if it has none.
+    /// Its front matter with the `---` lines; empty if it has none.
     pub head: String,
-    /// Only in these of Cursor's surroundings.
+    /// The Cursor environments it is limited to.
     pub environments: Vec<String>,
-    /// Not in these.
+    /// The Cursor environments it is disabled in.
     pub disabled_environments: Vec<String>,
-    /// For whom it is meant.
+    /// The `scopedTo` list of its metadata.
     pub scoped_to: Vec<String>,
-    /// What is wrong with it.
+    /// A parse error to report to Cursor.
     pub problem: Option<&'static str>,
 }
 
@@ -34,19 +34,19 @@ pub struct Rule {
 pub enum When {
     /// Always.
     Always,
-    /// When files like these are worked on.
+    /// When files that match these globs are in use.
     Files(Vec<String>),
-    /// When the model takes it up, by its description.
+    /// When the model requests it, based on this description.
     Asked(String),
-    /// When a person attaches it.
+    /// When the user attaches it.
     Attached,
 }
 
-/// Files that are rules as a whole, by name.
+/// Names of files that are rules as a whole, without front matter.
 pub(super) const WHOLE: [&str; 3] = ["AGENTS.md", "CLAUDE.md", "CLAUDE.local.md"];
 
 impl Rule {
-    /// A file that always applies.
+    /// Creates a rule that always applies from a whole file.
     pub(super) fn whole(path: &Path, text: String) -> Self {
         Self {
             path: path.to_owned(),
@@ -60,7 +60,7 @@ impl Rule {
         }
     }
 
-    /// A file of `.cursor/rules`. Without a head it is no rule.
+    /// Reads a file of `.cursor/rules`; returns `None` if it has no front matter.
     pub(super) fn headed(path: &Path, text: &str) -> Option<Self> {
         let document = front_matter::parse(text)?;
         let globs = document.list("globs");
@@ -79,7 +79,7 @@ impl Rule {
         })
     }
 
-    /// What a head says, whatever the file is.
+    /// Creates a rule without content from the front matter of a rule or skill.
     pub(super) fn of(path: &Path, document: &Document<'_>, when: When) -> Self {
         Self {
             path: path.to_owned(),
@@ -96,7 +96,7 @@ impl Rule {
         }
     }
 
-    /// As Cursor takes it.
+    /// Returns the rule as a Cursor message.
     pub(in crate::tools) fn proto(&self) -> CursorRule {
         use cursor_rule_type::Type;
         let kind = match &self.when {
@@ -122,14 +122,15 @@ impl Rule {
         }
     }
 
-    /// Whether a text says all of it already: a host puts such files into its system prompt.
+    /// Whether a text already contains an always-applied rule, because hosts include such files in
+    /// their system prompt.
     pub(in crate::tools) fn is_told_in(&self, text: &str) -> bool {
         let content = self.content.trim();
         self.when == When::Always && !content.is_empty() && text.contains(content)
     }
 }
 
-/// A description, bounded.
+/// Returns the description, cut to [`MOST_DESCRIPTION`] characters.
 pub(super) fn description(document: &Document<'_>) -> Option<String> {
     let text = document.text("description")?;
     Some(text.chars().take(MOST_DESCRIPTION).collect())

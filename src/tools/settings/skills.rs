@@ -1,4 +1,4 @@
-//! Skills: folders with instructions the model takes up when it needs them.
+//! Skills: folders with instructions that the model uses when it needs them.
 
 use std::path::{Path, PathBuf};
 
@@ -9,7 +9,7 @@ use crate::wire::proto::agent::v1::AgentSkill;
 /// The file that makes a folder a skill.
 pub(super) const FILE: &str = "SKILL.md";
 
-/// Folders that hold skills, in order: of two with one name the first counts.
+/// Folders that hold skills, in order; of two skills with the same name the first wins.
 pub(super) const FOLDERS: [(&str, &str); 5] = [
     (".cursor", "skills"),
     (".claude", "skills"),
@@ -18,8 +18,8 @@ pub(super) const FOLDERS: [(&str, &str); 5] = [
     (".agents", "skills"),
 ];
 
-/// What the server is told of a skill that does not say what it is for: the official client's
-/// value, which the server may know.
+/// The parse error sent for a skill without a description: the official client's value, which
+/// the server may recognize.
 const UNDESCRIBED: &str = "Description is required";
 
 /// One skill.
@@ -27,26 +27,26 @@ const UNDESCRIBED: &str = "Description is required";
 pub struct Skill {
     /// Its file.
     pub path: PathBuf,
-    /// The whole file.
+    /// The content of the whole file.
     pub content: String,
-    /// What it is for; none is a mistake the server is told.
+    /// Its description; a missing one is reported to the server as a parse error.
     pub description: Option<String>,
-    /// Files it is for.
+    /// Globs of the files it is for.
     pub globs: Vec<String>,
-    /// Who may take it up.
+    /// Who may invoke it.
     pub taken_up_by: TakenUpBy,
-    /// The same as a rule: the model finds skills among them.
+    /// The skill as a rule, because the model finds skills among the rules.
     pub(super) rule: Rule,
 }
 
-/// Who may take a skill up.
+/// Who may invoke a skill.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TakenUpBy {
-    /// The model too.
+    /// The user and the model.
     Anybody,
-    /// A person only.
+    /// Only the user.
     Person,
-    /// It always applies: then it is a rule and nothing else.
+    /// It always applies, so it is sent only as a rule.
     Everyone,
 }
 
@@ -93,7 +93,7 @@ impl Skill {
         }
     }
 
-    /// As Cursor takes it; `None` for one that is only a rule.
+    /// Returns the skill as a Cursor message; `None` for one that is only a rule.
     pub(in crate::tools) fn proto(&self) -> Option<AgentSkill> {
         if self.taken_up_by == TakenUpBy::Everyone {
             return None;
@@ -112,7 +112,7 @@ impl Skill {
         })
     }
 
-    /// The same as a rule.
+    /// Returns the skill as a rule.
     pub(in crate::tools) fn as_rule(&self) -> &Rule {
         &self.rule
     }

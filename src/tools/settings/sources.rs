@@ -1,4 +1,4 @@
-//! Where Cursor settings come from, and what of a project is trusted.
+//! The sources of Cursor settings, and which projects are trusted.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -7,14 +7,14 @@ use std::time::Duration;
 use crate::diag::parse;
 use crate::diag::settings::{self, Warning};
 
-/// A place settings come from.
+/// A source of settings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Source {
     /// The workspace and the folders above it.
     Project,
     /// The user's home.
     User,
-    /// The team's dashboard. Nothing of it is in files, so nothing is loaded.
+    /// The team's dashboard. Nothing is loaded, because it is not stored in files.
     Team,
     /// The machine's administrator.
     Mdm,
@@ -30,15 +30,15 @@ const NAMES: [(&str, Source); 5] = [
     ("plugins", Source::Plugins),
 ];
 
-/// Whose projects may have commands run: MCP servers and hooks.
+/// The projects whose commands (MCP servers and hooks) may be run.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum Trust {
-    /// Nobody's.
+    /// No project.
     #[default]
     Nobody,
-    /// Everybody's.
+    /// Every project.
     Everybody,
-    /// Those in these folders.
+    /// Projects in these folders.
     Folders(Vec<PathBuf>),
 }
 
@@ -57,16 +57,16 @@ impl Trust {
     }
 }
 
-/// What the user's environment says about Cursor settings.
+/// The choices about Cursor settings in the user's environment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Choice {
-    /// What is loaded.
+    /// The sources that are loaded.
     pub sources: BTreeSet<Source>,
-    /// Whose commands are run.
+    /// The projects whose commands may be run.
     pub trust: Trust,
-    /// How long a server may take to be there.
+    /// The timeout for connecting to a server.
     pub connect_timeout: Duration,
-    /// How long one of its tools may take.
+    /// The timeout for a call of a server's tool.
     pub tool_timeout: Duration,
 }
 
@@ -85,7 +85,7 @@ const SOURCES: &str = "PI_CURSOR_SETTING_SOURCES";
 const TRUST: &str = "PI_CURSOR_TRUST_PROJECT";
 
 impl Choice {
-    /// Nothing is loaded.
+    /// Returns a choice that loads nothing.
     pub fn nothing() -> Self {
         Self {
             sources: BTreeSet::new(),
@@ -98,7 +98,7 @@ impl Choice {
         self.sources.contains(&source)
     }
 
-    /// Reads the settings; a source nobody knows gives a warning and is left out.
+    /// Reads the choices from the environment; an unknown source is skipped with a warning.
     pub fn from_env(env: &impl Fn(&str) -> Option<String>) -> (Self, Vec<Warning>) {
         let mut warnings = Vec::new();
         let mut choice = Self {

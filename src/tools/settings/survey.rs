@@ -1,5 +1,5 @@
-//! Reading files and folders within bounds, and remembering what they looked like: if all
-//! still look the same, nothing has to be read again.
+//! Reads files and folders within limits and records their metadata, so that nothing is read
+//! again until something changes.
 
 use std::collections::BTreeMap;
 use std::fs::{self, Metadata};
@@ -7,20 +7,20 @@ use std::io::Read as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-/// A single file that is longer is not a setting.
+/// The largest file that is read.
 const MOST_BYTES: u64 = 512 * 1024;
-/// All of them together.
+/// The most bytes that are read in total.
 const MOST_BYTES_IN_ALL: u64 = 4 * 1024 * 1024;
 
-/// How a file or folder looks from outside; `None` if it is not there.
+/// The metadata that shows a change of a file or folder; `None` if it does not exist.
 type Look = Option<(i64, i64, i64, u64, u64)>;
 
-/// What was looked at, and how it looked.
+/// The recorded metadata of every path that was checked.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Looks(BTreeMap<PathBuf, Look>);
 
 impl Looks {
-    /// Whether everything still looks the same.
+    /// Whether nothing has changed.
     pub(super) fn hold(&self) -> bool {
         self.0.iter().all(|(path, look)| look_at(path) == *look)
     }
@@ -40,22 +40,22 @@ fn look(metadata: &Metadata) -> (i64, i64, i64, u64, u64) {
     )
 }
 
-/// The text of a file of settings.
+/// Decodes a settings file, with `\n` line ends.
 pub(super) fn as_text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).replace("\r\n", "\n")
 }
 
-/// One reading of a workspace's settings.
+/// One scan of a workspace's settings.
 #[derive(Debug, Default)]
 pub(super) struct Survey {
     pub(super) looks: Looks,
-    /// What a person should know.
+    /// Notices for the user.
     pub(super) notices: Vec<String>,
     read: u64,
 }
 
 impl Survey {
-    /// Notes how something looks; gives whether it is there.
+    /// Records the metadata of a path and returns it; `None` if the path does not exist.
     pub(super) fn note(&mut self, path: &Path) -> Option<Metadata> {
         let metadata = fs::metadata(path).ok();
         self.looks
@@ -64,8 +64,8 @@ impl Survey {
         metadata
     }
 
-    /// The text of a plain file, if there is one. `within` keeps links from leading out of a
-    /// folder: a project must not make us read what is not its own.
+    /// Returns the text of a regular file within the limits. A link that leads out of `within` is
+    /// refused, because a project must not make us read files outside of it.
     pub(super) fn text(&mut self, path: &Path, within: Option<&Path>) -> Option<String> {
         let metadata = self.note(path)?;
         if !metadata.is_file() {
@@ -106,7 +106,7 @@ impl Survey {
         Some(as_text(&bytes))
     }
 
-    /// Names in a folder, in order.
+    /// Returns the names in a folder, sorted.
     pub(super) fn names(&mut self, folder: &Path) -> Vec<String> {
         if !self.note(folder).is_some_and(|folder| folder.is_dir()) {
             return Vec::new();

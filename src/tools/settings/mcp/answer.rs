@@ -54,9 +54,9 @@ impl Server {
         }
     }
 
-    /// Returns the error message for the model: the server's own for an error it returned, a general
-    /// one for a transport failure. A failed call is not retried, because the server may have
-    /// executed it; the next call reconnects.
+    /// Returns the error message for the model: the server's own for an error it returned, a
+    /// general one for a transport failure. A failed call is not retried, because the server may
+    /// have executed it; the next call reconnects.
     fn words(&self, ready: &Arc<Ready>, problem: &ServiceError) -> String {
         let name = &self.config.name;
         match problem {

@@ -1,5 +1,5 @@
-//! Files that name commands: MCP servers and hooks. A project's are somebody else's, and run
-//! only where the user trusts it.
+//! Files that name commands: MCP servers and hooks. Those of a project are written by others,
+//! so they run only if the user trusts the project.
 
 use std::path::Path;
 
@@ -9,27 +9,27 @@ use crate::tools::settings::hooks::config::{self as hooks, Standing};
 use crate::tools::settings::jsonc;
 use crate::tools::settings::mcp::config::{self as servers, Names, ServerConfig};
 
-/// What is done with the files of variables that servers name.
+/// Whether the `envFile`s of servers are read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum EnvFiles {
     /// They are read.
     Read,
-    /// They are not even opened: nobody trusts whoever named them.
+    /// They are not opened, because the file that names them is not trusted.
     Left,
 }
 
-/// Whether a project's file may have commands run.
+/// Whether the commands in a project's file may be run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Trust {
-    /// It may.
+    /// They may.
     Accepted,
-    /// It may not, and why, and what the user can do about it.
+    /// They may not; the text says why and what the user can do about it.
     Not(String),
 }
 
 impl Scan<'_> {
-    /// A project's servers and hooks are commands somebody else wrote: they are run if the user
-    /// trusts the project and has accepted what the files say now.
+    /// Reads a project's servers and hooks. Their commands are run only if the user trusts the
+    /// project and has accepted the current content of the files, because others wrote them.
     pub(super) fn project_commands(&mut self, workspace: &Path) {
         let files = [SERVERS, HOOKS].map(|name| workspace.join(name));
         let texts = [0, 1].map(|at: usize| self.survey.text(&files[at], Some(workspace)));
@@ -39,7 +39,7 @@ impl Scan<'_> {
         self.project_hooks(&files[1], hooks_text, workspace, &hooks);
     }
 
-    /// What of the servers' and the hooks' file may be run.
+    /// Returns whether the servers file and the hooks file may be used.
     fn trust(&mut self, workspace: &Path, texts: [Option<&str>; 2]) -> [Trust; 2] {
         let names = [SERVERS, HOOKS];
         let shown = workspace.display();
@@ -97,8 +97,8 @@ impl Scan<'_> {
         ));
     }
 
-    /// A project's hooks only restrict, but they are commands too. Those that are not run
-    /// count as a no: whoever wrote them wanted something not to happen.
+    /// Adds a project's hooks. Hooks that may not be run deny the tools they guard, because they
+    /// were written to prevent something.
     fn project_hooks(
         &mut self,
         file: &Path,
@@ -125,8 +125,8 @@ impl Scan<'_> {
         }
     }
 
-    /// Reads the text of a file of hooks; returns how many it has. A file that is there and
-    /// has no text guards everything.
+    /// Adds the hooks of a file and returns how many there are. If the file exists but `text` is
+    /// `None`, every tool is denied.
     pub(super) fn hook_file(
         &mut self,
         file: &Path,
@@ -146,7 +146,7 @@ impl Scan<'_> {
         count
     }
 
-    /// Of two servers with one name the first counts: the project's.
+    /// Adds servers. The first one with a name wins, so a project's server overrides the user's.
     pub(super) fn add_servers(&mut self, servers: Vec<ServerConfig>) {
         for mut server in servers {
             if !self.servers.iter().any(|known| known.name == server.name) {
@@ -177,7 +177,7 @@ impl Scan<'_> {
         };
         let (servers, problems) = match jsonc::parse(&text) {
             Ok(json) => servers::read(&json, &names, &mut env_file),
-            // The words of the error could quote a password; its place cannot.
+            // The error's text could quote a password; its line number cannot.
             Err(error) => {
                 let problem = format!("it is no JSON (line {})", error.line());
                 (Vec::new(), vec![problem])
