@@ -1,15 +1,15 @@
-//! The head of a rule or a skill: a few lines of YAML between two `---`.
+//! The front matter of a rule or a skill: a few lines of YAML between two `---` lines.
 //!
-//! Not a YAML parser. People write `globs: *.ts, *.tsx` and other things YAML refuses; what
-//! is read here is keys, plain and quoted values, lists, folded text, and one level of
-//! nesting under its parent's name (`metadata.environments`).
+//! This is not a YAML parser, because users write `globs: *.ts, *.tsx` and other values that YAML
+//! rejects. It reads keys, plain and quoted values, lists, block text, and one level of nesting
+//! under the parent's name (`metadata.environments`).
 
-/// A file cut in two.
+/// A file split into front matter and body.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct Document<'a> {
-    /// The lines between the marks, without blanks around them.
+    /// The lines between the `---` lines, trimmed.
     pub(super) head: &'a str,
-    /// What follows, as it is.
+    /// The text after them, unchanged.
     pub(super) body: &'a str,
     fields: Vec<(String, Value)>,
 }
@@ -21,7 +21,7 @@ enum Value {
     True,
 }
 
-/// Cuts a file; `None` if it has no head.
+/// Splits a file; returns `None` if it has no front matter.
 pub(super) fn parse(text: &str) -> Option<Document<'_>> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text).trim_start();
     let first = text.lines().next()?;
@@ -50,7 +50,7 @@ impl Document<'_> {
         found.map(|(_, value)| value)
     }
 
-    /// A text that says something.
+    /// Returns the text of a key, unless it is blank or a list.
     pub(super) fn text(&self, key: &str) -> Option<&str> {
         match self.value(key)? {
             Value::Text(text) => Some(text.as_str()).filter(|text| !text.trim().is_empty()),
@@ -59,17 +59,17 @@ impl Document<'_> {
         }
     }
 
-    /// Whether a key is `true`, and not the word in quotes.
+    /// Whether a key is an unquoted `true`.
     pub(super) fn is_bare_true(&self, key: &str) -> bool {
         self.value(key) == Some(&Value::True)
     }
 
-    /// Whether a key is `true`.
+    /// Whether a key is `true`, quoted or not.
     pub(super) fn is_true(&self, key: &str) -> bool {
         self.text(key) == Some("true")
     }
 
-    /// A list: items of one, or a text cut at commas that stand in no braces.
+    /// Returns the items of a list, or the parts of a text split at commas outside braces.
     pub(super) fn list(&self, key: &str) -> Vec<String> {
         match self.value(key) {
             Some(Value::List(items)) => items.clone(),
@@ -142,7 +142,7 @@ fn fields(head: &str) -> Vec<(String, Value)> {
     fields
 }
 
-/// What joins the lines of a block of text, if one begins here.
+/// Returns the separator for the lines of a block text (`>` or `|`), if one starts here.
 fn block_mark(value: &str) -> Option<&'static str> {
     let mut marks = value.chars();
     let joint = match marks.next()? {
@@ -155,13 +155,13 @@ fn block_mark(value: &str) -> Option<&'static str> {
         .then_some(joint)
 }
 
-/// `[a, "b"]`.
+/// Parses an inline list such as `[a, "b"]`.
 fn bracketed(value: &str) -> Option<Vec<String>> {
     let inside = value.strip_prefix('[')?.strip_suffix(']')?;
     Some(cut(inside).iter().map(|item| plain(item).into()).collect())
 }
 
-/// Without blanks and quotes around it.
+/// Removes surrounding blanks and quotes.
 fn plain(text: &str) -> &str {
     let text = text.trim();
     for quote in ['"', '\''] {
@@ -175,7 +175,7 @@ fn plain(text: &str) -> &str {
     text
 }
 
-/// Cut at commas that stand in no braces.
+/// Splits at commas outside braces.
 fn cut(text: &str) -> Vec<String> {
     let mut parts = vec![String::new()];
     let mut depth = 0_usize;

@@ -1,7 +1,8 @@
-//! Where rules and skills lie, and reading them.
+//! Finds and reads the settings of a workspace and its user.
 //!
-//! Of the workspace: its own, those of the folders above it that are in the same repository,
-//! and nested ones where git (and `.cursorignore`) lets them be seen. Of the user: those in the home folder.
+//! Project rules and skills come from the workspace, from its parent folders in the same
+//! repository (rules only) and from nested folders that git and `.cursorignore` do not exclude.
+//! The user's come from the home folder.
 
 mod commands;
 
@@ -20,15 +21,15 @@ use super::sources::{Choice, Source};
 use super::survey::{Looks, Survey};
 use crate::tools::native;
 
-/// How deep nested settings lie at most.
+/// The greatest depth of nested settings.
 const DEEPEST: usize = 10;
-/// Folders looked into for nested settings.
+/// The most folders searched for nested settings.
 const MOST_FOLDERS: usize = 50_000;
-/// The time for it. No turn waits that long, see [`Large`].
+/// The time limit of that search. No turn waits that long, see [`Large`].
 const LONGEST: Duration = Duration::from_secs(10);
-/// Rules and skills that are told.
+/// The most rules and skills that are read.
 const MOST_FILES: usize = 500;
-/// Folders with nothing of the user's.
+/// Folders that are skipped, because they contain nothing that the user wrote.
 const FOREIGN: [&str; 3] = ["node_modules", "__pycache__", "target"];
 
 /// The administrator's hooks.
@@ -37,19 +38,19 @@ const ADMINISTRATOR: &str = "/Library/Application Support/Cursor/hooks.json";
 #[cfg(not(target_os = "macos"))]
 const ADMINISTRATOR: &str = "/etc/cursor/hooks.json";
 
-/// Where to look.
+/// Where settings are read from, and under which choices.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct Place {
     pub(super) workspace: PathBuf,
     pub(super) home: Option<PathBuf>,
     pub(super) choice: Choice,
-    /// Where it is recorded what the user has accepted.
+    /// The state folder, which records the project settings that were accepted.
     pub(super) state: Option<PathBuf>,
-    /// Whether the host says that its user trusts the workspace.
+    /// Whether the host reports the workspace as trusted by its user.
     pub(super) is_trusted_by_host: bool,
 }
 
-/// What was found, and how everything looked.
+/// The settings that were found, and the metadata of every path that was checked.
 #[derive(Debug, Default)]
 pub(super) struct Scanned {
     pub(super) rules: Vec<Rule>,
@@ -60,16 +61,16 @@ pub(super) struct Scanned {
     pub(super) looks: Looks,
 }
 
-/// How far to look.
+/// How far to search.
 pub(super) enum Reach<'a> {
-    /// Not into the folders of the workspace.
+    /// Without nested folders of the workspace.
     Near,
-    /// As far as anything is found. Says so once if the workspace turns out to be large.
+    /// With nested folders. Calls the function once if the workspace turns out to be large.
     Far(Large, &'a dyn Fn()),
 }
 
-/// What a large workspace is: one with more entries than this that takes longer than this. A
-/// small one on a slow machine is not.
+/// A workspace is large if it has more entries than this and the search takes longer than this.
+/// A small one on a slow machine is not large.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Large {
     pub(super) entries: usize,
@@ -85,7 +86,7 @@ impl Default for Large {
     }
 }
 
-/// Reads the settings of a place. Takes its time: not for async threads.
+/// Reads the settings of a place. Blocks, so it must not be called on an async thread.
 pub(super) fn scan(place: &Place, reach: &Reach<'_>) -> Scanned {
     let mut scan = Scan {
         place,
@@ -125,7 +126,7 @@ struct Scan<'a> {
     place: &'a Place,
     reach: &'a Reach<'a>,
     survey: Survey,
-    /// Files that have been read, and skills by their place in whatever folder of skills.
+    /// Files that have been read, and skills by their path without the skill folder's name.
     taken: BTreeSet<PathBuf>,
     rules: Vec<Rule>,
     skills: Vec<Skill>,
@@ -137,7 +138,8 @@ impl Scan<'_> {
     fn project(&mut self) {
         let workspace = self.place.workspace.clone();
         let home = self.place.home.clone();
-        // What lies above the repository is of other projects; without one, all above is.
+        // Folders above the repository belong to other projects; so does every parent if the
+        // workspace is in no repository.
         let mut folders: Vec<&Path> = Vec::from_iter(workspace.ancestors());
         let top = folders.iter().position(|it| it.join(".git").exists());
         folders.truncate(top.unwrap_or(0) + 1);
@@ -147,7 +149,7 @@ impl Scan<'_> {
             self.rules.push(Rule::whole(&old, text));
         }
         for folder in folders.into_iter().rev() {
-            // Anybody may put a file into a folder such as /tmp.
+            // Any user can put a file into a world-writable folder such as /tmp.
             if folder != workspace && is_open(folder) {
                 continue;
             }
@@ -184,7 +186,8 @@ impl Scan<'_> {
         self.hook_file(&file, text, &folder, &Standing::Trusted);
     }
 
-    /// A file's text, once; `None` if the user keeps it from the model.
+    /// Returns a file's text the first time it is requested; `None` if it is ignored by the user's
+    /// `.cursorignore` or over the limit.
     fn read(&mut self, path: &Path, within: Option<&Path>) -> Option<String> {
         if self.rules.len() + self.skills.len() >= MOST_FILES
             || !self.taken.insert(path.to_owned())
@@ -236,7 +239,7 @@ impl Scan<'_> {
         }
     }
 
-    /// Files in a folder and those in it, in order.
+    /// Returns the wanted files in a folder and its subfolders, sorted.
     fn below(&mut self, folder: &Path, wanted: &dyn Fn(&str) -> bool) -> Vec<PathBuf> {
         let mut files = Vec::new();
         let mut folders = vec![(folder.to_owned(), 0)];
@@ -259,7 +262,7 @@ impl Scan<'_> {
         files
     }
 
-    /// What lies further down in the workspace.
+    /// Reads the nested settings of the workspace.
     fn nested(&mut self, workspace: &Path, large: Large, grown: &dyn Fn()) {
         let started = Instant::now();
         let walk = native::walk(workspace, &[native::IGNORE_FILE], |entry| {
@@ -314,10 +317,10 @@ enum Kind {
     Skill,
 }
 
-/// What a nested file is.
+/// Returns which kind of setting a nested file is.
 fn kind(path: &Path, workspace: &Path) -> Option<Kind> {
     let name = path.file_name()?.to_str()?;
-    // Most files are none of it: they cost no more than a look at their names.
+    // Check the name first, because most files are no settings.
     if !name.ends_with(".mdc") && name != skills::FILE && !WHOLE.contains(&name) {
         return None;
     }
@@ -340,8 +343,8 @@ fn kind(path: &Path, workspace: &Path) -> Option<Kind> {
     }
 }
 
-/// The place of a skill without the name of the folder of skills it lies in: the same skill
-/// is often kept for several agents.
+/// Returns the path of a skill without the name of its skill folder, because the same skill is
+/// often stored for several agents.
 fn across_folders(path: &Path) -> Option<PathBuf> {
     let parts: Vec<_> = path.iter().collect();
     let at = parts.windows(2).position(|pair| {
@@ -353,7 +356,7 @@ fn across_folders(path: &Path) -> Option<PathBuf> {
     Some(root.join("::skills").join(inside))
 }
 
-/// Whether anybody can put files there.
+/// Whether any user can write to a folder.
 fn is_open(folder: &Path) -> bool {
     !folder.metadata().is_ok_and(|it| it.mode() & 0o002 == 0)
 }

@@ -1,4 +1,4 @@
-//! An executor that asks hooks before another one executes.
+//! An executor that runs hooks before another executor executes a request.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::tools::{Asking, Executor, Replies, Reply, Request, Said, Thrown, Work
 use crate::wire::proto::agent::v1::*;
 use crate::wire::value;
 
-/// Asks hooks first.
+/// Runs hooks before the inner executor.
 pub struct Guarded {
     inner: Arc<dyn Executor>,
     settings: Arc<Settings>,
@@ -21,7 +21,7 @@ pub struct Guarded {
 }
 
 impl Guarded {
-    /// The executor itself where there are no hooks, else one that asks them.
+    /// Returns `inner` itself if there are no hooks, else an executor that runs them first.
     pub fn around(
         inner: Arc<dyn Executor>,
         settings: &Arc<Settings>,
@@ -37,7 +37,7 @@ impl Guarded {
         })
     }
 
-    /// Whether no hook wants to know of a request.
+    /// Whether no hook applies to a request.
     fn is_free(&self, request: &Request) -> bool {
         let hooks = &self.settings.hooks;
         let asked = |question: &Question| hooks.has(question.event, &question.subject);
@@ -51,7 +51,7 @@ impl Guarded {
         subject::questions(request, &self.settings.servers, &self.occasion)
     }
 
-    /// Whether a hook is asked about what the result of a request contains.
+    /// Whether a hook checks the content in the result of a request.
     fn is_filtered(&self, request: &Request) -> bool {
         let hooks = &self.settings.hooks;
         subject::returns_content(request) && hooks.has(Event::BeforeReadFile, subject::READ)
@@ -67,7 +67,7 @@ impl Guarded {
             replies.send(self.on_request(args).await).await;
             return Ok(());
         }
-        // Input of one shell is judged in the order in which it is sent.
+        // Input of one shell is checked in the order in which it is sent.
         let _input = match &request {
             Request::WriteShellStdinArgs(_) => Some(self.occasion.bench.take_input().await),
             _ => None,
@@ -88,7 +88,7 @@ impl Guarded {
         work.done.await
     }
 
-    /// Asks a question, and the same one about the path behind links.
+    /// Asks the hooks a question, and the same one about the path that its links lead to.
     pub(super) async fn ask(&self, question: Question, abort: &CancellationToken) -> Verdict {
         let hooks = &self.settings.hooks;
         if !hooks.has(question.event, &question.subject) {
@@ -114,12 +114,12 @@ impl Guarded {
         }
     }
 
-    /// For whom hooks are asked.
+    /// The context that hooks are run in.
     pub(super) fn occasion(&self) -> &Occasion {
         &self.occasion
     }
 
-    /// Executes a request, and asks about the content in its result before it is returned.
+    /// Executes a request, and asks the hooks about the content in its result before returning it.
     async fn execute_filtered(
         &self,
         request: Request,
@@ -157,7 +157,7 @@ impl Guarded {
         result
     }
 
-    /// The server asks for hooks itself before tools of its own.
+    /// Runs hooks at the request of the server, which asks before it executes its own tools.
     async fn on_request(&self, args: ExecuteHookArgs) -> Reply {
         let asked = args.request.and_then(|request| request.request);
         let response = match asked {
@@ -213,7 +213,7 @@ impl Executor for Guarded {
     }
 }
 
-/// The typed answer that says a hook said no.
+/// Returns the typed result for a request that a hook denied.
 pub(super) fn refused(request: Request, why: &str) -> Result<Reply, Thrown> {
     let reason = format!(
         "{} was blocked by a hook: {why}\n\nDo not look for another way to do the same.",
@@ -228,6 +228,6 @@ pub(super) fn refused(request: Request, why: &str) -> Result<Reply, Thrown> {
             })),
         }));
     }
-    // Where there is no typed answer the reason is what is thrown.
+    // A request without a typed refusal fails with the reason.
     refuse::refusal(request, reason.clone()).map_err(|_| Thrown(reason))
 }

@@ -1,5 +1,5 @@
-//! Hooks: commands of the user, the project or the administrator that may keep a tool from
-//! running. A hook is obeyed, or the tool does not run.
+//! Hooks: commands of the user, the project or the administrator that can deny a tool. If a hook
+//! cannot be run, the tool is denied.
 
 mod ask;
 pub mod config;
@@ -26,34 +26,34 @@ pub struct Hooks {
     pub(super) leash: Leash,
 }
 
-/// For whom hooks are asked.
+/// The context that hooks are run in.
 #[derive(Debug, Clone, Default)]
 pub struct Occasion {
     /// The workspace.
     pub workspace: PathBuf,
     /// The user's home, for paths that begin with `~`.
     pub home: Option<PathBuf>,
-    /// The session's shells: where the next command runs, and what was sent to them.
+    /// The session's shells: their current folder, and the input that was sent to them.
     pub bench: Arc<Workbench>,
-    /// The conversation.
+    /// The conversation id.
     pub conversation: String,
-    /// The model.
+    /// The model id.
     pub model: String,
 }
 
 impl Hooks {
-    /// Whether there is any.
+    /// Whether there are no hooks.
     pub fn is_empty(&self) -> bool {
         self.all.is_empty()
     }
 
-    /// The occasions there are hooks for.
+    /// Returns the events that have hooks.
     pub(in crate::tools) fn events(&self) -> Vec<Event> {
         let has = |event: &Event| self.all.iter().any(|hook| hook.event == *event);
         Event::ALL.into_iter().filter(has).collect()
     }
 
-    /// Whether any hook is asked about commands.
+    /// Whether any hook applies to shell commands.
     pub(in crate::tools) fn judge_commands(&self) -> bool {
         self.has(Event::PreToolUse, "Shell")
             || self
@@ -66,7 +66,7 @@ impl Hooks {
         self.all.iter().any(|hook| hook.matches(event, subject))
     }
 
-    /// Asks every hook that wants to be asked, all at once. One no is a no.
+    /// Runs all hooks that match, concurrently. One denial is enough to deny.
     async fn ask(
         &self,
         event: Event,
@@ -108,7 +108,7 @@ impl Hooks {
     }
 }
 
-/// What a hook reads.
+/// Returns the JSON input of a hook.
 fn payload(event: Event, about: Map<String, Json>, occasion: &Occasion) -> Json {
     let mut payload = about;
     let common = json!({

@@ -1,8 +1,8 @@
-//! Asking about what results contain of files before it is returned.
+//! Asks hooks about file content in results before it is returned.
 //!
-//! A read is refused as a whole. Of a search and of a diff the files are left out that a hook
-//! denies, and so is every file beyond [`MAX_FILES`]: each costs a process. The content of a
-//! deleted file and the context of an edit are taken out of their results.
+//! A read is refused as a whole. Files that a hook denies are left out of a search or a diff, and
+//! so is every file beyond [`MAX_FILES`], because each one costs a process. The content of a
+//! deleted file and the context of an edit are removed from their results.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -17,13 +17,13 @@ use crate::tools::{Reply, Request, Thrown};
 use crate::wire::proto::agent::v1::*;
 use crate::wire::proto::aiserver::v1::{FileDiff, GetDiffRequest, GetDiffResponse};
 
-/// Files of one result that hooks are asked about.
+/// The most files of one result that hooks are asked about.
 const MAX_FILES: usize = 100;
-/// How many of them at once.
+/// How many of them are checked concurrently.
 const AT_ONCE: usize = 8;
 
 impl Guarded {
-    /// The reply without what a hook keeps back.
+    /// Returns the reply without the content that a hook denies.
     pub(super) async fn filter(
         &self,
         request: &Request,
@@ -98,7 +98,7 @@ impl Guarded {
         self.ask(subject::before_read(path, content), abort).await
     }
 
-    /// Which of these files may be read; at most [`MAX_FILES`] are asked about.
+    /// Returns which of these files may be read; at most [`MAX_FILES`] are checked.
     async fn readable(
         &self,
         files: BTreeMap<PathBuf, String>,
@@ -117,7 +117,7 @@ impl Guarded {
         readable
     }
 
-    /// Leaves files out of the result of a search.
+    /// Removes denied files from the result of a search.
     async fn filter_matches(
         &self,
         root: &Path,
@@ -175,7 +175,7 @@ impl Guarded {
         }
     }
 
-    /// Leaves lines out of the result of a plain-text search: `name:12: text`, `name-12- text`.
+    /// Removes lines of denied files from a plain-text search: `name:12: text`, `name-12- text`.
     async fn filter_lines(
         &self,
         target: &Path,
@@ -217,14 +217,14 @@ impl Guarded {
         found.truncation = None;
     }
 
-    /// Leaves files out of a diff.
+    /// Removes denied files from a diff.
     async fn filter_diff(
         &self,
         asked: &GetDiffRequest,
         response: &mut GetDiffResponse,
         abort: &CancellationToken,
     ) {
-        // Ours has none; another's are not known by path.
+        // Our own diffs have no submodules; those of others cannot be checked by path.
         response.submodule_diffs.clear();
         let Some(diff) = &mut response.diff else {
             return;
@@ -232,7 +232,7 @@ impl Guarded {
         let folder = plain(&self.occasion().workspace.join(&asked.cwd));
         let top = folder.ancestors().find(|it| it.join(".git").exists());
         let top = top.unwrap_or(&folder).to_owned();
-        // Names of files that git knows begin at the top, those of others in the folder.
+        // Tracked files are named relative to the top of the repository, others to the folder.
         let places = |change: &FileDiff| -> Vec<PathBuf> {
             let names = [change.from.clone(), change.to.clone()];
             let names = names.into_iter().filter(|name| name != "/dev/null");
@@ -267,7 +267,8 @@ fn note(left_out: usize) {
     tracing::info!(left_out, "a hook kept files out of a result");
 }
 
-/// The files that a line of a plain-text search may be of: names can look like line numbers.
+/// Returns the files a line of a plain-text search may belong to: several, because file names
+/// can look like line numbers.
 fn named(line: &str, base: &Path) -> Vec<PathBuf> {
     let is_number = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
     let ends = |mark: &'static str, end: &'static str| {
@@ -285,7 +286,7 @@ fn named(line: &str, base: &Path) -> Vec<PathBuf> {
         .into_iter()
         .filter(|place| place.is_file())
         .collect();
-    // A file that is gone meanwhile is asked about by every name it may have.
+    // If no candidate exists any more, all of them are checked.
     if there.is_empty() {
         places(&names)
     } else {

@@ -1,6 +1,6 @@
-//! What of a request hooks are asked about: what will be done, whatever way the request has of
-//! writing it. Paths are absolute and without `.` and `..`, and where links lead somewhere else
-//! that path is asked about too.
+//! The questions that hooks are asked about a request. They describe the effect of the request,
+//! however it is written: paths are absolute and without `.` and `..`, and if a path leads
+//! through links, its target is asked about too.
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -19,20 +19,20 @@ use crate::wire::value;
 /// One question for hooks.
 pub(super) struct Question {
     pub(super) event: Event,
-    /// What matchers look at.
+    /// The text that matchers are applied to.
     pub(super) subject: String,
-    /// What the hook reads.
+    /// The fields of the hook's input.
     pub(super) about: Map<String, Json>,
-    /// The path in it, and where it stands.
+    /// The path in those fields, and where it is.
     path: Option<(&'static str, PathBuf)>,
 }
 
-/// Links that are followed at most, as the system does.
+/// The most links that are followed, equal to the system's limit.
 const MAX_LINKS: usize = 40;
 
 impl Question {
-    /// The same question about the path that the links in its own lead to; `None` if there is
-    /// none or it is the same. Looks at the disk.
+    /// Returns the same question about the resolved path; `None` if there is no path or it has no
+    /// links. Accesses the file system.
     pub(super) fn behind_links(&self) -> Option<Self> {
         let (place, path) = self.path.as_ref()?;
         let real = resolved(path);
@@ -50,7 +50,7 @@ impl Question {
     }
 }
 
-/// A path with all links resolved, as far as it exists.
+/// Resolves all links of a path, as far as it exists.
 fn resolved(path: &Path) -> PathBuf {
     let mut missing = Vec::new();
     let mut there = path.to_owned();
@@ -67,7 +67,7 @@ fn resolved(path: &Path) -> PathBuf {
                     return path.to_owned();
                 };
                 match there.read_link() {
-                    // What a link to nothing would create.
+                    // A dangling link: writing to it would create its target.
                     Ok(target) if links < MAX_LINKS => {
                         links += 1;
                         there = parent.join(target);
@@ -88,12 +88,12 @@ fn text(path: &Path) -> String {
 }
 
 impl Occasion {
-    /// What a path of a request means.
+    /// Returns the absolute path that a request's path refers to.
     fn meant(&self, path: &str) -> PathBuf {
         meant(path, &self.workspace, self.home.as_deref())
     }
 
-    /// Where a command runs.
+    /// Returns the folder a command runs in.
     fn folder(&self, given: &str) -> PathBuf {
         if given.is_empty() {
             self.bench.cwd(&self.workspace)
@@ -103,7 +103,7 @@ impl Occasion {
     }
 }
 
-/// What is said of a tool that was kept from running.
+/// Describes the denied action for the refusal message.
 pub(super) fn what(request: &Request) -> &'static str {
     match request {
         Request::McpArgs(_) => "The call of the MCP tool",
@@ -116,7 +116,7 @@ pub(super) fn what(request: &Request) -> &'static str {
     }
 }
 
-/// What is asked before a request is executed, in order.
+/// Returns the questions to ask before a request is executed, in order.
 pub(super) fn questions(
     request: &Request,
     servers: &Servers,
@@ -133,7 +133,7 @@ pub(super) fn questions(
         input[*member] = text(path).into();
     }
     let executed = match request {
-        // A line may be sent in parts.
+        // Join it with the unfinished line, because a line may be sent in parts.
         Request::WriteShellStdinArgs(args) => {
             let line = occasion.bench.unfinished(args.shell_id) + &args.chars;
             Some((line, occasion.folder("")))
@@ -161,7 +161,7 @@ pub(super) fn questions(
     questions
 }
 
-/// What is asked before content of a file is returned.
+/// Returns the question to ask before content of a file is returned.
 pub(super) fn before_read(path: PathBuf, content: &str) -> Question {
     let about = json!({"file_path": text(&path), "content": content, "attachments": []});
     Question {
@@ -172,10 +172,10 @@ pub(super) fn before_read(path: PathBuf, content: &str) -> Question {
     }
 }
 
-/// What matchers of `beforeReadFile` look at.
+/// The subject of `beforeReadFile`.
 pub(super) const READ: &str = "Read";
 
-/// Whether the result of a request contains what is in files.
+/// Whether the result of a request contains file content.
 pub(super) fn returns_content(request: &Request) -> bool {
     matches!(
         request,
@@ -190,7 +190,7 @@ pub(super) fn returns_content(request: &Request) -> bool {
     )
 }
 
-/// The absolute path that a request names.
+/// Returns the absolute path that a request names.
 pub(super) fn file(request: &Request, occasion: &Occasion) -> Option<PathBuf> {
     path_of(request).map(|(_, path)| occasion.meant(path))
 }
@@ -202,10 +202,10 @@ fn pointer(member: &str) -> &'static str {
     }
 }
 
-/// The path of a request as it is written there, and what its member is called in a hook's
+/// Returns the path of a request as it is written there, and the name of its member in a hook's
 /// input.
 fn path_of(request: &Request) -> Option<(&'static str, &str)> {
-    // The plain-text tools take a mark of mentions away.
+    // The plain-text tools strip the `@` of a mention.
     let named = |path| str::strip_prefix(path, '@').unwrap_or(path);
     let path: &str = match request {
         Request::ReadArgs(args) | Request::RedactedReadArgs(args) => &args.path,
@@ -231,7 +231,7 @@ fn path_of(request: &Request) -> Option<(&'static str, &str)> {
     Some(("file_path", path))
 }
 
-/// The text that a request writes as bytes.
+/// Returns the bytes that a request writes as text.
 fn bytes_as_text(bytes: &[u8]) -> String {
     faithful(bytes).unwrap_or_else(|| String::from_utf8_lossy(bytes).into_owned())
 }
@@ -286,7 +286,7 @@ fn mcp(args: &McpArgs, servers: &Servers) -> Vec<Question> {
     ]
 }
 
-/// The command of a request, and where it is to run.
+/// Returns the command of a request and the folder it names.
 fn command(request: &Request) -> Option<(&str, &str)> {
     match request {
         Request::ShellArgs(args)
@@ -298,8 +298,8 @@ fn command(request: &Request) -> Option<(&str, &str)> {
     }
 }
 
-/// Cursor's name of the tool, and its input as hooks know it, without the path and the command.
-/// Requests that are no tools have none.
+/// Returns Cursor's name of the tool and its input for hooks, without the path and the command;
+/// `None` for a request that is not a tool call.
 fn tool(request: &Request) -> Option<(&'static str, Json)> {
     if command(request).is_some() {
         return Some(("Shell", json!({})));

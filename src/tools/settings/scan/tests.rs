@@ -145,7 +145,7 @@ fn what_lies_above_counts_as_far_as_the_repository_outermost_first() {
     let above = ["repo/.cursor/rules/r.mdc", "repo/AGENTS.md"];
     let between = ["repo/a/.cursor/rules/r.mdc", "repo/a/AGENTS.md"];
     assert_eq!(found(), [above, between, own].concat());
-    // Anybody can put a repository into such a folder.
+    // Any user can put a repository into a world-writable folder.
     let open = std::os::unix::fs::PermissionsExt::from_mode(0o777);
     fs::set_permissions(root.join("repo"), open).unwrap();
     assert_eq!(found(), [between, own].concat());
@@ -207,7 +207,7 @@ fn a_large_workspace_says_so_once() {
     assert_eq!(said(Large { entries: 2, time }), 0);
 }
 
-/// Places such as a pipe or `/dev/zero` would never end.
+/// Reading a pipe or `/dev/zero` would never end.
 #[test]
 fn a_file_of_variables_is_read_within_bounds_and_only_where_it_is_trusted() {
     let folder = tempfile::tempdir().unwrap();
