@@ -1,7 +1,7 @@
-//! What a call of the host's tools costs: the real sidecar on its pipes, the simulator behind
-//! a relay that notes when bytes pass.
+//! The cost of a host tool call: the real sidecar on its pipes, connected to the simulator
+//! through a relay that records when bytes pass.
 //!
-//! `cargo bench --bench bridge` prints a table. The peer's figures are those it published
+//! `cargo bench --bench bridge` prints a table. The peer's figures are the published ones
 //! (pi-cursor-sdk waits a fixed time for each batch of calls); they were not measured here.
 
 #![allow(
@@ -27,7 +27,7 @@ const CONVERSATIONS: usize = 15;
 const PEER_CALL_MS: f64 = 206.0;
 const PEER_ROUNDS_MS: f64 = 4_000.0;
 
-/// When bytes went by, to the simulator and from it.
+/// When bytes passed, to the simulator and from it.
 #[derive(Default)]
 struct Passed {
     to: Mutex<Vec<Instant>>,
@@ -42,7 +42,7 @@ fn main() {
     let (mut to_host, mut to_wire, mut whole) = (Vec::new(), Vec::new(), Vec::new());
     for conversation in 0..CONVERSATIONS {
         let taken = converse(&mut host, conversation, &passed);
-        // The first one opens connections and fetches a token.
+        // Skip the first one, because it opens connections and fetches a token.
         if conversation > 0 {
             to_host.extend(taken.to_host);
             to_wire.extend(taken.to_wire);
@@ -97,14 +97,14 @@ async fn simulator(passed: Arc<Passed>) -> (Sim, SocketAddr) {
     (sim, relay)
 }
 
-/// Notes messages; what HTTP/2 says for itself is none.
+/// Records the time of a message; HTTP/2 control frames are ignored.
 fn note(bytes: &[u8], times: &Mutex<Vec<Instant>>) {
     if has_data(bytes) {
         times.lock().unwrap().push(Instant::now());
     }
 }
 
-/// Whether a piece of HTTP/2 holds a DATA frame that is not empty.
+/// Whether a piece of HTTP/2 contains a DATA frame that is not empty.
 fn has_data(bytes: &[u8]) -> bool {
     let preface = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
     let mut rest = bytes.strip_prefix(preface).unwrap_or(bytes);
@@ -118,14 +118,14 @@ fn has_data(bytes: &[u8]) -> bool {
     false
 }
 
-/// What one conversation took, in milliseconds.
+/// The times of one conversation, in milliseconds.
 struct Taken {
     to_host: Vec<f64>,
     to_wire: Vec<f64>,
     whole: f64,
 }
 
-/// Says one thing and answers every call at once.
+/// Sends one user message and answers every tool call at once.
 fn converse(host: &mut Host, session: usize, passed: &Passed) -> Taken {
     let ms = |from: Instant, to: Instant| (to - from).as_secs_f64() * 1e3;
     let mut messages = vec![json!({"role": "user", "content": "go", "timestamp": 1})];

@@ -1,4 +1,4 @@
-// The extension's own client on one long answer. Prints one JSON line.
+// Runs the extension's own client on one long answer. Prints one JSON line.
 import type { HostEvent, TurnStartParams, TurnStartResult } from "../js-shim/src/protocol.ts";
 import { Sidecar } from "../js-shim/src/sidecar.ts";
 

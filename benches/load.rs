@@ -1,7 +1,7 @@
-//! Many runs on one sidecar: hundreds that wait for their host's tools, dozens that stream.
-//! How late are words, and what does it take?
+//! Many runs on one sidecar: hundreds parked on their host's tools, dozens streaming. Measures
+//! the latency of text and the memory used.
 //!
-//! `cargo bench --bench load` prints a table. A word is late by the time between its bytes
+//! `cargo bench --bench load` prints a table. Latency is the time between the bytes of a token
 //! passing a relay in front of the simulator and the host reading it.
 
 #![allow(
@@ -25,11 +25,11 @@ use host::Host;
 
 const PARKED: usize = 500;
 const STREAMING: usize = 50;
-/// Words of a streaming run, and the time between two.
+/// The number of tokens of a streaming run, and the time between two.
 const WORDS: usize = 100;
 const EVERY_MS: usize = 20;
 
-/// When a word was first seen on the wire.
+/// When a token was first seen on the wire.
 type Seen = Arc<Mutex<HashMap<String, Instant>>>;
 
 fn main() {
@@ -96,7 +96,7 @@ fn main() {
     );
 }
 
-/// Streams so many runs at once; how late each word was, in milliseconds, sorted.
+/// Streams `runs` runs at once; returns the latency of each token in milliseconds, sorted.
 fn streaming(host: &mut Host, runs: usize, round: &str, seen: &Seen) -> Vec<f64> {
     seen.lock().unwrap().clear();
     for run in 0..runs {
@@ -124,7 +124,7 @@ fn streaming(host: &mut Host, runs: usize, round: &str, seen: &Seen) -> Vec<f64>
     late
 }
 
-/// Starts runs that wait for this host's tools.
+/// Starts runs and waits until all are parked on this host's tools.
 fn park(host: &mut Host, runs: usize) {
     for run in 0..runs {
         begin(host, &format!("parked{run}"), "@parks");
@@ -148,7 +148,7 @@ fn begin(host: &mut Host, session: &str, text: &str) {
     host.say("turn/start", session, &params);
 }
 
-/// Runs the sidecar had to let go of.
+/// Returns how many runs the sidecar has evicted.
 fn evictions(host: &mut Host) -> u64 {
     host.say("diagnostics/report", "report", &json!({}));
     loop {
@@ -198,7 +198,7 @@ steps = [ { exec = { mcpArgs = { name = "pi__look", providerIdentifier = "pi", t
     (sim, relay)
 }
 
-/// Notes the words in a piece of the wire. One that is cut in two is not measured.
+/// Records the tokens in a piece of the wire. A token that is split between pieces is skipped.
 fn note(seen: &Seen, bytes: &[u8]) {
     let now = Instant::now();
     for word in words(&String::from_utf8_lossy(bytes)) {
@@ -206,7 +206,7 @@ fn note(seen: &Seen, bytes: &[u8]) {
     }
 }
 
-/// `<words>` in a text.
+/// Returns the `<…>` tokens in a text.
 fn words(text: &str) -> Vec<String> {
     let starts = text.split('<').skip(1);
     starts

@@ -1,9 +1,9 @@
-//! Cursor's own tools beside the tools people know and beside the official client, on the same
-//! tree, in the same run.
+//! Compares our native tools with the usual command-line tools and with the official client, on
+//! the same tree, in the same run.
 //!
-//! `cargo bench --bench native` makes a tree and prints a table. `NATIVE_BENCH_FILES` sets
+//! `cargo bench --bench native` creates a tree and prints a table. `NATIVE_BENCH_FILES` sets
 //! the number of files (200,000). Rows "on the wire" are the real binary and the official client
-//! answering the same simulator. Only ratios are judged: absolute numbers belong to the machine.
+//! answering the same simulator. Compare only ratios: absolute numbers depend on the machine.
 
 #![allow(
     clippy::unwrap_used,
@@ -32,10 +32,10 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 const ROUNDS: usize = 5;
-/// Folders hold this many files each.
+/// The number of files in each folder.
 const FOLDER: usize = 100;
 
-/// A tree like a project's: many small files, one in fifty with the needle.
+/// Creates a tree like a project's: many small files, one in fifty with the needle.
 fn plant(root: &Path, files: usize) {
     for number in 0..files {
         let folder = root.join(format!("d{}/e{}", number / (FOLDER * 10), number / FOLDER));
@@ -106,7 +106,7 @@ impl Bench {
     }
 }
 
-/// Runs a command and throws its output away; `None` if it is not installed.
+/// Times a command and discards its output; `None` if it is not installed.
 fn beside(program: &Path, args: &[&str], folder: &Path) -> Option<f64> {
     let run = || {
         Command::new(program)
@@ -130,7 +130,7 @@ fn row(what: &str, ours: f64, unit: &str, others: &[(&str, Option<f64>)]) {
     println!("{what:<28} {ours:>9.1} {unit:<5} {}", others.join(", "));
 }
 
-/// The same requests for both clients, one after the other.
+/// Sends the same requests to both clients, one after the other.
 fn on_the_wire(runtime: &tokio::runtime::Runtime, root: &Path, some: &[String]) {
     let grep = |mode: &str| {
         let step = format!(
@@ -160,7 +160,7 @@ fn on_the_wire(runtime: &tokio::runtime::Runtime, root: &Path, some: &[String]) 
     }
 }
 
-/// ripgrep as the official client brings it, or as it is installed.
+/// Returns the ripgrep of the official client, or else the installed one.
 fn ripgrep() -> PathBuf {
     let bundled = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("tests/official/node_modules/@cursor/sdk-linux-x64/bin/rg");

@@ -1,7 +1,7 @@
-//! What a host feels: starting us, the first word, many words, an idle process. Beside Node
-//! and the official client, in the same run.
+//! What a host notices: startup, the first delta, many deltas, an idle process. Compared with
+//! Node and the official client, in the same run.
 //!
-//! `cargo bench --bench pi` prints a table. Only ratios mean something on another machine.
+//! `cargo bench --bench pi` prints a table. Only ratios are comparable between machines.
 
 #![allow(
     clippy::unwrap_used,
@@ -96,7 +96,7 @@ fn sidecar() -> Child {
     child
 }
 
-/// Milliseconds until the first answer: ours, and Node's until it runs a script.
+/// Milliseconds until our first answer, and until Node runs a script.
 fn start() -> (f64, f64) {
     let mut ours = Vec::new();
     let mut theirs = Vec::new();
@@ -127,7 +127,7 @@ fn resident() -> f64 {
 }
 
 /// CPU of a pi start in milliseconds: with our extension, with none, with one that does nothing.
-/// The sidecar's own is not in it, as pi does not wait for its end.
+/// The sidecar's CPU is not included, because pi does not wait for it to end.
 fn pi_start() -> [f64; 3] {
     let home = tempfile::tempdir().unwrap();
     let pi = root().join("tests/pi/node_modules/pi-087/dist/bundle/cli.js");
@@ -168,7 +168,7 @@ fn pi_start() -> [f64; 3] {
     for round in 0..=PI_STARTS {
         for (kind, times) in kinds.iter().zip(&mut times) {
             let time = run(kind);
-            // The first round fills pi's caches.
+            // Skip the first round, because it fills pi's caches.
             if round > 0 {
                 times.push(time);
             }
@@ -177,7 +177,7 @@ fn pi_start() -> [f64; 3] {
     times.map(median)
 }
 
-/// First delta in milliseconds and thousands of deltas a second, ours and the official client's.
+/// First delta in milliseconds and thousands of deltas per second, ours and the official client's.
 fn words() -> ((f64, f64), (f64, f64)) {
     let mut file = tempfile::Builder::new().suffix(".toml").tempfile().unwrap();
     write!(

@@ -1,7 +1,7 @@
-//! Us beside the official client, on the same simulator, in the same run.
+//! Compares us with the official client, on the same simulator, in the same run.
 //!
-//! `cargo bench --bench wire` prints a table and fails where an aim is missed. Only ratios
-//! are judged: absolute numbers belong to the machine.
+//! `cargo bench --bench wire` prints a table and fails if a target is missed. Only ratios are
+//! checked, because absolute numbers depend on the machine.
 
 #![allow(
     clippy::unwrap_used,
@@ -52,7 +52,7 @@ struct Row {
     ours: f64,
     theirs: Option<f64>,
     unit: &'static str,
-    /// How many times less than theirs ours should be.
+    /// The target: how many times smaller than theirs ours should be.
     aim: Option<f64>,
 }
 
@@ -90,7 +90,7 @@ fn main() {
     }
 }
 
-/// Envelopes and messages from memory: nanoseconds per frame.
+/// Decodes envelopes and messages from memory: nanoseconds per frame.
 fn decoding() -> Row {
     const FRAMES: usize = 1_000_000;
     let message = AgentServerMessage {
@@ -137,7 +137,7 @@ fn decoding() -> Row {
     }
 }
 
-/// A simulator in a process of its own, as both clients meet it.
+/// A simulator in its own process, used by both clients.
 struct Simulator {
     child: Child,
     url: String,
@@ -177,7 +177,7 @@ fn scenario(steps: &str) -> tempfile::NamedTempFile {
     file
 }
 
-/// Socket to event: microseconds of wall time per text delta.
+/// From the socket to the event: microseconds of wall time per text delta.
 fn delta() -> Row {
     let file = scenario(&format!(
         "{{ deltas = {{ text = \"tok \", count = {DELTAS} }} }}, {{ usage = {{}} }}, {{ end = true }}"
@@ -260,7 +260,7 @@ async fn stream(backend: &Backend) -> f64 {
     (last - first.unwrap()).as_micros() as f64 / f64::from(DELTAS)
 }
 
-/// Spawn to the run request at the server: milliseconds.
+/// From spawn to the run request at the server: milliseconds.
 fn cold_start() -> Row {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
@@ -318,7 +318,7 @@ fn cold_start() -> Row {
     }
 }
 
-/// Memory with a run's text received: megabytes.
+/// Memory after a run's text was received: megabytes.
 fn memory() -> Row {
     let steps = "{ deltas = { text = \"tok \", count = 1000 } }, { text = \"END\" }, \
                  { expect_cancel = true }";
@@ -366,7 +366,7 @@ fn resident(pid: u32) -> f64 {
     kilobytes * 1024.0 / 1e6
 }
 
-/// The official client's report on a spec.
+/// Runs a script with the official client and returns its report.
 fn official(script: &str, url: &str, spec: &Json) -> Json {
     let (child, _home) = spawn_official(script, url, spec, Stdio::piped());
     let output = child.wait_with_output().unwrap();
@@ -399,7 +399,7 @@ fn spawn_official(script: &str, url: &str, spec: &Json, stdout: Stdio) -> (Child
     (child, home)
 }
 
-/// A scratch home; the official client may write into it until it is gone.
+/// A temporary home, removed on drop; the official client may write to it until then.
 struct Home(PathBuf);
 
 impl Drop for Home {

@@ -1,5 +1,5 @@
-//! The real binary and the official client before one simulator: how long each takes for the
-//! same requests, from the first to the last.
+//! Times the real binary and the official client on the same simulator: how long each takes for
+//! the same requests, from the first to the last.
 
 use std::io::Write as _;
 use std::path::Path;
@@ -9,7 +9,7 @@ use std::time::SystemTime;
 use cursor_sidecar::sim::{Http2, Options, ScenarioSource, Sim};
 use serde_json::json;
 
-/// Who is asked.
+/// The client that is timed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Client {
     Ours,
@@ -17,7 +17,7 @@ pub(crate) enum Client {
 }
 
 /// Milliseconds between a command before these steps and one after them; `None` if the client
-/// is not installed. The clients leave the marks themselves, so nothing else is counted.
+/// is not installed. The commands create the marker files, so nothing else is timed.
 pub(crate) fn took(
     runtime: &tokio::runtime::Runtime,
     client: Client,
@@ -61,7 +61,7 @@ pub(crate) fn took(
         .unwrap();
     let spec =
         json!({"agent": {"cwd": workspace}, "sends": [{"text": "go"}], "deadlineMs": 600_000});
-    // Ours does not read it.
+    // Only the official client reads it.
     let _ = write!(child.stdin.take().unwrap(), "{spec}");
     child.wait().unwrap();
     let verdicts = runtime.block_on(sim.recording().wait_for(|recording| {

@@ -1,5 +1,5 @@
-//! A host of the real sidecar on its pipes, and a relay in front of the simulator that shows
-//! what passes.
+//! A host of the real sidecar on its pipes, and a relay in front of the simulator that reports
+//! the bytes that pass.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::SocketAddr;
@@ -19,7 +19,7 @@ pub(crate) struct Host {
 }
 
 impl Host {
-    /// Starts a sidecar whose backend is there.
+    /// Starts a sidecar with this backend.
     pub(crate) fn start(backend: SocketAddr) -> Self {
         let state = tempfile::tempdir().unwrap();
         let mut child = Command::new(env!("CARGO_BIN_EXE_cursor-sidecar"))
@@ -76,7 +76,7 @@ impl Drop for Host {
     }
 }
 
-/// Carries connections to a server, showing each piece before it goes on.
+/// Relays connections to a server, reporting each piece before it is forwarded.
 pub(crate) async fn relay(
     server: SocketAddr,
     to: impl Fn(&[u8]) + Clone + Send + 'static,

@@ -1,4 +1,4 @@
-//! Any bytes, cut anywhere, give the same envelopes or the same error as in one piece.
+//! Any bytes, split anywhere, decode to the same envelopes or the same error as in one piece.
 #![no_main]
 
 use cursor_sidecar::wire::envelope::{Decoder, Encoding, EnvelopeError, unwrap_unary};

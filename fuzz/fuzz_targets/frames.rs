@@ -1,5 +1,5 @@
-//! Any bytes on standard input, cut anywhere, give the same frames and the same end as in one
-//! piece; no length that is only announced takes memory; what we write we read.
+//! Any bytes on stdin, split anywhere, decode to the same frames and the same end as in one
+//! piece; an announced length alone allocates no memory; frames that we write can be read.
 #![no_main]
 
 use std::io::{BufRead, BufReader, ErrorKind, Read};
@@ -7,7 +7,7 @@ use std::io::{BufRead, BufReader, ErrorKind, Read};
 use cursor_sidecar::doors::rpc::frame::{self, Inbound};
 use libfuzzer_sys::fuzz_target;
 
-/// Gives bytes in pieces of changing sizes, as a pipe does.
+/// Returns bytes in pieces of varying sizes, as a pipe does.
 struct Pieces<'a> {
     rest: &'a [u8],
     sizes: std::iter::Cycle<std::slice::Iter<'a, u8>>,

@@ -1,4 +1,4 @@
-//! Any bytes as a journal: damage, or an entry that is written and read as the same.
+//! Any bytes as a journal are either rejected as damaged or decode to an entry that round-trips.
 #![no_main]
 
 use cursor_sidecar::conversation::journal::{Entry, decode, encode};
@@ -14,7 +14,7 @@ fuzz_target!(|data: &[u8]| {
     if let Ok(entry) = decode(data) {
         survives(&entry);
     }
-    // No fuzzer guesses a checksum: the same bytes behind a header that fits them.
+    // Prepend a matching header, because a fuzzer cannot guess a checksum.
     let sum: String = Sha256::digest(data)
         .iter()
         .map(|byte| format!("{byte:02x}"))
@@ -24,7 +24,7 @@ fuzz_target!(|data: &[u8]| {
     journal.push(b'\n');
     if let Ok(entry) = decode(&journal) {
         survives(&entry);
-        // A file cut short is never taken for a whole one.
+        // A truncated file is never accepted.
         assert!(decode(&journal[..journal.len() - 1]).is_err());
     }
 });

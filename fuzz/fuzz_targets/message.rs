@@ -1,5 +1,5 @@
-//! Any bytes as a server message, a state, a value, a catalogue or an end of stream: an
-//! error at worst. What decodes must encode and decode to the same.
+//! Any bytes as a server message, a state, a value, a catalogue or an end of stream cause at
+//! most an error. A message that decodes must round-trip.
 #![no_main]
 
 use bytes::Bytes;
@@ -12,7 +12,7 @@ fuzz_target!(|data: &[u8]| {
     let bytes = Bytes::copy_from_slice(data);
     if let Ok(message) = AgentServerMessage::decode(bytes.clone()) {
         let again = AgentServerMessage::decode(ascending::server(&message));
-        // NaN is not equal to itself; the printed form is.
+        // Compare the printed form, because NaN is not equal to itself.
         assert_eq!(
             format!("{again:?}"),
             format!("{:?}", Ok::<_, prost::DecodeError>(message))

@@ -1,6 +1,6 @@
-//! Whatever was kept and whatever a host says: a lost turn comes back only by its own session,
-//! from a pause that was written down, with the results that pause waits for; and no words of
-//! a person are left out of what is sent.
+//! For any stored state and any request of a host: a lost turn is recovered only by its own
+//! session, from a recorded pause, with the results that pause waits for; and no user message is
+//! left out of what is sent.
 #![no_main]
 
 use std::collections::BTreeSet;
@@ -16,7 +16,7 @@ use cursor_sidecar::conversation::recovery::{
 use libfuzzer_sys::fuzz_target;
 use serde_json::{Value as Json, json};
 
-/// Few words, so that they meet.
+/// Only a few values, so that they collide.
 #[derive(Arbitrary, Debug, Clone, Copy)]
 enum Word {
     Empty,
@@ -76,7 +76,7 @@ struct Waiting {
     recorded_at: Option<Stamp>,
 }
 
-/// A time around the one it is, at the edges of what is fresh, or anywhere.
+/// A time near now, near the limits of what is fresh, or anywhere.
 #[derive(Arbitrary, Debug, Clone, Copy)]
 enum Stamp {
     Near(i8),
@@ -130,7 +130,7 @@ fn comes_back(decision: &Decision) -> bool {
     )
 }
 
-/// The plan without the ids it tells, whose order follows the request's.
+/// The decision without its ids, because their order follows the request.
 fn gist(decision: &Decision) -> String {
     let plan = match &decision.plan {
         Plan::RecoverCheckpoint => "recover",
@@ -182,7 +182,7 @@ fn recovery(lost: &Lost) {
         "not of its arguments alone"
     );
 
-    // The order of ids and their repetition say nothing.
+    // Order and repetition of ids do not matter.
     let mut stuttered = request.clone();
     stuttered.received.reverse();
     stuttered.received.extend(request.received.iter().copied());
@@ -265,9 +265,9 @@ fn recovery(lost: &Lost) {
 enum Who {
     Person,
     Model,
-    /// The model asks for a tool.
+    /// A tool call of the model.
     Call,
-    /// A tool answers, by whatever name.
+    /// A tool result, with any call id.
     Tool,
 }
 
@@ -281,7 +281,7 @@ struct Told {
 
 #[derive(Arbitrary, Debug)]
 struct Said {
-    /// How much of the history was sent before, and whether under the same system prompt.
+    /// How many messages were sent before, and whether with the same system prompt.
     sent: Option<(u8, bool)>,
     history: Vec<Told>,
 }
@@ -324,7 +324,7 @@ fn sending(said: &Said) {
         .iter()
         .rposition(|message| message["role"] == "assistant")
         .map_or(0, |index| index + 1);
-    // What a person says as it is, what a tool says as data.
+    // User text is sent unchanged, tool results as recovered output.
     let words: Vec<String> = said.history[latest.max(unseen)..]
         .iter()
         .filter(|told| !told.words.text().is_empty())
@@ -339,7 +339,7 @@ fn sending(said: &Said) {
     if words.is_empty() {
         return;
     }
-    // No tool among them.
+    // Whether there is no tool result among them.
     let alone = !said.history[latest.max(unseen)..]
         .iter()
         .any(|told| told.who == Who::Tool);

@@ -1,4 +1,4 @@
-//! Any text as a scenario file: its name, or a mistake with its place in the file.
+//! Any text as a scenario file yields its name, or an error with its position in the file.
 #![no_main]
 
 use cursor_sidecar::sim::{ScenarioError, ScenarioSource, names_of};
@@ -17,7 +17,7 @@ fuzz_target!(|text: &str| {
         match names_of(std::slice::from_ref(&source)) {
             Ok(names) => {
                 assert_eq!(names.len(), 1);
-                // A name cannot be there twice.
+                // The same name twice is an error.
                 assert!(names_of(&[source.clone(), source]).is_err());
             }
             Err(ScenarioError::Invalid {

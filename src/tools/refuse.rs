@@ -1,7 +1,7 @@
-//! Refusals: for every kind of request the typed answer that says no.
+//! Refusals: the typed result that rejects each kind of request.
 //!
-//! A refusal is still an answer. The model reads its reason and goes on; silence would
-//! hang the turn.
+//! Every refused request is still answered, because the model reads the reason and continues;
+//! without an answer the turn would hang.
 
 use std::sync::Arc;
 
@@ -13,19 +13,19 @@ use super::offer::Offer;
 use super::{Executor, Replies, Reply, Request, Thrown, Work, context, servers};
 use crate::wire::proto::agent::v1::*;
 
-/// Answers the request context truthfully and refuses everything else.
+/// Answers the request for context and refuses everything else.
 #[derive(Debug, Clone)]
 pub struct Refuse {
-    /// What the context reports.
+    /// The facts that the context reports.
     pub facts: Facts,
     /// Why native tools are refused.
     pub denial: Denial,
-    /// Names of native tools that may be used.
+    /// Names of native tools that are available instead.
     pub available: Vec<&'static str>,
 }
 
 impl Default for Refuse {
-    /// Refuses because the settings say so, with nothing known of the machine.
+    /// Refuses because the settings say so, without facts about the machine.
     fn default() -> Self {
         Self {
             facts: Facts::default(),
@@ -63,7 +63,7 @@ impl Executor for Refuse {
 }
 
 impl Refuse {
-    /// Why a request is refused, and what may be used instead.
+    /// Returns the reason for a refusal, and the tools that are available instead.
     fn reason(&self, request: &Request) -> String {
         let tool = Tool::of(request);
         let name = tool.map_or("this", Tool::name);
@@ -103,7 +103,7 @@ impl Refuse {
         reason
     }
 
-    /// The answer that says no.
+    /// Returns the typed refusal of a request.
     pub(super) fn answer(&self, request: Request) -> Result<Reply, Thrown> {
         let reason = self.reason(&request);
         match request {
@@ -112,7 +112,7 @@ impl Refuse {
         }
     }
 
-    /// The groups there are: the offers' own, and the servers of the user.
+    /// Returns the names of all tool groups: those of the offers and the user's MCP servers.
     fn server_names(&self) -> Vec<String> {
         let mut names: Vec<String> = Vec::new();
         for name in self.facts.offers.iter().map(|offer| &offer.provider) {
@@ -124,7 +124,7 @@ impl Refuse {
         names
     }
 
-    /// Calls of the host's tools where no host is.
+    /// Refuses a call of a host tool when no host is attached.
     fn mcp(&self, args: McpArgs) -> McpResult {
         let known: Vec<&Offer> = self
             .facts
@@ -164,10 +164,10 @@ fn is_background_shell(request: &Request) -> bool {
     )
 }
 
-/// The typed answer that says no, for this reason.
+/// Returns the typed refusal of a request with this reason, or an error if it has none.
 pub(super) fn refusal(request: Request, reason: String) -> Result<Reply, Thrown> {
     Ok(match request {
-        // Told before it comes to this.
+        // Answered before this is reached.
         Request::RequestContextArgs(_) => return Err(unsupported("request_context_args")),
         Request::ReadArgs(args) => Reply::ReadResult(read(args, reason)),
         Request::LsArgs(args) => Reply::LsResult(LsResult {
@@ -241,7 +241,7 @@ pub(super) fn refusal(request: Request, reason: String) -> Result<Reply, Thrown>
                 ..McpRejected::default()
             })),
         }),
-        // Answered before it comes to this.
+        // Answered before this is reached.
         Request::McpStateExecArgs(_) => return Err(unsupported("mcp_state_exec_args")),
         Request::ListMcpResourcesExecArgs(_) => {
             let rejected = ListMcpResourcesRejected { reason };
@@ -314,9 +314,9 @@ pub(super) fn refusal(request: Request, reason: String) -> Result<Reply, Thrown>
                 error: reason,
             })),
         }),
-        // Its answer cannot say no.
+        // Its result type has no refusal.
         Request::GitDiffRequest(_) => return Err(Thrown(reason)),
-        // Kinds the official local client has no handler for either.
+        // The official local client has no handler for these kinds either.
         Request::RedactedReadArgs(_) => return Err(unsupported("redacted_read_args")),
         Request::ExecuteHookArgs(_) => return Err(unsupported("execute_hook_args")),
         Request::ComputerUseArgs(_) => return Err(unsupported("computer_use_args")),

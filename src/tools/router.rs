@@ -1,4 +1,4 @@
-//! Routes each native tool to the executor that the current turn's decisions name.
+//! Routes each native tool to the executor that the current turn has decided on.
 
 use std::sync::Arc;
 
@@ -13,13 +13,13 @@ use super::{Executor, Replies, Request, Work};
 pub(super) struct NativeRouter {
     /// The decisions of the current turn.
     pub(super) current: CurrentTools,
-    /// This process.
+    /// Executes tools in this process.
     pub(super) local: Arc<dyn Executor>,
-    /// The host's tools.
+    /// Executes tools in the host.
     pub(super) host: Arc<dyn Executor>,
-    /// Answers what belongs to no tool, and refuses the rest.
+    /// Answers requests that belong to no tool, and refuses the rest.
     pub(super) refuse: Arc<Refuse>,
-    /// What the host has allowed for the session.
+    /// Permissions that the host granted for the session.
     pub(super) granted: Granted,
 }
 

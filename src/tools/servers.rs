@@ -1,5 +1,5 @@
-//! What is known of MCP servers: those of the user's settings, and the groups the host's
-//! tools are offered in.
+//! Answers requests about MCP servers: those in the user's settings, and the groups in which the
+//! host's tools are offered.
 
 use tokio_util::sync::CancellationToken;
 
@@ -7,7 +7,7 @@ use super::context::Facts;
 use super::{Reply, Request};
 use crate::wire::proto::agent::v1::*;
 
-/// Answers what is about MCP servers and needs no host; other requests come back.
+/// Answers a request about MCP servers that needs no host; returns any other request as `Err`.
 pub(super) async fn answer(
     facts: &Facts,
     request: Request,
@@ -34,7 +34,7 @@ pub(super) async fn answer(
     })
 }
 
-/// The servers and their tools.
+/// Returns the state and tools of the requested servers.
 fn state(facts: &Facts, args: &McpStateExecArgs) -> McpStateExecResult {
     let wanted = |name: &str| {
         args.server_identifiers.is_empty()
@@ -65,14 +65,14 @@ fn state(facts: &Facts, args: &McpStateExecArgs) -> McpStateExecResult {
     }
 }
 
-/// Why a request nobody waits for has no answer.
+/// The error of a request that was cancelled.
 const CANCELLED: &str = "the request was cancelled";
 
 fn not_found(server: &str) -> String {
     format!("Server \"{server}\" not found")
 }
 
-/// The host's tools come without resources; servers may have some.
+/// Lists resources of the MCP servers; groups of host tools have none.
 async fn resources(
     facts: &Facts,
     args: &ListMcpResourcesExecArgs,
@@ -99,13 +99,13 @@ async fn resources(
     }
 }
 
-/// Whether a resource is to be written to a file and not told.
+/// Whether a resource is to be saved to a file instead of returned.
 pub(super) fn is_saved(args: &ReadMcpResourceExecArgs) -> bool {
     let path = args.download_path.as_ref();
     path.is_some_and(|path| !path.is_empty())
 }
 
-/// A resource of a server.
+/// Reads a resource of a server.
 pub(super) async fn resource(
     facts: &Facts,
     args: ReadMcpResourceExecArgs,
@@ -121,7 +121,7 @@ pub(super) async fn resource(
     })
 }
 
-/// Why a resource is not read.
+/// Returns the error result for a resource that was not read.
 pub(super) fn unread(
     args: ReadMcpResourceExecArgs,
     why: &str,

@@ -1,22 +1,21 @@
-//! JSON with halves of letters in it.
+//! JSON with unpaired surrogates.
 //!
-//! JavaScript cuts strings anywhere, also between the two units of an emoji, and writes what is
-//! left as an escape that stands for no letter. No reader of ours takes such JSON, and nothing
-//! in it is worth refusing all of it.
+//! JavaScript can cut a string between the two UTF-16 units of a character and writes the
+//! remaining half as an escape without a character. Our JSON parsers reject such input; we
+//! replace the halves, because they are no reason to refuse the whole message.
 
 use std::ops::RangeInclusive;
 
-/// Units that need one of [`LAST`] behind them.
+/// High surrogates, which must be followed by one of [`LAST`].
 const FIRST: RangeInclusive<u16> = 0xd800..=0xdbff;
 const LAST: RangeInclusive<u16> = 0xdc00..=0xdfff;
-/// An escaped unit: a backslash, `u` and four digits.
+/// The length of an escaped unit: a backslash, `u` and four digits.
 const ESCAPED: usize = 6;
 
-/// Puts the sign for "no letter" (U+FFFD) where half of one stands. Text that is no JSON, and
-/// JSON without such halves, is left alone.
+/// Replaces every unpaired surrogate escape with U+FFFD, in place. Nothing else is changed.
 pub fn mend(json: &mut [u8]) {
     let mut at = 0;
-    // A backslash stands in strings only, and begins an escape there.
+    // In JSON a backslash occurs only in strings, where it starts an escape.
     while let Some(found) = json.get(at..).and_then(next) {
         at += found;
         let half = |unit: u16| FIRST.contains(&unit) || LAST.contains(&unit);
@@ -34,12 +33,12 @@ pub fn mend(json: &mut [u8]) {
     }
 }
 
-/// Where the next escape is.
+/// Returns the offset of the next escape.
 fn next(json: &[u8]) -> Option<usize> {
     json.iter().position(|byte| *byte == b'\\')
 }
 
-/// The unit that is escaped here.
+/// Returns the UTF-16 unit that is escaped here.
 fn unit(json: &[u8], at: usize) -> Option<u16> {
     let digits = json.get(at..at + ESCAPED)?.strip_prefix(b"\\u")?;
     let mut digits = digits.iter().map(|digit| char::from(*digit).to_digit(16));
@@ -81,7 +80,7 @@ mod tests {
         }
     }
 
-    /// A string as JavaScript writes it, given how it writes letters.
+    /// A string as JavaScript's `JSON.stringify` writes it; `letter` writes complete characters.
     fn stringify(units: &[u16], letter: fn(char) -> String) -> String {
         let written = char::decode_utf16(units.iter().copied()).map(|char| match char {
             Ok(char) => letter(char),
@@ -101,7 +100,7 @@ mod tests {
         units.map(|unit| format!("\\u{unit:04X}")).collect()
     }
 
-    /// Letters, halves of them, and what looks like an escape.
+    /// Characters, unpaired surrogates, and text that looks like an escape.
     fn units() -> impl Strategy<Value = Vec<u16>> {
         let unit = prop_oneof![
             any::<u16>(),

@@ -186,8 +186,8 @@ impl Scan<'_> {
         self.hook_file(&file, text, &folder, &Standing::Trusted);
     }
 
-    /// Returns a file's text the first time it is requested; `None` if it is ignored by the user's
-    /// `.cursorignore` or over the limit.
+    /// Returns a file's text the first time it is requested; `None` later, or if the file is
+    /// excluded from the model or over the limits.
     fn read(&mut self, path: &Path, within: Option<&Path>) -> Option<String> {
         if self.rules.len() + self.skills.len() >= MOST_FILES
             || !self.taken.insert(path.to_owned())

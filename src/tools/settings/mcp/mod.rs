@@ -149,7 +149,8 @@ impl Server {
         self.state.borrow().clone()
     }
 
-    /// Starts connecting, unless the server is connected, connecting or has failed recently.
+    /// Starts connecting, unless the server is connected or connecting, recently failed
+    /// to connect, or has ended for good.
     pub(super) fn wake(self: &Arc<Self>) {
         let mut hold = self.hold();
         let (wanted, was_there) = match &*self.state.borrow() {
