@@ -223,7 +223,7 @@ impl Host {
 
     /// Starts another host process after the sidecar of the killed one has exited.
     fn come_back(&mut self) {
-        // The pipes are closed already; the sidecar must exit without any other signal.
+        // The connection is shut down already; the sidecar must exit without any other signal.
         let gone = self.sidecar.leaves_within(orphaned());
         self.orphaned = Some(gone.ok_or(()));
         self.restart();
