@@ -1,4 +1,4 @@
-//! Tools that answer too much or too often.
+//! MCP tools that return too much or respond too often.
 
 use serde_json::json;
 

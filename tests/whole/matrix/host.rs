@@ -229,7 +229,7 @@ impl Host {
         self.restart();
     }
 
-    /// Shuts the sidecar down and returns whether it exited in time.
+    /// Closes the connection and returns whether the sidecar exited in time.
     pub fn leave(&mut self) -> bool {
         self.sidecar
             .leaves_within(Duration::from_secs(20))
