@@ -1,4 +1,5 @@
-//! MCP tools that return too much or respond too often.
+//! Limits of MCP tools and background commands: long results, floods of notifications, too many
+//! commands.
 
 use serde_json::json;
 
