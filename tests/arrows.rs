@@ -1,10 +1,10 @@
-//! Arrows point down only: which room may name which.
+//! Dependencies between modules point down only.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stderr)]
 
 use std::path::{Path, PathBuf};
 
-/// Each room and the rooms it may use.
+/// Each module and the modules it may use.
 const ARROWS: &[(&str, &[&str])] = &[
     (
         "doors",
@@ -55,7 +55,7 @@ fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// Every room a file names behind `crate::`, also inside braces.
+/// Returns every module that a file names after `crate::`, also inside braces.
 fn named(text: &str) -> Vec<&str> {
     text.match_indices("crate::")
         .flat_map(|(at, prefix)| {

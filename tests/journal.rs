@@ -20,8 +20,7 @@ use sha2::Digest as _;
 
 const SESSION: &str = "session-1";
 
-/// What a conversation looks like after its nth turn: a state that names a blob, which
-/// must be there.
+/// The entry of a conversation after its nth turn: its state names a blob that must exist.
 fn entry(turn: u8, conversation: &str) -> Entry {
     let message = json!({"role": "user", "content": turn, "timestamp": turn});
     Entry {
@@ -50,7 +49,8 @@ fn read(kept: &Kept) -> Entry {
     }
 }
 
-/// Where the child writes, at which step it dies, which conversation it goes on with.
+/// Environment variables of the child: where it writes, at which step it dies, which conversation
+/// it continues.
 const FOLDER: &str = "JOURNAL_TEST_FOLDER";
 const DIE_AT: &str = "JOURNAL_TEST_DIE_AT";
 const CONVERSATION: &str = "JOURNAL_TEST_CONVERSATION";
@@ -74,7 +74,7 @@ fn a_child_that_dies_while_writing() {
     write(&kept, 2, &std::env::var(CONVERSATION).unwrap());
 }
 
-/// Runs the child; gives whether it lived to the end.
+/// Runs the child and returns whether it completed.
 fn child(folder: &Path, at: usize, conversation: &str) -> bool {
     let status = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "a_child_that_dies_while_writing", "--ignored"])
@@ -90,7 +90,7 @@ fn child(folder: &Path, at: usize, conversation: &str) -> bool {
 
 #[test]
 fn killed_at_any_step_the_old_turn_or_the_new_one_is_found() {
-    // The next turn of the same conversation, then a history told anew as another one.
+    // The next turn of the same conversation, then a history rebuilt as another conversation.
     for conversation in ["one", "two"] {
         let mut steps = 0;
         let mut seen = [0, 0];
@@ -99,7 +99,7 @@ fn killed_at_any_step_the_old_turn_or_the_new_one_is_found() {
             let store = Store::at(folder.path());
             write(&store.take(SESSION).unwrap(), 1, "one");
             let lived = child(folder.path(), steps, conversation);
-            // The dead child's lock went with it.
+            // The lock of the dead child was released with it.
             let kept = store.take(SESSION).unwrap();
             let found = read(&kept);
             let turn = found.state.as_ref().unwrap()[0];
@@ -108,7 +108,7 @@ fn killed_at_any_step_the_old_turn_or_the_new_one_is_found() {
             let blob = kept.shelf(named).get(&[turn; 32]).unwrap();
             assert_eq!(blob, Some(Bytes::from(vec![turn; 5000])), "step {steps}");
             seen[usize::from(turn - 1)] += 1;
-            // And it can be written on.
+            // The journal can still be written.
             write(&kept, 3, named);
             assert_eq!(read(&kept), entry(3, named));
             if lived {
@@ -206,12 +206,12 @@ fn s48_a_state_without_all_its_blobs_is_dropped_and_the_rest_kept() {
         ..entry(2, "one")
     };
     assert_eq!(*found, expected);
-    // What is written next counts what is there then.
+    // The next write is complete again.
     write(&kept, 3, "one");
     assert_eq!(read(&kept), entry(3, "one"));
 }
 
-/// The files below the only conversation in a folder, of which there is one with blobs.
+/// Returns the blobs of the only conversation in a folder.
 fn blobs(folder: &Path) -> Vec<std::path::PathBuf> {
     let conversation = fs::read_dir(folder).unwrap().next().unwrap();
     let inside = fs::read_dir(conversation.unwrap().path())
@@ -240,13 +240,13 @@ fn s48_a_state_whose_blobs_are_not_what_they_were_is_dropped() {
             panic!("not noticed");
         };
         assert!(blobs(folder.path()).is_empty(), "it helps nobody");
-        // Another state goes on without it.
+        // A state that does not need the blob can be written.
         write(&kept, 2, "one");
         assert_eq!(read(&kept), entry(2, "one"));
     }
 }
 
-/// A journal that cannot be read to its end is no journal; whoever waits for it waits for ever.
+/// A journal that is a pipe is treated as damaged, because reading it would block forever.
 #[test]
 fn a_pipe_in_place_of_the_journal_is_set_aside() {
     let folder = tempfile::tempdir().unwrap();
@@ -294,7 +294,7 @@ fn s47_sweeping_keeps_the_newest_and_those_in_hand() {
     let mut known = BTreeSet::new();
     for (session, ago) in [("a", 30), ("b", 20), ("c", 10)] {
         write(&store.take(session).unwrap(), 1, "one");
-        // A clock may not tell apart what is written in a row.
+        // Set the times explicitly, because the clock may be too coarse for consecutive writes.
         let used = now - Duration::from_secs(ago);
         let files = |folder: &Path| {
             let entries = fs::read_dir(folder).unwrap();
@@ -311,7 +311,8 @@ fn s47_sweeping_keeps_the_newest_and_those_in_hand() {
         }
     }
     assert_eq!(store.sweep(now, all).unwrap(), 0);
-    // Room for one of about nine kilobytes: the two used longest ago go, one of them in hand.
+    // There is room for one conversation of about nine kilobytes. Of the two used longest ago one
+    // is removed; the other is in use and stays.
     let kept = store.take("a").unwrap();
     let tight = Bounds {
         bytes: 12_000,

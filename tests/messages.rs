@@ -1,5 +1,4 @@
-//! Ten messages that were seen on the wire: built from our types they give exactly those
-//! bytes, and those bytes give exactly our types.
+//! Ten messages recorded on the wire: our types encode to exactly those bytes and decode from them.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stderr)]
 
@@ -132,7 +131,7 @@ fn server_messages() {
     );
 }
 
-/// Numbers on both sides of a plain field: order must not depend on the oneof's variant.
+/// Field numbers on both sides of a plain field: the order must not depend on the oneof's variant.
 #[test]
 fn results_go_out_in_ascending_order() {
     let exec = |message| {

@@ -1,5 +1,5 @@
-//! The generated protobuf code is checked in; these tests say when it is stale and
-//! compare every field we declare with the listing of Cursor's own schema.
+//! The generated protobuf code is checked in; these tests fail if it is stale, and compare every
+//! field we declare with the listing of Cursor's own schema.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stderr)]
 
@@ -34,7 +34,7 @@ fn proto_files() -> Vec<PathBuf> {
     files
 }
 
-/// Compiles `schema/proto` in process; no `protoc` anywhere.
+/// Compiles `schema/proto` in process, without `protoc`.
 fn compile() -> DescriptorPool {
     let mut compiler = protox::Compiler::new([root().join("schema/proto")]).unwrap();
     compiler.include_imports(true);
@@ -42,7 +42,7 @@ fn compile() -> DescriptorPool {
     compiler.descriptor_pool()
 }
 
-/// The Rust code, by file name.
+/// Returns the Rust code by file name.
 fn generate(pool: &DescriptorPool) -> BTreeMap<String, String> {
     let folder = tempfile::tempdir().unwrap();
     let mut files: FileDescriptorSet = FileDescriptorSet {
@@ -73,7 +73,7 @@ fn generate(pool: &DescriptorPool) -> BTreeMap<String, String> {
         .collect()
 }
 
-/// Map fields become lists of entries (the same bytes): a Rust map would lose the order
+/// Turns map fields into lists of entries (the same bytes), because a Rust map would lose the order
 /// in which a model wrote its arguments.
 fn maps_as_lists(message: &mut DescriptorProto) {
     if let Some(options) = &mut message.options {
@@ -82,8 +82,8 @@ fn maps_as_lists(message: &mut DescriptorProto) {
     message.nested_type.iter_mut().for_each(maps_as_lists);
 }
 
-/// The same schema with every opaque field typed again, one file a package: what the
-/// simulator and the drift report read.
+/// The same schema with every opaque field typed again, one file per package: the input of the
+/// simulator and the drift report.
 fn typed_descriptors(pool: &DescriptorPool) -> Vec<u8> {
     let opaque = pool.get_extension_by_name("sidecar.opaque").unwrap();
     let mut packages: BTreeMap<String, FileDescriptorProto> = BTreeMap::new();
@@ -205,7 +205,7 @@ struct Field {
 
 type Listing = BTreeMap<String, BTreeMap<u32, Field>>;
 
-/// Reads `agent-v1-schema.txt`: messages at column 0, fields behind one blank.
+/// Reads `agent-v1-schema.txt`: messages at column 0, fields after one blank.
 fn listing(text: &str) -> (Listing, BTreeMap<String, BTreeMap<i32, String>>) {
     let mut messages = Listing::new();
     let mut enums: BTreeMap<String, BTreeMap<i32, String>> = BTreeMap::new();
@@ -299,7 +299,7 @@ fn label_of(field: &prost_reflect::FieldDescriptor) -> String {
     }
 }
 
-/// Names of nested messages that public sources do not agree on, so no listing has them.
+/// Nested messages whose names differ between public sources, so that no listing has them.
 const UNNAMED_IN_LISTING: &str = "aiserver.v1.AvailableModelsResponse.AvailableModel.";
 
 #[test]

@@ -1,5 +1,5 @@
-//! Behaviour as data: every vector file in `VECTORS_DIR` (default `tests/vectors/public`) is run
-//! by the rule its name stands for. An unknown name fails, and so does a missing folder.
+//! Behaviour as data: every vector file in `VECTORS_DIR` (default `tests/vectors/public`) is run by
+//! the rule of its name. An unknown name fails, and so does a missing folder.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
@@ -91,7 +91,7 @@ fn vectors() {
                 continue;
             }
             ran += 1;
-            // One case that cannot be read keeps no other from being run.
+            // A case that panics must not keep others from running.
             let judged = std::panic::catch_unwind(|| match (rule, file_rule) {
                 (Some((_, rule)), _) => rule(case),
                 (None, Some((_, rule))) => rule(case, &cases),
@@ -161,7 +161,7 @@ fn frames_case(case: &Json) -> Result<(), String> {
     Ok(())
 }
 
-/// Envelopes come out whole, however their bytes were cut into chunks.
+/// Envelopes are parsed completely, however their bytes were split into chunks.
 fn parsed_case(chunks: &[Json], wanted: &Json) -> Result<(), String> {
     let mut decoder = envelope::Decoder::default();
     let mut got = Vec::new();
@@ -209,7 +209,7 @@ fn checksum_case(case: &Json) -> Result<(), String> {
 fn available_models_case(case: &Json) -> Result<(), String> {
     let decoded = available_models::decode(hex(case["hex"].as_str().unwrap()));
     match (decoded, case["decoded"]["throws"].as_str()) {
-        // How bytes break off is told in our own words, which wire type is not.
+        // Only the messages about wire types are compared; other errors have our own text.
         (Err(error), Some(wanted)) if wanted.contains("wire type") => {
             same("error", &error.to_string().as_str(), &wanted)
         }
@@ -288,7 +288,7 @@ fn wire_message_case(case: &Json) -> Result<(), String> {
         }
     };
     same("kind", &got.to_lowercase(), &kind.to_lowercase())?;
-    // Only what is declared completely can be written again.
+    // Only a completely declared message can be encoded again.
     match unknown.counts().is_empty() {
         true => same("bytes", &encoded, &wire),
         false => Ok(()),
@@ -383,7 +383,7 @@ fn scrubber_case(case: &Json) -> Result<(), String> {
     same("text", &scrubbed, &case["expected"])
 }
 
-/// Displays are scrubbed string by string.
+/// Scrubs every string of a JSON value.
 fn scrub_json(scrubber: &Scrubber, json: &Json) -> Json {
     match json {
         Json::String(text) => Json::from(scrubber.scrub(text).into_owned()),

@@ -1,4 +1,4 @@
-//! Names, snapshots and contents of the host's tools.
+//! Test vectors of the host tools: names, snapshots and contents.
 
 use cursor_sidecar::tools::bridge::content::{Content, arguments};
 use cursor_sidecar::tools::bridge::snapshot::{Filter, HostTool, Overlapping, Snapshot};
@@ -78,7 +78,7 @@ pub(super) fn content_case(case: &Json) -> Result<(), String> {
         "args" => arguments(input["args"].clone()),
         "schema" => schema::reduced(&input["schema"]).0,
         "content" => {
-            // No content at all is an empty one.
+            // Missing content counts as empty.
             let content = input.get("content").cloned().unwrap_or(json!([]));
             Content::read(&content).iter().map(Content::json).collect()
         }

@@ -1,4 +1,4 @@
-//! Recovery: plans, and what is said of them.
+//! Test vectors of recovery: plans and their messages.
 
 use cursor_sidecar::conversation::recovery::{
     CLOCK_SKEW, Checkpoint, Loss, Millis, Owner, Pause, Plan, Point, Request, Row, plan,
@@ -12,12 +12,12 @@ use sha2::{Digest as _, Sha256};
 
 use super::{hex, same};
 
-/// The clock of the vectors.
+/// The current time in the vectors.
 const NOW: Millis = Millis(1_800_000_000_000);
-/// The column that counts.
+/// The column whose results are expected.
 const PEER: &str = "pi-cursor@1.4.27";
 
-/// `{"$undefined": true}` is nothing.
+/// Returns `None` for `{"$undefined": true}`.
 fn present(value: &Json) -> Option<&Json> {
     Some(value).filter(|value| !value.is_null() && value.get("$undefined").is_none())
 }
@@ -27,7 +27,7 @@ fn texts<'a>(items: &'a Json, key: &str) -> Vec<&'a str> {
     items.iter().filter_map(|item| item[key].as_str()).collect()
 }
 
-/// The peers' fingerprint of complete turns.
+/// The peer's fingerprint of complete turns.
 fn fingerprint(turns: &Json) -> String {
     let turns: Vec<Json> = turns.as_array().unwrap().iter().map(turn).collect();
     let digest = Sha256::digest(Json::from(turns).to_string());
@@ -101,8 +101,8 @@ fn row(stored: &Json) -> Row<'_> {
     }
 }
 
-/// What a statement asks for where it asks for more than the peer does; `None` where the
-/// peer's column counts.
+/// Returns what a statement requires if it requires more than the peer does; `None` if the peer's
+/// column applies.
 fn statement(
     stored: &Json,
     request: &Request<'_>,
@@ -112,12 +112,12 @@ fn statement(
     let decision = &theirs["decision"]["ok"];
     let recovers = decision["kind"] == "recover";
     let age = stored["midPauseRecordedAtMs"].as_i64().map(|at| NOW.0 - at);
-    // 8: a clock that moved back by more than a little.
+    // 8: a clock that moved back by more than the allowed skew.
     if age.is_some_and(|age| age < -(CLOCK_SKEW.as_millis() as i64)) {
         return Some(Err("midpause_metadata_stale"));
     }
-    // 13: the peer's own discard took the snapshot with it (its issue 28). One that is good by
-    // itself brings the turn back.
+    // 13: the peer's own discard removed the snapshot, too (its issue 28). A snapshot that is valid
+    // by itself recovers the turn.
     if decision["reason"] == "stale_checkpoint" && theirs["stored_after"]["midPauseCleared"] == true
     {
         let alone = Row {
@@ -128,7 +128,7 @@ fn statement(
         return matches!(alone, Plan::RebuildHistory(_)).then_some(Ok(()));
     }
     match id {
-        // 15: nothing waits, nothing is recovered.
+        // 15: without a pending call nothing is recovered.
         "C04" if recovers => Some(Err("no_midpause_snapshot")),
         // 14: session, age, size.
         "C11" if recovers => Some(Err("session_mismatch")),
@@ -222,7 +222,7 @@ fn recovered(results: &Json) -> Vec<Recovered> {
         tool: None,
         call: result["toolCallId"].as_str().unwrap().into(),
         content: result["content"].as_str().unwrap().into(),
-        // The column says nothing of errors; ours do (statement 29).
+        // The column has no errors; our results do (statement 29).
         verdict: Verdict::Done,
     };
     results.as_array().unwrap().iter().map(one).collect()
@@ -232,7 +232,7 @@ fn wrapped(results: &Json, id: &str) -> String {
     wrap_as(&collapse(recovered(results)), id)
 }
 
-/// Statement 32: letter case does not hide a mark.
+/// Statement 32: a marker is detected regardless of letter case.
 fn marked(text: &str, wanted: &Json) -> Result<(), String> {
     let folded = text.to_lowercase();
     let hidden = folded.contains("[recovered tool output after upstream bridge loss")
@@ -247,7 +247,7 @@ pub(crate) fn wrap_case(case: &Json) -> Result<(), String> {
             let results = &case["toolResults"];
             let all: Vec<&str> = texts(results, "content");
             marked(&all.join("\n"), &case["sentinelInjectionDetected"])?;
-            // The planner collapses; the marks are put on what it gives.
+            // The planner collapses results; the markers are added to its output.
             let text = wrap_as(&recovered(results), "fixed-id");
             same("text", &text.as_str(), &case["pi-cursor"].as_str().unwrap())
         }
@@ -278,13 +278,13 @@ pub(crate) fn wrap_case(case: &Json) -> Result<(), String> {
         }
         "park_message" => park_case(case["text"].as_str().unwrap()),
         "diagnostic" => lost_case(case),
-        // Another project's words for the same end.
+        // Another project's message for the same end.
         kind if kind.ends_with("_timeout") => Ok(()),
         other => Err(format!("unknown kind {other}")),
     }
 }
 
-/// The wording is ours; the exec kind, the wait and the way to the report must be in it.
+/// The message is ours; it must contain the exec kind, the wait and the way to the report.
 fn park_case(text: &str) -> Result<(), String> {
     let exec = text.split('"').nth(1).ok_or("no exec kind")?;
     let wait = text.split_whitespace().find_map(|word| {

@@ -1,4 +1,4 @@
-//! Turns the person stops: what the next one goes on with.
+//! Turns that the user cancels, and what the next turn continues from.
 
 use std::time::{Duration, Instant};
 
@@ -14,14 +14,14 @@ use crate::ours::{Ours, When};
 
 const CANCELLED: &str = r#"{ expect_client = { conversationAction = { cancelAction = {} } } }"#;
 
-/// Stops a turn at its first word.
+/// Cancels a turn after its first event.
 async fn stopped(guest: &mut Guest, words: &str) {
     guest.user(words);
     let taken = guest.turn(Patience::Events(1)).await;
     assert_eq!((taken.stop, taken.text.as_str()), (Stop::Aborted, "Two. "));
 }
 
-/// The state Cursor gives when it hears of the stop stands for what was said until then.
+/// The checkpoint that Cursor sends after the cancel includes the text up to then.
 #[tokio::test]
 async fn s26_an_aborted_turn_keeps_the_conversation() {
     let first = format!(
@@ -31,7 +31,7 @@ async fn s26_an_aborted_turn_keeps_the_conversation() {
     let (sim, backend) = simulating(&[first, second]).await;
     let mut guest = Guest::new(&backend, None);
     stopped(&mut guest, "go").await;
-    // The next turn would not wait for ever for that state.
+    // Wait for the checkpoint here, because the next turn waits for it only for a limited time.
     played(&sim.recording()).await;
     assert_eq!(guest.say("go on").await.text, "Three.");
     played(&sim.recording()).await;
@@ -40,8 +40,8 @@ async fn s26_an_aborted_turn_keeps_the_conversation() {
     assert_eq!(said(&requests[1]), "go on");
 }
 
-/// Without such a state nothing passes for one: what the run began with stands for what it
-/// stood for, and is told what happened since.
+/// If no checkpoint arrives after the cancel, the next turn uses the one the run started with and
+/// sends what happened since.
 #[tokio::test]
 async fn s50_what_a_stopped_run_left_is_no_checkpoint() {
     let first = format!(r#"{{ text = "One." }}, {END}"#);
@@ -63,8 +63,8 @@ async fn s50_what_a_stopped_run_left_is_no_checkpoint() {
     }
 }
 
-/// Whatever a server asks for that has been told of the stop: it is answered, and nothing is
-/// done. Blobs are kept, for the last checkpoint needs them.
+/// Exec requests that arrive after the cancel are rejected and nothing is executed. Blobs are still
+/// stored, because the last checkpoint needs them.
 #[tokio::test]
 async fn nothing_is_done_for_a_run_that_was_given_up() {
     let folder = tempfile::tempdir().unwrap();
@@ -92,7 +92,7 @@ async fn nothing_is_done_for_a_run_that_was_given_up() {
     }
 }
 
-/// A server that does not heed a stop is not waited for, once the next turn is there.
+/// The next turn does not wait for a server that ignores the cancel.
 #[tokio::test]
 async fn the_next_turn_does_not_wait_for_a_server_that_does_not_stop() {
     let deaf = r#"{ text = "Two. " }, { expect_cancel = true }"#.to_owned();
@@ -100,13 +100,15 @@ async fn the_next_turn_does_not_wait_for_a_server_that_does_not_stop() {
     let mut guest = Guest::new(&backend, None);
     stopped(&mut guest, "go").await;
     let asked = Instant::now();
-    // In a new conversation the scenario begins anew: the turn is stopped like the first.
+    // A new conversation plays the scenario from its start, so this turn is cancelled like the
+    // first.
     stopped(&mut guest, "go on").await;
     let waited = asked.elapsed();
     assert!(waited < Duration::from_secs(7), "{waited:?}");
 }
 
-/// A server that talks on a second after it was told to stop has no last checkpoint to send.
+/// A server that keeps sending text after the cancel is not waited for, because it will not send a
+/// last checkpoint.
 #[tokio::test]
 async fn a_server_that_talks_on_is_left() {
     let talk = r#"{ delay_ms = 200 }, { text = "on and on" }, "#.repeat(40);
@@ -120,7 +122,7 @@ async fn a_server_that_talks_on_is_left() {
     assert!(waited < Duration::from_secs(7), "{waited:?}");
 }
 
-/// A run that waits for its host, whose history then goes another way.
+/// Parks a run, calls `then`, and continues with a different history.
 async fn left(then: impl AsyncFnOnce(&mut Guest)) {
     let first = format!(
         r#"{}, {CANCELLED}, {{ checkpoint = "auto" }}, {{ end = true }}"#,
@@ -139,7 +141,7 @@ async fn left(then: impl AsyncFnOnce(&mut Guest)) {
     assert_ne!(requests[0]["conversationId"], requests[1]["conversationId"]);
 }
 
-/// Cursor hears that nobody waits for the run any more.
+/// The parked run is cancelled on the server.
 #[tokio::test]
 async fn a_run_whose_history_is_forgotten_is_told_so() {
     left(async |guest| guest.session.invalidate().await).await;

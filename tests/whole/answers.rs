@@ -1,5 +1,5 @@
-//! What a state knows of an answer and what the host has of it are two things. Neither is taken
-//! for the other.
+//! What a checkpoint includes of an answer and what the host has been shown of it are tracked
+//! separately.
 
 use cursor_sidecar::conversation::store::Store;
 use cursor_sidecar::sim::Sim;
@@ -9,7 +9,7 @@ use serde_json::Value as Json;
 use crate::clock::played;
 use crate::inside::{END, Guest, Patience, opened, requests, said, simulating};
 
-/// The states a simulator has sent, by what they say.
+/// The contents of the checkpoints that a simulator has sent.
 fn checkpoints(sim: &Sim) -> Vec<Json> {
     let frames = sim.recording().frames().into_iter();
     frames
@@ -22,8 +22,8 @@ fn brought(request: &Json) -> &Json {
     &request["conversationState"]["rootPromptMessagesJson"]
 }
 
-/// A cancel that comes when the run waits for the host: what the run says then, nobody hears,
-/// and its last state, which knows it, is nothing to go on from.
+/// A cancel while the run is parked: text the run sends afterwards is not shown, so its last
+/// checkpoint, which includes that text, is not used.
 #[tokio::test]
 async fn words_of_a_run_given_up_in_a_pause_are_not_taken_for_shown() {
     let first = format!(
@@ -45,7 +45,8 @@ async fn words_of_a_run_given_up_in_a_pause_are_not_taken_for_shown() {
     assert_eq!(said(&requests[1]), "next", "there is nothing to explain");
 }
 
-/// The same while the host listens: what it was shown last is in no state, and is told.
+/// The same while the turn streams: text shown after the last checkpoint is sent with the next
+/// turn.
 #[tokio::test]
 async fn words_behind_the_last_state_are_told_in_the_next_turn() {
     let first = r#"{ text = "alpha " }, { checkpoint = "auto" }, { text = "beta " }, { expect_cancel = true }"#;
@@ -60,7 +61,8 @@ async fn words_behind_the_last_state_are_told_in_the_next_turn() {
         (taken.stop, taken.text.as_str()),
         (Stop::Aborted, "alpha beta ")
     );
-    // Another sidecar knows it too, once this one has stopped waiting for a last state.
+    // The text is stored, too: another sidecar sends it, once this one no longer waits for a last
+    // checkpoint.
     tokio::time::pause();
     guest.session.release().await;
     tokio::time::resume();
@@ -76,7 +78,7 @@ async fn words_behind_the_last_state_are_told_in_the_next_turn() {
     ");
 }
 
-/// Nor are they in a state of the next stream that has not said them again.
+/// Text that a resumed stream has not repeated is not in its checkpoints and is sent, too.
 #[tokio::test]
 async fn words_the_next_stream_has_not_said_again_are_told_in_the_next_turn() {
     let saved = r#"{ checkpoint = { rootPromptMessagesJson = ["YmVmb3Jl"] } }"#;
@@ -99,8 +101,8 @@ async fn words_the_next_stream_has_not_said_again_are_told_in_the_next_turn() {
     assert!(said.ends_with("has also read this:]\n\nbeta"), "{said}");
 }
 
-/// A host that asks again after an error has dropped the answer: it gets all of it, from the
-/// state and from where the run goes on.
+/// A host that retries after an error has dropped the answer, so it is sent all of it: the part in
+/// the checkpoint and the rest from the resumed run.
 #[tokio::test]
 async fn an_answer_asked_for_again_is_shown_from_its_beginning() {
     let breaks = r#"{ text = "beta " }, { cut = true }"#;

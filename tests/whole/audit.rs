@@ -1,4 +1,4 @@
-//! What processes did, as the kernel tells it.
+//! What processes did, as reported by the kernel.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -8,26 +8,26 @@ use std::path::{Path, PathBuf};
 use rustix::fs::inotify;
 use rustix::process::{Pid, test_kill_process};
 
-/// What the kernel says of a process: its state, then numbers, from the third field on.
+/// Returns the fields of `/proc/<id>/stat` from the third on: the state, then numbers.
 fn stat(id: i32) -> Option<Vec<String>> {
     let stat = fs::read_to_string(format!("/proc/{id}/stat")).ok()?;
     let (_, rest) = stat.rsplit_once(") ")?;
     Some(rest.split_whitespace().map(str::to_owned).collect())
 }
 
-/// Whether a process does anything still; one that ended may wait for ever to be reaped by a
-/// container's first process.
+/// Returns whether a process is still running. A zombie does not count, because in a container it
+/// may never be reaped.
 pub fn lives(id: i32) -> bool {
     let ended = stat(id).is_some_and(|fields| fields[0] == "Z");
     !ended && test_kill_process(Pid::from_raw(id).unwrap()).is_ok()
 }
 
-/// Whether there is a process of this number, dead or alive.
+/// Returns whether a process with this id exists, including zombies.
 pub fn exists(id: i32) -> bool {
     test_kill_process(Pid::from_raw(id).unwrap()).is_ok()
 }
 
-/// The processes that a process started and has not waited for.
+/// Returns the children of a process that it has not reaped.
 pub fn children(id: i32) -> Vec<i32> {
     let tasks = fs::read_dir(format!("/proc/{id}/task")).unwrap();
     let lists =
@@ -38,8 +38,8 @@ pub fn children(id: i32) -> Vec<i32> {
         .collect()
 }
 
-/// All that a process ever started: those that are there, and the page faults of those it
-/// waited for, which grow with each.
+/// Everything a process ever started: its children, and the page faults of those it has reaped,
+/// which grow with each.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Started {
     children: Vec<i32>,
@@ -49,7 +49,7 @@ pub struct Started {
 pub fn started(id: u32) -> Started {
     let id = i32::try_from(id).unwrap();
     let fields = stat(id).unwrap();
-    // Fields 11 and 13 of the whole line.
+    // Fields 11 and 13 of the whole line: page faults of reaped children.
     let faults = [8, 10].map(|at: usize| fields[at].parse().unwrap());
     Started {
         children: children(id),
@@ -57,7 +57,7 @@ pub fn started(id: u32) -> Started {
     }
 }
 
-/// Sees whatever is done to the files and folders below a folder: opened, read, written, moved.
+/// Watches a folder and everything below it: opened, read, written, moved.
 pub struct Watch {
     queue: OwnedFd,
     folders: BTreeMap<i32, PathBuf>,
@@ -86,7 +86,7 @@ impl Watch {
         Self { queue, folders }
     }
 
-    /// What was seen since the last look.
+    /// Returns the events since the last call.
     pub fn seen(&self) -> Vec<String> {
         let mut buffer = [std::mem::MaybeUninit::uninit(); 64 * 1024];
         let mut reader = inotify::Reader::new(&self.queue, &mut buffer);

@@ -6,7 +6,7 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 
 use serde_json::Value as Json;
 
-/// How clients reach the simulator.
+/// How clients connect to the simulator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Transport {
     Tls,
@@ -24,7 +24,7 @@ pub fn binary() -> &'static str {
     env!("CARGO_BIN_EXE_cursor-sidecar")
 }
 
-/// A running simulator; ends when dropped.
+/// A running simulator; killed when dropped.
 pub struct Simulator {
     child: Child,
     _stdin: ChildStdin,
@@ -43,7 +43,7 @@ impl Simulator {
         Self::launch(transport, Some(path), None)
     }
 
-    /// The same, writing down what happens.
+    /// The same, with a recording written to `record`.
     pub fn recording_at(transport: Transport, path: &Path, record: &Path) -> Self {
         Self::launch(transport, Some(path), Some(record))
     }
@@ -86,7 +86,7 @@ impl Simulator {
         }
     }
 
-    /// Everything that happened so far.
+    /// Returns everything recorded so far.
     pub async fn recording(&self) -> Recording {
         let mut builder = reqwest::Client::builder().no_proxy().http1_only();
         if let Some(ca) = &self.ca {
@@ -97,7 +97,7 @@ impl Simulator {
         let client = builder.build().unwrap();
         let answer = client.get(url).send().await.unwrap();
         let mut recording: Json = serde_json::from_str(&answer.text().await.unwrap()).unwrap();
-        // A run that was left is judged when the server notices, perhaps behind the next one.
+        // A cancelled run gets its verdict when the server notices, possibly after the next run.
         let verdicts = recording["verdicts"].as_array_mut().unwrap();
         verdicts.sort_by_key(|verdict| verdict["run"].as_u64());
         Recording(recording)
@@ -120,7 +120,7 @@ impl Drop for Simulator {
     }
 }
 
-/// What the simulator saw.
+/// What the simulator recorded.
 pub struct Recording(pub Json);
 
 impl Recording {
@@ -139,7 +139,7 @@ impl Recording {
             .collect()
     }
 
-    /// Streams that were opened, over either transport.
+    /// The number of streams opened, over either transport.
     pub fn runs(&self) -> usize {
         self.requests("/agent.v1.AgentService/Run").len()
             + self.requests("/agent.v1.AgentService/RunSSE").len()
@@ -158,7 +158,7 @@ impl Recording {
         self.list("verdicts")
     }
 
-    /// Fails with the simulator's own words unless every run went by its script.
+    /// Fails with the simulator's messages unless every run matched its script.
     #[track_caller]
     pub fn assert_played(&self, outcomes: &[&str]) {
         let got: Vec<&str> = self

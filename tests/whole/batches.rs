@@ -1,4 +1,4 @@
-//! What comes in one piece of the wire: what of it is offered in one answer.
+//! Messages that arrive in one chunk, and which calls are offered together.
 
 use serde_json::json;
 
@@ -7,7 +7,7 @@ use crate::faults::playing;
 use crate::inside::opened;
 use crate::talk::{Taken, Talk, tool};
 
-/// A host whose server says all of it at once, and nothing after.
+/// A host whose server sends everything in one chunk and then stalls.
 fn told(said: &[String]) -> (Simulator, Talk, Taken) {
     let steps = format!(
         "{{ together = true }}, {}, {{ stall = true }}",
@@ -33,14 +33,15 @@ fn offered(taken: &Taken) -> Vec<&str> {
     taken.calls.iter().map(|call| call.name.as_str()).collect()
 }
 
-/// Others show the first call and keep the second back: defect 7 of `docs/recovery-tests.md`.
+/// Both calls are offered; other implementations keep the second back (defect 7 of
+/// `docs/recovery-tests.md`).
 #[test]
 fn s34_calls_of_one_chunk_are_offered_in_one_answer() {
     let (_simulator, _, taken) = told(&[call("a"), call("b")]);
     assert_eq!(offered(&taken), ["a", "b"]);
 }
 
-/// Words between calls are said between them.
+/// Text between calls separates them: later calls are offered after it.
 #[test]
 fn words_between_calls_part_them() {
     let (_simulator, mut talk, taken) = told(&[

@@ -1,4 +1,4 @@
-//! What the bridge tells of itself, and what it never tells.
+//! The debug log of the bridge, and what must never be in it.
 
 use serde_json::{Value as Json, json};
 
@@ -43,7 +43,7 @@ fn a_call_is_told_from_offer_to_result_and_nothing_of_its_content() {
         json!([{"type": "text", "text": "result-canary"}]),
     );
     assert_eq!(talk.turn().text, "ok");
-    // The same session, with nothing to offer.
+    // The same session, without tools to offer.
     talk.tools.clear();
     talk.say("again");
     let lines = told(&file);
@@ -113,7 +113,7 @@ fn a_pause_that_is_given_up_is_told() {
     let turn = talk.begin();
     assert_eq!(talk.finish(&turn).stop, "toolUse");
     talk.host.call("turn/cancel", json!({"turnId": turn}));
-    // The run's task lets go of it last, a moment after its end is known.
+    // The run's task releases it last, shortly after its end is reported.
     let lines = until(|| {
         let lines = told(&file);
         events(&lines).contains(&"run_disposed").then_some(lines)

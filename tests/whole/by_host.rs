@@ -1,12 +1,11 @@
-//! Cursor's own tools, left to the host: which of its tools is called, and what becomes of what
-//! it says.
+//! Native tools executed by the host: which host tool is called, and how its result is converted.
 
 use serde_json::{Map, Value as Json, json};
 
 use crate::sdk::{PNG, Sdk};
 use crate::settings::{CONTEXT, exec, runs, talk, write};
 
-/// A host's tool with these arguments.
+/// A host tool with these arguments.
 fn hosts(name: &str, arguments: &[&str]) -> Json {
     let arguments: Map<String, Json> = arguments
         .iter()
@@ -18,7 +17,7 @@ fn hosts(name: &str, arguments: &[&str]) -> Json {
 #[test]
 fn left_to_the_host_each_of_cursors_tools_is_the_hosts_own() {
     let sdk = Sdk::new();
-    // Hooks are asked whoever executes.
+    // Hooks run even if the host executes the tool.
     let hooks = json!({"version": 1, "hooks": {"beforeShellExecution": [{"command": "exit 2", "matcher": "forbidden"}]}});
     write(sdk.home.path(), ".cursor/hooks.json", &hooks.to_string());
     let steps = [
@@ -107,7 +106,7 @@ fn left_to_the_host_each_of_cursors_tools_is_the_hosts_own() {
     assert!(sdk.workspace.join("a.txt").exists());
 }
 
-/// Turned off, the bridge offers nothing; what Cursor's own tools ask for, the host does.
+/// With the bridge off, no host tools are offered, but the host still executes native tools.
 #[test]
 fn without_the_bridge_the_host_does_what_cursors_tools_ask_for() {
     let sdk = Sdk::new();
@@ -132,7 +131,7 @@ fn without_the_bridge_the_host_does_what_cursors_tools_ask_for() {
     assert!(!offered.to_string().contains("pi__"), "{offered}");
 }
 
-/// A request of Cursor's, the host's call for it, what the host says, and what that becomes.
+/// An exec request, the host's call for it, the host's result, and the expected response.
 struct Asked {
     exec: &'static str,
     call: (&'static str, Json),
@@ -310,7 +309,7 @@ fn what_the_hosts_tools_say_comes_back_typed() {
     }
 }
 
-/// Whether all that is expected is there; more may be.
+/// Returns whether `found` contains everything expected; it may contain more.
 fn holds(found: &Json, expected: &Json) -> bool {
     match (found, expected) {
         (Json::Object(found), Json::Object(expected)) => expected
@@ -337,7 +336,8 @@ fn a_file_that_was_shown_in_part_is_not_written_whole_later() {
     };
     let refused = r#"{ rejected = { reason = { "$contains" = "showed only a part" } } }"#;
     let shell = r#"{ exec = { shellArgs = { command = "true", toolCallId = "s" } } }"#;
-    // A command, another name and another run do not make it whole; a whole read does.
+    // A partial read does not allow a write, even after a command, under another name or in another
+    // run; a full read does.
     let first = [
         CONTEXT.to_owned(),
         read("a.txt"),
@@ -383,7 +383,7 @@ fn each_tool_goes_to_whom_the_settings_say() {
     let sdk = Sdk::new();
     let steps = [
         CONTEXT.to_owned(),
-        // Here, though the host has a tool for it.
+        // Executed by the sidecar, though the host has a tool for it.
         exec(
             r#"{ readArgs = { path = "$WS/a.txt", toolCallId = "a" } }"#,
             r#"{ readResult = { success = { content = "alpha\nbeta\ngamma\n" } } }"#,
@@ -431,7 +431,7 @@ fn each_tool_goes_to_whom_the_settings_say() {
         ["ls_tool_call", "glob_tool_call", "delete_tool_call"]
     );
     assert!(sdk.workspace.join("a.txt").exists());
-    // The host's commands leave nothing in folders of ours.
+    // The host's commands write nothing to the sidecar's terminals folder.
     let context = &recording.client("execClientMessage.requestContextResult")[0].to_string();
     assert!(!context.contains("terminalsFolder"), "{context}");
 }

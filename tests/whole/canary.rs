@@ -1,5 +1,5 @@
-//! Canaries: secrets and words that go through everything that can go wrong, and are then
-//! looked for in every file a sidecar leaves behind.
+//! Canaries: secrets and texts that pass through every kind of failure, and are then searched for
+//! in every file that a sidecar leaves on disk.
 
 use std::collections::BTreeSet;
 use std::io::{Read as _, Write as _};
@@ -19,7 +19,7 @@ use crate::once::until;
 use crate::steering::{INJECTED, interrupted};
 use crate::talk::{Talk, tool};
 
-/// Made so that no rule about shapes would hide them.
+/// Chosen so that no pattern of the scrubber matches them.
 const KEY: &str = "plainkey-canary-otters";
 const PROMPT: &str = "canary prompt about pelicans";
 const SYSTEM: &str = "canary system prompt about walruses";
@@ -32,16 +32,16 @@ const OUTPUT: &str = "canary output about finches";
 const WRITTEN: &str = "canary writing about lynxes";
 const STEERING: &str = "canary steering about hedgehogs";
 const PICTURE: &str = "canary picture of hamsters.";
-/// The same as it is sent, behind what makes it a picture.
+/// The same in base64, as it is sent after the header of the image.
 const ENCODED: &str = "Y2FuYXJ5IHBpY3R1cmUgb2YgaGFtc3RlcnMu";
-/// What a server says before it repeats the key.
+/// What a server sends before it repeats the key.
 const ECHOED: &str = "echoed";
 const WORDS: [&str; 12] = [
     PROMPT, SYSTEM, ANSWER, ARGUMENT, RESULT, FILE, COMMAND, OUTPUT, WRITTEN, STEERING, PICTURE,
     ENCODED,
 ];
 
-/// Everything a client says over the wire to `server`, in clear text.
+/// A proxy that records everything a client sends to `server`, in clear text.
 fn overheard(server: &str) -> (String, Arc<Mutex<Vec<u8>>>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
@@ -72,7 +72,7 @@ fn overheard(server: &str) -> (String, Arc<Mutex<Vec<u8>>>) {
     (url, heard)
 }
 
-/// Whatever follows `before` on the wire, up to the end of a word.
+/// Returns every word that follows `before` on the wire.
 fn said(heard: &str, before: &str) -> BTreeSet<String> {
     let ends = |c: char| c.is_whitespace() || c == '&' || c == '"';
     let pieces = heard.split(before).skip(1);
@@ -95,20 +95,21 @@ fn files(folder: &Path) -> Vec<PathBuf> {
         .collect()
 }
 
-/// The key as a server may repeat it: in base64, by itself and within a header, and in hex.
+/// The key as a server may repeat it: in base64, alone and within a header, and in hex.
 fn spellings() -> [String; 3] {
     let header = STANDARD.encode(format!("authorization: Bearer {KEY}\r\n"));
     let hex = KEY.bytes().map(|byte| format!("{byte:02x}"));
     [STANDARD.encode(KEY), header, hex.collect()]
 }
 
-/// Whether an answer to a host or client says what the server said, and nothing of the key.
+/// Asserts that a response to a host or client contains the server's message and no part of the
+/// key.
 #[track_caller]
 fn assert_hides_the_key(answer: &str) {
     assert!(answer.contains(ECHOED), "{answer}");
     assert!(!answer.contains(KEY), "{answer}");
     for spelling in spellings() {
-        // Its last letters may stand for what comes after the key.
+        // The last characters may encode what follows the key.
         let part = &spelling[spelling.len() - 20..spelling.len() - 6];
         assert!(!answer.contains(part), "{spelling} in {answer}");
     }
@@ -158,7 +159,7 @@ fn no_canary_sings_outside_the_journal() {
     std::fs::write(workspace.path().join("spoken.txt"), OUTPUT).unwrap();
     let state = place.path().join("state");
     let bridge = state.join("bridge.log");
-    // Nothing belongs there, but somebody might put something.
+    // Nothing should be written there; the search covers both all the same.
     let (home, temporary) = (place.path().join("home"), place.path().join("tmp"));
     for folder in [&home, &temporary] {
         std::fs::create_dir(folder).unwrap();
@@ -183,8 +184,8 @@ fn no_canary_sings_outside_the_journal() {
     talk.tools = vec![tool("look")];
     talk.workspace = workspace.path().display().to_string();
 
-    // A person signs in and shows a picture; a turn is retried, executes, is steered, pauses, and
-    // its sidecar is killed.
+    // A user logs in and sends an image; a turn is retried, executes, is steered, pauses, and its
+    // sidecar is killed.
     let begun = talk.host.call("login/start", json!({}))["result"].clone();
     let done = talk
         .host
@@ -205,7 +206,7 @@ fn no_canary_sings_outside_the_journal() {
     let mut stderr = talk.host.stderr();
     let mut received = talk.host.received.take().unwrap();
 
-    // Another one recovers it, then meets errors that are final.
+    // Another sidecar recovers the turn, then receives errors that are final.
     let mut talk = talk.moved_to(&simulator, &env);
     talk.host.received = Some(Vec::new());
     let taken = talk.turn();
@@ -221,7 +222,7 @@ fn no_canary_sings_outside_the_journal() {
     stderr += &talk.host.stderr();
     received.extend(talk.host.received.take().unwrap());
 
-    // A third one is killed while it executes.
+    // A third sidecar is killed while it executes.
     let mut talk = talk.moved_to(&simulator, &env);
     talk.user(PROMPT);
     talk.begin();
@@ -272,9 +273,9 @@ fn no_canary_sings_outside_the_journal() {
     for canary in WORDS.into_iter().chain(secrets.iter().map(String::as_str)) {
         assert!(!stderr.contains(canary), "{canary} on stderr: {stderr}");
     }
-    // That a panic quotes nothing is shown next to its hook.
+    // That a panic message quotes nothing is tested next to the panic hook.
     assert!(!stderr.contains("panicked"), "{stderr}");
-    // What was looked through is what it was meant to be.
+    // Check that the canaries really passed through.
     let wire = simulator.recorded().0.to_string();
     for word in WORDS.into_iter().filter(|word| *word != PICTURE) {
         assert!(wire.contains(word), "{word} went through nothing");
@@ -293,8 +294,8 @@ fn no_canary_sings_outside_the_journal() {
     }
 }
 
-/// A client of the gateway, streaming or not, is not told the key that the server repeats; nor
-/// is the log.
+/// The gateway removes a key that the server repeats, from streamed and other responses and from
+/// the log.
 #[tokio::test]
 async fn the_gateway_does_not_repeat_the_key() {
     let steps = format!(
@@ -318,7 +319,7 @@ async fn the_gateway_does_not_repeat_the_key() {
     assert!(!stderr.contains(KEY), "{stderr}");
 }
 
-/// The same for errors of the key exchange, in all that a host may ask.
+/// The same for errors of the key exchange, in every request of a host.
 #[test]
 fn a_refused_key_is_not_repeated() {
     let said = format!("{ECHOED} {KEY} or {}", spellings().join(" or "));

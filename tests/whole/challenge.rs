@@ -1,5 +1,5 @@
-//! A page in place of an answer: what a proxy, a captive portal or a challenge of the server's
-//! shield sends. It says nothing about the user's key.
+//! An HTML page in place of a response, as sent by a proxy, a captive portal or a bot challenge. It
+//! says nothing about the user's key.
 
 use cursor_sidecar::wire::failure::Failure;
 use serde_json::json;
@@ -22,7 +22,7 @@ fn behind(place: &str, status: u16) -> Simulator {
     Simulator::with(Transport::Http1, file.path())
 }
 
-/// Words that would send a user to change a key that is fine.
+/// Asserts that the text does not suggest to change the key, because the key is fine.
 #[track_caller]
 fn assert_blames_no_key(text: &str) {
     let text = text.to_lowercase();

@@ -1,4 +1,4 @@
-//! The command itself: answers, clear errors, exit codes, proxies.
+//! The command line: answers, clear errors, exit codes, proxies.
 
 use std::path::Path;
 use std::process::{Command, Output};
@@ -21,7 +21,7 @@ fn sidecar(arguments: &[&str], env: &[(&str, &str)]) -> Output {
         .unwrap()
 }
 
-/// Exit code and both streams, as a person sees them.
+/// Returns the exit code and both streams as a user sees them.
 fn seen(output: &Output) -> String {
     format!(
         "exit {}\n--- stdout\n{}--- stderr\n{}",
@@ -195,7 +195,7 @@ fn help_says_what_there_is() {
     );
 }
 
-/// A proxy that tunnels `CONNECT` and counts.
+/// A proxy that tunnels `CONNECT` and reports each request.
 async fn connect_proxy(listener: TcpListener, seen: tokio::sync::mpsc::UnboundedSender<String>) {
     loop {
         let (client, _) = listener.accept().await.unwrap();
@@ -256,7 +256,7 @@ async fn https_proxy_and_its_exceptions() {
     assert_eq!(recording.requests("/agent.v1.AgentService/Run").len(), 2);
 }
 
-/// TLS without ALPN in front of a server that knows no HTTP/2.
+/// TLS without ALPN in front of a server without HTTP/2.
 async fn http1_only_front(
     listener: TcpListener,
     server: String,
@@ -352,7 +352,7 @@ fn tools_work_if_they_are_let_loose() {
     }
 }
 
-/// "Plan only, change nothing" holds here, whatever the server asks for.
+/// Plan mode changes nothing, whatever the server requests.
 #[test]
 fn a_plan_reads_and_changes_nothing() {
     let steps = [

@@ -1,4 +1,4 @@
-//! Our client against the scenarios the official client plays.
+//! Our client against the scenarios of the official client.
 
 use cursor_sidecar::run::{Outcome, RunEvent, Usage};
 use cursor_sidecar::wire::failure::Failure;

@@ -1,4 +1,4 @@
-//! Long waits, on a clock that is stopped once a run waits for its host.
+//! Long waits, on a clock that is paused once a run waits for its host.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use cursor_sidecar::turn::Stop;
 use crate::inside::{END, Guest, Patience, opened, simulating};
 use crate::talk::Call;
 
-/// Frames of a kind the client sent so far.
+/// Counts the client frames of a kind.
 fn sent(recording: &Recording, kind: &str) -> usize {
     let frames = recording.frames();
     frames
@@ -18,7 +18,7 @@ fn sent(recording: &Recording, kind: &str) -> usize {
         .count()
 }
 
-/// Every run has gone by its script, those included whose end the server has yet to notice.
+/// Waits until every run has a verdict and asserts that each matched its script.
 pub async fn played(recording: &Recording) {
     let judged = recording.wait_for(|recording| {
         let verdicts = recording.verdicts();
@@ -33,7 +33,7 @@ pub async fn played(recording: &Recording) {
     assert!(failures.is_empty(), "{}", failures.join("\n"));
 }
 
-/// Everything below a folder, in bytes.
+/// Returns the contents of all files below a folder, sorted.
 fn contents(folder: &std::path::Path) -> Vec<Vec<u8>> {
     let mut all = Vec::new();
     for entry in std::fs::read_dir(folder).unwrap() {
@@ -47,7 +47,8 @@ fn contents(folder: &std::path::Path) -> Vec<Vec<u8>> {
     all
 }
 
-/// Brings the result at last: the turn says this, and all went by the script.
+/// Sends the late result and asserts that the turn finishes with this text and every run matched
+/// its script.
 async fn goes_on(guest: &mut Guest, call: &Call, result: &str, words: &str, recording: &Recording) {
     tokio::time::resume();
     guest.result(call, result);
@@ -78,7 +79,7 @@ async fn a_tool_may_take_half_an_hour() {
     let before = contents(folder.path());
     tokio::time::pause();
     tokio::time::sleep(Duration::from_secs(1800)).await;
-    // Heartbeats of the run every 5 s, of the open call every 3 s.
+    // The run sends a heartbeat every 5 s, the open call every 3 s.
     let beats = sent(&recording, "clientHeartbeat");
     assert!((359..=390).contains(&beats), "{beats} heartbeats");
     let beats = sent(&recording, "execClientControlMessage.heartbeat");
@@ -110,7 +111,7 @@ async fn a_call_has_a_deadline() {
     assert_eq!(sent(&recording, "execClientMessage.mcpResult"), 0);
     tokio::time::sleep(Duration::from_secs(6)).await;
     assert_eq!(sent(&recording, "execClientMessage.mcpResult"), 1);
-    // The host is late; what the run said meanwhile is shown all the same.
+    // The host is late; text the run sent meanwhile is shown all the same.
     let call = &taken.calls[0];
     goes_on(&mut guest, call, "at last", "No answer.", &recording).await;
 }
@@ -135,12 +136,13 @@ async fn a_run_does_not_wait_for_ever() {
     tokio::time::sleep(Duration::from_secs(14)).await;
     assert_eq!(sent(&recording, "conversationAction.cancelAction"), 1);
     assert_eq!(sent(&recording, "execClientMessage.mcpResult"), 1);
-    // The result comes after all: the conversation goes on with it in a run of its own.
+    // The late result continues the conversation in a new run.
     let call = &taken.calls[0];
     goes_on(&mut guest, call, "at last", "Still here.", &recording).await;
 }
 
-/// Words a run was told and has not heard when it is let go are said to the next.
+/// A message that was injected but not acknowledged when its run is released is injected into the
+/// next run.
 #[tokio::test]
 async fn words_are_not_lost_with_a_run_that_waited_too_long() {
     let told = r#"{ expect_client = { conversationAction = { injectContextAction = {} } }, capture = { I = "/conversationAction/injectContextAction/injectionId" } }"#;
@@ -169,8 +171,8 @@ async fn words_are_not_lost_with_a_run_that_waited_too_long() {
     .await;
 }
 
-/// The tool goes on, the connection does not: its result is told on the last checkpoint, and
-/// nobody asks for it twice.
+/// The connection is lost while the tool runs: the result is sent with the last checkpoint, and no
+/// run is started before the result arrives.
 #[tokio::test]
 async fn s02_s25_a_connection_lost_in_the_pause_costs_no_result() {
     let first = format!(
@@ -196,8 +198,8 @@ async fn s02_s25_a_connection_lost_in_the_pause_costs_no_result() {
     goes_on(&mut guest, call, "it says 42", "Went on.", &recording).await;
 }
 
-/// Words for a model that then calls a tool which takes longer than words may go unheard.
-/// `reports` tell of them before the tool is done or after.
+/// Injects a message before a tool call that takes longer than a message may stay unacknowledged.
+/// The server acknowledges it before (`before`) or after (`after`) the result.
 async fn heard_in_a_long_pause(before: &str, after: &str) {
     let steps = format!(
         r#"{}, {{ await = ["a"] }}, {{ checkpoint = "auto" }},
@@ -207,7 +209,7 @@ async fn heard_in_a_long_pause(before: &str, after: &str) {
         opened("slow", "b"),
     );
     let second = format!(r#"{{ text = "Said again: $USER_TEXT" }}, {END}"#);
-    // Which of several things that are ready comes first, may be left to chance.
+    // Repeated, because the order of events that are ready at the same time may be random.
     for _ in 0..4 {
         let (sim, backend) = simulating(&[steps.clone(), second.clone()]).await;
         let mut guest = Guest::new(&backend, None);

@@ -1,4 +1,4 @@
-//! Sessions that are closed while something of them is under way.
+//! Sessions that are closed while a turn or a run is active.
 
 use serde_json::json;
 
@@ -8,7 +8,7 @@ use crate::once::until;
 use crate::recovery::logged;
 use crate::talk::{Call, Talk, tool};
 
-/// A server that takes its time to let go of a run.
+/// A server that takes 300 ms to end a cancelled run.
 const LETS_GO: &str = r#"{ expect_client = { conversationAction = { cancelAction = {} } } }, { delay_ms = 300 }, { checkpoint = "auto" }, { expect_cancel = true }"#;
 
 fn closed_and_opened(talk: &mut Talk) -> crate::talk::Taken {
@@ -17,7 +17,7 @@ fn closed_and_opened(talk: &mut Talk) -> crate::talk::Taken {
     talk.turn()
 }
 
-/// A session is one at a time: the next turn waits for the last one to let go.
+/// A session has one owner at a time: the next turn waits until the closed session is released.
 #[test]
 fn a_session_closed_in_a_pause_is_opened_again() {
     let first = format!("{}, {LETS_GO}", opened("look", "a"));
@@ -74,7 +74,7 @@ fn a_session_closed_after_an_abort_is_opened_again() {
     assert_eq!(told[0]["bridgeKeyPrefix"], "a00a4c0d");
 }
 
-/// What a session's runs tell the log can be found by the beginning of its key.
+/// Log events of a session's runs contain the prefix of its key.
 #[test]
 fn what_becomes_of_a_run_is_logged_by_its_key() {
     let folder = tempfile::tempdir().unwrap();
@@ -94,7 +94,7 @@ fn what_becomes_of_a_run_is_logged_by_its_key() {
     let mut talk = Talk::new(&simulator, "s", &state);
     talk.tools = vec![tool("look")];
     let calls = talk.say("go").calls;
-    // Without its result, it is asked for again.
+    // Without its result, the call is offered again.
     assert_eq!(talk.turn().calls, calls);
     talk.messages.pop();
     talk.result(&calls[0], json!("42"));
@@ -118,7 +118,7 @@ fn what_becomes_of_a_run_is_logged_by_its_key() {
     ] {
         let told = logged(folder.path(), event);
         assert!(!told.is_empty(), "{event} is not told");
-        // sha256("bridge:s"), its first eight digits.
+        // The first eight hex digits of sha256("bridge:s").
         assert!(
             told.iter()
                 .all(|line| line["bridgeKeyPrefix"] == "a00a4c0d"),
@@ -127,7 +127,7 @@ fn what_becomes_of_a_run_is_logged_by_its_key() {
     }
 }
 
-/// A host that died with the answer it was given: another sidecar knows how it began.
+/// If the host died and lost an answer, another sidecar returns that answer from its beginning.
 #[test]
 fn an_answer_the_host_lost_is_shown_by_another_sidecar() {
     let first = format!(r#"{{ text = "One. " }}, {END}"#);

@@ -1,4 +1,4 @@
-//! What a person controls through a host that only passes words on.
+//! Session commands, for hosts that only pass the user's input on.
 
 use serde_json::{Value as Json, json};
 
@@ -7,7 +7,7 @@ use crate::rpc::Host;
 use crate::sdk::{Sdk, mcp_stdio};
 use crate::settings::write;
 
-/// A host with the simulator's own models, and what it was told first.
+/// Returns a host that uses the simulator's models, and the result of `initialize`.
 fn host(simulator: &Simulator, env: &[(&str, &str)]) -> (Host, Json) {
     let mut all = vec![
         ("CURSOR_BACKEND_URL", simulator.url.as_str()),
@@ -55,7 +55,7 @@ fn speed_is_kept_by_the_session_and_for_good() {
         ["cursor-fast", "cursor-no-fast", "cursor-mode"]
     );
 
-    // The first state of things brings the rows, since this host never asked for them.
+    // The first state contains the models, because this host never requested them.
     let state = give(&mut host, json!({"model": "gpt-5.2"}));
     assert_eq!(state["models"].as_array().unwrap().len(), 8, "{state}");
     let quiet = give(&mut host, json!({"model": "gpt-5.2"}));
@@ -165,7 +165,7 @@ fn mode_tools_and_notices() {
     );
 }
 
-/// Why the models are not Cursor's own is told once, whatever is chosen meanwhile.
+/// The warning that the bundled models are shown appears once, whichever model is selected.
 #[test]
 fn a_fallback_is_told_once() {
     let nobody = [("CURSOR_BACKEND_URL", "http://127.0.0.1:9")];
@@ -205,7 +205,7 @@ fn tools_are_those_that_can_be_called_now() {
             .to_owned()
     };
     let started = std::time::Instant::now();
-    // A server that takes its time joins later.
+    // A slow server is listed later.
     let shown = loop {
         let shown = tools(json!(["read", "bash", "grep", "note"]));
         if ["local", "dead"].iter().all(|name| shown.contains(name)) {

@@ -1,6 +1,6 @@
-//! The same scenario played by the official client and by ours: the same kinds of messages
-//! in the same order, with the same fields set. Every intended difference is listed here
-//! and explained in `docs/protocol.md`.
+//! The same scenario played by the official client and by ours: the same kinds of messages in the
+//! same order, with the same fields set. Every intended difference is listed here and explained in
+//! `docs/protocol.md`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,8 +12,8 @@ use crate::ours::{Ours, When};
 use crate::sdk::Sdk;
 use crate::talk::Talk;
 
-/// A difference we mean: messages of a kind, the fields below a path, and where
-/// `docs/protocol.md` says why.
+/// An intended difference: messages of a kind, the fields below a path, and where
+/// `docs/protocol.md` explains it.
 struct Difference {
     kind: &'static str,
     below: &'static str,
@@ -48,7 +48,7 @@ fn shapes(recording: &Recording) -> BTreeMap<u64, Vec<Shape>> {
     let mut runs: BTreeMap<u64, Vec<Shape>> = BTreeMap::new();
     for frame in recording.0["frames"].as_array().unwrap() {
         let kind = frame["kind"].as_str().unwrap();
-        // Heartbeats come with time, not with the conversation.
+        // Heartbeats depend on time, not on the conversation.
         if frame["from"] != "client" || kind.to_lowercase().contains("heartbeat") {
             continue;
         }
@@ -60,7 +60,7 @@ fn shapes(recording: &Recording) -> BTreeMap<u64, Vec<Shape>> {
                 .any(|difference| difference.kind == kind && field.starts_with(difference.below))
         });
         let run = runs.entry(frame["run"].as_u64().unwrap()).or_default();
-        // A command that runs streams several events, a refused one a single one.
+        // A command that runs streams several events, a rejected one only one.
         let streams_on = kind == "execClientMessage.shellStream";
         if !(streams_on && run.last().is_some_and(|(last, _)| last == kind)) {
             run.push((kind.to_owned(), fields));
@@ -199,7 +199,8 @@ async fn the_same_messages_as_the_official_client() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// An alias is put right before it goes out, through either door.
+/// An alias is replaced by the model's id before it is sent, for `turn/start` and `ask`, as by the
+/// official client.
 #[test]
 fn an_alias_is_sent_as_the_models_id() {
     let asked = |simulator: &Simulator| {
@@ -252,7 +253,7 @@ fn every_intended_difference_is_explained() {
     }
 }
 
-/// Headers of the stream itself, over both transports.
+/// Compares the headers of the stream itself, over both transports.
 #[tokio::test]
 async fn the_same_headers_as_the_official_client() {
     for (transport, path) in [
@@ -289,7 +290,7 @@ async fn the_same_headers_as_the_official_client() {
         for (name, value) in &theirs {
             let differs = matches!(
                 name.as_str(),
-                // Ids and keys are random; compression we offer less of.
+                // Ids and keys are random; we offer fewer compression formats.
                 "x-request-id"
                     | "x-original-request-id"
                     | "x-blob-encryption-key"

@@ -1,4 +1,4 @@
-//! What the model, and what we start for it, cannot reach: our key, credentials on disk, and
+//! What the model and the processes we start for it cannot reach: our key, credentials on disk, and
 //! files that other programs run.
 
 use std::fs;
@@ -17,17 +17,17 @@ use crate::sdk::Sdk;
 use crate::settings::{CONTEXT, exec, runs, talk, write};
 use crate::talk::Talk;
 
-/// A user without rights, for tests that run as root, which may read everything.
+/// An unprivileged user for tests that run as root, because root may read everything.
 const NOBODY: u32 = 65_534;
 const KEY: &str = "crsr_canary0123456789abcdef";
 const TOKEN: &str = "gateway-canary-0123456789";
 
-/// The sidecar as a user whom permissions bind, and that user's folder.
+/// Returns the sidecar as a command of an unprivileged user with this folder.
 fn unprivileged(folder: &Path) -> Command {
     if !rustix::process::geteuid().is_root() {
         return Command::new(binary());
     }
-    // Where it was built may be closed to others.
+    // The build directory may not be readable by other users.
     let program = folder.join("cursor-sidecar");
     fs::copy(binary(), &program).unwrap();
     fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
@@ -37,7 +37,7 @@ fn unprivileged(folder: &Path) -> Command {
     command
 }
 
-/// Gives a folder and all in it to that user.
+/// Changes the owner of a folder and everything in it to that user.
 fn give(path: &Path) {
     std::os::unix::fs::lchown(path, Some(NOBODY), Some(NOBODY)).unwrap();
     if path.is_dir() {
@@ -47,7 +47,7 @@ fn give(path: &Path) {
     }
 }
 
-/// Looks at the process that started it. It is read into a shell, so that this is the sidecar.
+/// Inspects its parent process. It is sourced by a shell, so that the parent is the sidecar.
 const PROBE: &str = r#"
 cd "$DIR"
 cat /proc/$PPID/environ > $name.environ 2> $name.refused
@@ -111,14 +111,15 @@ fn what_we_start_cannot_read_the_key_from_us() {
         }
         let refused = String::from_utf8(read("refused").unwrap()).unwrap();
         assert_eq!(refused.matches("Permission denied").count(), 3, "{refused}");
-        // It could read an environment, and there is no secret in its own.
+        // It could read its own environment, which contains no secret.
         let own = String::from_utf8(read("own").unwrap()).unwrap();
         assert!(own.contains("PATH="), "{name}: {own}");
         for secret in [KEY, TOKEN] {
             assert!(!own.contains(secret), "{name}");
         }
     }
-    // What is closed to others still ends all it started, as this user too.
+    // Everything the sidecar started still ends with it, although this user may not read its
+    // `/proc` entries.
     let pid = |name: &str| -> i32 {
         until(|| {
             let text = fs::read_to_string(root.join(format!("{name}.self"))).ok()?;
@@ -147,7 +148,7 @@ fn the_browser_of_a_login_gets_no_secret() {
         let executable = fs::Permissions::from_mode(0o755);
         fs::set_permissions(root.join("bin").join(name), executable).unwrap();
     }
-    // Only on a terminal a browser is opened.
+    // A browser is opened only on a terminal.
     let terminal =
         rustix::pty::openpt(rustix::pty::OpenptFlags::RDWR | rustix::pty::OpenptFlags::NOCTTY)
             .unwrap();
@@ -176,14 +177,14 @@ fn the_browser_of_a_login_gets_no_secret() {
         .unwrap();
     assert!(done.success());
     let environment = until(|| fs::read_to_string(root.join("environ")).ok());
-    // What a browser needs is there.
+    // The variables that a browser needs are kept.
     assert!(environment.contains("DISPLAY=:7"), "{environment}");
     for secret in [KEY, TOKEN, "PI_CURSOR_"] {
         assert!(!environment.contains(secret), "{environment}");
     }
 }
 
-/// Steps that try to reach credentials, and what each is answered.
+/// Steps that try to reach credentials, with the expected rejections.
 fn refused(path: &str) -> Vec<String> {
     let why = r#"{ "$contains" = "keeps credentials" }"#;
     vec![
@@ -222,7 +223,7 @@ fn refused(path: &str) -> Vec<String> {
     ]
 }
 
-/// Where the workspace is the home directory, the state folder is inside of it.
+/// If the workspace is the home directory, the state folder is inside it.
 #[test]
 fn credentials_are_out_of_the_models_reach() {
     let sdk = Sdk::new();
@@ -254,7 +255,7 @@ fn credentials_are_out_of_the_models_reach() {
         r#"{ grepArgs = { pattern = "crsr", path = "$WS/innocent", toolCallId = "f" } }"#,
         r#"{ grepResult = { error = { error = { "$contains" = "keeps credentials" } } } }"#,
     ));
-    // A search of everything finds the rest.
+    // A search of the whole workspace finds only the other files.
     steps.push(exec(
         r#"{ grepArgs = { pattern = "crsr", toolCallId = "g" } }"#,
         "{ grepResult = { success = {} } }",
@@ -308,7 +309,7 @@ fn write_step(path: &str, expect: &str) -> String {
 
 const PROTECTED: &str = r#"{ writeResult = { permissionDenied = { error = { "$contains" = "PI_CURSOR_PROTECTED_PATHS" } } } }"#;
 
-/// With shell denied, a write is not to become a command: of git, pi, an editor or a shell.
+/// With shell denied, a write must not become a command of git, pi, an editor or a shell.
 #[test]
 fn what_other_programs_run_is_not_written() {
     let sdk = Sdk::new();
@@ -394,7 +395,7 @@ fn dotfiles_of_a_home_that_is_the_workspace_are_not_written() {
     assert!(!home.join(".bashrc").exists() && !home.join(".ssh").exists());
 }
 
-/// The host's own gates decide too, but what is protected here is not passed on.
+/// The host has its own checks, but a write to a protected file is not passed on to it.
 #[test]
 fn the_hosts_tools_are_not_asked_to_write_what_is_protected() {
     let sdk = Sdk::new();
@@ -443,7 +444,7 @@ fn the_hosts_tools_are_not_asked_to_write_what_is_protected() {
         tool("bash", &["command", "timeout"]),
     ];
     let taken = talk.say("go");
-    // Only the last one came through.
+    // Only the last request reached the host.
     assert_eq!(
         (taken.stop.as_str(), taken.calls.len()),
         ("toolUse", 1),
@@ -473,7 +474,8 @@ fn git(folder: &Path, arguments: &[&str]) {
     assert!(done.unwrap().success(), "{arguments:?}");
 }
 
-/// Shell is denied, and the repository's configuration is the attacker's: an unpacked archive.
+/// Shell is denied, and the repository's configuration is under the attacker's control, as in an
+/// unpacked archive.
 #[test]
 fn a_diff_runs_nothing_that_a_submodule_configures() {
     let sdk = Sdk::new();
@@ -500,7 +502,7 @@ fn a_diff_runs_nothing_that_a_submodule_configures() {
             &["config", "diff.external", script.to_str().unwrap()],
         );
     }
-    // The repository is as dangerous as it should be.
+    // Check that git itself would run the configured command.
     git(&sdk.workspace, &["diff", "--no-ext-diff", "HEAD"]);
     assert!(ran.exists(), "git itself runs it");
     fs::remove_file(&ran).unwrap();
@@ -526,7 +528,7 @@ fn a_diff_runs_nothing_that_a_submodule_configures() {
     assert!(!ran.exists());
 }
 
-/// A state folder that others may write to, or a token that is a pipe.
+/// A state folder that other users may write to, or a token file that is a pipe, is rejected.
 #[test]
 fn a_state_folder_open_to_others_is_not_used_and_the_doctor_says_so() {
     let place = tempfile::tempdir().unwrap();

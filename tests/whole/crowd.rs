@@ -1,5 +1,5 @@
-//! Many sessions on one sidecar: what a connection and a sidecar have room for, and what
-//! becomes of those beyond.
+//! Many sessions on one sidecar: the limits of a connection and of a sidecar, and what happens
+//! beyond them.
 
 use std::collections::BTreeSet;
 use std::io::{Read as _, Write as _};
@@ -13,7 +13,7 @@ use crate::inside::{END, opened, said};
 use crate::recovery::logged;
 use crate::talk::{Call, Taken, Talk, tool};
 
-/// Runs that all wait for their host before they answer, after a beginning of their own.
+/// A server with the settings `server`, whose runs call the host and continue with `steps`.
 fn waiting(server: &str, steps: &str) -> Simulator {
     let mut file = tempfile::Builder::new().suffix(".toml").tempfile().unwrap();
     let call = opened("look", "a");
@@ -25,7 +25,7 @@ fn waiting(server: &str, steps: &str) -> Simulator {
     Simulator::with(Transport::H2c, file.path())
 }
 
-/// The turns of several sessions on one sidecar, all at once.
+/// Runs the turns of several sessions on one sidecar concurrently.
 fn all_at_once(talk: &mut Talk, turns: &[(String, Vec<Json>)]) -> Vec<Taken> {
     let mut taken: Vec<Taken> = turns.iter().map(|_| Taken::default()).collect();
     for (at, (session, messages)) in turns.iter().enumerate() {
@@ -58,7 +58,7 @@ fn sessions(count: usize) -> Vec<(String, Vec<Json>)> {
         .collect()
 }
 
-/// Brings a call's result.
+/// Adds a call's result.
 fn answered(turn: &mut (String, Vec<Json>), call: &Call) {
     let asked =
         json!({"type": "toolCall", "id": call.id, "name": call.name, "arguments": call.arguments});
@@ -71,8 +71,8 @@ fn answered(turn: &mut (String, Vec<Json>), call: &Call) {
     );
 }
 
-/// A client library would let the third stream of a connection that takes two wait until
-/// another ends, which a waiting run does not.
+/// The third stream does not wait on a connection that allows two, because a parked run would block
+/// it.
 #[test]
 fn streams_beyond_what_a_connection_takes_open_another() {
     let simulator = waiting(
@@ -82,7 +82,8 @@ fn streams_beyond_what_a_connection_takes_open_another() {
     let mut talk = Talk::new(&simulator, "", &[]);
     talk.tools = vec![tool("look")];
     let mut turns = sessions(7);
-    // The server's limit is known when the third comes; four at once come into a full house.
+    // The third run arrives when the server's limit is known; the last four arrive at once when
+    // every connection is full.
     let mut paused = Vec::new();
     for wave in [&turns[..1], &turns[1..2], &turns[2..3], &turns[3..]] {
         paused.extend(all_at_once(&mut talk, wave));
@@ -111,7 +112,8 @@ fn streams_beyond_what_a_connection_takes_open_another() {
     assert_eq!(simulator.recorded().client("runRequest").len(), 7);
 }
 
-/// Of too many the run that waited longest goes, is told of, and comes back with its results.
+/// Beyond the limit, the run parked longest is evicted and logged, and its turn is recovered with
+/// its results.
 #[test]
 fn the_longest_waiting_run_makes_room_and_its_turn_is_brought_back() {
     let waits = format!(
@@ -159,7 +161,7 @@ fn the_longest_waiting_run_makes_room_and_its_turn_is_brought_back() {
     assert_eq!((told.len(), &told[0]["most"]), (1, &json!(2)));
 }
 
-/// Who makes another go does not wait until that one is gone.
+/// A turn does not wait until the run it evicts has ended.
 #[test]
 fn a_turn_does_not_wait_for_the_run_it_displaces() {
     let simulator = waiting("", "{ stall = true }");
@@ -171,12 +173,12 @@ fn a_turn_does_not_wait_for_the_run_it_displaces() {
         assert_eq!(taken[0].stop, "toolUse");
     }
     let recording = simulator.recorded();
-    // A run has seconds to bring its last state.
+    // No verdict yet: the evicted run still has seconds to send its last checkpoint.
     assert_eq!(recording.verdicts().len(), 0, "{:?}", recording.verdicts());
 }
 
-/// Two turns of one session at the same time: the second waits for the first and goes on with
-/// what it left.
+/// Of two concurrent turns of one session, the second waits for the first and continues from its
+/// state.
 #[test]
 fn s46_turns_of_a_session_are_taken_one_after_the_other() {
     let folder = tempfile::tempdir().unwrap();
@@ -197,7 +199,7 @@ fn s46_turns_of_a_session_are_taken_one_after_the_other() {
     }
     talk.user("two");
     let two = talk.begin();
-    // Answered at once, and behind the turn: that waits by now.
+    // The report is answered at once and after `turn/start`, so the second turn is waiting by now.
     let report =
         json!({"jsonrpc": "2.0", "id": "report", "method": "diagnostics/report", "params": {}});
     talk.host.say(&report);
@@ -219,7 +221,7 @@ fn s46_turns_of_a_session_are_taken_one_after_the_other() {
     assert_eq!(said(&requests[1]["runRequest"]), "two");
 }
 
-/// Every waiting run takes files; a shell's limit is not ours.
+/// Every parked run uses file descriptors, so the sidecar raises the soft limit of its shell.
 #[test]
 fn there_is_room_for_the_files_of_many_runs() {
     let script = r#"ulimit -Sn 256; exec "$0""#;

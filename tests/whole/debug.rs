@@ -10,7 +10,7 @@ use serde_json::{Value as Json, json};
 use crate::backend::{Simulator, Transport, binary};
 use crate::faults::playing;
 
-/// What must never be found in a log. Each is made so that no rule about shapes would hide it.
+/// Must never be found in a log. Chosen so that no pattern of the scrubber matches them.
 const PROMPT: &str = "canary prompt about pelicans";
 const SYSTEM: &str = "canary system prompt about walruses";
 const OLD_ANSWER: &str = "canary answer about ostriches";
@@ -19,7 +19,7 @@ const FILE: &str = "canary file about badgers";
 const KEY: &str = "plainkey-canary-otters";
 const CANARIES: [&str; 6] = [PROMPT, SYSTEM, OLD_ANSWER, TOOL_OUTPUT, FILE, KEY];
 
-/// A place of its own for a sidecar.
+/// A home directory and environment for a sidecar.
 struct Place {
     home: tempfile::TempDir,
     env: Vec<(String, String)>,
@@ -58,7 +58,7 @@ impl Place {
         self.command(arguments).output().unwrap()
     }
 
-    /// One turn over JSON-RPC, and an orderly end; stderr is returned.
+    /// Runs one turn over JSON-RPC, shuts down, and returns stderr.
     fn turn(&self, text: &str) -> String {
         let mut child = self
             .command(&[])
@@ -108,7 +108,7 @@ impl Place {
     }
 }
 
-/// The path a sidecar told on stderr, once.
+/// Returns the path that a sidecar printed on stderr, exactly once.
 fn told(stderr: &str) -> PathBuf {
     let mut lines = stderr
         .lines()
@@ -264,7 +264,7 @@ fn the_doctor_draws_the_last_turn() {
     let json: Json = serde_json::from_slice(&json.stdout).unwrap();
     assert_eq!(json["turns"][0]["name"], "t1");
     assert_eq!(json["turns"][0]["runs"].as_array().unwrap().len(), 1);
-    // The log's finding is the check-up's too.
+    // `doctor` reports what it finds in the log, too.
     let checkup = String::from_utf8(place.run(&["doctor"]).stdout).unwrap();
     assert!(
         checkup.contains("! wire drift: the server sends agent.v1."),
@@ -272,7 +272,7 @@ fn the_doctor_draws_the_last_turn() {
     );
 }
 
-/// What a command shows on a terminal that is both its stdout and its stderr.
+/// Returns what a command prints on a terminal that is both its stdout and its stderr.
 fn on_a_terminal(mut command: Command) -> String {
     use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
     let ours = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
@@ -286,11 +286,11 @@ fn on_a_terminal(mut command: Command) -> String {
         .unwrap();
     command.stdout(theirs.try_clone().unwrap()).stderr(theirs);
     let mut child = command.spawn().unwrap();
-    // The command holds the other end too; the terminal hangs up when the last one goes.
+    // The command holds the other end, too; reading ends when the last one is closed.
     drop(command);
     let mut shown = Vec::new();
     let mut piece = [0; 4096];
-    // Linux says EIO when the other side has hung up.
+    // Linux returns EIO when the other end is closed.
     while let Ok(length @ 1..) = rustix::io::read(&ours, &mut piece) {
         shown.extend_from_slice(&piece[..length]);
     }
@@ -352,7 +352,7 @@ fn the_checkup_tells_settings_and_no_secrets() {
         .filter(|line| line.ends_with(" (default)"))
         .count();
     assert!(defaults > 0, "{page}");
-    // Defaults come and go with the table; what was set is what a person looks for.
+    // Defaults change with the table, so only values that were set are compared.
     let page: Vec<&str> = page
         .lines()
         .filter(|line| !line.ends_with(" (default)"))

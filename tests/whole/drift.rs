@@ -1,5 +1,5 @@
-//! What a newer Cursor has that this version does not know: met on the wire, or read in a
-//! listing beforehand.
+//! Protocol drift: what a newer Cursor has that this version does not know, on the wire or in a
+//! schema listing.
 
 use std::process::Command;
 
@@ -10,8 +10,8 @@ use crate::backend::{Transport, binary};
 use crate::faults::playing;
 use crate::talk::Talk;
 
-/// An unknown request (field 99 of an exec message with id 5), an unknown question, an unknown
-/// field in a text, twice.
+/// An unknown request (field 99 of an exec message with id 5), an unknown query, and an unknown
+/// field in a text message, twice.
 const NEWER: &str = r#"{ send_hex = "1205 0805 9a0600" }, { expect_client = { execClientControlMessage = { throw = { id = 5 } } } }, { send_hex = "3a05 0809 e20300" }, { expect_client = { interactionResponse = { id = 9 } } }, { send_hex = "0a09 0a07 0a02 6f6b 900301" }, { send_hex = "0a09 0a07 0a02 6f6b 900301" }, { usage = {} }, { end = true }"#;
 
 #[test]
@@ -54,7 +54,7 @@ fn what_is_met_is_told_in_the_report_by_the_command_and_by_the_doctor() {
         ]
     );
 
-    // The log outlives the sidecar that wrote it.
+    // The log remains after the sidecar has exited.
     talk.host.call("shutdown", json!(null));
     talk.host.say(&json!({"jsonrpc": "2.0", "method": "exit"}));
     assert_eq!(talk.host.exits(), Some(0));
@@ -79,7 +79,7 @@ fn what_is_met_is_told_in_the_report_by_the_command_and_by_the_doctor() {
     }
 }
 
-/// Runs `schema --compare` on a listing: the exit code, what it prints, what it complains of.
+/// Runs `schema --compare` on a listing and returns the exit code, stdout and stderr.
 fn compared(listing: &[u8], more: &[&str]) -> (i32, String, String) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("newer.txt");
@@ -99,7 +99,7 @@ fn compared(listing: &[u8], more: &[&str]) -> (i32, String, String) {
     )
 }
 
-/// Our own table as a listing, with something behind some lines of it.
+/// Our own table as a listing, with some lines replaced.
 fn listing(changes: &[(&str, &str)]) -> String {
     let mut listing = format!("\n{}", Table::ours());
     for (line, changed) in changes {
@@ -110,7 +110,7 @@ fn listing(changes: &[(&str, &str)]) -> String {
     listing
 }
 
-/// Numbers of ours change with every message we learn.
+/// Removes the totals, because they change with every message we add.
 fn without_totals(page: &str) -> String {
     let (front, last) = page
         .trim_end()
@@ -199,7 +199,7 @@ fn a_schema_that_changed_breaks_and_says_where() {
     assert_eq!(json["refused"].as_array().unwrap().len(), 1);
     assert_eq!(json["rest"]["fieldsGone"], 0);
 
-    // A listing of one package, and of little of it.
+    // A listing with one package, and only a part of it.
     let (code, page, _) = compared(b"agent.v1.TextDeltaUpdate\n 1 text string\n", &[]);
     assert_eq!(code, 1);
     assert!(

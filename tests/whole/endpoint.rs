@@ -1,4 +1,4 @@
-//! The loopback MCP endpoint of a live run: real clients, and people it must not let in.
+//! The loopback MCP endpoint of a live run: real clients, and requests it must reject.
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
@@ -18,15 +18,15 @@ use crate::rpc::Host;
 use crate::sdk::{Sdk, assert_finished, only_send};
 use crate::talk::{Talk, tool};
 
-/// A run whose first call the host has not answered, so that it lives.
+/// A run that stays open because the host has not answered its first call.
 pub struct Desk {
     pub simulator: Simulator,
     pub talk: Talk,
     turn: String,
-    /// The call that keeps the run alive.
+    /// The call that keeps the run open.
     first: Json,
     pub at: Place,
-    /// Runs there have been, this one included.
+    /// The number of runs so far, including this one.
     runs: usize,
 }
 
@@ -41,7 +41,7 @@ impl Desk {
         Self::with(&[])
     }
 
-    /// With environment variables besides.
+    /// The same with additional environment variables.
     pub fn with(env: &[(&str, &str)]) -> Self {
         let steps = format!(
             r#"{}, {{ text = "Done." }}, {END}"#,
@@ -71,7 +71,7 @@ impl Desk {
         }
     }
 
-    /// Another run of the same session, after [`Self::finish`].
+    /// Starts another run of the same session, after [`Self::finish`].
     pub fn again(&mut self) {
         (self.turn, self.first, self.at) = begin(&mut self.talk);
         self.runs += 1;
@@ -84,7 +84,8 @@ impl Desk {
         self.talk.host.say(&answer);
     }
 
-    /// Executes calls by saying their `q` back, until the one that says `last`.
+    /// Executes calls by echoing their `q`, up to the one whose `q` is `last`; returns their
+    /// number.
     pub fn work(&mut self) -> usize {
         for done in 1.. {
             let call = self.talk.host.hear();
@@ -102,7 +103,7 @@ impl Desk {
         unreachable!()
     }
 
-    /// Lets the run go on to its end.
+    /// Answers the first call, so that the run ends.
     pub fn finish(&mut self) {
         let first = self.first.clone();
         self.answer(&first, "42");
@@ -116,13 +117,13 @@ impl Desk {
         assert_eq!(endpoint(&mut self.talk), Json::Null, "the run is over");
     }
 
-    /// A request by hand; the status of its answer.
+    /// Sends a plain request and returns the status of the response.
     pub fn status(&self, heads: &[(&str, &str)], body: &str) -> u16 {
         knock(&self.at.url, heads, body)
     }
 }
 
-/// Begins a run and waits for its call: the turn, the call, and where others call.
+/// Starts a run, waits for its call, and returns the turn, the call and the endpoint.
 fn begin(talk: &mut Talk) -> (String, Json, Place) {
     talk.user("go");
     let turn = talk.begin();
@@ -191,7 +192,7 @@ fn look(q: &str) -> CallToolRequestParams {
     CallToolRequestParams::new("pi__look").with_arguments(arguments)
 }
 
-/// Something asynchronous beside the host.
+/// Runs a future on another thread while the host is served here.
 pub fn beside<Given: Send + 'static>(
     work: impl Future<Output = Given> + Send + 'static,
 ) -> JoinHandle<Given> {
@@ -204,7 +205,7 @@ pub fn beside<Given: Send + 'static>(
     })
 }
 
-/// The MCP inspector's command line, told to do one thing.
+/// Runs the MCP inspector's command line with these arguments.
 fn inspector(at: &Place, arguments: &[&str]) -> Json {
     let output = std::process::Command::new(root().join("tests/official/node_modules/.bin/node"))
         .arg(root().join("tests/inspector/node_modules/.bin/mcp-inspector"))
@@ -274,7 +275,7 @@ fn the_official_client_lists_and_calls() {
     let spec = json!({"url": desk.at.url, "token": desk.at.token, "calls": asked});
     let simulator = Simulator::responder(Transport::Http1);
     let outside = std::thread::spawn(move || Sdk::new().run("mcp-client.mjs", &simulator, &spec));
-    // They were sent together: the last need not come last.
+    // They were sent concurrently, so the last need not arrive last.
     let mut done = 0;
     while done < 21 {
         let call = desk.talk.host.hear();
@@ -338,7 +339,7 @@ fn strangers_are_turned_away() {
     );
     let elsewhere = format!("http://127.0.0.1:{port}/mcp/6d9a7c50-0000-4000-8000-000000000000");
     assert_eq!(knock(&elsewhere, &[auth], list), 404);
-    // Let in, but without a session: rmcp's own word on that.
+    // Authorized, but without a session: this is rmcp's own response.
     assert_eq!(desk.status(&[auth], list), 400);
     desk.finish();
     assert_eq!(desk.status(&[auth], list), 410);
@@ -356,7 +357,7 @@ fn who_waits_when_the_run_ends_is_told() {
     assert!(error.to_string().contains("over"), "{error}");
 }
 
-/// Calls that come while the host is away are offered in its next turn.
+/// Calls that arrive while the run is parked are offered in the next turn.
 #[test]
 fn a_parked_run_offers_the_calls_with_the_next_turn() {
     let steps = format!(
@@ -374,7 +375,7 @@ fn a_parked_run_offers_the_calls_with_the_next_turn() {
         token: told["token"].as_str().unwrap().into(),
     };
     let outside = beside(async move { client(&at).await.call_tool(look("out")).await });
-    // Calls without a result are offered again, and with them what has come since.
+    // Calls without a result are offered again, together with new ones.
     while taken.calls.len() < 2 {
         taken = talk.turn();
         assert_eq!(taken.stop, "toolUse", "{taken:?}");
@@ -393,7 +394,7 @@ fn a_parked_run_offers_the_calls_with_the_next_turn() {
     simulator.recorded().assert_played(&["completed"]);
 }
 
-/// A real client with all it does for a call; `endpoint_crowd` has more, all at once.
+/// A real client with its full overhead per call; `endpoint_crowd` has more concurrent calls.
 #[test]
 fn two_thousand_calls_of_one_client_are_all_answered() {
     let mut desk = Desk::open();

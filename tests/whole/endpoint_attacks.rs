@@ -1,4 +1,4 @@
-//! Those who mean the endpoint no good, or know no better.
+//! Hostile and mistaken clients of the endpoint.
 
 use std::time::Duration;
 
@@ -25,14 +25,14 @@ fn call(n: u32, q: &str) -> Json {
 const LIST: &str = r#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#;
 
 impl Place {
-    /// Host and port, and the path.
+    /// Returns the authority and the path.
     fn parts(&self) -> (&str, &str) {
         let rest = self.url.strip_prefix("http://").unwrap();
         let slash = rest.find('/').unwrap();
         rest.split_at(slash)
     }
 
-    /// The head of a request that is let in.
+    /// Returns the head of a request that is accepted.
     fn head(&self, more: &str) -> String {
         let (host, path) = self.parts();
         format!(
@@ -43,7 +43,7 @@ impl Place {
         )
     }
 
-    /// Sends bytes; all that is answered.
+    /// Sends bytes and returns the whole response.
     async fn exchange(&self, bytes: &[u8]) -> String {
         let mut stream = TcpStream::connect(self.parts().0).await.unwrap();
         stream.write_all(bytes).await.unwrap();
@@ -53,7 +53,8 @@ impl Place {
     }
 }
 
-/// An honest call, which the host must hear next: nothing of what was tried came through.
+/// Asserts that the next call the host receives is a valid one: none of the attempts before it came
+/// through.
 fn nothing_came_through(desk: &mut Desk) {
     let plain = Plain::new(&desk.at);
     let outside = beside(async move {
@@ -65,8 +66,8 @@ fn nothing_came_through(desk: &mut Desk) {
     assert!(outside.join().unwrap().contains("saw last"));
 }
 
-/// A page of another site whose name was pointed to this machine: it knows the port, and let
-/// it even know path and token.
+/// DNS rebinding: a page of another site whose name resolves to this machine, even if it knows the
+/// port, path and token.
 #[test]
 fn a_name_that_was_pointed_here_opens_nothing() {
     let mut desk = Desk::open();
@@ -97,7 +98,7 @@ fn a_name_that_was_pointed_here_opens_nothing() {
     assert_eq!(desk.status(&two, HELLO), 403);
     let elsewhere = "127.0.0.1:1";
     assert_eq!(desk.status(&[auth, ("Host", elsewhere)], HELLO), 403);
-    // The name in the request line, where it counts more than in the head.
+    // The name in the request line takes precedence over the `Host` header.
     let line = format!("POST {path}");
     let absolute = format!("POST http://evil.com:{port}{path}");
     let request = desk.at.head(&format!("Content-Length: {}", HELLO.len()));
@@ -106,7 +107,7 @@ fn a_name_that_was_pointed_here_opens_nothing() {
     let heard = beside(async move { at.exchange(request.as_bytes()).await });
     let heard = heard.join().unwrap();
     assert!(heard.starts_with("HTTP/1.1 403 "), "{heard}");
-    // Who may come: this machine under its own name.
+    // Local requests under the machine's own name are accepted.
     let own = format!("http://localhost:{port}");
     let host = format!("localhost:{port}");
     let allowed = [auth, ("Host", host.as_str()), ("Origin", own.as_str())];
@@ -115,8 +116,8 @@ fn a_name_that_was_pointed_here_opens_nothing() {
     desk.finish();
 }
 
-/// Cards display what was done. Neither their ids nor the tool that draws them can be called,
-/// nor the host's own names, which stand on cards too.
+/// Tool cards display what was executed. Neither their ids nor the tool that draws them can be
+/// called, nor the host's own tool names, which are also displayed on cards.
 #[test]
 fn what_cards_are_called_cannot_be_called() {
     let mut desk = Desk::open();
@@ -178,7 +179,7 @@ fn a_token_is_good_for_its_run_and_no_longer() {
         assert_eq!(status, 401, "{wrong:?}");
     }
     desk.finish();
-    // The very same requests, word by word, after the run.
+    // The same requests again, byte by byte, after the run.
     let replay = call(7, "replayed").to_string();
     let bearer = format!("Bearer {token}");
     let auth = ("Authorization", bearer.as_str());
@@ -187,7 +188,7 @@ fn a_token_is_good_for_its_run_and_no_longer() {
         assert_eq!(knock(&old.url, &[auth, known], body), 410);
         assert_eq!(knock(&old.url, &[auth], body), 410);
     }
-    // And during the next, which has nothing of the last.
+    // And during the next run, which shares nothing with the last.
     desk.again();
     assert_ne!(desk.at.url, old.url);
     assert_ne!(desk.at.token, old.token);
@@ -209,7 +210,8 @@ fn a_token_is_good_for_its_run_and_no_longer() {
     desk.finish();
 }
 
-/// Only this machine reaches it, under one address, and only in the way MCP asks for.
+/// The endpoint listens on one loopback address only and rejects requests that are not valid MCP
+/// over HTTP.
 #[test]
 fn nobody_else_gets_as_far_as_the_door() {
     let mut desk = Desk::open();
@@ -249,7 +251,7 @@ fn nobody_else_gets_as_far_as_the_door() {
     desk.finish();
 }
 
-/// Who gets it wrong is told what is wrong, by the id it was asked with.
+/// Invalid requests are answered with an error that has their id.
 #[test]
 fn what_is_no_call_is_told_to_be_none() {
     let mut desk = Desk::open();
@@ -293,7 +295,8 @@ fn what_is_no_call_is_told_to_be_none() {
     desk.finish();
 }
 
-/// With and without a length, in the head and in the body.
+/// Requests that are too long are rejected, with and without a declared length, in the head and in
+/// the body.
 #[test]
 fn what_is_too_long_is_not_taken_in() {
     const MOST: usize = 8 * 1024 * 1024;
@@ -304,7 +307,7 @@ fn what_is_too_long_is_not_taken_in() {
         let told = at.head(&format!("Content-Length: {}", MOST + 1));
         let heard = at.exchange(told.as_bytes()).await;
         assert!(heard.starts_with("HTTP/1.1 413 "), "{heard}");
-        // A client that does not say how much there is to come.
+        // A client that does not declare the length.
         let piece = "x".repeat(64 * 1024);
         let chunk = format!("{:x}\r\n{piece}\r\n", piece.len());
         let mut body = at.head("Transfer-Encoding: chunked");
@@ -314,7 +317,7 @@ fn what_is_too_long_is_not_taken_in() {
         body.push_str("1\r\nx\r\n");
         let heard = at.exchange(body.as_bytes()).await;
         assert!(heard.starts_with("HTTP/1.1 413 "), "{heard}");
-        // One that goes on for ever is left.
+        // The connection of a client that never stops sending is closed.
         let mut stream = TcpStream::connect(at.parts().0).await.unwrap();
         let head = at.head("Transfer-Encoding: chunked");
         stream.write_all(head.as_bytes()).await.unwrap();
@@ -332,7 +335,7 @@ fn what_is_too_long_is_not_taken_in() {
     desk.finish();
 }
 
-/// The clock is stopped, the sockets are real.
+/// The clock is paused; the sockets are real.
 #[tokio::test]
 async fn who_sends_byte_by_byte_is_cut_off_while_others_are_served() {
     let steps = format!(
@@ -353,7 +356,7 @@ async fn who_sends_byte_by_byte_is_cut_off_while_others_are_served() {
     };
     tokio::time::pause();
     let start = Instant::now();
-    // Begins with something and then says a byte a second, for ever.
+    // Sends `begin` and then a byte per second, forever.
     let trickle = async |begin: String| {
         let mut stream = TcpStream::connect(at.parts().0).await.unwrap();
         stream.write_all(begin.as_bytes()).await.unwrap();
@@ -366,7 +369,7 @@ async fn who_sends_byte_by_byte_is_cut_off_while_others_are_served() {
             std::future::pending().await
         };
         tokio::select! {
-            // One that writes on may hear of the end by a reset.
+            // A client that keeps writing may see a reset instead of the response.
             _ = reading.read_to_string(&mut heard) => {}
             () = dripping => {}
         }
@@ -401,8 +404,8 @@ async fn who_sends_byte_by_byte_is_cut_off_while_others_are_served() {
     assert_eq!((taken.stop, taken.text.as_str()), (Stop::Finished, "Done."));
 }
 
-/// Of two calls that wait one is taken back: the host hears so, the other is not disturbed,
-/// and what the host says of it all the same is for nobody.
+/// Of two waiting calls one is cancelled: the host receives the cancel, the other call is not
+/// affected, and a late result for the cancelled one is discarded.
 #[test]
 fn a_call_that_is_taken_back_is_answered_to_nobody() {
     let mut desk = Desk::open();
@@ -449,7 +452,7 @@ fn a_call_that_is_taken_back_is_answered_to_nobody() {
     desk.finish();
 }
 
-/// A client that lost its memory says hello again, with or without the session it had.
+/// A client may initialize again, with or without its previous session.
 #[test]
 fn who_says_hello_again_is_welcome() {
     let mut desk = Desk::open();

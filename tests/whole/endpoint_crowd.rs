@@ -1,4 +1,4 @@
-//! Ten thousand callers of the endpoint at the same moment.
+//! Ten thousand concurrent callers of the endpoint.
 
 use std::sync::Arc;
 
@@ -14,14 +14,14 @@ use crate::endpoint_sessions::Plain;
 use crate::once::until;
 
 const CALLERS: usize = 10_000;
-/// How many of them come in the same instant; the next come when these are let in.
+/// How many calls are opened at once; others wait until these are accepted.
 const ABREAST: usize = 512;
 /// MCP sessions the callers share.
 const SESSIONS: usize = 20;
-/// What the sidecar may take for each that waits, in a build that is not made small.
+/// The most memory the sidecar may use per waiting call, in an unoptimized build.
 const MOST_KIB: u64 = 32;
 
-/// A call on a connection of its own, let in and not answered.
+/// A call on its own connection, accepted and not answered yet.
 struct Waiting {
     n: usize,
     stream: TcpStream,
@@ -52,7 +52,7 @@ impl Waiting {
         Self { n, stream, heard }
     }
 
-    /// Hears the rest, which must be this caller's answer and no other.
+    /// Reads the rest and asserts that it is exactly this call's answer.
     async fn end(mut self) {
         self.stream.read_to_string(&mut self.heard).await.unwrap();
         let data = self
@@ -70,7 +70,7 @@ impl Waiting {
     }
 }
 
-/// This process holds the other ends.
+/// Raises the limit of open files, because this process holds the client ends of all connections.
 fn make_room() {
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
     let wanted = CALLERS as u64 + 1000;
@@ -81,13 +81,13 @@ fn make_room() {
     }
 }
 
-/// The lines in which the bridge has told of calls.
+/// Returns the complete log lines about calls.
 fn told(text: &str) -> impl Iterator<Item = &str> {
     let lines = text.split_inclusive('\n');
     lines.filter(|line| line.ends_with('\n') && line.contains(r#""event":"request_"#))
 }
 
-/// What such a line tells: the event, and how many calls wait after it.
+/// Parses a line: the event, and how many calls are pending after it.
 fn event(line: &str) -> (String, usize) {
     let event: Json = serde_json::from_str(line).unwrap();
     let waiting = event["pendingCount"].as_u64().unwrap();
@@ -95,7 +95,7 @@ fn event(line: &str) -> (String, usize) {
     (name, usize::try_from(waiting).unwrap())
 }
 
-/// Opens so many calls, says so, and hears their answers.
+/// Opens `count` calls, signals that all are accepted, and reads their answers.
 async fn visit(at: Place, count: usize, all_there: oneshot::Sender<()>) {
     let plain = Plain::new(&at);
     let mut sessions = Vec::new();
@@ -113,7 +113,7 @@ async fn visit(at: Place, count: usize, all_there: oneshot::Sender<()>) {
         });
     }
     let waiting = coming.join_all().await;
-    // One more, who only asks what there is, need not wait for them.
+    // Listing the tools does not wait for the pending calls.
     let list = json!({"jsonrpc": "2.0", "id": "list", "method": "tools/list"});
     let listed = plain.post(Some(&sessions[0]), list).await;
     assert!(listed.text().await.unwrap().contains("pi__look"));
@@ -124,8 +124,8 @@ async fn visit(at: Place, count: usize, all_there: oneshot::Sender<()>) {
     }
 }
 
-/// All wait for the host before the first is answered. Each is asked for and answered once,
-/// with its own answer, and nothing is left of them: others come after them and find room.
+/// All calls wait for the host before the first is answered. Each is sent and answered exactly
+/// once, and their resources are released, so that later calls find room.
 #[test]
 fn ten_thousand_calls_wait_at_once_and_are_all_answered() {
     make_room();
@@ -140,7 +140,7 @@ fn ten_thousand_calls_wait_at_once_and_are_all_answered() {
     ]);
     let host = &desk.talk.host;
     let (kib, files) = (host.resident_kib(), host.open_files());
-    // Cursor's own call waits all the time.
+    // Cursor's own call is pending all the time.
     let mut past = 1;
     let mut peaks = Vec::new();
     for count in [CALLERS, CALLERS / 2] {
@@ -165,7 +165,7 @@ fn ten_thousand_calls_wait_at_once_and_are_all_answered() {
         let events: Vec<_> = told(&read()).skip(past).map(event).collect();
         let (queued, resolved) = events.split_at(count);
         assert!(queued.iter().all(|(name, _)| name == "request_queued"));
-        // Those that come in the same instant may be told of in another order.
+        // Calls that arrive at the same time may be logged in another order.
         let most = queued.iter().map(|(_, waiting)| *waiting).max();
         assert_eq!(most, Some(count + 1), "all wait at once");
         assert_eq!(resolved.len(), count);
@@ -181,7 +181,8 @@ fn ten_thousand_calls_wait_at_once_and_are_all_answered() {
         let (first, second) = (peak - kib, later - peak);
         let most = MOST_KIB * CALLERS as u64;
         assert!(first < most, "{first} KiB for {CALLERS} calls");
-        // Had nothing been given back, they had taken half of that.
+        // If no memory had been released, the second round would have used half as much as the
+        // first.
         assert!(second < first / 4, "{first} KiB, then {second} KiB more");
     }
     desk.finish();

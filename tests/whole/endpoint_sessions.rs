@@ -1,4 +1,4 @@
-//! Clients of the endpoint that come anew and anew, and such that go without a word.
+//! Clients of the endpoint that reconnect often, and clients that disconnect without notice.
 
 use serde_json::{Value as Json, json};
 
@@ -8,7 +8,7 @@ use crate::faults::playing;
 use crate::host_tools::{END, calls, text};
 use crate::talk::{Talk, tool};
 
-/// A client by hand, which keeps no stream open that it was not told to.
+/// A plain HTTP client, which opens no stream unless asked to.
 #[derive(Clone)]
 pub struct Plain {
     http: reqwest::Client,
@@ -38,14 +38,14 @@ impl Plain {
         request.json(&message).send().await.unwrap()
     }
 
-    /// Whatever it is, it is called JSON.
+    /// Sends a body as JSON, valid or not.
     pub async fn send(&self, session: Option<&str>, body: String) -> reqwest::Response {
         let request = self.request(reqwest::Method::POST, session);
         let request = request.header("content-type", "application/json");
         request.body(body).send().await.unwrap()
     }
 
-    /// The stream on which a server may speak of its own accord.
+    /// Opens the stream for messages that the server initiates.
     pub async fn listen(&self, session: &str) -> reqwest::Response {
         let request = self.request(reqwest::Method::GET, Some(session));
         request.send().await.unwrap()
@@ -58,7 +58,7 @@ impl Plain {
         self.post(None, message).await
     }
 
-    /// Asks for a session: its id, or the status of the refusal.
+    /// Opens a session and returns its id, or the status of the refusal.
     pub async fn session(&self) -> Result<String, u16> {
         let answer = self.hello().await;
         if answer.status() != 200 {
@@ -96,7 +96,7 @@ fn idle_sessions_make_place_and_used_ones_stay() {
         }
         assert_eq!(plain.session().await, Err(503), "all are in use");
         drop(streams.remove(10));
-        // The server learns of it when its socket does.
+        // The server notices the disconnect only when its socket does.
         while plain.session().await.is_err() {
             tokio::task::yield_now().await;
         }
@@ -106,7 +106,7 @@ fn idle_sessions_make_place_and_used_ones_stay() {
     desk.finish();
 }
 
-/// Those that open at the same time count, too.
+/// Sessions that are being opened count toward the limit, too.
 #[test]
 fn sessions_that_open_at_once_are_not_too_many() {
     let mut desk = Desk::open();
@@ -141,7 +141,7 @@ fn sessions_that_open_at_once_are_not_too_many() {
     desk.finish();
 }
 
-/// What nobody waits for is not offered again.
+/// A call whose client has disconnected is not offered again.
 #[test]
 fn a_client_that_hangs_up_has_given_its_call_up() {
     let steps = format!(
@@ -187,8 +187,8 @@ fn a_client_that_hangs_up_has_given_its_call_up() {
     simulator.recorded().assert_played(&["completed"]);
 }
 
-/// Clients that come, call and go must not fill a host that executes at once: it is told whose
-/// call is nobody's any more, however the caller says so.
+/// Disconnected clients must not leave work for a host that executes during the turn: the host
+/// receives a cancel for the call, whether the client disconnects or cancels it.
 #[test]
 fn a_host_with_hands_of_its_own_hears_that_a_caller_has_left() {
     let mut desk = Desk::open();
@@ -200,13 +200,13 @@ fn a_host_with_hands_of_its_own_hears_that_a_caller_has_left() {
             let params = json!({"name": "pi__look", "arguments": {"q": n.to_string()}});
             json!({"jsonrpc": "2.0", "id": n, "method": "tools/call", "params": params})
         };
-        // One hangs up, one takes its call back.
+        // The first client disconnects, the second cancels its call.
         let calling = async { plain.post(Some(&id), call(1)).await.bytes().await };
         tokio::select! {
             answer = calling => panic!("{answer:?}"),
             _ = told.recv() => {}
         }
-        // Else the next call could overtake the end of this one.
+        // Otherwise the next call could arrive before the cancel of this one.
         told.recv().await.unwrap();
         let taking_back = async {
             told.recv().await.unwrap();

@@ -1,4 +1,4 @@
-//! HTTP/2 or HTTP/1.1 against servers that have only one of them, or stumble over one.
+//! HTTP/2 and HTTP/1.1 against servers that support only one of them or fail once.
 
 use std::io::Write as _;
 use std::time::Duration;
@@ -15,7 +15,7 @@ const SERVER_CONFIG: &str = "/aiserver.v1.ServerConfigService/GetServerConfig";
 const HELLO: &str =
     r#"{ text = "Hello." }, { checkpoint = "auto" }, { usage = {} }, { end = true }"#;
 
-/// A server whose calls end as `fates` says, and whose runs play `steps`.
+/// A server whose calls fail as `fates` says, and whose runs play `steps`.
 fn serving(transport: Transport, fates: &[(&str, &str)], steps: &str) -> Simulator {
     let mut file = tempfile::Builder::new().suffix(".toml").tempfile().unwrap();
     writeln!(file, "name = \"serving\"").unwrap();
@@ -26,7 +26,7 @@ fn serving(transport: Transport, fates: &[(&str, &str)], steps: &str) -> Simulat
     Simulator::with(transport, file.path())
 }
 
-/// How often the run was tried again after a pause.
+/// How often the run was retried after a delay.
 fn retries(told: &Told) -> usize {
     let retrying = |event: &&RunEvent| matches!(event, RunEvent::Retrying(_));
     told.events.iter().filter(retrying).count()
@@ -34,8 +34,8 @@ fn retries(told: &Told) -> usize {
 
 const NO_RUN_SSE: (&str, &str) = (RUN_SSE, "status = 404");
 
-/// Who resets a stream or says goodbye speaks HTTP/2: one stumble must not lead to a protocol
-/// that the server does not have.
+/// A server that resets a stream or sends GOAWAY supports HTTP/2: one failure must not cause a
+/// fallback to a protocol that it may not support.
 #[tokio::test]
 async fn a_stumble_over_http2_does_not_leave_it() {
     for fate in [
@@ -71,7 +71,7 @@ async fn a_reset_does_not_lead_to_http1_where_that_is() {
     assert_eq!(recording.requests(RUN_SSE).len(), 0);
 }
 
-/// Nobody says which version this server wants, and it has runs over HTTP/2 only.
+/// The server has no configuration that names the version, and supports runs over HTTP/2 only.
 #[tokio::test]
 async fn a_plain_server_without_runs_over_http1_is_asked_over_http2() {
     for status in [404, 405, 415, 501, 505] {
@@ -89,7 +89,7 @@ async fn a_plain_server_without_runs_over_http1_is_asked_over_http2() {
     }
 }
 
-/// Advice that does not come must not use up the time a stream has to be opened.
+/// A configuration request that is never answered must not use up the time for opening a stream.
 #[tokio::test]
 async fn advice_that_never_comes_costs_the_impatient_no_run() {
     let fates = [(SERVER_CONFIG, "late_ms = 60000")];
@@ -101,7 +101,7 @@ async fn advice_that_never_comes_costs_the_impatient_no_run() {
     assert_eq!(recording.requests(SERVER_CONFIG).len(), 1);
 }
 
-/// A full connection has looked at nothing: another one is opened at once.
+/// A refused stream was not processed, so another connection is opened at once.
 #[tokio::test]
 async fn a_refused_stream_moves_on_at_once() {
     let fate = "reset = \"refused_stream\"\ntimes = 2";
@@ -112,7 +112,7 @@ async fn a_refused_stream_moves_on_at_once() {
     assert_eq!((told.ended.attempts, retries(&told)), (3, 0));
 }
 
-/// Appends have numbers: one that may be lost is sent again, and the run goes on.
+/// Appends are numbered, so one that may be lost is sent again and the run continues.
 #[tokio::test]
 async fn a_lost_append_is_sent_again() {
     let steps = format!(r#"{{ exec = {{ requestContextArgs = {{}} }} }}, {HELLO}"#);
@@ -128,7 +128,7 @@ async fn a_lost_append_is_sent_again() {
     }
 }
 
-/// What a server says for good is not said again.
+/// An append that the server rejected for good is not sent again.
 #[tokio::test]
 async fn a_refused_append_is_not_sent_again() {
     let fate = r#"status = 400
@@ -140,7 +140,7 @@ body = { code = "invalid_argument", message = "no" }"#;
     assert_eq!(simulator.recording().await.requests(APPEND).len(), 1);
 }
 
-/// The numbers put appends in order: none waits for the answer to another.
+/// Appends are ordered by number, so none waits for the response to another.
 #[tokio::test]
 async fn answers_do_not_wait_for_the_first_append() {
     let steps =

@@ -1,4 +1,4 @@
-//! Everything that can go wrong on the wire gives a typed failure, soon, and nothing else.
+//! Every fault on the wire results in a typed failure within a bounded time.
 
 use std::io::Write as _;
 use std::time::Duration;
@@ -16,13 +16,13 @@ pub fn playing(transport: Transport, steps: &str) -> Simulator {
     Simulator::with(transport, file.path())
 }
 
-/// The run's only attempt.
+/// Runs a single attempt.
 async fn once(transport: Transport, steps: &str) -> Told {
-    // A loaded machine must not make silence of another failure.
+    // A long stall timeout, so that a slow machine does not turn another failure into a stall.
     within(Duration::from_secs(60), transport, steps).await
 }
 
-/// The same, with so much patience.
+/// Runs a single attempt with the given stall timeout.
 async fn within(stall: Duration, transport: Transport, steps: &str) -> Told {
     let simulator = playing(transport, steps);
     let mut ours = Ours::new(&simulator, transport);
@@ -58,8 +58,8 @@ async fn broken_streams() {
             r#"{ reset = "internal_error" }"#,
             "stream reset by the server (HTTP/2 error 2)",
         ),
-        // Streams below a GOAWAY's last id may go on; that the connection then closes is
-        // all a client can tell.
+        // Streams up to a GOAWAY's last id may continue; the client only observes that the
+        // connection then closes.
         (
             r#"{ text = "a" }, { goaway = "enhance_your_calm" }"#,
             "connection ",
@@ -261,7 +261,7 @@ async fn unauthenticated_with_a_fresh_token_is_final() {
     let told = ours.say("go").await;
     assert_eq!(told.failure(), "[unauthenticated] no");
     assert_eq!(simulator.recording().await.runs(), 1);
-    // The next run has thrown that token away and asks for a new one.
+    // The next run has discarded that token and requests a new one.
     ours.say("go").await;
     let exchanges = simulator.recording().await;
     assert_eq!(exchanges.requests("/auth/exchange_user_api_key").len(), 2);
@@ -269,7 +269,7 @@ async fn unauthenticated_with_a_fresh_token_is_final() {
 
 #[tokio::test]
 async fn a_stalled_window_stops_nothing_but_sending() {
-    // The server takes nothing more, yet what it says must still arrive.
+    // The server's flow-control window is exhausted, but what it sends must still arrive.
     let steps =
         r#"{ hold_window = true }, { text = "still talking" }, { usage = {} }, { end = true }"#;
     once(Transport::H2c, steps).await.finished("still talking");
@@ -308,7 +308,7 @@ async fn a_slow_drip_is_put_together() {
     }
 }
 
-/// A server that accepts and says nothing must not make a person wait.
+/// Cancelling does not wait for a server that accepts the connection and never responds.
 #[tokio::test]
 async fn cancelling_works_while_the_stream_is_being_opened() {
     let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -342,8 +342,7 @@ async fn a_cancelled_run_brings_its_last_checkpoint() {
     assert_eq!(checkpoints.count(), 1, "{:?}", told.events);
 }
 
-/// A checkpoint that was on its way when a run was given up must not keep the server from being
-/// told so: checkpoints come at every moment here.
+/// The cancel is sent even while checkpoints keep arriving.
 #[tokio::test]
 async fn the_server_hears_of_a_cancel_whatever_arrives_meanwhile() {
     let flood = r#"{ checkpoint = { rootPromptMessagesJson = ["bW9yZQ=="] } }, "#.repeat(2_000);
@@ -355,7 +354,7 @@ async fn the_server_hears_of_a_cancel_whatever_arrives_meanwhile() {
         let mut ours = Ours::new(&simulator, Transport::H2c);
         let told = ours.say_and("go", When::Cancel("cancel me")).await;
         assert_eq!(told.ended.outcome, Outcome::Cancelled);
-        // The server is through with the run when it has judged it.
+        // The server has finished the run once it has a verdict on it.
         let recording = loop {
             let recording = simulator.recording().await;
             if recording.verdicts().len() == times {
@@ -367,7 +366,7 @@ async fn the_server_hears_of_a_cancel_whatever_arrives_meanwhile() {
     }
 }
 
-/// A request of a kind nobody has declared: field 99 of an exec message with id 5.
+/// An undeclared request: field 99 of an exec message with id 5.
 #[tokio::test]
 async fn s43_an_unknown_request_is_thrown_back_closed_and_counted() {
     let steps = r#"{ send_hex = "1205 0805 9a0600" }, { expect_client = { execClientControlMessage = { throw = { id = 5 } } } }, { expect_client = { execClientControlMessage = { streamClose = { id = 5 } } } }, { text = "on we go" }, { usage = {} }, { end = true }"#;
@@ -384,7 +383,7 @@ async fn s43_an_unknown_request_is_thrown_back_closed_and_counted() {
     );
 }
 
-/// Whatever happens to a stream whose turn has ended, the turn is complete.
+/// A fault after the end of the turn does not change its result.
 #[tokio::test]
 async fn s42_what_breaks_after_the_turn_broke_nothing() {
     for fault in [
@@ -401,7 +400,7 @@ async fn s42_what_breaks_after_the_turn_broke_nothing() {
     }
 }
 
-/// A server that beats after the turn may still be at its last checkpoint.
+/// A server that sends heartbeats after the turn may still be preparing its last checkpoint.
 #[tokio::test]
 async fn heartbeats_after_the_turn_keep_the_stream_for_the_last_checkpoint() {
     let steps = r#"{ text = "all of it" }, { usage = {} }, { delay_ms = 4000 }, { heartbeat = true }, { delay_ms = 4000 }, { checkpoint = "auto" }, { end = true }"#;
@@ -414,7 +413,8 @@ async fn heartbeats_after_the_turn_keep_the_stream_for_the_last_checkpoint() {
     assert!(told.events.iter().any(checkpoint), "{:?}", told.events);
 }
 
-/// They do not keep it for ever, and neither do checkpoints, nor tools that come to nothing.
+/// Heartbeats do not keep the stream open forever, nor do checkpoints or tool calls that are never
+/// completed.
 #[tokio::test]
 async fn what_nobody_sees_after_the_turn_does_not_keep_it_open() {
     let tool = r#"update = { toolCallStarted = { callId = "c", toolCall = { readToolCall = { args = { path = "/a" } } } } }"#;
@@ -433,8 +433,8 @@ async fn what_nobody_sees_after_the_turn_does_not_keep_it_open() {
     }
 }
 
-/// The key exchange: any success is one, a refusal keeps its words, and a token that cannot be
-/// sent is told as such.
+/// The key exchange accepts any success status, reports the message of a refusal, and rejects a
+/// token that cannot be sent in a header.
 #[tokio::test]
 async fn answers_of_the_key_exchange() {
     let token = r#"{ accessToken = "tok" }"#;

@@ -1,4 +1,4 @@
-//! A disk that takes no more.
+//! A full disk.
 
 use std::fs;
 use std::process::Command;
@@ -19,7 +19,7 @@ fn a_write_that_does_not_fit_leaves_the_old_file_as_it_was() {
     );
     let refused = r#"{ writeResult = { error = { error = { "$contains" = "EFBIG" } } } }"#;
     let simulator = runs(&[format!("{CONTEXT}, {}", exec(&write, refused))]);
-    // No file may have more than 200 KiB, and who tries is told so.
+    // Limits files to 200 KiB; writes beyond that fail with EFBIG because the signal is ignored.
     let mut command = Command::new("/bin/sh");
     let script = "trap '' XFSZ; ulimit -f 200; exec \"$0\"";
     command.args(["-c", script, binary()]);

@@ -1,4 +1,4 @@
-//! `cursor-sidecar gateway` as a process, and clients of it.
+//! `cursor-sidecar gateway` as a process, and its clients.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
@@ -9,13 +9,13 @@ use serde_json::{Value as Json, json};
 
 use crate::backend::{Simulator, binary};
 
-/// A gateway of its own.
+/// A gateway process with its own folder.
 pub struct Gateway {
     child: Child,
     place: tempfile::TempDir,
     pub url: String,
     pub token: String,
-    /// What it said when it was ready.
+    /// The message it printed when it was ready.
     pub ready: Json,
 }
 
@@ -71,7 +71,7 @@ impl Gateway {
         self.place.path()
     }
 
-    /// The most memory it ever had, in KiB; `None` where the system does not tell.
+    /// Returns its peak memory in KiB; `None` if the system does not report it.
     pub fn peak_kib(&self) -> Option<u64> {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).ok()?;
         let line = status.lines().find(|line| line.starts_with("VmHWM:"))?;
@@ -87,7 +87,7 @@ impl Gateway {
         port.strip_suffix("/v1").unwrap().parse().unwrap()
     }
 
-    /// Says something that need not be HTTP; gives all that comes back.
+    /// Sends text that need not be HTTP and returns the whole response.
     pub fn raw(&self, text: &str) -> String {
         let mut stream = TcpStream::connect(("127.0.0.1", self.port())).unwrap();
         stream.write_all(text.as_bytes()).unwrap();
@@ -96,7 +96,7 @@ impl Gateway {
         answer
     }
 
-    /// Asks it to end, and waits until it has.
+    /// Sends SIGTERM and waits for the exit.
     pub fn end(&mut self) -> ExitStatus {
         let id = rustix::process::Pid::from_child(&self.child);
         rustix::process::kill_process(id, rustix::process::Signal::TERM).unwrap();
@@ -122,7 +122,7 @@ pub struct Chat {
     pub stream: bool,
 }
 
-/// What an answer told.
+/// The content of a response.
 #[derive(Debug, Default, Clone)]
 pub struct Told {
     pub status: u16,
@@ -132,9 +132,9 @@ pub struct Told {
     pub finish: String,
     pub usage: Json,
     pub error: Json,
-    /// Lines that are only there to be seen.
+    /// The number of SSE comments.
     pub comments: usize,
-    /// What came last.
+    /// The last event or comment.
     pub last: String,
 }
 
@@ -201,7 +201,7 @@ impl Chat {
         (answer.status().as_u16(), answer.text().await.unwrap())
     }
 
-    /// Takes a turn and keeps what the model said.
+    /// Runs a turn and adds the answer to the history.
     pub async fn turn(&mut self) -> Told {
         let answer = self.send(&self.body()).await;
         let told = Told::read(answer).await;

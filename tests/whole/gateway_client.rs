@@ -1,4 +1,4 @@
-//! The official OpenAI client, as anybody would use it.
+//! The official OpenAI client against the gateway.
 
 use std::process::Stdio;
 
@@ -10,7 +10,7 @@ use crate::gateway::Gateway;
 use crate::host_tools::{END, calls, text};
 use crate::sdk::Sdk;
 
-/// Lists the models, talks, executes tools, goes on; and hears of an error as an error.
+/// Lists the models, runs turns, executes tools, and receives an error as an error.
 #[test]
 fn the_official_client_talks_and_calls_tools() {
     let steps = format!(

@@ -1,4 +1,4 @@
-//! How turns of OpenAI clients end before their time: silence, hang-ups, lost runs, signals.
+//! Turns of OpenAI clients that end early: silence, disconnects, lost runs, signals.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -15,10 +15,10 @@ use crate::host_tools::script;
 use crate::inside::{END, opened};
 use crate::recovery::{fields, logged};
 
-/// A server that is told of the end, and saves what there is.
+/// A server that expects the cancel and then sends a checkpoint.
 const CANCELLED: &str = r#"{ expect_client = { conversationAction = { cancelAction = {} } } }, { checkpoint = "auto" }, { expect_cancel = true }"#;
 
-/// What a stream says up to these words.
+/// Returns what the stream sends up to and including this text.
 async fn heard_until(answer: &mut reqwest::Response, words: &str) -> String {
     let mut heard = String::new();
     while !heard.contains(words) {
@@ -28,7 +28,7 @@ async fn heard_until(answer: &mut reqwest::Response, words: &str) -> String {
     heard
 }
 
-/// The gateway inside this process, where the clock can be stopped.
+/// The gateway inside this process, where the clock can be paused.
 async fn inside(steps: &str, env: &'static [(&str, &str)]) -> (Sim, gateway::Gateway) {
     let text = format!("name = \"inside\"\n[[run]]\nsteps = [ {steps} ]\n");
     let label = "inside.toml".into();
@@ -52,14 +52,14 @@ async fn inside(steps: &str, env: &'static [(&str, &str)]) -> (Sim, gateway::Gat
     (sim, gateway)
 }
 
-/// A server that lives and does nothing: the client is told every ten seconds that somebody is
-/// there, and the watchdog ends the turn as it does for any other host.
+/// A server that sends nothing: the client receives a comment every ten seconds to keep the stream
+/// alive, and the watchdog ends the turn as it does for any other host.
 #[tokio::test]
 async fn s45_a_silent_server_ends_the_stream_and_comments_keep_it_alive() {
     let cases: [(&str, &str, &str, usize); 2] = [
-        // Nothing was said: started over once, then given up.
+        // No output yet: the run is retried once, then cancelled.
         ("", "1", "over 2 attempts (1 retry)", 23),
-        // Words were shown: there is no starting over.
+        // Text was shown, so the run is not retried.
         (
             r#"{ text = "Half. " },"#,
             "3",
@@ -77,7 +77,7 @@ async fn s45_a_silent_server_ends_the_stream_and_comments_keep_it_alive() {
         };
         let (sim, gateway) = inside(&steps, env).await;
         let mut chat = Chat::new(&gateway.url(), gateway.token().secret.expose_secret());
-        // What is asked for once is asked for now.
+        // Fetch what is requested only once before the clock is paused.
         assert_eq!(chat.get("/v1/models").await.0, 200);
         chat.user("go");
         tokio::time::pause();
@@ -119,7 +119,7 @@ async fn s45_a_silent_server_ends_the_stream_and_comments_keep_it_alive() {
     }
 }
 
-/// The same through the real binary, with the shortest patience there is.
+/// Checks the same with the real binary and the shortest timeout.
 #[tokio::test]
 async fn s45_the_watchdog_is_the_users() {
     let steps = r#"{ delay_ms = 600000, timeout_ms = 700000 }, { text = "Never." }"#;
@@ -164,7 +164,7 @@ async fn a_client_that_hangs_up_takes_its_run_along() {
     recording.assert_played(&["cancelled by client"]);
 }
 
-/// The same for one that waits for a whole answer.
+/// Checks the same for a client that does not stream.
 #[tokio::test]
 async fn a_client_that_does_not_wait_for_its_answer_takes_its_run_along() {
     let steps = format!(r#"{{ text = "Half. " }}, {CANCELLED}"#);
@@ -183,7 +183,7 @@ async fn a_client_that_does_not_wait_for_its_answer_takes_its_run_along() {
     recording.assert_played(&["cancelled by client"]);
 }
 
-/// More turns than may be under way are turned away, until one of them has ended.
+/// Turns beyond the limit are rejected until one of the active ones has ended.
 #[tokio::test]
 async fn too_many_turns_are_told_to_come_back() {
     let steps = r#"{ text = "Half. " }, { expect_cancel = true, timeout_ms = 600000 }"#;
@@ -211,8 +211,8 @@ async fn too_many_turns_are_told_to_come_back() {
     }
 }
 
-/// A run that breaks while the client works comes back by its history; what is told of it is
-/// named after the door.
+/// A run that is lost while the client executes is rebuilt from the history; its log events and
+/// metrics have the gateway's names.
 #[tokio::test]
 async fn a_lost_run_is_rebuilt_and_counted() {
     let folder = tempfile::tempdir().unwrap();
@@ -246,7 +246,7 @@ async fn a_lost_run_is_rebuilt_and_counted() {
     let event = "chat.rebuild_full_history";
     let line = crate::once::until(|| logged(gateway.folder(), event).pop());
     let mut told = fields(&line);
-    // A client without a name has a key of its own each time.
+    // A client without a session id gets a new key each time.
     let prefix = told["bridgeKeyPrefix"].take();
     let prefix = prefix.as_str().unwrap();
     assert!(prefix.len() == 8 && prefix.bytes().all(|digit| digit.is_ascii_hexdigit()));
@@ -261,7 +261,7 @@ async fn a_lost_run_is_rebuilt_and_counted() {
         r#"cursor_provider_rebuild_full_history{reason="no_checkpoint",model="composer-2"} 1"#;
     assert!(metrics.lines().any(|line| line == counted), "{metrics}");
     assert!(metrics.contains("# TYPE cursor_provider_rebuild_full_history counter"));
-    // Neither what was said nor the token is written down anywhere but in the token's file.
+    // Neither the prompt nor the token appears in the logs or on stderr.
     let logs = std::fs::read_dir(gateway.folder().join("debug")).unwrap();
     let logs = logs.map(|log| log.unwrap().path());
     for file in logs.chain([gateway.folder().join("stderr")]) {
@@ -274,8 +274,8 @@ async fn a_lost_run_is_rebuilt_and_counted() {
     }
 }
 
-/// A signal ends a stream with an event, a run that waits and the process, in this order and
-/// soon.
+/// On a signal, open streams end with an error event, parked runs are cancelled, and the process
+/// exits within a bounded time.
 #[tokio::test]
 async fn a_signal_leaves_nothing() {
     let speaks = format!(r#"{{ text = "Half. " }}, {CANCELLED}"#);

@@ -1,4 +1,4 @@
-//! Tools of OpenAI clients: one run of Cursor's over several requests, and nobody's but theirs.
+//! Tools of OpenAI clients: one Cursor run over several requests, never shared between clients.
 
 use serde_json::{Value as Json, json};
 
@@ -8,7 +8,7 @@ use crate::gateway::{Gateway, function};
 use crate::host_tools::{END, calls, script, text};
 use crate::inside::opened;
 
-/// The text results of a run's calls, as the server got them.
+/// The text results of a run's calls, as the server received them.
 fn results(recording: &Recording, run: u64) -> Vec<String> {
     let frames = recording.frames(run, "client");
     let results = frames
@@ -73,7 +73,7 @@ async fn three_calls_side_by_side() {
     chat.tools = ["a", "b", "c"].map(|name| function(name, &[])).into();
     let mut told = chat.say("go").await;
     let mut called = Vec::new();
-    // Calls that had not arrived in time come with the next answer, none is lost.
+    // Calls that did not arrive in time are offered in the next answer; none is lost.
     while told.finish == "tool_calls" {
         for call in told.calls.iter().rev() {
             let name = call["function"]["name"].as_str().unwrap();
@@ -93,8 +93,8 @@ async fn three_calls_side_by_side() {
     assert_eq!(recording.client("runRequest").len(), 1);
 }
 
-/// Same prompt, same first words, same tools: each client has its own run, and each result
-/// finds the run that asked for it.
+/// Two clients with the same prompt, first message and tools have separate runs, and each result
+/// reaches the run that asked for it.
 #[tokio::test]
 async fn s51_two_clients_that_say_the_same_share_nothing() {
     let steps = format!(
@@ -110,7 +110,7 @@ async fn s51_two_clients_that_say_the_same_share_nothing() {
         chat.tools = vec![function("look", &["q"])];
         asked.push(chat.say("go").await);
     }
-    // The second is the first to come back.
+    // The second client returns its result first.
     for (n, words) in [(1, "for the second"), (0, "for the first")] {
         clients[n].result(&asked[n].calls[0], words);
         assert_eq!(clients[n].turn().await.text, "Done.");
@@ -120,7 +120,7 @@ async fn s51_two_clients_that_say_the_same_share_nothing() {
     let mut heard = [results(&recording, 1), results(&recording, 2)];
     heard.sort();
     assert_eq!(heard, [["for the first"], ["for the second"]]);
-    // Calls have ids, so these histories differ: each goes on with its own.
+    // Call ids make these histories differ, so each client continues its own conversation.
     for chat in &mut clients {
         assert_eq!(chat.say("and on").await.text, "On.");
     }
@@ -132,7 +132,8 @@ async fn s51_two_clients_that_say_the_same_share_nothing() {
     assert_ne!(id(0), id(1));
 }
 
-/// Without calls even whole histories can be the same: then nobody goes on with anybody's.
+/// Without calls, complete histories can be identical: then each request starts a new conversation
+/// from its history.
 #[tokio::test]
 async fn s51_histories_that_cannot_be_told_apart_are_told_anew() {
     let steps = format!(r#"{{ text = "The same." }}, {END}"#);
@@ -181,7 +182,7 @@ async fn a_question_beside_a_session_leaves_its_run_alone() {
     assert_eq!(results(&recording, 1), ["42"]);
 }
 
-/// A person who does not wait for a tool goes on with the conversation that waits for it.
+/// A user message instead of a tool result continues the conversation that waits for the result.
 #[tokio::test]
 async fn words_instead_of_a_result_belong_to_the_same_conversation() {
     let first = format!(
@@ -210,7 +211,7 @@ async fn words_instead_of_a_result_belong_to_the_same_conversation() {
     );
 }
 
-/// A named session outlives the gateway.
+/// A named session is continued by another gateway.
 #[tokio::test]
 async fn a_named_session_goes_on_with_another_gateway() {
     let first = format!(r#"{{ text = "One." }}, {END}"#);
@@ -234,8 +235,8 @@ async fn a_named_session_goes_on_with_another_gateway() {
         .assert_played(&["completed", "completed"]);
 }
 
-/// What Cursor's own tools ask for, the client's do if they can; nothing is done here, whatever
-/// the settings say.
+/// Exec requests of Cursor's native tools are executed by the client's tools if it has suitable
+/// ones. The gateway executes nothing itself, whatever the settings are.
 #[tokio::test]
 async fn cursors_own_tools_are_the_clients_or_nobodys() {
     let steps = format!(
@@ -250,7 +251,7 @@ async fn cursors_own_tools_are_the_clients_or_nobodys() {
         &[("PI_CURSOR_NATIVE_TOOLS", "local,shell=local")],
     );
     let mut chat = gateway.chat();
-    // One like Cursor's own, and one that is called the same and is not.
+    // `read` matches Cursor's tool; `bash` has the name but not the arguments.
     chat.tools = vec![function("read", &["path"]), function("bash", &["script"])];
     let told = chat.say("go").await;
     assert_eq!(told.finish, "tool_calls", "{told:?}");

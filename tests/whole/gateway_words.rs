@@ -1,4 +1,4 @@
-//! What OpenAI clients say and are told, and who is let in: the real binary over real HTTP.
+//! Requests and responses of OpenAI clients, and access control: the real binary over real HTTP.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::process::{Command, Stdio};
@@ -29,7 +29,7 @@ async fn words_come_as_they_are_said_or_whole() {
         assert_eq!(told.usage, usage);
         assert!(!stream || told.last == "data: [DONE]", "{told:?}");
     }
-    // Usage is for those who ask.
+    // Usage is sent only if it is requested.
     let chat = gateway.chat();
     let mut body = chat.body();
     body["messages"] = json!([{"role": "user", "content": "go"}]);
@@ -100,7 +100,7 @@ async fn what_follows_goes_on_from_the_checkpoint() {
     let gateway = Gateway::start(&simulator, &[]);
     let mut chat = gateway.chat();
     assert_eq!(chat.say("go").await.text, "One. ");
-    // Clients trim what they were told, and put into parts what was a string.
+    // Clients trim answers and send strings as content parts.
     chat.messages[1] = json!({"role": "user", "content": [{"type": "text", "text": "go"}]});
     chat.messages[2] = json!({"role": "assistant", "content": "One."});
     assert_eq!(chat.say("and on").await.text, "Two.");
@@ -111,7 +111,7 @@ async fn what_follows_goes_on_from_the_checkpoint() {
         .assert_played(&["completed", "completed", "completed"]);
 }
 
-/// A client that asks again after an error goes on with the conversation it had.
+/// A client that retries after an error continues the same conversation.
 #[tokio::test]
 async fn what_failed_can_be_asked_for_again() {
     let first = format!(r#"{{ text = "One." }}, {END}"#);
@@ -130,7 +130,7 @@ async fn what_failed_can_be_asked_for_again() {
     assert_eq!((requests.len(), id(0), id(1)), (3, id(2), id(2)));
 }
 
-/// A door that cannot open says why.
+/// A gateway that cannot start reports the reason.
 #[test]
 fn a_taken_port_and_a_weak_token_are_said() {
     let simulator = Simulator::responder(Transport::H2c);
@@ -160,8 +160,7 @@ fn a_taken_port_and_a_weak_token_are_said() {
     }
 }
 
-/// The token, the name it is called by, and where a page comes from are looked at before
-/// anything is read.
+/// Token, `Host` and `Origin` are checked before the body is read.
 #[tokio::test]
 async fn strangers_are_turned_away() {
     let simulator = Simulator::responder(Transport::H2c);
@@ -325,7 +324,7 @@ async fn cursors_errors_have_their_own_status() {
             );
         }
     }
-    // Once something was said, the end is an event.
+    // After the first text, an error is sent as an event.
     let steps = format!(
         r#"{{ text = "Half. " }}, {}"#,
         fails("ERROR_RATE_LIMITED", "resource_exhausted")

@@ -1,4 +1,4 @@
-//! Hooks that say no in other words, and requests that have no words for a no.
+//! Hooks that deny in different formats, and requests whose responses have no field for a denial.
 
 use std::fs;
 use std::process::Command;
@@ -93,8 +93,8 @@ fn workspace_with_secret() -> Sdk {
     sdk
 }
 
-/// Hooks that deny commands with `forbidden`, reading `.env` by its one absolute path, and
-/// writing `evil`; all they are asked is in `log`.
+/// Hooks that deny commands with `forbidden`, reading `.env` by its absolute path, and writing
+/// `evil`; every input is appended to `log`.
 fn deny_by_content(sdk: &Sdk) {
     let script = format!(
         r#"input=$(cat); printf '%s\n' "$input" >> ./log

@@ -1,4 +1,4 @@
-//! The host's tools inside Cursor's run: one run over several host turns.
+//! Host tools in Cursor's run: one run over several host turns.
 
 use std::io::Write as _;
 
@@ -9,7 +9,7 @@ use crate::faults::playing;
 use crate::rpc::Host;
 use crate::talk::{Call, Taken, Talk, tool};
 
-/// An exec that calls `pi__<name>` and expects `expect` as its answer.
+/// An exec request that calls `pi__<name>` and expects `expect` as its result.
 pub fn calls(name: &str, args: &str, options: &str, expect: &str) -> String {
     format!(
         r#"{{ exec = {{ mcpArgs = {{ name = "pi__{name}", providerIdentifier = "pi", toolName = "pi__{name}", toolCallId = "call-{name}", args = {args} }} }}, {options} expect = {{ mcpResult = {expect} }} }}"#
@@ -83,7 +83,7 @@ fn parallel_calls_are_offered_together_and_answered_in_any_order() {
     talk.tools = vec![tool("a"), tool("b"), tool("c")];
     let mut taken = talk.say("go");
     let mut offered: Vec<Call> = Vec::new();
-    // Calls that had not arrived in time come with the next turn, none is lost.
+    // Calls that did not arrive in time are offered in the next turn; none is lost.
     while taken.stop == "toolUse" {
         offered.extend(taken.calls.clone());
         for call in taken.calls.iter().rev() {
@@ -100,8 +100,8 @@ fn parallel_calls_are_offered_together_and_answered_in_any_order() {
     simulator.recorded().assert_played(&["completed"]);
 }
 
-/// Others leave the tools out when the words look like small talk, and keep errors as words of
-/// the model: defects 20 and 16 of `docs/recovery-tests.md`.
+/// Tools are offered for small talk, too, and an error is not kept as text of the model: defects 20
+/// and 16 of other implementations in `docs/recovery-tests.md`.
 #[test]
 fn small_talk_has_tools_too_and_an_error_is_nobodys_words() {
     let fails =
@@ -119,7 +119,7 @@ fn small_talk_has_tools_too_and_an_error_is_nobodys_words() {
         ("error", "Half. ")
     );
     assert!(taken.error.contains("no more"), "{taken:?}");
-    // A conversation the server refused is not held on to: it may be that which is wrong.
+    // A conversation that the server refused is not reused, because it may be the cause.
     assert_eq!(talk.say("hello?").text, "Hi.");
     let recording = simulator.recorded();
     let requests = recording.client("runRequest");
@@ -201,7 +201,7 @@ fn s28_results_that_are_missing_are_asked_for_again() {
     let mut taken = talk.say("go");
     let first = taken.calls[0].clone();
     if taken.calls.len() == 1 {
-        // The second had not arrived: it is offered when the first is answered.
+        // The second call had not arrived yet: it is offered when the first is answered.
         talk.result(&first, json!("A"));
         taken = talk.turn();
     } else {
@@ -216,7 +216,7 @@ fn s28_results_that_are_missing_are_asked_for_again() {
     simulator.recorded().assert_played(&["completed"]);
 }
 
-/// Steering: words that come with the results reach the same run.
+/// Steering: a user message that follows the results reaches the same run.
 #[test]
 fn words_after_results_are_heard_by_the_same_run() {
     let steps = format!(
@@ -243,7 +243,7 @@ fn words_after_results_are_heard_by_the_same_run() {
     assert_eq!(recording.client("runRequest").len(), 1);
 }
 
-/// Pictures of words for a model at work: said while it speaks, and after results.
+/// Images of injected messages are delivered: while the model streams, and after results.
 #[test]
 fn pictures_go_with_words_for_a_model_at_work() {
     let heard = |text: &str| {
@@ -292,10 +292,10 @@ fn pictures_go_with_words_for_a_model_at_work() {
     assert_eq!(recording.client("runRequest").len(), 1);
 }
 
-/// A picture of one dot.
+/// An image of one pixel.
 const DOT: &str = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==";
 
-/// A scenario file with one script a run.
+/// A scenario with one script per run.
 pub fn script(runs: &[&str]) -> Simulator {
     let mut file = tempfile::Builder::new().suffix(".toml").tempfile().unwrap();
     writeln!(file, "name = \"script\"").unwrap();
@@ -356,7 +356,7 @@ fn words_instead_of_a_result_end_the_call_and_are_heard() {
     simulator.recorded().assert_played(&["completed"]);
 }
 
-/// The host gives up while its tools run, then goes on talking.
+/// The host cancels while its tools run, then continues the conversation.
 #[test]
 fn a_cancelled_pause_keeps_the_conversation() {
     let first = r#"{ checkpoint = "auto" }, { exec = { mcpArgs = { name = "pi__slow", providerIdentifier = "pi", toolName = "pi__slow", toolCallId = "c", args = {} } }, open = true, name = "slow" }, { expect_client = { conversationAction = { cancelAction = {} } } }, { checkpoint = "auto" }, { expect_cancel = true }"#;
@@ -457,7 +457,7 @@ fn a_question_of_cursors_own_reaches_the_person() {
         json!({"answers": [{"id": "q1", "answer": "Pears"}]});
     assert_eq!(talk.turn().text, "Pears it is.");
     simulator.recorded().assert_played(&["completed"]);
-    // Without such a tool nobody is there to ask, and Cursor is told so.
+    // Without such a tool the question cannot be asked, and Cursor receives a rejection.
     let steps = steps.replace(
         "success = { answers = [ { questionId = \"q1\", selectedOptionIds = [ \"b\" ] } ] }",
         "rejected = {}",

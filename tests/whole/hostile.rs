@@ -1,4 +1,4 @@
-//! Workspaces whose authors mean ill.
+//! Workspaces with hostile content.
 
 use std::os::unix::fs::symlink;
 use std::path::Path;
@@ -7,7 +7,7 @@ use std::process::Command;
 use crate::sdk::Sdk;
 use crate::settings::{CONTEXT, exec, runs, talk, write};
 
-/// A pipe nobody writes to: who opens it waits forever, as with `/dev/zero`.
+/// Creates a pipe without a writer: opening it blocks forever, as reading `/dev/zero` would.
 fn pipe(path: &Path) {
     let made = Command::new("mkfifo").arg(path).status().unwrap();
     assert!(made.success());
@@ -66,7 +66,8 @@ fn files_that_never_end_hold_no_turn_up() {
     }
 }
 
-/// What the model writes would be run in the next turn, or keep hooks from being asked.
+/// The model cannot write hooks or MCP settings, because they would be executed in the next turn or
+/// disable hooks.
 #[test]
 fn the_model_does_not_change_what_is_run() {
     let sdk = Sdk::new();

@@ -1,4 +1,4 @@
-//! A backend that is broken or hostile: memory stays bounded, and the host gets a typed error.
+//! A backend that is broken or hostile: memory stays bounded, and the host receives a typed error.
 
 mod server;
 
@@ -12,11 +12,11 @@ use crate::gateway::Gateway;
 use crate::talk::{Taken, Talk};
 
 const MIB: usize = 1024 * 1024;
-/// What the sidecar may ever take.
+/// The most memory the sidecar may use.
 const MOST_MIB: u64 = 200;
 const TOO_MUCH_TEXT: &str = "Cursor sent more than 16 MiB of text and thinking in one run";
 
-/// What a sidecar needs to reach the server: everything but runs is the simulator's.
+/// Environment variables for the sidecar: runs go to the server, everything else to the simulator.
 fn env<'a>(simulator: &'a Simulator, server: &'a Server) -> [(&'static str, &'a str); 4] {
     [
         ("CURSOR_BACKEND_URL", simulator.url.as_str()),
@@ -30,7 +30,7 @@ fn simulator() -> Simulator {
     Simulator::responder(Transport::H2c)
 }
 
-/// One turn, and the peak of the sidecar's memory in MiB.
+/// Runs one turn and returns its result and the peak of the sidecar's memory in MiB.
 fn turn(server: &Server, change: impl FnOnce(&mut Json)) -> (Taken, u64) {
     let simulator = simulator();
     let mut talk = Talk::new(&simulator, "s1", &env(&simulator, server));
@@ -51,7 +51,7 @@ fn assert_refused(server: &Server, why: &str) {
     assert!(peak <= MOST_MIB, "{peak} MiB");
 }
 
-/// A text of so many bytes: the heads of the fields around it.
+/// Returns the field headers around a text of this many bytes.
 fn around_text(bytes: usize) -> Vec<u8> {
     let delta = field(1, bytes);
     let update = field(1, delta.len() + bytes);
@@ -81,7 +81,7 @@ fn a_packed_frame_over_the_limit_of_frames_is_refused() {
     assert_refused(&server, "over the limit of 67108864 bytes");
 }
 
-/// Field 127 of a server message, which nobody knows.
+/// Field 127 of a server message, which is not declared.
 const UNKNOWN: [u8; 4] = [0xf8, 0x07, 1, 0];
 
 #[test]
@@ -150,7 +150,7 @@ async fn endless_text_is_an_error_of_the_gateway() {
     assert!(peak <= MOST_MIB, "{peak} MiB");
 }
 
-/// A checkpoint is passed on as it is, so it may be larger than other messages.
+/// Checkpoints may be larger than other messages, because they are passed on unchanged.
 #[test]
 fn large_checkpoints_are_accepted_within_the_bound() {
     let state = [field(1000, 20 * MIB), vec![b'c'; 20 * MIB]].concat();
@@ -187,7 +187,7 @@ fn a_host_that_reads_late_gets_everything_in_order_and_costs_little() {
     let before = talk.host.peak_kib();
     talk.user("go");
     let id = talk.begin();
-    // Nothing is read until the server finds no room.
+    // The host reads nothing until the server is blocked.
     server.wait_until_blocked();
     let sent = server.sent();
     assert!(sent < PIECES * 4096, "it has to wait for the host");

@@ -1,4 +1,4 @@
-//! Hosts that execute their tools while the turn goes on.
+//! Hosts that execute their tools during the turn.
 
 use serde_json::{Value as Json, json};
 
@@ -32,7 +32,7 @@ fn host(simulator: &Simulator, env: &[(&str, &str)]) -> Host {
     host
 }
 
-/// The next call the host is asked to execute.
+/// Returns the next call the host is asked to execute.
 fn called(talk: &mut Talk) -> Json {
     loop {
         let message = talk.host.hear();
@@ -73,7 +73,7 @@ fn parallel_calls_are_asked_for_at_once_and_answered_in_any_order() {
     simulator.recorded().assert_played(&["completed"]);
 }
 
-/// A host that answers with an error, or with what makes no sense, has failed to do it.
+/// An error or a malformed result from the host is returned to Cursor as a tool error.
 #[test]
 fn errors_of_the_host_are_failures_of_the_tool() {
     let failed = |words: &str| {
@@ -103,7 +103,7 @@ fn errors_of_the_host_are_failures_of_the_tool() {
     simulator.recorded().assert_played(&["completed"]);
 }
 
-/// Stopped while it executes, the host hears that nobody waits for it, and the turn is over.
+/// Cancelling the turn cancels the host's open call and ends the turn.
 #[test]
 fn a_call_of_a_turn_that_is_stopped_is_taken_back() {
     let steps = format!(
@@ -130,7 +130,7 @@ fn a_call_of_a_turn_that_is_stopped_is_taken_back() {
     assert_eq!(stop, "aborted");
 }
 
-/// Words said while the host executes reach the run beside the result.
+/// A message injected while the host executes reaches the run before the result.
 #[test]
 fn words_are_heard_while_the_host_executes() {
     let steps = format!(
@@ -154,7 +154,7 @@ fn words_are_heard_while_the_host_executes() {
     assert_eq!(recording.client("runRequest").len(), 1);
 }
 
-/// A call that is left open, one that is answered, and what comes then.
+/// A call that is left open and one that is answered, followed by `then`.
 fn broken_off(then: &str) -> String {
     format!(
         r#"{{ exec = {{ requestContextArgs = {{}} }} }}, {{ checkpoint = "auto" }}, {}, {}, {then}"#,
@@ -175,7 +175,7 @@ fn answers(words: &str) -> String {
 
 const TOLD: &str = r#"throws = "Check its effects first""#;
 
-/// Begins a turn whose first call stays open, and answers the second.
+/// Starts a turn, leaves its first call open, and answers the second.
 fn begun(talk: &mut Talk) -> String {
     talk.user("go");
     let turn = talk.begin();
@@ -188,8 +188,8 @@ fn begun(talk: &mut Talk) -> String {
     turn
 }
 
-/// No history tells of what such a host does, so the run that takes the place of a lost one is
-/// told: what came of it, or that it was under way.
+/// The host's history does not contain these calls, so the run that replaces a lost one is answered
+/// from the effect log: with the result, or with the notice that the outcome is unknown.
 #[test]
 fn a_call_that_was_open_when_the_stream_broke_is_not_made_twice_unasked() {
     let first = broken_off(r#"{ reset = "internal_error" }"#);
@@ -215,7 +215,8 @@ fn a_call_that_was_open_when_the_stream_broke_is_not_made_twice_unasked() {
         .assert_played(&["completed", "completed"]);
 }
 
-/// Nothing is known of results then, so both are told to have been begun.
+/// The results are lost with the killed sidecar, so both calls are reported with an unknown
+/// outcome.
 #[test]
 fn a_call_of_a_killed_sidecar_is_not_made_twice_unasked() {
     let state = tempfile::tempdir().unwrap();

@@ -1,5 +1,4 @@
-//! Sessions inside this process, against a simulator inside this process: where the clock
-//! can be stopped.
+//! Sessions and a simulator inside this process, where the clock can be paused.
 
 use cursor_sidecar::conversation::store::Store;
 use cursor_sidecar::conversation::transcript::{Tool, Transcript};
@@ -16,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::talk::Call;
 
-/// A simulator that plays one scenario, each run of a conversation with a script of its own.
+/// A simulator with one scenario; each run of a conversation plays its own script.
 pub async fn simulating(runs: &[String]) -> (Sim, Backend) {
     playing(runs, "").await
 }
@@ -34,7 +33,7 @@ async fn playing(steps: &[String], options: &str) -> (Sim, Backend) {
     simulating_runs(&runs, options).await
 }
 
-/// The same, with everything that stands in a `[[run]]`.
+/// The same, with the full text of each `[[run]]`.
 pub async fn simulating_runs(runs: &[String], options: &str) -> (Sim, Backend) {
     let runs = runs.iter().map(|run| format!("[[run]]\n{run}"));
     let text = format!("name = \"inside\"\n{options}{}", runs.collect::<String>());
@@ -60,7 +59,7 @@ pub struct Guest {
     backend: Backend,
     pub policy: Policy,
     pub messages: Vec<Json>,
-    /// What it says into its next turn, as soon as that says something.
+    /// The message it injects into its next turn, at the first event.
     pub interjection: Option<String>,
     pub habit: Habit,
 }
@@ -72,22 +71,22 @@ pub enum Habit {
     Inline,
 }
 
-/// What a turn gave.
+/// The result of a turn.
 #[derive(Debug)]
 pub struct Taken {
     pub text: String,
     pub calls: Vec<Call>,
     pub notices: Vec<String>,
     pub stop: Stop,
-    /// What was said into it, if it took it.
+    /// The injected message, if the turn accepted it.
     pub interjected: Option<String>,
 }
 
-/// When a host gives a turn up.
+/// When a host cancels a turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Patience {
     Endless,
-    /// After so many events.
+    /// After this many events.
     Events(usize),
 }
 
@@ -112,7 +111,7 @@ impl Guest {
         self.push(json!({"role": "user", "content": text}));
     }
 
-    /// Another sidecar's session, with the same history.
+    /// The session in another sidecar, with the same history.
     pub fn moved(self, store: (Store, String)) -> Self {
         Self {
             session: Session::start(Some(store), Leash::default()),
@@ -180,11 +179,11 @@ impl Guest {
             if patience == Patience::Events(0) {
                 cancel.cancel();
             }
-            // Ends when the turn lets go of it: there is nothing after the end.
+            // Ends when the turn drops the sender.
             while let Some(event) = told.recv().await {
                 all.push(event);
                 if let Some(words) = interjection.take() {
-                    // A turn that is over takes none.
+                    // A turn that has ended accepts no message.
                     let said = say.try_send(turn::words(words.clone(), Vec::new()));
                     interjected = said.ok().map(|()| words);
                 }
@@ -241,14 +240,14 @@ impl Guest {
     }
 }
 
-/// A step that calls a tool of the host and goes on at once.
+/// A step that calls a host tool and does not wait for the result.
 pub fn opened(tool: &str, name: &str) -> String {
     format!(
         r#"{{ exec = {{ mcpArgs = {{ name = "pi__{tool}", providerIdentifier = "pi", toolName = "pi__{tool}", toolCallId = "{name}", args = {{ asked = "$USER_TEXT" }} }} }}, open = true, name = "{name}" }}"#
     )
 }
 
-/// The run requests a simulator has had.
+/// The run requests a simulator has received.
 pub fn requests(sim: &Sim) -> Vec<Json> {
     let frames = sim.recording().frames();
     let asked = frames
@@ -259,7 +258,7 @@ pub fn requests(sim: &Sim) -> Vec<Json> {
         .collect()
 }
 
-/// What a run request says to the model.
+/// The user text of a run request.
 pub fn said(request: &Json) -> String {
     let text = &request["action"]["userMessageAction"]["userMessage"]["text"];
     text.as_str().unwrap_or_default().to_owned()

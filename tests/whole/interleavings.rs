@@ -1,4 +1,4 @@
-//! Many sessions, anything in any order: what must hold however it comes.
+//! Random interleavings of several sessions: properties that hold in any order.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use proptest::prelude::*;
 use crate::inside::{END, Guest, Habit, Patience, Taken, opened, simulating_runs};
 use crate::soak::unheard;
 
-/// Cursor reads what was said before.
+/// Expects a history in the run request.
 const RECALL: &str = r#"{ expect_history = { "$any" = true } }"#;
 
 /// What the model does in one run.
@@ -19,17 +19,17 @@ const RECALL: &str = r#"{ expect_history = { "$any" = true } }"#;
 struct Plot {
     rounds: Vec<Round>,
     close: Close,
-    /// What it says of words it gets on the way.
+    /// How the server treats injected messages.
     injections: Option<&'static str>,
 }
 
-/// Some words, then calls at the same time.
+/// Some text, followed by concurrent calls.
 #[derive(Debug, Clone)]
 struct Round {
     deltas: u8,
     calls: u8,
     checkpoint: bool,
-    /// Whether the calls' results are waited for before the next round.
+    /// Whether the server waits for the results before the next round.
     awaited: bool,
 }
 
@@ -82,7 +82,6 @@ fn plots() -> impl Strategy<Value = Vec<Plot>> {
             injections,
         },
     );
-    // The sessions share them.
     proptest::collection::vec(plot, 1..9)
 }
 
@@ -108,8 +107,8 @@ fn moves() -> impl Strategy<Value = Vec<Move>> {
 }
 
 impl Plot {
-    /// The plot of that number: another one asks for other things, lest it be told what came of
-    /// them the first time.
+    /// Returns the script of the plot with this number. The number is part of the arguments,
+    /// because a repeated call would otherwise be answered from the effect log.
     fn run(&self, number: usize) -> String {
         let injections = self
             .injections
@@ -153,15 +152,15 @@ impl Plot {
     }
 }
 
-/// What a person says, each by a mark of its own.
+/// A user whose messages each contain a unique mark.
 struct Person {
     name: String,
     marks: usize,
-    /// In the history, or by the way in a turn that came through.
+    /// Sent in the history, or injected into a turn that finished.
     said: Vec<String>,
-    /// By the way, in a turn that is not over.
+    /// Injected into a turn that has not finished.
     by_the_way: Vec<String>,
-    /// How much of it was said when a turn last came through.
+    /// The length of `said` when a turn last finished.
     through: usize,
 }
 
@@ -177,7 +176,8 @@ impl Person {
         words
     }
 
-    /// All that was said must be heard; what is given up takes along what was said to it.
+    /// Every sent message must reach Cursor, except those injected into a turn that is then
+    /// cancelled.
     fn takes(&mut self, stop: &Stop) {
         match stop {
             Stop::Finished => {
@@ -190,7 +190,7 @@ impl Person {
     }
 }
 
-/// Lives one session to its end; what its person said that Cursor must have heard.
+/// Runs one session to its end and returns the messages that Cursor must have received.
 async fn live(backend: Backend, name: String, habit: Habit, moves: Vec<Move>) -> Vec<String> {
     let mut person = Person {
         name: name.clone(),
@@ -234,7 +234,7 @@ async fn live(backend: Backend, name: String, habit: Habit, moves: Vec<Move>) ->
             );
         }
         match stop {
-            // A server that breaks every run is nothing a host can help.
+            // A host cannot recover if the server breaks every run.
             Stop::Failed(_) if next.is_none() => {
                 person.said.truncate(person.through);
                 return person.said;
@@ -267,7 +267,7 @@ async fn live(backend: Backend, name: String, habit: Habit, moves: Vec<Move>) ->
             }
             answered => {
                 if let Move::AnswerLate = answered {
-                    // Longer than words may go unheard.
+                    // Longer than an injected message may stay unacknowledged.
                     tokio::time::sleep(Duration::from_secs(20)).await;
                 }
                 for call in &calls {
@@ -285,7 +285,7 @@ async fn live(backend: Backend, name: String, habit: Habit, moves: Vec<Move>) ->
     panic!("{name} did not come to an end");
 }
 
-/// Frames of one side, by run and exec.
+/// Counts the frames of a kind by run and exec id.
 fn by_exec(frames: &[FrameEntry], kind: &str, id: &str) -> BTreeMap<(u64, u64), usize> {
     let mut found = BTreeMap::new();
     for frame in frames.iter().filter(|frame| frame.kind == kind) {
@@ -337,7 +337,7 @@ fn judge(recording: &Recording) {
             );
         }
     }
-    // Whatever a run was told came from the session it belongs to.
+    // Everything sent to a run comes from the session that owns the run.
     let mut owners: BTreeMap<u64, String> = BTreeMap::new();
     for frame in frames.iter().filter(|frame| frame.from == Side::Client) {
         let text = frame.json.to_string();
@@ -372,7 +372,8 @@ proptest! {
         runtime.block_on(async {
             let mut runs: Vec<String> = plots.iter().enumerate().map(|(n, plot)| plot.run(n)).collect();
             runs.push(format!(r#"steps = [ {RECALL}, {{ text = "Done." }}, {END} ]"#));
-            // A history that is told in a new conversation goes on with the next plot too.
+            // Runs are counted over all conversations, so that a history rebuilt in a new
+            // conversation continues with the next plot.
             let (sim, backend) = simulating_runs(&runs, "attempts = \"all\"\n").await;
             let sessions = hosts.into_iter().enumerate().map(|(n, (habit, moves))| {
                 tokio::spawn(live(backend.clone(), format!("s{n}"), habit, moves))
@@ -382,7 +383,7 @@ proptest! {
                 said.extend(session.unwrap());
             }
             drop(backend);
-            // Runs that were given up have 6 s for their last checkpoint.
+            // Cancelled runs have 6 s to send their last checkpoint.
             tokio::time::sleep(Duration::from_secs(30)).await;
             let recording = sim.recording();
             sim.shutdown().await;

@@ -1,4 +1,5 @@
-//! What Cursor's own tools had begun when the sidecar was killed is not done twice unasked.
+//! Native tool calls that were started before the sidecar was killed are not executed again unless
+//! they are requested once more.
 
 use std::path::Path;
 
@@ -10,7 +11,7 @@ use crate::once::until;
 use crate::talk::{Taken, Talk};
 
 const CONTEXT: &str = "{ exec = { requestContextArgs = {} } }";
-/// A command that leaves a line each time it runs.
+/// A command that appends a line each time it runs.
 const COMMAND: &str = r#"{ exec = { shellStreamArgs = { command = "echo line >> log; echo line", workingDirectory = "$WS", toolCallId = "c", timeout = 10000 } }, "#;
 const RUN: &str = r#"expect = { shellStream = { stdout = "line\n" } } }"#;
 const KNOWN: &str = r#"throws = "was not executed again" }"#;
@@ -28,7 +29,7 @@ fn log(workspace: &TempDir) -> String {
     std::fs::read_to_string(workspace.path().join("log")).unwrap_or_default()
 }
 
-/// What sessions have begun, as it is written down.
+/// Returns the records of started calls of all sessions.
 fn begun(state: &Path) -> Vec<String> {
     let sessions = std::fs::read_dir(state.join("conversations")).unwrap();
     sessions
@@ -39,7 +40,7 @@ fn begun(state: &Path) -> Vec<String> {
 #[test]
 fn a_command_of_a_killed_sidecar_is_run_again_only_if_asked_for_once_more() {
     let (state, workspace) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-    // One that has come to its end, and one under way.
+    // One command that has ended, and one that is running.
     let endless = COMMAND.replace("echo line\"", "exec sleep 600\"");
     let first = script(&[&format!(
         "{CONTEXT}, {COMMAND} {RUN}, {endless} open = true, name = \"a\" }}, {{ expect_cancel = true }}"
@@ -53,7 +54,7 @@ fn a_command_of_a_killed_sidecar_is_run_again_only_if_asked_for_once_more() {
     assert_eq!(written.len(), 1);
     assert!(!written[0].contains("echo"), "{written:?}");
 
-    // Whatever it does first.
+    // Another command before it does not matter.
     let (other, run) = (
         COMMAND.replace("line", "other"),
         RUN.replace("line", "other"),
@@ -86,7 +87,7 @@ fn a_command_of_a_killed_sidecar_is_run_again_only_if_asked_for_once_more() {
     assert_eq!(log(&workspace), "line\nline\nother\nline\nline\n");
 }
 
-/// Twice killed in one turn: what the first had begun is known to the third.
+/// After two kills in one turn, the third sidecar still has the record of the first.
 #[test]
 fn a_second_kill_forgets_nothing() {
     let (state, workspace) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
@@ -142,7 +143,8 @@ fn a_command_the_person_stopped_is_run_again_when_asked_for() {
     assert_eq!(log(&workspace), "line\nline\n");
 }
 
-/// What had ended by itself is told, and done again only if it is asked for once more.
+/// After a cancel, a command that had ended is reported, and executed again only if it is requested
+/// once more.
 #[test]
 fn a_command_that_had_ended_is_not_run_again_behind_a_stop() {
     let (state, workspace) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());

@@ -1,4 +1,4 @@
-//! Checkpoints that were on their way when something was said or done, and do not know of it.
+//! Checkpoints that were already in flight when something was said or done, and do not include it.
 
 use serde_json::{Value as Json, json};
 
@@ -8,10 +8,10 @@ use crate::ours::Ours;
 use crate::talk::{Call, Taken, Talk, tool};
 
 const LATE: &str = r#"{ checkpoint = "late" }"#;
-/// Answered: the client has read all that came before it.
+/// The client's response proves that it has read everything before it.
 const READ: &str = r#"{ kv_set = { text = "read this far" } }"#;
 const BROKEN: &str = r#"{ reset = "internal_error" }"#;
-/// Words that come as an answer to something.
+/// Expects a user message.
 const TOLD: &str = "{ expect_request = { action = { userMessageAction = {} } } }";
 
 fn look(call: &str, found: &str) -> String {
@@ -48,8 +48,8 @@ fn requests(simulator: &Simulator) -> Vec<String> {
     requests.map(Json::to_string).collect()
 }
 
-/// The stream breaks, and the next one goes on from a state that waits for the result: it is
-/// given it again, under whatever name it asks.
+/// The stream is lost and the next one resumes from a checkpoint without the result: its call is
+/// answered from the effect log, also under another call id, and the host is not asked again.
 #[test]
 fn a_result_a_late_state_does_not_know_is_given_again_and_not_asked_for() {
     for late in [LATE.to_owned(), format!("{LATE}, {LATE}")] {
@@ -138,8 +138,8 @@ fn a_call_by_the_same_name_is_answered_from_the_record() {
         .assert_played(&["completed", "completed"]);
 }
 
-/// The next stream goes on without asking for what its state waits for: none of its states knows
-/// the result, so the next turn tells the history.
+/// The resumed stream does not ask for the pending call: none of its checkpoints includes the
+/// result, so the next turn sends the history.
 #[test]
 fn a_result_nobody_asks_for_again_is_told_in_the_next_turn() {
     let waits = r#"{ checkpoint = { pendingToolCalls = ["c1"] } }"#;
@@ -151,7 +151,7 @@ fn a_result_nobody_asks_for_again_is_told_in_the_next_turn() {
     let call = called(&taken);
     result(&mut talk, &call, "found 41");
     assert_eq!(talk.turn().text, "Well.");
-    // In another conversation, which begins like the first one.
+    // In a new conversation, which plays the scenario from its start.
     called(&talk.say("next"));
     let recording = simulator.recorded();
     let requests = recording.client("runRequest");

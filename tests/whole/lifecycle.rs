@@ -1,4 +1,4 @@
-//! What the debug log tells of a run's life: these events, by these names, with these fields.
+//! The events of a run in the debug log, with their names and fields.
 
 use std::io::Write;
 use std::sync::{Arc, Mutex};
@@ -12,7 +12,7 @@ use crate::once::until;
 use crate::recovery::{fields, logged, state};
 use crate::talk::{Call, Talk, tool};
 
-/// sha256("bridge:s"), its first eight digits.
+/// The first eight hex digits of sha256("bridge:s").
 const PREFIX: &str = "a00a4c0d";
 
 fn talk(simulator: &crate::backend::Simulator, env: &[(&str, &str)]) -> Talk {
@@ -21,7 +21,7 @@ fn talk(simulator: &crate::backend::Simulator, env: &[(&str, &str)]) -> Talk {
     talk
 }
 
-/// A run that waited for its host in vain.
+/// A parked run that reached its time limit is logged.
 #[test]
 fn a_run_that_waited_too_long_is_told() {
     let first = format!(
@@ -46,7 +46,7 @@ fn a_run_that_waited_too_long_is_told() {
     assert_eq!(logged(folder.path(), event).len(), 1);
 }
 
-/// A run that died with a state, and the turn that came back with it.
+/// A run that was lost with a checkpoint, and the turn that recovered it, are logged.
 #[test]
 fn a_run_that_died_in_a_pause_and_its_comeback_are_told() {
     let folder = tempfile::tempdir().unwrap();
@@ -79,7 +79,7 @@ fn a_run_that_died_in_a_pause_and_its_comeback_are_told() {
     assert_eq!(fields(&told[0]), wanted);
 }
 
-/// A stream that did nothing for too long.
+/// A stream that makes no progress for too long is logged.
 #[test]
 fn a_stream_that_is_given_up_is_told() {
     let nothing = r#"{ delay_ms = 200 }, { text = "" }, "#.repeat(30);
@@ -118,8 +118,7 @@ impl Write for Lines {
     }
 }
 
-/// One that says nothing at all is given up sooner, and told by the same name: a person reads
-/// the same words.
+/// A stream that sends nothing at all times out sooner and is logged by the same event.
 #[tokio::test]
 async fn a_mute_stream_is_told_as_an_idle_one() {
     let lines = Lines::default();

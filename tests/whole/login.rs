@@ -1,4 +1,4 @@
-//! Signing in with a browser, through both doors: no key before, a key of one's own after.
+//! Browser login through JSON-RPC and the command line: no key before, a working key after.
 
 use std::io::Write as _;
 use std::os::unix::fs::PermissionsExt as _;
@@ -17,7 +17,7 @@ fn keyless(state: &Path) -> [(&'static str, &str); 2] {
     ]
 }
 
-/// A server that answers everybody alike.
+/// A server with the same answer for every run.
 fn scenario() -> tempfile::NamedTempFile {
     let mut file = tempfile::Builder::new().suffix(".toml").tempfile().unwrap();
     let steps = r#"{ text = "ok" }, { usage = {} }, { end = true }"#;

@@ -1,4 +1,4 @@
-//! Whole paths: the real binary, real HTTP, the real official client.
+//! End-to-end tests: the real binary, real HTTP, the real official client.
 
 #![allow(
     clippy::unwrap_used,

@@ -1,4 +1,4 @@
-//! What pi does with an error, by its words.
+//! How pi handles an error, depending on its message.
 
 use std::sync::LazyLock;
 
@@ -11,10 +11,10 @@ static SIGNS: LazyLock<Regex> = LazyLock::new(|| {
     Regex::new(&format!("(?i){signs}")).unwrap()
 });
 
-/// How often pi asks again by itself.
+/// How often pi retries without the user.
 pub const MOST_RETRIES: usize = 3;
 
-/// Whether pi asks again by itself. It leaves the failed answer out of what it tells then.
+/// Returns whether pi retries without the user. The retry does not include the failed answer.
 pub fn is_retryable(error: &str) -> bool {
     SIGNS.is_match(error)
 }

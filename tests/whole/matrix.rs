@@ -1,9 +1,10 @@
-//! The fault matrix: two conversations, cut off everywhere in every way. One has two rounds of the
-//! host's tools; one has calls at once and Cursor's own tools.
+//! The fault matrix: two conversations, interrupted at every place by every kind of fault. One has
+//! two rounds of host tools; one has concurrent calls and native tools.
 //!
-//! Every test run tries some places of each fault; `make faults` tries all of them and draws
-//! the pictures in `docs/`. `FAULT_MATRIX` may also be a conversation (`rounds`, `tools`), a kind
-//! or one place of it. Bytes are chosen by chance: a failure tells the `FAULT_SEED` to run it with.
+//! Every test run tries some places of each fault; `make faults` tries all of them and draws the
+//! pictures in `docs/`. `FAULT_MATRIX` may also be a conversation (`rounds`, `tools`), a kind or
+//! one place of it. Bytes are chosen at random: a failure prints the `FAULT_SEED` that reproduces
+//! it.
 
 mod host;
 mod picture;
@@ -20,10 +21,10 @@ use server::Story;
 use sidecar::Http;
 use trial::{KINDS, Kind, Outcome, Places, Told, trial};
 
-/// Trials mostly wait for each other's pauses.
+/// The number of concurrent trials.
 const AT_ONCE: usize = 8;
 
-/// Tries all of `plan`.
+/// Runs all trials of `plan`.
 fn all(plan: &[(Kind, Place)]) -> Vec<((Kind, Place), Told)> {
     let (next, told) = (Mutex::new(0), Mutex::new(Vec::new()));
     std::thread::scope(|scope| {
@@ -64,9 +65,9 @@ fn nothing_wrong(seed: u64, told: &[((Kind, Place), Told)]) {
     );
 }
 
-/// Places spread by chance: the same for the same seed.
+/// Pseudo-random places; the same seed returns the same places.
 fn scattered(seed: u64, count: usize, below: usize) -> impl Iterator<Item = usize> {
-    // Zero would stay zero.
+    // Xorshift never leaves zero.
     let mut seed = (seed ^ 0x9e37_79b9_7f4a_7c15).max(1);
     (0..count).map(move |_| {
         seed ^= seed << 13;
@@ -79,7 +80,7 @@ fn scattered(seed: u64, count: usize, below: usize) -> impl Iterator<Item = usiz
 #[test]
 fn nothing_is_lost_wherever_it_breaks() {
     let wanted = std::env::var("FAULT_MATRIX").ok();
-    // Every test run tries the same; who tries all of it has other bytes each time.
+    // The seed is fixed in ordinary test runs and random when all places are tried.
     let seed = match (std::env::var("FAULT_SEED"), wanted.as_deref()) {
         (Ok(seed), _) => seed.parse().unwrap(),
         (Err(_), Some("all" | "rounds" | "tools")) => u64::from(getrandom::u32().unwrap()),
@@ -97,7 +98,7 @@ fn nothing_is_lost_wherever_it_breaks() {
             assert_eq!(told.wrongs, [""; 0]);
             told
         });
-        // HTTP/1.1 may carry several messages at once.
+        // HTTP/1.1 may carry several messages in one chunk.
         let least = match (kind.story, kind.http) {
             (Story::Prompt | Story::Busy, Http::Two) => 60,
             _ => 40,
@@ -105,7 +106,7 @@ fn nothing_is_lost_wherever_it_breaks() {
         assert!(told.frames >= least, "{} frames", told.frames);
         let (frames, bytes): (Vec<usize>, _) = match (&wanted, index) {
             (Some(_), _) => ((0..told.frames).collect(), 20),
-            // The first eight in more places than their variations.
+            // The first eight kinds are tried in more places than their variations.
             (None, 0..8) => (scattered(seed, 3, told.frames).collect(), 1),
             (None, _) if kind.story == Story::Busy => {
                 (scattered(seed, 2, told.frames).collect(), 0)
@@ -116,7 +117,7 @@ fn nothing_is_lost_wherever_it_breaks() {
         let places = frames.chain(scattered(seed, bytes, told.bytes).map(Place::Byte));
         plan.extend(places.map(|place| (kind, place)));
     }
-    // One conversation, one kind, or one place of it, for whoever looks for a mistake.
+    // Restrict the plan to one conversation, kind or place, for debugging.
     if let Some(wanted) = wanted.as_deref().filter(|wanted| *wanted != "all") {
         plan.retain(|(kind, place)| {
             let word = kind.word();
@@ -155,19 +156,19 @@ fn nothing_is_lost_wherever_it_breaks() {
         touched.count() * 10 >= told.len() * 9,
         "most faults must happen"
     );
-    // A turn killed in a pause costs nobody anything, with a state or without.
+    // A sidecar killed in a pause loses nothing, with a checkpoint or without.
     for ((kind, place), told) in &told {
         let wanted = match (kind.places, kind.story) {
             (Places::Wire, _) => continue,
             (Places::Pauses, Story::Prompt | Story::Busy) => Outcome::Recovered,
-            // None before the first call.
+            // There is no checkpoint before the first call.
             (Places::Pauses, Story::Bare | Story::Late | Story::BusyBare) => Outcome::Rebuilt,
         };
         assert_eq!(told.outcome, wanted, "{}@{place:?}", kind.word());
     }
 }
 
-/// Frames first, then bytes, then pauses, all in order.
+/// Orders frames first, then bytes, then pauses.
 fn column(place: Place) -> (usize, usize) {
     match place {
         Place::Frame(frame) => (0, frame),

@@ -1,4 +1,5 @@
-//! Tools that answer too much or too often.
+//! Limits of MCP tools and background commands: long results, floods of notifications, too many
+//! commands.
 
 use serde_json::json;
 

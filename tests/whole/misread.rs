@@ -1,5 +1,4 @@
-//! Settings that are not understood, or only in part: what is in force is told, and each mistake
-//! once.
+//! Invalid settings: the value in effect is reported, and each mistake once.
 
 use std::process::{Command, Stdio};
 
@@ -8,7 +7,7 @@ use serde_json::{Value as Json, json};
 use crate::backend::{Simulator, Transport, binary};
 use crate::talk::Talk;
 
-/// Every setting that is a number, each wrong in its way.
+/// Numeric settings and sources, each with a value that is invalid, out of range or ignored.
 const WRONG: [(&str, &str); 11] = [
     ("PI_CURSOR_STREAM_IDLE_TIMEOUT_MS", "-5"),
     ("PI_CURSOR_RESUME_IDLE_TIMEOUT_MS", "7"),
@@ -23,7 +22,7 @@ const WRONG: [(&str, &str); 11] = [
     ("PI_CURSOR_SETTING_SOURCES", "user,nobody"),
 ];
 
-/// The mistakes among them.
+/// The warnings for those that are mistakes.
 const MISTAKES: [&str; 6] = [
     "PI_CURSOR_SETTING_SOURCES: \"nobody\" is not one of",
     "PI_CURSOR_MCP_TOOL_TIMEOUT_MS: \"long\" is not one of",

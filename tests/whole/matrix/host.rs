@@ -1,14 +1,14 @@
-//! A host such as pi, and the person before it.
+//! A host that behaves like pi, and its user.
 //!
-//! - Whole messages are written down at once, results too; what was not whole is lost with the
-//!   host's process.
-//! - An error in words that promise a better end next time is asked again by the host itself, up
-//!   to three times; the failed answer is not told again. The end of the sidecar in a turn is
-//!   such an error. In a pause it costs nothing: another sidecar is started for the next turn.
-//! - After any other error the failed answer stays in the history as far as it was shown, and
-//!   the person has to say something.
-//! - A host that was killed comes back with what was written down, and the person has to say
-//!   something. (With real pi: `tests/pi/losses.rs` and `processes.rs`.)
+//! - Complete messages and tool results are saved at once; incomplete ones are lost with the host's
+//!   process.
+//! - The host itself retries a retryable error, up to three times, without the failed answer. The
+//!   death of the sidecar during a turn is such an error. During a pause it costs nothing: another
+//!   sidecar is started for the next turn.
+//! - After any other error the part of the answer that was shown stays in the history, and the user
+//!   has to send another message.
+//! - A host that was killed restarts with the saved messages, and the user has to send another
+//!   message. (With real pi: `tests/pi/losses.rs` and `processes.rs`.)
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -21,20 +21,20 @@ use super::place::Once;
 use super::sidecar::{Http, Seat, Sidecar};
 use crate::manners::{MOST_RETRIES, is_retryable};
 
-/// A killed host's sidecar must be gone so soon: in a second, where the matrix has the machine to
-/// itself.
+/// Returns how soon the sidecar of a killed host must exit: within a second if the matrix has the
+/// machine to itself.
 fn orphaned() -> Duration {
     match std::env::var_os("FAULT_MATRIX") {
         Some(_) => Duration::from_secs(1),
         None => Duration::from_secs(10),
     }
 }
-/// What the extension says of a sidecar that was killed.
+/// The error that the extension reports for a sidecar that was killed.
 const LOST: &str = "connection lost: cursor-sidecar ended with SIGKILL";
-/// How often the person says something before giving up.
+/// The number of additional messages the user sends before the trial fails.
 const MOST_WORDS: usize = 4;
 
-/// What a turn gave.
+/// The result of a turn.
 struct Taken {
     text: String,
     calls: Vec<(String, String)>,
@@ -49,35 +49,35 @@ enum End {
     Gone,
 }
 
-/// Where the server is, and how it is spoken to.
+/// The port of the server and the HTTP version to use.
 #[derive(Debug, Clone, Copy)]
 pub struct Reach {
     pub port: u16,
     pub http: Http,
 }
 
-/// The host.
+/// A host with one session.
 pub struct Host {
     sidecar: Sidecar,
     reach: Reach,
     state: PathBuf,
     seat: Arc<Seat>,
     weather: Arc<Once>,
-    /// Its tools.
+    /// The names of the tools it offers.
     tools: &'static [&'static str],
     pub messages: Vec<Json>,
     pub executed: BTreeMap<String, usize>,
-    /// What the person has said.
+    /// The messages the user has sent.
     pub said: Vec<String>,
     turns: usize,
-    /// All errors it was given.
+    /// All errors it received.
     pub errors: Vec<String>,
-    /// How often it asked again by itself.
+    /// How often it retried without the user.
     pub retries: usize,
-    /// Those that needed the person.
+    /// The errors after which the user had to send a message.
     pub final_errors: Vec<String>,
     pub deaths: usize,
-    /// How long a sidecar stayed whose host was killed; more than [`orphaned`] if `Err`.
+    /// How long the sidecar of a killed host kept running; `Err` if longer than [`orphaned`].
     pub orphaned: Option<Result<Duration, ()>>,
 }
 
@@ -108,7 +108,7 @@ impl Host {
         }
     }
 
-    /// The person speaks, and again until the answer is whole; whether that helps.
+    /// Sends a user message, and further ones until an answer is complete. Returns whether one was.
     pub fn says(&mut self, words: &str) -> bool {
         self.push_words(words);
         let (mut retries, mut spoken) = (0, 0);
@@ -146,7 +146,7 @@ impl Host {
                         self.final_errors.push(text.clone());
                         self.keep(&taken);
                     }
-                    // In words of the extension that pi takes for such an error.
+                    // pi retries this error because of the text that the extension reports.
                     End::Gone if retries < MOST_RETRIES => {
                         self.errors.push(LOST.into());
                         self.retries += 1;
@@ -221,15 +221,15 @@ impl Host {
         self.sidecar = Sidecar::start(port, http, &self.state, &self.seat);
     }
 
-    /// Another process of the host, once the sidecar of the first has left.
+    /// Starts another host process after the sidecar of the killed one has exited.
     fn come_back(&mut self) {
-        // The cable is cut already; nothing else may be needed.
+        // The connection is shut down already; the sidecar must exit without any other signal.
         let gone = self.sidecar.leaves_within(orphaned());
         self.orphaned = Some(gone.ok_or(()));
         self.restart();
     }
 
-    /// Ends the sidecar in good order; whether it goes.
+    /// Closes the connection and returns whether the sidecar exited in time.
     pub fn leave(&mut self) -> bool {
         self.sidecar
             .leaves_within(Duration::from_secs(20))
@@ -266,7 +266,7 @@ impl Host {
         if self.weather.strikes_pause() {
             self.sidecar.dies();
         }
-        // Of several at once, the first takes longest.
+        // Of several concurrent calls, the first finishes last.
         let (first, rest) = calls.split_at(1);
         for (id, name) in rest.iter().chain(first) {
             *self.executed.entry(name.clone()).or_default() += 1;
@@ -277,7 +277,7 @@ impl Host {
         }
     }
 
-    /// The words of the story, as the history tells them.
+    /// Returns the story's marks (`w…`) from the assistant messages of the history.
     pub fn words(&self) -> Vec<String> {
         let answers = self
             .messages

@@ -1,6 +1,6 @@
-//! Chance that can be had again: the same seed gives the same throws.
+//! Reproducible randomness: the same seed returns the same numbers.
 
-/// A stream of throws.
+/// A pseudo-random number generator (xorshift).
 #[derive(Debug, Clone)]
 pub struct Chance(u64);
 
@@ -9,7 +9,7 @@ impl Chance {
         Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
     }
 
-    /// A number below `below`.
+    /// Returns a number less than `below`.
     pub fn below(&mut self, below: u64) -> u64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
@@ -17,7 +17,7 @@ impl Chance {
         self.0 % below
     }
 
-    /// Whether it happens this time, once in `times` on average.
+    /// Returns true once in `times` calls on average.
     pub fn once_in(&mut self, times: u64) -> bool {
         self.below(times) == 0
     }
