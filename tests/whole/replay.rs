@@ -256,7 +256,8 @@ fn no_card_touches_a_file_or_starts_a_process() {
     let here = workspace.to_str().unwrap();
     let replay = std::fs::read_to_string(root().join("tests/scenarios/replay.toml")).unwrap();
     let (_, cards) = replay.split_once("[[run]]").unwrap();
-    // What a turn looks at anyway is looked at before; what is really done, after.
+    // Files that every turn reads are read in the first run; the tools that really execute are in
+    // the last.
     let scenario = format!(
         r#"name = "audit"
 [[run]]
@@ -359,7 +360,7 @@ fn cards_that_wait_together_are_shown_together_and_text_parts_them() {
     assert_eq!((last.text.as_str(), last.stop.as_str()), ("", "stop"));
 }
 
-/// Nothing follows it, so nobody need come back for more.
+/// Nothing follows the last card, so the host need not start another turn.
 #[test]
 fn the_last_card_of_a_run_ends_the_hosts_turn() {
     let card = |id: &str| {
@@ -418,7 +419,7 @@ fn words_after_the_last_card_of_a_run_are_said_in_the_next_one() {
     let turn = pi.says("one");
     assert_eq!(turn.stop, "toolUse");
     pi.executes(&turn.calls);
-    // The host may stop here; the person goes on.
+    // The host may stop here; the user continues.
     let turn = pi.says("two");
     assert_eq!(turn.stop, "toolUse", "the second run shows its own card");
     let recording = simulator.recorded();
@@ -428,8 +429,8 @@ fn words_after_the_last_card_of_a_run_are_said_in_the_next_one() {
     assert_eq!(message["text"], "two");
 }
 
-/// They are said into a run that has said all it had to say: its state is gone on with, and is
-/// told nothing it knows.
+/// The message is injected into a run that has nothing left to send: the next run resumes its
+/// checkpoint, and nothing the checkpoint includes is sent again.
 #[test]
 fn words_behind_a_runs_last_state_do_not_cost_the_conversation() {
     let steps = r#"
@@ -444,7 +445,7 @@ fn words_behind_a_runs_last_state_do_not_cost_the_conversation() {
     let mut pi = Pi::new(&simulator, "cards");
     let turn = pi.says("one");
     pi.executes(&turn.calls);
-    // Who answers what comes behind the state has the state.
+    // A client that answers a request sent after the checkpoint has received the checkpoint.
     until(|| {
         let answers = "execClientMessage.requestContextResult";
         (!simulator.recorded().client(answers).is_empty()).then_some(())

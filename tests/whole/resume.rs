@@ -302,7 +302,7 @@ fn a_refused_turn_keeps_the_conversation() {
     simulator.recorded().assert_played(&["completed"; 4]);
 }
 
-/// A limit is nothing the conversation can help: what Cursor knows of it is gone on with.
+/// A usage limit is not caused by the conversation, so its checkpoint is kept.
 #[test]
 fn a_turn_refused_for_the_account_costs_no_state() {
     let refusal = r#"{ end = { code = "resource_exhausted", message = "You have reached your usage limit" } }"#;
@@ -321,8 +321,8 @@ fn a_turn_refused_for_the_account_costs_no_state() {
     assert!(said.contains("two") && said.ends_with("three"), "{said}");
 }
 
-/// The model had answered when the wire broke, and had not heard what the person said
-/// meanwhile: told of it, the model knows its own answer.
+/// The stream broke after the model had answered, and before it received the injected message. The
+/// message is sent after that answer.
 #[test]
 fn words_unheard_by_a_run_that_broke_are_said_behind_its_answer() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! The matrix as a table and as a picture.
+//! Renders the matrix as a table and as a picture.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -115,8 +115,8 @@ fn sum(row: &[&Told], of: impl Fn(&Told) -> usize) -> usize {
     row.iter().map(|told| of(told)).sum()
 }
 
-/// How often each fault came to what; behind it, all errors hosts were given, final or not, and
-/// how often they asked again by themselves after one.
+/// Returns the outcomes per fault, followed by the number of errors that hosts received, final or
+/// not, and how often hosts retried by themselves.
 pub fn table(told: &[((Kind, Place), Told)]) -> String {
     let mut table = format!("{:<54}", "");
     for (_, name, _) in OUTCOMES {

@@ -1,4 +1,4 @@
-//! A sidecar on a cable: it can be killed, and so can whoever holds the other end.
+//! A sidecar on a socket pair; both the sidecar and its host can be killed.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::Shutdown;
@@ -13,7 +13,7 @@ use serde_json::{Value as Json, json};
 
 use crate::backend::binary;
 
-/// The sidecar under way, within reach of whoever makes trouble.
+/// The running sidecar, shared with the code that injects faults.
 #[derive(Default)]
 pub struct Seat(Mutex<Taken>);
 
@@ -21,12 +21,11 @@ pub struct Seat(Mutex<Taken>);
 struct Taken {
     process: Option<u32>,
     cable: Option<UnixStream>,
-    /// Whether the host is dead.
     dead: bool,
 }
 
 impl Seat {
-    /// No time for last words.
+    /// Kills the sidecar without a chance to shut down.
     pub fn kill_sidecar(&self) {
         let process = self.0.lock().unwrap().process;
         let process = process.and_then(|id| rustix::process::Pid::from_raw(id.try_into().ok()?));
@@ -35,7 +34,7 @@ impl Seat {
         }
     }
 
-    /// What the end of a host's process does: its ends of all pipes close at that moment.
+    /// Does what the exit of a host process does: closes its ends of all pipes at once.
     pub fn kill_host(&self) {
         let mut seat = self.0.lock().unwrap();
         seat.dead = true;
@@ -44,7 +43,7 @@ impl Seat {
         }
     }
 
-    /// Whether the host has died since this was asked last.
+    /// Returns whether the host has died since the last call.
     pub fn host_died(&self) -> bool {
         std::mem::take(&mut self.0.lock().unwrap().dead)
     }
