@@ -463,8 +463,8 @@ fn s18_s49_a_sidecar_killed_in_a_pause_without_a_checkpoint() {
     );
 }
 
-/// Results of calls nobody remembers are told in a new conversation; a turn that cannot be
-/// told at all says so.
+/// Results of unknown calls are sent in a new conversation; a turn that has nothing to send fails
+/// with a specific error.
 #[test]
 fn s03_a_fresh_process_never_rebuilds_and_what_is_lost_is_said() {
     let steps = format!(r#"{{ text = "I see." }}, {END}"#);
