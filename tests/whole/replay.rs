@@ -1,5 +1,5 @@
-//! What Cursor's own tools did, shown through the real binary: cards whose results are only
-//! ever recorded ones, or lines of text.
+//! Activity of native tools, shown through the real binary: as cards, whose results are always
+//! recorded ones, or as lines of text.
 
 use serde_json::{Value as Json, json};
 
@@ -14,7 +14,7 @@ const WRAPPERS: [&str; 8] = [
     "read", "bash", "edit", "write", "grep", "find", "ls", "cursor",
 ];
 
-/// A pi that speaks of one session.
+/// A host like pi with one session.
 struct Pi {
     host: Host,
     messages: Vec<Json>,
@@ -104,7 +104,7 @@ impl Pi {
         turn
     }
 
-    /// A turn and, while it shows cards, those after it; how many cards there were.
+    /// Takes a turn and, while it shows cards, the turns after it; returns the number of cards.
     fn shows(&mut self, text: &str) -> usize {
         let mut turn = self.says(text);
         let mut cards = 0;
@@ -122,7 +122,7 @@ impl Pi {
             .call("replay/result", json!({"sessionId": "s", "callId": id}))
     }
 
-    /// Does what the wrappers of the shim do; gives what was recorded for each call.
+    /// Does what the wrappers of the shim do; returns the recorded result of each call.
     fn executes(&mut self, calls: &[Json]) -> Vec<Json> {
         let mut results = Vec::new();
         for call in calls {
@@ -162,7 +162,7 @@ fn every_kind_of_activity_is_a_card_with_a_recorded_result() {
     assert_eq!(turn.stop, "stop");
     said.push_str(&turn.text);
     thinking.push_str(&turn.thinking);
-    // A plan is also what the run ends with.
+    // The run also ends with the plan.
     assert_eq!(said, "Looking. Done.\n\n# The plan\n1. go");
     assert!(
         thinking.contains("Cursor task: Explore the repo\n"),
@@ -232,7 +232,7 @@ fn every_kind_of_activity_is_a_card_with_a_recorded_result() {
         .map(|(call, _)| call["id"].as_str().unwrap())
         .collect();
     assert_eq!(ids.len(), shown.len());
-    // The run is over: its results are gone, and nothing was asked of Cursor meanwhile.
+    // The run is over: its results are gone, and no second run was started.
     let gone = pi.recorded(&shown[0].0["id"]);
     assert!(
         gone["error"]["message"]
@@ -326,7 +326,7 @@ fn cards_that_wait_together_are_shown_together_and_text_parts_them() {
             r#"{{ update = {{ toolCallCompleted = {{ callId = "{id}", toolCall = {{ readToolCall = {{ args = {{ path = "{id}" }}, result = {{ success = {{ content = "c" }} }} }} }} }} }} }}"#
         )
     };
-    // The answer to the exec says that everything before it has arrived.
+    // The reply to the exec request shows that everything before it has arrived.
     let steps = format!(
         r#"{}, {{ text = "between" }}, {}, {}, {{ text = "then" }}, {}, {{ exec = {{ requestContextArgs = {{}} }} }}, {{ usage = {{}} }}, {{ end = true }}"#,
         card("a"),

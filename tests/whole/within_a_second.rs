@@ -115,7 +115,7 @@ impl Busy {
         for name in ["behind", "front", "server"] {
             assert!(!self.file(&format!("{name}.outlived")).exists(), "{name}");
         }
-        // Wait until the others would have written their files.
+        // A process that lives longer does write its file, which shows that the checks can fail.
         until(|| self.file("other.outlived").exists().then_some(()));
     }
 }

@@ -62,7 +62,7 @@ fn colour(told: &Told) -> &'static str {
     found.map_or(WRONG, |(.., colour)| colour)
 }
 
-/// One row a kind, one column a place: frames, a gap, bytes, pauses.
+/// Returns an SVG with one row per kind and one column per place: frames, a gap, bytes, pauses.
 pub fn draw(cells: &BTreeMap<(Kind, (usize, usize)), &Told>) -> String {
     let tried = |kind: &Kind| cells.keys().any(|(of, _)| of == kind);
     let kinds: Vec<Kind> = KINDS.into_iter().filter(tried).collect();

@@ -49,7 +49,7 @@ impl Seat {
     }
 }
 
-/// How a sidecar reaches the server.
+/// The HTTP version a sidecar uses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Http {
     Two,
@@ -65,7 +65,7 @@ impl Http {
     }
 }
 
-/// A sidecar and the cable to it.
+/// A sidecar and its socket.
 pub struct Sidecar {
     child: Option<Child>,
     cable: UnixStream,
@@ -111,7 +111,7 @@ impl Sidecar {
     pub fn say(&mut self, id: &str, method: &str, params: &Json) {
         let body =
             json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}).to_string();
-        // A sidecar that is gone is noticed by the silence that follows.
+        // A dead sidecar is noticed by the missing response.
         let _ = write!(self.cable, "Content-Length: {}\r\n\r\n{body}", body.len());
         let _ = self.cable.flush();
     }
@@ -138,14 +138,15 @@ impl Sidecar {
         child.is_none_or(|child| child.try_wait().unwrap().is_some())
     }
 
-    /// Waits for the end of one that was killed.
+    /// Waits for the exit of a killed sidecar.
     pub fn dies(&mut self) {
         if let Some(child) = &mut self.child {
             child.wait().unwrap();
         }
     }
 
-    /// Cuts the cable and waits for it to leave by itself: how long that took, if it did.
+    /// Closes the socket and waits for the sidecar to exit; returns how long that took, or `None`
+    /// if it did not exit in time.
     pub fn leaves_within(&mut self, limit: Duration) -> Option<Duration> {
         let _ = self.cable.shutdown(Shutdown::Both);
         let begun = Instant::now();
@@ -159,7 +160,7 @@ impl Sidecar {
     }
 }
 
-/// Processes that run on a state folder.
+/// Returns the processes that use a state folder.
 pub fn left_behind(state: &Path) -> Vec<String> {
     let mark = format!("PI_CURSOR_STATE_DIR={}", state.display());
     let processes = std::fs::read_dir("/proc").into_iter().flatten().flatten();
