@@ -98,7 +98,7 @@ impl Ours {
             },
             bench: Arc::default(),
             timing: Timing::default(),
-            // The delays are tested with the retry policy itself.
+            // Short, because other tests check the delays.
             policy: RetryPolicy {
                 base_delay: Duration::from_millis(1),
                 ..RetryPolicy::default()

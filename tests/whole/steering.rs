@@ -23,7 +23,7 @@ fn talk(simulator: &Simulator) -> Talk {
     talk
 }
 
-/// Injects a message into a running turn; `heard` collects the other messages received meanwhile.
+/// Injects a message into a running turn and collects the other messages received meanwhile.
 fn inject(talk: &mut Talk, turn: &str, text: &str, heard: &mut Taken) {
     let words = json!({"turnId": turn, "text": text});
     let ask = json!({"jsonrpc": "2.0", "id": "inject", "method": "turn/inject", "params": words});

@@ -93,7 +93,7 @@ pub struct Session {
     under_way: bool,
     retries: usize,
     spoken: usize,
-    /// What the user has said in this chapter; `heard` is what Cursor must have received overall.
+    /// User messages of this chapter, followed by all that Cursor must have received.
     said: Vec<String>,
     pub heard: Vec<String>,
     /// Injected messages that no turn accepted.
