@@ -1,10 +1,10 @@
-//! Things done in a workspace: as pi's tools are asked for them, and as Cursor tells of them.
+//! Actions in a workspace: as calls of pi's tools, and as Cursor reports them.
 
 use std::path::Path;
 
 use serde_json::{Value as Json, json};
 
-/// The actions both pi's tools and Cursor's do, as pi's tools are called.
+/// Returns the actions that both pi's tools and Cursor's support, as calls of pi's tools.
 pub fn actions() -> Json {
     let lines: Vec<String> = (1..=14).map(|n| format!("- item {n}")).collect();
     json!([
@@ -21,11 +21,11 @@ pub fn actions() -> Json {
 }
 
 const MAIN: &str = "fn main() {\n    println!(\"hi\");\n}\n";
-/// A picture of 40 by 20 dots, as far as its head says.
+/// The header of a PNG image of 40 by 20 pixels.
 pub const DOT: &[u8] = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\0\x28\0\0\0\x14\x08\x06\0\0\0";
 const LIB: &str = "//! A library.\n\nfn old() {}\n\nfn other() {}\n";
 
-/// Where pi's own tools work.
+/// Fills the workspace that pi's own tools use.
 pub fn furnish(workspace: &Path) {
     std::fs::create_dir(workspace.join("src")).unwrap();
     std::fs::write(workspace.join("src/main.rs"), MAIN).unwrap();
@@ -33,7 +33,7 @@ pub fn furnish(workspace: &Path) {
     std::fs::write(workspace.join("README.md"), "# Read me\n").unwrap();
 }
 
-/// One completed call of Cursor's.
+/// Returns one completed tool call of Cursor.
 fn done(kind: &str, args: Json, result: Json) -> Json {
     static CALLS: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
     let id = CALLS.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
@@ -45,7 +45,7 @@ fn success(value: Json) -> Json {
     json!({ "success": value })
 }
 
-/// The same actions as Cursor tells them, with the results pi's tools have.
+/// Returns the same actions as Cursor reports them, with the results that pi's tools return.
 pub fn as_cursor_did() -> Vec<Json> {
     let actions = actions();
     let notes = &actions[8][1]["content"];
@@ -103,7 +103,7 @@ pub fn as_cursor_did() -> Vec<Json> {
     ]
 }
 
-/// What no tool of pi stands for.
+/// Returns activity for which pi has no tool.
 fn other_activity() -> Vec<Json> {
     let todo = |text: &str, status: &str| json!({"content": text, "status": format!("TODO_STATUS_{status}")});
     let todos = json!([todo("Look", "COMPLETED"), todo("Leap", "IN_PROGRESS")]);
@@ -141,7 +141,7 @@ fn other_activity() -> Vec<Json> {
     ]
 }
 
-/// A scenario that begins with a greeting.
+/// Returns a scenario that starts with a greeting.
 pub fn greeted(steps: &[Json]) -> String {
     let mut play: Json = toml::from_str(&scenario(steps)).unwrap();
     let runs = play["run"].as_array_mut().unwrap();
@@ -157,7 +157,7 @@ pub fn greeted(steps: &[Json]) -> String {
     toml::to_string(&play).unwrap()
 }
 
-/// A scenario of one run that begins with these steps.
+/// Returns a scenario whose first run executes these steps.
 pub fn scenario(steps: &[Json]) -> String {
     let mut all = vec![json!({"exec": {"requestContextArgs": {}}})];
     all.extend(steps.iter().cloned());

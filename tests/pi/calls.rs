@@ -1,4 +1,4 @@
-//! Calls of pi's tools that come together or in a row: all of them belong to one run.
+//! Parallel and consecutive calls of pi's tools: all of them belong to one run.
 
 use serde_json::{Value as Json, json};
 
@@ -12,7 +12,8 @@ crate::on_every_pi!(
     calls_in_three_rounds_are_one_run,
 );
 
-/// One answer and one close for each of so many calls, all in one run that was begun once.
+/// Checks that each of `calls` calls has one result and one close, all in one run that was started
+/// once.
 #[track_caller]
 pub fn one_run(recording: &Recording, calls: usize) {
     assert_eq!(recording.runs(), 1, "one stream");
@@ -47,7 +48,7 @@ pub fn one_run(recording: &Recording, calls: usize) {
     assert_eq!(closes, asked, "one close a call");
 }
 
-/// What a person and pi said in a session that is over, as pi wrote it down.
+/// Returns the messages of a finished session from pi's session file.
 pub fn session(desk: &Desk) -> Vec<String> {
     let entries = written(desk);
     let messages = entries.iter().map(|entry| &entry["message"]);
@@ -71,7 +72,7 @@ pub fn session(desk: &Desk) -> Vec<String> {
     told.collect()
 }
 
-/// One call of `echo`, of several.
+/// Returns one of several calls of `echo`.
 fn echo(name: &str, options: &str) -> String {
     call("echo", options)
         .replace("text = \"echo\" } }", &format!("text = \"{name}\" }} }}"))
@@ -99,7 +100,7 @@ fn calls_at_once_are_one_message_of_one_run(version: Version) {
     let (desk, tools) = desk(version, &[steps.join(", ")]);
     let mut pi = pi(&desk, &tools, &[]);
     pi.say(&json!({"type": "prompt", "message": "go"}));
-    // Each block ends before the next begins, and all before the calls.
+    // Each block ends before the next starts, and all end before the calls.
     let mut order = Vec::new();
     let answer = loop {
         let event = pi.event("a message", |_| true);
@@ -132,7 +133,7 @@ fn calls_at_once_are_one_message_of_one_run(version: Version) {
     one_run(&recording, 3);
 }
 
-/// The second takes its time: the run shows meanwhile that somebody works.
+/// The second call takes a while, during which the run sends heartbeats.
 fn calls_in_three_rounds_are_one_run(version: Version) {
     let steps = [
         &echo("a", &says("\"echo a\"")),

@@ -1,4 +1,4 @@
-//! What Cursor's own tools did, as cards of pi: they look like pi's own, and nothing is run.
+//! Activity of native tools as tool cards of pi: they look like pi's own, and nothing is executed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::Permissions;
@@ -15,7 +15,7 @@ use crate::desk::{Desk, Ran, Version, conversation, user_text, written};
 use crate::rpc::Rpc;
 use crate::screen::Screen;
 
-/// What pi's grep and find call. Those who call them leave a trace.
+/// Installs the programs that pi's grep and find start; each start is recorded in a file.
 fn search_programs(desk: &Desk) {
     let found = json!({"type": "match", "data": {"path": {"text": desk.workspace.join("src/main.rs")},
         "lines": {"text": "fn main() {\n"}, "line_number": 1}});
@@ -33,7 +33,7 @@ fn search_programs(desk: &Desk) {
     }
 }
 
-/// The lines between a question and its answer, without what differs from run to run.
+/// Returns the lines between a question and its answer, without durations.
 fn between(question: &str, screen: &str, answer: &str) -> Vec<String> {
     let lines: Vec<&str> = screen.lines().collect();
     let at = |wanted: &str| {
@@ -48,7 +48,7 @@ fn between(question: &str, screen: &str, answer: &str) -> Vec<String> {
     .collect()
 }
 
-/// The cards of the actions on a screen, collapsed and expanded.
+/// Returns the cards of the actions on a screen, collapsed and expanded.
 fn both(pi: &Screen<'_>) -> [Vec<String>; 2] {
     pi.shows("Done.");
     pi.shows("... (6 more lines");
@@ -59,7 +59,7 @@ fn both(pi: &Screen<'_>) -> [Vec<String>; 2] {
     [collapsed, expanded]
 }
 
-/// The cards without the edit, which pi frames in a way of its own.
+/// Returns the cards without the edit, which pi frames differently.
 fn without_edit(mut lines: Vec<String>) -> Vec<String> {
     let header = |path: &str| {
         let found = lines.iter().position(|line| line.contains(path));
@@ -81,7 +81,7 @@ fn pi_alone(desk: &Desk) -> Vec<String> {
     arguments
 }
 
-/// Every file below a folder: its content and when it was changed.
+/// Returns every file in a folder with its content and modification time.
 fn snapshot(folder: &Path) -> BTreeMap<PathBuf, (Vec<u8>, SystemTime)> {
     let mut files = BTreeMap::new();
     for entry in std::fs::read_dir(folder).unwrap() {
@@ -95,7 +95,7 @@ fn snapshot(folder: &Path) -> BTreeMap<PathBuf, (Vec<u8>, SystemTime)> {
     files
 }
 
-/// A desk where whoever did it again would find something else, or leave traces.
+/// A desk where executing the actions again would have other results or leave traces.
 fn desk_with_traps(version: Version) -> Desk {
     trapped(Desk::playing(version, &scenario(&as_cursor_did())))
 }
@@ -116,7 +116,7 @@ fn start(desk: &Desk) -> Screen<'_> {
     Screen::run(desk, arguments, "150")
 }
 
-/// Another pi, which draws the cards of the last session from what was written down.
+/// Starts another pi, which renders the cards of the last session from its session file.
 fn resume(desk: &Desk, mut arguments: Vec<String>) -> (Screen<'_>, Vec<String>) {
     arguments.pop();
     arguments.extend(["--continue", "Again."].map(Into::into));
@@ -189,7 +189,7 @@ fn each_card_looks_like_pis_own() {
     pi.quit();
     desk.no_sidecar_is_left();
     drop(pi);
-    // A model that has nothing to do with Cursor goes on below the cards.
+    // A model of another provider continues after the cards.
     std::fs::write(desk.home.path().join("calls.json"), "[]").unwrap();
     let own_tools = root().join("tests/pi/own-tools.mjs");
     let more = ["--model", "own/own", "-e", own_tools.to_str().unwrap()];
@@ -252,7 +252,7 @@ cursor "edit src/lib.rs\n\n@@ -1,5 +1,5 @@\n //! A "
 cursor "write notes.md\n\nCreated 16 lines\n\nFile s"
 "#;
 
-/// The session file holds real names, recorded results, each once.
+/// Checks that the session file contains the real tool names and each recorded result once.
 fn as_written(desk: &Desk) {
     let entries = written(desk);
     let messages = entries.iter().map(|entry| &entry["message"]);
@@ -287,7 +287,7 @@ fn as_written(desk: &Desk) {
     }
 }
 
-/// Another extension's tool.
+/// A tool of another extension.
 const OWNER: &str = r#"
 export default (pi) => pi.registerTool({
   name: "grep", label: "grep", description: "mine", parameters: { type: "object", properties: {} },
@@ -295,7 +295,7 @@ export default (pi) => pi.registerTool({
 });
 "#;
 
-/// The calls of the messages in some events, and what was thought.
+/// Returns the tool calls and the thinking of the messages in some events.
 fn shown(events: &[Json]) -> (Vec<String>, String) {
     let (mut calls, mut thinking) = (Vec::new(), String::new());
     let ended = events.iter().filter(|event| event["type"] == "message_end");
@@ -349,7 +349,7 @@ fn only_recorded_calls_are_shown_and_only_pis_own_tools_are_wrapped() {
         pi.settle();
         events
     };
-    // What a turn looks at anyway is looked at before.
+    // The first turn reads the files that every turn reads.
     turn(&mut pi, "Hello.");
     let watch = Watch::below(&desk.workspace);
     watch.seen();
@@ -366,7 +366,7 @@ fn only_recorded_calls_are_shown_and_only_pis_own_tools_are_wrapped() {
     assert!(thinking.contains("$ grep \"main\""), "{thinking}");
     assert!(!home.join("ran").exists());
 
-    // Another model calls pi's tools, and one call pretends to be recorded.
+    // Another model calls pi's tools, and one call has an id like a recorded one.
     pi.ask(json!({"type": "set_model", "provider": "own", "modelId": "own"}));
     let events = turn(&mut pi, "Show me.");
     let seen = watch.seen();

@@ -1,4 +1,4 @@
-//! A desk to run pi at: a home, a workspace and a simulator of its own.
+//! An environment to run pi in: a home, a workspace and a simulator.
 
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt as _;
@@ -11,7 +11,7 @@ use tempfile::TempDir;
 
 use crate::backend::{Recording, Simulator, Transport, binary, root};
 
-/// Nothing here takes this long; a loaded machine gets it all the same.
+/// Generous time limit, for a loaded machine.
 pub const PATIENCE: Duration = Duration::from_secs(40);
 
 /// The pi versions under test.
@@ -39,7 +39,7 @@ impl Version {
     }
 }
 
-/// One answer for every message, that repeats it, with a checkpoint and usage.
+/// Answers every message with its text, a checkpoint and usage.
 pub const ECHO: &str = r#"
 name = "echo"
 [[run]]
@@ -73,7 +73,7 @@ impl Desk {
         Self::at(version, home, simulator)
     }
 
-    /// With a simulator that plays everything in `tests/scenarios`, by `@name`.
+    /// With a simulator that plays everything in `tests/scenarios`, selected by `@name`.
     pub fn open(version: Version) -> Self {
         let home = tempfile::tempdir().unwrap();
         Self::at(version, home, Simulator::start(Transport::Http1))
@@ -82,12 +82,12 @@ impl Desk {
     fn at(version: Version, home: TempDir, simulator: Simulator) -> Self {
         let workspace = home.path().join("workspace");
         std::fs::create_dir(&workspace).unwrap();
-        // The extension starts this, so that we learn which processes there were.
+        // The extension starts this wrapper, which records the process ids.
         let wrapper = home.path().join("sidecar");
         let script = "#!/bin/sh\ndate +%s%3N >> \"$HOME/started\"\necho $$ >> \"$HOME/sidecars\"\nexec \"$SIDECAR\" \"$@\"\n";
         std::fs::write(&wrapper, script).unwrap();
         std::fs::set_permissions(&wrapper, Permissions::from_mode(0o755)).unwrap();
-        // Quick retries, and summaries of conversations that are short.
+        // Short retry delays, and compaction of short conversations.
         let settings = r#"{"retry":{"enabled":true,"maxRetries":2,"baseDelayMs":10},"compaction":{"enabled":true,"reserveTokens":16384,"keepRecentTokens":1}}"#;
         std::fs::create_dir(home.path().join("agent")).unwrap();
         std::fs::write(home.path().join("agent/settings.json"), settings).unwrap();
@@ -107,19 +107,19 @@ impl Desk {
         self
     }
 
-    /// With a program of ours in place of the sidecar.
+    /// With another program in place of the sidecar.
     pub fn with_sidecar(mut self, program: &str) -> Self {
         self.sidecar = root().join(program);
         self
     }
 
-    /// With an environment variable besides, or instead.
+    /// Sets an environment variable, or replaces its value.
     pub fn with(mut self, name: &'static str, value: &str) -> Self {
         self.settings.push((name, value.to_owned()));
         self
     }
 
-    /// The environment of a pi, which has nothing of ours.
+    /// Returns the environment of pi, which inherits nothing from the test.
     pub fn environment(&self) -> Vec<(&'static str, String)> {
         let home = self.home.path().to_str().unwrap();
         let mut environment = vec![
@@ -143,12 +143,12 @@ impl Desk {
         environment
     }
 
-    /// The file pi is started from.
+    /// Returns the file that starts pi.
     pub fn program(&self) -> String {
         self.version.program().to_str().unwrap().to_owned()
     }
 
-    /// pi's program and arguments, the extension among them.
+    /// Returns pi's program and arguments, including the extension.
     pub fn arguments(&self, more: &[&str]) -> Vec<String> {
         let path = |path: &Path| path.to_str().unwrap().to_owned();
         let mut arguments = vec![
@@ -174,36 +174,36 @@ impl Desk {
         command
     }
 
-    /// Runs pi to its end.
+    /// Runs pi and returns its output.
     pub fn pi(&self, more: &[&str]) -> Ran {
         Ran::from(self.command(more).output().unwrap())
     }
 
-    /// `pi -p` with a model of the simulator.
+    /// Runs `pi -p` with a model of the simulator.
     pub fn print(&self, prompt: &str) -> Ran {
         self.pi(&["--model", "cursor/composer-2", "-p", prompt])
     }
 
-    /// The sidecars that were started, oldest first.
+    /// Returns the process ids of the sidecars that were started, oldest first.
     pub fn sidecars(&self) -> Vec<i32> {
         let file = self.home.path().join("sidecars");
         let text = std::fs::read_to_string(file).unwrap_or_default();
         text.lines().map(|line| line.parse().unwrap()).collect()
     }
 
-    /// When they were started, in milliseconds since 1970.
+    /// Returns the start times of the sidecars in milliseconds since 1970.
     pub fn started(&self) -> Vec<u128> {
         let text = std::fs::read_to_string(self.home.path().join("started")).unwrap();
         text.lines().map(|line| line.parse().unwrap()).collect()
     }
 
-    /// Waits until none of them lives.
+    /// Waits until no sidecar is running.
     #[track_caller]
     pub fn no_sidecar_is_left(&self) {
         self.no_sidecar_is_left_after(Duration::from_secs(20));
     }
 
-    /// The same, for so long.
+    /// The same, with a time limit.
     #[track_caller]
     pub fn no_sidecar_is_left_after(&self, limit: Duration) {
         assert!(!self.sidecars().is_empty(), "none was started");
@@ -216,7 +216,7 @@ impl Desk {
         assert!(took < limit, "gone after {took:?}");
     }
 
-    /// The recording, once it holds what is waited for.
+    /// Waits until the recording satisfies a condition and returns it.
     #[track_caller]
     pub fn recorded(&self, what: &str, is_there: impl Fn(&Recording) -> bool) -> Recording {
         until(what, || {
@@ -226,15 +226,15 @@ impl Desk {
     }
 }
 
-/// pi's compiled extensions: every run makes the same ones.
+/// Returns the cache of pi's compiled extensions, which is the same for every run.
 fn shared_cache() -> String {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("pi");
     std::fs::create_dir_all(&folder).unwrap();
     folder.to_str().unwrap().to_owned()
 }
 
-/// Whether a process does anything still; one that ended may wait for ever to be reaped by a
-/// container's first process.
+/// Whether a process is running. A zombie does not count, because the init process of a container
+/// may never reap it.
 pub fn lives(id: i32) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{id}/stat"));
     let ended = stat.is_ok_and(|stat| {
@@ -245,7 +245,7 @@ pub fn lives(id: i32) -> bool {
     !ended && rustix::process::test_kill_process(id).is_ok()
 }
 
-/// Looks until something is there.
+/// Polls until `look` returns a value.
 #[track_caller]
 pub fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     let started = Instant::now();
@@ -258,7 +258,7 @@ pub fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     }
 }
 
-/// What a pi that ended left behind.
+/// The output and exit code of pi.
 #[derive(Debug)]
 pub struct Ran {
     pub code: Option<i32>,
@@ -276,7 +276,7 @@ impl From<Output> for Ran {
     }
 }
 
-/// The text of a run request's new user message.
+/// Returns the text of a run request's new user message.
 pub fn user_text(request: &Json) -> &str {
     let action = &request["runRequest"]["action"]["userMessageAction"];
     action["userMessage"]["text"].as_str().unwrap_or_default()
@@ -286,7 +286,7 @@ pub fn conversation(request: &Json) -> &str {
     request["runRequest"]["conversationId"].as_str().unwrap()
 }
 
-/// The rules the simulator was given, run by run.
+/// Returns the rules that the simulator received, per run.
 pub fn rules(recording: &Recording) -> Vec<String> {
     let contexts = recording.client("execClientMessage.requestContextResult");
     let rules = contexts.iter().map(|context| {
@@ -296,7 +296,7 @@ pub fn rules(recording: &Recording) -> Vec<String> {
     rules.collect()
 }
 
-/// Every entry pi wrote down, of all sessions.
+/// Returns every entry of all of pi's session files.
 pub fn written(desk: &Desk) -> Vec<Json> {
     fn files(folder: &Path) -> Vec<PathBuf> {
         let entries = std::fs::read_dir(folder).into_iter().flatten();

@@ -1,4 +1,4 @@
-//! What the extension makes of a sidecar's words, with a scripted one.
+//! How the extension handles messages of a sidecar, with a scripted one.
 
 use serde_json::{Value as Json, json};
 
@@ -19,7 +19,7 @@ fn plain(desk: &Desk) -> Rpc {
     Rpc::with(desk, &["--model", "cursor/plain"])
 }
 
-/// The parameters of every request of a method so far.
+/// Returns the parameters of every request of a method so far.
 fn requests(desk: &Desk, method: &str) -> Vec<Json> {
     let text = std::fs::read_to_string(desk.home.path().join("requests.jsonl"));
     let text = text.unwrap_or_default();
@@ -118,7 +118,8 @@ fn large_answers_and_warnings_arrive_whole() {
     assert_eq!(shown["message"], "the moon is full");
 }
 
-/// An answer that names no call was about one: nobody may wait for it for ever.
+/// An error response without an id belongs to some request, so the pending turn fails instead of
+/// waiting forever.
 #[test]
 fn a_sidecar_that_understands_nothing_is_given_up() {
     let desk = desk(Version::V087);

@@ -7,7 +7,7 @@ crate::on_every_pi!(
     a_stored_key_brings_its_models_to_the_next_start
 );
 
-/// The simulator refuses this one.
+/// The simulator rejects this key.
 const REFUSED: &str = "crsr_invalid";
 
 fn store(desk: &Desk, key: &str) {
@@ -32,7 +32,7 @@ fn the_nearest_key_wins(version: Version) {
     assert_eq!(run(REFUSED, &["--api-key", "crsr_given"]), "Heard: hi\n");
 }
 
-/// Models that are not the bundled ones, but for one.
+/// Models that, except for one, are not bundled.
 const MODELS: &str = r#"
 [server]
 models = [
@@ -42,13 +42,13 @@ models = [
 ]
 "#;
 
-/// pi gives a stored key only to turns and, in newer versions, after our rows are registered.
+/// pi passes a stored key only to turns and, in newer versions, after our models are registered.
 fn a_stored_key_brings_its_models_to_the_next_start(version: Version) {
     let scenario = ECHO.replacen("[[run]]", &format!("{MODELS}[[run]]"), 1);
     let desk = Desk::playing(version, &scenario).without_key();
     store(&desk, "crsr_stored");
     let rows = || -> Vec<String> {
-        // pi 0.74 lists on stderr.
+        // pi 0.74 prints the list on stderr.
         let listed = desk.pi(&["--list-models", "cursor"]);
         let text = format!("{}{}", listed.stdout, listed.stderr);
         let ours = text.lines().filter(|line| line.starts_with("cursor "));

@@ -1,4 +1,5 @@
-//! Faults in the middle of it, with real pi: nothing is told twice, done twice or forgotten.
+//! Faults in the middle of a turn with real pi: nothing is shown or executed twice, and nothing is
+//! lost.
 
 use std::path::Path;
 
@@ -11,7 +12,7 @@ use crate::tools::TOOLS;
 
 const END: &str = r#"{ checkpoint = "auto" }, { usage = {} }, { end = true }"#;
 
-/// A run that says something, asks pi to wait, and goes on with the result.
+/// A run that sends text, calls a tool of pi, and continues with the result.
 const WAITS: &str = r#"{ text = "Waiting. " }, { checkpoint = "auto" }, { exec = { mcpArgs = { name = "pi__wait", toolName = "pi__wait", providerIdentifier = "pi", toolCallId = "call-wait", args = {} } }, open = true, name = "wait" }, { expect_cancel = true, timeout_ms = 60000 }"#;
 
 fn desk(version: Version, runs: &[String]) -> Desk {
@@ -25,7 +26,7 @@ fn desk(version: Version, runs: &[String]) -> Desk {
     desk
 }
 
-/// pi with a tool that waits until a file is there, and says when it begins to.
+/// Starts pi with a tool that writes a file when it starts and then waits for another file.
 fn pi(desk: &Desk, more: &[&str]) -> Rpc {
     let tools = desk.home.path().join("tools.ts");
     let tools = tools.to_str().unwrap();
@@ -42,7 +43,7 @@ fn kill(id: i32) {
     kill_process(Pid::from_raw(id).unwrap(), Signal::KILL).unwrap();
 }
 
-/// What stands in pi's session, by role, with the words.
+/// Returns the messages of pi's session as role and text.
 fn told(desk: &Desk) -> Vec<(String, String)> {
     let entries = written(desk).into_iter();
     let messages = entries.filter(|entry| entry["type"] == "message");
@@ -57,7 +58,7 @@ fn told(desk: &Desk) -> Vec<(String, String)> {
         .collect()
 }
 
-/// The connection breaks behind words that were shown; pi tells one answer.
+/// The connection is lost after text was shown; pi still shows one answer.
 #[test]
 fn a_cut_in_the_middle_of_the_text_is_not_to_be_seen() {
     let first = r#"{ text = "one " }, { checkpoint = "auto" }, { text = "two " }, { kv_set = { text = "read this far" } }, { cut = true }"#;
@@ -78,7 +79,7 @@ fn a_cut_in_the_middle_of_the_text_is_not_to_be_seen() {
     assert_eq!(recording.client("runRequest").len(), 2);
 }
 
-/// Another sidecar takes the result; the tool has run once.
+/// Another sidecar receives the result; the tool has run once.
 #[test]
 fn a_sidecar_killed_while_pi_runs_a_tool_costs_nothing() {
     let last = format!(r#"{{ expect_state = "last checkpoint" }}, {{ text = "Done." }}, {END}"#);
@@ -89,7 +90,7 @@ fn a_sidecar_killed_while_pi_runs_a_tool_costs_nothing() {
     waits(&desk);
     let sidecar = *desk.sidecars().last().unwrap();
     kill(sidecar);
-    // The process is there for as long as its parent has not asked how it ended.
+    // The process entry exists until its parent has reaped it.
     let process = Path::new("/proc").join(sidecar.to_string());
     until("pi has noticed", || (!process.exists()).then_some(()));
     std::fs::write(desk.home.path().join("done"), "").unwrap();
@@ -110,8 +111,8 @@ fn a_sidecar_killed_while_pi_runs_a_tool_costs_nothing() {
     assert_eq!(desk.sidecars().len(), 2);
 }
 
-/// pi dies with its tool. What it had written down goes on in another pi, and nothing of the
-/// first one is left.
+/// pi is killed with its tool. Another pi continues the saved session, and no process of the first
+/// one is left.
 #[test]
 fn a_pi_killed_while_it_runs_a_tool_goes_on_in_another() {
     let last = format!(r#"{{ expect_state = "last checkpoint" }}, {{ text = "Went on." }}, {END}"#);
@@ -141,7 +142,7 @@ fn a_pi_killed_while_it_runs_a_tool_goes_on_in_another() {
     }
 }
 
-/// What Cursor's own tool did for the first pi is not done again for the second, unasked.
+/// A native tool that ran for the first pi is not executed again for the second one.
 #[test]
 fn a_pi_killed_behind_a_command_does_not_have_it_run_twice() {
     let command = r#"exec = { shellStreamArgs = { command = "echo line >> log; echo line", workingDirectory = "$WS", toolCallId = "c", timeout = 10000 } }"#;

@@ -34,7 +34,7 @@ mod terminal;
 mod tools;
 mod trouble;
 
-/// Makes one test a pi version of functions that take a version.
+/// Creates one test per pi version from functions that take a version.
 macro_rules! on_every_pi {
     ($($test:ident),+ $(,)?) => {
         crate::on_every_pi!(@version v074 V074 $($test)+);

@@ -1,5 +1,5 @@
-//! Cursor's models with pi's own controls: rows, levels, speed, mode and status, each seen on
-//! pi's side and in what the simulator was sent.
+//! Cursor's models with pi's own controls: models, levels, speed, mode and status, each checked in
+//! pi and in what the simulator received.
 
 use std::path::PathBuf;
 
@@ -15,8 +15,9 @@ crate::on_every_pi!(
     cursors_highest_level_can_be_reached
 );
 
-/// Every shape of a model: plain, fast alone, context with reasoning, reasoning alone,
-/// thinking with effort (in Max Mode with its larger context), thinking alone, context alone, an alias of one's own and a shared one.
+/// Every kind of model: plain, fast alone, context with reasoning, reasoning alone, thinking with
+/// effort (in Max Mode with its larger context), thinking alone, context alone, with a unique alias
+/// and with a shared one.
 const SHAPES: &str = r#"[
   { id = "default", displayName = "Auto" },
   { id = "composer-2.5", displayName = "Composer 2.5", parameters = [ { id = "fast", values = [ { value = "false" }, { value = "true" } ] } ],
@@ -39,7 +40,7 @@ const SHAPES: &str = r#"[
   { id = "grok-4.3", displayName = "Grok 4.3", parameters = [ { id = "context", values = [ { value = "200k" }, { value = "1m" } ] } ] },
 ]"#;
 
-/// A backend with these models, whose answers say nothing of a window.
+/// A backend with these models, whose answers do not report a context window.
 fn desk(version: Version, models: &str, server: &str) -> Desk {
     let scenario = format!(
         r#"
@@ -60,7 +61,7 @@ steps = [
     Desk::playing(version, &scenario)
 }
 
-/// The models that were asked for, as `mode id name=value … MAX`.
+/// Returns the requested models, as `mode id name=value … MAX`.
 fn sent(recording: &Recording) -> Vec<String> {
     let requests = recording.client("runRequest");
     let models = requests.iter().map(|request| {
@@ -85,7 +86,7 @@ fn sent(recording: &Recording) -> Vec<String> {
     models.collect()
 }
 
-/// Requests of any kind.
+/// Returns the number of requests of any kind.
 fn calls(recording: &Recording) -> usize {
     recording.0["requests"].as_array().unwrap().len()
 }
@@ -163,7 +164,7 @@ fn the_table_and_every_way_to_print() {
     assert_eq!(odd.stderr.trim(), problem, "{odd:?}");
 }
 
-/// A provider that has nothing to do with Cursor.
+/// A provider that is not related to Cursor.
 const OTHER: &str = r#"
 export default (pi) => pi.registerProvider("other", {
   baseUrl: "x:y", api: "other", apiKey: "k",
@@ -177,7 +178,7 @@ fn prefs(desk: &Desk) -> PathBuf {
     state.join("prefs.json")
 }
 
-/// Which models are fast for good.
+/// Returns the saved default speed per model.
 fn saved(desk: &Desk) -> Json {
     let text = std::fs::read_to_string(prefs(desk)).unwrap_or_default();
     let prefs: Json = serde_json::from_str(&text).unwrap_or_default();
@@ -188,7 +189,7 @@ fn save(desk: &Desk, fast: &Json) {
     std::fs::write(prefs(desk), json!({"fast": fast}).to_string()).unwrap();
 }
 
-/// The last lines of the screen: pi's footer.
+/// Returns the last lines of the screen, which are pi's footer.
 fn footer(screen: &str) -> Vec<&str> {
     let lines = screen.lines().map(str::trim_end);
     let lines: Vec<&str> = lines.filter(|line| !line.is_empty()).collect();
@@ -196,7 +197,7 @@ fn footer(screen: &str) -> Vec<&str> {
     above.map_or_else(Vec::new, |above| lines[above + 1..].to_vec())
 }
 
-/// Waits for a footer with these words in its last lines.
+/// Waits for a footer that contains these texts.
 #[track_caller]
 fn footer_shows(pi: &Screen<'_>, wanted: &[&str]) -> String {
     let fits = |screen: &str| {
@@ -273,7 +274,7 @@ fn a_persons_controls_on_the_screen_and_after_a_resume() {
     desk.no_sidecar_is_left();
     drop(pi);
 
-    // What was saved for good is not what the session chose: the session wins.
+    // The choice of the session wins over the saved default.
     let both = json!({"gpt-5.5": true, "composer-2.5": false});
     assert_eq!(saved(&desk), both);
     save(&desk, &json!({"gpt-5.5": false, "composer-2.5": true}));
@@ -309,8 +310,8 @@ fn a_persons_controls_on_the_screen_and_after_a_resume() {
     assert_eq!(asked_for_models(&recording), 1, "the cache was warm");
 }
 
-/// Flags for the run, speed for the session and for good, and a fork that takes the session's
-/// along.
+/// Flags apply to the run, `/cursor-fast` to the session and as the default, and a fork inherits
+/// the choice of its session.
 fn what_a_session_chose_goes_with_its_branch(version: Version) {
     let desk = desk(version, SHAPES, "");
     let more = [
@@ -392,7 +393,7 @@ body = { items = [ { id = "stays", aliases = ["s"] }, { id = "goes" } ] }"#;
     );
 }
 
-/// A flag that does nothing is told of once, and the question about speed gets its answer.
+/// An unsupported flag is reported once, and `/cursor-fast` reports that the flag takes precedence.
 #[test]
 fn a_flag_that_does_nothing_is_told_of_once() {
     let desk = desk(Version::V087, SHAPES, "");
@@ -412,7 +413,7 @@ fn a_flag_that_does_nothing_is_told_of_once() {
     assert_eq!(saved(&desk), Json::Null);
 }
 
-/// A pi without a level `max` has Cursor's as its highest, which then stands before others.
+/// In a pi without the level `max`, its highest level selects Cursor's `max`.
 fn cursors_highest_level_can_be_reached(version: Version) {
     let models = r#"[ { id = "m", parameters = [ { id = "reasoning", values = [ { value = "low" }, { value = "extra-high" }, { value = "max" } ] } ] } ]"#;
     let desk = desk(version, models, "");

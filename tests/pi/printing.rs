@@ -1,4 +1,4 @@
-//! `pi -p` and `--mode json`: one answer, then everything ends.
+//! `pi -p` and `--mode json`: one answer, then all processes exit.
 
 use std::path::{Path, PathBuf};
 
@@ -115,7 +115,7 @@ fn the_demo_answers_and_says_who_does() {
     assert!(ran.stdout.contains("simulated assistant"), "{ran:?}");
 }
 
-/// What a person must know, and what they asked for, goes to stderr where there is no screen.
+/// Without a screen, notices and the path of the debug log are printed on stderr.
 #[test]
 fn notices_and_the_debug_log_are_told_on_stderr() {
     let desk = Desk::playing(Version::V087, ECHO).with("PI_CURSOR_PROVIDER_DEBUG", "1");

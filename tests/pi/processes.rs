@@ -1,4 +1,4 @@
-//! No way of ending pi leaves a process behind; no end of the sidecar takes pi along.
+//! No exit of pi leaves a process running; no exit of the sidecar ends pi.
 
 use std::process::{Child, Stdio};
 use std::time::Duration;
@@ -13,7 +13,7 @@ crate::on_every_pi!(
     a_killed_sidecar_costs_the_turn_nothing,
 );
 
-/// Says a word and then nothing until the client leaves.
+/// Sends text and then nothing until the client disconnects.
 const STALL: &str = r#"
 name = "stall"
 [[run]]
@@ -43,7 +43,7 @@ fn a_killed_pi_leaves_nothing(version: Version) {
     let mut pi = print_in_background(&desk);
     signal(&pi, Signal::KILL);
     pi.wait().unwrap();
-    // A second is promised, a loaded machine gets three.
+    // One second is guaranteed; a loaded machine gets three.
     desk.no_sidecar_is_left_after(Duration::from_secs(3));
 }
 
@@ -57,7 +57,7 @@ fn control_c_ends_print_mode(version: Version) {
     desk.no_sidecar_is_left();
 }
 
-/// pi takes the turn again, and another sidecar goes on with what was kept.
+/// pi retries the turn, and another sidecar continues from the saved state.
 fn a_killed_sidecar_costs_the_turn_nothing(version: Version) {
     let scenario = r#"
 name = "killed"
@@ -99,7 +99,7 @@ fn a_missing_program_is_named() {
     assert!(ran.stderr.contains("cannot start /nowhere/x"), "{ran:?}");
 }
 
-/// `cat` gives back what it is sent, which answers nothing; every start of pi would wait.
+/// `cat` echoes requests and never responds; without a timeout every start of pi would hang.
 #[test]
 fn a_program_that_never_answers_is_given_up() {
     let desk = Desk::playing(Version::V087, ECHO).with_sidecar("/bin/cat");

@@ -1,4 +1,4 @@
-//! Coming back: to a session by hand, after a summary, to a project with rules of its own.
+//! Resuming: a session by hand, after a summary, in a project with its own rules.
 
 use crate::desk::{Desk, ECHO, Version, conversation, rules, user_text};
 use crate::rpc::Rpc;
@@ -20,7 +20,7 @@ fn the_rules_of_a_project_are_told_once(version: Version) {
     assert!(!request.contains(CANARY), "and nowhere else");
 }
 
-/// Another pi and another sidecar; the person picks the old session from pi's list.
+/// Another pi and another sidecar; the user picks the old session from pi's list.
 #[test]
 fn a_session_picked_from_the_list_goes_on() {
     for version in [Version::V074, Version::V079, Version::V087, Version::V150] {
@@ -54,7 +54,7 @@ fn a_summary_asked_for_on_the_screen_is_made_and_gone_on_with() {
         let pi = Screen::start(&desk, "about okapis", "Heard: about okapis");
         pi.say("about zebras");
         pi.shows("Heard: about zebras");
-        // The turn is over when it is counted; before, `/compact` would abort it.
+        // The turn is over once its usage is displayed; before that, `/compact` would abort it.
         pi.shows("↑200");
         pi.say("/compact");
         let summarized = desk.recorded("a summary", |recording| recording.verdicts().len() >= 3);

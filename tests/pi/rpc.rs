@@ -1,4 +1,4 @@
-//! pi in `--mode rpc`, as a program drives it.
+//! pi in `--mode rpc`, driven by a program.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::{Child, ChildStdin, Stdio};
@@ -55,7 +55,7 @@ impl Rpc {
             .unwrap_or_else(|_| panic!("pi said nothing more; waited for {waiting_for}"))
     }
 
-    /// The next event that fits; others are passed over.
+    /// Returns the next event that matches; ignores others.
     pub fn event(&mut self, what: &str, fits: impl Fn(&Json) -> bool) -> Json {
         loop {
             let event = self.next(what);
@@ -69,7 +69,7 @@ impl Rpc {
         writeln!(self.stdin.as_mut().unwrap(), "{command}").unwrap();
     }
 
-    /// Sends a command; its answer.
+    /// Sends a command and returns its response.
     #[track_caller]
     pub fn ask(&mut self, mut command: Json) -> Json {
         self.asked += 1;
@@ -91,7 +91,7 @@ impl Rpc {
         self.ask(json!({"type": "get_state"}))
     }
 
-    /// Waits until pi does nothing.
+    /// Waits until pi is idle.
     pub fn settle(&mut self) {
         until("pi is idle", || {
             let state = self.state();
@@ -100,7 +100,7 @@ impl Rpc {
         });
     }
 
-    /// The last message the assistant wrote in full, after a prompt.
+    /// Sends a prompt and returns the complete message of the assistant.
     pub fn prompt(&mut self, text: &str) -> Json {
         self.say(&json!({"type": "prompt", "message": text}));
         let answer = self.answer();
@@ -115,7 +115,7 @@ impl Rpc {
         event["message"].clone()
     }
 
-    /// Ends pi as a host does.
+    /// Ends pi as a host does, by closing its input.
     pub fn quit(mut self) {
         drop(self.stdin.take());
         let status = self.child.wait().unwrap();

@@ -1,4 +1,4 @@
-//! pi on a terminal, which tmux draws and we read.
+//! pi on a terminal that tmux renders and we read.
 
 use std::process::Command;
 
@@ -9,8 +9,8 @@ pub struct Screen<'a> {
 }
 
 impl<'a> Screen<'a> {
-    /// Starts pi with a first message and waits for the answer: what is typed before pi has
-    /// started up is refused.
+    /// Starts pi with a first message and waits for the answer, because input that is typed while
+    /// pi starts up is rejected.
     pub fn start(desk: &'a Desk, prompt: &str, answer: &str) -> Self {
         let screen = Self::with(desk, &["--model", "cursor/composer-2", prompt]);
         screen.shows(answer);
@@ -22,7 +22,7 @@ impl<'a> Screen<'a> {
         Self::run(desk, desk.arguments(more), "45")
     }
 
-    /// Runs pi on a screen of so many rows.
+    /// Runs pi on a screen with this many rows.
     pub fn run(desk: &'a Desk, pi: Vec<String>, rows: &str) -> Self {
         let screen = Self { desk };
         let workspace = desk.workspace.to_str().unwrap().to_owned();
@@ -37,7 +37,7 @@ impl<'a> Screen<'a> {
                 .map(|(name, value)| format!("{name}={value}")),
         );
         arguments.extend(pi);
-        // In the same breath, so that not a byte is missed.
+        // In the same tmux command, so that no output is missed.
         let raw = format!("cat > '{}'", screen.raw_file().display());
         arguments.extend([";", "pipe-pane", "-o", &raw].map(Into::into));
         let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
@@ -59,7 +59,7 @@ impl<'a> Screen<'a> {
         self.desk.home.path().join("printed")
     }
 
-    /// All that was sent to the terminal, as it was sent.
+    /// Returns all bytes that were sent to the terminal.
     pub fn raw(&self) -> String {
         let bytes = std::fs::read(self.raw_file()).unwrap();
         String::from_utf8_lossy(&bytes).into_owned()
@@ -69,12 +69,12 @@ impl<'a> Screen<'a> {
         self.tmux(&["capture-pane", "-p", "-J"])
     }
 
-    /// The screen with its colours.
+    /// Returns the screen with its colours.
     pub fn coloured(&self) -> String {
         self.tmux(&["capture-pane", "-p", "-e", "-N"])
     }
 
-    /// Keeps what is on the screen where `KEEP_SCREENS` says: docs/pictures are made of it.
+    /// Saves the screen in the folder `KEEP_SCREENS`; docs/pictures are made from it.
     pub fn keep(&self, name: &str) {
         if let Ok(folder) = std::env::var("KEEP_SCREENS") {
             let file = std::path::Path::new(&folder).join(name);
@@ -82,14 +82,14 @@ impl<'a> Screen<'a> {
         }
     }
 
-    /// Waits until the screen shows something; gives the whole screen.
+    /// Waits until the screen contains a text; returns the whole screen.
     #[track_caller]
     pub fn shows(&self, wanted: &str) -> String {
         let what = format!("{wanted:?} on the screen");
         self.becomes(&what, |screen| screen.contains(wanted))
     }
 
-    /// Waits until the screen fits; gives the whole screen.
+    /// Waits until the screen matches; returns the whole screen.
     #[track_caller]
     pub fn becomes(&self, what: &str, fits: impl Fn(&str) -> bool) -> String {
         let mut last = String::new();
@@ -108,7 +108,7 @@ impl<'a> Screen<'a> {
         self.tmux(&["send-keys", "-l", text]);
     }
 
-    /// Ends pi as a person does, and waits until it has.
+    /// Ends pi as a user does, and waits until it has exited.
     #[track_caller]
     pub fn quit(&self) {
         self.keys(&["C-d"]);
@@ -131,7 +131,7 @@ impl Drop for Screen<'_> {
     }
 }
 
-/// As `until`, and shows the last state when it was in vain.
+/// Like `until`, and prints the last state on failure.
 #[track_caller]
 fn until_or(what: &str, last: &mut String, mut look: impl FnMut(&mut String) -> bool) {
     let found = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {

@@ -15,7 +15,7 @@ crate::on_every_pi!(
     a_picture_reaches_cursor_once,
 );
 
-/// A first turn, then turns that must go on from the last checkpoint.
+/// A first turn, then turns that must resume from the last checkpoint.
 pub const FOLLOWED: &str = r#"
 name = "followed"
 [[run]]
@@ -103,7 +103,7 @@ fn a_summary_is_made_beside_the_session(version: Version) {
     assert!(!rules.last().unwrap().contains("summarization"));
 }
 
-/// pi and the sidecar end; both come back to the same conversation.
+/// pi and the sidecar exit; new ones resume the same conversation.
 fn a_resumed_session_goes_on_from_the_checkpoint(version: Version) {
     let desk = Desk::playing(version, FOLLOWED);
     let mut pi = Rpc::start(&desk);
@@ -153,7 +153,7 @@ fn another_model_and_another_thinking_level_keep_the_conversation(version: Versi
         .unwrap();
     let id = thinking["id"].as_str().unwrap();
     pi.ask(json!({"type": "set_model", "provider": "cursor", "modelId": id}));
-    // Versions differ in where they begin.
+    // The initial level depends on the version.
     pi.ask(json!({"type": "set_thinking_level", "level": "off"}));
     pi.prompt("two");
     pi.ask(json!({"type": "set_thinking_level", "level": "high"}));
@@ -172,7 +172,7 @@ fn another_model_and_another_thinking_level_keep_the_conversation(version: Versi
     );
 }
 
-/// A tool as another extension brings it.
+/// A tool of another extension.
 const TOOL: &str = r#"
 export default (pi) => pi.registerTool({
   name: "count_words",

@@ -31,8 +31,8 @@ fn a_setting_that_is_not_understood_is_told() {
     assert_eq!(told, 1, "{ran:?}");
 }
 
-/// A rule, a skill, AGENTS.md here and nested, servers on pipes and on HTTP, one dead, one
-/// slow, and a hook that says no: all in one turn.
+/// A rule, a skill, AGENTS.md here and nested, MCP servers on pipes and over HTTP, one dead, one
+/// slow, and a hook that denies: all in one turn.
 #[test]
 fn settings_of_every_kind_take_effect_in_one_turn() {
     let echoed = r#"{ success = { content = [ { text = { text = 'echo:{"text":"hi"}' } } ] } }"#;
@@ -121,8 +121,8 @@ fn settings_of_every_kind_take_effect_in_one_turn() {
     assert!(!desk.workspace.join("forbidden").exists());
 }
 
-/// pi trusts a folder without resources of its own unasked, which is no consent to the commands
-/// of Cursor settings; the answer of a user whom it asked is.
+/// pi trusts a folder without its own resources without asking, which does not permit the commands
+/// of Cursor settings; an explicit approval by the user does.
 #[test]
 fn a_projects_commands_wait_until_pis_user_was_asked() {
     let desk = Desk::playing(Version::V150, ECHO);
@@ -132,7 +132,7 @@ fn a_projects_commands_wait_until_pis_user_was_asked() {
     let not_trusted = |ran: &Ran| ran.stderr.matches("the project is not trusted").count();
     let ran = desk.print("one");
     assert_eq!((ran.code, not_trusted(&ran)), (Some(0), 1), "{ran:?}");
-    // Now pi would ask, but there is nobody to ask.
+    // Now pi would ask, but it cannot in print mode.
     write(&desk, "workspace/.pi/settings.json", "{}");
     let ran = desk.print("two");
     assert_eq!((ran.code, not_trusted(&ran)), (Some(0), 1), "{ran:?}");
@@ -142,8 +142,8 @@ fn a_projects_commands_wait_until_pis_user_was_asked() {
     assert_eq!(fs::read_dir(accepted()).unwrap().count(), 1);
 }
 
-/// Cursor's own tools, done by pi's: what pi's `read`, `edit` and `bash` say becomes what
-/// Cursor waits for.
+/// Native tools executed by pi's: the output of pi's `read`, `edit` and `bash` is converted to the
+/// results that Cursor expects.
 #[test]
 fn left_to_the_host_cursors_tools_are_pis() {
     let steps = [
@@ -183,7 +183,7 @@ fn left_to_the_host_cursors_tools_are_pis() {
     );
 }
 
-/// What pi's `grep`, `ls` and `read` really say, in every version of it.
+/// The real output of pi's `grep`, `ls` and `read`, in every version.
 fn what_pis_tools_say_is_taken_for_what_it_means(version: Version) {
     let steps = [
         r#"{ exec = { requestContextArgs = {} } }"#,
@@ -205,7 +205,7 @@ fn what_pis_tools_say_is_taken_for_what_it_means(version: Version) {
     write(&desk, "workspace/sub/[slug].tsx", "");
     let long = "x".repeat(60_000);
     write(&desk, "workspace/long.txt", &long);
-    // pi runs ripgrep, and may not load it: the official client brings one.
+    // pi starts ripgrep and may not download it, so the one of the official client is used.
     let bin = desk.home.path().join("agent/bin");
     fs::create_dir(&bin).unwrap();
     let packages = fs::read_dir(root().join("tests/official/node_modules/@cursor")).unwrap();

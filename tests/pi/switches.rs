@@ -1,5 +1,5 @@
-//! pi decides what runs: its tool switches, its permission gates, and its own display of what
-//! they let through.
+//! pi decides what is executed: its tool switches, its permission gates, and its own display of
+//! what they allow.
 
 use std::fs;
 use std::path::PathBuf;
@@ -8,10 +8,10 @@ use crate::backend::Recording;
 use crate::desk::{Desk, Ran, Version};
 use crate::screen::Screen;
 
-/// The versions the promise is made for.
+/// The versions that support this.
 const VERSIONS: [Version; 3] = [Version::V079, Version::V087, Version::V150];
 
-/// A model that takes these steps and then ends its answer.
+/// A scenario that executes these steps and then ends its answer.
 fn scenario(steps: &str) -> String {
     format!(
         r#"
@@ -31,7 +31,7 @@ steps = [
 
 const REMOVE: &str = r#"{ exec = { shellArgs = { command = "rm -rf victim", workingDirectory = "$WS", toolCallId = "a", skipApproval = true, parsingResult = {} } } }"#;
 
-/// pi's command-line switches, and whether a command may run with them.
+/// pi's command-line switches, and whether they allow a command.
 const COMMAND_LINES: [(&[&str], bool); 5] = [
     (&["--no-tools"], false),
     (&["--tools", "read,grep,find,ls"], false),
@@ -122,8 +122,8 @@ fn a_permission_gate_decides_before_the_command_runs(version: Version) {
     assert!(reply.contains("Dangerous command blocked"), "{reply}");
 }
 
-/// Where commands are executed here, a gate has nothing to decide, so it must not look as if
-/// it had: the card has a name of ours.
+/// If commands are executed by the sidecar, a gate cannot decide about them, so the card has a name
+/// of ours and no gate is asked.
 fn a_gate_is_not_asked_about_what_has_already_run(version: Version) {
     let shown = [
         REMOVE,
@@ -192,7 +192,7 @@ export default (pi) => {
 "#,
     )
     .unwrap();
-    // Before ours, because the first extension that has a name keeps it.
+    // Before ours, because the first extension that registers a name keeps it.
     let mut arguments = desk.arguments(&["--model", "cursor/composer-2", "--mode", "json", "go"]);
     let ours = arguments.iter().position(|word| word == "-e").unwrap();
     arguments.splice(
@@ -221,7 +221,7 @@ export default (pi) => {
     );
 }
 
-/// A change that Cursor's agent makes to a file is pi's `edit`, with its diff.
+/// A file change by Cursor's agent is an `edit` of pi, with its diff.
 fn a_change_of_a_file_is_an_edit_of_pi(version: Version) {
     let step = r#"{ exec = { writeArgs = { path = "$WS/a.txt", fileText = "one\nTWO\nthree\n", toolCallId = "b" } }, expect = { writeResult = { success = { fileSize = 14 } } } }"#;
     let desk = Desk::playing(version, &scenario(step));
@@ -237,7 +237,7 @@ fn a_change_of_a_file_is_an_edit_of_pi(version: Version) {
     assert_eq!(now, "one\nTWO\nthree\n");
 }
 
-/// A delete of Cursor's agent is a command of pi's shell, for one file.
+/// A delete by Cursor's agent is a command of pi's shell, for one file.
 fn a_delete_is_a_command_of_pi(version: Version) {
     let step = r#"{ exec = { deleteArgs = { path = "$WS/victim/file", toolCallId = "b" } }, expect = { deleteResult = { success = { path = "$WS/victim/file" } } } }"#;
     let desk = desk_with_victim(version, step);

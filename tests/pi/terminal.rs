@@ -1,4 +1,4 @@
-//! pi as a person sees it.
+//! pi as its user sees it, on a terminal.
 
 use crate::desk::{Desk, ECHO, Version, conversation, until, user_text, written};
 use crate::screen::Screen;
@@ -28,7 +28,7 @@ fn a_conversation_on_the_screen_and_its_end(version: Version) {
     desk.no_sidecar_is_left();
 }
 
-/// First while a tool of pi's runs, then while the model speaks.
+/// First while a tool of pi runs, then while the model streams text.
 fn escape_aborts_the_turn(version: Version) {
     let scenario = r#"
 name = "escape"
@@ -182,7 +182,7 @@ fn a_key_given_at_login_is_used(version: Version) {
     );
 }
 
-/// What is told on stderr would be drawn over pi's screen.
+/// Output on stderr would be drawn over pi's screen.
 #[test]
 fn what_the_bridge_tells_is_not_written_over_the_screen() {
     let steps = [1, 2].map(|n| {
@@ -199,7 +199,7 @@ fn what_the_bridge_tells_is_not_written_over_the_screen() {
     let pi = Screen::with(&desk, &["--model", "cursor/composer-2", "-e", tools, "one"]);
     pi.shows("Answer 1.");
     pi.say("two");
-    // What was told of the first run has come by now.
+    // By now the log lines of the first run have been written.
     let screen = pi.shows("Answer 2.");
     assert!(!screen.contains("pi-cursor-sdk"), "{screen}");
     let told = std::fs::read_to_string(&file).unwrap();
@@ -229,7 +229,7 @@ steps = [ {{ end = {{ code = "invalid_argument", message = "failed {hostile} as 
     pi.shows("as told");
     pi.quit();
     let raw = pi.raw();
-    // It was displayed, and can be read.
+    // It was displayed in a readable form.
     for said in ["Said ␛]52;c;c3J2␇", "thought.", "mark", "failed ␛]52"] {
         assert!(raw.contains(said), "{said:?} in {raw:?}");
     }
@@ -242,7 +242,7 @@ steps = [ {{ end = {{ code = "invalid_argument", message = "failed {hostile} as 
     ] {
         assert!(!raw.contains(obeyed), "{obeyed:?} in {raw:?}");
     }
-    // The file of the session is displayed when the session is resumed.
+    // The session file is displayed when the session is resumed.
     let stored = written(&desk);
     let stored = serde_json::Value::from(stored).to_string();
     assert!(stored.contains("␛]52"), "{stored}");

@@ -18,7 +18,7 @@ crate::on_every_pi!(
     the_bridge_tells_on_stderr_only_if_asked_to,
 );
 
-/// Tools as another extension brings them, and one that forbids some.
+/// Tools of another extension, and a gate that denies some.
 pub const TOOLS: &str = r#"
 import { existsSync, writeFileSync } from "node:fs";
 const PNG = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==";
@@ -75,7 +75,7 @@ pub fn pi(desk: &Desk, tools: &Path, more: &[&str]) -> Rpc {
     Rpc::with(desk, &arguments)
 }
 
-/// A call of a tool, with options of the step.
+/// Returns a call of a tool, with options of the step.
 pub fn call(tool: &str, options: &str) -> String {
     format!(
         r#"{{ exec = {{ mcpArgs = {{ name = "pi__{tool}", toolName = "pi__{tool}", providerIdentifier = "pi", toolCallId = "call-{tool}", args = {{ text = "{tool}" }} }} }}, {options} }}"#
@@ -100,7 +100,7 @@ fn calls_of_every_kind_are_answered_in_one_run(version: Version) {
         &open("b"),
         &open("c"),
         r#"{ await = ["a", "b", "c"] }"#,
-        // Cursor's own account of a call that pi has shown already.
+        // Cursor's own report of a call that pi has already shown.
         r#"{ update = { toolCallStarted = { callId = "call-echo", toolCall = { mcpToolCall = { args = { name = "pi__echo", toolName = "pi__echo", providerIdentifier = "pi" } } } } } }"#,
         r#"{ update = { toolCallCompleted = { callId = "call-echo", toolCall = { mcpToolCall = { args = { name = "pi__echo", toolName = "pi__echo", providerIdentifier = "pi" }, result = { success = { content = [ { text = { text = "echo echo" } } ] } } } } } } }"#,
         &call("fail", &failed("it broke")),
@@ -157,7 +157,8 @@ fn calls_of_every_kind_are_answered_in_one_run(version: Version) {
     );
 }
 
-/// Words said while text streams, while a tool runs, and while text streams after its result.
+/// Messages are injected while text streams, while a tool runs, and while text streams after its
+/// result.
 fn words_on_the_way_reach_the_same_run_and_a_follow_up_the_next(version: Version) {
     let heard = |text: &str| {
         format!(
@@ -165,7 +166,7 @@ fn words_on_the_way_reach_the_same_run_and_a_follow_up_the_next(version: Version
             {{ update = {{ contextInjectionState = {{ injectionId = "$I", state = {{ delivered = {{ step = 1 }} }} }} }} }}"#
         )
     };
-    // The model speaks on only when a file is there.
+    // The model continues only when a file exists.
     let until = |file: &str| {
         format!(
             r#"{{ exec = {{ shellArgs = {{ command = "until [ -e ~/{file} ]; do sleep 0.01; done", workingDirectory = "$WS", timeout = 40000, toolCallId = "call-{file}", skipApproval = true, parsingResult = {{}} }} }} }}"#
@@ -190,7 +191,7 @@ fn words_on_the_way_reach_the_same_run_and_a_follow_up_the_next(version: Version
         r#"{{ expect_state = "last checkpoint" }}, {{ text = "And then: $USER_TEXT" }}, {END}"#
     );
     let (desk, tools) = desk(version, &[first, second]);
-    // The command only holds the model up; executed here, it ends no turn of pi.
+    // The command only delays the model; executed locally, it does not end a turn of pi.
     let desk = desk.with("PI_CURSOR_NATIVE_TOOLS", "local");
     let mut pi = pi(&desk, &tools, &[]);
     let touch = |file: &str| std::fs::write(desk.home.path().join(file), "").unwrap();
@@ -267,7 +268,7 @@ fn giving_up_a_tool_keeps_the_conversation(version: Version) {
     recording.assert_played(&["cancelled by client", "completed"]);
 }
 
-/// Neither pi's tools nor Cursor's native ones.
+/// Neither pi's tools nor native ones.
 fn without_tools_none_is_offered(version: Version) {
     let read = r#"{ exec = { readArgs = { path = "$WS/note", toolCallId = "r" } }, expect = { readResult = { rejected = { reason = { "$contains" = "switched off" } } } } }"#;
     let missing = call(
@@ -285,7 +286,7 @@ fn without_tools_none_is_offered(version: Version) {
     assert!(!offered.to_string().contains("pi__"), "{offered}");
 }
 
-/// As a tool the model calls, with two questions, and as Cursor's own kind of question.
+/// As a tool that the model calls, with two questions, and as Cursor's own kind of question.
 fn a_question_reaches_the_person(version: Version) {
     let questions = r#"questions = [ { id = "fruit", question = "Which?", options = [ "Apples", { label = "Pears", value = "p", description = "green" } ] }, { id = "why", prompt = "Why?" } ]"#;
     let steps = format!(

@@ -1,4 +1,4 @@
-//! Aborts, errors, retries, overflows, and a sidecar that keeps dying.
+//! Aborts, errors, retries, context overflows, and a sidecar that keeps crashing.
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
@@ -39,7 +39,7 @@ steps = [ { end = { code = "resource_exhausted", message = "Error", error = "ERR
     let message = pi.prompt("hi");
     let error = message["errorMessage"].as_str().unwrap();
     assert!(error.ends_with("(quota exceeded)"), "{error}");
-    // Idle, and nothing more was asked: neither again nor for a summary.
+    // Idle, and no further request was sent: neither a retry nor a summary.
     pi.settle();
     assert_eq!(desk.simulator.recorded().client("runRequest").len(), 1);
     let message = pi.prompt("hi again");
@@ -88,7 +88,7 @@ steps = [ { end = { code = "permission_denied", message = "overloaded, come back
 
 #[test]
 fn a_server_that_recovers_answers_what_pi_asks_again() {
-    // pi does not tell a failed turn again, so each attempt may be a conversation of its own.
+    // pi does not send a failed turn again, so each attempt may be a separate conversation.
     let scenario = r#"
 name = "recovers"
 attempts = "all"
@@ -120,7 +120,7 @@ steps = [ { text = "Heard: $USER_TEXT" }, { checkpoint = "auto" }, { usage = {} 
 }
 
 fn an_overflow_makes_pi_compact_and_go_on(version: Version) {
-    // Whoever asks with a history that was never summarised is told that it is too long.
+    // A request with a history that was never summarised is rejected as too long.
     let scenario = r#"
 name = "overflow"
 [[run]]
@@ -152,8 +152,8 @@ steps = [ { end = { code = "invalid_argument", message = "Error", error = "ERROR
     assert!(summaries.count() >= 1);
 }
 
-/// Pictures, and what tools leave for themselves, pass what the sidecar reads long before they
-/// fill the model's window.
+/// Images and the details of tool results exceed the sidecar's limit long before they fill the
+/// model's context window.
 #[test]
 fn a_history_over_the_sidecars_limit_makes_pi_compact_and_go_on() {
     const HOARD: &str = r#"
@@ -206,7 +206,7 @@ fn a_sidecar_that_dies_is_started_again_but_not_for_ever() {
     let mut pi = Rpc::start(&desk);
     let mut killed = Vec::new();
     for round in 0..5 {
-        // pi takes a turn again twice.
+        // pi retries a turn twice.
         if round % 3 == 0 {
             pi.say(&json!({"type": "prompt", "message": "hi"}));
         }
@@ -231,8 +231,8 @@ fn a_sidecar_that_dies_is_started_again_but_not_for_ever() {
     );
     assert!(error.contains("/reload"), "{error}");
     assert_eq!(desk.sidecars().len(), 5);
-    // The first restart is at once; the others wait, each longer than the last. A loaded
-    // machine only makes them later.
+    // The first restart is immediate; the delays of the others grow. A loaded machine only makes
+    // them longer.
     let restarts = desk.started().into_iter().skip(1);
     let pauses: Vec<u128> = restarts
         .zip(killed)

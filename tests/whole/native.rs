@@ -1,6 +1,6 @@
-//! Cursor's own tools: the same requests, answered by the official client and by ours in the
-//! same workspace, give the same replies. `tests/native/*.json` lists the requests; what is
-//! meant to differ names the line of `docs/protocol.md` that says why, and what our reply is.
+//! Native tools: the official client and ours answer the same requests in the same workspace with
+//! the same replies. `tests/native/*.json` lists the requests; an intended difference names the
+//! line of `docs/protocol.md` that explains it, and our reply.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -15,18 +15,18 @@ use crate::backend::{Recording, Simulator, Transport, root};
 use crate::ours::Ours;
 use crate::sdk::Sdk;
 
-/// A step of a corpus, and how our reply is meant to differ.
+/// A step of a corpus, and how our reply is expected to differ.
 struct Step {
     step: Json,
     differs: Option<Difference>,
 }
 
 struct Difference {
-    /// The line that explains it.
+    /// The line of `docs/protocol.md` that explains the difference.
     line: String,
-    /// What our reply holds.
+    /// Pattern that our reply must match.
     ours: Json,
-    /// Theirs is another every time, and may be ours by chance.
+    /// Their reply varies, and may equal ours by chance.
     sometimes: bool,
 }
 
@@ -60,7 +60,7 @@ fn scenario(steps: &[Step]) -> (TempDir, std::path::PathBuf) {
     (folder, path)
 }
 
-/// Empties and fills the workspace; some corpora want more in it.
+/// Empties and fills the workspace; some corpora have an additional script.
 fn prepare(sdk: &Sdk, name: &str) {
     let outside = sdk.workspace.parent().unwrap().join("outside");
     let _ = std::fs::remove_dir_all(outside);
@@ -84,14 +84,14 @@ fn prepare(sdk: &Sdk, name: &str) {
     }
 }
 
-/// Makes what a corpus closed removable again.
+/// Restores permissions that a corpus removed, so that the files can be deleted.
 fn open_up(workspace: &Path) {
     let mut chmod = Command::new("chmod");
     let opened = chmod.args(["-R", "u+rwX"]).arg(workspace).status();
     assert!(opened.unwrap().success());
 }
 
-/// What was asked, and all that was answered, in the order of the requests.
+/// Returns each request and all replies to it, in the order of the requests.
 fn exchanges(recording: &Recording) -> Vec<(Json, Vec<Json>)> {
     let mut asked: BTreeMap<u64, (Json, Vec<Json>)> = BTreeMap::new();
     for frame in recording.0["frames"].as_array().unwrap() {
@@ -118,13 +118,13 @@ fn exchanges(recording: &Recording) -> Vec<(Json, Vec<Json>)> {
     asked.into_values().skip(1).collect()
 }
 
-/// A reply without what is different every time.
+/// Returns a reply without the parts that vary.
 fn settled(replies: Vec<Json>) -> Json {
     let mut stream = Map::new();
     let mut others = Vec::new();
     for reply in replies {
         match reply.get("shellStream") {
-            // Output comes in pieces of any size.
+            // Output is split into chunks of any size.
             Some(event) => {
                 for (kind, value) in event.as_object().unwrap() {
                     match (stream.get_mut(kind), value.get("data")) {
@@ -177,7 +177,7 @@ fn settle(json: &mut Json) {
             {
                 *text = format!("{shown}Full output: a file]{rest}");
             }
-            // Files of the same age come in any order.
+            // Files with the same modification time may be listed in any order.
             for name in ["matches", "counts", "files"] {
                 if let Some(Json::Array(files)) = object.get_mut(name) {
                     files.sort_by_key(|file| file.get("file").unwrap_or(file).to_string());
@@ -195,8 +195,8 @@ fn settle(json: &mut Json) {
     }
 }
 
-/// Whether a reply holds what a pattern says: objects name some fields or are empty, texts that
-/// begin with `~` are a part, with `#` the digest of something long.
+/// Whether a reply matches a pattern: objects list some fields or are empty; a string that starts
+/// with `~` is a substring, one that starts with `#` the digest of a long value.
 fn holds(reply: &Json, pattern: &Json) -> bool {
     match (reply, pattern) {
         (Json::Object(reply), Json::Object(pattern)) if pattern.is_empty() => reply.is_empty(),
@@ -270,7 +270,7 @@ async fn compare_steps(name: &str, steps: Vec<Step>, policy: Policy) {
                     ours, sometimes, ..
                 }),
             ) if !same || *sometimes => {
-                // The folder's name is another every time.
+                // The folder has a random name.
                 let text = our_reply.to_string().replace(workspace, "$WS");
                 let reply: Json = serde_json::from_str(&text).unwrap();
                 let reply = match reply.as_array() {
@@ -347,7 +347,7 @@ async fn ignore_files_of_ripgreps_own_compare_equal() {
     compare("rgignore").await;
 }
 
-/// Permissions do not bind root: it has the test run by nobody.
+/// Permissions do not apply to root, which therefore runs the test as an unprivileged user.
 #[tokio::test]
 async fn what_may_not_be_touched_compares_equal() {
     use std::os::unix::process::CommandExt as _;
@@ -368,7 +368,7 @@ async fn what_may_not_be_touched_compares_equal() {
     compare("closed").await;
 }
 
-/// A proxy is asked for nothing: it would resolve names where nobody judges them.
+/// Fetches use no proxy, because a proxy would resolve names without our checks.
 #[test]
 fn no_proxy_gets_to_fetch() {
     let proxy = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
@@ -401,7 +401,7 @@ fn no_proxy_gets_to_fetch() {
     assert!(proxy.accept().is_err(), "the proxy was asked");
 }
 
-/// Answers like a web server, some odd ones included.
+/// Returns responses of a web server, including unusual ones.
 fn pages() -> String {
     use std::io::{BufRead as _, BufReader, Write as _};
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
@@ -510,7 +510,7 @@ fn every_intended_difference_is_explained() {
     assert!(requests >= 120, "the corpus has only {requests} requests");
 }
 
-/// The workspace is the same folder for both, and filled by a script.
+/// The workspace is the same folder for both clients, and a script fills it.
 #[test]
 fn the_workspace_script_makes_the_odd_files() {
     let sdk = Sdk::new();

@@ -1,4 +1,4 @@
-//! The way to the server: proxies that have no business there, and certificates of one's own.
+//! Connections to the server: proxies that must not be used, and custom certificates.
 
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use crate::backend::{Simulator, Transport};
 use crate::ours::Ours;
 use crate::talk::Talk;
 
-/// What goes to this machine in clear text goes there, whatever proxy the user has.
+/// Cleartext requests to this machine are sent directly, whatever proxy the user has set.
 #[test]
 fn a_proxy_sees_nothing_in_clear_text() {
     let proxy = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -39,8 +39,8 @@ fn a_proxy_sees_nothing_in_clear_text() {
     }
 }
 
-/// A server under a certificate it has signed itself, for `name`, in front of another one.
-/// Gives its address and the certificate.
+/// Starts a TLS server with a self-signed certificate for `name` that forwards to `before`. Returns
+/// its address and the certificate.
 async fn self_signed(name: &str, before: SocketAddr) -> (SocketAddr, String) {
     let key = KeyPair::generate().unwrap();
     let mut params = CertificateParams::new(vec![name.to_owned()]).unwrap();
@@ -75,8 +75,8 @@ async fn self_signed(name: &str, before: SocketAddr) -> (SocketAddr, String) {
     (address, certificate.pem())
 }
 
-/// What `openssl req -x509` makes calls itself an authority. Named by the user, it is a good
-/// server's, under its own name.
+/// `openssl req -x509` creates a certificate that is marked as a CA. If the user names it, a server
+/// may use it for its own host name.
 #[tokio::test]
 async fn a_self_signed_certificate_that_is_named_is_trusted() {
     let simulator = Simulator::start(Transport::H2c);

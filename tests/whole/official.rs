@@ -1,12 +1,12 @@
-//! The official client against the simulator: what it reported, and what it was seen doing.
-//! Each test runs over TLS, h2c and HTTP/1.1.
+//! The official client against the simulator: what it reports and what it sends. Each test runs
+//! over TLS, h2c and HTTP/1.1.
 
 use serde_json::{Value as Json, json};
 
 use crate::backend::{Recording, Simulator, TRANSPORTS, Transport};
 use crate::sdk::{McpHttp, PNG, Sdk, assert_finished, mcp_stdio, only_send};
 
-/// Plays a spec on a fresh simulator and a fresh agent, over every transport.
+/// Runs a spec with a new simulator and a new agent, over every transport.
 fn everywhere(spec: Json, check: impl Fn(&Json, &Recording, Transport)) {
     for transport in TRANSPORTS {
         eprintln!("over {transport:?}");
@@ -73,7 +73,7 @@ fn thinking_and_text() {
     });
 }
 
-/// The scenario checks every reply; here it only has to have been played to its end.
+/// The scenario checks every reply, so it only has to complete.
 fn plays_through(name: &str) {
     everywhere(ask(&format!("@{name} go")), |report, recording, _| {
         assert_eq!(

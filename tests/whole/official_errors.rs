@@ -1,12 +1,12 @@
-//! How the official client takes errors: what it shows, how often it tries.
+//! How the official client handles errors: what it shows and how often it retries.
 
 use serde_json::{Value as Json, json};
 
 use crate::backend::{Recording, Simulator, TRANSPORTS};
 use crate::sdk::{Sdk, only_send};
 
-/// Plays a scenario that fails, over every transport at once: most of the time goes into
-/// the client's own waits.
+/// Plays a scenario that fails, over every transport concurrently, because most of the time is
+/// spent in the client's own delays.
 fn fails(scenario: &str, check: impl Fn(&Json, &Recording) + Sync) {
     std::thread::scope(|scope| {
         for transport in TRANSPORTS {

@@ -1,4 +1,4 @@
-//! What Cursor's own tools did is done once, whatever becomes of the connection.
+//! Native tools run once, even if the connection is lost.
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -15,11 +15,11 @@ use crate::manners::is_retryable;
 use crate::talk::{Taken, Talk};
 use crate::wire::{self, Break, Weather};
 
-/// A command that leaves a line each time it runs.
+/// A command that appends a line to `log` each time it runs.
 const COMMAND: &str = r#"{ exec = { shellStreamArgs = { command = "echo line | tee -a log", workingDirectory = "$WS", toolCallId = "ID", timeout = 10000 } }, expect = { shellStream = { stdout = "line\n" } } }"#;
 const CONTEXT: &str = "{ exec = { requestContextArgs = {} } }";
 const LATE: &str = "{ checkpoint = \"late\" },";
-/// Answered: the client has read all that came before it.
+/// The client answers this, so it has read everything sent before it.
 const READ: &str = r#"{ kv_set = { text = "x" } }"#;
 
 fn played(runs: &[String]) -> (String, Taken, Simulator) {
@@ -45,7 +45,7 @@ fn played(runs: &[String]) -> (String, Taken, Simulator) {
     (log, taken, simulator)
 }
 
-/// Sent twice on one stream, while it is at work and when it is answered.
+/// The request is sent twice on one stream: while it is executing, and after its reply.
 #[test]
 fn the_same_request_is_worked_on_once() {
     let command = |line: &str| {
@@ -68,7 +68,7 @@ fn the_same_request_is_worked_on_once() {
     for (steps, wanted) in [
         (format!("{first}, {again}, {waited}"), "line\n"),
         (format!("{first}, {waited}, {again}"), "line\n"),
-        // A number may be used again.
+        // An id may be reused for another request.
         (
             format!("{first}, {waited}, {}", sent("other", "exec-77")),
             "line\nother\n",
@@ -94,8 +94,8 @@ fn the_same_request_is_worked_on_once() {
 #[test]
 fn a_command_that_was_answered_is_not_run_again() {
     let asked = |id: &str| COMMAND.replace("ID", id);
-    // With a checkpoint from before it, with some that came too early to know its answer, and
-    // with none at all.
+    // With a checkpoint from before the command, with checkpoints that were sent too early to
+    // include its result, and with none.
     for before in ["{ checkpoint = \"auto\" },", ""] {
         for after in [LATE, &LATE.repeat(2), ""] {
             let first = format!(
@@ -142,12 +142,12 @@ fn another_command_is_run_and_so_is_the_same_after_it() {
     );
 }
 
-/// A command that is under way for as long as it is let.
+/// A command that runs until it is stopped.
 const ENDLESS: &str = r#"{ send = { execServerMessage = { id = 77, shellStreamArgs = { command = "echo begun >> log; echo begun; exec sleep 600", workingDirectory = "$WS", toolCallId = "ID", timeout = 600000 } } } }"#;
 const BEGUN: &str = r#"{ expect_client = { execClientMessage = { id = 77, shellStream = { stdout = { data = "begun\n" } } } } }"#;
 
-/// What was done is told to the run of a host that asks again, and what was broken off is told
-/// to be that.
+/// When the host retries, the new run receives the recorded result of the completed command and an
+/// error for the interrupted one.
 #[test]
 fn a_host_that_asks_again_has_nothing_done_twice() {
     let first = format!(
@@ -181,7 +181,7 @@ fn a_host_that_asks_again_has_nothing_done_twice() {
         .assert_played(&["completed", "completed"]);
 }
 
-/// Breaks the stream once, before a frame.
+/// Breaks the stream once, before a given frame.
 struct Before(AtomicUsize);
 
 impl Weather for Before {
@@ -190,7 +190,7 @@ impl Weather for Before {
     }
 }
 
-/// Without a state, a host that asks again gets another conversation, which begins anew.
+/// Without a checkpoint, a retry by the host starts another conversation from the beginning.
 #[test]
 fn nothing_is_done_twice_in_another_conversation_either() {
     let steps = format!(
@@ -199,7 +199,7 @@ fn nothing_is_done_twice_in_another_conversation_either() {
     );
     let simulator = script(&[&steps]);
     let address = simulator.url.trim_start_matches("http://").parse().unwrap();
-    // Behind the context, the command and the words.
+    // After the context, the command and the text.
     let port = wire::open(address, Arc::new(Before(AtomicUsize::new(3))));
     let url = format!("http://127.0.0.1:{port}");
     let env = [
@@ -221,7 +221,7 @@ fn nothing_is_done_twice_in_another_conversation_either() {
     );
     let log = || std::fs::read_to_string(workspace.path().join("log")).unwrap();
     assert_eq!(log(), "line\n");
-    // Another history may want it done again.
+    // A new user message may ask for the command again.
     let taken = talk.say("and again");
     assert_eq!(taken.stop, "stop");
     assert_eq!(log(), "line\nline\n");
@@ -239,7 +239,7 @@ fn what_cannot_be_told_again_is_not_asked_for_again_by_the_host() {
     assert!(!is_retryable(&taken.error), "{}", taken.error);
 }
 
-/// Waits until something is there.
+/// Polls until `look` returns a value; panics after 60 s.
 pub fn until<T>(mut look: impl FnMut() -> Option<T>) -> T {
     let start = std::time::Instant::now();
     loop {
@@ -251,12 +251,12 @@ pub fn until<T>(mut look: impl FnMut() -> Option<T>) -> T {
     }
 }
 
-/// A sidecar with a command in front, one behind and an MCP server, none of which heeds a
-/// request to end; and their processes.
+/// A sidecar with a foreground command, a background command and an MCP server, all of which ignore
+/// `SIGTERM`, and the ids of their processes.
 struct Busy {
     talk: Talk,
     processes: Vec<i32>,
-    /// One that left its group and everything it was given.
+    /// A process that left its group, session and environment.
     away: i32,
     scratch: PathBuf,
     _simulator: Simulator,
@@ -270,7 +270,7 @@ fn busy(between: impl FnOnce(i32)) -> Busy {
             "trap '' TERM; echo $$$$ > $WS/{name}.new; mv $WS/{name}.new $WS/{name}; exec sleep 600"
         )
     };
-    // One that leaves its group, and its environment, too.
+    // Leaves its process group and clears its environment.
     let away = "echo $$ > away.new; mv away.new away; exec sleep 600";
     std::fs::write(folder.path().join("away.sh"), away).unwrap();
     let behind = format!(
@@ -318,7 +318,7 @@ fn busy(between: impl FnOnce(i32)) -> Busy {
             id.trim().parse::<i32>().ok()
         })
     });
-    // git may still be asked.
+    // A `git` process may still be running.
     let processes = until(|| Some(children(id)).filter(|all| all.len() == 4));
     for process in started {
         assert!(processes.contains(&process), "{started:?} of {processes:?}");
@@ -334,7 +334,7 @@ fn busy(between: impl FnOnce(i32)) -> Busy {
     }
 }
 
-/// Whether nothing is left of what it wrote for its commands.
+/// Whether a folder is empty.
 fn is_empty(folder: &Path) -> bool {
     std::fs::read_dir(folder).unwrap().next().is_none()
 }
@@ -343,7 +343,7 @@ fn signal(id: i32, signal: Signal) {
     kill_process(Pid::from_raw(id).unwrap(), signal).unwrap();
 }
 
-/// The process that sees to it that the others end.
+/// Returns the id of the process that ends the others when the sidecar dies.
 fn leash(sidecar: i32) -> i32 {
     let is_leash = |id: &i32| {
         let line = std::fs::read_to_string(format!("/proc/{id}/cmdline"));
@@ -381,7 +381,7 @@ fn a_leash_that_was_lost_is_replaced_and_told_all() {
 
 #[test]
 fn a_signal_ends_the_sidecar_and_all_it_started() {
-    // What it does not wait for itself would be ours to wait for, and stay.
+    // Processes that the sidecar does not reap become ours and stay visible.
     rustix::process::set_child_subreaper(Some(rustix::process::getpid())).unwrap();
     let busy = busy(|_| ());
     signal(busy.talk.host.id().try_into().unwrap(), Signal::TERM);
@@ -392,7 +392,7 @@ fn a_signal_ends_the_sidecar_and_all_it_started() {
         .filter(|id| exists(*id))
         .collect();
     assert_eq!(left, [0; 0]);
-    // Its parent is gone: it is ours to wait for.
+    // Its parent is gone, so it may remain as a zombie that we would have to reap.
     assert!(!lives(busy.away));
     assert!(is_empty(&busy.scratch));
 }

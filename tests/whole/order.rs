@@ -1,4 +1,4 @@
-//! What comes behind a request finds what the request did, however soon it comes.
+//! A request sees the effects of the request sent before it, even if both arrive at once.
 
 use serde_json::{Value as Json, json};
 
@@ -15,7 +15,7 @@ fn request(id: &str, method: &str, params: &Json) -> Json {
     json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params})
 }
 
-/// A session whose history takes its time to be read.
+/// Adds a history that takes long to read to the session.
 fn long(talk: &mut Talk) {
     talk.user(&"x".repeat(WORDS));
     let at = talk.messages.len() + 1;
@@ -24,7 +24,7 @@ fn long(talk: &mut Talk) {
     talk.user("go");
 }
 
-/// A run that has started all the same is listened to for six seconds more, and does nothing.
+/// If a run has started anyway, it is drained for six more seconds and must execute nothing.
 #[test]
 fn a_cancel_finds_the_turn_it_comes_behind() {
     let folder = tempfile::tempdir().unwrap();
@@ -57,7 +57,7 @@ fn a_cancel_finds_the_turn_it_comes_behind() {
         (recording.verdicts().len() == recording.runs()).then_some(())
     });
     assert!(!ghost.exists(), "a run that was given up did something");
-    // Of a turn that is not given up it is seen.
+    // In a turn that is not cancelled, the command does run.
     talk.session = "last".into();
     assert_eq!(talk.turn().stop, "stop");
     assert!(ghost.exists());
@@ -82,7 +82,7 @@ fn words_reach_the_turn_they_come_behind() {
     }
 }
 
-/// The turn they were taken for never began: they are said in the next one.
+/// The turn that accepted the message never started, so the next turn sends it.
 #[test]
 fn words_of_a_turn_that_comes_to_nothing_are_said_in_the_next() {
     let simulator = script(&[&format!(
@@ -110,7 +110,7 @@ fn words_of_a_turn_that_comes_to_nothing_are_said_in_the_next() {
     assert_eq!(sent.matches("hurry").count(), 1, "{sent}");
 }
 
-/// A turn, a word that its state is of no use any more, and the next turn, all at once.
+/// A turn, an invalidation of its session and the next turn are sent at once.
 #[test]
 fn what_is_forgotten_stays_between_two_turns() {
     let steps = format!(r#"{{ text = "Heard." }}, {END}"#);
@@ -150,7 +150,7 @@ fn what_is_forgotten_stays_between_two_turns() {
     }
 }
 
-/// The same for a session that this sidecar knows from the disk only.
+/// The same for a session that this sidecar knows only from disk.
 #[test]
 fn what_is_forgotten_on_disk_is_forgotten_before_the_next_turn() {
     let steps = format!(r#"{{ text = "Heard." }}, {END}"#);

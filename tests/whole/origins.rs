@@ -1,5 +1,5 @@
-//! Web pages in the user's browser: whatever they send to our ports is refused, and no answer
-//! lets them read anything.
+//! Requests of web pages in the user's browser to our ports are refused, and no response lets a
+//! page read anything.
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
@@ -8,7 +8,7 @@ use crate::backend::{Simulator, Transport};
 use crate::endpoint::Desk;
 use crate::gateway::Gateway;
 
-/// A server of ours and how it is talked to.
+/// An HTTP server of ours and how to reach it.
 struct Door {
     host: String,
     path: String,
@@ -16,7 +16,7 @@ struct Door {
 }
 
 impl Door {
-    /// The head of the answer to a request with these headers.
+    /// Returns the head of the response to a request with these headers.
     fn answer(&self, method: &str, headers: &[(&str, &str)]) -> String {
         let Self { host, path, .. } = self;
         let mut request =
@@ -41,8 +41,8 @@ impl Door {
         answer.split(' ').nth(1).unwrap().parse().unwrap()
     }
 
-    /// Refuses every page but its own, with and without the token, asked before or at once.
-    /// `allowed` is what its own page gets.
+    /// Checks that every page except its own is refused, with and without the token, with and
+    /// without a preflight. `allowed` is the status its own page gets.
     fn refuses_pages(&self, method: &str, allowed: u16) {
         let bearer = format!("Bearer {}", self.token);
         let auth = ("Authorization", bearer.as_str());
@@ -81,7 +81,7 @@ impl Door {
             401,
             "the token is still needed"
         );
-        // A page need not ask its own server first; if it does, that is no way in either.
+        // A same-origin page needs no preflight; if it sends one, it is refused without the token.
         let asked = [own, ("Access-Control-Request-Method", "POST")];
         assert_eq!(self.status("OPTIONS", &asked), 401);
     }
@@ -110,7 +110,7 @@ fn the_mcp_endpoint_answers_no_page_of_another_origin() {
         path: format!("/{path}"),
         token: desk.at.token.clone(),
     };
-    // Let in, a GET without an MCP session is a mistake that rmcp answers.
+    // If the request is allowed, rmcp rejects a GET without an MCP session.
     let let_in = door.status(
         "GET",
         &[("Authorization", &format!("Bearer {}", door.token))],

@@ -1,4 +1,4 @@
-//! Our client, through its library, against the same simulator.
+//! Our client, used as a library, against the same simulator.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -15,21 +15,21 @@ use uuid::Uuid;
 
 use crate::backend::{Simulator, Transport};
 
-/// A conversation: one client, one set of blobs, one state.
+/// A conversation: one client, one set of blobs, one checkpoint.
 pub struct Ours {
     pub backend: Backend,
     blobs: Arc<MemoryBlobs>,
     spec: RunSpec,
     pub workspace: PathBuf,
     pub home: Option<PathBuf>,
-    /// Who executes native tools; nobody, unless a test is about them.
+    /// The policy for native tools; off unless a test is about them.
     pub native: Policy,
     pub bench: Arc<Workbench>,
     pub timing: Timing,
     pub policy: RetryPolicy,
 }
 
-/// What one run told.
+/// The events and the result of one run.
 #[derive(Debug)]
 pub struct Told {
     pub text: String,
@@ -38,7 +38,7 @@ pub struct Told {
     pub ended: Ended,
 }
 
-/// Something to do when the text so far contains a needle.
+/// An action to take when the text so far contains a string.
 pub enum When {
     Never,
     Cancel(&'static str),
@@ -98,7 +98,7 @@ impl Ours {
             },
             bench: Arc::default(),
             timing: Timing::default(),
-            // The delays are the planner's business and tested there.
+            // Short, because other tests check the delays.
             policy: RetryPolicy {
                 base_delay: Duration::from_millis(1),
                 ..RetryPolicy::default()
@@ -110,13 +110,13 @@ impl Ours {
         self.say_and(text, When::Never).await
     }
 
-    /// Starts a run and gives its handle.
+    /// Starts a run and returns its handle.
     pub fn begin(&mut self, text: &str) -> Handle {
         let blobs = Arc::clone(&self.blobs);
         self.begin_with(text, blobs)
     }
 
-    /// The same, with blobs of its own.
+    /// The same, with its own blobs.
     pub fn begin_with(&mut self, text: &str, blobs: Arc<dyn Blobs>) -> Handle {
         self.spec.action = Action::UserMessage(UserMessage {
             text: text.into(),

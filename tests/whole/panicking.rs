@@ -1,4 +1,4 @@
-//! A mistake of our own in one run: it fails with an error that says so, and the others go on.
+//! A panic in one run: it fails with an error that says so, and the others continue.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use crate::backend::Transport;
 use crate::faults::playing;
 use crate::ours::Ours;
 
-/// Blobs that fail in a way nobody has foreseen.
+/// Blobs that panic.
 struct Broken;
 
 impl Blobs for Broken {
@@ -24,7 +24,7 @@ impl Blobs for Broken {
     }
 }
 
-/// The text up to the end, and how the run ended; there is one end and nothing after it.
+/// Returns the text up to the end and how the run ended; checks that nothing follows the end.
 async fn ends(mut handle: Handle) -> (String, Outcome, Shown) {
     let mut text = String::new();
     loop {
@@ -61,7 +61,7 @@ async fn a_panic_fails_its_run_and_no_other() {
         "what it did is unknown, so nothing is repeated"
     );
     assert_eq!((well.0.as_str(), well.1), ("One two.", Outcome::Finished));
-    // And so does the next one.
+    // The next run finishes, too.
     let next = ours.begin_with("go", Arc::new(MemoryBlobs::default()));
     assert_eq!(ends(next).await.1, Outcome::Finished);
 }

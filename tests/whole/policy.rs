@@ -1,5 +1,5 @@
-//! Who executes Cursor's native tools: what the host states, what it states for one turn, and
-//! what it answers when it is asked for permission.
+//! Who executes native tools: what the host states, what it states for one turn, and how it answers
+//! permission requests.
 
 use serde_json::{Value as Json, json};
 
@@ -9,7 +9,7 @@ use crate::sdk::Sdk;
 use crate::settings::{CONTEXT, exec, runs};
 use crate::talk::Talk;
 
-/// A connection whose host states this about native tools.
+/// A connection whose host states this policy for native tools.
 fn talk(simulator: &Simulator, sdk: &Sdk, stated: Json, env: &[(&str, &str)]) -> Talk {
     let home = sdk.home.path().to_str().unwrap();
     let ours = [
@@ -202,7 +202,7 @@ fn plan_mode_changes_nothing() {
     assert!(sdk.workspace.join("a.txt").exists());
 }
 
-/// A run outlives the turn that started it; a tool that the user switches off meanwhile is off.
+/// A run may span several turns; a tool that the user disables in between is disabled.
 #[test]
 fn switches_count_in_later_turns_of_the_same_run() {
     let sdk = Sdk::new();

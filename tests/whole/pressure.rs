@@ -1,4 +1,4 @@
-//! A host that does not read what it is told.
+//! A host that does not read what it is sent.
 
 use serde_json::{Value as Json, json};
 

@@ -1,5 +1,5 @@
-//! Turns whose run was lost while the host worked, and how they come back. Tests are named
-//! after the statements of `docs/recovery-tests.md`.
+//! Recovery of turns whose run was lost while the host executed tools. Tests are named after the
+//! statements of `docs/recovery-tests.md`.
 
 use std::path::Path;
 use std::time::Duration;
@@ -18,7 +18,7 @@ use crate::talk::{Call, Talk, tool};
 
 const PNG: &str = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==";
 
-/// The entry of the only journal below a folder.
+/// Returns the entry of the only journal in a folder.
 fn journal(folder: &Path) -> Json {
     let mut folders = std::fs::read_dir(folder).unwrap();
     let path = folders.next().unwrap().unwrap().path().join("journal");
@@ -26,7 +26,7 @@ fn journal(folder: &Path) -> Json {
     serde_json::from_str(text.lines().nth(1).unwrap()).unwrap()
 }
 
-/// Lets the connection break while the host is away.
+/// Breaks the connection while the run is parked.
 async fn break_off(sim: &Sim) {
     let before = requests(sim).len();
     tokio::time::pause();
@@ -35,7 +35,7 @@ async fn break_off(sim: &Sim) {
     assert_eq!(requests(sim).len(), before, "nothing is tried in a pause");
 }
 
-/// A run that asks for a tool and breaks off.
+/// A run that calls a tool and is then lost.
 fn asks(name: &str, before: &str) -> String {
     format!(
         r#"{before} {}, {{ delay_ms = 60000 }}, {{ cut = true }}"#,
@@ -54,7 +54,7 @@ async fn call(guest: &mut Guest, words: Option<&str>) -> Call {
     taken.calls[0].clone()
 }
 
-/// Blobs a rebuilt request starts from.
+/// Returns the number of messages in the history of a rebuilt request.
 fn roots(request: &Json) -> usize {
     let roots = &request["conversationState"]["rootPromptMessagesJson"];
     roots.as_array().map_or(0, Vec::len)
@@ -92,14 +92,14 @@ async fn s23_s24_s31_a_second_loss_and_the_turn_after_it_keep_their_state() {
         .map(|request| request["conversationId"].to_string())
         .collect();
     assert_eq!((requests.len(), ids.len()), (4, 1), "one conversation");
-    // Tier 3: the history, and the result apart from it.
+    // Tier 3: the history, and the result separately.
     assert_eq!(
         roots(&requests[1]),
         2,
         "what was said and what was asked for"
     );
     assert!(said(&requests[1]).contains("Result:\nit says 41\n[End"));
-    // Tier 2: the checkpoint knows the first result.
+    // Tier 2: the checkpoint includes the first result.
     let told = said(&requests[2]);
     assert!(
         told.contains("it says 42") && !told.contains("it says 41"),
@@ -108,7 +108,7 @@ async fn s23_s24_s31_a_second_loss_and_the_turn_after_it_keep_their_state() {
     assert!(told.starts_with("[Recovered tool output after upstream bridge loss recovery:"));
 }
 
-/// What an earlier turn left does not pass for a pause; what the tool said comes along whole.
+/// A checkpoint of an earlier turn is not used for this pause, and the tool result is sent in full.
 #[tokio::test]
 async fn s19_s20_s22_s29_s30_s33_an_older_checkpoint_is_not_this_pause() {
     let first = format!(r#"{{ text = "Hello." }}, {END}"#);
@@ -147,8 +147,8 @@ async fn s19_s20_s22_s29_s30_s33_an_older_checkpoint_is_not_this_pause() {
     assert!(metrics::counters().counts()[counted] > 0);
 }
 
-/// Results of calls that were made side by side go by the ids Cursor gave them, also if the host
-/// brings a part of them.
+/// Results of parallel calls carry the ids that Cursor assigned, also if the host returns only some
+/// of them.
 #[tokio::test]
 async fn results_on_a_checkpoint_are_named_as_cursor_named_the_calls() {
     let first = format!(
@@ -163,7 +163,7 @@ async fn results_on_a_checkpoint_are_named_as_cursor_named_the_calls() {
             let (sim, backend) = simulating(&runs).await;
             let mut guest = Guest::new(&backend, None);
             let calls = guest.say("go").await.calls;
-            // They may arrive one by one, which is another story.
+            // The calls may also arrive in separate turns, which this test does not cover.
             if calls.len() == 2 {
                 break (sim, guest, calls);
             }
@@ -181,7 +181,7 @@ async fn results_on_a_checkpoint_are_named_as_cursor_named_the_calls() {
     }
 }
 
-/// Death does not make a pause younger.
+/// A restart does not change the timestamp of a pause.
 #[tokio::test]
 async fn s20_s21_a_checkpoint_in_the_pause_counts_and_its_stamp_stays() {
     let first = format!(
@@ -198,7 +198,7 @@ async fn s20_s21_a_checkpoint_in_the_pause_counts_and_its_stamp_stays() {
     assert_eq!(before["state"], Json::Null, "none so far");
     break_off(&sim).await;
     guest.result(&a, "42");
-    // The old session puts everything away when it goes, and another sidecar goes on.
+    // The old session saves everything on release, and another sidecar continues.
     guest.session.release().await;
     let after = journal(folder.path());
     assert!(after["state"].is_string());
@@ -210,7 +210,7 @@ async fn s20_s21_a_checkpoint_in_the_pause_counts_and_its_stamp_stays() {
     assert!(said(&requests(&sim)[1]).contains("Result:\n42\n"));
 }
 
-/// Removes one blob of the only conversation below a folder.
+/// Removes one blob of the only conversation in a folder.
 fn lose_a_blob(folder: &Path) {
     let only = |folder: &Path| std::fs::read_dir(folder).unwrap().next().unwrap();
     let session = only(folder).unwrap().path();
@@ -221,8 +221,8 @@ fn lose_a_blob(folder: &Path) {
     std::fs::remove_file(only(&folders.next().unwrap()).unwrap().path()).unwrap();
 }
 
-/// A state is worth nothing without all its blobs: the turn is rebuilt from the pause, and a
-/// later turn tells its history. Both are told.
+/// A checkpoint is unusable if a blob is missing: the turn is rebuilt from the pause, and a later
+/// turn sends its history. Both emit a notice.
 #[tokio::test]
 async fn s48_a_state_without_its_blobs_is_not_gone_on_with() {
     let last = format!(r#"{{ text = "Went on." }}, {END}"#);
@@ -255,7 +255,7 @@ async fn s48_a_state_without_its_blobs_is_not_gone_on_with() {
     assert_eq!(roots(&all[2]), 4, "go, the call, its result, the answer");
 }
 
-/// The connection breaks when the results are there already: the turn goes on by itself.
+/// If the connection is lost after the results arrived, the turn recovers by itself.
 #[tokio::test]
 async fn a_run_that_breaks_after_its_results_is_brought_back_within_the_turn() {
     let first = format!(
@@ -275,7 +275,7 @@ async fn a_run_that_breaks_after_its_results_is_brought_back_within_the_turn() {
     assert!(said(&requests(&sim)[1]).contains("Result:\n42\n"));
 }
 
-/// So does one whose server is busy just then, after a while, as often as other requests.
+/// A server that is busy after the results is retried with the same delays as other requests.
 #[tokio::test]
 async fn a_server_that_is_busy_after_the_results_is_asked_again() {
     const BUSY: &str = r#"{ end = { code = "unavailable", message = "busy" } }"#;
@@ -309,12 +309,12 @@ async fn a_server_that_is_busy_after_the_results_is_asked_again() {
         let requests = requests(&sim);
         assert_eq!(requests.len(), 4);
         assert!(said(&requests[1]).contains("Result:\n42\n"));
-        // 2, 4 and 8 s, and a fifth at most.
+        // 2, 4 and 8 s, plus up to a fifth of jitter.
         assert!((14..=30).contains(&took.as_secs()), "{took:?}");
     }
 }
 
-/// What was shown cannot be asked for again, but the state from before it is not forgotten.
+/// Text that was shown is not requested again, but the checkpoint from before it is kept.
 #[tokio::test]
 async fn a_checkpoint_from_before_the_results_outlives_the_run() {
     for breaks in [
@@ -333,7 +333,7 @@ async fn a_checkpoint_from_before_the_results_outlives_the_run() {
         guest.result(&a, "42");
         let taken = guest.turn(Patience::Endless).await;
         assert!(matches!(taken.stop, Stop::Failed(_)), "{taken:?}");
-        // A host that asks again drops the failed answer.
+        // A host that retries drops the failed answer.
         guest.messages.pop();
         let taken = guest.turn(Patience::Endless).await;
         assert_eq!(taken.text, "It says 42.");
@@ -342,7 +342,7 @@ async fn a_checkpoint_from_before_the_results_outlives_the_run() {
     }
 }
 
-/// A person is asked once, whatever becomes of the connection meanwhile.
+/// The user is asked once, even if the connection is lost meanwhile.
 #[tokio::test]
 async fn s25_a_question_is_a_pause_too() {
     let question = r#"{ send = { interactionQuery = { id = 7, askQuestionInteractionQuery = { args = { title = "T", questions = [ { id = "q1", prompt = "Which?", options = [ { id = "a", label = "Apples" } ] } ] }, toolCallId = "c" } } } }, { checkpoint = "auto" }, { delay_ms = 60000 }, { cut = true }"#;
@@ -370,7 +370,7 @@ pub fn state(folder: &tempfile::TempDir) -> [(&str, &str); 2] {
     ]
 }
 
-/// Events of the debug logs below a state folder.
+/// Returns the events with this name from the debug logs of a state folder.
 pub fn logged(folder: &Path, event: &str) -> Vec<Json> {
     let logs = std::fs::read_dir(folder.join("debug")).unwrap();
     let text = logs.map(|log| std::fs::read_to_string(log.unwrap().path()).unwrap());
@@ -384,7 +384,7 @@ pub fn logged(folder: &Path, event: &str) -> Vec<Json> {
         .collect()
 }
 
-/// What an event tells, without what every line of the log has.
+/// Returns the fields of an event without those that every log line has.
 pub fn fields(line: &Json) -> Json {
     let mut fields = line.clone();
     for envelope in ["ts", "us", "level", "target", "event"] {
@@ -398,8 +398,8 @@ fn request(simulator: &Simulator, n: usize) -> Json {
     simulator.recorded().client("runRequest")[n]["runRequest"].clone()
 }
 
-/// The sidecar is killed the moment the host hears of the call: the pause is on disk already,
-/// and another process rebuilds the turn, says so and counts it.
+/// The sidecar is killed when the host has received the call: the pause is already on disk, and
+/// another process rebuilds the turn, logs it and counts it.
 #[test]
 fn s18_s49_a_sidecar_killed_in_a_pause_without_a_checkpoint() {
     let first = format!(
@@ -446,7 +446,7 @@ fn s18_s49_a_sidecar_killed_in_a_pause_without_a_checkpoint() {
         r#"cursor_provider.rebuild_full_history{reason="no_checkpoint",model="composer-2"}"#;
     assert_eq!(report["result"]["counters"][counted], 1, "{report}");
     later.host.exits();
-    // sha256("bridge:s"), its first eight digits.
+    // The first eight digits of sha256("bridge:s").
     let told = &logged(folder.path(), "native.rebuild_full_history")[0];
     let wanted = json!({"bridgeKeyPrefix": "a00a4c0d", "modelId": "composer-2", "rebuildReason": "no_checkpoint",
         "completedTurnCount": 0, "inFlightTurnHasImages": false, "toolResultCount": 1,
@@ -463,8 +463,8 @@ fn s18_s49_a_sidecar_killed_in_a_pause_without_a_checkpoint() {
     );
 }
 
-/// Results of calls nobody remembers are told in a new conversation; a turn that cannot be
-/// told at all says so.
+/// Results of unknown calls are sent in a new conversation; a turn that has nothing to send fails
+/// with a specific error.
 #[test]
 fn s03_a_fresh_process_never_rebuilds_and_what_is_lost_is_said() {
     let steps = format!(r#"{{ text = "I see." }}, {END}"#);

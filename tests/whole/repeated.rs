@@ -1,4 +1,4 @@
-//! A command that a model asks for once more on purpose is not answered with old news.
+//! A command that the model repeats on purpose is not answered with an earlier result.
 
 use serde_json::json;
 
@@ -7,10 +7,10 @@ use crate::talk::{Talk, tool};
 
 const CONTEXT: &str = "{ exec = { requestContextArgs = {} } }";
 const CHECKPOINT: &str = r#"{ checkpoint = "auto" }"#;
-/// Answered: the client has read all that came before it.
+/// The client answers this, so it has read everything sent before it.
 const READ: &str = r#"{ kv_set = { text = "x" } }"#;
 const BROKEN: &str = r#"{ reset = "internal_error" }"#;
-/// A command that says something else each time.
+/// A command whose output differs each time it runs.
 const ASKED: &str = r#"{ exec = { shellStreamArgs = { command = "echo x >> log; wc -l < log", workingDirectory = "$WS", toolCallId = "c", timeout = 10000 } }, "#;
 
 fn gives(lines: u32) -> String {
@@ -54,8 +54,8 @@ impl Desk {
     }
 }
 
-/// The state came behind words about the result: it may know it, and its model may have mended
-/// what was wrong in between.
+/// The checkpoint was sent after output that followed the result, so it may include the result, and
+/// the model may repeat the command on purpose.
 #[test]
 fn a_stream_that_may_know_it_is_told_and_then_heard() {
     let first = format!(
@@ -77,7 +77,7 @@ fn a_stream_that_may_know_it_is_told_and_then_heard() {
         .assert_played(&["completed", "completed"]);
 }
 
-/// The host did something since, and the new run is told that: it is past the first command.
+/// The new run receives the result of a later host tool call, so it is past the first command.
 #[test]
 fn a_run_that_is_told_of_a_later_call_is_past_it() {
     for state in [&format!("{{ text = \"Hm.\" }}, {CHECKPOINT},"), ""] {
@@ -102,7 +102,7 @@ fn a_run_that_is_told_of_a_later_call_is_past_it() {
     }
 }
 
-/// The sidecar was there all the time: what came of it is known.
+/// The same sidecar handles the next turn, so the result of the command is known.
 #[test]
 fn words_behind_a_failed_turn_may_ask_for_it() {
     let first = format!(
@@ -121,7 +121,8 @@ fn words_behind_a_failed_turn_may_ask_for_it() {
     assert_eq!((taken.text.as_str(), desk.runs()), ("Done.", 2));
 }
 
-/// A sidecar that ends, or is killed, in a pause: what the state on disk knows is no question.
+/// If the sidecar exits or is killed in a pause, a repeated command that the checkpoint on disk
+/// includes is executed.
 #[test]
 fn what_the_state_on_disk_knows_is_simply_done() {
     for killed in [false, true] {

@@ -1,5 +1,5 @@
-//! What Cursor's own tools did, shown through the real binary: cards whose results are only
-//! ever recorded ones, or lines of text.
+//! Activity of native tools, shown through the real binary: as cards, whose results are always
+//! recorded ones, or as lines of text.
 
 use serde_json::{Value as Json, json};
 
@@ -14,7 +14,7 @@ const WRAPPERS: [&str; 8] = [
     "read", "bash", "edit", "write", "grep", "find", "ls", "cursor",
 ];
 
-/// A pi that speaks of one session.
+/// A host like pi with one session.
 struct Pi {
     host: Host,
     messages: Vec<Json>,
@@ -104,7 +104,7 @@ impl Pi {
         turn
     }
 
-    /// A turn and, while it shows cards, those after it; how many cards there were.
+    /// Takes a turn and, while it shows cards, the turns after it; returns the number of cards.
     fn shows(&mut self, text: &str) -> usize {
         let mut turn = self.says(text);
         let mut cards = 0;
@@ -122,7 +122,7 @@ impl Pi {
             .call("replay/result", json!({"sessionId": "s", "callId": id}))
     }
 
-    /// Does what the wrappers of the shim do; gives what was recorded for each call.
+    /// Does what the wrappers of the shim do; returns the recorded result of each call.
     fn executes(&mut self, calls: &[Json]) -> Vec<Json> {
         let mut results = Vec::new();
         for call in calls {
@@ -162,7 +162,7 @@ fn every_kind_of_activity_is_a_card_with_a_recorded_result() {
     assert_eq!(turn.stop, "stop");
     said.push_str(&turn.text);
     thinking.push_str(&turn.thinking);
-    // A plan is also what the run ends with.
+    // The run also ends with the plan.
     assert_eq!(said, "Looking. Done.\n\n# The plan\n1. go");
     assert!(
         thinking.contains("Cursor task: Explore the repo\n"),
@@ -232,7 +232,7 @@ fn every_kind_of_activity_is_a_card_with_a_recorded_result() {
         .map(|(call, _)| call["id"].as_str().unwrap())
         .collect();
     assert_eq!(ids.len(), shown.len());
-    // The run is over: its results are gone, and nothing was asked of Cursor meanwhile.
+    // The run is over: its results are gone, and no second run was started.
     let gone = pi.recorded(&shown[0].0["id"]);
     assert!(
         gone["error"]["message"]
@@ -256,7 +256,8 @@ fn no_card_touches_a_file_or_starts_a_process() {
     let here = workspace.to_str().unwrap();
     let replay = std::fs::read_to_string(root().join("tests/scenarios/replay.toml")).unwrap();
     let (_, cards) = replay.split_once("[[run]]").unwrap();
-    // What a turn looks at anyway is looked at before; what is really done, after.
+    // Files that every turn reads are read in the first run; the tools that really execute are in
+    // the last.
     let scenario = format!(
         r#"name = "audit"
 [[run]]
@@ -325,7 +326,7 @@ fn cards_that_wait_together_are_shown_together_and_text_parts_them() {
             r#"{{ update = {{ toolCallCompleted = {{ callId = "{id}", toolCall = {{ readToolCall = {{ args = {{ path = "{id}" }}, result = {{ success = {{ content = "c" }} }} }} }} }} }} }}"#
         )
     };
-    // The answer to the exec says that everything before it has arrived.
+    // The reply to the exec request shows that everything before it has arrived.
     let steps = format!(
         r#"{}, {{ text = "between" }}, {}, {}, {{ text = "then" }}, {}, {{ exec = {{ requestContextArgs = {{}} }} }}, {{ usage = {{}} }}, {{ end = true }}"#,
         card("a"),
@@ -359,7 +360,7 @@ fn cards_that_wait_together_are_shown_together_and_text_parts_them() {
     assert_eq!((last.text.as_str(), last.stop.as_str()), ("", "stop"));
 }
 
-/// Nothing follows it, so nobody need come back for more.
+/// Nothing follows the last card, so the host need not start another turn.
 #[test]
 fn the_last_card_of_a_run_ends_the_hosts_turn() {
     let card = |id: &str| {
@@ -418,7 +419,7 @@ fn words_after_the_last_card_of_a_run_are_said_in_the_next_one() {
     let turn = pi.says("one");
     assert_eq!(turn.stop, "toolUse");
     pi.executes(&turn.calls);
-    // The host may stop here; the person goes on.
+    // The host may stop here; the user continues.
     let turn = pi.says("two");
     assert_eq!(turn.stop, "toolUse", "the second run shows its own card");
     let recording = simulator.recorded();
@@ -428,8 +429,8 @@ fn words_after_the_last_card_of_a_run_are_said_in_the_next_one() {
     assert_eq!(message["text"], "two");
 }
 
-/// They are said into a run that has said all it had to say: its state is gone on with, and is
-/// told nothing it knows.
+/// The message is injected into a run that has nothing left to send: the next run resumes its
+/// checkpoint, and nothing the checkpoint includes is sent again.
 #[test]
 fn words_behind_a_runs_last_state_do_not_cost_the_conversation() {
     let steps = r#"
@@ -444,7 +445,7 @@ fn words_behind_a_runs_last_state_do_not_cost_the_conversation() {
     let mut pi = Pi::new(&simulator, "cards");
     let turn = pi.says("one");
     pi.executes(&turn.calls);
-    // Who answers what comes behind the state has the state.
+    // A client that answers a request sent after the checkpoint has received the checkpoint.
     until(|| {
         let answers = "execClientMessage.requestContextResult";
         (!simulator.recorded().client(answers).is_empty()).then_some(())

@@ -1,4 +1,4 @@
-//! Resources of MCP servers: what they are saved as, and servers that do not answer.
+//! Resources of MCP servers: where they are saved, and servers that do not respond.
 
 use std::fs;
 
@@ -7,7 +7,7 @@ use serde_json::json;
 use crate::sdk::{Sdk, mcp_mortal, mcp_stdio};
 use crate::settings::{CONTEXT, exec, runs, talk, write};
 
-/// A server that never says what resources it has.
+/// Configures two MCP servers; `silent` never answers a request for its resources.
 fn with_servers(sdk: &Sdk) {
     let silent = mcp_mortal(&sdk.home.path().join("lives"));
     let servers = json!({"mcpServers": {"local": mcp_stdio(), "silent": silent}});
@@ -25,7 +25,7 @@ fn nobody_waits_for_a_server_once_cursor_does_not() {
         )
     };
     let steps = [
-        // It is there.
+        // Wait until it is connected.
         lives.to_owned(),
         aborted(
             "list",
@@ -78,7 +78,7 @@ fn a_resource_is_saved_inside_the_workspace() {
     }
     assert!(!sdk.home.path().join("outside.txt").exists());
     assert!(!sdk.workspace.join(".cursorignore").exists());
-    // Where nothing is written, nothing is saved.
+    // If writing is denied, nothing is saved.
     let steps = saved("two.txt", &refused("does not save"));
     let simulator = runs(&[steps]);
     let env = [("PI_CURSOR_NATIVE_TOOLS_DENY", "write")];

@@ -1,4 +1,4 @@
-//! What survives: another turn, another sidecar, another window.
+//! What survives another turn, another sidecar, another window.
 
 use std::path::{Path, PathBuf};
 
@@ -13,7 +13,7 @@ fn state(folder: &tempfile::TempDir) -> [(&str, &str); 1] {
     [("PI_CURSOR_STATE_DIR", folder.path().to_str().unwrap())]
 }
 
-/// The journals under a state folder.
+/// Returns the journals in a state folder.
 fn journals(folder: &Path) -> Vec<PathBuf> {
     std::fs::read_dir(folder.join("conversations"))
         .unwrap()
@@ -35,7 +35,7 @@ fn another_sidecar_goes_on_with_the_checkpoint() {
     let mut later = talk.moved_to(&simulator, &state(&folder));
     drop(talk);
     assert_eq!(later.say("@followup two").text, "Follow-up answer.");
-    // The scenario itself insists on the last checkpoint and on its blobs.
+    // The scenario checks the last checkpoint and its blobs.
     let recording = simulator.recorded();
     recording.assert_played(&["completed", "completed"]);
     assert_eq!(
@@ -238,7 +238,7 @@ fn pictures_of_the_latest_message_are_sent_and_earlier_ones_explained() {
     assert!(taken.error.contains("PNG, JPEG, GIF and WebP"), "{taken:?}");
 }
 
-/// Resident memory of a process, in kilobytes.
+/// Returns the resident memory of a process in kilobytes.
 fn resident(id: u32) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{id}/status")).unwrap();
     let line = status
@@ -257,7 +257,7 @@ fn a_thousand_idle_sessions_are_cheap() {
     let mut talk = Talk::new(&simulator, "warm", &state(&folder));
     talk.say("go");
     let before = resident(talk.host.id());
-    // A hundred at a time: this is about memory, not about patience.
+    // A hundred concurrent turns keep the test short.
     for batch in 0..SESSIONS / 100 {
         for n in 0..100 {
             talk.session = format!("s{batch}-{n}");
@@ -278,8 +278,8 @@ fn a_thousand_idle_sessions_are_cheap() {
     assert!(each <= 100, "{each} KB a session");
 }
 
-/// A turn that is refused before anything is sent costs the conversation nothing, on disk
-/// or only in memory.
+/// A turn that is refused before anything is sent does not affect the conversation, whether it is
+/// on disk or only in memory.
 #[test]
 fn a_refused_turn_keeps_the_conversation() {
     let simulator = Simulator::start(Transport::H2c);
@@ -302,7 +302,7 @@ fn a_refused_turn_keeps_the_conversation() {
     simulator.recorded().assert_played(&["completed"; 4]);
 }
 
-/// A limit is nothing the conversation can help: what Cursor knows of it is gone on with.
+/// A usage limit is not caused by the conversation, so its checkpoint is kept.
 #[test]
 fn a_turn_refused_for_the_account_costs_no_state() {
     let refusal = r#"{ end = { code = "resource_exhausted", message = "You have reached your usage limit" } }"#;
@@ -321,8 +321,8 @@ fn a_turn_refused_for_the_account_costs_no_state() {
     assert!(said.contains("two") && said.ends_with("three"), "{said}");
 }
 
-/// The model had answered when the wire broke, and had not heard what the person said
-/// meanwhile: told of it, the model knows its own answer.
+/// The stream broke after the model had answered, and before it received the injected message. The
+/// message is sent after that answer.
 #[test]
 fn words_unheard_by_a_run_that_broke_are_said_behind_its_answer() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,5 +1,4 @@
-//! Streams that break and are opened again: how often, under which names, over which
-//! connection.
+//! Streams that break and are reopened: how often, with which ids, over which connection.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -19,7 +18,7 @@ use crate::inside::{END, Guest};
 use crate::ours::Ours;
 use crate::talk::Talk;
 
-/// Answered: the client has read all that came before it.
+/// The client answers this, so it has read everything sent before it.
 const READ: &str = r#"{ kv_set = { text = "read this far" } }"#;
 const FROM_CHECKPOINT: &str = r#"{ expect_state = "last checkpoint" }, { expect_request = { action = { resumeAction = {} } } }"#;
 
@@ -27,7 +26,7 @@ fn runs(recording: &Recording) -> Vec<&Json> {
     recording.requests("/agent.v1.AgentService/Run")
 }
 
-/// How many different values a header of the runs has.
+/// Returns how many different values a header has across the runs.
 fn different(recording: &Recording, header: &str) -> usize {
     let values = runs(recording)
         .into_iter()
@@ -75,7 +74,7 @@ async fn after_a_goaway_a_run_goes_on_over_another_connection() {
 
 #[tokio::test(start_paused = true)]
 async fn a_server_that_is_not_there_is_given_up_soon_and_told_of() {
-    // Taken, so that nobody else is there, and not listened on.
+    // Bound, so that no other process uses the port, and not listened on.
     let taken = TcpSocket::new_v4().unwrap();
     taken.bind("127.0.0.1:0".parse().unwrap()).unwrap();
     let url = format!("http://{}", taken.local_addr().unwrap());
@@ -103,8 +102,8 @@ async fn a_server_that_is_not_there_is_given_up_soon_and_told_of() {
     }
 }
 
-/// A way to the simulator whose connections so far can be made to carry nothing any more,
-/// without a word: what a machine finds that has slept.
+/// A relay to the simulator whose existing connections can be made to carry nothing, silently, as
+/// after a machine has slept.
 async fn relay(to: String, asleep: Arc<AtomicBool>) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
@@ -119,7 +118,7 @@ async fn relay(to: String, asleep: Arc<AtomicBool>) -> String {
                 tokio::spawn(async move {
                     let mut buffer = vec![0; 64 * 1024];
                     while let Ok(length @ 1..) = from.read(&mut buffer).await {
-                        // Opened before the sleep: nothing comes through again.
+                        // Opened before the sleep: carries nothing from now on.
                         let lost = !slept && asleep.load(Ordering::SeqCst);
                         if !lost && to.write_all(&buffer[..length]).await.is_err() {
                             return;
@@ -168,7 +167,8 @@ async fn after_a_sleep_a_run_goes_on_over_another_connection() {
     assert_eq!(connections(&simulator.recording().await).len(), 2);
 }
 
-/// A stream that goes on may use other words: no sentence is made of two.
+/// A resumed stream may phrase its text differently; the two texts are not joined into one
+/// sentence.
 #[tokio::test]
 async fn words_said_differently_by_the_next_stream_stand_apart() {
     let first = format!(
@@ -184,7 +184,7 @@ async fn words_said_differently_by_the_next_stream_stand_apart() {
             r#"{ text = "I " }, { text = "will read. Done." }"#,
             "Well. I will read. Done.",
         ),
-        // It ends in the middle: everything has been read.
+        // It ends in the middle, after everything has been read.
         (r#"{ text = "I will " }"#, "Well. I will read."),
         (
             r#"{ text = "I will " }, { thinking = "hm" }, { text = "read. Done." }"#,
@@ -209,7 +209,7 @@ async fn a_piece_of_text_without_a_word_stands_in_nobodys_way() {
     ours.say("go").await.finished("All of it.");
 }
 
-/// No message at all, and one without a field: checkpoints as they go over the wire.
+/// Checkpoints on the wire: an invalid message, and one without a field.
 const UNUSABLE: [&str; 2] = ["1a03 ffffff", "1a00"];
 
 #[tokio::test]
@@ -239,7 +239,7 @@ async fn a_state_that_is_none_does_not_replace_the_one_before() {
 #[test]
 fn a_turn_that_ends_with_a_state_that_is_none_spoils_no_later_one() {
     for bad in UNUSABLE {
-        // Without a state the next turn is another conversation, which begins like this one.
+        // Without a checkpoint the next turn is another conversation, which starts like this one.
         let steps = format!(
             r#"{{ text = "Well." }}, {{ usage = {{}} }}, {{ send_hex = "{bad}" }}, {{ end = true }}"#
         );

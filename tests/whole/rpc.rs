@@ -1,4 +1,4 @@
-//! The JSON-RPC door through the real binary and real pipes.
+//! The JSON-RPC front end through the real binary and real pipes.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
@@ -12,11 +12,11 @@ use crate::backend::binary;
 
 pub struct Host {
     child: Child,
-    /// Its own state, unless the test names another, and what it says on stderr.
+    /// Holds its state, unless the test sets another folder, and its stderr.
     place: tempfile::TempDir,
     stdin: Option<ChildStdin>,
     stdout: BufReader<ChildStdout>,
-    /// All it received, if a test wants to look through it.
+    /// All messages received, if a test wants to inspect them.
     pub received: Option<Vec<Json>>,
 }
 
@@ -25,14 +25,14 @@ impl Host {
         Self::started_by(Command::new(binary()), env)
     }
 
-    /// By a command that becomes the sidecar.
+    /// Starts the sidecar with a command that executes it.
     pub fn started_by(mut command: Command, env: &[(&str, &str)]) -> Self {
         let place = tempfile::tempdir().unwrap();
         let stderr = std::fs::File::create(place.path().join("stderr")).unwrap();
         let mut child = command
             .env_clear()
             .env("PI_CURSOR_STATE_DIR", place.path())
-            // Not the developer's rules.
+            // So that the developer's rules are not read.
             .env("HOME", place.path())
             .envs(env.iter().copied())
             .stdin(Stdio::piped())
@@ -60,7 +60,7 @@ impl Host {
         self.write(format!("Content-Length: {}\r\n\r\n{body}", body.len()).as_bytes());
     }
 
-    /// Says several things at once.
+    /// Sends several messages in one write.
     pub fn say_all(&mut self, messages: &[Json]) {
         let mut bytes = Vec::new();
         for message in messages {
@@ -70,7 +70,7 @@ impl Host {
         self.write(&bytes);
     }
 
-    /// So many answers, by their ids; what else is told is passed over.
+    /// Returns `count` responses by id; ignores notifications.
     pub fn answers(&mut self, count: usize) -> BTreeMap<String, Json> {
         let mut answers = BTreeMap::new();
         while answers.len() < count {
@@ -118,7 +118,7 @@ impl Host {
         )
     }
 
-    /// What it has said on stderr.
+    /// Returns what it has written to stderr.
     pub fn stderr(&self) -> String {
         std::fs::read_to_string(self.place.path().join("stderr")).unwrap()
     }
@@ -127,12 +127,12 @@ impl Host {
         self.child.id()
     }
 
-    /// The most memory it ever had, in KiB; `None` where the system does not tell.
+    /// Returns the peak memory in KiB; `None` where the system does not report it.
     pub fn peak_kib(&self) -> Option<u64> {
         self.memory_kib("VmHWM:")
     }
 
-    /// The memory it has now.
+    /// Returns the memory in use.
     pub fn resident_kib(&self) -> Option<u64> {
         self.memory_kib("VmRSS:")
     }
@@ -143,7 +143,7 @@ impl Host {
         line.split_whitespace().nth(1)?.parse().ok()
     }
 
-    /// The files and sockets it has open; `None` where the system does not tell.
+    /// Returns the number of open files and sockets; `None` where the system does not report it.
     pub fn open_files(&self) -> Option<usize> {
         let files = std::fs::read_dir(format!("/proc/{}/fd", self.child.id()));
         files.ok().map(Iterator::count)
@@ -154,18 +154,18 @@ impl Host {
         self.stdin.take()
     }
 
-    /// No time for last words.
+    /// Kills it without a chance to shut down.
     pub fn kill(&mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
     }
 
-    /// Waits for the end of one that was told to.
+    /// Waits for the exit of a process that is already ending.
     pub fn ended(&mut self) {
         self.child.wait().unwrap();
     }
 
-    /// The exit code, which must come.
+    /// Returns the exit code; panics if it does not exit in time.
     pub fn exits(self) -> Option<i32> {
         self.exits_within(Duration::from_secs(20))
     }
@@ -193,7 +193,7 @@ fn a_session_from_initialize_to_exit() {
     assert_eq!(answer["result"]["protocolVersion"], 1);
     assert_eq!(host.call("shutdown", json!({}))["result"], Json::Null);
     host.say(&json!({"jsonrpc": "2.0", "method": "exit"}));
-    // A second is promised, a loaded machine gets three.
+    // One second is guaranteed; a loaded machine gets three.
     assert_eq!(host.exits_within(Duration::from_secs(3)), Some(0));
 }
 
@@ -230,7 +230,7 @@ fn bad_messages_are_told_and_survived() {
     assert_eq!(unknown["error"]["code"], -32601);
 }
 
-/// Whoever waits for an answer gets one, also to what was too long to be read.
+/// Every request gets a response, even one that is too long to be read.
 #[test]
 fn a_request_over_the_limit_is_answered_by_its_id() {
     const LIMIT: usize = 64 << 20;
@@ -239,7 +239,7 @@ fn a_request_over_the_limit_is_answered_by_its_id() {
     let mut refused = |beginning: &str| {
         let head = format!("Content-Length: {}\r\n\r\n{beginning}", LIMIT + 1);
         host.write(head.as_bytes());
-        // Before the rest has come, which may be never.
+        // Before the rest is sent, because it may never be sent.
         let answer = host.hear();
         host.write(&vec![b' '; LIMIT + 1 - beginning.len()]);
         answer
@@ -298,7 +298,7 @@ fn it_ends_with_its_input() {
     assert_eq!(host.exits(), Some(1));
 }
 
-/// The host dies, but somebody else keeps the pipe open.
+/// The host dies, but another process keeps the pipe open.
 #[test]
 fn it_ends_with_its_host() {
     let mut pretended_host = Command::new("sleep").arg("1000").spawn().unwrap();
@@ -352,7 +352,7 @@ mod turns {
     }
 
     impl Host {
-        /// Takes a turn; its text and its result.
+        /// Takes a turn; returns its text and its result.
         fn turn(&mut self, params: Json) -> (String, Json) {
             self.say(&json!({"jsonrpc": "2.0", "id": 7, "method": "turn/start", "params": params}));
             let mut text = String::new();
@@ -424,8 +424,8 @@ mod turns {
         assert_eq!(message["text"], "tre");
     }
 
-    /// JavaScript cuts strings anywhere, pi's summaries too: a session with half a letter in it
-    /// would fail for ever.
+    /// JavaScript can cut a string within a surrogate pair, as pi's summaries do. The session must
+    /// not fail because of it.
     #[test]
     fn half_a_letter_does_not_cost_a_session() {
         let simulator = playing(
@@ -450,7 +450,7 @@ mod turns {
         );
     }
 
-    /// Whoever mistypes a setting that forbids something is told, and it is forbidden.
+    /// An invalid value of a restrictive setting is reported, and the restriction applies.
     #[test]
     fn settings_that_are_not_understood_are_told_with_the_first_turn() {
         let steps = r#"{ exec = { shellStreamArgs = { command = "touch ghost", workingDirectory = "$WS", toolCallId = "c", timeout = 10000 } } }, { text = "ok" }, { usage = {} }, { end = true }"#;

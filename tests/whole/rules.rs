@@ -1,4 +1,4 @@
-//! Rules of the bridge that are about a call's small print: `docs/bridge.md`, rule by rule.
+//! Detailed rules of the bridge, by their number in `docs/bridge.md`.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use crate::talk::{Call, Talk, tool};
 
 const CONTEXT: &str = r#"{ exec = { requestContextArgs = {} } }"#;
 
-/// What a run was offered, in both places.
+/// Returns the tools that a run was offered, in both places of the protocol.
 fn offered(recording: &Recording) -> [Vec<Json>; 2] {
     let request = &recording.client("runRequest")[0]["runRequest"];
     let contexts = recording.client("execClientMessage.requestContextResult");
@@ -33,8 +33,8 @@ fn names(tools: &[Json]) -> Vec<&str> {
         .collect()
 }
 
-/// L2: ids that tell the run and count its calls. L4: nobody waits for the server to say what
-/// a call cost.
+/// L2: ids contain the run and count its calls. L4: usage is estimated instead of waiting for the
+/// server to report it.
 #[test]
 fn a_call_is_named_after_its_run_and_its_turn_is_estimated() {
     let steps = format!(
@@ -65,7 +65,7 @@ fn a_call_is_named_after_its_run_and_its_turn_is_estimated() {
     simulator.recorded().assert_played(&["completed"]);
 }
 
-/// L13: what Cursor takes back while the host is away is not asked of it.
+/// L13: a call that Cursor cancels while the run is parked is not sent to the host.
 #[tokio::test]
 async fn a_call_cursor_takes_back_in_a_pause_is_not_offered() {
     let steps = format!(
@@ -90,7 +90,7 @@ async fn a_call_cursor_takes_back_in_a_pause_is_not_offered() {
     played(&sim.recording()).await;
 }
 
-/// B1: no bridge, no tools, and a call all the same is told so.
+/// B1: without the bridge no tools are offered, and a call is answered with `toolNotFound`.
 #[test]
 fn without_the_bridge_nothing_is_offered() {
     let missing = r#"{ toolNotFound = { name = "pi__look" } }"#;
@@ -108,7 +108,7 @@ fn without_the_bridge_nothing_is_offered() {
     }
 }
 
-/// B3, B5: in the host's order, under names and with words of their own.
+/// B3, B5: in the host's order, with the host's names and descriptions.
 #[test]
 fn tools_are_offered_in_the_hosts_order_and_with_its_words() {
     let steps = format!(r#"{CONTEXT}, {{ text = "Done." }}, {END}"#);
@@ -158,7 +158,7 @@ fn tools_are_offered_in_the_hosts_order_and_with_its_words() {
     }
 }
 
-/// B7: results that answer nothing are for nobody, whatever they look like.
+/// B7: results that match no pending call are ignored.
 #[test]
 fn a_result_nobody_waits_for_is_passed_over() {
     let steps = format!(
@@ -183,14 +183,14 @@ fn a_result_nobody_waits_for_is_passed_over() {
     assert_eq!(recording.client("execClientMessage.mcpResult").len(), 1);
 }
 
-/// B12: with the setting off there is no tool for it, and Cursor's own question hears so.
+/// B12: with the setting off the tool is not offered, and Cursor's own question is rejected.
 #[test]
 fn nobody_is_asked_if_nobody_wants_to_be() {
     let question = r#"{ query = { askQuestionInteractionQuery = { args = { questions = [ { id = "q", prompt = "Which?", options = [ { id = "a", label = "A" } ] } ] }, toolCallId = "c" } }, expect = { askQuestionInteractionResponse = { result = { rejected = {} } } } }"#;
     let steps = format!(r#"{question}, {{ text = "Done." }}, {END}"#);
     let simulator = playing(Transport::H2c, &steps);
     let mut talk = Talk::new(&simulator, "s", &[("PI_CURSOR_ASK_QUESTION", "0")]);
-    // A host that has it all the same: the person does not want it.
+    // The user's setting wins even if the host has the tool.
     talk.tools = vec![tool("look"), tool("cursor_ask_question")];
     let taken = talk.say("go");
     assert_eq!((taken.text.as_str(), taken.calls.len()), ("Done.", 0));

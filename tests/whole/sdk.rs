@@ -42,7 +42,7 @@ impl Sdk {
             .env("HOME", home.path())
             .status();
         assert!(git.is_ok_and(|status| status.success()), "git is needed");
-        // macOS hands out /var, which is a link: the client reports the real path.
+        // macOS returns /var, which is a symlink; the client reports the real path.
         let workspace = workspace.canonicalize().unwrap();
         Self { home, workspace }
     }
@@ -60,7 +60,7 @@ impl Sdk {
         command
     }
 
-    /// Runs a spec and gives the client's report.
+    /// Runs a spec and returns the client's report.
     pub fn drive(&self, simulator: &Simulator, mut spec: Json) -> Json {
         if spec.get("agent").is_some() && spec["agent"].get("cwd").is_none() {
             spec["agent"]["cwd"] = self.workspace.to_str().unwrap().into();
@@ -94,7 +94,7 @@ impl Sdk {
     }
 }
 
-/// The only send of a report.
+/// Returns the only send of a report.
 #[track_caller]
 pub fn only_send(report: &Json) -> &Json {
     let sends = report["sends"]
@@ -114,12 +114,12 @@ pub fn mcp_stdio() -> Json {
     serde_json::json!({"command": node(), "args": [script("mcp-stdio.mjs")]})
 }
 
-/// One that can be told to die, and counts its lives in a file.
+/// An MCP server that exits on request and counts its starts in a file.
 pub fn mcp_mortal(lives: &std::path::Path) -> Json {
     serde_json::json!({"command": node(), "args": [script("mcp-mortal.mjs"), lives]})
 }
 
-/// The HTTP MCP server, which lives as long as this does.
+/// The HTTP MCP server; ends when this is dropped.
 pub struct McpHttp {
     child: std::process::Child,
     pub url: String,
@@ -130,7 +130,7 @@ impl McpHttp {
         Self::listen(sdk, "0")
     }
 
-    /// Another one at the same address, once this one is gone.
+    /// Starts another server at the same address, after this one has ended.
     pub fn again(self, sdk: &Sdk) -> Self {
         let port = self.url.rsplit([':', '/']).nth(1).unwrap().to_owned();
         drop(self);
@@ -159,7 +159,6 @@ impl McpHttp {
 }
 
 impl McpHttp {
-    /// Ends it.
     pub fn end(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
@@ -172,5 +171,5 @@ impl Drop for McpHttp {
     }
 }
 
-/// A picture of one pixel.
+/// An image of one pixel.
 pub const PNG: &str = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==";

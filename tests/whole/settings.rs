@@ -42,7 +42,7 @@ fn contexts(recording: &Recording) -> Vec<Json> {
         .collect()
 }
 
-/// The members of a list that lie in a folder, by path.
+/// Returns the members of a list whose path is in a folder, sorted by path.
 fn below(list: &Json, folder: &Path) -> Vec<Json> {
     let folder = folder.to_str().unwrap();
     let empty = Vec::new();
@@ -184,7 +184,7 @@ fn servers_are_called_and_the_dead_and_slow_hold_nobody_up() {
             .unwrap()
             .success()
     );
-    // Open as long as the process lives.
+    // The pipe stays open as long as the process lives.
     let slow = format!("exec 3>'{}'; exec sleep 600", pipe.display());
     let servers = json!({"mcpServers": {
         "local": mcp_stdio(),
@@ -214,7 +214,7 @@ fn servers_are_called_and_the_dead_and_slow_hold_nobody_up() {
         r#"{ exec = { readMcpResourceExecArgs = { server = "web", uri = "oracle://one" } }, expect = { readMcpResourceExecResult = { success = { text = "resource one", mimeType = "text/plain" } } } }"#.into(),
     ];
     let simulator = runs(&[calls.join(", "), format!("{CONTEXT}, {}", echo("local"))]);
-    // Whatever the policy for Cursor's own tools is.
+    // MCP servers do not depend on the policy for native tools.
     let env = [
         ("PI_CURSOR_NATIVE_TOOLS", "off"),
         ("PI_CURSOR_MCP_CONNECT_TIMEOUT_SECONDS", "60"),
@@ -226,7 +226,7 @@ fn servers_are_called_and_the_dead_and_slow_hold_nobody_up() {
     assert_eq!(first.stop, "stop", "{first:?}");
     let second = talk.say("again");
     assert_eq!(second.stop, "stop", "{second:?}");
-    // Well before the slow one is given up.
+    // Well before the slow server times out.
     assert!(started.elapsed() < Duration::from_secs(45));
     let notices: Vec<&String> = first.notices.iter().chain(&second.notices).collect();
     let told = |part: &str| notices.iter().filter(|text| text.contains(part)).count();
@@ -294,7 +294,7 @@ fn a_server_that_dies_is_connected_anew_and_new_tools_are_told() {
     let mut once = mcp_mortal(&home.join("once"));
     let words = once["args"].as_array().unwrap().iter();
     let words: Vec<&str> = words.map(|word| word.as_str().unwrap()).collect();
-    // It has one life.
+    // It can be started once.
     let script = format!(
         "[ -e '{}' ] && exit 1; exec '{}' '{}'",
         words[1],
@@ -324,7 +324,7 @@ fn a_server_that_dies_is_connected_anew_and_new_tools_are_told() {
     let first = [
         lives(1),
         dies("mortal"),
-        // By the next call.
+        // Restarted by the next call.
         lives(2),
         call("mortal", "grow", "{}", &said("grown")),
         CONTEXT.to_owned(),
@@ -339,7 +339,7 @@ fn a_server_that_dies_is_connected_anew_and_new_tools_are_told() {
         dies("mortal"),
         echo(),
     ];
-    // By the next turn.
+    // Restarted by the next turn.
     let second = [CONTEXT.to_owned(), lives(3), ended("web", "echo")];
     let simulator = runs(&[first.join(", "), second.join(", "), echo()]);
     let mut talk = talk(&simulator, &sdk, &[]);
@@ -370,7 +370,7 @@ fn a_server_that_dies_is_connected_anew_and_new_tools_are_told() {
     );
 }
 
-/// An exec of a native tool and what it gets.
+/// An exec request of a native tool and its expected result.
 pub fn exec(args: &str, expect: &str) -> String {
     format!("{{ exec = {args}, expect = {expect} }}")
 }
@@ -456,7 +456,7 @@ esac
     talk.tools = vec![crate::talk::tool("look"), crate::talk::tool("other")];
     let taken = talk.say("go");
     assert_eq!(taken.stop, "toolUse", "{taken:?}");
-    // The host hears of what no hook forbids, and of nothing else.
+    // The host receives only the call that no hook denies.
     let names: Vec<&str> = taken.calls.iter().map(|call| call.name.as_str()).collect();
     assert_eq!(names, ["other"]);
     talk.result(&taken.calls[0], json!([{"type": "text", "text": "seen"}]));
@@ -475,7 +475,7 @@ esac
 #[test]
 fn hooks_in_a_shape_nobody_knows_guard_what_they_are_for() {
     let sdk = Sdk::new();
-    // An object where a list belongs.
+    // An object where a list is expected.
     let hooks = r#"{"version": 1, "hooks": {"beforeShellExecution": {"command": "exit 2"}}}"#;
     write(sdk.home.path(), ".cursor/hooks.json", hooks);
     let steps = [

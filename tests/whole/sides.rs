@@ -1,5 +1,5 @@
-//! What a turn may leave behind and bring along: side requests, sessions without a file,
-//! pictures with words behind them, fields of others.
+//! Special turns: side requests, sessions without a file, images followed by text, and unknown
+//! fields.
 
 use serde_json::json;
 
@@ -8,7 +8,7 @@ use crate::faults::playing;
 use crate::inside::END;
 use crate::talk::{Talk, tool};
 
-/// pi's summaries borrow the model; nothing may be executed for them.
+/// pi's summaries use the model of the session; nothing may be executed for them.
 #[test]
 fn a_request_beside_the_session_executes_nothing() {
     let folder = tempfile::tempdir().unwrap();
@@ -53,7 +53,7 @@ fn a_request_beside_the_session_executes_nothing() {
     let requests = recording.client("runRequest");
     let offered = &requests[0]["runRequest"]["mcpTools"]["mcpTools"];
     assert_eq!(offered.as_array().map_or(0, Vec::len), 0, "{offered}");
-    // The session's own turn does execute: the test can fail.
+    // The session's own turn does execute, which shows that the check can fail.
     let taken = talk.say("go");
     assert_eq!(taken.stop, "stop", "{taken:?}");
     assert!(ghost.exists());
@@ -112,7 +112,7 @@ fn a_picture_is_not_lost_for_words_somebody_adds_behind_it() {
     assert_eq!((images(0), images(1)), (1, 0));
 }
 
-/// Other extensions may add to what a host sends.
+/// Other extensions may add fields to what a host sends.
 #[test]
 fn fields_of_others_are_told_once_and_not_read() {
     let simulator = playing(

@@ -1,8 +1,8 @@
-//! The soak: many sessions on a few sidecars, over a wire that keeps breaking, sidecars that
-//! are killed, people who change their mind. Nothing may be said or done twice, every turn
-//! ends, and what a sidecar takes of the machine stays flat.
+//! The soak test: many sessions on a few sidecars, over a connection that keeps breaking, with
+//! sidecars that are killed and users who abort. It checks that nothing is sent or executed twice,
+//! that every turn ends, and that the resource use of a sidecar stays flat.
 //!
-//! Every test run does a little of it; `make soak` does ten thousand turns.
+//! Every test run does a small version; `make soak` does ten thousand turns.
 
 mod chance;
 mod session;
@@ -24,21 +24,21 @@ use weather::{Odds, Storm};
 use crate::backend::{Simulator, Transport};
 use crate::wire;
 
-/// How much of it.
+/// How much to run.
 struct Size {
     sessions: usize,
-    /// Each session begins a new history so often.
+    /// How often each session starts a new history.
     phases: usize,
-    /// Chapters of a history.
+    /// Chapters per history.
     chapters: usize,
     stations: usize,
-    /// Turns at once.
+    /// Concurrent turns.
     hands: usize,
     odds: Odds,
     voice: Voice,
 }
 
-/// Whether progress is told.
+/// Whether to print progress.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Voice {
     Quiet,
@@ -58,7 +58,7 @@ const SMALL: Size = Size {
     voice: Voice::Quiet,
 };
 
-/// Turns of a history in which nothing goes wrong.
+/// Number of turns of a history without faults.
 const TURNS: usize = CHAPTERS * (ROUNDS + 1);
 
 impl Size {
@@ -103,7 +103,7 @@ fn soak_nothing_twice_nothing_lost_nothing_left() {
             Arc::new(Station::new(url, &state, &wrongs))
         })
         .collect();
-    // The first station is killed now and then; the others are measured.
+    // The sidecar of the first station is killed now and then; only the others are measured.
     let mut sessions: Vec<Session> = (0..size.sessions)
         .map(|n| {
             let at = n % size.stations;
@@ -177,7 +177,7 @@ fn soak_nothing_twice_nothing_lost_nothing_left() {
     assert!(ended > 0, "no chapter comes through\n{told}");
 }
 
-/// What a person has said and no request carries: as words, or in a history's blobs.
+/// Returns the user messages that no request contains, neither as text nor in a blob.
 pub fn unheard<'a>(said: &'a [String], recorded: &str) -> Vec<&'a String> {
     let pieces: HashSet<&str> = recorded.split(['(', ')']).collect();
     let plain = |words: &str| {
@@ -188,7 +188,7 @@ pub fn unheard<'a>(said: &'a [String], recorded: &str) -> Vec<&'a String> {
         (0..3).any(|shift| {
             let bytes = format!("{}{words}", " ".repeat(shift));
             let code = STANDARD.encode(bytes);
-            // The ends depend on what stands before and behind.
+            // Base64 at both ends depends on the adjacent bytes.
             recorded.contains(&code[4..code.len() - 4])
         })
     };
@@ -197,8 +197,8 @@ pub fn unheard<'a>(said: &'a [String], recorded: &str) -> Vec<&'a String> {
         .collect()
 }
 
-/// Has every session tell its story from the beginning, a few turns at once: a session whose
-/// turn is over waits until the others have had theirs.
+/// Plays every session's story from the beginning, a few turns at a time. After a turn, a session
+/// waits until the others have had theirs.
 fn play(
     sessions: Vec<Session>,
     size: &Size,
@@ -242,18 +242,18 @@ fn play(
 }
 
 impl Size {
-    /// What an idle sidecar may have: its sessions, its doors, its connections.
+    /// Upper limit of tasks in an idle sidecar: its sessions, front ends and connections.
     fn idle_tasks(&self) -> u64 {
         (self.sessions / self.stations) as u64 + 16
     }
 }
 
-/// The main one, two workers, and those that watch over the process.
+/// The main thread, two workers, and those that monitor the process.
 const IDLE_THREADS: u64 = 8;
-/// Runs that were given up have some seconds for their last checkpoint.
+/// Cancelled runs are drained for some seconds to receive their last checkpoint.
 const SETTLED_WITHIN: Duration = Duration::from_secs(15);
 
-/// What a sidecar takes once nothing is under way.
+/// Waits until a sidecar is idle and returns its resource use.
 fn settle(station: &Station, size: &Size) -> Measure {
     let begun = Instant::now();
     let busy = || station.threads() > IDLE_THREADS || station.tasks() > size.idle_tasks();
@@ -263,7 +263,7 @@ fn settle(station: &Station, size: &Size) -> Measure {
     station.measure()
 }
 
-/// Whether the last measure is as the one after the first phase.
+/// Checks that the last measurement is about the same as the one after the first phase.
 #[track_caller]
 fn flat(first: &Measure, last: &Measure, size: &Size, told: &str) {
     let check = |what: &str, holds: bool| {

@@ -1,4 +1,4 @@
-//! Words for a model at work: whoever does not take them, they are not lost.
+//! Injected user messages: a message that a run does not accept is not lost.
 
 use std::io::Write as _;
 
@@ -23,7 +23,7 @@ fn talk(simulator: &Simulator) -> Talk {
     talk
 }
 
-/// Says words into a turn under way; what else is heard meanwhile is kept.
+/// Injects a message into a running turn and collects the other messages received meanwhile.
 fn inject(talk: &mut Talk, turn: &str, text: &str, heard: &mut Taken) {
     let words = json!({"turnId": turn, "text": text});
     let ask = json!({"jsonrpc": "2.0", "id": "inject", "method": "turn/inject", "params": words});
@@ -36,13 +36,13 @@ fn inject(talk: &mut Talk, turn: &str, text: &str, heard: &mut Taken) {
         }
         match message["result"]["taken"] == true {
             true => return,
-            // The turn is not under way yet.
+            // The turn is not running yet, so retry.
             false => talk.host.say(&ask),
         }
     }
 }
 
-/// A turn into which words are said as soon as it says something itself.
+/// Takes a turn and injects a message as soon as the turn has emitted text.
 pub fn interrupted(talk: &mut Talk, words: &str) -> Taken {
     let turn = talk.begin();
     let mut begun = Taken::default();
@@ -57,7 +57,7 @@ pub fn interrupted(talk: &mut Talk, words: &str) -> Taken {
     taken
 }
 
-/// Runs with a script each, in whatever conversation.
+/// A simulator with one script per run, in any conversation.
 fn runs(steps: &[&str]) -> Simulator {
     let mut file = tempfile::Builder::new().suffix(".toml").tempfile().unwrap();
     writeln!(file, "name = \"script\"\nattempts = \"all\"").unwrap();
@@ -67,7 +67,7 @@ fn runs(steps: &[&str]) -> Simulator {
     Simulator::with(Transport::H2c, file.path())
 }
 
-/// What each run was asked.
+/// Returns the user message of each run.
 fn asked(simulator: &Simulator) -> Vec<String> {
     let recording = simulator.recorded();
     let requests = recording.client("runRequest");
@@ -77,7 +77,7 @@ fn asked(simulator: &Simulator) -> Vec<String> {
         .collect()
 }
 
-/// The host is not shown a call that a run has made and nobody waits for any more.
+/// The host does not see a call of a run that was cancelled.
 #[test]
 fn a_call_of_a_run_that_is_given_up_is_nobodys() {
     let first = format!(
@@ -92,7 +92,7 @@ fn a_call_of_a_run_that_is_given_up_is_nobodys() {
     let mut talk = talk(&simulator);
     talk.user("go");
     let taken = interrupted(&mut talk, "hurry");
-    // The calls of the next run are the host's again.
+    // The host does see the calls of the next run.
     let names: Vec<&str> = taken.calls.iter().map(|call| call.name.as_str()).collect();
     assert_eq!((taken.stop.as_str(), names), ("toolUse", vec!["slow"]));
     talk.result(&taken.calls[0], json!("done"));
@@ -100,7 +100,7 @@ fn a_call_of_a_run_that_is_given_up_is_nobodys() {
     assert_eq!(asked(&simulator), ["go", "hurry"]);
 }
 
-/// The state knows all that was said but these words.
+/// The checkpoint includes everything except this message.
 #[test]
 fn refused_words_are_said_to_a_state_that_knows_the_rest() {
     let first = format!(
@@ -115,7 +115,7 @@ fn refused_words_are_said_to_a_state_that_knows_the_rest() {
     assert_eq!(asked(&simulator), ["please go", "go"]);
 }
 
-/// The state does not know a result either: both are told.
+/// The checkpoint does not include a result either, so both are sent.
 #[test]
 fn refused_words_are_said_beside_a_result_the_state_does_not_know() {
     let first = format!(
@@ -137,8 +137,8 @@ fn refused_words_are_said_beside_a_result_the_state_does_not_know() {
     }
 }
 
-/// There is no state: the history is told anew, then the words, though they are part of
-/// something that was said before.
+/// There is no checkpoint: the history is sent again, then the message, although it is a substring
+/// of an earlier one.
 #[test]
 fn refused_words_are_said_after_a_history_that_is_told_anew() {
     let first = format!(
@@ -153,7 +153,7 @@ fn refused_words_are_said_after_a_history_that_is_told_anew() {
     assert_eq!(asked(&simulator), ["please go", "go"]);
 }
 
-/// Words that were taken and not heard when the turn failed are said in the next.
+/// A message that was accepted but not delivered when the turn failed is sent in the next turn.
 #[test]
 fn words_a_failed_turn_did_not_hear_are_said_in_the_next() {
     let fails = format!(
@@ -173,7 +173,7 @@ fn words_a_failed_turn_did_not_hear_are_said_in_the_next() {
     assert_eq!(injected(&simulator.recorded(), 2), ["hurry"]);
 }
 
-/// What was said into a run.
+/// Returns the messages that were injected into a run.
 fn injected(recording: &Recording, run: u64) -> Vec<String> {
     let frames = recording.frames(run, "client").into_iter();
     let said = "/json/conversationAction/injectContextAction/userContext/userMessage/text";
@@ -182,15 +182,15 @@ fn injected(recording: &Recording, run: u64) -> Vec<String> {
         .collect()
 }
 
-/// Nor are words lost that were taken when the person stopped the turn, whether the run was told
-/// them by then or not.
+/// A message that was accepted before the user stopped the turn is not lost, whether or not it had
+/// been sent to the run.
 #[test]
 fn words_a_stopped_turn_did_not_hear_are_said_in_the_next() {
     let first = r#"{ text = "Hm. " }, { expect_cancel = true }"#;
     let second = format!(
         r#"{{ text = "Well. " }}, {INJECTED}, {{ update = {{ contextInjectionState = {{ injectionId = "$I", state = {{ delivered = {{ step = 1 }} }} }} }} }}, {{ text = "Heard." }}, {END}"#
     );
-    // Whether the run is told before it is stopped is left to chance.
+    // Whether the message is sent before the cancel is a race, so try several times.
     for _ in 0..4 {
         let simulator = runs(&[first, &second]);
         let mut talk = talk(&simulator);
@@ -213,7 +213,7 @@ fn words_a_stopped_turn_did_not_hear_are_said_in_the_next() {
     }
 }
 
-/// The model had heard them, and what it knew went with its stream.
+/// The message was delivered, but no checkpoint includes it and the stream is lost.
 #[test]
 fn words_no_state_knows_are_said_again_to_the_next_stream() {
     let breaks = [
@@ -231,7 +231,7 @@ fn words_no_state_knows_are_said_again_to_the_next_stream() {
         let mut talk = talk(&simulator);
         talk.user("go");
         let taken = interrupted(&mut talk, "hurry");
-        // Without a state, words that were shown are not asked for again by us.
+        // Without a checkpoint, text that was shown is not requested again.
         if taken.stop == "error" {
             assert_eq!(talk.say("and now").stop, "stop");
         }
@@ -239,7 +239,7 @@ fn words_no_state_knows_are_said_again_to_the_next_stream() {
     }
 }
 
-/// A state that came behind them knows them.
+/// A checkpoint that is sent after the delivery includes the message.
 #[test]
 fn words_a_state_knows_are_not_said_again() {
     let first = format!(
@@ -254,7 +254,7 @@ fn words_a_state_knows_are_not_said_again() {
     assert_eq!(injected(&simulator.recorded(), 2), [""; 0]);
 }
 
-/// Words that got a run of their own, which fails before any state knows them.
+/// The message got its own run, which fails before any checkpoint includes it.
 #[test]
 fn words_whose_own_run_fails_are_said_in_the_next_turn() {
     let first = format!(
@@ -272,7 +272,7 @@ fn words_whose_own_run_fails_are_said_in_the_next_turn() {
     assert_eq!(injected(&simulator.recorded(), 3), ["hurry"]);
 }
 
-/// The state passes for one that knows them, for it is younger than they are.
+/// The message was only queued, so a checkpoint that was sent after it need not include it.
 #[test]
 fn words_that_were_queued_survive_a_loss_behind_a_later_result() {
     let first = format!(
@@ -293,7 +293,7 @@ fn words_that_were_queued_survive_a_loss_behind_a_later_result() {
     assert_eq!(injected(&simulator.recorded(), 2), ["hurry"]);
 }
 
-/// Both runs of a turn count.
+/// The usage of both runs is added up.
 #[test]
 fn what_two_runs_of_a_turn_took_is_added_up() {
     let first = format!(r#"{{ text = "Hm. " }}, {INJECTED}, {QUEUED}, {END}"#);
@@ -309,7 +309,7 @@ fn what_two_runs_of_a_turn_took_is_added_up() {
     );
 }
 
-/// What Cursor said of the context while the host was at work counts in the next turn.
+/// Token counts that Cursor sent while the run was parked are reported with the next turn.
 #[test]
 fn a_state_that_came_in_a_pause_tells_how_full_the_context_is() {
     let first = format!(

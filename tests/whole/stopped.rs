@@ -1,5 +1,5 @@
-//! A process that is stopped for a while (Ctrl-Z, a closed lid) and goes on: what came meanwhile
-//! counts, however long ago the last word was read.
+//! A process that is stopped for a while (Ctrl-Z, a closed lid) and continued: what arrived
+//! meanwhile counts, however long ago the last data was read.
 
 use std::time::Duration;
 
@@ -14,13 +14,13 @@ use crate::inside::{self, END, Guest, Patience, requests, simulating};
 use crate::once::until;
 use crate::talk::{Taken, Talk};
 
-/// Words with this long between two of them.
+/// Returns steps that send text, with a delay before each.
 fn words(count: usize, ms: u32) -> String {
     let word = format!(r#"{{ delay_ms = {ms} }}, {{ text = "word " }}, "#);
     word.repeat(count)
 }
 
-/// A sidecar whose watchdog is short.
+/// A sidecar with short watchdog limits.
 fn hasty(simulator: &Simulator) -> Talk {
     let env = [
         ("PI_CURSOR_HTTP", "2"),
@@ -36,7 +36,7 @@ fn signal(talk: &Talk, signal: Signal) {
     kill_process(Pid::from_raw(id).unwrap(), signal).unwrap();
 }
 
-/// Stops the sidecar at the first word of a turn, until the server has done enough.
+/// Stops the sidecar at the first text of a turn, until `enough` holds for the server.
 fn stopped(talk: &mut Talk, simulator: &Simulator, enough: impl Fn(&Recording) -> bool) -> Taken {
     let turn = talk.begin();
     let mut begun = Taken::default();
@@ -48,7 +48,7 @@ fn stopped(talk: &mut Talk, simulator: &Simulator, enough: impl Fn(&Recording) -
     taken
 }
 
-/// The rest of a turn, after a stop until the server has done enough.
+/// Finishes a turn after a stop until `enough` holds for the server.
 fn after_a_stop(
     talk: &mut Talk,
     turn: &str,
@@ -73,7 +73,7 @@ fn a_stream_that_spoke_while_we_were_stopped_is_not_silent() {
     let simulator = script(&[&steps]);
     let mut talk = hasty(&simulator);
     talk.user("go");
-    // Twelve words take longer than the limit.
+    // Twelve delays take longer than the limit.
     let taken = stopped(&mut talk, &simulator, |sent| spoken(sent) > 12);
     assert_eq!(
         (taken.stop.as_str(), taken.text),
@@ -84,7 +84,7 @@ fn a_stream_that_spoke_while_we_were_stopped_is_not_silent() {
     assert_eq!(simulator.recorded().runs(), 1);
 }
 
-/// A server that lives and does nothing is given up on all the same, if a little later.
+/// A stream that is alive but sends no output is still restarted, if a little later.
 #[test]
 fn a_stream_that_did_nothing_while_we_were_stopped_is_given_up() {
     let nothing = words(40, 400).replace("word ", "");
@@ -96,7 +96,7 @@ fn a_stream_that_did_nothing_while_we_were_stopped_is_given_up() {
     assert!(taken.error.starts_with(says), "{taken:?}");
 }
 
-/// A command that ended while we were stopped has not taken too long.
+/// A command that ended while we were stopped has not timed out.
 #[test]
 fn a_command_that_ended_while_we_were_stopped_ended_by_itself() {
     let folder = tempfile::tempdir().unwrap();
@@ -120,11 +120,11 @@ fn a_command_that_ended_while_we_were_stopped_ended_by_itself() {
     simulator.recorded().assert_played(&["completed"]);
 }
 
-/// Answered: the client has read all that came before it.
+/// The client answers this, so it has read everything sent before it.
 const READ: &str = r#"{ kv_set = { text = "x" } }"#;
 
-/// A turn on a machine that sleeps for so long after [`READ`]: when it wakes, all timers are due
-/// at once, ours and the server's.
+/// Takes a turn on a machine that sleeps for `seconds` after [`READ`]: when it wakes, all timers
+/// are due at once, ours and the server's.
 async fn slept(guest: &mut Guest, sim: &Sim, seconds: u64) -> inside::Taken {
     let sleeping = async {
         let read = |frame: &FrameEntry| frame.kind.starts_with("kvClientMessage");
@@ -153,7 +153,7 @@ async fn a_machine_that_slept_has_not_lost_its_stream() {
     );
 }
 
-/// What follows the end of a turn is its state.
+/// The checkpoint is sent after the end of the turn.
 #[tokio::test]
 async fn a_machine_that_slept_has_not_lost_the_last_state() {
     let first = format!(
@@ -168,7 +168,7 @@ async fn a_machine_that_slept_has_not_lost_the_last_state() {
     played(&sim.recording()).await;
 }
 
-/// Nor has it waited in vain for a word on what was said to the model.
+/// A confirmation of an injected message has not timed out either.
 #[tokio::test]
 async fn a_machine_that_slept_has_not_said_its_words_in_vain() {
     let steps = format!(

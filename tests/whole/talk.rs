@@ -1,4 +1,4 @@
-//! A host such as pi: keeps its history, takes turns, executes its own tools.
+//! A host such as pi: keeps its transcript, takes turns, executes its own tools.
 
 use serde_json::{Value as Json, json};
 
@@ -13,12 +13,12 @@ pub struct Talk {
     pub system: String,
     pub tools: Vec<Json>,
     pub messages: Vec<Json>,
-    /// The tools it has cards for, if it does not show activity as text.
+    /// Tools it has cards for; if empty, activity is shown as text.
     pub cards: Vec<&'static str>,
     turns: u64,
 }
 
-/// What a turn gave.
+/// The result of a turn.
 #[derive(Debug, Default)]
 pub struct Taken {
     pub text: String,
@@ -57,12 +57,12 @@ impl Talk {
         Self::on(Host::start(&all), session)
     }
 
-    /// With a sidecar that was started some other way.
+    /// With a sidecar that was started in another way.
     pub fn on(host: Host, session: &str) -> Self {
         Self::of(host, session, None)
     }
 
-    /// The same, for the sidecar of a host with this process.
+    /// The same, for the sidecar of a host with this process id.
     pub fn of(mut host: Host, session: &str, process: Option<u32>) -> Self {
         host.call(
             "initialize",
@@ -81,7 +81,7 @@ impl Talk {
         }
     }
 
-    /// The same history on another sidecar.
+    /// Returns the same transcript on another sidecar.
     pub fn moved_to(&self, simulator: &Simulator, env: &[(&str, &str)]) -> Self {
         Self {
             workspace: self.workspace.clone(),
@@ -110,7 +110,7 @@ impl Talk {
             "toolName": call.name, "content": content, "isError": false, "timestamp": at}));
     }
 
-    /// The parameters of the next turn.
+    /// Returns the parameters of the next turn.
     pub fn params(&mut self) -> Json {
         self.turns += 1;
         let surface = if self.cards.is_empty() {
@@ -124,7 +124,7 @@ impl Talk {
                "model": {"id": "composer-2", "contextWindow": 200_000, "maxTokens": 64_000}})
     }
 
-    /// Starts a turn; [`Self::finish`] takes it to its end.
+    /// Starts a turn; [`Self::finish`] reads it to its end.
     pub fn begin(&mut self) -> String {
         let params = self.params();
         self.begin_with(&params)
@@ -137,7 +137,7 @@ impl Talk {
         id
     }
 
-    /// Listens until the turn is answered; answers to other requests are passed over.
+    /// Reads until the turn is answered; ignores responses to other requests.
     pub fn finish(&mut self, id: &str) -> Taken {
         let mut taken = Taken::default();
         loop {
@@ -168,7 +168,7 @@ impl Talk {
         self.finish(&id)
     }
 
-    /// A turn with parameters of its own.
+    /// Takes a turn with the given parameters.
     pub fn take(&mut self, params: Json) -> Taken {
         let id = self.begin_with(&params);
         self.finish(&id)

@@ -1,5 +1,5 @@
-//! Text of models, servers and repositories on its way to a terminal: nothing in it may be
-//! obeyed there.
+//! Text from models, servers and repositories on its way to a terminal must not contain anything
+//! that the terminal interprets.
 
 use std::io::Read as _;
 use std::os::unix::ffi::OsStrExt as _;
@@ -13,21 +13,21 @@ use crate::backend::{Simulator, Transport, binary};
 use crate::faults::playing;
 use crate::talk::{Talk, tool};
 
-/// As TOML and JSON write it: sets the clipboard and the title, clears the screen, starts a
-/// C1 sequence, turns the reading direction.
+/// As escaped in TOML and JSON: sets the clipboard and the title, clears the screen, starts a C1
+/// sequence, reverses the text direction.
 const HOSTILE: &str =
     r"\u001b]52;c;c3J2\u0007\u001b]0;TITLE\u0007\u001b[2J\u009b31m\u202emark\u007f";
 /// What a host receives instead.
 const HARMLESS: &str = "␛]52;c;c3J2␇␛]0;TITLE␇␛[2J\u{fffd}31m\u{fffd}mark␡";
 
-/// Characters a terminal obeys.
+/// Whether a terminal interprets this character.
 fn is_obeyed(c: char) -> bool {
     let is_bidi =
         matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
     is_bidi || (c.is_control() && !matches!(c, '\n' | '\t'))
 }
 
-/// Every text in a message, with the names of fields.
+/// Collects every string in a message, including field names.
 fn texts(value: &Json, found: &mut Vec<String>) {
     match value {
         Json::String(text) => found.push(text.clone()),
@@ -52,8 +52,8 @@ fn assert_harmless(messages: &[Json]) {
     }
 }
 
-/// A simulator with a hostile name of a model, which says and thinks hostile things, in pieces,
-/// reports a hostile command and fails with hostile words.
+/// A simulator with a hostile model name. It streams hostile text and thinking in pieces, reports a
+/// hostile command and fails with a hostile message.
 fn hostile_server() -> Simulator {
     let shell = format!(
         r#"{{ update = {{ toolCallStarted = {{ callId = "c", toolCall = {{ shellToolCall = {{ args = {{ command = "echo {HOSTILE}" }} }} }} }} }} }}, {{ update = {{ toolCallCompleted = {{ callId = "c", toolCall = {{ shellToolCall = {{ args = {{ command = "echo {HOSTILE}" }}, result = {{ success = {{ stdout = "{HOSTILE}" }} }} }} }} }} }} }}"#
@@ -123,7 +123,7 @@ fn a_host_receives_nothing_that_a_terminal_obeys() {
         failed.error.contains(&format!("no {HARMLESS}")),
         "{failed:?}"
     );
-    // The same conversation: cleaned text is not taken for a history that was rewritten.
+    // The same conversation: sanitized text is not mistaken for a rewritten history.
     let requests = simulator.recorded();
     let requests = requests.client("runRequest");
     let conversations: Vec<_> = requests
@@ -139,7 +139,7 @@ fn a_host_receives_nothing_that_a_terminal_obeys() {
     assert!(!stderr.contains(is_obeyed), "{stderr:?}");
 }
 
-/// What the host executes is not displayed but done, so it comes as the model wrote it.
+/// Arguments are executed by the host and not displayed, so they are passed on unchanged.
 #[test]
 fn arguments_of_the_hosts_own_tools_are_exact() {
     let steps = r#"{ exec = { mcpArgs = { name = "pi__look", providerIdentifier = "pi", toolName = "pi__look", toolCallId = "c1", args = { q = "\u001b[1m\r\u202e" } } } }"#;
@@ -150,7 +150,7 @@ fn arguments_of_the_hosts_own_tools_are_exact() {
     assert_eq!(taken.calls[0].arguments["q"], "\u{1b}[1m\r\u{202e}");
 }
 
-/// All that a command prints on a terminal, and whether it went well.
+/// Runs a command on a terminal; returns its output and whether it succeeded.
 fn in_terminal(arguments: &[&str], folder: &Path, env: &[(&str, &str)]) -> (String, bool) {
     let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
     grantpt(&master).unwrap();
@@ -172,10 +172,10 @@ fn in_terminal(arguments: &[&str], folder: &Path, env: &[(&str, &str)]) -> (Stri
         .spawn()
         .unwrap();
     let mut printed = Vec::new();
-    // Reading fails when nothing has the other end open any more.
+    // Reading fails once the other end is closed.
     let _ = std::fs::File::from(master).read_to_end(&mut printed);
     let is_well = child.wait().unwrap().success();
-    // The terminal ends lines with both.
+    // The terminal ends lines with CR LF.
     let printed = String::from_utf8(printed).unwrap().replace("\r\n", "\n");
     (printed, is_well)
 }
@@ -218,8 +218,7 @@ fn commands_print_nothing_that_a_terminal_obeys() {
     assert!(!printed.contains(is_obeyed), "{printed:?}");
 }
 
-/// A program that reads the answer gets it as it is; the words of an error go to the user all
-/// the same.
+/// stdout that is not a terminal gets the exact answer; the error message on stderr is sanitized.
 #[test]
 fn a_program_gets_the_exact_answer() {
     let simulator = playing(

@@ -1,4 +1,4 @@
-//! Whether a project's own settings may have commands run: by folder, and by content.
+//! Whether a project's own settings may execute commands: decided by folder and by content.
 
 use std::fs;
 use std::path::Path;
@@ -11,7 +11,7 @@ use crate::sdk::Sdk;
 use crate::settings::{CONTEXT, exec, runs, talk, write};
 use crate::talk::{Taken, Talk};
 
-/// A file that can be read once something is written to it.
+/// Creates a named pipe; reading it blocks until something is written to it.
 fn pipe(sdk: &Sdk, name: &str) -> String {
     let path = sdk.home.path().join(name);
     let made = Command::new("mkfifo").arg(&path).status();
@@ -19,7 +19,7 @@ fn pipe(sdk: &Sdk, name: &str) -> String {
     path.to_str().unwrap().to_owned()
 }
 
-/// A project's server that says on a pipe that it was started.
+/// Configures a project MCP server that reports its start on a pipe.
 fn name_server(sdk: &Sdk, pipe: &str) {
     let script = format!("echo started > '{pipe}'; echo {pipe} >> '{pipe}.log'");
     let servers = json!({"mcpServers": {"theirs": {"command": "sh", "args": ["-c", script]}}});
@@ -103,7 +103,7 @@ fn what_changed_since_it_was_accepted_is_not_started() {
     simulator.recorded().assert_played(&["completed"; 4]);
 }
 
-/// A turn of a host that says whether its user trusts the workspace.
+/// Takes a turn of a host that states whether its user trusts the workspace.
 fn say_trusted(talk: &mut Talk, text: &str, is_trusted: bool) -> Taken {
     talk.user(text);
     let mut params = talk.params();

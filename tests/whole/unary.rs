@@ -1,4 +1,4 @@
-//! Calls with one answer, in protobuf and JSON, against the simulator.
+//! Unary calls, in protobuf and JSON, against the simulator.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Servers that live and do nothing, on a stopped clock.
+//! Servers that stay connected and send no output, on a paused clock.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use cursor_sidecar::turn::Stop;
 use crate::clock::played;
 use crate::inside::{END, Guest, Patience, Taken, opened, requests, said, simulating};
 
-/// So long nothing but heartbeats.
+/// Sends only heartbeats for this long.
 fn lives(seconds: u32) -> String {
     let ms = seconds * 1000;
     format!("{{ delay_ms = {ms}, timeout_ms = {} }},", ms + 60_000)
@@ -17,15 +17,15 @@ fn lives(seconds: u32) -> String {
 
 const FOREVER: u32 = 100_000;
 
-/// Not even heartbeats.
+/// Sends not even heartbeats, until the client disconnects.
 const MUTE: &str = "{ stall = true }";
 
-/// So long not even heartbeats.
+/// Sends not even heartbeats for this long.
 fn mute(seconds: u32) -> String {
     format!("{{ silence_ms = {} }},", seconds * 1000)
 }
 
-/// A turn on a clock that runs as fast as it can.
+/// Takes a turn on a paused clock, which advances whenever all tasks are idle.
 async fn fast(guest: &mut Guest) -> Taken {
     tokio::time::pause();
     let taken = guest.turn(Patience::Endless).await;
@@ -64,8 +64,8 @@ async fn s35_s36_tokens_are_work_and_heartbeats_are_not() {
     assert_eq!(requests(&sim).len(), 3);
 }
 
-/// A server that waits for something this version cannot do will wait forever: the turn ends
-/// sooner than after other silences, and says why.
+/// A server that waits for a reply to a request this version does not know waits forever, so the
+/// turn fails sooner than after other silences, and the error states the cause.
 #[tokio::test]
 async fn a_server_that_waits_for_an_unknown_exec_is_named_after_45_seconds() {
     let unknown = r#"{ send_hex = "1205 0805 9a0600" }, { expect_client = { execClientControlMessage = { throw = { id = 5 } } } }"#;
@@ -83,8 +83,8 @@ async fn a_server_that_waits_for_an_unknown_exec_is_named_after_45_seconds() {
     idles(&taken, "no work for 45000ms");
 }
 
-/// A resumed stream that only lives is brought back once, before any retry is spent; all in
-/// all no more streams are opened than that and the retries allow.
+/// A resumed stream with only heartbeats is rebuilt once before any retry is used; no more streams
+/// are opened than the rebuild and the retries allow.
 #[tokio::test]
 async fn s37_s38_s39_a_silent_resume_is_rebuilt_once() {
     for (retries, wanted) in [(0, 2), (1, 3)] {
@@ -99,7 +99,7 @@ async fn s37_s38_s39_a_silent_resume_is_rebuilt_once() {
         guest.policy.idle_retries = retries;
         let taken = guest.say("go").await;
         assert_eq!(taken.stop, Stop::ToolUse);
-        // However long the tool takes, nobody is watched.
+        // There is no idle timeout while the host executes a tool, however long it takes.
         tokio::time::pause();
         tokio::time::sleep(Duration::from_secs(500)).await;
         tokio::time::resume();
@@ -144,14 +144,14 @@ async fn s40_no_text_is_shown_twice() {
         r#"{{ text = "Half. " }}, {} {{ text = "Never." }}"#,
         lives(FOREVER)
     );
-    // Words without a checkpoint are the end.
+    // Without a checkpoint, text that was shown ends the turn with an error.
     let (sim, backend) = simulating(std::slice::from_ref(&half)).await;
     let mut guest = Guest::new(&backend, None);
     guest.user("go");
     let taken = fast(&mut guest).await;
     idles(&taken, "Partial assistant output was already streamed");
     assert_eq!((taken.text.as_str(), requests(&sim).len()), ("Half. ", 1));
-    // After results, too.
+    // The same after results.
     let resumed = format!(r#"{}, {{ await = ["a"] }}, {half}"#, opened("look", "a"));
     let (sim, backend) = simulating(&[resumed]).await;
     let mut guest = Guest::new(&backend, None);
@@ -161,7 +161,7 @@ async fn s40_no_text_is_shown_twice() {
     idles(&taken, "idle timeout after 240000ms");
     idles(&taken, "Partial assistant output was already streamed");
     assert_eq!((taken.text.as_str(), requests(&sim).len()), ("Half. ", 1));
-    // With one, the run goes on from it, and says so from the first restart on.
+    // With a checkpoint, the run resumes from it.
     let saved = half.replace("\"Half. \" },", "\"Half. \" }, { checkpoint = \"auto\" },");
     let rest = format!(
         r#"{{ expect_state = "last checkpoint" }}, {{ expect_request = {{ action = {{ resumeAction = {{}} }} }} }}, {{ text = "Rest." }}, {END}"#
@@ -177,7 +177,8 @@ async fn s40_no_text_is_shown_twice() {
     played(&sim.recording()).await;
 }
 
-/// However the next stream ends: words it was told of are in no state yet.
+/// The text shown after the checkpoint is sent again with every attempt until a checkpoint includes
+/// it, however the attempts end.
 #[tokio::test]
 async fn s40_words_are_told_until_a_state_knows_them() {
     let told = |words: &str| {
@@ -214,8 +215,8 @@ async fn s40_words_are_told_until_a_state_knows_them() {
     }
 }
 
-/// A state does not know what was said behind it: a model that is not told says it again in
-/// other words, which no comparison finds.
+/// A checkpoint does not include text sent after it. A model that does not receive that text
+/// repeats it in a different wording, which no comparison detects.
 #[tokio::test]
 async fn s40_words_behind_the_checkpoint_are_told_from_the_first_restart() {
     let silent = format!(
@@ -232,7 +233,7 @@ async fn s40_words_behind_the_checkpoint_are_told_from_the_first_restart() {
     let all = "Half. The capital is Paris. The river is the Seine.";
     assert_eq!((taken.stop, taken.text.as_str()), (Stop::Finished, all));
     played(&sim.recording()).await;
-    // After results, too.
+    // The same after results.
     let resumed = format!(r#"{}, {{ await = ["a"] }}, {silent}"#, opened("look", "a"));
     let (sim, backend) = simulating(&[resumed, rest]).await;
     let mut guest = Guest::new(&backend, None);
@@ -257,7 +258,7 @@ async fn s41_zero_switches_the_watchdogs_off() {
     assert_eq!(requests(&sim).len(), 1);
 }
 
-/// Whoever is wholly silent is given up on sooner, at the expense of the same restarts.
+/// A server without heartbeats times out sooner, and uses the same retries.
 #[tokio::test]
 async fn s39_a_mute_server_costs_the_restarts_of_an_idle_one() {
     for retries in [0, 2] {
@@ -271,7 +272,7 @@ async fn s39_a_mute_server_costs_the_restarts_of_an_idle_one() {
     }
 }
 
-/// After results, too: brought back once, and then the restarts.
+/// The same after results: rebuilt once, and then the retries.
 #[tokio::test]
 async fn s38_s39_a_mute_resume_is_brought_back_once() {
     let first = format!(r#"{}, {{ await = ["a"] }}, {MUTE}"#, opened("look", "a"));
@@ -308,7 +309,7 @@ async fn s41_without_watchdogs_a_mute_server_has_all_the_time() {
     assert_eq!(requests(&sim).len(), 1);
 }
 
-/// While the host works, the server has nothing to say.
+/// While the run is parked, the server need not send anything.
 #[tokio::test]
 async fn s37_a_mute_server_is_not_watched_in_a_pause() {
     let steps = format!(
@@ -327,7 +328,7 @@ async fn s37_a_mute_server_is_not_watched_in_a_pause() {
     assert_eq!(requests(&sim).len(), 1, "the same run");
 }
 
-/// What comes before a stream is watched as well.
+/// Requests before the stream have an idle timeout as well.
 #[tokio::test]
 async fn s39_an_exchange_that_hangs_is_given_up_on() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
@@ -349,8 +350,8 @@ async fn s39_an_exchange_that_hangs_is_given_up_on() {
     }
 }
 
-/// After its turn's end a server may be at its last checkpoint; whatever it says that nobody is
-/// shown, it is waited for no longer than if it beat.
+/// After the end of its turn a server may still send its last checkpoint. Messages without visible
+/// output do not extend the wait for it.
 #[tokio::test]
 async fn a_turn_that_has_ended_is_not_kept_by_a_server_that_says_nothing() {
     let token = "{ update = { tokenDelta = { tokens = 1 } } }";
@@ -370,7 +371,7 @@ async fn a_turn_that_has_ended_is_not_kept_by_a_server_that_says_nothing() {
     }
 }
 
-/// Words behind the end are heard out.
+/// Text after the end of a turn is still read and shown.
 #[tokio::test]
 async fn words_behind_a_turns_end_are_shown() {
     let word = r#"{ delay_ms = 4000 }, { text = "more " }, "#.repeat(5);

@@ -1,38 +1,38 @@
-//! A wire to a server that breaks where its weather says: single streams or the connection.
+//! A proxy to a server that breaks single streams or the connection where its [`Weather`] says.
 
 use std::collections::HashSet;
 use std::io::{BufRead, BufReader, Read, Write as _};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 
-/// How it breaks.
+/// A kind of fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Break {
-    /// The connection is gone.
+    /// The connection is reset.
     Reset,
-    /// The connection is closed in good order.
+    /// The connection is closed cleanly.
     GoAway,
-    /// The connection stays, and nothing comes any more.
+    /// The connection stays open and carries nothing more.
     Stall,
-    /// Bytes that are no frames, and then nothing.
+    /// Bytes that are not frames, and then nothing.
     Garbage,
-    /// This stream ends well, though nothing has ended it.
+    /// The stream ends cleanly before the server has ended it.
     HalfClose,
-    /// This stream ends badly.
+    /// The stream is reset.
     StreamReset,
-    /// This stream stays, and nothing comes any more.
+    /// The stream stays open and carries nothing more.
     StreamStall,
-    /// This stream ends with an error that may pass.
+    /// The stream ends with a retryable error.
     ServerError,
-    /// Something happens elsewhere; the wire carries on.
+    /// Something happens elsewhere; the wire is unaffected.
     Aside,
 }
 
-/// What happens to the frames of runs.
+/// Decides about faults in the frames of runs.
 pub trait Weather: Send + Sync + 'static {
-    /// Whether the wire breaks in a frame of so many bytes: behind which of them, and how.
+    /// Returns whether a frame of this many bytes breaks: after how many of them, and how.
     fn strikes(&self, bytes: usize) -> Option<(usize, Break)>;
-    /// What happens elsewhere.
+    /// Executes [`Break::Aside`].
     fn aside(&self) {}
 }
 
@@ -43,7 +43,7 @@ const GOAWAY: u8 = 7;
 const END_STREAM: u8 = 1;
 const HEAD: usize = 9;
 
-/// Opens a wire to `server`; its port.
+/// Opens a wire to `server` and returns its port.
 pub fn open(server: SocketAddr, weather: Arc<impl Weather>) -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -89,7 +89,7 @@ fn frame(kind: u8, flags: u8, stream: [u8; 4], payload: &[u8]) -> Vec<u8> {
     frame
 }
 
-/// An end of stream with an error that may pass.
+/// Returns an end of stream with a retryable error.
 fn unavailable() -> Vec<u8> {
     let body = br#"{"error":{"code":"unavailable","message":"the server is busy"}}"#;
     let mut envelope = vec![2];
@@ -98,13 +98,13 @@ fn unavailable() -> Vec<u8> {
     envelope
 }
 
-/// Carries frames until one end is gone or the wire breaks.
+/// Forwards frames until one end closes or the wire breaks.
 fn frames(
     server: &mut TcpStream,
     client: &mut TcpStream,
     weather: &impl Weather,
 ) -> std::io::Result<()> {
-    // Streams of which the client hears nothing more.
+    // Streams that are no longer forwarded.
     let mut mute = HashSet::new();
     loop {
         let mut bytes = vec![0; HEAD];
@@ -113,7 +113,7 @@ fn frames(
         bytes.resize(HEAD + length, 0);
         server.read_exact(&mut bytes[HEAD..])?;
         let (kind, stream) = (bytes[3], [bytes[5], bytes[6], bytes[7], bytes[8]]);
-        // Headers are packed with what went before: none may be missing.
+        // HPACK compression depends on earlier headers, so none may be dropped.
         if mute.contains(&stream) && kind != HEADERS {
             continue;
         }
@@ -134,7 +134,7 @@ fn frames(
             }
             Break::Reset => return Err(std::io::Error::other("reset")),
             Break::GoAway => {
-                // A frame must be whole before another can follow it.
+                // A frame must be complete before another can follow it.
                 if whole > 0 {
                     client.write_all(&bytes[whole..])?;
                 }
@@ -146,7 +146,7 @@ fn frames(
                 client.write_all(&[0xa5; 64])?;
                 return hold(server);
             }
-            // Within a frame, nothing less than the connection can end.
+            // Within a frame, only the connection can end.
             _ if whole > 0 => return Ok(()),
             Break::HalfClose => client.write_all(&frame(DATA, END_STREAM, stream, &[]))?,
             Break::StreamReset => client.write_all(&frame(RST_STREAM, 0, stream, &[0, 0, 0, 2]))?,
@@ -159,7 +159,7 @@ fn frames(
     }
 }
 
-/// Carries HTTP/1.1 answers; those of runs may break before or within a chunk.
+/// Forwards HTTP/1.1 responses; those of runs may break before or within a chunk.
 fn answers(
     server: &TcpStream,
     client: &mut TcpStream,
@@ -210,7 +210,7 @@ fn answers(
                     client.write_all(&[0xa5; 64])?;
                     return hold(&mut server);
                 }
-                // Within a chunk, nothing less than the connection can end.
+                // Within a chunk, only the connection can end.
                 Break::GoAway => {}
                 _ if whole > 0 => {}
                 Break::HalfClose => client.write_all(b"0\r\n\r\n")?,
@@ -224,7 +224,7 @@ fn answers(
     }
 }
 
-/// One chunk as it came.
+/// Reads one chunk, unchanged.
 fn chunk(server: &mut impl BufRead) -> std::io::Result<Vec<u8>> {
     let mut size = String::new();
     server.read_line(&mut size)?;
@@ -238,12 +238,12 @@ fn chunk(server: &mut impl BufRead) -> std::io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Hears the server out without passing anything on.
+/// Reads the server to its end and forwards nothing.
 fn hold(server: &mut impl Read) -> std::io::Result<()> {
     std::io::copy(server, &mut std::io::sink()).map(drop)
 }
 
-/// Drops a connection the hard way.
+/// Resets a connection instead of closing it.
 fn reset(stream: &TcpStream) {
     let _ = rustix::net::sockopt::set_socket_linger(stream, Some(std::time::Duration::ZERO));
     let _ = stream.shutdown(Shutdown::Both);

@@ -1,8 +1,8 @@
-//! Whatever ends a sidecar, nothing of it is left a second later.
+//! However a sidecar ends, no process of it is left a second later.
 //!
-//! A busy machine makes a stopwatch lie, so the second is counted by the very processes that
-//! must not live so long: they count a hundred steps after the end and would then leave a
-//! file. What delays our end delays every one of their steps as well.
+//! Wall-clock time is unreliable on a busy machine, so the processes that must end count the second
+//! themselves: they count a hundred steps after the end and would then write a file. A delay of our
+//! shutdown delays each of their steps as well.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
@@ -15,7 +15,7 @@ use crate::once::until;
 use crate::rpc::Host;
 use crate::talk::Talk;
 
-/// Heeds no request to end, waits for the file `ended`, and counts to a hundred.
+/// Ignores signals, waits for the file `ended`, and counts to a hundred.
 const COUNTING: &str = r#"
 trap '' TERM HUP INT
 cd "$1"
@@ -27,13 +27,13 @@ echo > "$2.outlived"
 exec sleep 600
 "#;
 
-/// A sidecar with a command in the foreground, one in the background and an MCP server, each of
-/// which counts.
+/// A sidecar with a foreground command, a background command and an MCP server, each of which
+/// counts.
 struct Busy {
     talk: Talk,
     folder: tempfile::TempDir,
     processes: Vec<i32>,
-    /// One that is not the sidecar's, to tell whether the sidecar itself was in time.
+    /// A process that is not the sidecar's, to check whether the sidecar itself ended in time.
     other: Child,
     _simulator: Simulator,
 }
@@ -100,12 +100,12 @@ impl Busy {
         self.folder.path().join(name)
     }
 
-    /// The end has come: the counting begins.
+    /// Starts the counting.
     fn begins_to_count(&self) {
         std::fs::write(self.file("ended"), "").unwrap();
     }
 
-    /// Waits until all are gone, and looks whether any was there for too long.
+    /// Waits until all processes are gone and checks that none lived too long.
     fn all_end_in_time(mut self) {
         self.talk.host.ended();
         assert!(!self.file("other.outlived").exists(), "the sidecar");
@@ -115,7 +115,7 @@ impl Busy {
         for name in ["behind", "front", "server"] {
             assert!(!self.file(&format!("{name}.outlived")).exists(), "{name}");
         }
-        // They would have left their files.
+        // A process that lives longer does write its file, which shows that the checks can fail.
         until(|| self.file("other.outlived").exists().then_some(()));
     }
 }

@@ -1,4 +1,4 @@
-//! A server for agent runs that sends whatever it likes for as long as anybody reads it.
+//! A server for agent runs that sends arbitrary envelopes for as long as a client reads them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -13,19 +13,19 @@ use tokio::net::TcpListener;
 /// The envelopes of a run.
 pub type Envelopes = Box<dyn Iterator<Item = Bytes> + Send>;
 
-/// A client that takes nothing for so long is blocked.
+/// A client that reads nothing for this long is blocked.
 const NO_ROOM: Duration = Duration::from_secs(1);
 
 /// A running server; ends with the test.
 pub struct Server {
     pub url: String,
-    /// Bytes the clients have taken.
+    /// Bytes that clients have accepted.
     sent: Arc<AtomicUsize>,
     blocked: std::sync::mpsc::Receiver<()>,
 }
 
 impl Server {
-    /// Answers every run with these envelopes.
+    /// Starts a server that answers every run with these envelopes.
     pub fn start(envelopes: impl Fn() -> Envelopes + Send + Sync + 'static) -> Self {
         let (ready, url) = std::sync::mpsc::channel();
         let sent: Arc<AtomicUsize> = Arc::default();
@@ -52,7 +52,7 @@ impl Server {
                             tokio::spawn(drain(request.into_body()));
                             let run =
                                 play(respond, envelopes(), Arc::clone(&counter), block.clone());
-                            // A client that has had enough resets the stream.
+                            // Ignored, because a client may reset the stream.
                             tokio::spawn(async move { drop(run.await) });
                         }
                     });
@@ -66,12 +66,12 @@ impl Server {
         }
     }
 
-    /// Waits until a client has had no room for [`NO_ROOM`].
+    /// Waits until a client has accepted nothing for [`NO_ROOM`].
     pub fn wait_until_blocked(&self) {
         self.blocked.recv().unwrap();
     }
 
-    /// Bytes of all runs that clients had room for.
+    /// Returns the bytes of all runs that clients have accepted.
     pub fn sent(&self) -> usize {
         self.sent.load(Ordering::Relaxed)
     }
@@ -118,7 +118,7 @@ async fn play(
     stream.send_data(envelope::encode(Kind::EndStream, b"{}"), true)
 }
 
-/// An update in its envelope.
+/// Returns an update in its envelope.
 pub fn update(message: interaction_update::Message) -> Bytes {
     let update = InteractionUpdate {
         message: Some(message),
@@ -127,7 +127,7 @@ pub fn update(message: interaction_update::Message) -> Bytes {
     server_message(agent_server_message::Message::InteractionUpdate(update))
 }
 
-/// A piece of text in its envelope.
+/// Returns a text delta in its envelope.
 pub fn text(text: impl Into<String>) -> Bytes {
     update(interaction_update::Message::TextDelta(TextDeltaUpdate {
         text: text.into(),
@@ -135,14 +135,14 @@ pub fn text(text: impl Into<String>) -> Bytes {
     }))
 }
 
-/// The end of a turn in its envelope.
+/// Returns the end of a turn in its envelope.
 pub fn turn_ended() -> Bytes {
     update(interaction_update::Message::TurnEnded(
         TurnEndedUpdate::default(),
     ))
 }
 
-/// A blob to keep, in its envelope.
+/// Returns a blob to store, in its envelope.
 pub fn blob(id: u32, bytes: usize) -> Bytes {
     let args = SetBlobArgs {
         blob_id: id.to_be_bytes().to_vec().into(),
@@ -157,7 +157,7 @@ pub fn blob(id: u32, bytes: usize) -> Bytes {
     ))
 }
 
-/// A checkpoint in its envelope.
+/// Returns a checkpoint in its envelope.
 pub fn checkpoint(state: Vec<u8>) -> Bytes {
     server_message(agent_server_message::Message::ConversationCheckpointUpdate(
         state.into(),
@@ -172,8 +172,8 @@ fn server_message(message: agent_server_message::Message) -> Bytes {
     envelope::encode(Kind::Message, &message.encode_to_vec())
 }
 
-/// A compressed envelope of `before` and then `block` so many times, without ever having all of
-/// it: blocks that are flushed stand for themselves.
+/// Returns a compressed envelope of `before` followed by `times` copies of `block`, without holding
+/// all of it in memory: flushed blocks can be concatenated.
 pub fn packed(before: &[u8], block: &[u8], times: usize) -> Bytes {
     let deflate = |data: &[u8]| {
         let mut packer = flate2::Compress::new(flate2::Compression::best(), false);
@@ -203,7 +203,7 @@ pub fn packed(before: &[u8], block: &[u8], times: usize) -> Bytes {
     envelope.into()
 }
 
-/// The tag and length of a field of so many bytes.
+/// Returns the tag and length of a field of this many bytes.
 pub fn field(number: u32, bytes: usize) -> Vec<u8> {
     let mut head = Vec::new();
     prost::encoding::encode_key(

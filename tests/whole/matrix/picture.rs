@@ -1,4 +1,4 @@
-//! The matrix as a table and as a picture.
+//! Renders the matrix as a table and as a picture.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -62,7 +62,7 @@ fn colour(told: &Told) -> &'static str {
     found.map_or(WRONG, |(.., colour)| colour)
 }
 
-/// One row a kind, one column a place: frames, a gap, bytes, pauses.
+/// Returns an SVG with one row per kind and one column per place: frames, a gap, bytes, pauses.
 pub fn draw(cells: &BTreeMap<(Kind, (usize, usize)), &Told>) -> String {
     let tried = |kind: &Kind| cells.keys().any(|(of, _)| of == kind);
     let kinds: Vec<Kind> = KINDS.into_iter().filter(tried).collect();
@@ -115,8 +115,8 @@ fn sum(row: &[&Told], of: impl Fn(&Told) -> usize) -> usize {
     row.iter().map(|told| of(told)).sum()
 }
 
-/// How often each fault came to what; behind it, all errors hosts were given, final or not, and
-/// how often they asked again by themselves after one.
+/// Returns the outcomes per fault, followed by the number of errors that hosts received, final or
+/// not, and how often hosts retried by themselves.
 pub fn table(told: &[((Kind, Place), Told)]) -> String {
     let mut table = format!("{:<54}", "");
     for (_, name, _) in OUTCOMES {

@@ -1,21 +1,21 @@
-//! Where a trial breaks, once: counted over everything the server sends on runs.
+//! The one place where a trial breaks, counted over everything the server sends on runs.
 
 use std::sync::Mutex;
 
 use crate::wire::{Break, Weather};
 
-/// A place.
+/// Where the fault is injected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Place {
     /// Before the frame with this number.
     Frame(usize),
-    /// Behind this many bytes.
+    /// After this many bytes.
     Byte(usize),
     /// While the host executes the tools of this round.
     Pause(usize),
 }
 
-/// Breaks once.
+/// Injects one fault.
 pub struct Once {
     wire: Mutex<Carried>,
     aside: Box<dyn Fn() + Send + Sync>,
@@ -29,7 +29,7 @@ struct Carried {
 }
 
 impl Once {
-    /// `aside` is called where a [`Break::Aside`] happens.
+    /// `aside` is called for a [`Break::Aside`].
     pub fn new(fault: Option<(Place, Break)>, aside: impl Fn() + Send + Sync + 'static) -> Self {
         Self {
             wire: Mutex::new(Carried {
@@ -42,13 +42,13 @@ impl Once {
         }
     }
 
-    /// Frames and bytes of runs that were carried.
+    /// Returns the number of frames and bytes of runs that were forwarded.
     pub fn carried(&self) -> (usize, usize) {
         let wire = self.wire.lock().unwrap();
         (wire.frames, wire.bytes)
     }
 
-    /// The host has tools to execute; whether something happens before it has.
+    /// Called when the host has tools to execute; returns whether the fault occurs before it does.
     pub fn strikes_pause(&self) -> bool {
         let struck = {
             let mut wire = self.wire.lock().unwrap();
@@ -62,7 +62,7 @@ impl Once {
         struck
     }
 
-    /// Whether what was to happen has happened.
+    /// Whether the fault has occurred.
     pub fn broke(&self) -> bool {
         self.wire.lock().unwrap().fault.is_none()
     }

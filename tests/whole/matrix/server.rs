@@ -1,4 +1,4 @@
-//! The server of a trial: a simulator that tells a story and can be restarted where it was.
+//! The server of a trial: a simulator that plays a story and can be restarted where it was.
 
 use std::io::{BufRead as _, BufReader};
 use std::net::SocketAddr;
@@ -9,33 +9,33 @@ use serde_json::Value as Json;
 
 use crate::backend::{Recording, binary};
 
-/// Words of the story, which are in no name of a folder.
+/// Number of distinct `w-NN` markers in the story's text; no folder name contains one.
 pub const WORDS: usize = 36;
 
-/// What is asked for in the story, and when its checkpoints come.
+/// What the story asks for, and when its checkpoints are sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Story {
-    /// Before each call, knowing all that was said and done.
+    /// Before each call, including everything said and executed so far.
     Prompt,
-    /// Only when all is told.
+    /// Only at the end.
     Bare,
-    /// After each result, not knowing it; none before the first call.
+    /// After each result, without including it; none before the first call.
     Late,
-    /// Three calls at once, then one beside a command, and Cursor's own tools between; with
-    /// checkpoints before each, and one that knows only the second of three results.
+    /// Three parallel calls, then one beside a command, with native tools in between. A checkpoint
+    /// precedes each, and one includes only the second of three results.
     Busy,
-    /// The same, and a checkpoint only when all is told.
+    /// The same, with a checkpoint only at the end.
     BusyBare,
 }
 
-/// What a command or a change may be answered with that was begun before: what came of it, or
-/// that nobody knows.
+/// Part of the reply to a command or change that was started before, with a recorded or an unknown
+/// result.
 const BEGUN: &str = "If you send the same request again, it will be executed";
-/// That nobody knows.
+/// Part of the reply if the result is unknown.
 pub const LOOK: &str = "Check its effects first";
 
 impl Story {
-    /// Whether it is of the conversation with this name.
+    /// Whether the story belongs to the conversation with this name.
     pub fn is(self, conversation: &str) -> bool {
         conversation
             == match self {
@@ -44,7 +44,7 @@ impl Story {
             }
     }
 
-    /// The host's tools that are called.
+    /// Returns the host tools that are called.
     pub fn calls(self) -> &'static [&'static str] {
         match self {
             Self::Prompt | Self::Bare | Self::Late => &["first", "second"],
@@ -52,7 +52,7 @@ impl Story {
         }
     }
 
-    /// Lines that commands leave behind, in their order.
+    /// Returns the lines that commands write, in order.
     pub fn lines(self) -> &'static [&'static str] {
         match self {
             Self::Prompt | Self::Bare | Self::Late => &[],
@@ -216,7 +216,7 @@ impl Server {
         *self = Self::start(&self.scenario.clone(), &self.address.to_string());
     }
 
-    /// The wire's threads outlive a trial, and hold on to their server.
+    /// Must be called, because the threads of the wire outlive a trial and keep their server.
     pub fn stop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();

@@ -1,4 +1,4 @@
-//! A sidecar on a cable: it can be killed, and so can whoever holds the other end.
+//! A sidecar on a socket pair; both the sidecar and its host can be killed.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::Shutdown;
@@ -13,7 +13,7 @@ use serde_json::{Value as Json, json};
 
 use crate::backend::binary;
 
-/// The sidecar under way, within reach of whoever makes trouble.
+/// The running sidecar, shared with the code that injects faults.
 #[derive(Default)]
 pub struct Seat(Mutex<Taken>);
 
@@ -21,12 +21,11 @@ pub struct Seat(Mutex<Taken>);
 struct Taken {
     process: Option<u32>,
     cable: Option<UnixStream>,
-    /// Whether the host is dead.
     dead: bool,
 }
 
 impl Seat {
-    /// No time for last words.
+    /// Kills the sidecar without a chance to shut down.
     pub fn kill_sidecar(&self) {
         let process = self.0.lock().unwrap().process;
         let process = process.and_then(|id| rustix::process::Pid::from_raw(id.try_into().ok()?));
@@ -35,7 +34,7 @@ impl Seat {
         }
     }
 
-    /// What the end of a host's process does: its ends of all pipes close at that moment.
+    /// Does what the exit of a host process does: closes its ends of all pipes at once.
     pub fn kill_host(&self) {
         let mut seat = self.0.lock().unwrap();
         seat.dead = true;
@@ -44,13 +43,13 @@ impl Seat {
         }
     }
 
-    /// Whether the host has died since this was asked last.
+    /// Returns whether the host has died since the last call.
     pub fn host_died(&self) -> bool {
         std::mem::take(&mut self.0.lock().unwrap().dead)
     }
 }
 
-/// How a sidecar reaches the server.
+/// The HTTP version a sidecar uses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Http {
     Two,
@@ -66,7 +65,7 @@ impl Http {
     }
 }
 
-/// A sidecar and the cable to it.
+/// A sidecar and its socket.
 pub struct Sidecar {
     child: Option<Child>,
     cable: UnixStream,
@@ -112,7 +111,7 @@ impl Sidecar {
     pub fn say(&mut self, id: &str, method: &str, params: &Json) {
         let body =
             json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}).to_string();
-        // A sidecar that is gone is noticed by the silence that follows.
+        // A dead sidecar is noticed by the missing response.
         let _ = write!(self.cable, "Content-Length: {}\r\n\r\n{body}", body.len());
         let _ = self.cable.flush();
     }
@@ -139,14 +138,15 @@ impl Sidecar {
         child.is_none_or(|child| child.try_wait().unwrap().is_some())
     }
 
-    /// Waits for the end of one that was killed.
+    /// Waits for the exit of a killed sidecar.
     pub fn dies(&mut self) {
         if let Some(child) = &mut self.child {
             child.wait().unwrap();
         }
     }
 
-    /// Cuts the cable and waits for it to leave by itself: how long that took, if it did.
+    /// Closes the socket and waits for the sidecar to exit; returns how long that took, or `None`
+    /// if it did not exit in time.
     pub fn leaves_within(&mut self, limit: Duration) -> Option<Duration> {
         let _ = self.cable.shutdown(Shutdown::Both);
         let begun = Instant::now();
@@ -160,7 +160,7 @@ impl Sidecar {
     }
 }
 
-/// Processes that run on a state folder.
+/// Returns the processes that use a state folder.
 pub fn left_behind(state: &Path) -> Vec<String> {
     let mark = format!("PI_CURSOR_STATE_DIR={}", state.display());
     let processes = std::fs::read_dir("/proc").into_iter().flatten().flatten();

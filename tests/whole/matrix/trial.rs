@@ -1,5 +1,4 @@
-//! One conversation with two tool rounds, something that goes wrong in it, and what must hold
-//! all the same.
+//! One conversation with two tool rounds, a fault in it, and the checks that must hold anyway.
 
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
@@ -10,7 +9,7 @@ use super::server::{LOOK, Server, Story, WORDS};
 use super::sidecar::{Http, Seat, left_behind};
 use crate::wire::{self, Break};
 
-/// What goes wrong.
+/// The fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Fault {
     Reset,
@@ -24,7 +23,7 @@ pub enum Fault {
     Unavailable,
 }
 
-/// A kind of trial: what goes wrong, in which story, over which transport.
+/// A kind of trial: which fault, in which story, over which transport.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Kind {
     pub fault: Fault,
@@ -33,12 +32,12 @@ pub struct Kind {
     pub places: Places,
 }
 
-/// Where it is tried.
+/// Where the fault is injected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Places {
-    /// Wherever the server sends something.
+    /// At any frame or byte the server sends.
     Wire,
-    /// While the host works.
+    /// While the host executes tools.
     Pauses,
 }
 
@@ -134,7 +133,7 @@ pub const KINDS: [Kind; 37] = [
 ];
 
 impl Kind {
-    /// Its name in one word, for whoever looks for a mistake.
+    /// Returns a short name for logs.
     pub fn word(self) -> String {
         let fault = format!("{:?}", self.fault);
         let story = format!("-{:?}", self.story);
@@ -147,44 +146,44 @@ impl Kind {
     }
 }
 
-/// How a turn came back.
+/// How a turn recovered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Outcome {
-    /// The place was never reached.
+    /// The fault did not occur.
     Untouched,
-    /// The fault cost nothing.
+    /// No recovery was needed.
     WentOn,
-    /// On from a checkpoint, in the same turn.
+    /// Resumed from a checkpoint, in the same turn.
     Resumed,
-    /// Results told on a checkpoint.
+    /// Results sent with a checkpoint.
     Recovered,
-    /// Results told on the host's history.
+    /// Results sent with the host's transcript.
     Rebuilt,
-    /// Asked again: by the run before anything was shown, by the host after an error, or by
-    /// the person whose host had been killed.
+    /// Retried: by the run before any output, by the host after an error, or by the user of a
+    /// killed host.
     Again,
-    /// An error that needed a word of the person; then all was well.
+    /// An error that needed another user message; then the turn succeeded.
     TypedError,
 }
 
-/// Nothing here takes longer; what does, hangs.
+/// Time limit of a trial; one that takes longer hangs.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What happened in a trial.
+/// The result of a trial.
 #[derive(Debug)]
 pub struct Told {
     pub outcome: Outcome,
-    /// What must never happen, and did.
+    /// Violations found.
     pub wrongs: Vec<String>,
     pub frames: usize,
     pub bytes: usize,
-    /// Errors the host was given, final or not.
+    /// Errors the host received, final or not.
     pub errors: usize,
-    /// The last one that needed the person.
+    /// The last error that needed the user.
     pub final_error: Option<String>,
-    /// How often the host asked again by itself after one.
+    /// How often the host retried after an error by itself.
     pub retries: usize,
-    /// How long the sidecar of a killed host stayed.
+    /// How long the sidecar of a killed host kept running.
     pub orphaned: Duration,
 }
 
@@ -202,7 +201,7 @@ impl Fault {
     }
 }
 
-/// Tries it at one place, or nowhere.
+/// Runs one trial with the fault at `place`, or without a fault.
 pub fn trial(kind: Kind, place: Option<Place>) -> Told {
     let folder = tempfile::tempdir().unwrap();
     let server = Arc::new(Mutex::new(Server::new(folder.path(), kind.story)));
@@ -225,7 +224,7 @@ pub fn trial(kind: Kind, place: Option<Place>) -> Told {
     let tools = kind.story.calls();
     let mut host = Host::new(reach, state, Arc::clone(&seat), Arc::clone(&weather), tools);
 
-    // A trial that hangs is ended by taking the sidecar away.
+    // If a trial hangs, killing the sidecar ends it.
     let (over, wait) = mpsc::channel::<()>();
     let watchdog = std::thread::spawn(move || {
         let hung = wait.recv_timeout(PATIENCE) == Err(mpsc::RecvTimeoutError::Timeout);
@@ -276,7 +275,7 @@ pub fn trial(kind: Kind, place: Option<Place>) -> Told {
     check(host.executed.len() != tools.len(), &|| {
         "a tool was never executed".into()
     });
-    // What was broken off before it had begun, the server is told to look at.
+    // A command that was interrupted before it started is reported to the server as unknown.
     let throws = recording.client("execClientControlMessage.throw");
     let told_to_look = throws
         .iter()
@@ -289,7 +288,7 @@ pub fn trial(kind: Kind, place: Option<Place>) -> Told {
             format!("{line} was never run")
         });
     }
-    // Writing twice leaves nothing to count.
+    // Counted in the log, because a second write leaves no trace in the file.
     let written = |line: &&str| {
         ["\"exec.answered\"", "\"WriteArgs\"", "\"done\""]
             .iter()
@@ -302,7 +301,7 @@ pub fn trial(kind: Kind, place: Option<Place>) -> Told {
         .iter()
         .map(|request| request.to_string())
         .collect();
-    // A server that was restarted remembers what came after.
+    // A restarted server has recorded only what was sent after the restart.
     let remembered = usize::from(place.is_some() && kind.fault == Fault::RestartServer);
     for words in &host.said[remembered..] {
         check(!requests.contains(words.as_str()), &|| {

@@ -1,10 +1,10 @@
-//! One session of a host: chapters with rounds of tools, aborts and words in between.
+//! One session of a host: chapters with rounds of tools, aborts and injected messages.
 //!
-//! The host is as pi: an error it may ask again after leaves no trace in its history, any other
-//! leaves the answer as far as it was shown, and the person says something. After an abort the
-//! answer stays as far as the host has listened. Some hosts differ: they ask again when the
-//! sidecar has died, or hear an aborted turn out. Whatever they are, every word of a chapter is
-//! in the history once, in order; all of them, unless the person has given the chapter up.
+//! The host behaves as pi: a retryable error leaves no trace in its history; any other error keeps
+//! the answer as far as it was shown, and the user sends another message. After an abort, the
+//! answer is kept as far as the host has read it. Some hosts differ: they retry when the sidecar
+//! has died, or read an aborted turn to its end. In all cases each marker of a chapter is in the
+//! history once and in order, and none is missing unless the user has aborted the chapter.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,14 +16,14 @@ use super::chance::Chance;
 use super::station::{PATIENCE, Station, Wrongs};
 use crate::manners::{MOST_RETRIES, is_retryable};
 
-/// Chapters of the story.
+/// Number of chapters in the story.
 pub const CHAPTERS: usize = 2;
-/// Rounds of tools in a chapter; each makes a turn, and the end one more.
+/// Tool rounds in a chapter; each makes a turn, and the end makes one more.
 pub const ROUNDS: usize = 4;
-/// Words before each call, and before the end.
+/// Markers before each call, and before the end.
 const WORDS: usize = 3;
 
-/// The story. A chapter begins where the person asks for it.
+/// Returns the story. A chapter starts when the user asks for it.
 pub fn story() -> String {
     let mut steps = String::new();
     for chapter in 1..=CHAPTERS {
@@ -34,7 +34,7 @@ pub fn story() -> String {
             for word in 0..WORDS {
                 steps += &format!("{{ text = \"{} \" }},\n", name(chapter, round, word));
             }
-            // Pauses with and without a checkpoint of their own.
+            // Pauses with and without their own checkpoint.
             if round % 2 == 1 {
                 steps += "{ checkpoint = \"auto\" },\n";
             }
@@ -43,7 +43,7 @@ pub fn story() -> String {
                 steps += &format!(
                     "{{ exec = {{ mcpArgs = {{ name = \"pi__look\", providerIdentifier = \"pi\", toolName = \"pi__look\", toolCallId = \"{call}\", args = {{ q = \"{call}\" }} }} }}, told = \"found-{call}\", timeout_ms = 600000 }},\n"
                 );
-                // Checkpoints that were on their way when the tool had answered.
+                // Checkpoints that were sent before the server received the tool result.
                 if round >= 2 {
                     steps += "{ checkpoint = \"late\" },\n";
                 }
@@ -58,26 +58,26 @@ fn name(chapter: usize, round: usize, word: usize) -> String {
     format!("c{chapter}r{round}w{word}")
 }
 
-/// What is asked of a turn besides its answer.
+/// What to do to a turn while it runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Mischief {
     None,
-    /// The host listens to the end.
+    /// Cancels; the host reads the turn to its end.
     Abort,
-    /// The host ends the turn by itself, as pi does.
+    /// Cancels; the host ends the turn by itself, as pi does.
     AbortDeaf,
     KillSidecar,
-    /// Words while the model works.
+    /// Injects a message while the model works.
     Inject,
 }
 
 /// How turns ended, by name.
 pub type Tally = BTreeMap<String, u64>;
 
-/// How often a person says something in a chapter that breaks.
+/// Limit of user messages after failures in one chapter.
 const MOST_WORDS: usize = 8;
 
-/// A session and the host's memory of it.
+/// A session and the host's transcript of it.
 pub struct Session {
     name: String,
     station: Arc<Station>,
@@ -87,16 +87,16 @@ pub struct Session {
     executed: BTreeMap<String, usize>,
     wrongs: Wrongs,
     turns: u64,
-    /// How often the history has begun anew.
+    /// How often a new history was started.
     phase: u64,
     chapter: usize,
     under_way: bool,
     retries: usize,
     spoken: usize,
-    /// What the person has said in this chapter, and what Cursor must have heard of it all.
+    /// User messages of this chapter, followed by all that Cursor must have received.
     said: Vec<String>,
     pub heard: Vec<String>,
-    /// Words that no turn took.
+    /// Injected messages that no turn accepted.
     unsaid: Vec<String>,
     utterances: u64,
 }
@@ -106,7 +106,7 @@ struct Taken {
     calls: Vec<(String, Json)>,
     stop: String,
     error: String,
-    /// Words said meanwhile, and whether the turn took them.
+    /// The injected message, and whether the turn accepted it.
     injected: Option<(String, bool)>,
 }
 
@@ -132,7 +132,7 @@ impl Session {
         }
     }
 
-    /// Begins a new history in the same session, as after `/new` or a compaction.
+    /// Starts a new history in the same session, as after `/new` or a compaction.
     pub fn begin_anew(&mut self) {
         self.phase += 1;
         self.messages.clear();
@@ -159,7 +159,7 @@ impl Session {
         self.messages.push(message);
     }
 
-    /// Words that are said nowhere else.
+    /// Returns a unique text.
     fn words(&mut self, what: &str) -> String {
         self.utterances += 1;
         format!("{what} ({}-{}-)", self.name, self.utterances)
@@ -171,7 +171,7 @@ impl Session {
         self.said.push(words);
     }
 
-    /// Takes one turn, and says how it ended.
+    /// Takes one turn and returns how it ended.
     pub fn step(&mut self, chance: &mut Chance) -> String {
         if !self.under_way {
             (self.under_way, self.retries, self.spoken) = (true, 0, 0);
@@ -202,7 +202,7 @@ impl Session {
                 self.keep(&taken);
                 self.finish(Given::Whole);
             }
-            // The person has changed their mind while the calls were on their way.
+            // The cancel and the calls crossed.
             "toolUse" if mischief == Mischief::Abort => {
                 self.keep(&taken);
                 for (id, _) in &taken.calls {
@@ -224,7 +224,7 @@ impl Session {
                 self.keep(&taken);
                 self.finish(Given::Up);
             }
-            // A host that asks again keeps nothing; pi keeps what it has shown.
+            // A host that retries keeps nothing; pi keeps what it has shown.
             "gone" if chance.once_in(2) => {}
             "gone" => self.fail(&taken),
             _ => {
@@ -241,7 +241,7 @@ impl Session {
         stop
     }
 
-    /// An answer that failed stays as far as it was shown, and the person says something.
+    /// Keeps a failed answer as far as it was shown, and sends another user message.
     fn fail(&mut self, taken: &Taken) {
         self.keep(taken);
         self.retries = 0;
@@ -371,7 +371,8 @@ impl Session {
         );
     }
 
-    /// The chapter is over: was every word said once, in order, and all of them?
+    /// Ends the chapter and checks that each marker occurs once and in order, and that none is
+    /// missing from a complete chapter.
     fn finish(&mut self, given: Given) {
         self.under_way = false;
         let said: Vec<String> = self
@@ -402,10 +403,10 @@ impl Session {
     }
 }
 
-/// What became of a chapter.
+/// How a chapter ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Given {
     Whole,
-    /// The person has given it up.
+    /// The user has aborted it.
     Up,
 }

@@ -1,4 +1,4 @@
-//! A sidecar many sessions share: killed and started again, measured from outside.
+//! A sidecar shared by many sessions: killed, restarted, and measured from outside.
 
 use std::collections::HashMap;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
@@ -13,13 +13,13 @@ use serde_json::{Value as Json, json};
 
 use crate::backend::binary;
 
-/// Who waits for which answer; nobody can any more once the process is gone.
+/// Receivers by request id; `None` once the process is gone.
 type Routes = Arc<Mutex<Option<HashMap<String, Sender<Json>>>>>;
 
-/// What must never happen, and did.
+/// Violations found.
 pub type Wrongs = Arc<Mutex<Vec<String>>>;
 
-/// A sidecar, or one after the other.
+/// A sidecar that is replaced when it is killed.
 pub struct Station {
     url: String,
     state: PathBuf,
@@ -36,7 +36,7 @@ struct Process {
     killed: bool,
 }
 
-/// What a sidecar takes of the machine.
+/// Resource use of a sidecar.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Measure {
     pub rss_kib: u64,
@@ -46,9 +46,9 @@ pub struct Measure {
     pub disk: u64,
 }
 
-/// Longer than any answer here may take.
+/// Longer than any response may take.
 pub const PATIENCE: Duration = Duration::from_secs(90);
-/// Requests beside the turns, whose answers matter to nobody.
+/// Prefix of requests whose responses are ignored.
 const ASIDE: &str = "aside-";
 
 impl Station {
@@ -65,7 +65,8 @@ impl Station {
         }
     }
 
-    /// Sends a request; what comes of it until the sidecar is gone.
+    /// Sends a request and returns a receiver of its messages; it disconnects when the sidecar is
+    /// gone.
     pub fn begin(&self, id: &str, method: &str, params: &Json) -> Receiver<Json> {
         let (sender, receiver) = channel();
         let mut process = self.process.lock().unwrap();
@@ -84,7 +85,7 @@ impl Station {
         receiver
     }
 
-    /// Sends a request nobody waits for.
+    /// Sends a request and ignores its response.
     pub fn aside(&self, method: &str, params: &Json) {
         let number = self.asides.fetch_add(1, Ordering::Relaxed);
         let mut process = self.process.lock().unwrap();
@@ -96,7 +97,7 @@ impl Station {
         );
     }
 
-    /// No time for last words.
+    /// Kills the sidecar without a chance to shut down.
     pub fn kill(&self) {
         let mut process = self.process.lock().unwrap();
         if process.routes.lock().unwrap().is_some() && !process.killed {
@@ -106,14 +107,14 @@ impl Station {
         }
     }
 
-    /// Tasks of the process, by its own report.
+    /// Returns the number of tasks that the process reports.
     pub fn tasks(&self) -> u64 {
         let report = self.begin("report", "diagnostics/report", &json!({}));
         let report = report.recv_timeout(PATIENCE).unwrap();
         report["result"]["tasks"].as_u64().unwrap()
     }
 
-    /// A number the system tells of the process.
+    /// Returns a number from `/proc/<pid>/status`.
     fn status(&self, name: &str) -> u64 {
         let id = self.process.lock().unwrap().child.id();
         let status = std::fs::read_to_string(format!("/proc/{id}/status")).unwrap_or_default();
@@ -126,7 +127,7 @@ impl Station {
         self.status("Threads:")
     }
 
-    /// What it takes, by the system's numbers.
+    /// Returns the resource use that the system reports.
     pub fn measure(&self) -> Measure {
         let id = self.process.lock().unwrap().child.id();
         let fds = std::fs::read_dir(format!("/proc/{id}/fd"));
@@ -139,7 +140,7 @@ impl Station {
         }
     }
 
-    /// Ends it the orderly way, and looks whether anything stayed behind.
+    /// Shuts the sidecar down and checks that no process is left.
     pub fn leave(self) {
         let Process {
             mut child, stdin, ..
@@ -182,7 +183,7 @@ impl Process {
             .env("PI_CURSOR_HTTP", "2")
             .env("PI_CURSOR_STREAM_IDLE_TIMEOUT_MS", "1000")
             .env("PI_CURSOR_RESUME_IDLE_TIMEOUT_MS", "1000");
-        // For whoever looks for a mistake.
+        // For debugging.
         if let Some(log) = std::env::var_os("SOAK_LOG") {
             command.env("PI_CURSOR_PROVIDER_DEBUG_FILE", log);
         }
@@ -216,13 +217,13 @@ impl Process {
     }
 }
 
-/// Gives a message to whoever waits for it; one that nobody waits for is a mistake.
+/// Passes a message to its receiver; returns an error if there is none.
 fn pass(routes: &Routes, message: Json) -> Option<String> {
     let mut routes = routes.lock().unwrap();
     let routes = routes.as_mut()?;
     let waits = match (message["id"].as_str(), message["params"]["turnId"].as_str()) {
         (Some(id), _) if id.starts_with(ASIDE) => return None,
-        // An answer is the last that is heard of its request.
+        // A response is the last message of its request.
         (Some(id), _) => routes.remove(id),
         (None, Some(turn)) => routes.get(turn).cloned(),
         (None, None) => return None,
@@ -238,7 +239,7 @@ fn pass(routes: &Routes, message: Json) -> Option<String> {
 
 fn say(stdin: &mut ChildStdin, id: &str, method: &str, params: &Json) {
     let body = json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}).to_string();
-    // A sidecar that is gone is noticed by the silence that follows.
+    // A dead sidecar is noticed by the missing response.
     let _ = write!(stdin, "Content-Length: {}\r\n\r\n{body}", body.len());
     let _ = stdin.flush();
 }

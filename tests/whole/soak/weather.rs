@@ -1,4 +1,4 @@
-//! Weather by chance: single streams break often, whole connections now and then.
+//! Random faults: single streams break often, whole connections now and then.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -7,19 +7,19 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use super::chance::Chance;
 use crate::wire::{Break, Weather};
 
-/// One frame in so many breaks its stream, or its connection.
+/// One frame in this many breaks its stream, or its connection.
 #[derive(Debug, Clone, Copy)]
 pub struct Odds {
     pub stream: u64,
     pub connection: u64,
 }
 
-/// What all connections share.
+/// State shared by all connections.
 pub struct Storm {
     odds: Odds,
     calm: AtomicBool,
     chance: Mutex<Chance>,
-    /// What has happened so far.
+    /// Faults injected so far.
     seen: Mutex<BTreeMap<Break, u64>>,
 }
 
@@ -41,12 +41,12 @@ impl Storm {
         }
     }
 
-    /// Nothing breaks while it is calm.
+    /// Turns faults off or on.
     pub fn calm(&self, calm: bool) {
         self.calm.store(calm, Ordering::Relaxed);
     }
 
-    /// What has broken so far.
+    /// Returns the faults injected so far.
     pub fn seen(&self) -> BTreeMap<Break, u64> {
         self.seen.lock().unwrap().clone()
     }
