@@ -239,7 +239,7 @@ async fn s48_a_state_without_its_blobs_is_not_gone_on_with() {
     let mut guest = guest.moved(store());
     let taken = guest.turn(Patience::Endless).await;
     assert_eq!(taken.text, "Went on.");
-    let told = "files of this session are missing on disk";
+    let told = "stored files of this session are missing";
     assert!(taken.notices[0].starts_with(told), "{taken:?}");
     let all = requests(&sim);
     assert_eq!(all[0]["conversationId"], all[1]["conversationId"]);
