@@ -1,4 +1,5 @@
-//! Every instruction that cursor-sidecar writes to a model, on one screen.
+//! The instructions about history, recovery and repeated effects that cursor-sidecar writes to a
+//! model, on one screen. Refusals of single tools are in `tools::refuse`.
 //!
 //! The host's system prompt, the user's messages and the results of tools are not here: they are
 //! passed on as they are. What is here is product text: short, imperative, exact. A test shows all
