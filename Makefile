@@ -27,15 +27,15 @@ test: lint $(NODE) $(PI) $(INSPECTOR)
 lint: lint-rust lint-shim
 
 lint-rust:
-	$(CARGO) fmt --check
-	$(CARGO) clippy --quiet --all-targets -- -D warnings
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --quiet --workspace --all-targets -- -D warnings
 
 # The extension is checked against the types of a real pi.
 lint-shim: $(SHIM) $(PI)
 	npm run --prefix js-shim --silent check
 
 fmt: $(SHIM)
-	$(CARGO) fmt
+	$(CARGO) fmt --all
 	npm run --prefix js-shim --silent format
 
 # Side by side with the official client and with pi, in one run.
@@ -68,7 +68,7 @@ schema:
 	UPDATE_SCHEMA=1 $(CARGO) test --quiet --test schema --lib schema
 
 docs:
-	UPDATE_DOCS=1 $(CARGO) test --quiet --lib settings
+	UPDATE_DOCS=1 $(CARGO) test --quiet -p foundation settings
 
 audit:
 	@command -v cargo-deny >/dev/null || $(CARGO) install cargo-deny --locked

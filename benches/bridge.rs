@@ -17,7 +17,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
-use cursor_sidecar::sim::{Http2, Options, ScenarioSource, Sim};
+use cursor_sim::{Http2, Options, ScenarioSource, Sim};
 use serde_json::{Value as Json, json};
 
 use host::Host;

@@ -18,7 +18,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
-use cursor_sidecar::sim::{Http2, Options, ScenarioSource, Sim};
+use cursor_sim::{Http2, Options, ScenarioSource, Sim};
 use serde_json::json;
 
 use host::Host;

@@ -20,12 +20,12 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::Instant;
 
+use agent_tools::context::Facts;
+use agent_tools::native::policy::Policy;
+use agent_tools::native::{self, Workbench};
+use agent_tools::{Executor, Replies, Reply, Request, Said};
 use clients::Client;
-use cursor_sidecar::tools::context::Facts;
-use cursor_sidecar::tools::native::policy::Policy;
-use cursor_sidecar::tools::native::{self, Workbench};
-use cursor_sidecar::tools::{Executor, Replies, Reply, Request, Said};
-use cursor_sidecar::wire::proto::agent::v1::{
+use cursor_proto::agent::v1::{
     GrepArgs, LsArgs, ReadArgs, ShellArgs, grep_result, read_result, shell_stream,
 };
 use tokio::sync::mpsc;

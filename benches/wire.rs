@@ -16,17 +16,17 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use cursor_sidecar::run::{
+use agent::run::{
     Action, Backend, BlobKey, MemoryBlobs, Model, RetryPolicy, RunEvent, RunSpec, Spent, Timing,
     ToolGates, UserMessage, start,
 };
-use cursor_sidecar::sim::{Options, ScenarioSource, Sim};
-use cursor_sidecar::tools::refuse::Refuse;
-use cursor_sidecar::wire::envelope::{self, Decoder, Encoding};
-use cursor_sidecar::wire::proto::agent::v1::{
+use agent_tools::refuse::Refuse;
+use cursor_proto::agent::v1::{
     AgentServerMessage, InteractionUpdate, TextDeltaUpdate, agent_server_message,
     interaction_update,
 };
+use cursor_proto::envelope::{self, Decoder, Encoding};
+use cursor_sim::{Options, ScenarioSource, Sim};
 use prost::Message as _;
 use serde_json::{Value as Json, json};
 

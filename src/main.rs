@@ -5,17 +5,17 @@ use std::io::{IsTerminal as _, Write as _};
 use std::path::Path;
 use std::process::ExitCode;
 
+use agent_tools::leash::{self, Leash};
 use clap::{CommandFactory as _, Parser, Subcommand};
-use cursor_sidecar::diag::logfile::{self, LogFile, Wanted};
-use cursor_sidecar::diag::record::{self, Guard, Recorder};
-use cursor_sidecar::diag::{panics, place, presentable, private, secrets};
-use cursor_sidecar::doors::cli::{
+use cursor_sidecar::cli::{
     Ask, AskError, Doctor, Login, Logout, Models, Schema, SchemaError, Trust, Verdict,
 };
-use cursor_sidecar::doors::{gateway, rpc};
-use cursor_sidecar::sim;
-use cursor_sidecar::tools::leash::{self, Leash};
+use cursor_sidecar::telemetry::logfile::{self, LogFile, Wanted};
+use cursor_sidecar::telemetry::panics;
+use cursor_sidecar::telemetry::record::{self, Guard, Recorder};
+use cursor_sidecar::{gateway, rpc};
 use etcetera::BaseStrategy as _;
+use foundation::{place, presentable, private, secrets};
 use tracing_subscriber::Layer as _;
 use tracing_subscriber::filter::Targets;
 use tracing_subscriber::layer::SubscriberExt as _;
@@ -40,7 +40,7 @@ enum Command {
     Logout(Logout),
     Doctor(Doctor),
     Trust(Trust),
-    Sim(sim::Args),
+    Sim(cursor_sim::Args),
     Schema(Schema),
     /// Ends processes that a sidecar leaves running; started by the sidecar itself.
     #[command(hide = true, name = leash::ARGUMENT)]
@@ -160,10 +160,24 @@ impl<W: std::io::Write> std::io::Write for CleanLines<W> {
     }
 }
 
+/// Returns a filter that passes the events of this workspace's crates, and no dependency's.
+fn our_crates(level: tracing::Level) -> Targets {
+    let crates = [
+        "cursor_sidecar",
+        "agent",
+        "agent_tools",
+        "cursor_client",
+        "cursor_proto",
+        "cursor_sim",
+        "foundation",
+    ];
+    Targets::new().with_targets(crates.map(|name| (name, level)))
+}
+
 /// Starts logging: warnings for the user on stderr (more with `RUST_LOG`), and everything in the
 /// debug log if it is enabled. Returns the guard that flushes the debug log.
 fn start_logs(command: &Command, home: Option<&Path>) -> Option<Guard> {
-    let default_filter = || Targets::new().with_target("cursor_sidecar", tracing::Level::INFO);
+    let default_filter = || our_crates(tracing::Level::INFO);
     let filter = match std::env::var("RUST_LOG").map(|wanted| wanted.parse()) {
         Ok(Ok(wanted)) => wanted,
         Ok(Err(error)) => {
@@ -193,7 +207,7 @@ fn start_logs(command: &Command, home: Option<&Path>) -> Option<Guard> {
         stderr.init();
         return None;
     };
-    let ours = Targets::new().with_target("cursor_sidecar", tracing::Level::DEBUG);
+    let ours = our_crates(tracing::Level::DEBUG);
     stderr.with(recorder.with_filter(ours)).init();
     tracing::debug!(
         version = env!("CARGO_PKG_VERSION"),

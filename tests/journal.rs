@@ -11,10 +11,10 @@ use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, SystemTime};
 
+use agent::conversation::fingerprint::Fingerprint;
+use agent::conversation::journal::Entry;
+use agent::conversation::store::{Bounds, Found, Kept, Look, Store, StoreError};
 use bytes::Bytes;
-use cursor_sidecar::conversation::fingerprint::Fingerprint;
-use cursor_sidecar::conversation::journal::Entry;
-use cursor_sidecar::conversation::store::{Bounds, Found, Kept, Look, Store, StoreError};
 use serde_json::json;
 use sha2::Digest as _;
 

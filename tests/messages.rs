@@ -3,8 +3,8 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stderr)]
 
 use bytes::Bytes;
-use cursor_sidecar::wire::ascending;
-use cursor_sidecar::wire::proto::agent::v1::*;
+use cursor_proto::agent::v1::*;
+use cursor_proto::ascending;
 use prost::Message as _;
 
 fn hex(bytes: &[u8]) -> String {

@@ -171,7 +171,7 @@ fn retype(field: &mut FieldDescriptorProto, name: &str) {
 
 #[test]
 fn generated_code_is_fresh() {
-    let folder = root().join("src/wire/proto");
+    let folder = root().join("crates/cursor-proto/src/generated");
     let pool = compile();
     let mut wanted: BTreeMap<String, Vec<u8>> = generate(&pool)
         .into_iter()
@@ -189,7 +189,7 @@ fn generated_code_is_fresh() {
             let current = std::fs::read(&path).unwrap_or_default();
             assert!(
                 current == content,
-                "src/wire/proto/{name} is stale: run `make schema`"
+                "crates/cursor-proto/src/generated/{name} is stale: run `make schema`"
             );
         }
     }

@@ -14,13 +14,14 @@ mod tool_cards;
 
 use std::path::{Path, PathBuf};
 
+use agent::conversation::fingerprint::{Continuity, Fingerprint};
+use agent::turn::{final_text, overflow};
 use bytes::Bytes;
-use cursor_sidecar::conversation::fingerprint::{Continuity, Fingerprint};
-use cursor_sidecar::diag::scrub::Scrubber;
-use cursor_sidecar::turn::{final_text, overflow};
-use cursor_sidecar::wire::drift::Drift;
-use cursor_sidecar::wire::proto::agent::v1::{AgentClientMessage, AgentServerMessage};
-use cursor_sidecar::wire::{ascending, available_models, checksum, envelope, value};
+use cursor_client::checksum;
+use cursor_proto::agent::v1::{AgentClientMessage, AgentServerMessage};
+use cursor_proto::drift::Drift;
+use cursor_proto::{ascending, available_models, envelope, value};
+use foundation::scrub::Scrubber;
 use prost::Message as _;
 use serde_json::{Value as Json, json};
 

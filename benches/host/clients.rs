@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::SystemTime;
 
-use cursor_sidecar::sim::{Http2, Options, ScenarioSource, Sim};
+use cursor_sim::{Http2, Options, ScenarioSource, Sim};
 use serde_json::json;
 
 /// The client that is timed.

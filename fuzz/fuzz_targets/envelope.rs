@@ -1,7 +1,7 @@
 //! Any bytes, split anywhere, decode to the same envelopes or the same error as in one piece.
 #![no_main]
 
-use cursor_sidecar::wire::envelope::{Decoder, Encoding, EnvelopeError, unwrap_unary};
+use cursor_proto::envelope::{Decoder, Encoding, EnvelopeError, unwrap_unary};
 use libfuzzer_sys::fuzz_target;
 
 fn decode<'a>(pieces: impl Iterator<Item = &'a [u8]>) -> Result<Vec<(u8, Vec<u8>)>, EnvelopeError> {

@@ -4,7 +4,7 @@
 
 use std::io::{BufRead, BufReader, ErrorKind, Read};
 
-use cursor_sidecar::doors::rpc::frame::{self, Inbound};
+use cursor_sidecar::rpc::frame::{self, Inbound};
 use libfuzzer_sys::fuzz_target;
 
 /// Returns bytes in pieces of varying sizes, as a pipe does.

@@ -1,7 +1,7 @@
 //! Any bytes as a journal are either rejected as damaged or decode to an entry that round-trips.
 #![no_main]
 
-use cursor_sidecar::conversation::journal::{Entry, decode, encode};
+use agent::conversation::journal::{Entry, decode, encode};
 use libfuzzer_sys::fuzz_target;
 use sha2::{Digest as _, Sha256};
 

@@ -3,8 +3,8 @@
 #![no_main]
 
 use bytes::Bytes;
-use cursor_sidecar::wire::proto::agent::v1::{AgentClientMessage, AgentServerMessage};
-use cursor_sidecar::wire::{ascending, available_models, drift::Drift, remote, state, value};
+use cursor_proto::agent::v1::{AgentClientMessage, AgentServerMessage};
+use cursor_client::{ascending, available_models, drift::Drift, remote, state, value};
 use libfuzzer_sys::fuzz_target;
 use prost::Message as _;
 

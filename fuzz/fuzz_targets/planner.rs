@@ -7,9 +7,9 @@ use std::collections::BTreeSet;
 
 use arbitrary::Arbitrary;
 use bytes::Bytes;
-use cursor_sidecar::conversation::fingerprint::Fingerprint;
-use cursor_sidecar::conversation::plan::{self as send, SendPlan};
-use cursor_sidecar::conversation::recovery::{
+use agent::conversation::fingerprint::Fingerprint;
+use agent::conversation::plan::{self as send, SendPlan};
+use agent::conversation::recovery::{
     CLOCK_SKEW, Checkpoint, Decision, LARGEST_CHECKPOINT, Loss, Millis, OLDEST_PAUSE, Owner, Pause,
     Plan, Point, Reason, Request, Row, plan,
 };

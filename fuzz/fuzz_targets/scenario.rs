@@ -1,7 +1,7 @@
 //! Any text as a scenario file yields its name, or an error with its position in the file.
 #![no_main]
 
-use cursor_sidecar::sim::{ScenarioError, ScenarioSource, names_of};
+use cursor_sim::{ScenarioError, ScenarioSource, names_of};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|text: &str| {

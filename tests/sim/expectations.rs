@@ -1,6 +1,6 @@
 //! Expectations of scenarios, the errors they report, and the recording.
 
-use cursor_sidecar::sim::{Side, Sim, VerdictOutcome};
+use cursor_sim::{Side, Sim, VerdictOutcome};
 use serde_json::{Value, json};
 
 use crate::raw_client::*;
@@ -216,10 +216,8 @@ async fn messages_select_scenarios_by_name() {
         let text = format!("name = \"{name}\"\n[[run]]\nsteps = [{{ text = \"{name}\" }}]\n");
         std::fs::write(folder.path().join(format!("{name}.toml")), text).unwrap();
     }
-    let sim = Sim::start(cursor_sidecar::sim::Options {
-        scenarios: vec![cursor_sidecar::sim::ScenarioSource::Path(
-            folder.path().into(),
-        )],
+    let sim = Sim::start(cursor_sim::Options {
+        scenarios: vec![cursor_sim::ScenarioSource::Path(folder.path().into())],
         ..Default::default()
     })
     .await
@@ -287,9 +285,9 @@ async fn a_first_message_other_than_a_run_request_fails() {
 #[tokio::test]
 async fn the_recording_has_everything_but_secrets() {
     let folder = tempfile::tempdir().unwrap();
-    let sim = Sim::start(cursor_sidecar::sim::Options {
+    let sim = Sim::start(cursor_sim::Options {
         record: Some(folder.path().into()),
-        scenarios: vec![cursor_sidecar::sim::ScenarioSource::Toml {
+        scenarios: vec![cursor_sim::ScenarioSource::Toml {
             label: "t.toml".into(),
             text: one_run("{ text = \"hi\" }, { send_hex = \"0a04 9a060178\" }, { end = true }"),
         }],

@@ -2,8 +2,8 @@
 
 use std::future::poll_fn;
 
-use cursor_sidecar::sim::{Sim, VerdictOutcome};
-use cursor_sidecar::wire::envelope::{self, Kind};
+use cursor_proto::envelope::{self, Kind};
+use cursor_sim::{Sim, VerdictOutcome};
 use serde_json::{Value, json};
 
 use crate::raw_client::*;

@@ -1,7 +1,7 @@
 //! Ports, protocols, unary calls, sign-in, RunSSE with BidiAppend.
 
-use cursor_sidecar::sim::{Options, Sim, SimError, VerdictOutcome};
-use cursor_sidecar::wire::envelope::{self, Decoder, Encoding, Kind};
+use cursor_proto::envelope::{self, Decoder, Encoding, Kind};
+use cursor_sim::{Options, Sim, SimError, VerdictOutcome};
 use serde_json::{Value, json};
 use tokio::net::TcpStream;
 
@@ -342,7 +342,7 @@ async fn appended_messages_are_ordered_by_sequence_number() {
     let appends = async {
         let recording = sim.recording();
         let requested = |expected: usize| {
-            move |recording: &cursor_sidecar::sim::Recording| {
+            move |recording: &cursor_sim::Recording| {
                 let frames = recording.frames();
                 let kv = frames
                     .iter()
@@ -381,7 +381,7 @@ async fn appended_messages_are_ordered_by_sequence_number() {
         .recording()
         .frames()
         .into_iter()
-        .filter(|frame| frame.from == cursor_sidecar::sim::Side::Client)
+        .filter(|frame| frame.from == cursor_sim::Side::Client)
         .map(|frame| frame.kind)
         .collect();
     assert_eq!(

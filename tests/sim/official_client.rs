@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::Arc;
 
-use cursor_sidecar::sim::{Http2, Options, Recording, ScenarioSource, Sim, VerdictOutcome};
+use cursor_sim::{Http2, Options, Recording, ScenarioSource, Sim, VerdictOutcome};
 use serde_json::{Value, json};
 use tokio::io::AsyncWriteExt as _;
 use tokio::sync::Semaphore;

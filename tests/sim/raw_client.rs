@@ -7,9 +7,9 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 use bytes::Bytes;
-use cursor_sidecar::sim::{Options, ScenarioSource, Sim};
-use cursor_sidecar::wire::envelope::{self, Decoder, Encoding, Kind};
-use cursor_sidecar::wire::proto::DESCRIPTORS;
+use cursor_proto::DESCRIPTORS;
+use cursor_proto::envelope::{self, Decoder, Encoding, Kind};
+use cursor_sim::{Options, ScenarioSource, Sim};
 use h2::client::{ResponseFuture, SendRequest};
 use h2::{RecvStream, SendStream};
 use http::Request;
@@ -434,7 +434,7 @@ pub(crate) async fn run(sim: &Sim, text: &str) -> ClientRun {
 }
 
 /// Waits for the first verdict.
-pub(crate) async fn verdict(sim: &Sim) -> cursor_sidecar::sim::RunVerdict {
+pub(crate) async fn verdict(sim: &Sim) -> cursor_sim::RunVerdict {
     let recording = sim.recording();
     with_timeout(recording.wait_for(|recording| recording.verdicts().into_iter().next())).await
 }

@@ -1,6 +1,6 @@
 //! The built-in responder: history, tools, injections.
 
-use cursor_sidecar::sim::{Sim, VerdictOutcome};
+use cursor_sim::{Sim, VerdictOutcome};
 use serde_json::{Value, json};
 
 use crate::raw_client::*;

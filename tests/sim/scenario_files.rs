@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use cursor_sidecar::sim::{Options, ScenarioSource, Sim};
+use cursor_sim::{Options, ScenarioSource, Sim};
 
 async fn load_error(name: &str, text: &str) -> String {
     let folder = tempfile::tempdir().unwrap();

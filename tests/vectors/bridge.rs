@@ -1,9 +1,9 @@
 //! Test vectors of the host tools: names, snapshots and contents.
 
-use cursor_sidecar::tools::bridge::content::{Content, arguments};
-use cursor_sidecar::tools::bridge::snapshot::{Filter, HostTool, Overlapping, Snapshot};
-use cursor_sidecar::tools::bridge::{names, schema};
-use cursor_sidecar::turn::{Policy, Surface};
+use agent::turn::{Policy, Surface};
+use agent_tools::bridge::content::{Content, arguments};
+use agent_tools::bridge::snapshot::{Filter, HostTool, Overlapping, Snapshot};
+use agent_tools::bridge::{names, schema};
 use serde_json::{Value as Json, json};
 
 use super::same;

@@ -1,11 +1,11 @@
 //! Test vectors of `catalog` and of the parsing of settings.
 
-use cursor_sidecar::catalog::{
+use agent::catalog::{
     CatalogModel, ContextWindows, HostModel, HostModels, LevelMap, LevelRange, ModelSelection,
     ParameterChoice, Speed, ThinkingLevel, level_map, parse_context_size, parse_ttl, positive_u32,
     select,
 };
-use cursor_sidecar::diag::parse::{self, NativeDisplay, Surface, TaskPresentation};
+use foundation::parse::{self, NativeDisplay, Surface, TaskPresentation};
 use serde_json::{Value as Json, json};
 
 use super::{present, same};
@@ -91,7 +91,7 @@ fn row_json(row: &HostModel) -> Json {
         "thinkingLevelMap": row.levels.as_ref().map(levels_json),
         "input": ["text", "image"],
         "cost": {"input": 0, "output": 0, "cacheRead": 0, "cacheWrite": 0},
-        "contextWindow": row.context_window, "maxTokens": cursor_sidecar::catalog::MAX_OUTPUT,
+        "contextWindow": row.context_window, "maxTokens": agent::catalog::MAX_OUTPUT,
     }))
 }
 

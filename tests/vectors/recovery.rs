@@ -1,12 +1,12 @@
 //! Test vectors of recovery: plans and their messages.
 
-use cursor_sidecar::conversation::recovery::{
+use agent::conversation::recovery::{
     CLOCK_SKEW, Checkpoint, Loss, Millis, Owner, Pause, Plan, Point, Request, Row, plan,
 };
-use cursor_sidecar::conversation::wrap::{Recovered, Verdict, collapse, wrap_as};
-use cursor_sidecar::prompts::imitates_recovered_result;
-use cursor_sidecar::run::{Idle, Told};
-use cursor_sidecar::turn::{LOST, Lost};
+use agent::conversation::wrap::{Recovered, Verdict, collapse, wrap_as};
+use agent::prompts::imitates_recovered_result;
+use agent::run::{Idle, Told};
+use agent::turn::{LOST, Lost};
 use serde_json::{Map, Value as Json, json};
 use sha2::{Digest as _, Sha256};
 
@@ -190,7 +190,7 @@ pub(crate) fn plan_case(case: &Json) -> Result<(), String> {
         &json!(decision.had_checkpoint),
         &wanted["hadStoredCheckpoint"],
     )?;
-    if let Plan::Skip(cursor_sidecar::conversation::recovery::Skip::PendingToolCallMismatch {
+    if let Plan::Skip(agent::conversation::recovery::Skip::PendingToolCallMismatch {
         expected,
         received,
     }) = &decision.plan

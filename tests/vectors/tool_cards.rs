@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
-use cursor_sidecar::tool_cards::activity_tracker::{ActivityTracker, Completion, CompletionSource};
-use cursor_sidecar::tool_cards::shell_output::{OutputStream, ShellOutputs};
-use cursor_sidecar::tool_cards::{self, Activity, Card, Workspace, paths, tool_names};
+use agent_tools::tool_cards::activity_tracker::{ActivityTracker, Completion, CompletionSource};
+use agent_tools::tool_cards::shell_output::{OutputStream, ShellOutputs};
+use agent_tools::tool_cards::{self, Activity, Card, Workspace, paths, tool_names};
 use serde_json::{Value as Json, json};
 
 use super::same;

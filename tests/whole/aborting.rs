@@ -2,9 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use cursor_sidecar::run::Outcome;
-use cursor_sidecar::tools::native::policy::Policy;
-use cursor_sidecar::turn::Stop;
+use agent::run::Outcome;
+use agent::turn::Stop;
+use agent_tools::native::policy::Policy;
 
 use crate::backend::Transport;
 use crate::clock::played;

@@ -1,9 +1,9 @@
 //! What a checkpoint includes of an answer and what the host has been shown of it are tracked
 //! separately.
 
-use cursor_sidecar::conversation::store::Store;
-use cursor_sidecar::sim::Sim;
-use cursor_sidecar::turn::Stop;
+use agent::conversation::store::Store;
+use agent::turn::Stop;
+use cursor_sim::Sim;
 use serde_json::Value as Json;
 
 use crate::clock::played;

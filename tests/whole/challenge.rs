@@ -1,13 +1,13 @@
 //! An HTML page in place of a response, as sent by a proxy, a captive portal or a bot challenge. It
 //! says nothing about the user's key.
 
-use cursor_sidecar::wire::failure::Failure;
+use cursor_client::failure::Failure;
 use serde_json::json;
 
 use crate::backend::{Simulator, Transport};
 use crate::ours::Ours;
 use crate::talk::Talk;
-use cursor_sidecar::run::Outcome;
+use agent::run::Outcome;
 
 const PAGE: &str = "<!DOCTYPE html><html><title>Just a moment...</title>Please log in or verify that you are human. Unauthorized API key token.</html>";
 

@@ -1,7 +1,7 @@
 //! Our client against the scenarios of the official client.
 
-use cursor_sidecar::run::{Outcome, RunEvent, Usage};
-use cursor_sidecar::wire::failure::Failure;
+use agent::run::{Outcome, RunEvent, Usage};
+use cursor_client::failure::Failure;
 use serde_json::json;
 
 use crate::backend::{Simulator, TRANSPORTS, Transport};

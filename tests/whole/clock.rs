@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use cursor_sidecar::conversation::store::Store;
-use cursor_sidecar::sim::{Recording, Side};
-use cursor_sidecar::turn::Stop;
+use agent::conversation::store::Store;
+use agent::turn::Stop;
+use cursor_sim::{Recording, Side};
 
 use crate::inside::{END, Guest, Patience, opened, simulating};
 use crate::talk::Call;

@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use cursor_sidecar::tools::native::policy::Policy;
+use agent_tools::native::policy::Policy;
 use serde_json::{Value as Json, json};
 
 use crate::backend::{Recording, Simulator, Transport, binary, root};

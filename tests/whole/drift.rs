@@ -3,7 +3,7 @@
 
 use std::process::Command;
 
-use cursor_sidecar::wire::listing::Table;
+use cursor_proto::listing::Table;
 use serde_json::{Value as Json, json};
 
 use crate::backend::{Transport, binary};

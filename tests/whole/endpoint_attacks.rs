@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use cursor_sidecar::tools::bridge::endpoint::Server;
-use cursor_sidecar::turn::Stop;
+use agent::turn::Stop;
+use agent_tools::bridge::endpoint::Server;
 use secrecy::ExposeSecret as _;
 use serde_json::{Value as Json, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};

@@ -3,7 +3,7 @@
 use std::io::Write as _;
 use std::time::Duration;
 
-use cursor_sidecar::run::{Outcome, RunEvent};
+use agent::run::{Outcome, RunEvent};
 
 use crate::backend::{Simulator, Transport};
 use crate::ours::{Ours, Told};

@@ -3,8 +3,8 @@
 use std::io::Write as _;
 use std::time::Duration;
 
-use cursor_sidecar::run::{Command, Outcome, RetryPolicy, RunEvent};
-use cursor_sidecar::wire::failure::{Failure, Remedy, Retry};
+use agent::run::{Command, Outcome, RetryPolicy, RunEvent};
+use cursor_client::failure::{Failure, Remedy, Retry};
 
 use crate::backend::{Simulator, Transport};
 use crate::ours::{Ours, Told, When};

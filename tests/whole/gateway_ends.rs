@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use cursor_sidecar::doors::gateway;
-use cursor_sidecar::sim::{Http2, Options, ScenarioSource, Sim};
+use cursor_sidecar::gateway;
+use cursor_sim::{Http2, Options, ScenarioSource, Sim};
 use secrecy::ExposeSecret as _;
 use serde_json::{Value as Json, json};
 

@@ -1,14 +1,14 @@
 //! Sessions and a simulator inside this process, where the clock can be paused.
 
-use cursor_sidecar::conversation::store::Store;
-use cursor_sidecar::conversation::transcript::{Tool, Transcript};
-use cursor_sidecar::run::{Backend, Model};
-use cursor_sidecar::sim::{Http2, Options, ScenarioSource, Sim};
-use cursor_sidecar::tools::bridge::{HostCall, HostResult};
-use cursor_sidecar::tools::leash::Leash;
-use cursor_sidecar::tools::native::policy::HostPolicy;
-use cursor_sidecar::turn::usage::Limits;
-use cursor_sidecar::turn::{self, Hands, Keep, Policy, Session, Stop, TurnEvent, TurnRequest};
+use agent::conversation::store::Store;
+use agent::conversation::transcript::{Tool, Transcript};
+use agent::run::{Backend, Model};
+use agent::turn::usage::Limits;
+use agent::turn::{self, Hands, Keep, Policy, Session, Stop, TurnEvent, TurnRequest};
+use agent_tools::bridge::{HostCall, HostResult};
+use agent_tools::leash::Leash;
+use agent_tools::native::policy::HostPolicy;
+use cursor_sim::{Http2, Options, ScenarioSource, Sim};
 use serde_json::{Value as Json, json};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
@@ -165,7 +165,7 @@ impl Guest {
             native_tools: HostPolicy::default(),
             permissions: None,
             library: std::sync::Arc::default(),
-            surface: cursor_sidecar::turn::Surface::Text,
+            surface: agent::turn::Surface::Text,
             keep: Keep::Disk,
             door: turn::Door::Native,
             hands,

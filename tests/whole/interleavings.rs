@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use cursor_sidecar::run::Backend;
-use cursor_sidecar::sim::{FrameEntry, Recording, Side, VerdictOutcome};
-use cursor_sidecar::turn::Stop;
+use agent::run::Backend;
+use agent::turn::Stop;
+use cursor_sim::{FrameEntry, Recording, Side, VerdictOutcome};
 use proptest::prelude::*;
 
 use crate::inside::{END, Guest, Habit, Patience, Taken, opened, simulating_runs};

@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::sync::{Arc, Mutex};
 
-use cursor_sidecar::turn::Stop;
+use agent::turn::Stop;
 use serde_json::{Value as Json, json};
 
 use crate::host_tools::script;

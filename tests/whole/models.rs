@@ -5,7 +5,7 @@ use std::io::Write as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
-use cursor_sidecar::catalog::{
+use agent::catalog::{
     CachePolicy, CatalogClient, CatalogCredential, FetchMode, ListSource, ModelCatalog,
 };
 use serde_json::{Value as Json, json};
@@ -349,7 +349,7 @@ fn client_for(
 
 fn with_key(ours: &Ours) -> CatalogCredential {
     CatalogCredential::Key {
-        key: cursor_sidecar::account::ApiKey::parse(KEY).unwrap(),
+        key: cursor_client::account::ApiKey::parse(KEY).unwrap(),
         account: ours.backend.account.clone(),
     }
 }

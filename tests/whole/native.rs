@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
 
-use cursor_sidecar::tools::native::policy::{Leave, Policy};
+use agent_tools::native::policy::{Leave, Policy};
 use serde_json::{Map, Value as Json, json};
 use sha2::Digest as _;
 use tempfile::TempDir;

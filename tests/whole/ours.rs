@@ -4,13 +4,13 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use cursor_sidecar::run::{
+use agent::run::{
     Action, Backend, BlobKey, Blobs, Command, Ended, Handle, Injection, MemoryBlobs, Model,
     Outcome, RetryPolicy, RunEvent, RunSpec, Spent, Timing, ToolGates, UserMessage, start,
 };
-use cursor_sidecar::tools::context::Facts;
-use cursor_sidecar::tools::native::policy::{Mode, Policy};
-use cursor_sidecar::tools::native::{self, Workbench};
+use agent_tools::context::Facts;
+use agent_tools::native::policy::{Mode, Policy};
+use agent_tools::native::{self, Workbench};
 use uuid::Uuid;
 
 use crate::backend::{Simulator, Transport};
@@ -152,7 +152,7 @@ impl Ours {
                 attempts: 0,
                 spent: Spent::default(),
                 rest: Duration::ZERO,
-                left: cursor_sidecar::run::Shown::Nothing,
+                left: agent::run::Shown::Nothing,
                 done: Default::default(),
             },
         };
@@ -180,7 +180,7 @@ impl Ours {
                 Some(When::Steer(needle, message)) if told.text.contains(needle) => {
                     Some(Command::Inject(Injection {
                         id: Uuid::new_v4(),
-                        message: cursor_sidecar::run::UserMessage {
+                        message: agent::run::UserMessage {
                             text: (*message).into(),
                             ..Default::default()
                         },

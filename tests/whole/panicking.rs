@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use agent::run::{BlobError, Blobs, Handle, MemoryBlobs, Outcome, RunEvent, Shown};
 use bytes::Bytes;
-use cursor_sidecar::run::{BlobError, Blobs, Handle, MemoryBlobs, Outcome, RunEvent, Shown};
-use cursor_sidecar::wire::failure::Failure;
+use cursor_client::failure::Failure;
 
 use crate::backend::Transport;
 use crate::faults::playing;

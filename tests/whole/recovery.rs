@@ -4,10 +4,10 @@
 use std::path::Path;
 use std::time::Duration;
 
-use cursor_sidecar::conversation::store::Store;
-use cursor_sidecar::diag::metrics;
-use cursor_sidecar::sim::Sim;
-use cursor_sidecar::turn::Stop;
+use agent::conversation::store::Store;
+use agent::turn::Stop;
+use cursor_sim::Sim;
+use foundation::metrics;
 use serde_json::{Value as Json, json};
 
 use crate::backend::Simulator;

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use cursor_sidecar::run::{Backend, Outcome, RunEvent};
-use cursor_sidecar::turn::Stop;
+use agent::run::{Backend, Outcome, RunEvent};
+use agent::turn::Stop;
 use serde_json::Value as Json;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use cursor_sidecar::turn::Stop;
+use agent::turn::Stop;
 use serde_json::{Value as Json, json};
 
 use crate::backend::{Recording, Transport};

@@ -3,8 +3,8 @@
 
 use std::time::Duration;
 
-use cursor_sidecar::sim::{FrameEntry, Sim};
-use cursor_sidecar::turn::Stop;
+use agent::turn::Stop;
+use cursor_sim::{FrameEntry, Sim};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::backend::{Recording, Simulator};

@@ -2,13 +2,14 @@
 
 use std::time::Duration;
 
-use cursor_sidecar::wire::headers::HttpVersion;
-use cursor_sidecar::wire::proto::agent::v1::{GetUsableModelsRequest, GetUsableModelsResponse};
-use cursor_sidecar::wire::proto::aiserver::v1::{
-    AvailableModelsRequest, GetUserPrivacyModeRequest, GetUserPrivacyModeResponse,
+use cursor_client::headers::HttpVersion;
+use cursor_client::unary::Call;
+use cursor_proto::agent::v1::{GetUsableModelsRequest, GetUsableModelsResponse};
+use cursor_proto::aiserver::v1::{
+    AvailableModelsRequest, AvailableModelsResponse, GetUserPrivacyModeRequest,
+    GetUserPrivacyModeResponse,
 };
-use cursor_sidecar::wire::unary::Call;
-use cursor_sidecar::wire::{available_models, proto::aiserver::v1::AvailableModelsResponse};
+use cursor_proto::available_models;
 use http::Method;
 use prost::Message as _;
 use secrecy::SecretString;

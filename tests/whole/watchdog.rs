@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use cursor_sidecar::diag::metrics;
-use cursor_sidecar::run::{Backend, Patience as Waits};
-use cursor_sidecar::turn::Stop;
+use agent::run::{Backend, Patience as Waits};
+use agent::turn::Stop;
+use foundation::metrics;
 
 use crate::clock::played;
 use crate::inside::{END, Guest, Patience, Taken, opened, requests, said, simulating};

@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use cursor_sidecar::wire::envelope::{self, Kind};
-use cursor_sidecar::wire::proto::agent::v1::*;
+use cursor_proto::agent::v1::*;
+use cursor_proto::envelope::{self, Kind};
 use prost::Message as _;
 use tokio::net::TcpListener;
 

@@ -4,7 +4,7 @@ use std::net::TcpListener;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use cursor_sidecar::catalog::WAIT_BUDGET;
+use agent::catalog::WAIT_BUDGET;
 
 use super::cli::sidecar;
 use super::*;

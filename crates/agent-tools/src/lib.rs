@@ -1,0 +1,118 @@
+//! Execution of the tools that Cursor's agent requests on the exec channel.
+//!
+//! A run passes every request to an [`Executor`] and sends its replies back; the executor knows
+//! nothing of streams, ids or heartbeats. Calls of the host's tools wait for the host
+//! ([`bridge`]). Cursor's own tools are executed here ([`native`]), by the host's tools
+//! ([`by_host`]), or get the typed refusal that the server expects ([`refuse::Refuse`]),
+//! depending on the user's settings. The user's Cursor settings ([`settings`]) add MCP servers
+//! and hooks.
+
+pub mod bridge;
+pub mod by_host;
+pub mod context;
+mod git;
+pub mod hosted;
+pub mod leash;
+pub mod loopback;
+pub mod native;
+pub mod offer;
+mod paths;
+pub mod permission;
+pub mod refuse;
+mod router;
+mod servers;
+pub mod settings;
+pub mod surrogates;
+pub mod tool_cards;
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+
+use bridge::HostCall;
+
+use cursor_proto::agent::v1::{
+    AskQuestionArgs, AskQuestionResult, exec_client_message, exec_server_message,
+};
+
+/// An exec request of the server.
+pub type Request = exec_server_message::Message;
+/// One complete or partial result.
+pub type Reply = exec_client_message::Message;
+
+/// Executes exec requests.
+pub trait Executor: Send + Sync + 'static {
+    /// Starts work on one request; all its results go to `replies`. When `abort` fires, the work
+    /// should end soon with a result that reports it.
+    fn execute(
+        self: Arc<Self>,
+        request: Request,
+        replies: Replies,
+        abort: CancellationToken,
+    ) -> Work;
+
+    /// Asks the user a question of the model; returns `None` if the host cannot ask.
+    fn ask(&self, _question: &AskQuestionArgs) -> Option<Asking> {
+        None
+    }
+}
+
+/// A question that has been sent to the host.
+pub struct Asking {
+    /// The call that the host must execute for it.
+    pub call: HostCall,
+    /// The user's answer.
+    pub answer: Pin<Box<dyn Future<Output = AskQuestionResult> + Send>>,
+}
+
+/// Work that has started.
+pub struct Work {
+    /// Completes when the work is done. An error is reported to the server as a failure of the
+    /// whole request.
+    pub done: Pin<Box<dyn Future<Output = Result<(), Thrown>> + Send>>,
+    /// The call that the host must execute for it.
+    pub call: Option<HostCall>,
+}
+
+/// A request that failed as a whole.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct Thrown(pub String);
+
+/// What an executor sends while it works on a request.
+#[derive(Debug)]
+pub enum Said {
+    /// A result.
+    Reply(Box<Reply>),
+    /// A call that the host must execute.
+    Call(HostCall),
+}
+
+/// Sends the results of one request.
+#[derive(Debug, Clone)]
+pub struct Replies {
+    id: u32,
+    queue: mpsc::Sender<(u32, Said)>,
+}
+
+impl Replies {
+    /// Creates a sender of the results of request `id` to `queue`.
+    pub fn new(id: u32, queue: mpsc::Sender<(u32, Said)>) -> Self {
+        Self { id, queue }
+    }
+
+    /// Sends one result. Waits while the queue is full; the result is dropped if the run has
+    /// ended.
+    pub async fn send(&self, reply: Reply) {
+        let said = Said::Reply(Box::new(reply));
+        let _ = self.queue.send((self.id, said)).await;
+    }
+
+    /// Sends the host a call that was not known when the work started.
+    pub async fn call(&self, call: HostCall) {
+        let _ = self.queue.send((self.id, Said::Call(call))).await;
+    }
+}

@@ -1,0 +1,117 @@
+//! Compares the last answer in a checkpoint with what the host has of it.
+//!
+//! A checkpoint stands for a history and for the start of the answer to it. The host may have been
+//! shown more than that (the run failed or was stopped after the checkpoint) or less (the host
+//! stopped reading, or was killed). The two must not be confused. White space is ignored, because
+//! hosts split text into blocks of their own.
+
+use serde_json::Value as Json;
+
+use foundation::terminal_text;
+
+/// The difference between the two.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Gap {
+    /// There is none, or the host has different text.
+    None,
+    /// The host was shown this text, and the checkpoint does not include it.
+    Unknown(String),
+    /// The checkpoint includes this text, and the host does not have it.
+    Unshown(String),
+}
+
+/// Compares the answer in a checkpoint with the messages that follow the history it stands for.
+/// Returns [`Gap::None`] if the answer was not recorded.
+pub fn gap(known: Option<&str>, after: &[Json]) -> Gap {
+    let Some(known) = known else {
+        return Gap::None;
+    };
+    let answers = after.iter().take_while(|message| is_answer(Some(message)));
+    compare(known, &answers.map(text).collect::<String>())
+}
+
+/// Compares the text in a checkpoint with the text that was shown.
+pub fn compare(known: &str, shown: &str) -> Gap {
+    let (mut ours, mut theirs) = (visible(known), visible(shown));
+    let (mut ours_end, mut theirs_end) = (0, 0);
+    loop {
+        match (ours.next(), theirs.next()) {
+            (None, None) => return Gap::None,
+            (None, Some(_)) => return Gap::Unknown(shown[theirs_end..].into()),
+            (Some(_), None) => return Gap::Unshown(known[ours_end..].into()),
+            (Some((_, a)), Some((_, b))) if a != b => return Gap::None,
+            (Some((a, _)), Some((b, _))) => (ours_end, theirs_end) = (a, b),
+        }
+    }
+}
+
+/// Returns the characters that are not white space, as a terminal host receives them, with the
+/// offset after each.
+fn visible(text: &str) -> impl Iterator<Item = (usize, char)> {
+    text.char_indices()
+        .filter_map(|(at, char)| Some((at + char.len_utf8(), terminal_text::printable(char)?)))
+        .filter(|(_, char)| !char.is_whitespace())
+}
+
+/// Returns the text of a host's assistant message, without tool calls.
+fn text(message: &Json) -> String {
+    match &message["content"] {
+        Json::String(text) => text.clone(),
+        Json::Array(blocks) => blocks
+            .iter()
+            .filter(|block| block["type"] == "text")
+            .filter_map(|block| block["text"].as_str())
+            .collect(),
+        _ => String::new(),
+    }
+}
+
+/// Returns whether a message is an answer of the model, possibly an empty one.
+pub fn is_answer(message: Option<&Json>) -> bool {
+    message.is_some_and(|message| message["role"] == "assistant")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn the_gap_is_the_rest_of_the_longer_text() {
+        assert_eq!(compare("one two", "one two "), Gap::None);
+        assert_eq!(compare("", ""), Gap::None);
+        assert_eq!(compare("one ", "one two"), Gap::Unknown(" two".into()));
+        assert_eq!(compare("", "one"), Gap::Unknown("one".into()));
+        assert_eq!(compare("one two", "one"), Gap::Unshown(" two".into()));
+        assert_eq!(compare("ä ö", "ä"), Gap::Unshown(" ö".into()));
+    }
+
+    /// The host was sent replacements for control characters; the checkpoint has the characters.
+    #[test]
+    fn control_characters_do_not_make_answers_differ() {
+        let known = "\u{1b}[1mone\r\n two";
+        let sent = terminal_text::clean("\u{1b}[1mone\r\n");
+        assert_eq!(compare(known, &sent), Gap::Unshown("\r\n two".into()));
+        assert_eq!(compare(known, &terminal_text::clean(known)), Gap::None);
+    }
+
+    #[test]
+    fn different_text_is_not_a_gap() {
+        assert_eq!(compare("one two", "one 2 three"), Gap::None);
+    }
+
+    #[test]
+    fn text_blocks_are_read_as_one_text() {
+        let message = json!({"role": "assistant", "content": [
+            {"type": "text", "text": "one "}, {"type": "thinking", "thinking": "hm"},
+            {"type": "toolCall", "id": "c", "name": "look", "arguments": {}},
+            {"type": "text", "text": "two"}]});
+        let reply = json!({"role": "user", "content": "and?"});
+        assert_eq!(
+            gap(Some("one"), &[message.clone(), reply.clone()]),
+            Gap::Unknown(" two".into())
+        );
+        assert_eq!(gap(Some("one"), &[reply]), Gap::Unshown("one".into()));
+        assert_eq!(gap(None, &[message]), Gap::None);
+    }
+}

@@ -1,0 +1,422 @@
+//! Stores conversations on disk: one directory each, locked by one sidecar at a time.
+//!
+//! ```text
+//! <root>/<hash of the session>/lock            held during a turn
+//!                             /journal         replaced as a whole, never changed in place
+//!                             /begun           write-ahead log of an unfinished turn
+//!                             /blobs-<…>/<id>  the blobs of one conversation, written before
+//!                                              the journal that needs them
+//! ```
+//!
+//! A process may die between any two steps: the next one finds either the old journal with all its
+//! blobs or the new journal with all of its blobs.
+
+use std::fs::{self, File};
+use std::io::{self, Write as _};
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, SystemTime};
+
+use atomic_write_file::AtomicWriteFile;
+use atomic_write_file::unix::OpenOptionsExt as _;
+use sha2::{Digest as _, Sha256};
+
+use super::begun::Begun;
+use super::fingerprint::Fingerprint;
+use super::journal::{self, Damage, Entry, Sums};
+use super::shelf::{self, Shelf};
+use foundation::private;
+
+const LOCK: &str = "lock";
+const JOURNAL: &str = "journal";
+const BEGUN: &str = "begun";
+
+/// The directory that contains all conversations.
+#[derive(Debug, Clone)]
+pub struct Store {
+    root: PathBuf,
+    /// A parent directory that must be private too.
+    within: Option<PathBuf>,
+    steps: Steps,
+}
+
+/// A step of writing; tests end the process at each of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Step {
+    /// A new file is open, without a name.
+    Opened,
+    /// Half of it is written.
+    Half,
+    /// All of it is written.
+    Written,
+    /// It has its final name.
+    Named,
+    /// Blobs that no journal needs were removed.
+    Cleared,
+}
+
+/// Called at every step; only set in tests.
+#[derive(Clone, Default)]
+struct Steps(Option<Arc<dyn Fn(Step) + Send + Sync>>);
+
+impl std::fmt::Debug for Steps {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Steps")
+    }
+}
+
+/// Why a conversation cannot be stored or read.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// Another sidecar has locked it.
+    #[error(
+        "this session is at work in another cursor-sidecar; wait for its turn to end, or fork the session"
+    )]
+    Busy,
+    /// Other users could access it.
+    #[error(transparent)]
+    Exposed(#[from] private::StoreError),
+    /// A file operation failed.
+    #[error("cannot {action} {path}: {source}")]
+    Io {
+        /// The operation.
+        action: &'static str,
+        /// The path.
+        path: String,
+        /// The error.
+        source: io::Error,
+    },
+}
+
+fn failed(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> StoreError {
+    let path = path.display().to_string();
+    move |source| StoreError::Io {
+        action,
+        path,
+        source,
+    }
+}
+
+/// A conversation's directory, locked until this is dropped.
+#[derive(Debug)]
+pub struct Kept {
+    folder: PathBuf,
+    steps: Steps,
+    /// The conversation id and the checksums of its blobs, from the journal.
+    sums: Mutex<(String, Sums)>,
+    /// The lock is released when this is dropped, or with the process.
+    _lock: File,
+}
+
+/// How thoroughly the blobs of a conversation are verified.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Look {
+    /// Their number.
+    Count,
+    /// Their number and their content.
+    Content,
+}
+
+/// The result of reading a conversation.
+#[derive(Debug)]
+pub enum Found {
+    /// There is none.
+    Nothing,
+    /// The last entry.
+    Entry(Box<Entry>),
+    /// The last entry without its state, because some of its blobs are missing or corrupt.
+    Incomplete(Box<Entry>),
+    /// An unusable journal, which was moved to this path.
+    Damaged(Damage, PathBuf),
+}
+
+impl Store {
+    /// Returns a store in a directory, which is created when it is first needed.
+    pub fn at(root: impl Into<PathBuf>) -> Self {
+        Self {
+            root: root.into(),
+            within: None,
+            steps: Steps::default(),
+        }
+    }
+
+    /// Returns the store, restricted to use while a parent directory is private.
+    pub fn within(self, folder: impl Into<PathBuf>) -> Self {
+        Self {
+            within: Some(folder.into()),
+            ..self
+        }
+    }
+
+    /// Returns the store with a callback for each step of writing.
+    pub fn watched(self, steps: impl Fn(Step) + Send + Sync + 'static) -> Self {
+        Self {
+            steps: Steps(Some(Arc::new(steps))),
+            ..self
+        }
+    }
+
+    /// Locks a session's directory, and creates it if needed.
+    pub fn take(&self, session: &str) -> Result<Kept, StoreError> {
+        let folder = self.root.join(name(session));
+        for above in self.within.iter().chain([&self.root]) {
+            private::check_folder(above)?;
+        }
+        loop {
+            make_private(&folder)?;
+            let path = folder.join(LOCK);
+            let lock = File::options()
+                .create(true)
+                .truncate(false)
+                .write(true)
+                .mode(0o600)
+                .open(&path);
+            let lock = match lock {
+                // A sweep removed the directory between the two calls.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                lock => lock.map_err(failed("open", &path))?,
+            };
+            match lock.try_lock() {
+                Ok(()) => {}
+                Err(fs::TryLockError::WouldBlock) => return Err(StoreError::Busy),
+                Err(fs::TryLockError::Error(error)) => {
+                    return Err(failed("lock", &path)(error));
+                }
+            }
+            // A sweep may have removed the file that was just locked.
+            if lock.metadata().map_err(failed("look at", &path))?.nlink() > 0 {
+                return Ok(Kept {
+                    folder,
+                    steps: self.steps.clone(),
+                    sums: Mutex::default(),
+                    _lock: lock,
+                });
+            }
+        }
+    }
+
+    /// Removes conversations that were not used for a while, then the least recently used ones
+    /// until the rest fits. Returns how many were removed.
+    pub fn sweep(&self, now: SystemTime, bounds: Bounds) -> Result<usize, StoreError> {
+        let mut found = Vec::new();
+        let entries = match fs::read_dir(&self.root) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(0),
+            entries => entries.map_err(failed("list", &self.root))?,
+        };
+        for entry in entries.flatten() {
+            let folder = entry.path();
+            let used = [JOURNAL, LOCK]
+                .iter()
+                .filter_map(|file| folder.join(file).metadata().ok()?.modified().ok())
+                .max();
+            if let Some(used) = used {
+                found.push((used, size(&folder), folder));
+            }
+        }
+        found.sort_unstable_by_key(|(used, ..)| std::cmp::Reverse(*used));
+        let (mut total, mut removed) = (0_u64, 0);
+        for (used, size, folder) in found {
+            let age = now.duration_since(used).unwrap_or_default();
+            total = total.saturating_add(size);
+            let keep = age <= bounds.unused && total <= bounds.bytes;
+            if !keep && remove_if_free(&folder) {
+                total = total.saturating_sub(size);
+                removed += 1;
+            }
+        }
+        Ok(removed)
+    }
+}
+
+/// Limits for the stored conversations.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Bounds {
+    /// How long a conversation may stay unused.
+    pub unused: Duration,
+    /// Bytes that all conversations may take.
+    pub bytes: u64,
+}
+
+impl Kept {
+    /// Reads the last entry. A damaged journal is moved aside, not deleted.
+    pub fn read(&self, look: Look) -> Result<Found, StoreError> {
+        let path = self.folder.join(JOURNAL);
+        let decoded = match fs::metadata(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Found::Nothing),
+            Err(error) => return Err(failed("look at", &path)(error)),
+            // Reading a pipe would block until something writes to it.
+            Ok(data) if !data.is_file() => Err(Damage::Shape),
+            Ok(_) => journal::decode(&fs::read(&path).map_err(failed("read", &path))?),
+        };
+        match decoded {
+            Ok(mut entry) => {
+                let (blobs, sums) = (entry.blobs.take().unwrap_or(0), entry.sums.take());
+                let look = sums.as_ref().map_or(Look::Count, |_| look);
+                self.set_sums(&entry.conversation_id, sums.unwrap_or_default());
+                let shelf = self.shelf(&entry.conversation_id);
+                let complete = shelf.count() >= blobs;
+                let sound = complete && (look == Look::Count || !shelf.remove_corrupt(blobs));
+                self.set_sums(&entry.conversation_id, shelf.sums());
+                if sound || entry.state.is_none() {
+                    return Ok(Found::Entry(Box::new(entry)));
+                }
+                entry.state = None;
+                entry.sent = None;
+                Ok(Found::Incomplete(Box::new(entry)))
+            }
+            Err(damage) => {
+                // One damaged journal is enough for an investigation; the next one replaces it.
+                let damaged_path = self.folder.join("journal.damaged");
+                fs::rename(&path, &damaged_path).map_err(failed("set aside", &path))?;
+                Ok(Found::Damaged(damage, damaged_path))
+            }
+        }
+    }
+
+    /// Returns the write-ahead log of a turn that another process did not finish.
+    pub fn begun(&self) -> Option<Begun> {
+        Begun::read(self.folder.join(BEGUN))
+    }
+
+    /// Returns an empty write-ahead log for a turn with this history.
+    pub fn begins(&self, history: Fingerprint) -> Begun {
+        Begun::nothing(self.folder.join(BEGUN), history)
+    }
+
+    fn set_sums(&self, conversation_id: &str, sums: Sums) {
+        let known = (conversation_id.to_owned(), sums);
+        *self.sums.lock().unwrap_or_else(PoisonError::into_inner) = known;
+    }
+
+    /// Returns the blobs of a conversation, with the checksums of the journal that was read or
+    /// written last.
+    pub fn shelf(&self, conversation_id: &str) -> Shelf {
+        let sums = self.sums.lock().unwrap_or_else(PoisonError::into_inner);
+        let sums = if sums.0 == conversation_id {
+            sums.1.clone()
+        } else {
+            Sums::default()
+        };
+        let folder = format!("blobs-{}", name(conversation_id));
+        Shelf::at(self.folder.join(folder), sums)
+    }
+
+    /// Writes the blobs that are not on disk yet, then the entry that needs them, then removes the
+    /// blobs of earlier conversations.
+    pub fn write(&self, entry: &Entry, shelf: &Shelf) -> Result<(), StoreError> {
+        make_private(shelf.folder())?;
+        for (path, data) in shelf.unwritten() {
+            self.write_atomically(&path, &data)?;
+            shelf.written(&path, &data);
+        }
+        let path = self.folder.join(JOURNAL);
+        let entry = Entry {
+            blobs: Some(shelf.count()),
+            sums: Some(shelf.sums()),
+            ..entry.clone()
+        };
+        let bytes = journal::encode(&entry)
+            .map_err(|error| failed("encode", &path)(io::Error::other(error)))?;
+        self.write_atomically(&path, &bytes)?;
+        self.set_sums(&entry.conversation_id, entry.sums.unwrap_or_default());
+        self.remove_other_blobs(shelf.folder());
+        Ok(())
+    }
+
+    /// Deletes the conversation.
+    pub fn forget(&self) -> Result<(), StoreError> {
+        if let Some(begun) = self.begun() {
+            begun.forget();
+        }
+        let path = self.folder.join(JOURNAL);
+        match fs::remove_file(&path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                Err(failed("remove", &path)(error))
+            }
+            _ => {
+                self.remove_other_blobs(Path::new(""));
+                Ok(())
+            }
+        }
+    }
+
+    fn write_atomically(&self, path: &Path, bytes: &[u8]) -> Result<(), StoreError> {
+        let write = || -> io::Result<()> {
+            let mut options = AtomicWriteFile::options();
+            options.mode(0o600).preserve_mode(false);
+            let mut file = options.open(path)?;
+            self.step(Step::Opened);
+            let (first, second) = bytes.split_at(bytes.len() / 2);
+            file.write_all(first)?;
+            self.step(Step::Half);
+            file.write_all(second)?;
+            self.step(Step::Written);
+            file.commit()?;
+            self.step(Step::Named);
+            Ok(())
+        };
+        write().map_err(failed("write", path))
+    }
+
+    /// Removes other blob directories. Leftovers only cost space, so those that cannot be removed
+    /// are left to a later write.
+    fn remove_other_blobs(&self, keep: &Path) {
+        let Ok(entries) = fs::read_dir(&self.folder) else {
+            return;
+        };
+        for entry in entries.flatten() {
+            let path = entry.path();
+            if path != keep && entry.file_name().as_encoded_bytes().starts_with(b"blobs-") {
+                if let Err(error) = fs::remove_dir_all(&path) {
+                    tracing::debug!(%error, "cannot remove old blobs");
+                }
+                self.step(Step::Cleared);
+            }
+        }
+    }
+
+    fn step(&self, step: Step) {
+        if let Some(steps) = &self.steps.0 {
+            steps(step);
+        }
+    }
+}
+
+/// Returns a directory name that reveals nothing and is always a single path component.
+fn name(text: &str) -> String {
+    let digest = Sha256::digest(text.as_bytes());
+    digest
+        .iter()
+        .take(16)
+        .map(|byte| format!("{byte:02x}"))
+        .collect()
+}
+
+fn make_private(folder: &Path) -> Result<(), StoreError> {
+    shelf::make_private(folder).map_err(failed("create", folder))
+}
+
+/// Returns the bytes in a directory; unreadable entries count as zero.
+fn size(folder: &Path) -> u64 {
+    let Ok(entries) = fs::read_dir(folder) else {
+        return 0;
+    };
+    entries
+        .flatten()
+        .map(|entry| match entry.metadata() {
+            Ok(data) if data.is_dir() => size(&entry.path()),
+            Ok(data) => data.len(),
+            Err(_) => 0,
+        })
+        .sum()
+}
+
+/// Removes a conversation unless it is locked, and returns whether it did.
+fn remove_if_free(folder: &Path) -> bool {
+    let lock = File::options().write(true).open(folder.join(LOCK));
+    match lock {
+        Ok(lock) => lock.try_lock().is_ok() && fs::remove_dir_all(folder).is_ok(),
+        Err(_) => false,
+    }
+}

@@ -1,0 +1,15 @@
+//! The engine: sessions, turns and runs, recovery, stored conversations, the model catalogue.
+//!
+//! ```text
+//! turn              sessions and turns: what a host sees of a run
+//!   ├─ run          one live run in one task: reads the stream, answers every request
+//!   ├─ conversation stored state, and how a transcript continues
+//!   └─ catalog      Cursor's models → models a host can register, and back
+//! prompts           every text we write to a model
+//! ```
+
+pub mod catalog;
+pub mod conversation;
+pub mod prompts;
+pub mod run;
+pub mod turn;

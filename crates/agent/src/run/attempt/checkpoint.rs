@@ -1,0 +1,75 @@
+//! Checkpoints: which are accepted, and what they are taken to include.
+
+use bytes::Bytes;
+
+use super::Attempt;
+use crate::run::event::{Checkpoint, RunEvent};
+use crate::run::retry::{Progress, Shown};
+use cursor_proto::state;
+
+impl Attempt<'_> {
+    /// Handles a checkpoint from the server.
+    pub(super) fn checkpoint(&mut self, state: &Bytes) {
+        self.tally.checkpoint(state.len());
+        // A checkpoint that cannot be resumed must not replace one that can.
+        if let Err(unusable) = state::check(state) {
+            self.context.drift.count(format!("checkpoint: {unusable}"));
+            return;
+        }
+        self.turn_ended = self.turn_ended.map(|_| self.last_inbound);
+        self.liveness_counts_until = None;
+        // A copy, because the state is kept and the network buffer it arrived in should not be.
+        let state = Bytes::copy_from_slice(state);
+        self.context.unacked.checkpoint(&state::pending(&state));
+        let settled = self.context.memo.checkpoint();
+        self.release_all();
+        self.context.overlap.checkpoint();
+        let event = RunEvent::Checkpoint(Checkpoint {
+            lacks: self.context.unacked.unknown(),
+            state: state.clone(),
+            behind: self.context.overlap.text.unacknowledged().to_owned(),
+            settled,
+        });
+        // A server that resumes a checkpoint without a tool's result requests the call again. That
+        // is harmless if the result is on record.
+        let memo = &*self.context.memo;
+        let is_settled = self.context.unacked.is_settled(|call| memo.holds(call));
+        let shown = if is_settled {
+            Shown::Nothing
+        } else {
+            Shown::Called
+        };
+        self.progress = Progress {
+            checkpoint: Some(state),
+            shown,
+        };
+        self.emit(event);
+        // This may be the last checkpoint, so shorten the wait. One that arrives before the
+        // cancellation was sent is not.
+        if let (Some(until), 0) = (self.cancel_deadline, self.unsent_until_cancel) {
+            let soon = self.last_inbound + self.context.timing.farewell;
+            self.cancel_deadline = Some(until.min(soon));
+        }
+    }
+
+    /// Records what an update says about results sent earlier: the server has received them if it
+    /// continues.
+    pub(super) fn note_received(&mut self, event: &RunEvent) {
+        match event {
+            RunEvent::Text(text) | RunEvent::Thinking(text) if text.is_empty() => {}
+            // A report on an injected message also follows any result sent before that message.
+            RunEvent::Text(_)
+            | RunEvent::Thinking(_)
+            | RunEvent::Injection(_)
+            | RunEvent::TurnEnded(_) => {
+                self.context.unacked.model_output();
+                self.context.memo.server_progressed();
+            }
+            RunEvent::ToolCompleted(completed) => {
+                self.context.unacked.completed(&completed.call_id);
+                self.context.memo.server_progressed();
+            }
+            _ => {}
+        }
+    }
+}

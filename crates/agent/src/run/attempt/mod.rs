@@ -1,0 +1,503 @@
+//! One attempt of a run: one stream, from its first message to its end.
+
+mod checkpoint;
+mod clock;
+mod exec;
+mod leaving;
+mod pending;
+mod speak;
+mod tell;
+
+use std::collections::{BTreeSet, VecDeque};
+use std::pin::Pin;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use futures_util::FutureExt as _;
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, Sleep, sleep_until};
+use uuid::Uuid;
+
+use self::exec::ExecDigest;
+use self::pending::Pending;
+use super::answer;
+use super::blobs::Blobs;
+use super::driver::{Command, Injection};
+use super::event::{RunEvent, Usage};
+use super::execs::{self, Execs};
+use super::limits::{LimitError, MAX_ANSWER};
+use super::memo::Memo;
+use super::overlap::TextDedupe;
+use super::owed::{RequestKey, SideEffect, UnackedResults};
+use super::queue;
+use super::retry::{Progress, Shown, Timing};
+use super::tally::Tally;
+use super::watchdog::{Activity, IdleTimeout, Watchdog, classify};
+use agent_tools::Executor;
+use cursor_client::error::{TransportError, WireError};
+use cursor_client::stream::{Outgoing, Received, RunStream};
+use cursor_proto::agent::v1::*;
+use cursor_proto::drift::Drift;
+
+/// Bytes of outgoing frames that may be queued before no new requests are accepted.
+const MAX_OUTBOX: usize = 8 * 1024 * 1024;
+
+/// The parts of a run that outlive a single stream.
+pub(super) struct AttemptContext<'a> {
+    pub(super) events: &'a queue::Sender<RunEvent>,
+    pub(super) commands: &'a mut mpsc::Receiver<Command>,
+    pub(super) executor: &'a Arc<dyn Executor>,
+    pub(super) blobs: &'a dyn Blobs,
+    pub(super) drift: &'a Drift,
+    pub(super) timing: &'a Timing,
+    pub(super) run_id: Uuid,
+    /// User messages that arrived while no stream was open.
+    pub(super) held: &'a mut Vec<Injection>,
+    /// Bytes of text and thinking received so far, over all attempts.
+    pub(super) answer_bytes: &'a mut usize,
+    /// Text that earlier streams have already shown.
+    pub(super) overlap: &'a mut TextDedupe,
+    /// Effects that were executed for earlier streams.
+    pub(super) memo: &'a mut Memo,
+    /// Results from the host and the user that the newest checkpoint may not include.
+    pub(super) unacked: &'a mut UnackedResults,
+    /// Called when the server accepts the stream.
+    pub(super) on_accepted: &'a (dyn Fn() + Sync),
+}
+
+/// Why a stream ended.
+pub(super) enum CloseReason {
+    /// The turn is complete.
+    Finished,
+    /// The owner cancelled the run or dropped its handle.
+    Cancelled,
+    /// The stream failed.
+    Failed(WireError),
+    /// The stream made no progress within the limit, with or without heartbeats.
+    Idle(IdleTimeout),
+    /// The server exceeded a size limit.
+    Limit(LimitError),
+}
+
+impl CloseReason {
+    /// Returns whether the stream went idle, so that the connection itself may be dead.
+    pub(super) fn is_silence(&self) -> bool {
+        matches!(self, Self::Idle(..))
+    }
+}
+
+/// The outcome of a stream.
+pub(super) struct AttemptOutcome {
+    pub(super) reason: CloseReason,
+    pub(super) progress: Progress,
+    pub(super) usage: Option<Usage>,
+    /// Whether the server accepted the stream at all.
+    pub(super) accepted: bool,
+}
+
+/// Everything the event loop of an attempt can wake up for.
+enum AttemptEvent {
+    Received(Result<Received, WireError>),
+    Sent(Result<usize, ChannelClosed>),
+    Delivered(Result<(), ChannelClosed>),
+    Exec(execs::Progress),
+    Answered(u32, AskQuestionResult),
+    Command(Option<Command>),
+    /// The timer fired that was due at this time.
+    Tick(Instant),
+}
+
+/// The other end of a channel was dropped.
+struct ChannelClosed;
+
+/// Sends the first queued frame once there is capacity, and returns its length.
+async fn flush(outgoing: &Outgoing, outbox: &mut VecDeque<Bytes>) -> Result<usize, ChannelClosed> {
+    let permit = outgoing.ready().await.map_err(|_| ChannelClosed)?;
+    let frame = outbox.pop_front().unwrap_or_default();
+    let length = frame.len();
+    permit.send(frame);
+    Ok(length)
+}
+
+/// Delivers the first queued event once the consumer has capacity for its bytes.
+async fn deliver(
+    events: &queue::Sender<RunEvent>,
+    pending: &mut Pending,
+) -> Result<(), ChannelClosed> {
+    let room = events
+        .reserve(pending.first_bytes())
+        .await
+        .ok_or(ChannelClosed)?;
+    if let Some(event) = pending.pop() {
+        room.put(event);
+    }
+    Ok(())
+}
+
+struct Attempt<'a> {
+    context: AttemptContext<'a>,
+    stream: RunStream,
+    execs: Execs,
+    pending: Pending,
+    outbox: VecDeque<Bytes>,
+    outbox_bytes: usize,
+    progress: Progress,
+    usage: Option<Usage>,
+    tally: Tally,
+    accepted: bool,
+    last_inbound: Instant,
+    next_heartbeat: Instant,
+    /// No timeout is acted on before this time: the process was suspended, or queued input is read
+    /// once more.
+    no_timeout_before: Instant,
+    /// When the turn ended, or when the last message after its end arrived.
+    turn_ended: Option<Instant>,
+    /// Until when messages that are not shown count as such a message: until the last checkpoint
+    /// has arrived.
+    liveness_counts_until: Option<Instant>,
+    /// Latest end of the stream after the turn's end, unless more text arrives.
+    latest_end: Option<Instant>,
+    /// When to stop waiting for a cancelled run.
+    cancel_deadline: Option<Instant>,
+    /// By when the server should have received the cancellation.
+    cancel_received_by: Option<Instant>,
+    /// Frames that are still queued ahead of, and including, the cancellation.
+    unsent_until_cancel: usize,
+    /// Whether there is capacity to read. While reading is paused, silence means nothing.
+    reading: Reading,
+    /// Requests that the host is executing.
+    hosted: BTreeSet<u32>,
+    /// User messages sent on this stream.
+    injected: BTreeSet<Uuid>,
+    /// Exec requests received on this stream, to detect repeated ones.
+    seen_execs: BTreeSet<ExecDigest>,
+    watchdog: Watchdog,
+    /// Questions that the user has not answered yet. While there are any, silence is not a stall.
+    questions: JoinSet<(u32, AskQuestionResult)>,
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Reading {
+    On,
+    Paused,
+}
+
+/// Drives a stream to its end.
+pub(super) async fn drive(stream: RunStream, context: AttemptContext<'_>) -> AttemptOutcome {
+    let now = Instant::now();
+    let watchdog = Watchdog::new(context.timing.patience, now);
+    let mut attempt = Attempt {
+        execs: Execs::new(Arc::clone(context.executor), context.timing.exec_heartbeat),
+        next_heartbeat: now + context.timing.heartbeat,
+        no_timeout_before: now,
+        context,
+        stream,
+        pending: Pending::default(),
+        outbox: VecDeque::new(),
+        outbox_bytes: 0,
+        progress: Progress::default(),
+        usage: None,
+        tally: Tally::new(now),
+        accepted: false,
+        last_inbound: now,
+        turn_ended: None,
+        liveness_counts_until: None,
+        latest_end: None,
+        cancel_deadline: None,
+        cancel_received_by: None,
+        unsent_until_cancel: 0,
+        reading: Reading::On,
+        hosted: BTreeSet::new(),
+        injected: BTreeSet::new(),
+        seen_execs: BTreeSet::new(),
+        watchdog,
+        questions: JoinSet::new(),
+    };
+    let mut reason = attempt.run().await;
+    attempt.tally.close(&reason);
+    if let CloseReason::Finished = reason {
+        attempt.release_all();
+    }
+    while let Some(event) = attempt.pending.pop() {
+        if attempt.context.events.send(event).await.is_err() {
+            reason = CloseReason::Cancelled;
+            break;
+        }
+    }
+    let mut progress = attempt.progress;
+    progress.shown = progress.shown.max(attempt.context.memo.visible_progress());
+    AttemptOutcome {
+        reason,
+        progress,
+        usage: attempt.usage,
+        accepted: attempt.accepted,
+    }
+}
+
+impl Attempt<'_> {
+    async fn run(&mut self) -> CloseReason {
+        // One timer, moved only when it fires or an earlier deadline appears: deadlines move with
+        // every message, and re-arming for each would cost more than the message.
+        let mut armed = self.next_deadline();
+        let mut timer: Pin<Box<Sleep>> = Box::pin(sleep_until(armed));
+        loop {
+            let deadline = self.next_deadline();
+            if deadline < armed {
+                armed = deadline;
+                timer.as_mut().reset(armed);
+            }
+            let room = self.outbox_bytes < MAX_OUTBOX;
+            self.pace(if room && !self.pending.is_full() {
+                Reading::On
+            } else {
+                Reading::Paused
+            });
+            let reading = self.reading == Reading::On;
+            let event = tokio::select! {
+                received = self.stream.incoming.next(), if reading => AttemptEvent::Received(received),
+                sent = flush(&self.stream.outgoing, &mut self.outbox), if !self.outbox.is_empty() => {
+                    AttemptEvent::Sent(sent)
+                }
+                delivered = deliver(self.context.events, &mut self.pending), if !self.pending.is_empty() => {
+                    AttemptEvent::Delivered(delivered)
+                }
+                progress = self.execs.next(), if room => AttemptEvent::Exec(progress),
+                Some(Ok((id, result))) = self.questions.join_next() => AttemptEvent::Answered(id, result),
+                command = self.context.commands.recv() => AttemptEvent::Command(command),
+                () = self.context.events.closed() => AttemptEvent::Delivered(Err(ChannelClosed)),
+                () = timer.as_mut() => AttemptEvent::Tick(armed),
+            };
+            let ticked = matches!(event, AttemptEvent::Tick(_));
+            if let Some(reason) = self.handle(event) {
+                return reason;
+            }
+            if ticked {
+                armed = self.next_deadline();
+                timer.as_mut().reset(armed);
+            }
+        }
+    }
+
+    fn handle(&mut self, event: AttemptEvent) -> Option<CloseReason> {
+        match event {
+            // A cancelled stream counts as cancelled however it ends.
+            AttemptEvent::Received(Ok(Received::End(_)) | Err(_))
+                if self.cancel_deadline.is_some() =>
+            {
+                Some(CloseReason::Cancelled)
+            }
+            // The turn is complete, so a failure after it is ignored.
+            AttemptEvent::Received(Ok(Received::End(_)) | Err(_)) if self.turn_ended.is_some() => {
+                Some(CloseReason::Finished)
+            }
+            // A clean end without the end of a turn means that a proxy or the server closed the
+            // connection.
+            AttemptEvent::Received(Ok(Received::End(_))) => {
+                Some(CloseReason::Failed(TransportError::TurnUnfinished.into()))
+            }
+            AttemptEvent::Received(Ok(received)) => self.receive(received),
+            AttemptEvent::Received(Err(error)) => Some(CloseReason::Failed(error)),
+            AttemptEvent::Sent(Ok(bytes)) => {
+                self.outbox_bytes -= bytes;
+                self.unsent_until_cancel = self.unsent_until_cancel.saturating_sub(1);
+                None
+            }
+            // The receiving half reports why the stream accepts no more.
+            AttemptEvent::Sent(Err(ChannelClosed)) => {
+                self.outbox.clear();
+                self.outbox_bytes = 0;
+                self.unsent_until_cancel = 0;
+                None
+            }
+            AttemptEvent::Delivered(Ok(())) => None,
+            AttemptEvent::Delivered(Err(ChannelClosed)) => Some(CloseReason::Cancelled),
+            AttemptEvent::Exec(execs::Progress::Call(id, call)) => {
+                self.context
+                    .unacked
+                    .add(RequestKey::Exec(id), SideEffect::None, "", &call.id);
+                self.hosted.insert(id);
+                self.emit(RunEvent::HostCall(Box::new(call)));
+                None
+            }
+            AttemptEvent::Exec(progress) => {
+                let now = Instant::now();
+                match &progress {
+                    execs::Progress::Reply(id, reply) => self.context.memo.reply(*id, reply),
+                    execs::Progress::Done(id, end) => self.context.memo.end(*id, end),
+                    execs::Progress::Call(..) => {}
+                }
+                if let execs::Progress::Done(id, _) = &progress {
+                    self.context.unacked.answered(RequestKey::Exec(*id));
+                    // The server continues now, so the idle timer restarts.
+                    if self.hosted.remove(id) {
+                        self.watchdog.resumed(now);
+                    } else {
+                        self.watchdog.worked(now);
+                    }
+                }
+                for frame in self.execs.frames(progress, now) {
+                    self.post(&frame);
+                }
+                None
+            }
+            AttemptEvent::Answered(id, result) => {
+                self.answered(id, result);
+                None
+            }
+            AttemptEvent::Command(Some(Command::Inject(injection))) => {
+                self.inject(&injection);
+                None
+            }
+            AttemptEvent::Command(Some(Command::Settle)) => self.settle(),
+            // A stream the server has not accepted yet has no last checkpoint to wait for.
+            AttemptEvent::Command(Some(Command::Cancel)) if self.accepted => {
+                self.begin_cancel();
+                None
+            }
+            AttemptEvent::Command(Some(Command::Cancel) | None) => Some(CloseReason::Cancelled),
+            AttemptEvent::Command(Some(Command::Hurry)) => {
+                self.shorten_cancel();
+                None
+            }
+            AttemptEvent::Tick(due) => self.tick(due, Instant::now()),
+        }
+    }
+
+    /// Handles everything that has already arrived, without waiting, and then emits
+    /// [`RunEvent::Settled`].
+    fn settle(&mut self) -> Option<CloseReason> {
+        while !self.pending.is_full() && self.outbox_bytes < MAX_OUTBOX {
+            let Some(received) = self.stream.incoming.next().now_or_never() else {
+                break;
+            };
+            let reason = self.handle(AttemptEvent::Received(received));
+            match reason {
+                // The run is over, so no one waits for `Settled`.
+                Some(CloseReason::Finished | CloseReason::Cancelled) => return reason,
+                // The next stream would not know of this command, so answer it now.
+                Some(_) => {
+                    self.emit(RunEvent::Settled);
+                    return reason;
+                }
+                None => {}
+            }
+        }
+        self.emit(RunEvent::Settled);
+        None
+    }
+
+    fn receive(&mut self, received: Received) -> Option<CloseReason> {
+        self.last_inbound = Instant::now();
+        if !self.accepted {
+            self.accepted = true;
+            (self.context.on_accepted)();
+            for injection in std::mem::take(self.context.held) {
+                self.inject(&injection);
+            }
+        }
+        let Received::Message(message) = received else {
+            return None;
+        };
+        self.tally.message();
+        self.watchdog
+            .record_message(message.message.as_ref(), self.last_inbound);
+        if classify(message.message.as_ref()) == Activity::Liveness {
+            self.note_liveness();
+        }
+        use agent_server_message::Message;
+        match message.message {
+            Some(Message::InteractionUpdate(update)) => return self.update(update),
+            Some(Message::ExecServerMessage(exec)) => self.exec(exec),
+            Some(Message::ConversationCheckpointUpdate(state)) => self.checkpoint(&state),
+            Some(Message::KvServerMessage(request)) => {
+                self.count_written(&request);
+                let (reply, limit) = answer::kv(self.context.blobs, request, self.context.drift);
+                self.count_read(&reply);
+                self.post(&AgentClientMessage {
+                    message: Some(agent_client_message::Message::KvClientMessage(reply)),
+                });
+                return limit.map(CloseReason::Limit);
+            }
+            Some(Message::ExecServerControlMessage(control)) => {
+                if let Some(exec_server_control_message::Message::Abort(abort)) = control.message {
+                    tracing::debug!(exec = abort.id, "exec.aborted");
+                    self.execs.abort(abort.id);
+                }
+            }
+            Some(Message::InteractionQuery(query)) => self.query(query),
+            // Unknown kinds were counted when the message was decoded; they need no answer.
+            None => {}
+        }
+        None
+    }
+
+    fn update(&mut self, update: InteractionUpdate) -> Option<CloseReason> {
+        let event = RunEvent::from_update(update)?;
+        // Check before processing, because processing copies the text.
+        if let RunEvent::Text(text) | RunEvent::Thinking(text) = &event {
+            *self.context.answer_bytes += text.len();
+            if *self.context.answer_bytes > MAX_ANSWER {
+                return Some(CloseReason::Limit(LimitError::Answer { limit: MAX_ANSWER }));
+            }
+        }
+        self.after_turn_end(&event);
+        self.note_received(&event);
+        match &event {
+            RunEvent::Text(text) => self.tally.text(text.len(), self.last_inbound),
+            RunEvent::Thinking(text) => self.tally.thinking(text.len(), self.last_inbound),
+            _ => {}
+        }
+        if let RunEvent::Text(_) | RunEvent::Thinking(_) = &event {
+            self.note_still_working();
+        }
+        match &event {
+            RunEvent::Text(text) if !text.is_empty() && self.progress.shown == Shown::Nothing => {
+                self.progress.shown = Shown::Something;
+            }
+            RunEvent::TurnEnded(usage) => {
+                if self.turn_ended.is_none() {
+                    self.note_turn_end();
+                }
+                if *usage != Usage::default() {
+                    self.usage = Some(self.usage.unwrap_or_default().plus(*usage));
+                }
+            }
+            _ => {}
+        }
+        let overlap = &mut *self.context.overlap;
+        let event = match event {
+            RunEvent::Text(text) => RunEvent::Text(overlap.text.take(&text)),
+            RunEvent::Thinking(text) => RunEvent::Thinking(overlap.thinking.take(&text)),
+            event => event,
+        };
+        match &event {
+            RunEvent::Text(text) | RunEvent::Thinking(text) if text.is_empty() => {}
+            _ => self.emit(event),
+        }
+        None
+    }
+
+    fn count_written(&mut self, request: &KvServerMessage) {
+        if let Some(kv_server_message::Message::SetBlobArgs(args)) = &request.message {
+            self.tally
+                .blob_written(args.blob_data.len(), self.last_inbound);
+        }
+    }
+
+    fn count_read(&mut self, reply: &KvClientMessage) {
+        if let Some(kv_client_message::Message::GetBlobResult(result)) = &reply.message {
+            let bytes = result.blob_data.as_ref().map_or(0, Bytes::len);
+            self.tally.blob_read(bytes, self.last_inbound);
+        }
+    }
+
+    fn post(&mut self, message: &AgentClientMessage) {
+        let frame = self.stream.outgoing.frame(message);
+        self.outbox_bytes += frame.len();
+        self.outbox.push_back(frame);
+    }
+}
+
+#[cfg(test)]
+mod tests;

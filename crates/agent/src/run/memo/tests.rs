@@ -1,0 +1,262 @@
+use super::*;
+use cursor_proto::agent::v1::{
+    DeleteArgs, McpArgs, McpResult, ShellArgs, ShellResult, ShellStream, ShellStreamExit,
+    ShellStreamStdout, shell_stream,
+};
+
+fn shell(command: &str, call: &str) -> Request {
+    Request::ShellArgs(ShellArgs {
+        command: command.into(),
+        tool_call_id: call.into(),
+        ..ShellArgs::default()
+    })
+}
+
+fn run(memo: &mut Memo, id: u32, command: &str) {
+    memo.begin(id, &shell(command, "first"));
+    memo.reply(id, &Reply::ShellResult(ShellResult::default()));
+    memo.end(id, &Ok(()));
+}
+
+#[test]
+fn a_recorded_result_is_replayed_once_per_stream_until_a_checkpoint_includes_it() {
+    let mut memo = Memo::default();
+    run(&mut memo, 1, "make");
+    run(&mut memo, 2, "make");
+    assert_eq!(memo.visible_progress(), Shown::Remembered);
+    assert!(
+        memo.recall(&shell("make", "x")).is_none(),
+        "this stream knows"
+    );
+    memo.restart();
+    for _ in 0..2 {
+        let done = memo.recall(&shell("make", "another id")).unwrap();
+        assert_eq!((done.replies.len(), done.end), (1, Ok(())));
+    }
+    assert!(memo.recall(&shell("make", "x")).is_none());
+    memo.checkpoint();
+    memo.checkpoint();
+    memo.checkpoint();
+    assert_eq!(
+        memo.visible_progress(),
+        Shown::Remembered,
+        "all of them may have come too early"
+    );
+    memo.server_progressed();
+    memo.checkpoint();
+    assert_eq!(
+        memo.visible_progress(),
+        Shown::Remembered,
+        "it may have come too early"
+    );
+    memo.checkpoint();
+    assert_eq!(memo.visible_progress(), Shown::Nothing);
+}
+
+#[test]
+fn a_checkpoint_keeps_results_not_yet_requested_again() {
+    let mut memo = Memo::default();
+    run(&mut memo, 1, "one");
+    run(&mut memo, 2, "two");
+    memo.restart();
+    memo.recall(&shell("one", "x")).unwrap();
+    memo.checkpoint();
+    assert!(memo.recall(&shell("one", "x")).is_none());
+    assert!(memo.recall(&shell("two", "x")).is_some());
+}
+
+#[test]
+fn results_a_new_stream_skips_are_dropped() {
+    let mut memo = Memo::default();
+    run(&mut memo, 1, "make");
+    memo.checkpoint();
+    run(&mut memo, 2, "edit");
+    memo.restart();
+    memo.recall(&shell("edit", "x")).unwrap();
+    let again = memo.recall(&shell("make", "x"));
+    assert!(again.is_none(), "after the edit it is another make");
+}
+
+#[test]
+fn concurrent_requests_may_be_repeated_in_any_order() {
+    let mut memo = Memo::default();
+    run(&mut memo, 1, "before");
+    memo.begin(2, &shell("slow", "a"));
+    run(&mut memo, 3, "quick");
+    for (first, second) in [("slow", "quick"), ("quick", "slow")] {
+        let mut memo = memo.clone();
+        memo.restart();
+        assert!(memo.recall(&shell(first, "x")).is_some());
+        assert!(memo.recall(&shell(second, "x")).is_some());
+        assert!(memo.recall(&shell("before", "x")).is_none());
+    }
+}
+
+#[test]
+fn a_diverging_stream_gets_no_recorded_results() {
+    let mut memo = Memo::default();
+    run(&mut memo, 1, "test");
+    memo.restart();
+    run(&mut memo, 1, "edit");
+    assert!(memo.recall(&shell("test", "x")).is_none());
+}
+
+#[test]
+fn interrupted_and_unidentifiable_requests_cannot_be_replayed() {
+    let mut memo = Memo::default();
+    memo.begin(1, &Request::DeleteArgs(DeleteArgs::default()));
+    assert_eq!(memo.visible_progress(), Shown::Executed);
+    memo.restart();
+    assert_eq!(memo.visible_progress(), Shown::Executed);
+    memo.checkpoint();
+    assert_eq!(memo.visible_progress(), Shown::Nothing);
+    memo.begin(2, &Request::SubagentArgs(Default::default()));
+    assert_eq!(memo.visible_progress(), Shown::Executed);
+}
+
+fn call(id: &str) -> Request {
+    Request::McpArgs(McpArgs {
+        name: "look".into(),
+        tool_call_id: id.into(),
+        ..McpArgs::default()
+    })
+}
+
+#[test]
+fn host_calls_are_matched_by_call_id_after_a_checkpoint() {
+    let mut memo = Memo::default();
+    memo.call(1, &call("a"));
+    memo.reply(1, &Reply::McpResult(McpResult::default()));
+    memo.end(1, &Ok(()));
+    memo.call(2, &call("broken off"));
+    assert_eq!(
+        memo.visible_progress(),
+        Shown::Nothing,
+        "the host knows what it did"
+    );
+    assert!(memo.holds("a") && !memo.holds("broken off") && !memo.holds(""));
+    let mut early = memo.clone();
+    early.checkpoint();
+    early.restart();
+    assert!(
+        early.recall(&call("b")).is_some(),
+        "a state from before may give it another name"
+    );
+    memo.server_progressed();
+    memo.checkpoint();
+    memo.restart();
+    run(&mut memo, 1, "edit");
+    assert!(memo.recall(&call("b")).is_none());
+    assert!(memo.recall(&call("broken off")).is_none());
+    assert_eq!(memo.recall(&call("a")).unwrap().replies.len(), 1);
+    assert!(memo.recall(&call("a")).is_none(), "this stream knows");
+}
+
+#[test]
+fn a_new_run_gets_the_results_its_start_does_not_include() {
+    let mut memo = Memo::default();
+    run(&mut memo, 1, "make");
+    memo.server_progressed();
+    memo.checkpoint();
+    memo.checkpoint();
+    run(&mut memo, 2, "test");
+    memo.begin(3, &shell("deploy", "x"));
+    memo.restart();
+    for (start, makes) in [(Start::State, false), (Start::History, true)] {
+        assert!(memo.tells_all(start));
+        let mut memo = memo.clone().handed_on(start);
+        assert_eq!(memo.visible_progress(), Shown::Nothing);
+        assert_eq!(memo.recall(&shell("make", "x")).is_some(), makes);
+        assert!(memo.recall(&shell("test", "x")).is_some());
+        let broken = memo.recall(&shell("deploy", "x")).unwrap();
+        assert_eq!(
+            broken.end,
+            Err(Thrown(prompts::EXECUTION_INTERRUPTED.into()))
+        );
+    }
+}
+
+#[test]
+fn an_unidentifiable_request_makes_the_log_incomplete() {
+    let mut memo = Memo::default();
+    memo.begin(1, &Request::SubagentArgs(Default::default()));
+    assert!(!memo.tells_all(Start::State));
+    memo.checkpoint();
+    assert!(memo.tells_all(Start::State) && !memo.tells_all(Start::History));
+    assert!(!Memo::lost().tells_all(Start::State));
+}
+
+#[test]
+fn a_request_started_by_another_process_is_reported_once_and_then_executed() {
+    let what = What::of(&shell("deploy", "x")).unwrap();
+    assert_eq!(What::parse(&what.to_string()), Some(what));
+    for none in ["", "xyz", &"é".repeat(32), &what.to_string()[1..]] {
+        assert_eq!(What::parse(none), None, "{none}");
+    }
+    let other = What::of(&shell("edit", "x")).unwrap();
+    let mut memo = Memo::begun([other, what, other, what]);
+    assert_eq!(memo.visible_progress(), Shown::Nothing);
+    assert!(memo.recall(&shell("test", "x")).is_none());
+    // Whatever is done first.
+    run(&mut memo, 1, "test");
+    let replayed = memo.recall(&shell("deploy", "y")).unwrap();
+    assert_eq!(replayed.end, Err(Thrown(prompts::RESULT_UNKNOWN.into())));
+    assert!(memo.recall(&shell("deploy", "y")).is_none());
+    // A stream that replaces this one gets the same answer.
+    memo.restart();
+    assert_eq!(memo.recall(&shell("deploy", "z")), Some(replayed));
+    assert!(memo.recall(&shell("edit", "z")).is_some());
+}
+
+#[test]
+fn a_result_the_checkpoint_may_include_is_reported_as_text_and_then_executed() {
+    let mut memo = Memo::default();
+    memo.begin(1, &shell("test", "a"));
+    let said = |event| Reply::ShellStream(ShellStream { event: Some(event) });
+    let out = ShellStreamStdout {
+        data: "broken".into(),
+    };
+    let exit = ShellStreamExit {
+        code: 2,
+        ..ShellStreamExit::default()
+    };
+    memo.reply(1, &said(shell_stream::Event::Stdout(out)));
+    memo.reply(1, &said(shell_stream::Event::Exit(exit)));
+    memo.end(1, &Ok(()));
+    memo.server_progressed();
+    assert_eq!(memo.checkpoint(), []);
+    let mut known = memo.clone();
+    assert_eq!(known.checkpoint(), [What::of(&shell("test", "b")).unwrap()]);
+    known.restart();
+    assert!(known.recall(&shell("test", "b")).is_none());
+    memo.restart();
+    let replayed = memo.recall(&shell("test", "b")).unwrap();
+    let Err(Thrown(message)) = &replayed.end else {
+        panic!("{replayed:?}");
+    };
+    assert!(message.contains("broken\n[exit code 2]"), "{message}");
+    assert!(replayed.replies.is_empty());
+    assert!(memo.recall(&shell("test", "b")).is_none());
+    // Another stream gets the same answer.
+    memo.restart();
+    assert_eq!(memo.recall(&shell("test", "c")), Some(replayed));
+}
+
+#[test]
+fn effects_before_a_host_call_are_reported_as_already_executed() {
+    let mut memo = Memo::default();
+    run(&mut memo, 1, "test");
+    memo.call(2, &call("a"));
+    let mut within = memo.clone();
+    within.restart();
+    assert!(within.recall(&shell("test", "x")).unwrap().end.is_ok());
+    for start in [Start::State, Start::History] {
+        let mut memo = memo.clone().handed_on(start);
+        assert!(memo.recall(&shell("test", "x")).unwrap().end.is_err());
+    }
+    run(&mut memo, 3, "after");
+    let mut spoken = memo.clone().handed_on_behind_words(Start::State);
+    assert!(spoken.recall(&shell("after", "x")).unwrap().end.is_err());
+    let mut memo = memo.handed_on(Start::State);
+    assert!(memo.recall(&shell("after", "x")).unwrap().end.is_ok());
+}

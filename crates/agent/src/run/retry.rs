@@ -1,0 +1,395 @@
+//! Decides whether to retry, and from where. Pure: no clock, no network.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+
+use super::watchdog::Patience;
+use cursor_client::failure::{Failure, Retry};
+
+/// How often a run may be retried; the official client's numbers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RetryPolicy {
+    /// Retries after errors the server reported.
+    pub server: u32,
+    /// Retries after lost connections.
+    pub transport: u32,
+    /// Like `transport`, while the server has not accepted any stream of the run: it may be
+    /// unreachable, and the user should learn that soon.
+    pub unreached: u32,
+    /// Retries after idle streams.
+    pub idle: u32,
+    /// Who restarts when a stream goes idle after it was sent tool results.
+    pub after_results: Restarts,
+    /// Consecutive resumed attempts that may produce output without a new checkpoint.
+    pub barren_resumes: u32,
+    /// Half of the first delay.
+    pub base_delay: Duration,
+    /// Upper limit of a delay, before jitter.
+    pub max_delay: Duration,
+}
+
+impl Default for RetryPolicy {
+    fn default() -> Self {
+        Self {
+            server: 3,
+            transport: 10,
+            unreached: 3,
+            idle: super::watchdog::RETRIES,
+            after_results: Restarts::Here,
+            barren_resumes: 2,
+            base_delay: Duration::from_secs(1),
+            max_delay: Duration::from_secs(60),
+        }
+    }
+}
+
+impl RetryPolicy {
+    /// Returns the policy for a run, depending on whether it ever reached the server.
+    pub fn having(self, reached: Reached) -> Self {
+        let transport = match reached {
+            Reached::Never => self.transport.min(self.unreached),
+            Reached::Once => self.transport,
+        };
+        Self { transport, ..self }
+    }
+}
+
+/// Whether the server has ever accepted a stream of a run.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum Reached {
+    #[default]
+    Never,
+    Once,
+}
+
+/// Who restarts a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Restarts {
+    /// The run itself, from its last checkpoint.
+    Here,
+    /// Its owner, which has the tool results.
+    Above,
+}
+
+/// Intervals and timeouts of a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Timing {
+    /// Between two client heartbeats.
+    pub heartbeat: Duration,
+    /// Between two heartbeats of an open exec request.
+    pub exec_heartbeat: Duration,
+    /// Silence after which a stream counts as lost, if the watchdog is on.
+    pub stall: Duration,
+    /// How long a stream may stay open without progress.
+    pub patience: Patience,
+    /// How long after the turn's end the stream may stay open.
+    pub after_turn: Duration,
+    /// How long a cancelled run waits for its last checkpoint.
+    pub linger: Duration,
+    /// How long the server may continue to work after a cancellation. If it works longer, the wait
+    /// for its last checkpoint is shortened to `farewell`.
+    pub heed: Duration,
+    /// How long a cancelled run waits after a checkpoint for a later one, or for the end.
+    pub farewell: Duration,
+}
+
+impl Default for Timing {
+    fn default() -> Self {
+        Self {
+            heartbeat: Duration::from_secs(5),
+            exec_heartbeat: Duration::from_secs(3),
+            stall: Duration::from_secs(30),
+            patience: Patience::default(),
+            after_turn: Duration::from_secs(5),
+            linger: Duration::from_secs(6),
+            heed: Duration::from_secs(1),
+            farewell: Duration::from_millis(500),
+        }
+    }
+}
+
+/// What an attempt achieved before it failed.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Progress {
+    /// The newest checkpoint that the attempt received.
+    pub checkpoint: Option<Bytes>,
+    /// What the user has seen since that checkpoint, or since the start.
+    pub shown: Shown,
+}
+
+/// Output or effects that a repeated attempt would repeat, the least serious first.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+#[allow(missing_docs)]
+pub enum Shown {
+    #[default]
+    Nothing,
+    /// A tool was executed here, and its result can be replayed.
+    Remembered,
+    /// Text was shown.
+    Something,
+    /// A host tool was called; the host knows its result.
+    Called,
+    /// A tool that changes something was executed here, and its result cannot be replayed.
+    Executed,
+}
+
+/// What to do after a failed attempt.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Next {
+    /// Send the same request again.
+    Repeat(Duration),
+    /// Resume from the checkpoint.
+    Resume(Duration, Bytes),
+    /// The failure is final.
+    GiveUp,
+}
+
+/// Retries used, by budget.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub struct Spent {
+    pub server: u32,
+    pub transport: u32,
+    pub idle: u32,
+}
+
+/// The retry budgets of one run.
+#[derive(Debug, Clone, Default)]
+pub struct Ledger {
+    spent: Spent,
+    barren: u32,
+    checkpoint: Option<Bytes>,
+}
+
+impl Ledger {
+    /// Returns the budget of a run that replaces another one, which has used these retries.
+    pub fn after(spent: Spent) -> Self {
+        Self {
+            spent,
+            ..Self::default()
+        }
+    }
+
+    /// Returns the retries used so far.
+    pub fn spent(&self) -> Spent {
+        self.spent
+    }
+
+    /// Records a failed attempt and returns what to do next. `jitter` is between 0 and 1.
+    pub fn next(
+        &mut self,
+        policy: &RetryPolicy,
+        failure: &Failure,
+        progress: Progress,
+        jitter: f64,
+    ) -> Next {
+        let resumed = self.checkpoint.is_some();
+        let fresh = progress.checkpoint.is_some();
+        if fresh {
+            self.checkpoint = progress.checkpoint;
+            self.barren = 0;
+        } else if resumed && progress.shown != Shown::Nothing {
+            self.barren += 1;
+        }
+        let (used, budget) = match failure.retry() {
+            Retry::Never => return Next::GiveUp,
+            Retry::Server => (&mut self.spent.server, policy.server),
+            Retry::Transport => (&mut self.spent.transport, policy.transport),
+            Retry::Idle => (&mut self.spent.idle, policy.idle),
+        };
+        if *used >= budget || self.barren >= policy.barren_resumes {
+            return Next::GiveUp;
+        }
+        *used += 1;
+        let delay = delay(policy, *used, jitter);
+        match (&self.checkpoint, progress.shown) {
+            // A checkpoint from before the tool call would make the server request it a second
+            // time.
+            (_, Shown::Called | Shown::Executed) => Next::GiveUp,
+            (Some(checkpoint), _) => Next::Resume(delay, checkpoint.clone()),
+            (None, Shown::Nothing | Shown::Remembered) => Next::Repeat(delay),
+            // Sent again, the request would show the same text twice.
+            (None, Shown::Something) => Next::GiveUp,
+        }
+    }
+}
+
+/// Returns an exponential delay: twice as long for each attempt, plus up to a fifth.
+pub(super) fn delay(policy: &RetryPolicy, attempt: u32, jitter: f64) -> Duration {
+    let doubled = policy
+        .base_delay
+        .saturating_mul(2_u32.saturating_pow(attempt))
+        .min(policy.max_delay);
+    doubled + doubled.mul_f64(jitter.clamp(0.0, 1.0) * 0.2)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn server() -> Failure {
+        Failure::Server("internal".into())
+    }
+
+    fn transport() -> Failure {
+        Failure::Transport("reset".into())
+    }
+
+    fn with(checkpoint: Option<&'static [u8]>, shown: Shown) -> Progress {
+        Progress {
+            checkpoint: checkpoint.map(Bytes::from_static),
+            shown,
+        }
+    }
+
+    fn nothing() -> Progress {
+        Progress::default()
+    }
+
+    #[test]
+    fn three_server_retries_then_the_end() {
+        let (policy, mut ledger) = (RetryPolicy::default(), Ledger::default());
+        let delays: Vec<Next> = (0..4)
+            .map(|_| ledger.next(&policy, &server(), nothing(), 0.0))
+            .collect();
+        let seconds = |s| Next::Repeat(Duration::from_secs(s));
+        assert_eq!(delays, [seconds(2), seconds(4), seconds(8), Next::GiveUp]);
+    }
+
+    #[test]
+    fn ten_transport_retries_capped_at_a_minute() {
+        let (policy, mut ledger) = (RetryPolicy::default(), Ledger::default());
+        let mut last = Next::GiveUp;
+        for _ in 0..10 {
+            last = ledger.next(&policy, &transport(), nothing(), 1.0);
+        }
+        assert_eq!(last, Next::Repeat(Duration::from_secs(72)));
+        assert_eq!(
+            ledger.next(&policy, &transport(), nothing(), 0.0),
+            Next::GiveUp
+        );
+    }
+
+    #[test]
+    fn a_server_that_was_never_reached_is_retried_less_often() {
+        let policy = RetryPolicy::default().having(Reached::Never);
+        let mut ledger = Ledger::default();
+        let mut next = || ledger.next(&policy, &transport(), nothing(), 0.0);
+        let delays = [next(), next(), next(), next()];
+        let seconds = |s| Next::Repeat(Duration::from_secs(s));
+        assert_eq!(delays, [seconds(2), seconds(4), seconds(8), Next::GiveUp]);
+        let policy = RetryPolicy::default().having(Reached::Once);
+        assert_eq!(policy, RetryPolicy::default());
+    }
+
+    #[test]
+    fn a_checkpoint_of_an_earlier_attempt_is_resumed() {
+        let (policy, mut ledger) = (RetryPolicy::default(), Ledger::default());
+        let first = ledger.next(&policy, &transport(), with(Some(b"a"), Shown::Nothing), 0.0);
+        assert_eq!(
+            first,
+            Next::Resume(Duration::from_secs(2), Bytes::from_static(b"a"))
+        );
+        let second = ledger.next(&policy, &transport(), nothing(), 0.0);
+        assert_eq!(
+            second,
+            Next::Resume(Duration::from_secs(4), Bytes::from_static(b"a"))
+        );
+    }
+
+    #[test]
+    fn a_request_is_not_repeated_after_text_was_shown() {
+        let (policy, mut ledger) = (RetryPolicy::default(), Ledger::default());
+        let next = ledger.next(&policy, &transport(), with(None, Shown::Something), 0.0);
+        assert_eq!(next, Next::GiveUp);
+    }
+
+    #[test]
+    fn a_run_is_not_retried_after_an_unreplayable_effect() {
+        let (policy, mut ledger) = (RetryPolicy::default(), Ledger::default());
+        let next = ledger.next(
+            &policy,
+            &transport(),
+            with(Some(b"a"), Shown::Executed),
+            0.0,
+        );
+        assert_eq!(next, Next::GiveUp);
+    }
+
+    #[test]
+    fn resumes_without_a_new_checkpoint_are_limited() {
+        let (policy, mut ledger) = (RetryPolicy::default(), Ledger::default());
+        ledger.next(
+            &policy,
+            &transport(),
+            with(Some(b"a"), Shown::Something),
+            0.0,
+        );
+        let barren = || with(None, Shown::Something);
+        assert!(matches!(
+            ledger.next(&policy, &transport(), barren(), 0.0),
+            Next::Resume(..)
+        ));
+        assert_eq!(
+            ledger.next(&policy, &transport(), barren(), 0.0),
+            Next::GiveUp
+        );
+    }
+
+    #[test]
+    fn s39_idle_streams_have_their_own_budget() {
+        let idle = Failure::Idle("idle".into());
+        let policy = RetryPolicy {
+            idle: 2,
+            ..RetryPolicy::default()
+        };
+        let mut ledger = Ledger::default();
+        let mut next = || ledger.next(&policy, &idle, nothing(), 0.0);
+        assert!(matches!(next(), Next::Repeat(_)));
+        assert!(matches!(next(), Next::Repeat(_)));
+        assert_eq!(next(), Next::GiveUp);
+        assert_eq!(ledger.spent().idle, 2);
+        let none = RetryPolicy { idle: 0, ..policy };
+        let next = Ledger::default().next(&none, &idle, nothing(), 0.0);
+        assert_eq!(next, Next::GiveUp);
+    }
+
+    #[test]
+    fn s39_retries_of_an_earlier_run_count() {
+        let policy = RetryPolicy::default();
+        let mut first = Ledger::default();
+        for _ in 0..2 {
+            first.next(&policy, &server(), nothing(), 0.0);
+        }
+        let mut second = Ledger::after(first.spent());
+        let mut next = |failure: &Failure| second.next(&policy, failure, nothing(), 0.0);
+        assert_eq!(next(&server()), Next::Repeat(Duration::from_secs(8)));
+        assert_eq!(next(&server()), Next::GiveUp);
+        assert!(matches!(next(&transport()), Next::Repeat(_)), "its own");
+    }
+
+    #[test]
+    fn s40_after_shown_text_only_a_checkpoint_is_resumed() {
+        let idle = Failure::Idle("idle".into());
+        let policy = RetryPolicy::default();
+        let shown = with(None, Shown::Something);
+        let next = Ledger::default().next(&policy, &idle, shown, 0.0);
+        assert_eq!(next, Next::GiveUp);
+        let saved = with(Some(b"a"), Shown::Something);
+        let next = Ledger::default().next(&policy, &idle, saved, 0.0);
+        assert!(
+            matches!(next, Next::Resume(..)),
+            "from the first restart on"
+        );
+    }
+
+    #[test]
+    fn failures_without_retry_end_the_run() {
+        let (policy, mut ledger) = (RetryPolicy::default(), Ledger::default());
+        let login = Failure::Login("who?".into());
+        let next = ledger.next(&policy, &login, with(Some(b"a"), Shown::Nothing), 0.0);
+        assert_eq!(next, Next::GiveUp);
+    }
+}

@@ -1,0 +1,312 @@
+//! Detects streams that are open but make no progress.
+//!
+//! Two timers watch a stream. Silence of any kind means a lost stream (the official client's rule,
+//! in [`super::Timing::stall`]). This one requires *work*: a server that only sends heartbeats or
+//! empty messages is not working. Both use the same retry budget, and switching this one off
+//! switches off both. While tools are executing here or the user has an open question, the server
+//! has nothing to do and is not watched.
+
+use std::fmt;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use cursor_proto::agent::v1::{agent_server_message::Message, interaction_update};
+
+/// Restarts of an idle stream, by default.
+pub const RETRIES: u32 = 3;
+
+/// How long a stream may go without work after an exec request that this version cannot answer.
+/// The server was sent an error for it; one that still waits will not continue.
+const AFTER_UNKNOWN_EXEC: Duration = Duration::from_secs(45);
+
+/// How long a stream may stay open without work; `None` is unlimited.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Patience {
+    /// Before any host tool has returned a result.
+    pub first: Option<Duration>,
+    /// After a host tool has returned a result.
+    pub resumed: Option<Duration>,
+}
+
+impl Default for Patience {
+    fn default() -> Self {
+        Self {
+            first: Some(Duration::from_secs(120)),
+            resumed: Some(Duration::from_secs(240)),
+        }
+    }
+}
+
+/// What a message says about the server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Activity {
+    /// The server is working.
+    Work,
+    /// The server is alive.
+    Liveness,
+    /// A message without content, which shows neither.
+    Nothing,
+}
+
+/// Classifies a message. Token counts are work, because a model may think for long without text.
+pub(super) fn classify(message: Option<&Message>) -> Activity {
+    use interaction_update::Message as Update;
+    let Some(message) = message else {
+        return Activity::Liveness;
+    };
+    let Message::InteractionUpdate(update) = message else {
+        return Activity::Work;
+    };
+    let text_activity = |text: &str| {
+        if text.is_empty() {
+            Activity::Nothing
+        } else {
+            Activity::Work
+        }
+    };
+    match &update.message {
+        Some(Update::Heartbeat(_)) | None => Activity::Liveness,
+        Some(Update::TextDelta(delta)) => text_activity(&delta.text),
+        Some(Update::ThinkingDelta(delta)) => text_activity(&delta.text),
+        Some(Update::TokenDelta(delta)) if delta.tokens == 0 => Activity::Nothing,
+        Some(_) => Activity::Work,
+    }
+}
+
+/// The phase of a stream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Phase {
+    /// No host tool has returned a result.
+    First,
+    /// A host tool has returned a result, and the server should continue.
+    Resumed,
+}
+
+/// An idle timeout of a stream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct IdleTimeout {
+    /// How long it made no progress.
+    pub(super) after: Duration,
+    pub(super) phase: Phase,
+    pub(super) told: Told,
+    /// The exec request of an unknown kind that came last, if no work followed it.
+    pub(super) unknown_exec: Option<u32>,
+}
+
+impl IdleTimeout {
+    /// Returns the timeout of a stream that could not be opened in time.
+    pub(super) fn unopened(after: Duration) -> Self {
+        Self {
+            after,
+            phase: Phase::First,
+            told: Told::Nothing,
+            unknown_exec: None,
+        }
+    }
+}
+
+/// Watches one stream.
+#[derive(Debug)]
+pub(super) struct Watchdog {
+    patience: Patience,
+    phase: Phase,
+    /// Whether there was text since the last host result.
+    told: Told,
+    last_work: Instant,
+    unknown_exec: Option<u32>,
+}
+
+impl Watchdog {
+    pub(super) fn new(patience: Patience, now: Instant) -> Self {
+        Self {
+            patience,
+            phase: Phase::First,
+            told: Told::Nothing,
+            last_work: now,
+            unknown_exec: None,
+        }
+    }
+
+    /// Records a message from the server.
+    pub(super) fn record_message(&mut self, message: Option<&Message>, now: Instant) {
+        if classify(message) != Activity::Work {
+            return;
+        }
+        self.worked(now);
+        if let Some(Message::InteractionUpdate(update)) = message
+            && let Some(interaction_update::Message::TextDelta(_)) = &update.message
+        {
+            self.told = Told::Something;
+        }
+    }
+
+    /// Returns the idle timeout of this stream, after a wait of `after`.
+    pub(super) fn idle_timeout(&self, after: Duration) -> IdleTimeout {
+        IdleTimeout {
+            after,
+            phase: self.phase,
+            told: self.told,
+            unknown_exec: self.unknown_exec,
+        }
+    }
+
+    /// Restarts the wait, because the server did something.
+    pub(super) fn worked(&mut self, now: Instant) {
+        self.last_work = now;
+        self.unknown_exec = None;
+    }
+
+    /// Shortens the wait until the server works again: it was sent an error for an exec request
+    /// of a kind this version does not know.
+    pub(super) fn refused_unknown_exec(&mut self, id: u32) {
+        self.unknown_exec = Some(id);
+    }
+
+    /// Records that the host returned a result, or the user an answer.
+    pub(super) fn resumed(&mut self, now: Instant) {
+        self.phase = Phase::Resumed;
+        self.told = Told::Nothing;
+        self.worked(now);
+    }
+
+    pub(super) fn last_work(&self) -> Instant {
+        self.last_work
+    }
+
+    /// Returns the limit that applies now.
+    pub(super) fn limit(&self) -> Option<Duration> {
+        let limit = match self.phase {
+            Phase::First => self.patience.first,
+            Phase::Resumed => self.patience.resumed,
+        };
+        if self.unknown_exec.is_some() {
+            return limit.map(|limit| limit.min(AFTER_UNKNOWN_EXEC));
+        }
+        limit
+    }
+
+    /// Returns when the limit is reached.
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        // A limit beyond the range of the clock is unlimited.
+        self.limit()
+            .and_then(|limit| self.last_work.checked_add(limit))
+    }
+}
+
+/// The error of a stream that was open and did no work.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Idle {
+    /// How long it made no progress.
+    pub after: Duration,
+    /// How many streams were used.
+    pub attempts: u32,
+    /// How many restarts were allowed.
+    pub retries: u32,
+    /// Whether any text of the answer was shown.
+    pub told: Told,
+    /// The exec request that the server waits for and this version does not know.
+    pub unknown_exec: Option<String>,
+}
+
+/// Whether the user has seen any text of an answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum Told {
+    Nothing,
+    Something,
+}
+
+impl fmt::Display for Idle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let plural = |n: u32| if n == 1 { "" } else { "s" };
+        let Self {
+            after,
+            attempts,
+            retries,
+            told,
+            unknown_exec,
+        } = self;
+        if let Some(exec) = unknown_exec {
+            return write!(
+                f,
+                "Cursor waits for an exec request that this version does not know ({exec}). The request was answered with an error, and the run did no work for {}ms. Update cursor-sidecar; /cursor-doctor and `cursor-sidecar doctor` list what it does not know.",
+                after.as_millis(),
+            );
+        }
+        write!(
+            f,
+            "Cursor stream idle timeout after {}ms without upstream progress over {attempts} attempt{} ({retries} {}).",
+            after.as_millis(),
+            plural(*attempts),
+            if *retries == 1 { "retry" } else { "retries" },
+        )?;
+        if *told == Told::Something {
+            f.write_str(" Partial assistant output was already streamed; automatic retry requires a checkpoint and was unavailable or exhausted.")?;
+        }
+        f.write_str(" Tune PI_CURSOR_STREAM_IDLE_TIMEOUT_MS / PI_CURSOR_RESUME_IDLE_TIMEOUT_MS if long reasoning turns are expected.")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use cursor_proto::agent::v1::*;
+
+    fn update(message: interaction_update::Message) -> Option<Message> {
+        Some(Message::InteractionUpdate(InteractionUpdate {
+            message: Some(message),
+            message_started_at_ms: None,
+        }))
+    }
+
+    #[test]
+    fn s36_heartbeats_are_not_work_and_tokens_are() {
+        use interaction_update::Message as Update;
+        let text = |text: &str| TextDeltaUpdate {
+            text: text.into(),
+            ..TextDeltaUpdate::default()
+        };
+        let cases = [
+            (
+                update(Update::Heartbeat(HeartbeatUpdate {})),
+                Activity::Liveness,
+            ),
+            (
+                update(Update::TokenDelta(TokenDeltaUpdate { tokens: 1 })),
+                Activity::Work,
+            ),
+            (
+                update(Update::TokenDelta(TokenDeltaUpdate { tokens: 0 })),
+                Activity::Nothing,
+            ),
+            (update(Update::TextDelta(text("a"))), Activity::Work),
+            (update(Update::TextDelta(text(""))), Activity::Nothing),
+            (
+                Some(Message::KvServerMessage(KvServerMessage::default())),
+                Activity::Work,
+            ),
+            (
+                Some(Message::ConversationCheckpointUpdate(Default::default())),
+                Activity::Work,
+            ),
+            (None, Activity::Liveness),
+        ];
+        for (message, wanted) in cases {
+            assert_eq!(classify(message.as_ref()), wanted, "{message:?}");
+        }
+    }
+
+    #[test]
+    fn s41_a_watchdog_that_is_off_has_no_deadline() {
+        let now = Instant::now();
+        let patience = Patience {
+            first: None,
+            ..Patience::default()
+        };
+        let mut watchdog = Watchdog::new(patience, now);
+        assert_eq!(watchdog.deadline(), None);
+        watchdog.resumed(now);
+        assert_eq!(watchdog.deadline(), Some(now + Duration::from_secs(240)));
+    }
+}

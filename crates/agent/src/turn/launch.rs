@@ -1,0 +1,258 @@
+//! Starts a run: puts together its conversation, message, tools and rules.
+
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use serde_json::Value as Json;
+use tokio::sync::watch;
+
+use super::live::{Covered, Live};
+use super::memory::Conversation;
+use super::noted::{Calls, Noted};
+use super::policy::Bridging;
+use super::request::{Hands, TurnRequest};
+use super::show::{Recorded, Show};
+use super::usage;
+use crate::conversation::begun::Begun;
+use crate::conversation::fingerprint::Fingerprint;
+use crate::conversation::history::{self, Budget};
+use crate::conversation::picture;
+use crate::conversation::store::Kept;
+use crate::run::{Action, Memo, Restarts, RetryPolicy, RunSpec, Spent, Timing, start};
+use agent_tools::bridge::Bridge;
+use agent_tools::bridge::gate::{self, Gate};
+use agent_tools::bridge::snapshot::{HostTool, PROVIDER, Snapshot};
+use agent_tools::by_host::Seen;
+use agent_tools::context::{Facts, Rule};
+use agent_tools::hosted::Hosted;
+use agent_tools::native::{self, Workbench};
+use agent_tools::permission::Granted;
+use agent_tools::settings::Settings;
+use agent_tools::settings::hooks::{Guarded, Occasion};
+
+/// What all runs of a session share.
+pub(super) struct Surroundings<'a> {
+    /// Recorded results of the cards the host was sent.
+    pub(super) recorded: &'a Recorded,
+    /// Commands that outlive a run.
+    pub(super) bench: &'a Arc<Workbench>,
+    /// File contents that host tools have shown.
+    pub(super) seen: &'a Arc<Seen>,
+    /// Native tools the host has allowed for this session.
+    pub(super) granted: &'a Granted,
+    /// The user's Cursor settings.
+    pub(super) settings: Arc<Settings>,
+    /// The intent log.
+    pub(super) begun: Option<Arc<Begun>>,
+    /// Publishes the gate of each run.
+    pub(super) gate: &'a watch::Sender<Weak<Gate>>,
+}
+
+/// What happened earlier in the turn a run is started for.
+#[derive(Debug, Default)]
+pub(super) struct Before {
+    /// Retries used so far.
+    pub(super) spent: Spent,
+    /// How long to wait before the first attempt.
+    pub(super) rest: Duration,
+    /// Answer text that was sent to the host since the checkpoint the run starts from.
+    pub(super) shown: String,
+    /// All answer text that was sent to the host in this turn.
+    pub(super) answer: String,
+    /// Effects of earlier runs.
+    pub(super) done: Memo,
+}
+
+/// Starts a run with `action`.
+pub(super) fn launch(
+    conversation: Conversation,
+    action: Action,
+    request: &TurnRequest,
+    snapshot: Snapshot,
+    before: Before,
+    surroundings: &Surroundings<'_>,
+) -> Live {
+    let mut offers = snapshot.offers();
+    let host_offers = offers.clone();
+    let tools = request.tools();
+    if tools.mcp_servers {
+        offers.extend(surroundings.settings.servers.offers(offers.len()));
+    }
+    let hosted = snapshot
+        .tools
+        .iter()
+        // Under the name that is offered and the name the server may use.
+        .flat_map(|tool| {
+            [
+                tool.offered.clone(),
+                format!("mcp_{PROVIDER}_{}", tool.offered),
+            ]
+        });
+    let show = Show::new(
+        surroundings.recorded.clone(),
+        request.workspace.clone(),
+        hosted,
+        tools.decisions.clone(),
+    );
+    let facts = Facts {
+        workspace: request.workspace.clone(),
+        rules: rules(request),
+        offers: host_offers,
+        home: std::env::home_dir(),
+        settings: Arc::clone(&surroundings.settings),
+        ..Facts::default()
+    };
+    let policy = &request.policy;
+    let gates = tools.decisions.gates();
+    let (tools, current) = watch::channel(tools);
+    let diagnostics = policy.diagnostics.clone();
+    let bridge = match policy.bridge {
+        Bridging::On => Bridge::new(snapshot, policy.call_deadline, diagnostics),
+        Bridging::Off => Bridge::off(policy.call_deadline, diagnostics),
+    };
+    let execution = native::Surroundings {
+        policy: &policy.native,
+        bench: surroundings.bench,
+        current,
+        granted: surroundings.granted.clone(),
+        bridge: Arc::clone(&bridge),
+        seen: Arc::clone(surroundings.seen),
+    };
+    let inlet = gate::open(Arc::clone(&bridge));
+    surroundings.gate.send_replace(inlet.gate());
+    let executor = Hosted {
+        bridge: Arc::clone(&bridge),
+        settings: Arc::clone(&surroundings.settings),
+        native: native::executor(facts, execution),
+    };
+    // Inside the hooks, because what they refuse must not be logged as started.
+    let executor = Guarded::around(
+        Noted::around(
+            Arc::new(executor),
+            surroundings.begun.clone(),
+            Calls::of(&request.hands),
+        ),
+        &surroundings.settings,
+        Occasion {
+            workspace: request.workspace.clone(),
+            home: std::env::home_dir(),
+            bench: Arc::clone(surroundings.bench),
+            conversation: conversation.id.clone(),
+            model: request.model.id.clone(),
+        },
+    );
+    let spec = RunSpec {
+        conversation_id: conversation.id.clone(),
+        state: conversation.state.clone(),
+        action,
+        model: request.model.clone(),
+        offers,
+        custom_system_prompt: None,
+        blob_key: conversation.blob_key.clone(),
+        gates,
+        shown: before.shown,
+        spent: before.spent,
+        rest: before.rest,
+        done: before.done,
+    };
+    let handle = start(
+        request.backend.clone(),
+        spec,
+        executor,
+        conversation.blobs(),
+        RetryPolicy {
+            idle: request.policy.idle_retries,
+            after_results: match request.hands {
+                Hands::Between => Restarts::Above,
+                Hands::Inline(_) => Restarts::Here,
+            },
+            ..RetryPolicy::default()
+        },
+        Timing {
+            patience: request.policy.patience,
+            ..Timing::default()
+        },
+    );
+    let transcript = &request.transcript;
+    let covers = Fingerprint::of(&transcript.system, &transcript.messages);
+    let history = Covered {
+        covers,
+        answer: before.answer,
+    };
+    Live::new(handle, bridge, conversation, history, show, inlet, tools)
+}
+
+/// Returns a new conversation that starts from a bootstrapped history.
+pub(super) fn rebuilt(
+    request: &TurnRequest,
+    history: &[Json],
+    kept: Option<Arc<Kept>>,
+) -> Result<Conversation, String> {
+    let mut conversation = Conversation::new(request.account.clone(), kept)
+        .map_err(|error| format!("no source of randomness: {error}"))?;
+    reset_to_history(&mut conversation, request, history)?;
+    Ok(conversation)
+}
+
+/// Replaces the state of a conversation by a bootstrapped history: its old checkpoint is invalid.
+pub(super) fn reset_to_history(
+    conversation: &mut Conversation,
+    request: &TurnRequest,
+    history: &[Json],
+) -> Result<(), String> {
+    let window = u32::try_from(request.limits.window).unwrap_or(u32::MAX);
+    let output = u32::try_from(request.limits.max_output).unwrap_or(u32::MAX);
+    // The system prompt and the new message take their share of the window first.
+    let messages = &request.transcript.messages;
+    let now = messages.get(history.len()..).unwrap_or_default();
+    let besides = usage::context(&request.transcript.system, now);
+    let budget = Budget::for_window(window, output).less(besides);
+    let rebuilt = history::rebuild(history, budget);
+    tracing::debug!(
+        blobs = rebuilt.blobs.len(),
+        left_out = rebuilt.omitted,
+        folded = rebuilt.folded,
+        "history.rebuilt"
+    );
+    let blobs = conversation.blobs();
+    for (id, blob) in rebuilt.blobs {
+        blobs.set(&id, blob).map_err(|error| error.to_string())?;
+    }
+    conversation.state = (!rebuilt.state.is_empty()).then_some(rebuilt.state);
+    conversation.sent = None;
+    conversation.answer = None;
+    Ok(())
+}
+
+/// Returns the host tools this turn offers.
+pub(super) fn snapshot(request: &TurnRequest) -> Snapshot {
+    let tools: Vec<HostTool> = request
+        .transcript
+        .tools
+        .iter()
+        .map(|tool| HostTool {
+            name: tool.name.clone(),
+            description: tool.description.clone(),
+            parameters: tool.parameters.clone(),
+            origin: Json::Null,
+        })
+        .collect();
+    request.policy.offered(&tools, &request.surface)
+}
+
+/// Returns the system prompt as a rule, where Cursor reads it, with a note about images the model
+/// cannot see.
+fn rules(request: &TurnRequest) -> Vec<Rule> {
+    let rule = |name: &str, content: &str| Rule {
+        name: name.into(),
+        content: content.into(),
+    };
+    let mut rules = Vec::new();
+    if !request.transcript.system.trim().is_empty() {
+        rules.push(rule("host/system-prompt", &request.transcript.system));
+    }
+    if picture::any_earlier(&request.transcript.messages) {
+        rules.push(rule("host/pictures", picture::NOTE));
+    }
+    rules
+}

@@ -1,0 +1,145 @@
+//! How a parked run resumes: tool results and user messages for it, and what its checkpoint then
+//! covers.
+
+use serde_json::Value as Json;
+use tokio::time::Instant;
+
+use super::Live;
+use super::rounds::Round;
+use crate::conversation::answer::{Gap, compare};
+use crate::conversation::continuation::continuation;
+use crate::conversation::fingerprint::Fingerprint;
+use crate::prompts;
+use crate::run::RunEvent;
+use crate::turn::steer::{Source, words};
+use crate::turn::tally::Tally;
+use agent_tools::bridge::HostResult;
+use foundation::Digest;
+
+/// What the host sends that Cursor does not have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum News {
+    /// Nothing.
+    None,
+    /// Tool results for the run, and possibly a user message.
+    Results,
+    /// A user message for a running run.
+    Words,
+    /// A user message for a run that has ended.
+    Late,
+}
+
+impl Live {
+    /// Sends the run what the host returns: results first, then the user message. Calls without a
+    /// result are offered again, unless the user sent a message instead.
+    pub(in crate::turn) async fn resume(
+        &mut self,
+        system: &str,
+        messages: &[Json],
+        tally: &mut Tally,
+    ) {
+        // The deadlines were not watched while the host was away.
+        self.steering.rearm(Instant::now());
+        self.drop_resent(messages);
+        self.count(tally);
+        let brought = continuation(messages, |id| self.waits(id));
+        let (key, came) = (self.key.clone(), brought.results.len());
+        tracing::debug!(
+            bridgeKeyPrefix = key,
+            toolResultCount = came,
+            "native.tool_resume.start"
+        );
+        let news = match brought.results.iter().all(|(id, _)| self.show.waits(id)) {
+            // Cursor has the results of its own tools: cards are only for the host.
+            true if brought.words.is_empty() => News::None,
+            true if self.is_over() => News::Late,
+            true if self.open.is_empty() && came > 0 => News::Words,
+            // Calls without a result are answered with a failure.
+            _ => News::Results,
+        };
+        let given = brought
+            .results
+            .iter()
+            .map(|(id, _)| (*id).to_owned())
+            .collect();
+        for (id, message) in brought.results {
+            tally.count_text(&message["content"].to_string());
+            let Some(at) = self.open.iter().position(|call| call.id == id) else {
+                continue;
+            };
+            tracing::debug!(
+                bridgeKeyPrefix = key,
+                toolCallId = id,
+                "native.tool_resume.sent_result"
+            );
+            self.open.remove(at).answer(HostResult::read(message));
+        }
+        tracing::debug!(left = self.open.len(), words = %Digest(&brought.words), "turn.resumed");
+        self.show.open.clear();
+        self.cover(system, messages, news, given);
+        let left = std::mem::take(&mut self.open);
+        if brought.words.is_empty() {
+            if !left.is_empty() {
+                let left = left.len();
+                tracing::debug!(
+                    bridgeKeyPrefix = key,
+                    left,
+                    "native.tool_resume.partial_wait"
+                );
+            }
+            for call in left.into_iter().rev() {
+                self.waiting.push_front(RunEvent::HostCall(Box::new(call)));
+            }
+        } else {
+            for call in left {
+                call.answer(HostResult::failed(prompts::USER_DID_NOT_WAIT));
+            }
+            tally.count_text(&brought.words);
+            let message = words(brought.words, brought.pictures);
+            self.inject(message, Source::History(messages.len())).await;
+        }
+    }
+
+    /// Records the history the run was sent. A checkpoint that covered the last history covers this
+    /// one too, if nothing in it is new to Cursor.
+    fn cover(&mut self, system: &str, messages: &[Json], news: News, given: Vec<String>) {
+        let current = self.conversation.sent.as_ref() == Some(&self.covers);
+        let waiting = self.waiting.iter().filter_map(|event| match event {
+            RunEvent::Text(text) => Some(text.as_str()),
+            _ => None,
+        });
+        let waiting: String = waiting.collect();
+        let answered = std::mem::replace(&mut self.answer, waiting);
+        let shown = answered.strip_suffix(&self.answer).unwrap_or(&answered);
+        // The history that a checkpoint without the news covers.
+        let before = match news {
+            News::None | News::Results => messages.len(),
+            News::Words | News::Late => messages
+                .iter()
+                .rposition(|message| message["role"] == "toolResult")
+                .map_or(messages.len(), |at| at + 1),
+        };
+        let before = Fingerprint::of(system, &messages[..before]);
+        let covers = match news {
+            News::None | News::Results | News::Late => before.clone(),
+            News::Words => Fingerprint::of(system, messages),
+        };
+        let answer = shown.to_owned();
+        let covers = std::mem::replace(&mut self.covers, covers);
+        if news == News::Results {
+            self.rounds.push(Round {
+                covers,
+                answer,
+                given,
+            });
+        } else if current {
+            let known = self.conversation.answer.as_deref().unwrap_or_default();
+            self.conversation.answer = match compare(known, shown) {
+                Gap::Unshown(words) => Some(words),
+                Gap::None | Gap::Unknown(_) => Some(String::new()),
+            };
+            self.conversation.sent = Some(before.clone());
+        }
+        self.before_message = (news == News::Words).then_some(before);
+    }
+}

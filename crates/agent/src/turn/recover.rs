@@ -1,0 +1,315 @@
+//! Recovers a turn whose run is gone: carries out and logs the plan of
+//! [`crate::conversation::recovery`].
+//!
+//! Programs read these log events, so their field names are fixed.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use sha2::{Digest as _, Sha256};
+
+use super::launch;
+use super::memory::Conversation;
+use super::request::{Door, TurnRequest};
+use super::tally::{Shown, Tally};
+use super::wording::Lost;
+use crate::conversation::comeback::{Comeback, News};
+use crate::conversation::journal::Paused;
+use crate::conversation::picture::Picture;
+use crate::conversation::recovery::{
+    Checkpoint, Decision, Loss, Millis, Owner, Pause, Plan, Reason, Row, Skip, plan,
+};
+use crate::run::{self, Action, Ended, Image, Outcome, UserMessage};
+use cursor_client::failure::Retry;
+use foundation::metrics;
+
+/// Counter of rebuilt histories.
+const REBUILT: &str = "cursor_provider.rebuild_full_history";
+const RECOVERED: &str = "cursor_provider.recovered_via_checkpoint";
+const SKIPPED: &str = "cursor_provider.recovery_skipped";
+
+/// The key that identifies a session in logs, which show only its prefix.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct BridgeKey {
+    hex: String,
+    /// Whether the session has a name.
+    named: bool,
+}
+
+impl BridgeKey {
+    pub(super) fn of(session: Option<&str>) -> Self {
+        let text = format!("bridge:{}", session.unwrap_or_default());
+        let digest = Sha256::digest(text);
+        Self {
+            hex: digest.iter().take(8).map(|b| format!("{b:02x}")).collect(),
+            named: session.is_some(),
+        }
+    }
+
+    /// Returns the key if the session has a name.
+    pub(super) fn name(&self) -> Option<&str> {
+        self.named.then_some(self.hex.as_str())
+    }
+
+    pub(super) fn prefix(&self) -> &str {
+        &self.hex[..8]
+    }
+}
+
+/// Returns the wall-clock time, because a pause may have started in another process.
+pub(super) fn now() -> Millis {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    Millis(since.map_or(0, |since| {
+        i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
+    }))
+}
+
+/// The result of an attempt to recover a turn.
+pub(super) enum Tried {
+    /// The turn needs no recovery.
+    Unneeded(Option<Conversation>),
+    /// The turn can continue.
+    Ready(Box<Ready>),
+    /// The turn cannot be recovered this way: what is left of the conversation, and the error to
+    /// report.
+    Skipped(Option<Conversation>, Lost),
+}
+
+/// How a recovered turn continues.
+pub(super) struct Ready {
+    pub(super) conversation: Conversation,
+    pub(super) action: Action,
+    /// Answer text that the checkpoint includes and the host does not have.
+    pub(super) unshown: String,
+}
+
+/// How much a new run may repeat of what the lost one did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Repeating {
+    /// It may answer the tool results again.
+    Allowed,
+    /// It may only continue from its checkpoint, because the host was shown something since.
+    Never,
+}
+
+/// Tries to recover a turn from its stored conversation.
+pub(super) fn recover(
+    request: &TurnRequest,
+    kept: Option<Conversation>,
+    key: &BridgeKey,
+    loss: Loss,
+    repeating: Repeating,
+) -> Tried {
+    let messages = &request.transcript.messages;
+    let Some(come) = Comeback::read(messages) else {
+        return Tried::Unneeded(kept);
+    };
+    let known = kept
+        .as_ref()
+        .and_then(|conversation| conversation.sent.as_ref()?.begins(messages));
+    let decision = {
+        let row = kept.as_ref().map(|kept| row(kept, &come, known));
+        plan(row.as_ref(), &come.request(key.name(), loss), now())
+    };
+    let model = &request.model.id;
+    let skipped = |skip: &Skip, kept| {
+        log_skip(skip, &decision, key);
+        let lost = Lost {
+            had_checkpoint: decision.had_checkpoint,
+            bridge_key: key.hex.clone(),
+            skip: Some(skip.name()),
+        };
+        Tried::Skipped(kept, lost)
+    };
+    let mut conversation = match (kept, &decision.plan) {
+        (Some(conversation), _) => conversation,
+        (None, Plan::Skip(skip)) => return skipped(skip, None),
+        // A plan without a stored conversation is always a skip.
+        (None, _) => return Tried::Unneeded(None),
+    };
+    if decision.clears_pause {
+        conversation.pause = None;
+    }
+    if decision.clears_checkpoint {
+        conversation.state = None;
+        conversation.sent = None;
+        conversation.answer = None;
+    }
+    let news = match &decision.plan {
+        Plan::Skip(skip) => return skipped(skip, Some(conversation)),
+        Plan::RecoverCheckpoint => {
+            let asked = conversation.pause.as_ref();
+            let asked = asked.map_or_else(Vec::new, Paused::all);
+            let news = match known {
+                Some(known) => come.since(known, conversation.answer.as_deref(), &asked),
+                None => come.since(come.place.start, None, &asked),
+            };
+            if repeating == Repeating::Never && !news.text.is_empty() {
+                return Tried::Unneeded(Some(conversation));
+            }
+            log_checkpoint(&conversation, &news, key, model);
+            news
+        }
+        Plan::RebuildHistory(_) if repeating == Repeating::Never => {
+            return Tried::Unneeded(Some(conversation));
+        }
+        Plan::RebuildHistory(reason) => {
+            if let Err(problem) =
+                launch::reset_to_history(&mut conversation, request, &come.history())
+            {
+                tracing::warn!("{problem}");
+                return skipped(&Skip::NoStoredConversation, Some(conversation));
+            }
+            let news = come.anew();
+            log_rebuild(*reason, &come, &news, key, request);
+            news
+        }
+    };
+    let unshown = news.unshown.clone();
+    Tried::Ready(Box::new(Ready {
+        conversation,
+        action: action(news, request),
+        unshown,
+    }))
+}
+
+/// Returns whether, and how, a turn may be recovered whose run failed while the host was connected.
+/// At most once per turn, because local effects must not be repeated.
+pub(super) fn within_turn(ended: &Ended, tally: &Tally) -> Option<(Loss, Repeating)> {
+    let Outcome::Failed(failure) = &ended.outcome else {
+        return None;
+    };
+    let loss = match failure.retry() {
+        Retry::Idle => Loss::Silent,
+        // The run has used its retries, unless open host calls prevented them.
+        Retry::Transport | Retry::Server if ended.left == run::Shown::Called => Loss::Gone,
+        _ => return None,
+    };
+    if tally.comebacks > 0 || ended.left == run::Shown::Executed {
+        return None;
+    }
+    let repeating = match tally.answered() {
+        Shown::Nothing => Repeating::Allowed,
+        Shown::Something => Repeating::Never,
+    };
+    Some((loss, repeating))
+}
+
+/// Returns the stored conversation as the planner needs it. A checkpoint of an earlier turn does
+/// not cover this pause.
+fn row<'a>(kept: &'a Conversation, come: &'a Comeback<'_>, known: Option<usize>) -> Row<'a> {
+    let state = kept.state.clone().filter(|_| kept.sent.is_some());
+    let checkpoint = match known {
+        Some(known) if known <= come.place.start => None,
+        Some(_) => Some(Some(come.place.point())),
+        None => Some(None),
+    };
+    let pause = kept.pause.as_ref();
+    Row {
+        owner: pause.map_or(Owner::Anyone, |pause| {
+            Owner::Session(pause.session.as_deref())
+        }),
+        checkpoint: state
+            .zip(checkpoint)
+            .map(|(state, at)| Checkpoint { state, at }),
+        pause: pause.map(|pause| Pause {
+            pending: pause.calls.iter().map(|call| call.id.as_str()).collect(),
+            turns: Some(pause.turns),
+            history: Some(&pause.history),
+            recorded_at: Some(Millis(pause.recorded_at)),
+        }),
+    }
+}
+
+/// Resumes if the checkpoint includes everything, else sends the rest as a user message.
+fn action(news: News, request: &TurnRequest) -> Action {
+    if news.text.is_empty() {
+        return Action::Resume;
+    }
+    Action::UserMessage(UserMessage {
+        text: news.text,
+        images: images(news.pictures),
+        mode: request.mode,
+    })
+}
+
+fn log_checkpoint(kept: &Conversation, news: &News, key: &BridgeKey, model: &str) {
+    let calls = kept.pause.iter().flat_map(|pause| &pause.calls);
+    let calls: Vec<&str> = calls.map(|call| call.id.as_str()).collect();
+    tracing::debug!(
+        parent: None,
+        bridgeKeyPrefix = key.prefix(),
+        modelId = model,
+        recoveryPath = "stored_checkpoint",
+        pendingToolCallIds = calls.join(" "),
+        toolResultCount = news.results,
+        sentinelInjectionDetected = news.lookalike,
+        "bridge.recovered_via_checkpoint"
+    );
+    metrics::counters().count(RECOVERED, &[("model", model)]);
+}
+
+fn log_rebuild(
+    reason: Reason,
+    come: &Comeback<'_>,
+    news: &News,
+    key: &BridgeKey,
+    request: &TurnRequest,
+) {
+    let model = request.model.id.as_str();
+    let event = match request.door {
+        Door::Native => "native.rebuild_full_history",
+        Door::Chat => "chat.rebuild_full_history",
+    };
+    tracing::debug!(
+        parent: None,
+        bridgeKeyPrefix = key.prefix(),
+        modelId = model,
+        rebuildReason = reason.name(),
+        completedTurnCount = come.place.turns,
+        inFlightTurnHasImages = come.has_pictures(),
+        toolResultCount = news.results,
+        sentinelInjectionDetected = news.lookalike,
+        "{event}"
+    );
+    metrics::tell(REBUILT, reason.name(), model);
+}
+
+fn log_skip(skip: &Skip, decision: &Decision, key: &BridgeKey) {
+    let (expected, received) = match skip {
+        Skip::PendingToolCallMismatch { expected, received } => {
+            (Some(expected.join(" ")), Some(received.join(" ")))
+        }
+        _ => (None, None),
+    };
+    tracing::debug!(
+        parent: None,
+        bridgeKeyPrefix = key.prefix(),
+        skipReason = skip.name(),
+        hadStoredCheckpoint = decision.had_checkpoint,
+        expected,
+        received,
+        "bridge.recovery_skipped"
+    );
+    metrics::counters().count(SKIPPED, &[("reason", skip.name())]);
+}
+
+/// Returns the error text of a turn that could not be recovered.
+pub(super) fn lost(lost: &Lost) -> String {
+    tracing::debug!(
+        parent: None,
+        bridgeKeyPrefix = lost.prefix(),
+        skipReason = lost.skip,
+        hadStoredCheckpoint = lost.had_checkpoint,
+        "native.lost_tool_continuation"
+    );
+    lost.to_string()
+}
+
+/// Converts images to the form a run sends.
+pub(super) fn images(pictures: Vec<Picture>) -> Vec<Image> {
+    let image = |picture: Picture| Image {
+        mime_type: Some(picture.mime_type.into()),
+        data: picture.data,
+    };
+    pictures.into_iter().map(image).collect()
+}

@@ -1,0 +1,219 @@
+//! The request of a host for one turn, and its result.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use serde_json::Value as Json;
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::cause::Cause;
+use super::policy::Policy;
+use super::show::Surface;
+use super::usage::{Limits, Tokens};
+use crate::conversation::transcript::Transcript;
+use crate::run::queue::{self, Bounds, Weighed};
+use crate::run::{Backend, Mode, Model, UserMessage};
+use agent_tools::bridge::HostCall;
+use agent_tools::by_host::HostTools;
+use agent_tools::native::policy::HostPolicy;
+use agent_tools::permission::{PermissionRequest, TurnTools};
+use agent_tools::settings::Library;
+
+/// The request of a host for one turn.
+#[derive(Debug)]
+pub struct TurnRequest {
+    /// The account and endpoints to use.
+    pub backend: Backend,
+    /// The account's id: conversations of another account are not continued.
+    pub account: String,
+    /// The folder the agent works in.
+    pub workspace: PathBuf,
+    /// The host's history.
+    pub transcript: Transcript,
+    /// When it was requested: the transcript cannot contain answers given later.
+    pub asked: Instant,
+    /// The model.
+    pub model: Model,
+    /// Its limits.
+    pub limits: Limits,
+    /// Agent or plan mode.
+    pub mode: Option<Mode>,
+    /// The user's settings.
+    pub policy: Policy,
+    /// The host's policy for native tools.
+    pub native_tools: HostPolicy,
+    /// Where permission requests go; `None` for a host that cannot be asked.
+    pub permissions: Option<mpsc::Sender<PermissionRequest>>,
+    /// The user's Cursor settings.
+    pub library: Arc<Library>,
+    /// Where the conversation is stored.
+    pub keep: Keep,
+    /// The front end it came through.
+    pub door: Door,
+    /// Who executes the host's tools, and when.
+    pub hands: Hands,
+    /// How the host shows native tool calls.
+    pub surface: Surface,
+    /// Cancels the turn.
+    pub cancel: CancellationToken,
+    /// User messages for the running model.
+    pub injections: mpsc::Receiver<UserMessage>,
+    /// Receives the events.
+    pub events: queue::Sender<TurnEvent>,
+}
+
+impl TurnRequest {
+    /// Returns the tool settings of this turn.
+    pub(super) fn tools(&self) -> Arc<TurnTools> {
+        let tools = self.transcript.tools.iter();
+        let host = HostTools::new(tools.map(|tool| (tool.name.as_str(), &tool.parameters)));
+        let plan_mode = self.mode == Some(Mode::Plan);
+        let (settings, stated) = (&self.policy.native, &self.native_tools);
+        let asked = self.permissions.clone();
+        Arc::new(TurnTools::new(settings, stated, host, plan_mode, asked))
+    }
+
+    /// Returns the messages that arrived at the last moment.
+    pub(super) async fn take_injections(&mut self) -> Vec<UserMessage> {
+        take_injections(&mut self.injections).await
+    }
+}
+
+/// Returns the queued messages and closes the channel, because no later reader exists.
+pub(super) async fn take_injections(
+    injections: &mut mpsc::Receiver<UserMessage>,
+) -> Vec<UserMessage> {
+    injections.close();
+    let mut messages = Vec::new();
+    while let Some(message) = injections.recv().await {
+        messages.push(message);
+    }
+    messages
+}
+
+/// Where a conversation is stored between turns.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Keep {
+    /// On disk, if the session has a store.
+    #[default]
+    Disk,
+    /// In memory only, from this turn on.
+    Memory,
+}
+
+/// The front end of a turn; its recovery events are named after it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Door {
+    /// A host that uses our JSON-RPC protocol.
+    #[default]
+    Native,
+    /// A client of the HTTP chat API.
+    Chat,
+}
+
+/// When a host executes its tools.
+#[derive(Debug, Clone)]
+pub enum Hands {
+    /// Between turns: a call ends the turn.
+    Between,
+    /// During the turn: calls are sent here.
+    Inline(mpsc::Sender<HostCall>),
+}
+
+/// How many events, and how many bytes of them, may wait for a host; then the run waits.
+const EVENTS: Bounds = Bounds {
+    items: 256,
+    bytes: 1024 * 1024,
+};
+
+/// Returns a bounded queue for the events of a turn.
+pub fn turn_events() -> (queue::Sender<TurnEvent>, queue::Receiver<TurnEvent>) {
+    queue::weighed(EVENTS)
+}
+
+/// An event of a turn.
+#[derive(Debug, Clone, PartialEq)]
+pub enum TurnEvent {
+    /// Part of the answer.
+    Text(String),
+    /// Part of the model's thinking.
+    Thinking(String),
+    /// The current thinking block is complete.
+    ThinkingDone,
+    /// The model calls a tool of the host.
+    ToolCall {
+        /// Its id.
+        id: String,
+        /// The host's name of the tool.
+        name: String,
+        /// Its arguments.
+        arguments: Json,
+    },
+    /// The connection failed and is retried; the text is the reason.
+    Retrying(String),
+    /// Information for the user.
+    Remark(String),
+    /// A warning for the user.
+    Notice(String),
+}
+
+impl Weighed for TurnEvent {
+    fn bytes(&self) -> usize {
+        /// The size of an event without its content.
+        const BASE: usize = 64;
+        let content = match self {
+            Self::Text(text)
+            | Self::Thinking(text)
+            | Self::Retrying(text)
+            | Self::Remark(text)
+            | Self::Notice(text) => text.len(),
+            Self::ThinkingDone => 0,
+            Self::ToolCall {
+                id,
+                name,
+                arguments,
+            } => id.len() + name.len() + arguments.to_string().len(),
+        };
+        BASE + content
+    }
+}
+
+/// How a turn ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TurnResult {
+    /// How it ended.
+    pub stop: Stop,
+    /// Why it failed, if it did.
+    pub cause: Option<Cause>,
+    /// Its token usage.
+    pub tokens: Tokens,
+    /// The model's context window, if Cursor reported it.
+    pub window: Option<u32>,
+}
+
+/// Why a turn ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Stop {
+    /// The answer is complete.
+    Finished,
+    /// The host's tools were called; the run waits for their results.
+    ToolUse,
+    /// The host cancelled it.
+    Aborted,
+    /// It failed; this is the text for the host.
+    Failed(String),
+}
+
+impl TurnResult {
+    /// Returns the result of a turn that failed before anything was sent.
+    pub(super) fn failed(cause: Cause, text: impl Into<String>) -> Self {
+        Self {
+            stop: Stop::Failed(text.into()),
+            cause: Some(cause),
+            tokens: Tokens::default(),
+            window: None,
+        }
+    }
+}

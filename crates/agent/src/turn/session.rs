@@ -1,0 +1,554 @@
+//! One session of a host: one task that owns its conversation and takes its turns in order.
+
+mod begin;
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::time::Instant;
+use tracing::{Instrument as _, Span};
+
+use super::cause::Cause;
+use super::live::{Idle, Live, Offered, Pause};
+use super::memory::Memory;
+use super::recover;
+use super::request::{self, Keep, Stop, TurnEvent, TurnRequest, TurnResult};
+use super::show::{Record, Recorded};
+use super::steer::Source;
+use super::tally::Tally;
+use super::usage;
+use crate::conversation::begun::Begun;
+use crate::conversation::comeback::Place;
+use crate::conversation::fingerprint::Fingerprint;
+use crate::conversation::store::Store;
+use crate::run::{Memo, Outcome, UserMessage};
+use agent_tools::bridge::gate::Gate;
+use agent_tools::by_host::Seen;
+use agent_tools::leash::Leash;
+use agent_tools::native::Workbench;
+use agent_tools::permission::Granted;
+
+/// A handle to a session's task.
+#[derive(Debug, Clone)]
+pub struct Session {
+    asks: mpsc::Sender<Ask>,
+    recorded: Recorded,
+    gate: watch::Receiver<Weak<Gate>>,
+    /// How many turns were requested so far.
+    asked: Arc<watch::Sender<u64>>,
+}
+
+/// How long a released session may take to drain its run and save the conversation.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Resolves when a session's task has ended.
+#[derive(Debug, Clone)]
+pub struct Gone(watch::Receiver<Weak<Gate>>);
+
+impl Gone {
+    /// Returns whether the task has ended.
+    pub fn is_past(&self) -> bool {
+        self.0.has_changed().is_err()
+    }
+
+    /// Resolves when the task has ended and holds no lock.
+    pub async fn wait(mut self) {
+        // The task owns the sender.
+        while self.0.changed().await.is_ok() {}
+    }
+}
+
+enum Ask {
+    Turn(
+        oneshot::Receiver<Brought>,
+        oneshot::Sender<TurnResult>,
+        Span,
+    ),
+    Invalidate(oneshot::Sender<()>),
+    Release(oneshot::Sender<()>),
+}
+
+/// What a queued turn turns out to be.
+#[derive(Debug)]
+enum Brought {
+    Turn(Box<TurnRequest>),
+    /// The turn is abandoned; these are messages it had accepted from the host.
+    Messages(Vec<UserMessage>),
+}
+
+impl Session {
+    /// Starts the task; it ends with the last handle. A session with a store is kept on disk under
+    /// its name.
+    pub fn start(store: Option<(Store, String)>, leash: Leash) -> Self {
+        Self::start_after(None, store, leash)
+    }
+
+    /// Starts the task of a session whose previous task may still use the same store.
+    pub fn start_after(last: Option<Gone>, store: Option<(Store, String)>, leash: Leash) -> Self {
+        Self::spawn(last, Memory::new(store), leash)
+    }
+
+    /// Starts the task of a named session that is kept in memory only.
+    pub fn start_unkept(last: Option<Gone>, name: &str, leash: Leash) -> Self {
+        Self::spawn(last, Memory::unkept(name), leash)
+    }
+
+    fn spawn(last: Option<Gone>, memory: Memory, leash: Leash) -> Self {
+        let (asks, inbox) = mpsc::channel(16);
+        let recorded = Recorded::default();
+        let (gate_sender, gate) = watch::channel(Weak::new());
+        let (count, asked) = watch::channel(0);
+        let task = Task {
+            asked,
+            begun: 0,
+            gate: gate_sender,
+            memory,
+            shown_notices: BTreeSet::new(),
+            answered: None,
+            live: None,
+            done: None,
+            notes: None,
+            recorded: recorded.clone(),
+            bench: Arc::new(Workbench::new(leash)),
+            seen: Arc::default(),
+            granted: Granted::default(),
+            undelivered: Vec::new(),
+        };
+        tokio::spawn(async move {
+            if let Some(last) = last {
+                // A previous task that takes longer still holds its lock, which is reported as an
+                // error.
+                let _ = tokio::time::timeout(CLOSE_TIMEOUT, last.wait()).await;
+            }
+            Box::pin(task.run(inbox)).await;
+        });
+        Self {
+            asks,
+            recorded,
+            gate,
+            asked: Arc::new(count),
+        }
+    }
+
+    /// Returns a handle to the end of the task, which is some time after the last [`Session`] is
+    /// dropped.
+    pub fn gone(&self) -> Gone {
+        Gone(self.gate.clone())
+    }
+
+    /// Returns the recorded result of a card while its run exists.
+    pub fn recorded(&self, call: &str) -> Option<Record> {
+        self.recorded.get(call)
+    }
+
+    /// Returns the bridge gate of the live run, if there is one. Does not wait for a turn.
+    pub fn gate(&self) -> Option<Arc<Gate>> {
+        let gate = self.gate.borrow().upgrade();
+        gate.filter(|gate| !gate.over().is_cancelled())
+    }
+
+    /// Reserves the next place in the session's queue at the first poll, so that later turns cannot
+    /// overtake one whose request takes long to build.
+    pub async fn place(&self) -> TurnPlace {
+        let (request, inbox) = oneshot::channel();
+        let (reply, answer) = oneshot::channel();
+        self.asked.send_modify(|turns| *turns += 1);
+        // If the task has ended, it drops the sender of the answer and [`TurnPlace::turn`] fails.
+        let _ = self
+            .asks
+            .send(Ask::Turn(inbox, reply, Span::current()))
+            .await;
+        TurnPlace { request, answer }
+    }
+
+    /// Runs a turn after those requested before.
+    pub async fn turn(&self, request: TurnRequest) -> TurnResult {
+        self.place().await.turn(request).await
+    }
+
+    /// Forgets the conversation, because the host's history changed: the next turn sends it all.
+    pub async fn invalidate(&self) {
+        let (reply, done) = oneshot::channel();
+        if self.asks.send(Ask::Invalidate(reply)).await.is_ok() {
+            let _ = done.await;
+        }
+    }
+
+    /// Cancels a run that waits for the host and keeps the conversation.
+    pub async fn release(&self) {
+        if let Some(done) = self.let_go().await {
+            let _ = done.await;
+        }
+    }
+
+    /// Like [`Session::release`], but returns before it is done; turns requested from now on wait
+    /// for it.
+    pub async fn let_go(&self) -> Option<oneshot::Receiver<()>> {
+        let (reply, done) = oneshot::channel();
+        let asked = self.asks.send(Ask::Release(reply)).await;
+        asked.ok().map(|()| done)
+    }
+}
+
+/// A place in a session's queue. Dropping it abandons the turn.
+#[derive(Debug)]
+pub struct TurnPlace {
+    request: oneshot::Sender<Brought>,
+    answer: oneshot::Receiver<TurnResult>,
+}
+
+impl TurnPlace {
+    /// Runs the turn.
+    pub async fn turn(self, request: TurnRequest) -> TurnResult {
+        let given = self.request.send(Brought::Turn(Box::new(request)));
+        match (given, self.answer.await) {
+            (Ok(()), Ok(result)) => result,
+            _ => TurnResult::failed(Cause::Internal, "the session failed inside cursor-sidecar"),
+        }
+    }
+
+    /// Abandons the turn. Its injected messages were reported as accepted, so the next turn sends
+    /// them.
+    pub async fn give_up(self, injections: &mut mpsc::Receiver<UserMessage>) {
+        let messages = request::take_injections(injections).await;
+        // A session whose task has ended has no next turn.
+        let _ = self.request.send(Brought::Messages(messages));
+    }
+}
+
+struct Task {
+    memory: Memory,
+    /// How many turns were requested, and how many of them started.
+    asked: watch::Receiver<u64>,
+    begun: u64,
+    /// Publishes the gate of the live run.
+    gate: watch::Sender<Weak<Gate>>,
+    /// Notices the user was shown, so that each is shown once.
+    shown_notices: BTreeSet<String>,
+    /// When the host last got an answer.
+    answered: Option<Instant>,
+    /// A run that waits for the host, and until when.
+    live: Option<(Live, Instant)>,
+    /// Effects of a turn that failed, with its history: the host may retry it.
+    done: Option<(Fingerprint, Memo)>,
+    /// The intent log of the current turn, or of one that was interrupted.
+    notes: Option<Arc<Begun>>,
+    /// Recorded results of the cards the host was sent.
+    recorded: Recorded,
+    /// Commands that outlive a run; they end with the session.
+    bench: Arc<Workbench>,
+    /// File contents that host tools have shown.
+    seen: Arc<Seen>,
+    /// Native tools the host has allowed for the rest of the session.
+    granted: Granted,
+    /// Messages that were accepted from the host and not delivered to any run.
+    undelivered: Vec<UserMessage>,
+}
+
+impl Task {
+    async fn run(mut self, mut inbox: mpsc::Receiver<Ask>) {
+        loop {
+            let until = self.live.as_ref().map(|(_, until)| *until);
+            let ask = tokio::select! {
+                ask = inbox.recv() => ask,
+                idle = idle(&mut self.live) => {
+                    // Not inside the select: a write that is cancelled half way would continue in
+                    // the background and could overwrite a later one.
+                    if let (Idle::Changed, Some((live, _))) = (idle, &mut self.live) {
+                        match live.save().await {
+                            Ok(()) => remove_settled(self.notes.as_deref(), live.settled()),
+                            Err(error) => tracing::warn!(
+                                "the session's last checkpoint could not be saved: {error}"
+                            ),
+                        }
+                    }
+                    continue;
+                }
+                () = tokio::time::sleep_until(until.unwrap_or_else(Instant::now)), if until.is_some() => {
+                    let key = self.memory.key().prefix();
+                    tracing::debug!(bridgeKeyPrefix = key, "bridge.active_ttl_expired");
+                    self.release().await;
+                    continue;
+                }
+            };
+            match ask {
+                Some(Ask::Turn(request, reply, span)) => {
+                    self.begun += 1;
+                    let request = match request.await {
+                        Ok(Brought::Turn(request)) => request,
+                        Ok(Brought::Messages(messages)) => {
+                            self.undelivered.extend(messages);
+                            continue;
+                        }
+                        Err(_) => continue, // its door is gone
+                    };
+                    let mut answer = Answer(Some(reply));
+                    let turn = self.turn(*request, &mut answer).instrument(span);
+                    let result = turn.await;
+                    self.answered = Some(Instant::now());
+                    answer.send(result);
+                }
+                Some(Ask::Invalidate(done)) => {
+                    if let Some((live, _)) = self.live.take() {
+                        live.cancel_in_background();
+                    }
+                    self.undelivered.clear();
+                    self.done = None;
+                    self.notes = None;
+                    self.memory.forget().await;
+                    let _ = done.send(());
+                }
+                Some(Ask::Release(done)) => {
+                    self.release().await;
+                    let _ = done.send(());
+                }
+                None => break self.release().await,
+            }
+        }
+    }
+
+    /// Cancels a run that waits for the host and saves its conversation.
+    async fn release(&mut self) {
+        if let Some((mut live, _)) = self.live.take() {
+            live.cancel().await;
+            let ended = live.drain(self.next_turn()).await;
+            live.check_checkpoint(ended.as_ref().map(|ended| &ended.outcome));
+            self.undelivered.extend(live.undelivered());
+            if let Some(notice) = self.save_conversation(live).await {
+                tracing::warn!("{notice}");
+            }
+        }
+    }
+
+    async fn turn(&mut self, mut request: TurnRequest, answer: &mut Answer) -> TurnResult {
+        if request.cancel.is_cancelled() || (self.live.is_none() && !self.prepared(&request).await)
+        {
+            self.undelivered.extend(request.take_injections().await);
+            return aborted();
+        }
+        if request.keep == Keep::Memory {
+            self.memory.leave_disk();
+        }
+        let mut tally = Tally::default();
+        let transcript = &request.transcript;
+        tally.seen.context = usage::context(&transcript.system, &transcript.messages);
+        let mut live = match self.begin(&mut request, &mut tally).await {
+            Ok(live) => live,
+            Err(result) => {
+                self.undelivered.extend(request.take_injections().await);
+                return result;
+            }
+        };
+        loop {
+            let mut offered = Offered::Nothing;
+            let cancel = request.cancel.clone();
+            let pause = tokio::select! {
+                pause = live.drive(&mut request, &mut tally, &mut offered) => pause,
+                () = cancel.cancelled() => {
+                    return self.abort(live, request, tally, answer).await;
+                }
+            };
+            let ended = match pause {
+                Pause::ToolUse => {
+                    live.inject_queued(&mut request).await;
+                    let place = Place::of(&request.transcript.messages);
+                    live.pause(place, self.memory.key(), recover::now());
+                    match live.save().await {
+                        Ok(()) => remove_settled(self.notes.as_deref(), live.settled()),
+                        Err(error) => self.note(&request, error).await,
+                    }
+                    live.present(&request, &mut tally).await;
+                    tracing::debug!("turn.parked");
+                    self.live = Some((live, Instant::now() + request.policy.park));
+                    return TurnResult {
+                        stop: Stop::ToolUse,
+                        cause: None,
+                        tokens: usage::account(None, request.limits, tally.seen()),
+                        window: tally.window,
+                    };
+                }
+                Pause::Over(ended) => ended.map(|ended| *ended),
+            };
+            tally.report(ended.as_ref().and_then(|ended| ended.usage));
+            if let Some(again) = self
+                .recover_run(&live, ended.as_ref(), &request, &mut tally)
+                .await
+            {
+                let undelivered = live.undelivered();
+                live = again;
+                for words in undelivered {
+                    live.inject(words, Source::Separate).await;
+                }
+                continue;
+            }
+            live.inject_queued(&mut request).await;
+            let outcome = ended.as_ref().map(|ended| &ended.outcome);
+            live.check_checkpoint(outcome);
+            let over = matches!(outcome, Some(Outcome::Finished | Outcome::Cancelled));
+            if over && live.has_undelivered() {
+                let words = live.take_undelivered();
+                live = match self
+                    .send_separately(live.conversation, words, &request, &mut tally)
+                    .await
+                {
+                    Ok(live) => live,
+                    Err(problem) => return TurnResult::failed(Cause::Internal, problem),
+                };
+                continue;
+            }
+            self.undelivered.extend(live.undelivered());
+            let cause = match outcome {
+                Some(Outcome::Finished | Outcome::Cancelled) => None,
+                Some(Outcome::Failed(failure)) => Some(Cause::of(failure)),
+                None => Some(Cause::Internal),
+            };
+            let stop = match outcome {
+                Some(Outcome::Finished) => Stop::Finished,
+                Some(Outcome::Cancelled) => Stop::Aborted,
+                Some(Outcome::Failed(failure)) => {
+                    let ended = ended.as_ref();
+                    let text = ended.map(|ended| self.fail(&request, &live, ended, failure));
+                    Stop::Failed(text.unwrap_or_default())
+                }
+                None => Stop::Failed("the run failed inside cursor-sidecar".into()),
+            };
+            let notice = self.save_conversation(live).await;
+            self.notice(&request, notice).await;
+            if let Stop::Finished = stop
+                && let Some(notes) = self.notes.take()
+            {
+                notes.forget();
+            }
+            return TurnResult {
+                stop,
+                cause,
+                tokens: usage::account(tally.reported, request.limits, tally.seen()),
+                window: tally.window,
+            };
+        }
+    }
+
+    /// Reads the settings that a new run needs, which may take a while. Returns `false` if the turn
+    /// was cancelled meanwhile; nothing has started yet.
+    async fn prepared(&self, request: &TurnRequest) -> bool {
+        let policy = &request.policy;
+        let reading = request.library.open(&policy.cursor, &request.workspace);
+        tokio::select! {
+            _ = reading => true,
+            () = request.cancel.cancelled() => false,
+        }
+    }
+
+    /// Answers the host at once, then drains the run before the next turn starts.
+    async fn abort(
+        &mut self,
+        mut live: Live,
+        mut request: TurnRequest,
+        tally: Tally,
+        answer: &mut Answer,
+    ) -> TurnResult {
+        let result = TurnResult {
+            stop: Stop::Aborted,
+            cause: None,
+            tokens: usage::account(None, request.limits, tally.seen()),
+            window: tally.window,
+        };
+        self.answered = Some(Instant::now());
+        answer.send(result.clone());
+        let last = request.take_injections().await;
+        let transcript = &request.transcript;
+        let history = Fingerprint::of(&transcript.system, &transcript.messages);
+        drop(request); // ends the host's events
+        // A user who stopped the turn may want its effects repeated. The log stays on disk, because
+        // the host may be gone.
+        self.notes = None;
+        let key = self.memory.key().prefix();
+        tracing::debug!(bridgeKeyPrefix = key, "native.stream.abort");
+        live.cancel().await;
+        let ended = live.drain(self.next_turn()).await;
+        live.check_checkpoint(ended.as_ref().map(|ended| &ended.outcome));
+        // Keep the effects that completed.
+        self.done = ended.map(|ended| (history, ended.done));
+        // These messages were reported as accepted.
+        self.undelivered.extend(live.undelivered());
+        self.undelivered.extend(last);
+        if let Some(notice) = self.memory.put(live.conversation).await {
+            tracing::warn!("{notice}");
+        }
+        result
+    }
+
+    /// Resolves when another turn waits for this one to end.
+    fn next_turn(&self) -> impl Future<Output = ()> + use<> {
+        let (mut asked, begun) = (self.asked.clone(), self.begun);
+        async move {
+            let waits = asked.wait_for(|asked| *asked > begun).await.is_ok();
+            if !waits {
+                std::future::pending::<()>().await;
+            }
+        }
+    }
+
+    async fn notice(&self, request: &TurnRequest, notice: Option<String>) {
+        if let Some(notice) = notice {
+            tracing::warn!("{notice}");
+            let _ = request.events.send(TurnEvent::Notice(notice)).await;
+        }
+    }
+
+    async fn note(&self, request: &TurnRequest, error: impl std::fmt::Display) {
+        let notice = format!("this turn could not be saved: {error}");
+        self.notice(request, Some(notice)).await;
+    }
+
+    /// Saves the conversation of a run that has ended; returns a notice for the user if that fails.
+    async fn save_conversation(&mut self, mut live: Live) -> Option<String> {
+        let settled = live.settled();
+        let notice = self.memory.put(live.conversation).await;
+        if notice.is_none() {
+            remove_settled(self.notes.as_deref(), settled);
+        }
+        notice
+    }
+}
+
+/// Removes effects that the saved checkpoint includes from the intent log, so that the next process
+/// does not report them.
+fn remove_settled(notes: Option<&Begun>, settled: Vec<String>) {
+    if let Some(notes) = notes
+        && let Err(error) = notes.known(&settled)
+    {
+        tracing::debug!(%error, "settled effects could not be removed from the intent log");
+    }
+}
+
+/// Returns the result of a turn that was cancelled before anything was sent.
+fn aborted() -> TurnResult {
+    TurnResult {
+        stop: Stop::Aborted,
+        cause: None,
+        tokens: usage::Tokens::default(),
+        window: None,
+    }
+}
+
+/// Reads a parked run while the host is away, so that it does not stall.
+async fn idle(live: &mut Option<(Live, Instant)>) -> Idle {
+    match live {
+        Some((live, _)) => live.idle().await,
+        None => std::future::pending().await,
+    }
+}
+
+/// The host's answer, sent once: when the turn ends or when the host cancels it.
+struct Answer(Option<oneshot::Sender<TurnResult>>);
+
+impl Answer {
+    fn send(&mut self, result: TurnResult) {
+        if let Some(reply) = self.0.take() {
+            let _ = reply.send(result);
+        }
+    }
+}

@@ -1,0 +1,445 @@
+//! How a turn gets its run: a parked one, one that recovers a lost turn, or a new one.
+
+use std::sync::Arc;
+
+use super::Task;
+use crate::conversation::answer::{Gap, compare};
+use crate::conversation::begun::Begun;
+use crate::conversation::fingerprint::Fingerprint;
+use crate::conversation::journal::Paused;
+use crate::conversation::picture;
+use crate::conversation::plan::{SendPlan, latest, plan, with_note};
+use crate::conversation::recovery::Loss;
+use crate::prompts;
+use crate::run::{Action, Ended, Memo, Outcome, Start, UserMessage, What};
+use crate::turn::cause::Cause;
+use crate::turn::launch;
+use crate::turn::live::{Live, user_texts};
+use crate::turn::memory::Conversation;
+use crate::turn::recover::{self, Ready, Repeating, Tried};
+use crate::turn::request::{TurnEvent, TurnRequest, TurnResult};
+use crate::turn::steer::{Source, Undelivered, joined};
+use crate::turn::tally::Tally;
+use crate::turn::usage;
+use crate::turn::wording::{EFFECTS_LOST, wording};
+use cursor_client::failure::{Failure, Retry};
+use foundation::Digest;
+
+impl Task {
+    /// Returns the run this turn drives: the parked one or a new one.
+    pub(super) async fn begin(
+        &mut self,
+        request: &mut TurnRequest,
+        tally: &mut Tally,
+    ) -> Result<Live, TurnResult> {
+        let mut live = match self.resume_parked(request, tally).await {
+            Some(live) => live,
+            None => self.start_run(request, tally).await?,
+        };
+        let Transcripted { messages, .. } = transcript(request);
+        let now = user_texts(&messages[latest(messages)..]);
+        for words in self.undelivered.drain(..) {
+            // The host's history may contain the message by now.
+            if !now.contains(&words.text) {
+                live.inject(words, Source::Separate).await;
+            }
+        }
+        Ok(live)
+    }
+
+    /// Returns the parked run, if this turn continues it.
+    async fn resume_parked(&mut self, request: &TurnRequest, tally: &mut Tally) -> Option<Live> {
+        let (mut live, _) = self.live.take()?;
+        let Transcripted { system, messages } = transcript(request);
+        let same_account = live.conversation.account == request.account;
+        let lost = live.lost().cloned();
+        if lost.is_none() && same_account && live.continues(system, messages) {
+            live.use_tools(request.tools());
+            live.resume(system, messages, tally).await;
+            tracing::debug!(decision = "live resume", "plan");
+            return Some(live);
+        }
+        // The run is lost, or the history diverged: the queued events are useless. Of a lost run,
+        // keep the last checkpoint and the messages it was sent.
+        live.cancel().await;
+        if lost.is_none() {
+            // The next run may be one of the same conversation, which allows one at a time.
+            live.drain(std::future::ready(())).await;
+        } else {
+            live.drop_resent(messages);
+            self.done = Some((Fingerprint::of(system, messages), live.done()));
+            live.lose();
+            self.undelivered.extend(live.undelivered());
+            let notice = self.memory.put(live.conversation).await;
+            self.notice(request, notice).await;
+        }
+        None
+    }
+
+    /// Starts a run on the stored conversation, or on a new one.
+    async fn start_run(
+        &mut self,
+        request: &mut TurnRequest,
+        tally: &mut Tally,
+    ) -> Result<Live, TurnResult> {
+        let pictures = picture::latest(&request.transcript.messages)
+            .map_err(|error| TurnResult::failed(Cause::Request, error.to_string()))?;
+        let taken = self.memory.take().await;
+        let taken = taken.map_err(|busy| TurnResult::failed(Cause::Taken, busy.to_string()))?;
+        self.notice(request, taken.notice).await;
+        if let Some(begun) = taken.begun {
+            self.notes = Some(Arc::new(begun));
+        }
+        let mine = taken
+            .conversation
+            .filter(|conversation| conversation.account == request.account);
+        let key = self.memory.key();
+        let (mine, lost) =
+            match recover::recover(request, mine, key, Loss::Gone, Repeating::Allowed) {
+                Tried::Ready(ready) => {
+                    let Ready {
+                        conversation,
+                        action,
+                        unshown,
+                    } = *ready;
+                    tally.comebacks += 1;
+                    let mut live = self.launch(conversation, action, request, tally).await;
+                    live.queue_text(unshown);
+                    return Ok(live);
+                }
+                Tried::Unneeded(mine) => (mine, None),
+                Tried::Skipped(mine, lost) => (mine, Some(lost)),
+            };
+        let sent = mine
+            .as_ref()
+            .and_then(|conversation| conversation.sent.as_ref());
+        let answer = mine
+            .as_ref()
+            .and_then(|conversation| conversation.answer.as_deref());
+        let Transcripted { system, messages } = transcript(request);
+        let mut unshown_text = String::new();
+        let asked = mine
+            .as_ref()
+            .and_then(|conversation| conversation.pause.as_ref());
+        let asked = asked.map_or_else(Vec::new, Paused::all);
+        let (conversation, text) = match plan(sent, answer, &asked, system, messages) {
+            SendPlan::Nothing => {
+                // Put the conversation back unchanged.
+                if let Some(conversation) = mine {
+                    let notice = self.memory.put(conversation).await;
+                    self.notice(request, notice).await;
+                }
+                return Err(match lost {
+                    Some(lost) => {
+                        let text = recover::lost(&lost);
+                        TurnResult::failed(Cause::Lost(Box::new(lost)), text)
+                    }
+                    None => {
+                        let text = "there is no new message to answer";
+                        TurnResult::failed(Cause::Request, text)
+                    }
+                });
+            }
+            SendPlan::Resume { unshown } => {
+                tracing::debug!(decision = "resume", "plan");
+                unshown_text = unshown;
+                (mine, None)
+            }
+            SendPlan::Incremental { text, unshown } => {
+                tracing::debug!(decision = "incremental", new = %Digest(&text), "plan");
+                unshown_text = unshown;
+                (mine, Some(text))
+            }
+            SendPlan::Bootstrap {
+                history,
+                text,
+                because,
+            } => {
+                tracing::debug!(
+                    decision = "bootstrap",
+                    reason = ?because,
+                    history_messages = history.len(),
+                    new = %Digest(&text),
+                    "plan"
+                );
+                let sent_tokens = usage::estimate(system) + usage::words(history);
+                tally.count_tokens(sent_tokens.min(request.limits.window));
+                let fresh = launch::rebuilt(request, history, taken.kept);
+                let failed = |problem| match &lost {
+                    Some(lost) => {
+                        let text = format!("{} ({problem})", recover::lost(lost));
+                        TurnResult::failed(Cause::Lost(Box::new(lost.clone())), text)
+                    }
+                    None => TurnResult::failed(Cause::Internal, problem),
+                };
+                (Some(fresh.map_err(failed)?), Some(text))
+            }
+        };
+        let Some(conversation) = conversation else {
+            let text = "the session lost its conversation";
+            return Err(TurnResult::failed(Cause::Internal, text));
+        };
+        let action = match text {
+            None => Action::Resume,
+            Some(text) => Action::UserMessage(UserMessage {
+                text,
+                images: recover::images(pictures),
+                mode: request.mode,
+            }),
+        };
+        let mut live = self.launch(conversation, action, request, tally).await;
+        // A turn requested while another one ran cannot know that one's answer, which the host was
+        // shown.
+        if self
+            .answered
+            .is_none_or(|answered| request.asked >= answered)
+        {
+            live.queue_text(unshown_text);
+        }
+        Ok(live)
+    }
+
+    /// Returns a run that replaces one that failed after the host had sent its results, if the turn
+    /// can be recovered.
+    pub(super) async fn recover_run(
+        &mut self,
+        live: &Live,
+        ended: Option<&Ended>,
+        request: &TurnRequest,
+        tally: &mut Tally,
+    ) -> Option<Live> {
+        let ended = ended?;
+        let (loss, repeating) = recover::within_turn(ended, tally)?;
+        let kept = Some(live.conversation.clone());
+        let key = self.memory.key();
+        let Tried::Ready(ready) = recover::recover(request, kept, key, loss, repeating) else {
+            return None;
+        };
+        // This turn has already shown the part of its answer that the checkpoint includes.
+        let Ready {
+            conversation,
+            action,
+            unshown: _,
+        } = *ready;
+        let action = match (action, loss) {
+            (Action::Resume, Loss::Silent) if !tally.since_checkpoint.trim().is_empty() => {
+                Action::UserMessage(UserMessage {
+                    text: prompts::continue_answer(&tally.since_checkpoint),
+                    images: Vec::new(),
+                    mode: request.mode,
+                })
+            }
+            (action, _) => action,
+        };
+        let Transcripted { system, messages } = transcript(request);
+        self.done = Some((Fingerprint::of(system, messages), ended.done.clone()));
+        tally.comebacks += 1;
+        (tally.spent, tally.rest) = (ended.spent, ended.rest);
+        if let Outcome::Failed(failure) = &ended.outcome {
+            let event = TurnEvent::Retrying(failure.to_string());
+            let _ = request.events.send(event).await;
+        }
+        Some(self.launch(conversation, action, request, tally).await)
+    }
+
+    /// Starts a run. Reports each change to the offered tools once.
+    async fn launch(
+        &mut self,
+        conversation: Conversation,
+        action: Action,
+        request: &TurnRequest,
+        tally: &mut Tally,
+    ) -> Live {
+        if let Action::UserMessage(message) = &action {
+            tally.count_text(&message.text);
+            tally.count_tokens(usage::pictures(message.images.len()));
+        }
+        let snapshot = launch::snapshot(request);
+        for warning in &snapshot.warnings {
+            if self.shown_notices.insert(warning.clone()) {
+                tracing::info!("{warning}");
+                let remark = TurnEvent::Remark(warning.clone());
+                let _ = request.events.send(remark).await;
+            }
+        }
+        let settings = request
+            .library
+            .open(&request.policy.cursor, &request.workspace)
+            .await;
+        let problems = settings.servers.problems(snapshot.tools.len());
+        for notice in settings.notices.iter().chain(&problems) {
+            if self.shown_notices.insert(notice.clone()) {
+                self.notice(request, Some(notice.clone())).await;
+            }
+        }
+        let begun = self.begun_for(request, &conversation);
+        let done = self.done_for(request, start(&conversation));
+        let surroundings = launch::Surroundings {
+            recorded: &self.recorded,
+            bench: &self.bench,
+            seen: &self.seen,
+            granted: &self.granted,
+            gate: &self.gate,
+            settings,
+            begun,
+        };
+        let before = launch::Before {
+            spent: tally.spent,
+            rest: std::mem::take(&mut tally.rest),
+            shown: tally.since_checkpoint.clone(),
+            answer: tally.answer().to_owned(),
+            done,
+        };
+        // On every event of the run, because recovery events carry the same key.
+        let key = self.memory.key().prefix();
+        let span = tracing::debug_span!("bridge", bridgeKeyPrefix = key);
+        span.in_scope(|| {
+            launch::launch(
+                conversation,
+                action,
+                request,
+                snapshot,
+                before,
+                &surroundings,
+            )
+        })
+    }
+
+    /// Returns the intent log of the turn: the previous one if this turn continues an interrupted
+    /// one, else a new one.
+    fn begun_for(
+        &mut self,
+        request: &TurnRequest,
+        conversation: &Conversation,
+    ) -> Option<Arc<Begun>> {
+        let Transcripted { system, messages } = transcript(request);
+        let before = self.notes.take().filter(|begun| begun.goes_on(messages));
+        let begins = || conversation.begins(Fingerprint::of(system, messages));
+        self.notes = before.or_else(|| begins().map(Arc::new));
+        self.notes.clone()
+    }
+
+    /// Returns the effects already executed for this history, or started in the turn it continues.
+    fn done_for(&mut self, request: &TurnRequest, start: Start) -> Memo {
+        let Transcripted { system, messages } = transcript(request);
+        let history = Fingerprint::of(system, messages);
+        match (self.done.take(), &self.notes) {
+            (Some((of, memo)), _) if of == history => memo.handed_on(start),
+            (Some((of, memo)), _) if of.goes_on(messages) => memo.handed_on_behind_words(start),
+            (_, Some(notes)) => {
+                Memo::begun(notes.all().iter().filter_map(|name| What::parse(name)))
+            }
+            (_, None) => Memo::default(),
+        }
+    }
+
+    /// Returns the error text of a failed turn and keeps its effects for a retry. If a retry could
+    /// not report all of them to Cursor, the text is one on which hosts do not retry automatically.
+    pub(super) fn fail(
+        &mut self,
+        request: &TurnRequest,
+        live: &Live,
+        ended: &Ended,
+        failure: &Failure,
+    ) -> String {
+        let tells_all = ended.done.tells_all(start(&live.conversation));
+        let Transcripted { system, messages } = transcript(request);
+        self.done = Some((Fingerprint::of(system, messages), ended.done.clone()));
+        match failure.retry() {
+            Retry::Server | Retry::Transport | Retry::Idle if !tells_all => EFFECTS_LOST.into(),
+            _ => wording(failure),
+        }
+    }
+
+    /// Sends messages in a run of their own, on the checkpoint the last run left.
+    pub(super) async fn send_separately(
+        &mut self,
+        conversation: Conversation,
+        words: Vec<Undelivered>,
+        request: &TurnRequest,
+        tally: &mut Tally,
+    ) -> Result<Live, String> {
+        let Transcripted { system, messages } = transcript(request);
+        let (sent, known) = (conversation.sent.as_ref(), conversation.answer.as_deref());
+        // A checkpoint from before this turn includes none of its answer.
+        let known = if sent.is_some_and(|sent| sent.len() > latest(messages)) {
+            known
+        } else {
+            Some("")
+        };
+        let gap = known.map_or(Gap::None, |known| compare(known, tally.answer()));
+        // What the history contains is not sent separately.
+        let in_history = words
+            .iter()
+            .any(|words| matches!(words.source, Source::History(_)));
+        let separate = words
+            .iter()
+            .filter(|words| words.source == Source::Separate);
+        let separate: Vec<&str> = separate.map(|words| words.message.text.as_str()).collect();
+        let separate = separate.join("\n\n");
+        let with_separate = |text: String| {
+            if separate.is_empty() {
+                text
+            } else {
+                format!("{text}\n\n{separate}")
+            }
+        };
+        let all = joined(words.iter().map(|words| words.message.clone())).unwrap_or_default();
+        let (conversation, text) = match plan(sent, None, &[], system, messages) {
+            // The checkpoint lacks only the undelivered messages and the text after it.
+            SendPlan::Nothing | SendPlan::Resume { .. } => {
+                (conversation, with_note(all.text, &gap))
+            }
+            SendPlan::Incremental { text, .. } => {
+                (conversation, with_note(with_separate(text), &gap))
+            }
+            SendPlan::Bootstrap { history, text, .. } => {
+                let (before, text) = if in_history {
+                    (history, with_separate(text))
+                } else {
+                    (messages, separate)
+                };
+                // No checkpoint includes this turn's answer, and the model would repeat it.
+                let mut history = before.to_vec();
+                if !tally.answer().is_empty() {
+                    let content = serde_json::json!([{"type": "text", "text": tally.answer()}]);
+                    history.push(serde_json::json!({"role": "assistant", "content": content}));
+                }
+                let fresh = launch::rebuilt(request, &history, conversation.into_kept());
+                if fresh.is_err() {
+                    self.undelivered.push(all.clone());
+                }
+                (fresh?, text)
+            }
+        };
+        let action = Action::UserMessage(UserMessage {
+            text,
+            images: all.images,
+            mode: request.mode,
+        });
+        tally.start_paragraph();
+        let mut live = self.launch(conversation, action, request, tally).await;
+        live.start_with(words);
+        Ok(live)
+    }
+}
+
+/// Returns whether a run of the conversation starts from its checkpoint or from a history.
+fn start(conversation: &Conversation) -> Start {
+    match conversation.sent {
+        Some(_) => Start::State,
+        None => Start::History,
+    }
+}
+
+struct Transcripted<'a> {
+    system: &'a str,
+    messages: &'a [serde_json::Value],
+}
+
+fn transcript(request: &TurnRequest) -> Transcripted<'_> {
+    Transcripted {
+        system: &request.transcript.system,
+        messages: &request.transcript.messages,
+    }
+}

@@ -1,0 +1,98 @@
+//! `cursor-sidecar login` and `logout`: a key for this machine, created with a browser.
+
+use std::io::{IsTerminal as _, Write as _};
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+use agent::run::{AssembleError, dashboard};
+use agent_tools::native::remove_secrets;
+use cursor_client::account::{BrowserLogin, LoginError, StoredLogin};
+use foundation::private::StoreError;
+use foundation::terminal_text::clean;
+
+/// Sign in to Cursor with a browser; the key is stored on this machine.
+#[derive(Debug, clap::Args)]
+pub struct Login {
+    /// Print the address only; do not open a browser.
+    #[arg(long)]
+    no_browser: bool,
+}
+
+/// Delete the stored key of a login (revoke it in Cursor's dashboard).
+#[derive(Debug, clap::Args)]
+pub struct Logout {}
+
+/// Why the command failed.
+#[derive(Debug, thiserror::Error)]
+pub enum LoginCommandError {
+    /// The settings are incomplete.
+    #[error(transparent)]
+    Settings(#[from] AssembleError),
+    /// The login failed.
+    #[error(transparent)]
+    Login(#[from] LoginError),
+    /// The key could not be stored.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The terminal is gone.
+    #[error("{0}")]
+    Io(#[from] std::io::Error),
+}
+
+fn env(name: &str) -> Option<String> {
+    std::env::var(name).ok()
+}
+
+impl Login {
+    /// Signs in and stores the key.
+    pub async fn run(self, home: Option<PathBuf>) -> Result<(), LoginCommandError> {
+        let (dashboard, endpoints) = dashboard(&env, home.as_deref())?;
+        let login = BrowserLogin::begin(&endpoints)?;
+        let mut out = std::io::stdout();
+        writeln!(out, "Sign in here:\n\n  {}\n", login.page())?;
+        out.flush()?;
+        if out.is_terminal() {
+            if !self.no_browser {
+                open(login.page());
+            }
+            tracing::info!("waiting until you have signed in (Ctrl+C to stop)");
+        }
+        let login = login.wait(&dashboard).await?;
+        login.save(&env, home.as_deref())?;
+        let who = clean(login.email.as_deref().unwrap_or("you"));
+        writeln!(out, "Signed in: {who}. The key is good for 90 days.")?;
+        Ok(())
+    }
+}
+
+impl Logout {
+    /// Deletes the stored key.
+    pub fn run(self, home: Option<PathBuf>) -> Result<(), LoginCommandError> {
+        let message = if StoredLogin::delete(&env, home.as_deref())? {
+            "Signed out. The key itself can be revoked in Cursor's dashboard."
+        } else {
+            "Nobody was signed in."
+        };
+        Ok(writeln!(std::io::stdout(), "{message}")?)
+    }
+}
+
+/// Opens a page in a browser if there is one; the address is printed anyway.
+fn open(page: &str) {
+    let program = if cfg!(target_os = "macos") {
+        "open"
+    } else {
+        "xdg-open"
+    };
+    let mut command = Command::new(program);
+    command
+        .arg(page)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
+    // A browser runs for long and starts other processes.
+    remove_secrets(&mut command);
+    if let Err(error) = command.spawn() {
+        tracing::debug!(%error, "no browser was opened");
+    }
+}

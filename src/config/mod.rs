@@ -1,0 +1,3 @@
+//! Which settings are in force.
+
+pub mod in_force;

@@ -1,0 +1,187 @@
+//! An OpenAI-compatible HTTP endpoint on this machine: chat completions, models, metrics.
+//!
+//! It binds 127.0.0.1 only, requires a token, and executes nothing. A client's tools are called by
+//! ending the answer with `tool_calls`; the request with their results resumes the same run.
+//! Requests of Cursor's native tools are executed by the client's tools, or refused.
+
+mod ask;
+mod chat;
+mod desk;
+mod fault;
+mod metrics;
+mod models;
+mod reply;
+mod site;
+mod token;
+mod transcript;
+
+use std::io::{IsTerminal as _, Write as _};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::json;
+use tokio::sync::Semaphore;
+use tokio_util::sync::{CancellationToken, DropGuard};
+use tokio_util::task::TaskTracker;
+
+use self::desk::Desk;
+use self::site::{House, MOST_TURNS};
+pub use self::token::{Token, TokenError};
+use super::backends::Backends;
+use super::files;
+use super::leaving::shutdown_requested;
+use super::misread;
+use super::model_resolver::ModelResolver;
+use agent::turn::Policy;
+use agent_tools::loopback::{Bounds, Loopback, serve};
+
+/// The largest body. A request takes several times its size while it is parsed.
+const MOST_BYTES: usize = 32 * 1024 * 1024;
+/// How much memory unparsed requests may take together, in KiB.
+const ROOM_KIB: usize = 4 * MOST_BYTES / 1024;
+/// How long turns and their runs may take to end at shutdown.
+const LAST_WORDS: Duration = Duration::from_millis(700);
+
+/// Where settings are read from.
+pub type Env = Arc<dyn Fn(&str) -> Option<String> + Send + Sync>;
+
+/// Serve OpenAI clients over HTTP on this machine.
+///
+/// Prints one line of JSON when ready: the base URL, and the file that contains the API key (no
+/// file if CURSOR_SIDECAR_GATEWAY_TOKEN is set). See docs/gateway.md.
+#[derive(Debug, clap::Args)]
+pub struct Serve {
+    /// The port on 127.0.0.1; 0 chooses a free one.
+    #[arg(long, default_value_t = 0)]
+    port: u16,
+}
+
+/// Why the gateway could not start.
+#[derive(Debug, thiserror::Error)]
+pub enum GatewayError {
+    /// The port is not available.
+    #[error("cannot listen on 127.0.0.1:{port}: {cause}")]
+    Listen {
+        /// The requested port.
+        port: u16,
+        /// The error of the operating system.
+        cause: std::io::Error,
+    },
+    /// There is no usable token.
+    #[error(transparent)]
+    Token(#[from] TokenError),
+    /// Standard output is closed.
+    #[error("cannot write the ready line: {0}")]
+    Io(#[from] std::io::Error),
+}
+
+impl Serve {
+    /// Serves until a signal arrives.
+    pub async fn run(self, home: Option<PathBuf>) -> Result<(), GatewayError> {
+        files::make_room();
+        misread::log_all(home.as_deref());
+        let env: Env = Arc::new(|name: &str| std::env::var(name).ok());
+        // Registered before the ready line, because a reader of that line may send a signal at
+        // once.
+        let mut leaving = std::pin::pin!(shutdown_requested());
+        let gateway = tokio::select! {
+            biased;
+            () = &mut leaving => return Ok(()),
+            gateway = Gateway::open(self.port, env, home) => gateway?,
+        };
+        gateway.announce()?;
+        leaving.await;
+        gateway.close().await;
+        Ok(())
+    }
+}
+
+/// A running gateway. Dropping it stops it at once; [`Self::close`] lets turns end first.
+pub struct Gateway {
+    house: Arc<House>,
+    token: Token,
+    _end: DropGuard,
+}
+
+impl Gateway {
+    /// Starts the gateway.
+    pub async fn open(port: u16, env: Env, home: Option<PathBuf>) -> Result<Self, GatewayError> {
+        let read = |name: &str| env(name);
+        let token = Token::find(&read, home.as_deref())?;
+        let bounds = Bounds {
+            body: MOST_BYTES,
+            room_kib: ROOM_KIB,
+        };
+        let (listener, place) =
+            Loopback::bind(port, bounds).map_err(|cause| GatewayError::Listen { port, cause })?;
+        let (policy, _) = Policy::from_env(&read);
+        let catalogue = ModelResolver::new(&read, home.as_deref());
+        let house = Arc::new(House {
+            place: Arc::clone(&place),
+            secret: token.secret.clone(),
+            backends: Backends::default(),
+            catalogue,
+            desk: Desk::new(&read, home.as_deref(), &policy),
+            policy: policy.hands_off(),
+            workspace: std::env::current_dir().unwrap_or_default(),
+            env,
+            home,
+            turns: TaskTracker::new(),
+            places: Arc::new(Semaphore::new(MOST_TURNS)),
+            leaving: CancellationToken::new(),
+        });
+        let end = CancellationToken::new();
+        tracing::debug!(port = place.port(), "gateway.listening");
+        tokio::spawn(serve(listener, place, Arc::clone(&house), end.clone()));
+        Ok(Self {
+            house,
+            token,
+            _end: end.drop_guard(),
+        })
+    }
+
+    /// Returns the base URL for clients.
+    pub fn url(&self) -> String {
+        format!("http://127.0.0.1:{}/v1", self.house.place.port())
+    }
+
+    /// Returns the token that clients must send.
+    pub fn token(&self) -> &Token {
+        &self.token
+    }
+
+    /// Prints the address: for programs on stdout, for users on stderr too. Never prints the token.
+    fn announce(&self) -> Result<(), std::io::Error> {
+        let url = self.url();
+        let mut ready = json!({ "url": url });
+        if let Some(file) = &self.token.file {
+            ready["tokenFile"] = file.display().to_string().into();
+        }
+        let mut out = std::io::stdout();
+        writeln!(out, "{ready}")?;
+        out.flush()?;
+        if out.is_terminal() {
+            let key = match &self.token.file {
+                Some(file) => format!("the content of {}", file.display()),
+                None => format!("what {} says", token::TOKEN),
+            };
+            let mut stderr = std::io::stderr();
+            writeln!(
+                stderr,
+                "Give OpenAI clients {url} as base URL and {key} as API key. Ctrl-C ends it."
+            )?;
+        }
+        Ok(())
+    }
+
+    /// Cancels every turn and every parked run, notifies Cursor, then stops.
+    pub async fn close(self) {
+        self.house.leaving.cancel();
+        self.house.turns.close();
+        let _ = tokio::time::timeout(LAST_WORDS, self.house.turns.wait()).await;
+        let gone = self.house.desk.close();
+        let all = futures_util::future::join_all(gone.into_iter().map(|gone| gone.wait()));
+        let _ = tokio::time::timeout(LAST_WORDS, all).await;
+    }
+}

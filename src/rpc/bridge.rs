@@ -1,0 +1,36 @@
+//! `bridge/*`: where other agents can call the host's tools.
+
+use jsonrpsee::types::ErrorObjectOwned;
+use secrecy::ExposeSecret as _;
+
+use super::error;
+use super::protocol::{BridgeEndpoint, BridgeEndpointResult, BridgeTool};
+use agent::turn::Session;
+use agent_tools::bridge::endpoint::Server;
+
+/// Returns the endpoint of a session's live run. The first request opens the port.
+pub(super) async fn endpoint(
+    server: &Server,
+    session: Option<Session>,
+) -> Result<BridgeEndpointResult, ErrorObjectOwned> {
+    let gate = session.and_then(|session| session.gate());
+    let Some(gate) = gate.filter(|gate| !gate.bridge().snapshot().tools.is_empty()) else {
+        return Ok(BridgeEndpointResult { endpoint: None });
+    };
+    let opened = server.open(&gate).await;
+    let address = opened.map_err(|problem| error::internal(&problem.to_string()))?;
+    let tools = gate.bridge().snapshot().tools.iter();
+    let endpoint = BridgeEndpoint {
+        url: address.url.expose_secret().to_owned(),
+        token: address.token.expose_secret().to_owned(),
+        tools: tools
+            .map(|tool| BridgeTool {
+                name: tool.offered.clone(),
+                host_name: tool.host.clone(),
+            })
+            .collect(),
+    };
+    Ok(BridgeEndpointResult {
+        endpoint: Some(endpoint),
+    })
+}

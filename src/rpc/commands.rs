@@ -1,0 +1,426 @@
+//! `session/command`: executes a user's commands and returns what the host shows.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
+
+use super::controls::{self, Controls};
+use super::methods::{Context, report};
+use super::models::ListFreshness;
+use super::protocol::*;
+use agent::catalog::{HostModels, ListSource, ModelList, ResolvedSpeed, Speed, SpeedSource};
+use agent::turn::{Bridging, Policy, Surface};
+use agent_tools::bridge::snapshot::{HostTool, Overlapping};
+use agent_tools::by_host::HostTools;
+use agent_tools::native::policy::{Decision, Decisions, Denial, Tool};
+
+const REFRESH: &str = "cursor-refresh-models";
+const DOCTOR: &str = "cursor-doctor";
+const FAST: &str = "cursor-fast";
+const MODE: &str = "cursor-mode";
+const TOOLS: &str = "cursor-tools";
+const TRUST: &str = "cursor-trust";
+
+/// Returns the commands a host should register.
+pub(super) fn offered() -> Vec<CommandOffer> {
+    let word = |(value, description): &(&str, &str)| CommandWord {
+        value: (*value).into(),
+        label: (*value).into(),
+        description: (*description).into(),
+    };
+    let offer = |name: &str, description: &str, words: &[(&str, &str)]| CommandOffer {
+        name: name.into(),
+        description: description.into(),
+        arguments: words.iter().map(word).collect(),
+    };
+    vec![
+        offer(REFRESH, "Refresh the list of Cursor models", &[]),
+        offer(
+            FAST,
+            "Turn fast mode of the selected Cursor model on or off",
+            &[("on", "Faster, at a higher price"), ("off", "Normal speed")],
+        ),
+        offer(
+            MODE,
+            "Set the mode of Cursor's agent for this session",
+            &[
+                ("agent", "Carries out the request"),
+                ("plan", "Reads and plans, changes nothing"),
+            ],
+        ),
+        offer(TOOLS, "Show what Cursor's agent can call now", &[]),
+        offer(
+            TRUST,
+            "Accept the MCP servers and hooks of this project's Cursor settings as they are now",
+            &[],
+        ),
+        offer(
+            DOCTOR,
+            "Show the Cursor sidecar's settings, warnings and protocol drift",
+            &[],
+        ),
+    ]
+}
+
+/// Notices that were shown already, because each is shown once.
+#[derive(Default)]
+pub(super) struct ShownNotices(Mutex<BTreeSet<String>>);
+
+impl ShownNotices {
+    /// Returns whether a notice is new.
+    fn first(&self, notice: &str) -> bool {
+        let mut shown = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        shown.insert(notice.to_owned())
+    }
+}
+
+/// A text for the user.
+type Notice = (String, LogLevel);
+
+fn info(text: impl Into<String>) -> Notice {
+    (text.into(), LogLevel::Info)
+}
+
+fn warning(text: impl Into<String>) -> Notice {
+    (text.into(), LogLevel::Warning)
+}
+
+fn error(text: impl Into<String>) -> Notice {
+    (text.into(), LogLevel::Error)
+}
+
+/// Executes a command and returns the resulting state.
+pub(super) async fn run(context: &Context, params: SessionCommandParams) -> SessionCommandResult {
+    let newness = match params.command.as_deref() {
+        Some(REFRESH) => ListFreshness::Live,
+        _ => ListFreshness::Current,
+    };
+    let mut listing = context.listing(params.api_key.as_deref(), newness).await;
+    let before = Controls::read(&params.kept);
+    let mut command = CommandContext {
+        context,
+        rows: context.models.host_models(&mut listing),
+        controls: before.clone(),
+        params: &params,
+    };
+    let notice = match params.command.as_deref() {
+        None => command.notices(&listing),
+        Some(REFRESH) => Some(command.refreshed(&listing)),
+        Some(DOCTOR) => Some(info(described(&report(context)))),
+        Some(FAST) => Some(command.fast()),
+        Some(MODE) => Some(command.mode()),
+        Some(TOOLS) => Some(info(command.tools().await)),
+        Some(TRUST) => Some(command.trust()),
+        Some(unknown) => Some(error(format!(
+            "cursor-sidecar has no command {unknown}; install matching versions"
+        ))),
+    };
+    let (message, level) = notice.unzip();
+    SessionCommandResult {
+        message,
+        level,
+        status: command.status(),
+        entry: (command.controls != before).then(|| command.controls.entry()),
+        models: context.models.changed_models(&command.rows),
+    }
+}
+
+/// The context of a command: the user's model, choices and parameters.
+struct CommandContext<'a> {
+    context: &'a Context,
+    params: &'a SessionCommandParams,
+    rows: HostModels,
+    controls: Controls,
+}
+
+impl CommandContext<'_> {
+    /// Returns the base id and speed of the selected model, if it is a Cursor model with a choice.
+    fn speed(&self) -> Option<(String, ResolvedSpeed)> {
+        let found = self.rows.find(self.params.model.as_deref()?).ok()?;
+        let decided = self
+            .context
+            .models
+            .resolve_speed(&found, &self.controls.wishes)?;
+        Some((found.model.base_id().to_owned(), decided))
+    }
+
+    /// Returns why the selected model is never fast.
+    fn never_fast(&self) -> String {
+        let Some(model) = self.params.model.as_deref() else {
+            return "The chosen model is not one of Cursor's".into();
+        };
+        let found = self.rows.find(model);
+        let base = found.map_or(model, |found| found.model.base_id());
+        format!("Fast mode not supported by {base}")
+    }
+
+    /// Returns the status line for a Cursor model, which shows only deviations from the default.
+    fn status(&self) -> Option<String> {
+        self.params.model.as_ref()?;
+        let fast = self.speed().is_some_and(|(_, now)| now.speed.is_fast());
+        let plan = self.controls.mode() == Ok(TurnMode::Plan);
+        let parts: Vec<&str> = [(fast, "fast"), (plan, "plan")]
+            .into_iter()
+            .filter_map(|(on, name)| on.then_some(name))
+            .collect();
+        (!parts.is_empty()).then(|| format!("cursor {}", parts.join(" · ")))
+    }
+
+    /// Returns notices that were not shown yet: why the list of models is not Cursor's own, that
+    /// the selected model is gone, that a flag has no effect.
+    fn notices(&self, listing: &ModelList) -> Option<Notice> {
+        let model = self.params.model.as_deref()?;
+        let mut all: Vec<Notice> = listing.warnings.iter().map(warning).collect();
+        all.extend(self.vanished(model, listing).map(warning));
+        let mode = self.controls.mode().err();
+        all.extend(mode.map(|unknown| error(unknown.to_string())));
+        if self.controls.wishes.run == Some(Speed::Fast) && self.speed().is_none() {
+            all.push(info(self.never_fast()));
+        }
+        all.retain(|(text, _)| self.context.shown_notices.first(text));
+        let texts: Vec<&str> = all.iter().map(|(text, _)| text.as_str()).collect();
+        let worst = all.iter().map(|(_, level)| *level).max()?;
+        Some((texts.join("\n"), worst))
+    }
+
+    /// Returns a notice if Cursor's own list lacks the selected model; the bundled list may be too
+    /// old to decide.
+    fn vanished(&self, model: &str, listing: &ModelList) -> Option<String> {
+        let own = listing.source != ListSource::Bundled;
+        let unknown = self.rows.find(model).err().filter(|_| own)?;
+        Some(unknown.to_string())
+    }
+
+    fn refreshed(&self, listing: &ModelList) -> Notice {
+        let (source, count) = (ModelsSource::from(listing.source), self.rows.len());
+        let source = match source {
+            ModelsSource::Live => "live",
+            ModelsSource::Cache => "cache",
+            ModelsSource::Bundled => "bundled",
+        };
+        let reason = listing.reason.map(|reason| format!(": {}", reason.name()));
+        let models = if count == 1 { "model" } else { "models" };
+        let mut lines = vec![format!(
+            "{count} Cursor {models} ({source}{})",
+            reason.unwrap_or_default()
+        )];
+        lines.extend(listing.warnings.iter().cloned());
+        let model = self.params.model.as_deref();
+        let gone = model.filter(|model| self.vanished(model, listing).is_some());
+        let well = listing.source == ListSource::Live && gone.is_none();
+        lines.extend(
+            gone.map(|model| format!("Cursor no longer has {model:?}; choose another with /model")),
+        );
+        if well {
+            info(lines.join("\n"))
+        } else {
+            warning(lines.join("\n"))
+        }
+    }
+
+    /// Saves first, because a failure must not be reported as success.
+    fn fast(&mut self) -> Notice {
+        let Some((base, now)) = self.speed() else {
+            return info(self.never_fast());
+        };
+        if now.source == SpeedSource::Run {
+            let flag = match now.speed {
+                Speed::Fast => controls::FAST,
+                Speed::Normal => controls::NO_FAST,
+            };
+            return info(format!("--{flag} decides for this run"));
+        }
+        let wanted = match self.params.arguments.trim() {
+            "" => Speed::from_switch(!now.speed.is_fast()),
+            word if word.eq_ignore_ascii_case("on") => Speed::Fast,
+            word if word.eq_ignore_ascii_case("off") => Speed::Normal,
+            other => return warning(format!("/{FAST} takes on, off or nothing, not {other:?}")),
+        };
+        let saved = self.context.models.set_speed(&PrefsSetParams {
+            base: base.clone(),
+            fast: Some(wanted.is_fast()),
+        });
+        if let Err(problem) = saved {
+            return error(problem);
+        }
+        let state = if wanted.is_fast() { "on" } else { "off" };
+        let notice = info(format!("Fast mode {state} for {base}"));
+        self.controls.wishes.session.insert(base, wanted);
+        notice
+    }
+
+    fn mode(&mut self) -> Notice {
+        let now = match self.controls.mode() {
+            Ok(now) => now.name(),
+            Err(unknown) => return error(unknown.to_string()),
+        };
+        let wanted = self.params.arguments.trim();
+        if wanted.is_empty() {
+            return info(format!(
+                "Cursor works in {now} mode; /{MODE} agent or /{MODE} plan changes it"
+            ));
+        }
+        let Some(wanted) = TurnMode::parse(wanted) else {
+            return warning(format!("/{MODE} takes agent or plan, not {wanted:?}"));
+        };
+        if self.controls.mode_is_forced() {
+            return info(format!("--{} decides for this run", controls::MODE));
+        }
+        self.controls.choose_mode(wanted);
+        info(format!(
+            "Cursor works in {} mode from the next turn on",
+            wanted.name()
+        ))
+    }
+
+    /// Accepts the commands that the project's settings define.
+    fn trust(&self) -> Notice {
+        match self.context.turns.library().accept(&self.workspace()) {
+            Ok(accepted) => info(accepted),
+            Err(problem) => error(problem.to_string()),
+        }
+    }
+
+    /// Returns the session's working directory.
+    fn workspace(&self) -> PathBuf {
+        let workspace = self.params.workspace.as_ref().map(PathBuf::from);
+        workspace.unwrap_or_else(|| self.context.cwd())
+    }
+
+    /// Lists what Cursor's agent can call: native tools, host tools and tools of MCP servers.
+    async fn tools(&self) -> String {
+        let policy = self.context.turns.policy();
+        let mut lines = self.own_tools(policy);
+        let mut count = 0;
+        match policy.bridge {
+            Bridging::On => lines.extend(self.host_tools(policy, &mut count)),
+            Bridging::Off => lines.push(format!(
+                "Tools of {} are off (PI_CURSOR_PI_TOOL_BRIDGE)",
+                self.host()
+            )),
+        }
+        let library = self.context.turns.library();
+        let settings = library.open(&policy.cursor, &self.workspace()).await;
+        let mut by_server: BTreeMap<String, Vec<String>> = BTreeMap::new();
+        for offer in settings.servers.offers(count) {
+            by_server
+                .entry(offer.provider)
+                .or_default()
+                .push(offer.tool);
+        }
+        lines.extend(
+            by_server.into_iter().map(|(server, tools)| {
+                format!("Tools of MCP server {server}: {}", tools.join(", "))
+            }),
+        );
+        lines.extend(settings.servers.problems(count));
+        lines.join("\n")
+    }
+
+    fn host(&self) -> &str {
+        self.context.host.get().map_or("the host", String::as_str)
+    }
+
+    /// Returns who executes native tools, and why the others are not executed.
+    fn own_tools(&self, policy: &Policy) -> Vec<String> {
+        let active = HostTools::named(self.params.tools.iter().map(String::as_str));
+        let plan_mode = self
+            .controls
+            .mode()
+            .is_ok_and(|mode| mode == TurnMode::Plan);
+        let stated = self.context.native_tools();
+        let decisions = Decisions::new(&policy.native, &stated, &active, plan_mode);
+        let host = self.host();
+        let native = "Cursor's native tools, executed by";
+        let groups = [
+            (Decision::Local, format!("{native} cursor-sidecar")),
+            (
+                Decision::Ask,
+                format!("{native} cursor-sidecar after asking {host}"),
+            ),
+            (Decision::Host, format!("{native} {host}")),
+            (
+                Decision::Refuse(Denial::NoHostTool),
+                format!("Not executed, because {host} has no tool for it"),
+            ),
+            (
+                Decision::Refuse(Denial::SwitchedOff),
+                format!("Not executed, because it is switched off in {host}"),
+            ),
+            (
+                Decision::Refuse(Denial::PlanMode),
+                "Off in plan mode".to_owned(),
+            ),
+            (Decision::Refuse(Denial::Host), format!("Off in {host}")),
+            (
+                Decision::Refuse(Denial::Settings),
+                "Off (PI_CURSOR_NATIVE_TOOLS)".to_owned(),
+            ),
+            (
+                Decision::Refuse(Denial::Denied),
+                "Denied (PI_CURSOR_NATIVE_TOOLS_DENY)".to_owned(),
+            ),
+        ];
+        let line = |(decision, title): &(Decision, String)| {
+            let tools = Tool::ALL.iter().map(|(_, tool)| *tool);
+            let names = tools.filter(|tool| decisions.of(*tool) == *decision);
+            let names: Vec<&str> = names.map(Tool::name).collect();
+            (!names.is_empty()).then(|| format!("{title}: {}", names.join(", ")))
+        };
+        groups.iter().filter_map(line).collect()
+    }
+
+    fn host_tools(&self, policy: &Policy, count: &mut usize) -> Vec<String> {
+        let host = self.host();
+        let tool = |name: &String| HostTool {
+            name: name.clone(),
+            description: String::new(),
+            parameters: serde_json::Value::Null,
+            origin: serde_json::Value::Null,
+        };
+        let tools: Vec<HostTool> = self.params.tools.iter().map(tool).collect();
+        let surface = Surface::Cards(self.params.tools.clone());
+        let offered = policy.offered(&tools, &surface);
+        *count = offered.tools.len();
+        let (names, hosts): (Vec<&str>, Vec<&str>) = offered
+            .tools
+            .iter()
+            .map(|tool| (tool.offered.as_str(), tool.host.as_str()))
+            .unzip();
+        let mut lines = vec![if names.is_empty() {
+            format!("Tools of {host}: none")
+        } else {
+            format!("Tools of {host}, executed by it: {}", names.join(", "))
+        }];
+        let frank = Policy {
+            overlapping: Overlapping::Offered,
+            ..policy.clone()
+        };
+        let all = frank.offered(&tools, &surface).tools.into_iter();
+        let hidden = all
+            .map(|tool| tool.host)
+            .filter(|name| !hosts.contains(&name.as_str()));
+        let hidden: Vec<String> = hidden.collect();
+        if !hidden.is_empty() {
+            let hidden = hidden.join(", ");
+            lines.push(format!("Not offered, since Cursor has its own: {hidden}"));
+        }
+        lines
+    }
+}
+
+/// Formats a report as text.
+fn described(report: &Report) -> String {
+    let mut lines = vec![
+        format!("cursor-sidecar {}", report.version),
+        format!("endpoint: {}", report.endpoint),
+    ];
+    let set = |setting: &&EffectiveSetting| setting.source != SettingSource::Default;
+    let settings = report.settings.iter().filter(set);
+    lines.extend(settings.map(|setting| format!("{} = {}", setting.name, setting.value)));
+    let warnings = report.warnings.iter();
+    lines.extend(warnings.map(|text| format!("warning: {text}")));
+    let drift = report.wire_drift.iter();
+    lines.extend(drift.map(|(what, count)| format!("unknown to us: {what} ({count} times)")));
+    lines.join("\n")
+}
