@@ -41,12 +41,12 @@ mod tests {
     #[test]
     fn a_panic_does_not_quote_what_it_failed_on() {
         let child = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "foundation::panics::tests::a_child_that_panics"])
+            .args(["--exact", "telemetry::panics::tests::a_child_that_panics"])
             .args(["--ignored", "--nocapture"])
             .output()
             .unwrap();
         let stderr = String::from_utf8_lossy(&child.stderr);
-        assert_eq!(stderr.matches("panicked at src/diag/panics.rs").count(), 2);
+        assert_eq!(stderr.matches("panicked at src/telemetry/panics.rs").count(), 2);
         assert!(stderr.contains("words of our own"), "{stderr}");
         assert!(!stderr.contains("otters"), "{stderr}");
     }

@@ -17,7 +17,7 @@ pub fn state_dir(env: &impl Fn(&str) -> Option<String>, home: Option<&Path>) -> 
         // The XDG specification requires that relative paths are ignored.
         .filter(|path| path.is_absolute())
         .or_else(|| Some(home?.join(".local/state")))?;
-    Some(base.join(env!("CARGO_PKG_NAME")))
+    Some(base.join("cursor-sidecar"))
 }
 
 #[cfg(test)]

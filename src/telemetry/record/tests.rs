@@ -64,9 +64,9 @@ fn a_record_holds_the_event_and_its_spans() {
     }
     let lines: Vec<String> = lines.iter().map(Json::to_string).collect();
     insta::assert_snapshot!(lines.join("\n"), @r#"
-    {"level":"DEBUG","target":"cursor_sidecar::diag::record::tests","event":"run.started","run":"r1","n":2,"turn":"t1","model":"gpt","ok":true,"share":0.5}
-    {"level":"WARN","target":"cursor_sidecar::diag::record::tests","event":"named","run":"r1","n":1,"turn":"t1","model":"gpt","token":"Bearer [redacted]","x":"[redacted]"}
-    {"level":"INFO","target":"cursor_sidecar::diag::record","event":"log.ended","dropped":0,"failed":0}
+    {"level":"DEBUG","target":"cursor_sidecar::telemetry::record::tests","event":"run.started","run":"r1","n":2,"turn":"t1","model":"gpt","ok":true,"share":0.5}
+    {"level":"WARN","target":"cursor_sidecar::telemetry::record::tests","event":"named","run":"r1","n":1,"turn":"t1","model":"gpt","token":"Bearer [redacted]","x":"[redacted]"}
+    {"level":"INFO","target":"cursor_sidecar::telemetry::record","event":"log.ended","dropped":0,"failed":0}
     "#);
 }
 

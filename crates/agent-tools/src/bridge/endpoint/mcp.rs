@@ -24,7 +24,7 @@ pub(super) struct Tools {
 impl ServerHandler for Tools {
     fn get_info(&self) -> ServerConfig {
         let capabilities = ServerCapabilities::builder().enable_tools().build();
-        let us = Implementation::new(env!("CARGO_PKG_NAME"), env!("CARGO_PKG_VERSION"));
+        let us = Implementation::new("cursor-sidecar", env!("CARGO_PKG_VERSION"));
         ServerConfig::new(capabilities).with_server_info(us)
     }
 
