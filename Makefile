@@ -65,7 +65,8 @@ fuzz:
 
 # Generated files: protobuf code, the protocol's schema and TypeScript, the settings page.
 schema:
-	UPDATE_SCHEMA=1 $(CARGO) test --quiet --test schema --lib schema
+	$(CARGO) xtask generate-protobuf
+	UPDATE_SCHEMA=1 $(CARGO) test --quiet --lib schema
 
 docs:
 	UPDATE_DOCS=1 $(CARGO) test --quiet -p foundation settings

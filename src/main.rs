@@ -7,9 +7,7 @@ use std::process::ExitCode;
 
 use agent_tools::leash::{self, Leash};
 use clap::{CommandFactory as _, Parser, Subcommand};
-use cursor_sidecar::cli::{
-    Ask, AskError, Doctor, Login, Logout, Models, Schema, SchemaError, Trust, Verdict,
-};
+use cursor_sidecar::cli::{Ask, AskError, Doctor, Login, Logout, Models, Schema, Trust};
 use cursor_sidecar::telemetry::logfile::{self, LogFile, Wanted};
 use cursor_sidecar::telemetry::panics;
 use cursor_sidecar::telemetry::record::{self, Guard, Recorder};
@@ -79,8 +77,6 @@ fn main() -> ExitCode {
         Err(error) => {
             let code = match error.downcast_ref::<AskError>() {
                 Some(AskError::Cancelled) => 130,
-                // As in diff, 1 means that there are differences, so an error needs another code.
-                None if error.is::<SchemaError>() => 2,
                 _ => 1,
             };
             // A write error is ignored, because a closed stderr cannot be reported anywhere.
@@ -122,10 +118,7 @@ fn run(command: Command, home: Option<std::path::PathBuf>) -> anyhow::Result<Exi
                 // As in LSP: exiting without a `shutdown` request is an error.
                 rpc::Ended::Abrupt => return anyhow::Ok(ExitCode::FAILURE),
             },
-            Command::Schema(schema) => match schema.run()? {
-                Verdict::Holds => {}
-                Verdict::Breaks => return Ok(ExitCode::FAILURE),
-            },
+            Command::Schema(schema) => schema.run()?,
             Command::Gateway(gateway) => gateway.run(home).await?,
             Command::Ask(ask) => ask.run(home, leash.clone()).await?,
             Command::Models(models) => models.run(home).await?,

@@ -17,7 +17,7 @@ pub use ask::{Ask, AskError};
 pub use doctor::{Doctor, DoctorError};
 pub use login::{Login, LoginCommandError, Logout};
 pub use models::{Models, ModelsError};
-pub use schema::{Schema, SchemaError, Verdict};
+pub use schema::Schema;
 pub use trust::{Trust, TrustError};
 
 /// Returns a value to print: exact for a program, without control characters for a terminal.

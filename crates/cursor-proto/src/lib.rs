@@ -9,7 +9,6 @@ pub mod code;
 pub mod drift;
 pub mod envelope;
 pub mod fields;
-pub mod listing;
 pub mod readable;
 pub mod state;
 pub mod tool_gates;

@@ -14,7 +14,6 @@ mod event;
 mod execs;
 mod limits;
 mod memo;
-pub mod newer;
 mod overlap;
 mod owed;
 pub mod queue;

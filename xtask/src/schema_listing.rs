@@ -8,34 +8,34 @@ use std::fmt;
 
 use prost_reflect::{Cardinality, FieldDescriptor, Kind};
 
-use super::drift::schema;
+use cursor_proto::drift::schema;
 
 /// The largest valid field number.
 const LARGEST_NUMBER: u32 = (1 << 29) - 1;
 
 /// Messages and enums by full name.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Table {
+pub(crate) struct SchemaTable {
     /// Messages by full name, and their fields by name.
-    pub messages: BTreeMap<String, BTreeMap<String, Field>>,
+    pub(crate) messages: BTreeMap<String, BTreeMap<String, Field>>,
     /// Enums by full name, and their values by name.
-    pub enums: BTreeMap<String, BTreeMap<String, i32>>,
+    pub(crate) enums: BTreeMap<String, BTreeMap<String, i32>>,
 }
 
 /// A field of a message.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Field {
+pub(crate) struct Field {
     /// The field number.
-    pub number: u32,
+    pub(crate) number: u32,
     /// The type in the syntax of listings: `string`, `enum a.B`, `a.C`, `map<string,a.C>`.
-    pub kind: String,
+    pub(crate) kind: String,
     /// Whether it is single, repeated or part of a oneof.
-    pub label: Label,
+    pub(crate) label: Label,
 }
 
 /// Whether a field is single, repeated or part of a oneof.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Label {
+pub(crate) enum Label {
     /// A single field.
     Single,
     /// A repeated field.
@@ -46,7 +46,7 @@ pub enum Label {
 
 /// Why a text is not a listing.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum ListingError {
+pub(crate) enum ListingError {
     /// A line is malformed.
     #[error("line {line}: {problem}")]
     Line {
@@ -60,9 +60,9 @@ pub enum ListingError {
     Empty,
 }
 
-impl Table {
+impl SchemaTable {
     /// Returns the table of the messages this version knows.
-    pub fn ours() -> Self {
+    pub(crate) fn ours() -> Self {
         let mut table = Self::default();
         let Some(pool) = schema() else {
             return table;
@@ -85,7 +85,7 @@ impl Table {
     }
 
     /// Parses a listing.
-    pub fn parse(text: &str) -> Result<Self, ListingError> {
+    pub(crate) fn parse(text: &str) -> Result<Self, ListingError> {
         let mut table = Self::default();
         let mut owner = Owner::None;
         for (index, line) in text.lines().enumerate() {
@@ -178,7 +178,7 @@ impl Table {
     }
 }
 
-impl fmt::Display for Table {
+impl fmt::Display for SchemaTable {
     /// Formats the table as a listing.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (message, fields) in &self.messages {
@@ -210,7 +210,7 @@ enum Owner {
 }
 
 /// Returns whether a message is Cursor's, not Google's.
-pub fn is_cursors(name: &str) -> bool {
+pub(crate) fn is_cursors(name: &str) -> bool {
     name.starts_with("agent.v1.") || name.starts_with("aiserver.v1.")
 }
 
@@ -294,7 +294,7 @@ mod tests {
     use super::*;
 
     fn problem(text: &str) -> String {
-        Table::parse(text).unwrap_err().to_string()
+        SchemaTable::parse(text).unwrap_err().to_string()
     }
 
     #[test]
@@ -304,7 +304,7 @@ mod tests {
                     3 mode enum a.E [optional]\n 4 all a.C [repeated]\n 5 one a.C [oneof message]\n \
                     6 odd (message {1 id string}) [repeated]\n # remark\n(a message without a name)\n 1 x string\n\
                     agent.v1.N\n (no fields)\nenum agent.v1.E\n 0 E_NONE\n########## 3. NOTES\n anything at all\n";
-        let table = Table::parse(text).unwrap();
+        let table = SchemaTable::parse(text).unwrap();
         let names: Vec<_> = table.messages.keys().collect();
         assert_eq!(names, ["agent.v1.M", "agent.v1.N"]);
         let message = &table.messages["agent.v1.M"];
@@ -382,7 +382,7 @@ mod tests {
 
     #[test]
     fn our_own_table_uses_the_syntax_of_listings() {
-        let ours = Table::ours();
+        let ours = SchemaTable::ours();
         assert!(ours.messages.len() > 300, "{}", ours.messages.len());
         let exec = &ours.messages["agent.v1.ExecServerMessage"]["read_args"];
         assert_eq!(exec.kind, "agent.v1.ReadArgs");
@@ -391,6 +391,6 @@ mod tests {
         assert_eq!(args.kind, "map<string,google.protobuf.Value>");
         assert_eq!(args.label, Label::Single);
         assert_eq!(ours.enums["agent.v1.AgentMode"]["AGENT_MODE_PLAN"], 3);
-        assert_eq!(Table::parse(&ours.to_string()), Ok(ours));
+        assert_eq!(SchemaTable::parse(&ours.to_string()), Ok(ours));
     }
 }

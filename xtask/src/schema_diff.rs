@@ -8,9 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 
-use cursor_proto::listing::{Field, Label, Table, is_cursors};
-
-pub use cursor_proto::listing::ListingError;
+use crate::schema_listing::{Field, Label, ListingError, SchemaTable, is_cursors};
 
 /// What the server sends on a run.
 const SERVER_MESSAGE: &str = "agent.v1.AgentServerMessage";
@@ -30,71 +28,71 @@ const REQUESTS: &[(&str, &str)] = &[
 /// The differences, most important first.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Comparison {
+pub(crate) struct SchemaDiff {
     /// The same name has another meaning: we would misread or be misread.
-    pub breaking: Vec<Difference>,
+    pub(crate) breaking: Vec<Difference>,
     /// Messages we use that no longer exist.
-    pub gone: Vec<String>,
+    pub(crate) gone: Vec<String>,
     /// Requests we would reject.
-    pub refused: Vec<Difference>,
+    pub(crate) refused: Vec<Difference>,
     /// What we would not read in messages that we do read.
-    pub unread: Vec<Difference>,
+    pub(crate) unread: Vec<Difference>,
     /// Counts of all other differences.
-    pub rest: Rest,
+    pub(crate) other_changes: OtherChanges,
     /// Packages and nested messages that the listing does not contain.
-    pub not_compared: Vec<String>,
+    pub(crate) not_compared: Vec<String>,
     /// How much was compared.
-    pub compared: Compared,
+    pub(crate) compared: Compared,
 }
 
 /// One difference.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Difference {
+pub(crate) struct Difference {
     /// Full name of a field or of an enum value.
-    pub what: String,
+    pub(crate) what: String,
     /// How it differs.
-    pub how: String,
+    pub(crate) how: String,
 }
 
 /// Counts of differences that need no attention.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Rest {
+pub(crate) struct OtherChanges {
     /// New fields in messages that we only send.
-    pub new_fields_in_what_we_send: usize,
+    pub(crate) new_fields_in_what_we_send: usize,
     /// Fields we declare that no longer exist.
-    pub fields_gone: usize,
+    pub(crate) fields_gone: usize,
     /// Fields with another name but the same encoding.
-    pub fields_renamed: usize,
+    pub(crate) fields_renamed: usize,
     /// Unknown values of enums we declare.
-    pub new_enum_values: usize,
+    pub(crate) new_enum_values: usize,
     /// Messages we do not declare.
-    pub messages_we_do_not_use: usize,
+    pub(crate) messages_we_do_not_use: usize,
 }
 
 /// How much was compared.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
-pub struct Compared {
+pub(crate) struct Compared {
     /// Messages.
-    pub messages: usize,
+    pub(crate) messages: usize,
     /// Their fields.
-    pub fields: usize,
+    pub(crate) fields: usize,
 }
 
-impl Comparison {
+impl SchemaDiff {
     /// Returns whether this version must be changed before it can use the newer schema.
-    pub fn breaks(&self) -> bool {
+    pub(crate) fn breaks(&self) -> bool {
         !self.breaking.is_empty() || !self.gone.is_empty()
     }
 }
 
 /// Compares what this version declares with a listing.
-pub fn compare_with(listing: &str) -> Result<Comparison, ListingError> {
-    Ok(compare(&Table::ours(), &Table::parse(listing)?))
+pub(crate) fn compare_with(listing: &str) -> Result<SchemaDiff, ListingError> {
+    Ok(compare(&SchemaTable::ours(), &SchemaTable::parse(listing)?))
 }
 
-fn compare(ours: &Table, theirs: &Table) -> Comparison {
-    let mut found = Comparison::default();
+fn compare(ours: &SchemaTable, theirs: &SchemaTable) -> SchemaDiff {
+    let mut found = SchemaDiff::default();
     let sent_only = sent_only(ours);
     let packages: BTreeSet<&str> = theirs.messages.keys().map(|name| package(name)).collect();
     let reachable_unnamed = reachable_unnamed(ours, theirs);
@@ -123,7 +121,7 @@ fn compare(ours: &Table, theirs: &Table) -> Comparison {
     }
     let others = theirs.messages.keys().filter(|name| is_cursors(name));
     let others = others.filter(|name| !ours.messages.contains_key(*name));
-    found.rest.messages_we_do_not_use = others.count();
+    found.other_changes.messages_we_do_not_use = others.count();
     found.not_compared = not_compared.into_iter().collect();
     found.refused.sort_by_key(|request| {
         let of = |(message, _): &(&str, &str)| {
@@ -145,7 +143,7 @@ enum Direction {
     Out,
 }
 
-impl Comparison {
+impl SchemaDiff {
     fn message(&mut self, message: &str, ours: &Fields, theirs: &Fields, direction: Direction) {
         self.compared.messages += 1;
         self.compared.fields += ours.len();
@@ -180,8 +178,10 @@ impl Comparison {
     /// Records a field whose name is not listed; `successor` is the field that now has its number.
     fn name_missing(&mut self, what: String, field: &Field, successor: Option<(&String, &Field)>) {
         match successor {
-            None => self.rest.fields_gone += 1,
-            Some((_, listed)) if change(field, listed).is_none() => self.rest.fields_renamed += 1,
+            None => self.other_changes.fields_gone += 1,
+            Some((_, listed)) if change(field, listed).is_none() => {
+                self.other_changes.fields_renamed += 1
+            }
             Some((name, listed)) => {
                 let (number, kind) = (listed.number, &listed.kind);
                 let how = format!("its number {number} is now {name}, {kind}");
@@ -210,7 +210,7 @@ impl Comparison {
                     format!("{number}, {kind}")
                 },
             }),
-            (None, Direction::Out) => self.rest.new_fields_in_what_we_send += 1,
+            (None, Direction::Out) => self.other_changes.new_fields_in_what_we_send += 1,
         }
     }
 
@@ -227,7 +227,7 @@ impl Comparison {
             }
         }
         let new = theirs.keys().filter(|value| !ours.contains_key(*value));
-        self.rest.new_enum_values += new.count();
+        self.other_changes.new_enum_values += new.count();
     }
 }
 
@@ -282,7 +282,7 @@ fn package(name: &str) -> &str {
 
 /// Returns our messages that are reachable only through fields whose type the listing does not
 /// name.
-fn reachable_unnamed<'a>(ours: &'a Table, theirs: &Table) -> BTreeSet<&'a str> {
+fn reachable_unnamed<'a>(ours: &'a SchemaTable, theirs: &SchemaTable) -> BTreeSet<&'a str> {
     let mut roots = Vec::new();
     for (name, fields) in &ours.messages {
         for (field_name, field) in fields {
@@ -299,7 +299,7 @@ fn reachable_unnamed<'a>(ours: &'a Table, theirs: &Table) -> BTreeSet<&'a str> {
 }
 
 /// Returns the messages that we only ever send.
-fn sent_only(ours: &Table) -> BTreeSet<&str> {
+fn sent_only(ours: &SchemaTable) -> BTreeSet<&str> {
     let requests = ours.messages.keys().map(String::as_str);
     let requests = requests.filter(|name| name.ends_with("Request"));
     let mut sent = reachable(ours, requests.chain([CLIENT_MESSAGE]).collect());
@@ -310,7 +310,7 @@ fn sent_only(ours: &Table) -> BTreeSet<&str> {
 }
 
 /// Returns the messages that can be contained in `roots`. Opaque state is not followed.
-fn reachable<'a>(table: &'a Table, mut roots: Vec<&'a str>) -> BTreeSet<&'a str> {
+fn reachable<'a>(table: &'a SchemaTable, mut roots: Vec<&'a str>) -> BTreeSet<&'a str> {
     let mut reached = BTreeSet::new();
     while let Some(name) = roots.pop() {
         if name == CARRIED || !reached.insert(name) {

@@ -3,11 +3,11 @@
 use super::*;
 
 fn listing() -> String {
-    Table::ours().to_string()
+    SchemaTable::ours().to_string()
 }
 
 /// Compares with our own table after one change.
-fn changed(from: &str, to: &str) -> Comparison {
+fn changed(from: &str, to: &str) -> SchemaDiff {
     let (from, to) = (format!("\n{from}\n"), format!("\n{to}\n"));
     let listing = format!("\n{}", listing());
     assert_eq!(listing.matches(&from).count(), 1, "{from}");
@@ -28,9 +28,9 @@ fn our_own_table_has_no_differences() {
         same.compared.messages > 300 && same.compared.fields > 1000,
         "{same:?}"
     );
-    let nothing = Comparison {
+    let nothing = SchemaDiff {
         compared: same.compared,
-        ..Comparison::default()
+        ..SchemaDiff::default()
     };
     assert_eq!(same, nothing);
 }
@@ -142,7 +142,10 @@ fn new_fields_are_listed_only_in_messages_we_read() {
     for message in ["agent.v1.AgentRunRequest", "agent.v1.ReadResult", CARRIED] {
         let found = changed(message, &format!("{message}\n 991 mood string"));
         assert_eq!(lines(&found.unread), [""; 0], "{message}");
-        assert_eq!(found.rest.new_fields_in_what_we_send, 1, "{message}");
+        assert_eq!(
+            found.other_changes.new_fields_in_what_we_send, 1,
+            "{message}"
+        );
     }
 }
 
@@ -152,22 +155,28 @@ fn changes_with_the_same_encoding_are_only_counted() {
         "agent.v1.TextDeltaUpdate\n 2 is_server_notice bool\n 1 text string",
         "agent.v1.TextDeltaUpdate\n 2 is_server_notice bool\n 1 words string",
     );
-    assert_eq!((found.rest.fields_renamed, found.breaks()), (1, false));
+    assert_eq!(
+        (found.other_changes.fields_renamed, found.breaks()),
+        (1, false)
+    );
     let found = changed(
         "agent.v1.TextDeltaUpdate\n 2 is_server_notice bool\n 1 text string",
         "agent.v1.TextDeltaUpdate\n 2 is_server_notice bool",
     );
-    assert_eq!((found.rest.fields_gone, found.breaks()), (1, false));
+    assert_eq!(
+        (found.other_changes.fields_gone, found.breaks()),
+        (1, false)
+    );
     let found = changed(
         "enum agent.v1.AgentMode",
         "agent.v1.Dream\nenum agent.v1.AgentMode\n 99 AGENT_MODE_DREAM",
     );
-    let rest = Rest {
+    let rest = OtherChanges {
         new_enum_values: 1,
         messages_we_do_not_use: 1,
-        ..Rest::default()
+        ..OtherChanges::default()
     };
-    assert_eq!((found.rest, found.breaks()), (rest, false));
+    assert_eq!((found.other_changes, found.breaks()), (rest, false));
 }
 
 #[test]
@@ -177,8 +186,8 @@ fn messages_outside_the_listing_are_not_reported_as_missing() {
     assert!(found.gone.len() > 200);
     assert!(found.gone.iter().all(|name| name.starts_with("agent.v1.")));
     // A field whose message type has no name in the listing may have any of ours.
-    let ours = Table::parse("agent.v1.M\n 1 of agent.v1.N\nagent.v1.N\n").unwrap();
-    let theirs = Table::parse("agent.v1.M\n 1 of (message)\n").unwrap();
+    let ours = SchemaTable::parse("agent.v1.M\n 1 of agent.v1.N\nagent.v1.N\n").unwrap();
+    let theirs = SchemaTable::parse("agent.v1.M\n 1 of (message)\n").unwrap();
     let found = compare(&ours, &theirs);
     assert_eq!(found.not_compared, ["agent.v1.N"]);
     assert!(!found.breaks());
