@@ -267,7 +267,10 @@ mod tests {
             (answering("403 Forbidden").await, Why::SignIn),
             (answering("500 Oh").await, Why::Refused),
             // The status counts, not a text that looks like one.
-            (answering("500 Not 401, Unauthorized or 403").await, Why::Refused),
+            (
+                answering("500 Not 401, Unauthorized or 403").await,
+                Why::Refused,
+            ),
             (nobody_at("/401/403").await, Why::Refused),
             (command("exit 3"), Why::Refused),
             (command("echo what"), Why::Refused),
