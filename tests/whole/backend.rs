@@ -144,6 +144,14 @@ impl Recording {
             .collect()
     }
 
+    /// Returns the paths of all requests.
+    pub fn paths(&self) -> Vec<&str> {
+        let paths = self.list("requests").iter();
+        paths
+            .map(|request| request["path"].as_str().unwrap())
+            .collect()
+    }
+
     /// Messages of one run (counted from 1), from one side.
     pub fn frames(&self, run: u64, from: &str) -> Vec<&Json> {
         self.list("frames")

@@ -116,12 +116,12 @@ const UNKNOWN: [u8; 4] = [0xf8, 0x07, 1, 0];
 #[test]
 fn unknown_fields_take_no_memory_and_do_not_end_the_turn() {
     let block = UNKNOWN[..3].repeat(MIB / 4);
-    let envelope = packed(&[], &block, 10);
+    let envelope = packed(&[], &block, 20);
     let server = Server::start(move || {
         let drift = std::iter::repeat_n(envelope.clone(), 3);
         Box::new(drift.chain([text("ok"), turn_ended()]))
     });
-    let taken = turn("3 times 7.5 MiB of unknown fields", &server, |_| {});
+    let taken = turn("3 times 15 MiB of unknown fields", &server, |_| {});
     assert_eq!((taken.text.as_str(), taken.stop.as_str()), ("ok", "stop"));
 }
 
