@@ -31,13 +31,16 @@ steps = [
 
 const REMOVE: &str = r#"{ exec = { shellArgs = { command = "rm -rf victim", workingDirectory = "$WS", toolCallId = "a", skipApproval = true, parsingResult = {} } } }"#;
 
-/// pi's command-line switches, and whether they allow a command.
-const COMMAND_LINES: [(&[&str], bool); 5] = [
-    (&["--no-tools"], false),
-    (&["--tools", "read,grep,find,ls"], false),
-    (&["--no-builtin-tools"], false),
-    (&["--exclude-tools", "bash,write,edit"], false),
-    (&[], true),
+/// Reading is executed by the sidecar, so that only the switch of pi's `read` can refuse it.
+const READ: &str = r#"{ exec = { readArgs = { path = "$WS/victim/file", toolCallId = "r" } } }"#;
+
+/// pi's command-line switches, whether they allow a command, and whether they allow reading.
+const COMMAND_LINES: [(&[&str], bool, bool); 5] = [
+    (&["--no-tools"], false, false),
+    (&["--tools", "read,grep,find,ls"], false, true),
+    (&["--no-builtin-tools"], false, false),
+    (&["--exclude-tools", "bash,write,edit"], false, true),
+    (&[], true, true),
 ];
 
 fn desk_with_victim(version: Version, steps: &str) -> Desk {
@@ -68,8 +71,8 @@ fn excluded(recording: &Recording) -> String {
 }
 
 fn switches_decide_whether_a_command_runs(version: Version) {
-    for (switches, may_run) in COMMAND_LINES {
-        let desk = desk_with_victim(version, REMOVE);
+    for (switches, may_run, may_read) in COMMAND_LINES {
+        let desk = desk_with_victim(version, &[READ, REMOVE].join(",\n  "));
         print(&desk, switches);
         let exists = desk.workspace.join("victim/file").exists();
         assert_eq!(exists, !may_run, "{version:?} {switches:?}");
@@ -79,6 +82,12 @@ fn switches_decide_whether_a_command_runs(version: Version) {
             excluded.contains("shell_tool_call"),
             !may_run,
             "{version:?} {switches:?}: {excluded}"
+        );
+        let reply = recording.client("execClientMessage.readResult")[0].to_string();
+        assert_eq!(
+            reply.contains("precious"),
+            may_read,
+            "{version:?} {switches:?}: {reply}"
         );
     }
 }
@@ -144,20 +153,48 @@ fn a_gate_is_not_asked_about_what_has_already_run(version: Version) {
     );
 }
 
+/// A command of ten seconds that prints a line in each of them.
+const TEN_SECONDS: &str = "for n in 1 2 3 4 5 6 7 8 9 10; do echo line $n; sleep 1; done";
+
+/// Returns the seconds that pi shows for a running command.
+fn elapsed(screen: &str) -> Option<f64> {
+    let (_, rest) = screen.split_once("Elapsed ")?;
+    rest.split_once('s')?.0.parse().ok()
+}
+
+/// Returns whether the screen shows this line of the command's output.
+fn has_line(screen: &str, number: u32) -> bool {
+    let line = format!("line {number}");
+    screen.lines().any(|shown| shown.trim() == line)
+}
+
 fn a_running_command_is_visible_and_stopping_it_names_it(version: Version) {
-    let step = r#"{ exec = { shellArgs = { command = "echo first line; until [ -e ../go ]; do sleep 0.05; done; echo last line", workingDirectory = "$WS", toolCallId = "a", skipApproval = true, parsingResult = {} } } }"#;
-    let desk = desk_with_victim(version, step).with("COLORTERM", "truecolor");
+    let command = TEN_SECONDS.replace('$', "$$");
+    let step = format!(
+        r#"{{ exec = {{ shellArgs = {{ command = "{command}", workingDirectory = "$WS", toolCallId = "a", skipApproval = true, parsingResult = {{}} }} }} }}"#
+    );
+    let desk = desk_with_victim(version, &step).with("COLORTERM", "truecolor");
     let pi = Screen::with(&desk, &["--model", "cursor/composer-2", "Run it."]);
-    pi.shows("first line");
-    let screen = pi.shows("Elapsed");
-    assert!(screen.contains("$ echo first line; until"), "{screen}");
+    // While it runs: what runs, what it has printed so far, and for how long it has been running.
+    let screen = pi.becomes("some output and the seconds", |screen| {
+        has_line(screen, 4) && elapsed(screen).is_some_and(|seconds| seconds >= 3.0)
+    });
+    assert!(screen.contains(&format!("$ {TEN_SECONDS}")), "{screen}");
+    assert!(has_line(&screen, 1), "{screen}");
+    assert!(
+        elapsed(&screen).is_some_and(|seconds| seconds < 10.0),
+        "{screen}"
+    );
+    assert!(!has_line(&screen, 10), "{screen}");
     pi.keep("running-command");
     pi.keys(&["Escape"]);
     let screen = pi.becomes("what was stopped", |screen| {
         screen.to_lowercase().contains("aborted")
     });
-    assert!(screen.contains("$ echo first line; until"), "{screen}");
-    assert!(!screen.contains("last line\n"), "{screen}");
+    // After Escape: what was stopped and what it had printed.
+    assert!(screen.contains(&format!("$ {TEN_SECONDS}")), "{screen}");
+    assert!(has_line(&screen, 4), "{screen}");
+    assert!(!has_line(&screen, 10), "{screen}");
     pi.keep("stopped-command");
 }
 

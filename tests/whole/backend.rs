@@ -24,6 +24,19 @@ pub fn binary() -> &'static str {
     env!("CARGO_BIN_EXE_cursor-sidecar")
 }
 
+/// Returns the peak memory of a process in KiB; `None` if it has ended or the system does not
+/// report it.
+pub fn peak_kib(process: u32) -> Option<u64> {
+    memory_kib(process, "VmHWM:")
+}
+
+/// Returns a figure of a process's memory in KiB.
+pub fn memory_kib(process: u32, field: &str) -> Option<u64> {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status")).ok()?;
+    let line = status.lines().find(|line| line.starts_with(field))?;
+    line.split_whitespace().nth(1)?.parse().ok()
+}
+
 /// A running simulator; killed when dropped.
 pub struct Simulator {
     child: Child,
@@ -128,6 +141,14 @@ impl Recording {
         self.list("requests")
             .iter()
             .filter(|request| request["path"] == path)
+            .collect()
+    }
+
+    /// Returns the paths of all requests.
+    pub fn paths(&self) -> Vec<&str> {
+        let paths = self.list("requests").iter();
+        paths
+            .map(|request| request["path"].as_str().unwrap())
             .collect()
     }
 

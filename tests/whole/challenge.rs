@@ -97,3 +97,28 @@ fn a_page_in_place_of_the_models_is_no_refused_key() {
         assert!(!result["models"].as_array().unwrap().is_empty(), "{listed}");
     }
 }
+
+/// Models, usage and runs come from Cursor's interfaces. The website is only for the user's browser.
+#[test]
+fn no_page_of_the_website_is_requested() {
+    let website = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    website.set_nonblocking(true).unwrap();
+    let url = format!("http://{}", website.local_addr().unwrap());
+    let simulator = Simulator::responder(Transport::Http1);
+    let mut talk = Talk::new(&simulator, "s", &[("CURSOR_WEBSITE_URL", &url)]);
+    let listed = talk.host.call("models/list", json!({"refresh": true}));
+    assert_eq!(listed["result"]["source"], "live", "{listed}");
+    let taken = talk.say("go");
+    assert_eq!(taken.stop, "stop", "{taken:?}");
+    let visit = website.accept().map(|(_, address)| address);
+    let nobody = std::io::ErrorKind::WouldBlock;
+    assert_eq!(visit.map_err(|error| error.kind()), Err(nobody));
+    let recording = simulator.recorded();
+    let paths = recording.paths();
+    assert!(paths.contains(&"/v1/models"), "{paths:?}");
+    let interfaces = ["/v1/", "/auth/", "/agent.v1.", "/aiserver.v1."];
+    for path in paths {
+        let is_interface = interfaces.iter().any(|start| path.starts_with(start));
+        assert!(is_interface, "{path}");
+    }
+}

@@ -7,7 +7,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 
 use serde_json::{Value as Json, json};
 
-use crate::backend::{Simulator, binary};
+use crate::backend::{Simulator, binary, peak_kib};
 
 /// A gateway process with its own folder.
 pub struct Gateway {
@@ -73,9 +73,7 @@ impl Gateway {
 
     /// Returns its peak memory in KiB; `None` if the system does not report it.
     pub fn peak_kib(&self) -> Option<u64> {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).ok()?;
-        let line = status.lines().find(|line| line.starts_with("VmHWM:"))?;
-        line.split_whitespace().nth(1)?.parse().ok()
+        peak_kib(self.child.id())
     }
 
     pub fn chat(&self) -> Chat {

@@ -34,6 +34,7 @@ mod fallback;
 mod faults;
 mod full;
 mod gateway;
+mod gateway_bounds;
 mod gateway_client;
 mod gateway_ends;
 mod gateway_tools;

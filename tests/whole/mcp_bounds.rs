@@ -4,7 +4,7 @@
 use serde_json::json;
 
 use crate::backend::root;
-use crate::sdk::Sdk;
+use crate::sdk::{McpHttp, Sdk};
 use crate::settings::{CONTEXT, call, exec, runs, said, talk, write};
 
 #[test]
@@ -27,6 +27,38 @@ fn a_long_answer_is_an_error_at_once_and_a_flood_of_changes_costs_nothing() {
     assert_eq!(taken.stop, "stop", "{taken:?}");
     simulator.recorded().assert_played(&["completed"]);
     if let Some(peak) = talk.host.peak_kib() {
+        assert!(peak / 1024 <= 120, "{} MiB", peak / 1024);
+    }
+}
+
+/// Over HTTP an answer is a JSON body or an event of a stream. Both are bounded, whether their
+/// length is announced or they never end.
+#[test]
+fn long_answers_over_http_are_errors_at_once_and_cost_little() {
+    let sdk = Sdk::new();
+    let server = McpHttp::giant(&sdk);
+    let servers = json!({"mcpServers": {"giant": {"url": server.url}}});
+    write(sdk.home.path(), ".cursor/mcp.json", &servers.to_string());
+    let refused = r#"{ error = { error = { "$contains" = "longer than 16 MiB" } } }"#;
+    let mut steps = vec![CONTEXT.to_owned()];
+    for tool in [
+        "body",
+        "endless_body",
+        "event",
+        "endless_event",
+        "error_body",
+    ] {
+        steps.push(call("giant", tool, "{}", refused));
+        steps.push(call("giant", "fine", "{}", &said("fine")));
+    }
+    let simulator = runs(&[steps.join(", ")]);
+    let env = [("PI_CURSOR_MCP_CONNECT_TIMEOUT_SECONDS", "60")];
+    let mut talk = talk(&simulator, &sdk, &env);
+    let taken = talk.say("go");
+    assert_eq!(taken.stop, "stop", "{taken:?}");
+    simulator.recorded().assert_played(&["completed"]);
+    if let Some(peak) = talk.host.peak_kib() {
+        eprintln!("long MCP answers over HTTP: {} MiB", peak / 1024);
         assert!(peak / 1024 <= 120, "{} MiB", peak / 1024);
     }
 }

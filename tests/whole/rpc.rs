@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use serde_json::{Value as Json, json};
 
-use crate::backend::binary;
+use crate::backend::{binary, memory_kib};
 
 pub struct Host {
     child: Child,
@@ -138,9 +138,7 @@ impl Host {
     }
 
     fn memory_kib(&self, field: &str) -> Option<u64> {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).ok()?;
-        let line = status.lines().find(|line| line.starts_with(field))?;
-        line.split_whitespace().nth(1)?.parse().ok()
+        memory_kib(self.child.id(), field)
     }
 
     /// Returns the number of open files and sockets; `None` where the system does not report it.

@@ -138,10 +138,17 @@ impl McpHttp {
     }
 
     fn listen(sdk: &Sdk, port: &str) -> Self {
+        Self::run(sdk.command("mcp-http.mjs").arg(port))
+    }
+
+    /// Starts a server whose answers are too long.
+    pub fn giant(sdk: &Sdk) -> Self {
+        Self::run(&mut sdk.command("mcp-giant-http.mjs"))
+    }
+
+    fn run(command: &mut Command) -> Self {
         use std::io::BufRead as _;
-        let mut child = sdk
-            .command("mcp-http.mjs")
-            .arg(port)
+        let mut child = command
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()

@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 use prost::Message as _;
+use serde_json::Value as Json;
 
 use super::fields::{FieldError, fields, put_bytes};
 use crate::agent::v1::ConversationTokenDetails;
@@ -61,10 +62,37 @@ impl Pending {
         Self(calls.into_iter().map(str::to_owned).collect())
     }
 
-    /// Returns whether a pending call contains this id.
+    /// Returns whether a pending call mentions this id, as a whole and not as part of another id.
     pub fn names(&self, call: &str) -> bool {
-        !call.is_empty() && self.0.iter().any(|pending| pending.contains(call))
+        let is_named = |pending: &String| match serde_json::from_str::<Json>(pending) {
+            Ok(json) => json_mentions(&json, call),
+            Err(_) => mentions(pending, call),
+        };
+        !call.is_empty() && self.0.iter().any(is_named)
     }
+}
+
+/// Returns whether a value of the JSON mentions an id. Values are compared unescaped, because an id
+/// may contain a line break.
+fn json_mentions(json: &Json, id: &str) -> bool {
+    match json {
+        Json::String(text) => mentions(text, id),
+        Json::Array(values) => values.iter().any(|value| json_mentions(value, id)),
+        Json::Object(members) => members
+            .iter()
+            .any(|(name, value)| mentions(name, id) || json_mentions(value, id)),
+        Json::Number(number) => number.to_string() == id,
+        Json::Null | Json::Bool(_) => false,
+    }
+}
+
+/// Returns whether a text contains an id that no further character of an id precedes or follows.
+fn mentions(text: &str, id: &str) -> bool {
+    let continues = |letter: char| letter.is_alphanumeric() || matches!(letter, '-' | '_');
+    text.match_indices(id).any(|(at, _)| {
+        let after = &text[at + id.len()..];
+        !text[..at].ends_with(continues) && !after.starts_with(continues)
+    })
 }
 
 /// Returns the pending tool calls of a checkpoint.
@@ -216,6 +244,28 @@ mod tests {
         let pending = pending(&waits.into());
         assert!(pending.names("call-1"));
         assert!(!pending.names("call-2") && !pending.names(""));
+    }
+
+    #[test]
+    fn an_id_is_not_found_inside_another_id() {
+        for (text, one, ten) in [
+            ("call-10", false, true),
+            ("call-1", true, false),
+            (r#"{"id":"call-10"}"#, false, true),
+            (r#"{"id":"call-1","name":"x"}"#, true, false),
+            (r#"[{"calls":{"call-1":{}}}]"#, true, false),
+            ("shell call-1, read call-10", true, true),
+            ("call-10 call-1", true, true),
+        ] {
+            let pending = Pending::of([text]);
+            let named = (pending.names("call-1"), pending.names("call-10"));
+            assert_eq!(named, (one, ten), "{text}");
+            assert!(!pending.names("call") && !pending.names("all-1"), "{text}");
+        }
+        // Cursor's ids may have two parts on two lines, which JSON escapes.
+        let pending = Pending::of([r#"{"id":"call_1\nfc_2"}"#, "7"]);
+        assert!(pending.names("call_1\nfc_2") && pending.names("fc_2") && pending.names("7"));
+        assert!(!pending.names("call_1\nfc_20") && !pending.names("c_2"));
     }
 
     #[test]

@@ -16,12 +16,20 @@ pub type Envelopes = Box<dyn Iterator<Item = Bytes> + Send>;
 /// A client that reads nothing for this long is blocked.
 const NO_ROOM: Duration = Duration::from_secs(1);
 
+/// How far a run has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    Blocked,
+    Accepted,
+}
+
 /// A running server; ends with the test.
 pub struct Server {
     pub url: String,
     /// Bytes that clients have accepted.
     sent: Arc<AtomicUsize>,
-    blocked: std::sync::mpsc::Receiver<()>,
+    /// Whether a run is blocked, or has been accepted as a whole.
+    states: std::sync::mpsc::Receiver<State>,
 }
 
 impl Server {
@@ -30,7 +38,7 @@ impl Server {
         let (ready, url) = std::sync::mpsc::channel();
         let sent: Arc<AtomicUsize> = Arc::default();
         let counter = Arc::clone(&sent);
-        let (block, blocked) = std::sync::mpsc::channel();
+        let (report, states) = std::sync::mpsc::channel();
         std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread()
                 .enable_all()
@@ -43,7 +51,7 @@ impl Server {
                 let envelopes = Arc::new(envelopes);
                 while let Ok((socket, _)) = listener.accept().await {
                     let (envelopes, counter) = (Arc::clone(&envelopes), Arc::clone(&counter));
-                    let block = block.clone();
+                    let report = report.clone();
                     tokio::spawn(async move {
                         let Ok(mut connection) = h2::server::handshake(socket).await else {
                             return;
@@ -51,7 +59,7 @@ impl Server {
                         while let Some(Ok((request, respond))) = connection.accept().await {
                             tokio::spawn(drain(request.into_body()));
                             let run =
-                                play(respond, envelopes(), Arc::clone(&counter), block.clone());
+                                play(respond, envelopes(), Arc::clone(&counter), report.clone());
                             // Ignored, because a client may reset the stream.
                             tokio::spawn(async move { drop(run.await) });
                         }
@@ -62,13 +70,14 @@ impl Server {
         Self {
             url: url.recv().unwrap(),
             sent,
-            blocked,
+            states,
         }
     }
 
-    /// Waits until a client has accepted nothing for [`NO_ROOM`].
+    /// Waits until a client has accepted nothing for [`NO_ROOM`]; panics if it accepted everything.
+    #[track_caller]
     pub fn wait_until_blocked(&self) {
-        self.blocked.recv().unwrap();
+        assert_eq!(self.states.recv().unwrap(), State::Blocked);
     }
 
     /// Returns the bytes of all runs that clients have accepted.
@@ -87,7 +96,7 @@ async fn play(
     mut respond: h2::server::SendResponse<Bytes>,
     envelopes: Envelopes,
     sent: Arc<AtomicUsize>,
-    block: std::sync::mpsc::Sender<()>,
+    report: std::sync::mpsc::Sender<State>,
 ) -> Result<(), h2::Error> {
     let head = http::Response::builder()
         .header("content-type", "application/connect+proto")
@@ -103,7 +112,7 @@ async fn play(
             let room = match tokio::time::timeout(NO_ROOM, &mut room).await {
                 Ok(room) => room,
                 Err(_) => {
-                    let _ = block.send(());
+                    let _ = report.send(State::Blocked);
                     room.await
                 }
             };
@@ -115,6 +124,7 @@ async fn play(
             stream.send_data(piece, false)?;
         }
     }
+    let _ = report.send(State::Accepted);
     stream.send_data(envelope::encode(Kind::EndStream, b"{}"), true)
 }
 
@@ -133,6 +143,15 @@ pub fn text(text: impl Into<String>) -> Bytes {
         text: text.into(),
         ..TextDeltaUpdate::default()
     }))
+}
+
+/// Returns a piece of thinking in its envelope.
+pub fn thinking(text: impl Into<String>) -> Bytes {
+    let delta = ThinkingDeltaUpdate {
+        text: text.into(),
+        ..ThinkingDeltaUpdate::default()
+    };
+    update(interaction_update::Message::ThinkingDelta(delta))
 }
 
 /// Returns the end of a turn in its envelope.

@@ -83,7 +83,7 @@ async fn open(
     config: &ServerConfig,
     client: Client,
 ) -> Result<(Service, Ready), Why> {
-    let service = match &config.way {
+    let (service, http) = match &config.way {
         Way::Command {
             program,
             args,
@@ -108,43 +108,44 @@ async fn open(
             server.keep_group(connection, group);
             drop(server);
             let (output, input) = pipes.ok_or(Why::Refused)?;
-            client
-                .serve((bounded(output), input))
-                .await
-                .map_err(|_| Why::Refused)?
+            let connected = client.serve((bounded(output), input)).await;
+            (connected.map_err(|_| Why::Refused)?, None)
         }
         Way::Http { url, headers } => {
+            let http = Bounded::new(http_client(url)?);
             let transport = StreamableHttpClientTransport::with_client(
-                Bounded(http_client(url)?),
+                http.clone(),
                 StreamableHttpClientTransportConfig::with_uri(url.as_str())
                     .custom_headers(header_map(headers)?),
             );
             let connected = client.serve(transport).await;
-            connected.map_err(|error| {
-                if says_unauthorised(&error) {
-                    Why::SignIn
-                } else {
-                    Why::Refused
-                }
-            })?
+            (connected.map_err(|_| refused(Some(&http)))?, Some(http))
         }
     };
-    let ready = ask(&service).await?;
+    let ready = ask(&service).await.ok_or_else(|| refused(http.as_ref()))?;
     Ok((service, ready))
 }
 
-/// Queries the tools and instructions of a server.
-async fn ask(service: &Service) -> Result<Ready, Why> {
+/// Returns why a server could not be connected: it wants a sign-in if it answered so over HTTP.
+fn refused(http: Option<&Bounded>) -> Why {
+    match http {
+        Some(http) if http.wants_sign_in() => Why::SignIn,
+        _ => Why::Refused,
+    }
+}
+
+/// Queries the tools and instructions of a server; `None` if it does not list its tools.
+async fn ask(service: &Service) -> Option<Ready> {
     let info = service.peer_info();
     let has_tools = info
         .as_ref()
         .is_some_and(|info| info.capabilities.tools.is_some());
     let tools = if has_tools {
-        service.list_all_tools().await.map_err(|_| Why::Refused)?
+        service.list_all_tools().await.ok()?
     } else {
         Vec::new()
     };
-    Ok(Ready {
+    Some(Ready {
         peer: service.peer().clone(),
         tools,
         instructions: info
@@ -183,15 +184,6 @@ fn header_map(
         .map(header)
         .collect::<Option<_>>()
         .ok_or(Why::Settings("its headers are no HTTP headers"))
-}
-
-/// Whether an error or one of its sources reports missing authorization.
-fn says_unauthorised(error: &dyn std::error::Error) -> bool {
-    let text = error.to_string();
-    ["401", "uth required", "nauthorized", "403"]
-        .iter()
-        .any(|part| text.contains(part))
-        || error.source().is_some_and(says_unauthorised)
 }
 
 /// Our client handler: it only records that the server's tools changed.
@@ -258,11 +250,28 @@ mod tests {
         }
     }
 
+    /// A free port that refuses connections, with this path.
+    async fn nobody_at(path: &str) -> Way {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}{path}", listener.local_addr().unwrap());
+        Way::Http {
+            url,
+            headers: BTreeMap::new(),
+        }
+    }
+
     #[tokio::test]
     async fn why_a_server_is_not_there_is_told() {
         for (way, expected) in [
             (answering("401 Unauthorized").await, Why::SignIn),
+            (answering("403 Forbidden").await, Why::SignIn),
             (answering("500 Oh").await, Why::Refused),
+            // The status counts, not a text that looks like one.
+            (
+                answering("500 Not 401, Unauthorized or 403").await,
+                Why::Refused,
+            ),
+            (nobody_at("/401/403").await, Why::Refused),
             (command("exit 3"), Why::Refused),
             (command("echo what"), Why::Refused),
         ] {
