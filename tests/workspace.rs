@@ -30,6 +30,7 @@ const DEPENDENCIES: &[(&str, &[&str])] = &[
     ("cursor-proto", &[]),
     ("cursor-sim", &["cursor-proto"]),
     ("foundation", &[]),
+    ("test-support", &["agent", "agent-tools", "cursor-sim"]),
 ];
 
 fn root() -> &'static Path {

@@ -2,10 +2,10 @@
 
 use serde_json::{Value as Json, json};
 
-use crate::backend::Recording;
-use crate::desk::{Desk, Version, written};
-use crate::rpc::text;
-use crate::tools::{END, call, desk, pi, says, text_of};
+use test_support::pi_env::{PiEnv, PiVersion, written};
+use test_support::pi_rpc::text;
+use test_support::pi_tools::{END, call, desk, pi, says, text_of};
+use test_support::simulator::Recording;
 
 crate::on_every_pi!(
     calls_at_once_are_one_message_of_one_run,
@@ -49,7 +49,7 @@ pub fn one_run(recording: &Recording, calls: usize) {
 }
 
 /// Returns the messages of a finished session from pi's session file.
-pub fn session(desk: &Desk) -> Vec<String> {
+pub fn session(desk: &PiEnv) -> Vec<String> {
     let entries = written(desk);
     let messages = entries.iter().map(|entry| &entry["message"]);
     let told = messages
@@ -79,7 +79,7 @@ fn echo(name: &str, options: &str) -> String {
         .replace("call-echo", &format!("call-{name}"))
 }
 
-fn calls_at_once_are_one_message_of_one_run(version: Version) {
+fn calls_at_once_are_one_message_of_one_run(version: PiVersion) {
     let open = |name: &str| {
         let expect = says(&format!("\"echo {name}\""));
         echo(name, &format!(r#"open = true, name = "{name}", {expect}"#))
@@ -134,7 +134,7 @@ fn calls_at_once_are_one_message_of_one_run(version: Version) {
 }
 
 /// The second call takes a while, during which the run sends heartbeats.
-fn calls_in_three_rounds_are_one_run(version: Version) {
+fn calls_in_three_rounds_are_one_run(version: PiVersion) {
     let steps = [
         &echo("a", &says("\"echo a\"")),
         r#"{ text = "One." }"#,

@@ -6,37 +6,38 @@ use std::path::Path;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value as Json, json};
 
-use crate::desk::{Desk, Version, conversation, until, user_text, written};
-use crate::rpc::{Rpc, text};
-use crate::tools::TOOLS;
+use test_support::pi_env::{PiEnv, PiVersion, conversation, user_text, written};
+use test_support::pi_rpc::{PiRpc, text};
+use test_support::pi_tools::TOOLS;
+use test_support::wait::until_named;
 
 const END: &str = r#"{ checkpoint = "auto" }, { usage = {} }, { end = true }"#;
 
 /// A run that sends text, calls a tool of pi, and continues with the result.
 const WAITS: &str = r#"{ text = "Waiting. " }, { checkpoint = "auto" }, { exec = { mcpArgs = { name = "pi__wait", toolName = "pi__wait", providerIdentifier = "pi", toolCallId = "call-wait", args = {} } }, open = true, name = "wait" }, { expect_cancel = true, timeout_ms = 60000 }"#;
 
-fn desk(version: Version, runs: &[String]) -> Desk {
+fn desk(version: PiVersion, runs: &[String]) -> PiEnv {
     let context = "{ exec = { requestContextArgs = {} } }";
     let runs = runs
         .iter()
         .map(|steps| format!("[[run]]\nsteps = [ {context}, {steps} ]\n"));
     let runs: String = runs.collect();
-    let desk = Desk::playing(version, &format!("name = \"losses\"\n{runs}"));
+    let desk = PiEnv::playing(version, &format!("name = \"losses\"\n{runs}"));
     std::fs::write(desk.home.path().join("tools.ts"), TOOLS).unwrap();
     desk
 }
 
 /// Starts pi with a tool that writes a file when it starts and then waits for another file.
-fn pi(desk: &Desk, more: &[&str]) -> Rpc {
+fn pi(desk: &PiEnv, more: &[&str]) -> PiRpc {
     let tools = desk.home.path().join("tools.ts");
     let tools = tools.to_str().unwrap();
     let arguments = ["--model", "cursor/composer-2", "-e", tools];
-    Rpc::with(desk, &[&arguments[..], more].concat())
+    PiRpc::with(desk, &[&arguments[..], more].concat())
 }
 
-fn waits(desk: &Desk) {
+fn waits(desk: &PiEnv) {
     let sign = desk.home.path().join("waiting");
-    until("pi runs the tool", || sign.exists().then_some(()));
+    until_named("pi runs the tool", || sign.exists().then_some(()));
 }
 
 fn kill(id: i32) {
@@ -44,7 +45,7 @@ fn kill(id: i32) {
 }
 
 /// Returns the messages of pi's session as role and text.
-fn told(desk: &Desk) -> Vec<(String, String)> {
+fn told(desk: &PiEnv) -> Vec<(String, String)> {
     let entries = written(desk).into_iter();
     let messages = entries.filter(|entry| entry["type"] == "message");
     let messages = messages.map(|entry| entry["message"].clone());
@@ -65,7 +66,7 @@ fn a_cut_in_the_middle_of_the_text_is_not_to_be_seen() {
     let second = format!(
         r#"{{ expect_state = "last checkpoint" }}, {{ text = "two " }}, {{ text = "three" }}, {END}"#
     );
-    let desk = desk(Version::V150, &[first.into(), second]);
+    let desk = desk(PiVersion::V150, &[first.into(), second]);
     let mut pi = pi(&desk, &[]);
     let answer = pi.prompt("count");
     assert_eq!(
@@ -83,7 +84,7 @@ fn a_cut_in_the_middle_of_the_text_is_not_to_be_seen() {
 #[test]
 fn a_sidecar_killed_while_pi_runs_a_tool_costs_nothing() {
     let last = format!(r#"{{ expect_state = "last checkpoint" }}, {{ text = "Done." }}, {END}"#);
-    let desk = desk(Version::V087, &[WAITS.into(), last]);
+    let desk = desk(PiVersion::V087, &[WAITS.into(), last]);
     let mut pi = pi(&desk, &[]);
     pi.say(&json!({"type": "prompt", "message": "wait for it"}));
     assert_eq!(pi.answer()["stopReason"], "toolUse");
@@ -92,7 +93,7 @@ fn a_sidecar_killed_while_pi_runs_a_tool_costs_nothing() {
     kill(sidecar);
     // The process entry exists until its parent has reaped it.
     let process = Path::new("/proc").join(sidecar.to_string());
-    until("pi has noticed", || (!process.exists()).then_some(()));
+    until_named("pi has noticed", || (!process.exists()).then_some(()));
     std::fs::write(desk.home.path().join("done"), "").unwrap();
     let answer = pi.answer();
     assert_eq!(
@@ -116,7 +117,7 @@ fn a_sidecar_killed_while_pi_runs_a_tool_costs_nothing() {
 #[test]
 fn a_pi_killed_while_it_runs_a_tool_goes_on_in_another() {
     let last = format!(r#"{{ expect_state = "last checkpoint" }}, {{ text = "Went on." }}, {END}"#);
-    let desk = desk(Version::V150, &[WAITS.into(), last]);
+    let desk = desk(PiVersion::V150, &[WAITS.into(), last]);
     let mut first = pi(&desk, &[]);
     first.say(&json!({"type": "prompt", "message": "wait for it"}));
     assert_eq!(first.answer()["stopReason"], "toolUse");
@@ -158,13 +159,13 @@ fn a_pi_killed_behind_a_command_does_not_have_it_run_twice() {
         })
         .collect();
     let scenario = format!("name = \"losses\"\nattempts = \"all\"\n{runs}");
-    let desk = Desk::playing(Version::V150, &scenario).with("PI_CURSOR_NATIVE_TOOLS", "local");
+    let desk = PiEnv::playing(PiVersion::V150, &scenario).with("PI_CURSOR_NATIVE_TOOLS", "local");
     std::fs::write(desk.home.path().join("tools.ts"), TOOLS).unwrap();
     let mut first = pi(&desk, &[]);
     assert_eq!(text(&first.prompt("hello")), "Hello.");
     first.say(&json!({"type": "prompt", "message": "do it"}));
     let log = desk.home.path().join("workspace/log");
-    until("the command has run", || {
+    until_named("the command has run", || {
         let text = std::fs::read_to_string(&log).ok()?;
         (text == "line\n").then_some(())
     });

@@ -9,13 +9,8 @@
 )]
 
 mod activity;
-#[path = "../whole/audit.rs"]
-mod audit;
-#[path = "../whole/backend.rs"]
-mod backend;
 mod calls;
 mod cards;
-mod desk;
 mod extension;
 mod keys;
 mod losses;
@@ -23,10 +18,6 @@ mod models;
 mod printing;
 mod processes;
 mod resuming;
-mod rpc;
-mod screen;
-#[path = "../whole/sdk.rs"]
-mod sdk;
 mod sessions;
 mod settings;
 mod switches;
@@ -47,7 +38,7 @@ macro_rules! on_every_pi {
             $(
                 #[test]
                 fn $test() {
-                    super::$test(crate::desk::Version::$version);
+                    super::$test(test_support::pi_env::PiVersion::$version);
                 }
             )+
         }

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value as Json;
 
-use crate::desk::{Desk, ECHO, Version, conversation, rules, user_text};
+use test_support::pi_env::{ECHO, PiEnv, PiVersion, conversation, rules, user_text};
 
 crate::on_every_pi!(
     print_gives_the_answer_and_ends,
@@ -14,8 +14,8 @@ crate::on_every_pi!(
     the_models_are_listed_without_a_key,
 );
 
-fn print_gives_the_answer_and_ends(version: Version) {
-    let desk = Desk::playing(version, ECHO);
+fn print_gives_the_answer_and_ends(version: PiVersion) {
+    let desk = PiEnv::playing(version, ECHO);
     let ran = desk.print("good morning");
     assert_eq!(ran.stdout, "Heard: good morning\n", "{ran:?}");
     assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""));
@@ -25,8 +25,8 @@ fn print_gives_the_answer_and_ends(version: Version) {
     assert_eq!(user_text(recording.client("runRequest")[0]), "good morning");
 }
 
-fn json_mode_tells_every_event(version: Version) {
-    let desk = Desk::playing(version, ECHO);
+fn json_mode_tells_every_event(version: PiVersion) {
+    let desk = PiEnv::playing(version, ECHO);
     let ran = desk.pi(&["--model", "cursor/composer-2", "--mode", "json", "hi"]);
     let events: Vec<Json> = ran
         .stdout
@@ -48,8 +48,8 @@ fn json_mode_tells_every_event(version: Version) {
     desk.no_sidecar_is_left();
 }
 
-fn the_system_prompt_reaches_cursor(version: Version) {
-    let desk = Desk::playing(version, ECHO);
+fn the_system_prompt_reaches_cursor(version: PiVersion) {
+    let desk = PiEnv::playing(version, ECHO);
     std::fs::write(desk.workspace.join("AGENTS.md"), "Be kind to zebras.\n").unwrap();
     let more = ["--append-system-prompt", "Okapis are fine."];
     let mut arguments = vec!["--model", "cursor/composer-2", "-p", "hi"];
@@ -62,21 +62,21 @@ fn the_system_prompt_reaches_cursor(version: Version) {
     }
 }
 
-fn an_error_is_told_on_stderr(version: Version) {
+fn an_error_is_told_on_stderr(version: PiVersion) {
     let error = r#"
 name = "no"
 [[run]]
 steps = [ { end = { code = "permission_denied", message = "This model is not for you" } } ]
 "#;
-    let desk = Desk::playing(version, error);
+    let desk = PiEnv::playing(version, error);
     let ran = desk.print("hi");
     assert_eq!((ran.code, ran.stdout.as_str()), (Some(1), ""));
     assert!(ran.stderr.contains("This model is not for you"), "{ran:?}");
     desk.no_sidecar_is_left();
 }
 
-fn the_models_are_listed_without_a_key(version: Version) {
-    let desk = Desk::playing(version, ECHO).without_key();
+fn the_models_are_listed_without_a_key(version: PiVersion) {
+    let desk = PiEnv::playing(version, ECHO).without_key();
     let ran = desk.pi(&["--list-models", "cursor"]);
     // Older versions list models on stderr.
     assert!(format!("{ran:?}").contains("composer-2"), "{ran:?}");
@@ -86,7 +86,7 @@ fn the_models_are_listed_without_a_key(version: Version) {
 
 #[test]
 fn two_pis_with_the_same_words_share_nothing() {
-    let desk = Desk::playing(Version::V087, ECHO);
+    let desk = PiEnv::playing(PiVersion::V087, ECHO);
     std::thread::scope(|scope| {
         let runs = [0, 1].map(|_| scope.spawn(|| desk.print("same words")));
         for run in runs {
@@ -101,14 +101,14 @@ fn two_pis_with_the_same_words_share_nothing() {
 
 #[test]
 fn the_demo_answers_and_says_who_does() {
-    let output = std::process::Command::new(crate::backend::root().join(".ci/demo"))
-        .current_dir(crate::backend::root())
+    let output = std::process::Command::new(test_support::root().join(".ci/demo"))
+        .current_dir(test_support::root())
         .env_remove("CURSOR_API_KEY")
         .env("PROMPT", "good day")
         .stdin(std::process::Stdio::null())
         .output()
         .unwrap();
-    let ran = crate::desk::Ran::from(output);
+    let ran = test_support::pi_env::PiOutput::from(output);
     assert_eq!(ran.code, Some(0), "{ran:?}");
     assert!(ran.stderr.contains("built-in simulator at http"), "{ran:?}");
     assert!(ran.stdout.starts_with("> good day\n"), "{ran:?}");
@@ -118,7 +118,7 @@ fn the_demo_answers_and_says_who_does() {
 /// Without a screen, notices and the path of the debug log are printed on stderr.
 #[test]
 fn notices_and_the_debug_log_are_told_on_stderr() {
-    let desk = Desk::playing(Version::V087, ECHO).with("PI_CURSOR_PROVIDER_DEBUG", "1");
+    let desk = PiEnv::playing(PiVersion::V087, ECHO).with("PI_CURSOR_PROVIDER_DEBUG", "1");
     let ran = desk.print("one");
     assert_eq!(ran.stdout, "Heard: one\n", "{ran:?}");
     let path = ran.stderr.trim().strip_prefix("debug log: ");

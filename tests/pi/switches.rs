@@ -4,12 +4,12 @@
 use std::fs;
 use std::path::PathBuf;
 
-use crate::backend::Recording;
-use crate::desk::{Desk, Ran, Version};
-use crate::screen::Screen;
+use test_support::pi_env::{PiEnv, PiOutput, PiVersion};
+use test_support::pi_screen::PiScreen;
+use test_support::simulator::Recording;
 
 /// The versions that support this.
-const VERSIONS: [Version; 3] = [Version::V079, Version::V087, Version::V150];
+const VERSIONS: [PiVersion; 3] = [PiVersion::V079, PiVersion::V087, PiVersion::V150];
 
 /// A scenario that executes these steps and then ends its answer.
 fn scenario(steps: &str) -> String {
@@ -40,14 +40,14 @@ const COMMAND_LINES: [(&[&str], bool); 5] = [
     (&[], true),
 ];
 
-fn desk_with_victim(version: Version, steps: &str) -> Desk {
-    let desk = Desk::playing(version, &scenario(steps));
+fn desk_with_victim(version: PiVersion, steps: &str) -> PiEnv {
+    let desk = PiEnv::playing(version, &scenario(steps));
     fs::create_dir(desk.workspace.join("victim")).unwrap();
     fs::write(desk.workspace.join("victim/file"), "precious").unwrap();
     desk
 }
 
-fn print(desk: &Desk, more: &[&str]) -> Ran {
+fn print(desk: &PiEnv, more: &[&str]) -> PiOutput {
     let ran = desk.pi(&[&["--model", "cursor/composer-2"], more, &["-p", "go"]].concat());
     assert_eq!(
         (ran.code, ran.stdout.as_str()),
@@ -67,7 +67,7 @@ fn excluded(recording: &Recording) -> String {
     header.as_str().unwrap_or_default().to_owned()
 }
 
-fn switches_decide_whether_a_command_runs(version: Version) {
+fn switches_decide_whether_a_command_runs(version: PiVersion) {
     for (switches, may_run) in COMMAND_LINES {
         let desk = desk_with_victim(version, REMOVE);
         print(&desk, switches);
@@ -83,7 +83,7 @@ fn switches_decide_whether_a_command_runs(version: Version) {
     }
 }
 
-fn switches_decide_also_when_settings_say_local(version: Version) {
+fn switches_decide_also_when_settings_say_local(version: PiVersion) {
     let delete = r#"{ exec = { deleteArgs = { path = "$WS/victim/file", toolCallId = "a" } } }"#;
     for steps in [REMOVE, delete] {
         let desk = desk_with_victim(version, steps).with("PI_CURSOR_NATIVE_TOOLS", "local");
@@ -100,7 +100,7 @@ fn switches_decide_also_when_settings_say_local(version: Version) {
     }
 }
 
-fn gate(desk: &Desk) -> PathBuf {
+fn gate(desk: &PiEnv) -> PathBuf {
     let program = PathBuf::from(desk.program());
     let package = program
         .ancestors()
@@ -112,7 +112,7 @@ fn gate(desk: &Desk) -> PathBuf {
 
 /// pi's own example of a permission gate is asked before the command runs, and its answer
 /// reaches the model.
-fn a_permission_gate_decides_before_the_command_runs(version: Version) {
+fn a_permission_gate_decides_before_the_command_runs(version: PiVersion) {
     let desk = desk_with_victim(version, REMOVE);
     let gate = gate(&desk);
     print(&desk, &["-e", gate.to_str().unwrap()]);
@@ -124,7 +124,7 @@ fn a_permission_gate_decides_before_the_command_runs(version: Version) {
 
 /// If commands are executed by the sidecar, a gate cannot decide about them, so the card has a name
 /// of ours and no gate is asked.
-fn a_gate_is_not_asked_about_what_has_already_run(version: Version) {
+fn a_gate_is_not_asked_about_what_has_already_run(version: PiVersion) {
     let shown = [
         REMOVE,
         r#"{ update = { toolCallStarted = { callId = "a", toolCall = { shellToolCall = { args = { command = "rm -rf victim" } } } } } }"#,
@@ -144,10 +144,10 @@ fn a_gate_is_not_asked_about_what_has_already_run(version: Version) {
     );
 }
 
-fn a_running_command_is_visible_and_stopping_it_names_it(version: Version) {
+fn a_running_command_is_visible_and_stopping_it_names_it(version: PiVersion) {
     let step = r#"{ exec = { shellArgs = { command = "echo first line; until [ -e ../go ]; do sleep 0.05; done; echo last line", workingDirectory = "$WS", toolCallId = "a", skipApproval = true, parsingResult = {} } } }"#;
     let desk = desk_with_victim(version, step).with("COLORTERM", "truecolor");
-    let pi = Screen::with(&desk, &["--model", "cursor/composer-2", "Run it."]);
+    let pi = PiScreen::with(&desk, &["--model", "cursor/composer-2", "Run it."]);
     pi.shows("first line");
     let screen = pi.shows("Elapsed");
     assert!(screen.contains("$ echo first line; until"), "{screen}");
@@ -163,13 +163,13 @@ fn a_running_command_is_visible_and_stopping_it_names_it(version: Version) {
 
 /// An extension that registers a tool of the same name while a turn runs must not get the
 /// recorded call to execute.
-fn a_card_is_never_executed_by_another_extension(version: Version) {
+fn a_card_is_never_executed_by_another_extension(version: PiVersion) {
     let steps = [
         r#"{ exec = { shellArgs = { command = "until [ -e ../registered ]; do sleep 0.01; done", workingDirectory = "$WS", timeout = 40000, toolCallId = "a", skipApproval = true, parsingResult = {} } } }"#,
         r#"{ update = { toolCallCompleted = { callId = "r", toolCall = { readToolCall = { args = { path = "$WS/note" }, result = { success = { content = "recorded" } } } } } } }"#,
     ];
     let scenario = scenario(&steps.join(",\n  "));
-    let desk = Desk::playing(version, &scenario).with("PI_CURSOR_NATIVE_TOOLS", "local");
+    let desk = PiEnv::playing(version, &scenario).with("PI_CURSOR_NATIVE_TOOLS", "local");
     fs::write(desk.workspace.join("note"), "on disk").unwrap();
     let other = desk.home.path().join("other.ts");
     fs::write(
@@ -206,7 +206,7 @@ export default (pi) => {
         .env_clear()
         .envs(desk.environment())
         .stdin(std::process::Stdio::null());
-    let ran = Ran::from(command.output().unwrap());
+    let ran = PiOutput::from(command.output().unwrap());
     assert_eq!(ran.code, Some(0), "{ran:?}");
     assert!(
         !desk.home.path().join("executed").exists(),
@@ -222,9 +222,9 @@ export default (pi) => {
 }
 
 /// A file change by Cursor's agent is an `edit` of pi, with its diff.
-fn a_change_of_a_file_is_an_edit_of_pi(version: Version) {
+fn a_change_of_a_file_is_an_edit_of_pi(version: PiVersion) {
     let step = r#"{ exec = { writeArgs = { path = "$WS/a.txt", fileText = "one\nTWO\nthree\n", toolCallId = "b" } }, expect = { writeResult = { success = { fileSize = 14 } } } }"#;
-    let desk = Desk::playing(version, &scenario(step));
+    let desk = PiEnv::playing(version, &scenario(step));
     fs::write(desk.workspace.join("a.txt"), "one\ntwo\nthree\n").unwrap();
     let ran = desk.pi(&["--model", "cursor/composer-2", "--mode", "json", "go"]);
     assert!(
@@ -238,7 +238,7 @@ fn a_change_of_a_file_is_an_edit_of_pi(version: Version) {
 }
 
 /// A delete by Cursor's agent is a command of pi's shell, for one file.
-fn a_delete_is_a_command_of_pi(version: Version) {
+fn a_delete_is_a_command_of_pi(version: PiVersion) {
     let step = r#"{ exec = { deleteArgs = { path = "$WS/victim/file", toolCallId = "b" } }, expect = { deleteResult = { success = { path = "$WS/victim/file" } } } }"#;
     let desk = desk_with_victim(version, step);
     print(&desk, &[]);

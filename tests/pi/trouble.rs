@@ -3,8 +3,8 @@
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 
-use crate::desk::{Desk, ECHO, Version, conversation, user_text, written};
-use crate::rpc::{Rpc, text};
+use test_support::pi_env::{ECHO, PiEnv, PiVersion, conversation, user_text, written};
+use test_support::pi_rpc::{PiRpc, text};
 
 crate::on_every_pi!(
     an_abort_ends_the_turn_at_once,
@@ -14,9 +14,9 @@ crate::on_every_pi!(
     a_quota_is_not_asked_for_again,
 );
 
-fn an_abort_ends_the_turn_at_once(version: Version) {
-    let desk = Desk::open(version);
-    let mut pi = Rpc::start(&desk);
+fn an_abort_ends_the_turn_at_once(version: PiVersion) {
+    let desk = PiEnv::open(version);
+    let mut pi = PiRpc::start(&desk);
     pi.say(&json!({"type": "prompt", "message": "@cancel one"}));
     pi.event("a delta", |event| event["type"] == "message_update");
     pi.say(&json!({"type": "abort"}));
@@ -28,14 +28,14 @@ fn an_abort_ends_the_turn_at_once(version: Version) {
     recording.assert_played(&["cancelled by client", "completed"]);
 }
 
-fn a_quota_is_not_asked_for_again(version: Version) {
+fn a_quota_is_not_asked_for_again(version: PiVersion) {
     let scenario = r#"
 name = "quota"
 [[run]]
 steps = [ { end = { code = "resource_exhausted", message = "Error", error = "ERROR_RATE_LIMITED", title = "Rate limit", detail = "429: too many requests. You are out of your 500 requests.", retryable = false } } ]
 "#;
-    let desk = Desk::playing(version, scenario);
-    let mut pi = Rpc::start(&desk);
+    let desk = PiEnv::playing(version, scenario);
+    let mut pi = PiRpc::start(&desk);
     let message = pi.prompt("hi");
     let error = message["errorMessage"].as_str().unwrap();
     assert!(error.ends_with("(quota exceeded)"), "{error}");
@@ -47,9 +47,9 @@ steps = [ { end = { code = "resource_exhausted", message = "Error", error = "ERR
     assert_eq!(desk.simulator.recorded().client("runRequest").len(), 2);
 }
 
-fn after_an_abort_the_conversation_goes_on(version: Version) {
-    let desk = Desk::open(version);
-    let mut pi = Rpc::start(&desk);
+fn after_an_abort_the_conversation_goes_on(version: PiVersion) {
+    let desk = PiEnv::open(version);
+    let mut pi = PiRpc::start(&desk);
     pi.say(&json!({"type": "prompt", "message": "@cancel one"}));
     pi.event("a delta", |event| event["type"] == "message_update");
     pi.say(&json!({"type": "abort"}));
@@ -65,14 +65,14 @@ fn after_an_abort_the_conversation_goes_on(version: Version) {
     assert_eq!(conversation(requests[0]), conversation(requests[1]));
 }
 
-fn an_overloaded_server_is_asked_again(version: Version) {
+fn an_overloaded_server_is_asked_again(version: PiVersion) {
     let scenario = r#"
 name = "busy"
 [[run]]
 steps = [ { end = { code = "permission_denied", message = "overloaded, come back later" } } ]
 "#;
-    let desk = Desk::playing(version, scenario);
-    let mut pi = Rpc::start(&desk);
+    let desk = PiEnv::playing(version, scenario);
+    let mut pi = PiRpc::start(&desk);
     pi.say(&json!({"type": "prompt", "message": "hi"}));
     for _ in 0..2 {
         assert_eq!(pi.answer()["stopReason"], "error");
@@ -97,9 +97,9 @@ steps = [ { end = { code = "permission_denied", message = "overloaded, come back
 [[run]]
 steps = [ { text = "Heard: $USER_TEXT" }, { checkpoint = "auto" }, { usage = {} }, { end = true } ]
 "#;
-    for version in [Version::V087, Version::V150] {
-        let desk = Desk::playing(version, scenario);
-        let mut pi = Rpc::start(&desk);
+    for version in [PiVersion::V087, PiVersion::V150] {
+        let desk = PiEnv::playing(version, scenario);
+        let mut pi = PiRpc::start(&desk);
         pi.say(&json!({"type": "prompt", "message": "hi"}));
         assert_eq!(pi.answer()["stopReason"], "error");
         pi.event("a retry", |event| event["type"] == "auto_retry_start");
@@ -119,7 +119,7 @@ steps = [ { text = "Heard: $USER_TEXT" }, { checkpoint = "auto" }, { usage = {} 
     }
 }
 
-fn an_overflow_makes_pi_compact_and_go_on(version: Version) {
+fn an_overflow_makes_pi_compact_and_go_on(version: PiVersion) {
     // A request with a history that was never summarised is rejected as too long.
     let scenario = r#"
 name = "overflow"
@@ -133,8 +133,8 @@ steps = [
 [[run]]
 steps = [ { end = { code = "invalid_argument", message = "Error", error = "ERROR_CONVERSATION_TOO_LONG", title = "Too long", detail = "Shorten it.", retryable = false } } ]
 "#;
-    let desk = Desk::playing(version, scenario);
-    let mut pi = Rpc::start(&desk);
+    let desk = PiEnv::playing(version, scenario);
+    let mut pi = PiRpc::start(&desk);
     pi.prompt("one");
     pi.say(&json!({"type": "prompt", "message": "two"}));
     let failed = pi.answer();
@@ -179,7 +179,7 @@ steps = [ {{ text = "All is kept." }}, {{ checkpoint = "auto" }}, {{ usage = {{}
         call("one"),
         call("two")
     );
-    let desk = Desk::playing(Version::V150, &scenario);
+    let desk = PiEnv::playing(PiVersion::V150, &scenario);
     let tool = desk.home.path().join("hoard.mjs");
     std::fs::write(&tool, HOARD).unwrap();
     let tool = tool.to_str().unwrap();
@@ -202,8 +202,8 @@ steps = [ {{ text = "All is kept." }}, {{ checkpoint = "auto" }}, {{ usage = {{}
 #[test]
 fn a_sidecar_that_dies_is_started_again_but_not_for_ever() {
     let scenario = "name = \"stall\"\n[[run]]\nsteps = [ { text = \"Hm\" }, { stall = true } ]\n";
-    let desk = Desk::playing(Version::V087, scenario);
-    let mut pi = Rpc::start(&desk);
+    let desk = PiEnv::playing(PiVersion::V087, scenario);
+    let mut pi = PiRpc::start(&desk);
     let mut killed = Vec::new();
     for round in 0..5 {
         // pi retries a turn twice.
@@ -246,8 +246,8 @@ fn a_sidecar_that_dies_is_started_again_but_not_for_ever() {
 
 #[test]
 fn commands_tell_what_they_did() {
-    let desk = Desk::playing(Version::V087, ECHO);
-    let mut pi = Rpc::start(&desk);
+    let desk = PiEnv::playing(PiVersion::V087, ECHO);
+    let mut pi = PiRpc::start(&desk);
     pi.say(&json!({"type": "prompt", "message": "/cursor-doctor"}));
     let shown = pi.event("the report", |event| event["method"] == "notify");
     let report = shown["message"].as_str().unwrap();

@@ -6,18 +6,19 @@ use agent::run::Outcome;
 use agent::turn::Stop;
 use agent_tools::native::policy::Policy;
 
-use crate::backend::Transport;
-use crate::clock::played;
-use crate::faults::playing;
-use crate::inside::{END, Guest, Patience, opened, requests, said, simulating, simulating_all};
-use crate::ours::{Ours, When};
+use test_support::in_process::{
+    CancelAfter, END, InProcessSession, opened, played, requests, said, simulating, simulating_all,
+};
+use test_support::run_client::{OnText, RunClient};
+use test_support::scenario::playing;
+use test_support::simulator::Transport;
 
 const CANCELLED: &str = r#"{ expect_client = { conversationAction = { cancelAction = {} } } }"#;
 
 /// Cancels a turn after its first event.
-async fn stopped(guest: &mut Guest, words: &str) {
+async fn stopped(guest: &mut InProcessSession, words: &str) {
     guest.user(words);
-    let taken = guest.turn(Patience::Events(1)).await;
+    let taken = guest.turn(CancelAfter::Events(1)).await;
     assert_eq!((taken.stop, taken.text.as_str()), (Stop::Aborted, "Two. "));
 }
 
@@ -29,7 +30,7 @@ async fn s26_an_aborted_turn_keeps_the_conversation() {
     );
     let second = format!(r#"{{ expect_state = "last checkpoint" }}, {{ text = "Three." }}, {END}"#);
     let (sim, backend) = simulating(&[first, second]).await;
-    let mut guest = Guest::new(&backend, None);
+    let mut guest = InProcessSession::new(&backend, None);
     stopped(&mut guest, "go").await;
     // Wait for the checkpoint here, because the next turn waits for it only for a limited time.
     played(&sim.recording()).await;
@@ -48,7 +49,7 @@ async fn s50_what_a_stopped_run_left_is_no_checkpoint() {
     let second = format!(r#"{{ text = "Two. " }}, {CANCELLED}, {{ end = true }}"#);
     let third = format!(r#"{{ expect_state = "last checkpoint" }}, {{ text = "Three." }}, {END}"#);
     let (sim, backend) = simulating(&[first, second, third]).await;
-    let mut guest = Guest::new(&backend, None);
+    let mut guest = InProcessSession::new(&backend, None);
     guest.say("go").await;
     stopped(&mut guest, "and on").await;
     assert_eq!(guest.say("more").await.text, "Three.");
@@ -81,10 +82,10 @@ async fn nothing_is_done_for_a_run_that_was_given_up() {
     );
     for transport in [Transport::H2c, Transport::Http1] {
         let simulator = playing(transport, &steps);
-        let mut ours = Ours::new(&simulator, transport);
+        let mut ours = RunClient::new(&simulator, transport);
         ours.native = Policy::default();
         ours.workspace = folder.path().into();
-        let told = ours.say_and("go", When::Cancel("cancel me")).await;
+        let told = ours.say_and("go", OnText::Cancel("cancel me")).await;
         assert_eq!(told.ended.outcome, Outcome::Cancelled);
         simulator.recording().await.assert_played(&["completed"]);
         let left: Vec<_> = std::fs::read_dir(folder.path()).unwrap().collect();
@@ -97,7 +98,7 @@ async fn nothing_is_done_for_a_run_that_was_given_up() {
 async fn the_next_turn_does_not_wait_for_a_server_that_does_not_stop() {
     let deaf = r#"{ text = "Two. " }, { expect_cancel = true }"#.to_owned();
     let (_sim, backend) = simulating(&[deaf]).await;
-    let mut guest = Guest::new(&backend, None);
+    let mut guest = InProcessSession::new(&backend, None);
     stopped(&mut guest, "go").await;
     let asked = Instant::now();
     // A new conversation plays the scenario from its start, so this turn is cancelled like the
@@ -114,23 +115,23 @@ async fn a_server_that_talks_on_is_left() {
     let talk = r#"{ delay_ms = 200 }, { text = "on and on" }, "#.repeat(40);
     let steps = format!(r#"{{ text = "cancel me" }}, {talk} {{ expect_cancel = true }}"#);
     let simulator = playing(Transport::H2c, &steps);
-    let mut ours = Ours::new(&simulator, Transport::H2c);
+    let mut ours = RunClient::new(&simulator, Transport::H2c);
     let asked = Instant::now();
-    let told = ours.say_and("go", When::Cancel("cancel me")).await;
+    let told = ours.say_and("go", OnText::Cancel("cancel me")).await;
     let waited = asked.elapsed();
     assert_eq!(told.ended.outcome, Outcome::Cancelled);
     assert!(waited < Duration::from_secs(7), "{waited:?}");
 }
 
 /// Parks a run, calls `then`, and continues with a different history.
-async fn left(then: impl AsyncFnOnce(&mut Guest)) {
+async fn left(then: impl AsyncFnOnce(&mut InProcessSession)) {
     let first = format!(
         r#"{}, {CANCELLED}, {{ checkpoint = "auto" }}, {{ end = true }}"#,
         opened("slow", "a")
     );
     let second = format!(r#"{{ text = "Elsewhere." }}, {END}"#);
     let (sim, backend) = simulating_all(&[first, second]).await;
-    let mut guest = Guest::new(&backend, None);
+    let mut guest = InProcessSession::new(&backend, None);
     assert_eq!(guest.say("go").await.stop, Stop::ToolUse);
     then(&mut guest).await;
     guest.messages.clear();

@@ -6,8 +6,9 @@ use agent::turn::Stop;
 use cursor_sim::Sim;
 use serde_json::Value as Json;
 
-use crate::clock::played;
-use crate::inside::{END, Guest, Patience, opened, requests, said, simulating};
+use test_support::in_process::{
+    CancelAfter, END, InProcessSession, opened, played, requests, said, simulating,
+};
 
 /// The contents of the checkpoints that a simulator has sent.
 fn checkpoints(sim: &Sim) -> Vec<Json> {
@@ -32,9 +33,9 @@ async fn words_of_a_run_given_up_in_a_pause_are_not_taken_for_shown() {
     );
     let next = format!(r#"{{ text = "beta" }}, {END}"#);
     let (sim, backend) = simulating(&[first, next]).await;
-    let mut guest = Guest::new(&backend, None);
+    let mut guest = InProcessSession::new(&backend, None);
     guest.user("go");
-    let taken = guest.turn(Patience::Endless).await;
+    let taken = guest.turn(CancelAfter::Endless).await;
     assert_eq!((taken.stop, taken.text.as_str()), (Stop::ToolUse, "alpha "));
     guest.session.release().await;
     assert_eq!(guest.say("next").await.text, "beta");
@@ -54,9 +55,9 @@ async fn words_behind_the_last_state_are_told_in_the_next_turn() {
     let (sim, backend) = simulating(&[first.into(), next]).await;
     let folder = tempfile::tempdir().unwrap();
     let store = || (Store::at(folder.path()), "s".to_owned());
-    let mut guest = Guest::new(&backend, Some(store()));
+    let mut guest = InProcessSession::new(&backend, Some(store()));
     guest.user("go");
-    let taken = guest.turn(Patience::Events(2)).await;
+    let taken = guest.turn(CancelAfter::Events(2)).await;
     assert_eq!(
         (taken.stop, taken.text.as_str()),
         (Stop::Aborted, "alpha beta ")
@@ -88,9 +89,9 @@ async fn words_the_next_stream_has_not_said_again_are_told_in_the_next_turn() {
     let again = format!(r#"{saved}, {{ thinking = "hm" }}, {{ expect_cancel = true }}"#);
     let next = format!(r#"{{ text = "gamma" }}, {END}"#);
     let (sim, backend) = simulating(&[first, again, next]).await;
-    let mut guest = Guest::new(&backend, None);
+    let mut guest = InProcessSession::new(&backend, None);
     guest.user("go");
-    let taken = guest.turn(Patience::Events(4)).await;
+    let taken = guest.turn(CancelAfter::Events(4)).await;
     assert_eq!(
         (taken.stop, taken.text.as_str()),
         (Stop::Aborted, "alpha beta ")
@@ -110,13 +111,13 @@ async fn an_answer_asked_for_again_is_shown_from_its_beginning() {
     let last =
         format!(r#"{{ expect_state = "last checkpoint" }}, {{ text = "beta gamma" }}, {END}"#);
     let (sim, backend) = simulating(&[first, breaks.into(), breaks.into(), last]).await;
-    let mut guest = Guest::new(&backend, None);
+    let mut guest = InProcessSession::new(&backend, None);
     tokio::time::pause();
     let taken = guest.say("go").await;
     assert!(matches!(taken.stop, Stop::Failed(_)), "{taken:?}");
     assert_eq!(taken.text, "alpha beta ");
     guest.messages.pop();
-    let taken = guest.turn(Patience::Endless).await;
+    let taken = guest.turn(CancelAfter::Endless).await;
     assert_eq!(
         (taken.stop, taken.text.as_str()),
         (Stop::Finished, "alpha beta gamma")

@@ -2,19 +2,19 @@
 
 use serde_json::json;
 
-use crate::backend::{Simulator, Transport};
-use crate::faults::playing;
-use crate::inside::opened;
-use crate::talk::{Taken, Talk, tool};
+use test_support::in_process::opened;
+use test_support::rpc_session::{RpcSession, TurnOutcome, tool};
+use test_support::scenario::playing;
+use test_support::simulator::{Simulator, Transport};
 
 /// A host whose server sends everything in one chunk and then stalls.
-fn told(said: &[String]) -> (Simulator, Talk, Taken) {
+fn told(said: &[String]) -> (Simulator, RpcSession, TurnOutcome) {
     let steps = format!(
         "{{ together = true }}, {}, {{ stall = true }}",
         said.join(", ")
     );
     let simulator = playing(Transport::H2c, &steps);
-    let mut talk = Talk::new(&simulator, "s", &[]);
+    let mut talk = RpcSession::new(&simulator, "s", &[]);
     talk.tools = vec![tool("a"), tool("b"), tool("c")];
     let taken = talk.say("go");
     (simulator, talk, taken)
@@ -28,7 +28,7 @@ fn call(name: &str) -> String {
     opened(name, name)
 }
 
-fn offered(taken: &Taken) -> Vec<&str> {
+fn offered(taken: &TurnOutcome) -> Vec<&str> {
     assert_eq!(taken.stop, "toolUse", "{taken:?}");
     taken.calls.iter().map(|call| call.name.as_str()).collect()
 }

@@ -2,10 +2,10 @@
 
 use serde_json::{Value as Json, json};
 
-use crate::backend::Transport;
-use crate::faults::playing;
-use crate::once::until;
-use crate::talk::{Talk, tool};
+use test_support::rpc_session::{RpcSession, tool};
+use test_support::scenario::playing;
+use test_support::simulator::Transport;
+use test_support::wait::until;
 
 const STEPS: &str = r#"{ exec = { mcpArgs = { name = "pi__look", providerIdentifier = "pi", toolName = "pi__look", toolCallId = "call-canary", args = { q = "argument-canary" } } }, expect = { mcpResult = { success = {} } } }, { text = "ok" }, { usage = {} }, { end = true }"#;
 
@@ -35,7 +35,7 @@ fn a_call_is_told_from_offer_to_result_and_nothing_of_its_content() {
             file.to_str().unwrap(),
         ),
     ];
-    let mut talk = Talk::new(&simulator, "s", &env);
+    let mut talk = RpcSession::new(&simulator, "s", &env);
     talk.tools = vec![tool("look")];
     let taken = talk.say("prompt-canary");
     talk.result(
@@ -107,7 +107,7 @@ fn a_pause_that_is_given_up_is_told() {
             file.to_str().unwrap(),
         ),
     ];
-    let mut talk = Talk::new(&simulator, "s", &env);
+    let mut talk = RpcSession::new(&simulator, "s", &env);
     talk.tools = vec![tool("look")];
     talk.user("go");
     let turn = talk.begin();
@@ -134,7 +134,7 @@ fn a_bridge_that_is_off_says_so_and_silence_is_the_default() {
     let file = folder.path().join("bridge.jsonl");
     let name = file.to_str().unwrap();
     let simulator = playing(Transport::H2c, r#"{ text = "ok" }"#);
-    let mut talk = Talk::new(
+    let mut talk = RpcSession::new(
         &simulator,
         "s",
         &[("PI_CURSOR_PI_TOOL_BRIDGE_DEBUG_FILE", name)],
@@ -147,7 +147,7 @@ fn a_bridge_that_is_off_says_so_and_silence_is_the_default() {
         ("PI_CURSOR_PI_TOOL_BRIDGE_DEBUG", "1"),
         ("PI_CURSOR_PI_TOOL_BRIDGE_DEBUG_FILE", name),
     ];
-    let mut talk = Talk::new(&simulator, "s", &env);
+    let mut talk = RpcSession::new(&simulator, "s", &env);
     talk.tools = vec![tool("look")];
     talk.say("go");
     let lines = told(&file);

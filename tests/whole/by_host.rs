@@ -2,8 +2,9 @@
 
 use serde_json::{Map, Value as Json, json};
 
-use crate::sdk::{PNG, Sdk};
-use crate::settings::{CONTEXT, exec, runs, talk, write};
+use test_support::official_client::{OfficialClient, PNG};
+use test_support::scenario::{CONTEXT, exec, runs};
+use test_support::workspace::{talk, write};
 
 /// A host tool with these arguments.
 fn hosts(name: &str, arguments: &[&str]) -> Json {
@@ -16,7 +17,7 @@ fn hosts(name: &str, arguments: &[&str]) -> Json {
 
 #[test]
 fn left_to_the_host_each_of_cursors_tools_is_the_hosts_own() {
-    let sdk = Sdk::new();
+    let sdk = OfficialClient::new();
     // Hooks run even if the host executes the tool.
     let hooks = json!({"version": 1, "hooks": {"beforeShellExecution": [{"command": "exit 2", "matcher": "forbidden"}]}});
     write(sdk.home.path(), ".cursor/hooks.json", &hooks.to_string());
@@ -109,7 +110,7 @@ fn left_to_the_host_each_of_cursors_tools_is_the_hosts_own() {
 /// With the bridge off, no host tools are offered, but the host still executes native tools.
 #[test]
 fn without_the_bridge_the_host_does_what_cursors_tools_ask_for() {
-    let sdk = Sdk::new();
+    let sdk = OfficialClient::new();
     let read = exec(
         r#"{ readArgs = { path = "$WS/a.txt", toolCallId = "a" } }"#,
         r#"{ readResult = { success = { content = "one\n" } } }"#,
@@ -142,7 +143,7 @@ struct Asked {
 
 #[test]
 fn what_the_hosts_tools_say_comes_back_typed() {
-    let sdk = Sdk::new();
+    let sdk = OfficialClient::new();
     write(&sdk.workspace, "sub/b.txt", "alpha\n");
     let here = sdk.workspace.to_str().unwrap();
     let text = |text: &str| json!([{"type": "text", "text": text}]);
@@ -324,7 +325,7 @@ fn holds(found: &Json, expected: &Json) -> bool {
 
 #[test]
 fn a_file_that_was_shown_in_part_is_not_written_whole_later() {
-    let sdk = Sdk::new();
+    let sdk = OfficialClient::new();
     let read = |path: &str| {
         format!(r#"{{ exec = {{ readArgs = {{ path = "{path}", toolCallId = "r" }} }} }}"#)
     };
@@ -380,7 +381,7 @@ fn a_file_that_was_shown_in_part_is_not_written_whole_later() {
 
 #[test]
 fn each_tool_goes_to_whom_the_settings_say() {
-    let sdk = Sdk::new();
+    let sdk = OfficialClient::new();
     let steps = [
         CONTEXT.to_owned(),
         // Executed by the sidecar, though the host has a tool for it.

@@ -12,12 +12,12 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::json;
 
-use crate::backend::{Simulator, Transport};
-use crate::faults::playing;
-use crate::gateway::Gateway;
-use crate::once::until;
 use crate::steering::{INJECTED, interrupted};
-use crate::talk::{Talk, tool};
+use test_support::gateway::GatewayProcess;
+use test_support::rpc_session::{RpcSession, tool};
+use test_support::scenario::playing;
+use test_support::simulator::{Simulator, Transport};
+use test_support::wait::until;
 
 /// Chosen so that no pattern of the scrubber matches them.
 const KEY: &str = "plainkey-canary-otters";
@@ -178,7 +178,7 @@ fn no_canary_sings_outside_the_journal() {
             bridge.to_str().unwrap(),
         ),
     ];
-    let mut talk = Talk::new(&simulator, "s", &env);
+    let mut talk = RpcSession::new(&simulator, "s", &env);
     talk.host.received = Some(Vec::new());
     talk.system = SYSTEM.into();
     talk.tools = vec![tool("look")];
@@ -303,7 +303,7 @@ async fn the_gateway_does_not_repeat_the_key() {
         spellings().join(" or ")
     );
     let simulator = playing(Transport::H2c, &steps);
-    let gateway = Gateway::start(
+    let gateway = GatewayProcess::start(
         &simulator,
         &[("CURSOR_API_KEY", KEY), ("RUST_LOG", "debug")],
     );
@@ -330,7 +330,7 @@ fn a_refused_key_is_not_repeated() {
     let file = tempfile::Builder::new().suffix(".toml").tempfile().unwrap();
     std::fs::write(file.path(), scenario).unwrap();
     let simulator = Simulator::with(Transport::Http1, file.path());
-    let mut talk = Talk::new(&simulator, "s", &[("CURSOR_API_KEY", KEY)]);
+    let mut talk = RpcSession::new(&simulator, "s", &[("CURSOR_API_KEY", KEY)]);
     assert_hides_the_key(&talk.say("go").error);
     let listed = talk.host.call("models/list", json!({"refresh": true}));
     assert_hides_the_key(&listed["result"]["warnings"].to_string());

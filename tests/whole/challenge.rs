@@ -4,10 +4,11 @@
 use cursor_client::failure::Failure;
 use serde_json::json;
 
-use crate::backend::{Simulator, Transport};
-use crate::ours::Ours;
-use crate::talk::Talk;
 use agent::run::Outcome;
+
+use test_support::rpc_session::RpcSession;
+use test_support::run_client::RunClient;
+use test_support::simulator::{Simulator, Transport};
 
 const PAGE: &str = "<!DOCTYPE html><html><title>Just a moment...</title>Please log in or verify that you are human. Unauthorized API key token.</html>";
 
@@ -45,7 +46,7 @@ const STATUSES: [u16; 3] = [403, 200, 503];
 async fn a_page_in_place_of_a_token_is_no_refused_key() {
     for status in STATUSES {
         let simulator = behind("exchange = PAGE", status);
-        let mut ours = Ours::new(&simulator, Transport::Http1);
+        let mut ours = RunClient::new(&simulator, Transport::Http1);
         ours.policy.transport = 1;
         ours.policy.server = 1;
         let outcome = ours.say("go").await.ended.outcome;
@@ -65,7 +66,7 @@ async fn a_page_in_place_of_a_run_is_no_refused_key() {
     let run = "unary = { \"/agent.v1.AgentService/RunSSE\" = PAGE, \"/agent.v1.AgentService/Run\" = PAGE }";
     for status in STATUSES {
         let simulator = behind(run, status);
-        let mut ours = Ours::new(&simulator, Transport::Http1);
+        let mut ours = RunClient::new(&simulator, Transport::Http1);
         ours.policy.transport = 1;
         ours.policy.server = 1;
         let outcome = ours.say("go").await.ended.outcome;
@@ -88,7 +89,7 @@ fn a_page_in_place_of_the_models_is_no_refused_key() {
     let list = "unary = { \"/v1/models\" = PAGE, \"/aiserver.v1.AiService/AvailableModels\" = PAGE, \"/agent.v1.AgentService/GetUsableModels\" = PAGE }";
     for status in STATUSES {
         let simulator = behind(list, status);
-        let mut talk = Talk::new(&simulator, "s", &[]);
+        let mut talk = RpcSession::new(&simulator, "s", &[]);
         let listed = talk.host.call("models/list", json!({"refresh": true}));
         let result = &listed["result"];
         assert_ne!(result["source"], "live", "{listed}");

@@ -6,8 +6,9 @@ use std::process::{Command, Output};
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 
-use crate::backend::{Simulator, Transport, binary};
-use crate::faults::playing;
+use test_support::binary;
+use test_support::scenario::playing;
+use test_support::simulator::{Simulator, Transport};
 
 fn sidecar(arguments: &[&str], env: &[(&str, &str)]) -> Output {
     let home = tempfile::tempdir().unwrap();

@@ -4,14 +4,16 @@ use agent::run::{Outcome, RunEvent, Usage};
 use cursor_client::failure::Failure;
 use serde_json::json;
 
-use crate::backend::{Simulator, TRANSPORTS, Transport};
-use crate::ours::{Ours, When};
+use test_support::run_client::{OnText, RunClient};
+use test_support::simulator::{Simulator, TRANSPORTS, Transport};
 
 #[tokio::test]
 async fn hello_over_every_transport() {
     for transport in TRANSPORTS {
         let simulator = Simulator::start(transport);
-        let told = Ours::new(&simulator, transport).say("@hello there").await;
+        let told = RunClient::new(&simulator, transport)
+            .say("@hello there")
+            .await;
         told.finished("Hello, world!");
         let usage = Usage {
             input: Some(100),
@@ -34,7 +36,7 @@ async fn hello_over_every_transport() {
 #[tokio::test]
 async fn thinking_and_text() {
     let simulator = Simulator::start(Transport::H2c);
-    let told = Ours::new(&simulator, Transport::H2c)
+    let told = RunClient::new(&simulator, Transport::H2c)
         .say("@thinking go")
         .await;
     assert_eq!(told.ended.outcome, Outcome::Finished);
@@ -51,7 +53,7 @@ async fn scripts_with_expectations_are_played_to_the_end() {
     for transport in TRANSPORTS {
         let simulator = Simulator::start(transport);
         for scenario in ["kv", "gzip", "usage", "unknown"] {
-            let told = Ours::new(&simulator, transport)
+            let told = RunClient::new(&simulator, transport)
                 .say(&format!("@{scenario} go"))
                 .await;
             assert_eq!(
@@ -67,7 +69,7 @@ async fn scripts_with_expectations_are_played_to_the_end() {
 #[tokio::test]
 async fn every_question_is_answered() {
     let simulator = Simulator::start(Transport::H2c);
-    let told = Ours::new(&simulator, Transport::H2c)
+    let told = RunClient::new(&simulator, Transport::H2c)
         .say("@queries go")
         .await;
     assert_eq!(told.ended.outcome, Outcome::Finished);
@@ -77,7 +79,7 @@ async fn every_question_is_answered() {
 #[tokio::test]
 async fn unknown_questions_and_fields_are_answered_and_counted() {
     let simulator = Simulator::start(Transport::H2c);
-    let mut ours = Ours::new(&simulator, Transport::H2c);
+    let mut ours = RunClient::new(&simulator, Transport::H2c);
     let told = ours.say("@unknown-query go").await;
     assert_eq!(told.ended.outcome, Outcome::Finished);
     ours.say("@unknown go").await.finished("still here");
@@ -105,7 +107,7 @@ async fn unknown_questions_and_fields_are_answered_and_counted() {
 async fn a_drop_after_a_checkpoint_is_resumed() {
     for transport in TRANSPORTS {
         let simulator = Simulator::start(transport);
-        let told = Ours::new(&simulator, transport)
+        let told = RunClient::new(&simulator, transport)
             .say("@checkpoint-drop go")
             .await;
         told.finished("before checkpoint. after checkpoint, lost. \n\nresumed.");
@@ -128,7 +130,7 @@ async fn a_drop_after_a_checkpoint_is_resumed() {
 #[tokio::test]
 async fn a_drop_without_a_checkpoint_is_not_replayed_over_shown_text() {
     let simulator = Simulator::start(Transport::H2c);
-    let told = Ours::new(&simulator, Transport::H2c)
+    let told = RunClient::new(&simulator, Transport::H2c)
         .say("@drop-no-checkpoint go")
         .await;
     assert!(matches!(
@@ -141,7 +143,7 @@ async fn a_drop_without_a_checkpoint_is_not_replayed_over_shown_text() {
 #[tokio::test]
 async fn the_next_turn_carries_the_last_checkpoint() {
     let simulator = Simulator::start(Transport::Tls);
-    let mut ours = Ours::new(&simulator, Transport::Tls);
+    let mut ours = RunClient::new(&simulator, Transport::Tls);
     ours.say("@followup one").await;
     let told = ours.say("@followup and then").await;
     assert_eq!(told.ended.outcome, Outcome::Finished);
@@ -155,8 +157,10 @@ async fn the_next_turn_carries_the_last_checkpoint() {
 async fn cancelling_ends_the_stream_at_once_and_spoils_nothing() {
     for transport in TRANSPORTS {
         let simulator = Simulator::start(transport);
-        let mut ours = Ours::new(&simulator, transport);
-        let told = ours.say_and("@cancel go", When::Cancel("cancel me")).await;
+        let mut ours = RunClient::new(&simulator, transport);
+        let told = ours
+            .say_and("@cancel go", OnText::Cancel("cancel me"))
+            .await;
         assert_eq!(told.ended.outcome, Outcome::Cancelled);
         ours.say("@hello again").await.finished("Hello, world!");
         let recording = simulator.recording().await;
@@ -170,9 +174,9 @@ async fn cancelling_ends_the_stream_at_once_and_spoils_nothing() {
 async fn steering_reaches_the_run() {
     for transport in TRANSPORTS {
         let simulator = Simulator::start(transport);
-        let mut ours = Ours::new(&simulator, transport);
+        let mut ours = RunClient::new(&simulator, transport);
         let told = ours
-            .say_and("@steer go", When::Steer("working", "steer me left"))
+            .say_and("@steer go", OnText::Steer("working", "steer me left"))
             .await;
         assert_eq!(told.ended.outcome, Outcome::Finished);
         assert!(
@@ -187,7 +191,7 @@ async fn steering_reaches_the_run() {
 #[tokio::test]
 async fn runs_share_one_connection() {
     let simulator = Simulator::start(Transport::Tls);
-    let mut ours = Ours::new(&simulator, Transport::Tls);
+    let mut ours = RunClient::new(&simulator, Transport::Tls);
     for _ in 0..5 {
         ours.say("@hello again").await.finished("Hello, world!");
     }
@@ -205,11 +209,11 @@ async fn runs_share_one_connection() {
 #[tokio::test]
 async fn many_runs_at_once() {
     let simulator = Simulator::start(Transport::H2c);
-    let mut first = Ours::new(&simulator, Transport::H2c);
+    let mut first = RunClient::new(&simulator, Transport::H2c);
     first.say("@hello warm").await.finished("Hello, world!");
     let backend = first.backend.clone();
     let runs = (0..50).map(|_| {
-        let mut ours = Ours::new(&simulator, Transport::H2c);
+        let mut ours = RunClient::new(&simulator, Transport::H2c);
         ours.backend = backend.clone();
         async move { ours.say("@hello there").await.finished("Hello, world!") }
     });

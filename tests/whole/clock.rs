@@ -4,34 +4,12 @@ use std::time::Duration;
 
 use agent::conversation::store::Store;
 use agent::turn::Stop;
-use cursor_sim::{Recording, Side};
+use cursor_sim::Recording;
 
-use crate::inside::{END, Guest, Patience, opened, simulating};
-use crate::talk::Call;
-
-/// Counts the client frames of a kind.
-fn sent(recording: &Recording, kind: &str) -> usize {
-    let frames = recording.frames();
-    frames
-        .iter()
-        .filter(|frame| frame.from == Side::Client && frame.kind == kind)
-        .count()
-}
-
-/// Waits until every run has a verdict and asserts that each matched its script.
-pub async fn played(recording: &Recording) {
-    let judged = recording.wait_for(|recording| {
-        let verdicts = recording.verdicts();
-        (verdicts.len() >= sent(recording, "runRequest")).then_some(verdicts)
-    });
-    let verdicts = tokio::time::timeout(Duration::from_secs(60), judged).await;
-    let failures: Vec<String> = verdicts
-        .expect("a verdict on every run")
-        .into_iter()
-        .flat_map(|verdict| verdict.failures)
-        .collect();
-    assert!(failures.is_empty(), "{}", failures.join("\n"));
-}
+use test_support::in_process::{
+    CancelAfter, END, InProcessSession, opened, played, sent, simulating,
+};
+use test_support::rpc_session::ToolCall;
 
 /// Returns the contents of all files below a folder, sorted.
 fn contents(folder: &std::path::Path) -> Vec<Vec<u8>> {
@@ -49,10 +27,16 @@ fn contents(folder: &std::path::Path) -> Vec<Vec<u8>> {
 
 /// Sends the late result and asserts that the turn finishes with this text and every run matched
 /// its script.
-async fn goes_on(guest: &mut Guest, call: &Call, result: &str, words: &str, recording: &Recording) {
+async fn goes_on(
+    guest: &mut InProcessSession,
+    call: &ToolCall,
+    result: &str,
+    words: &str,
+    recording: &Recording,
+) {
     tokio::time::resume();
     guest.result(call, result);
-    let taken = guest.turn(Patience::Endless).await;
+    let taken = guest.turn(CancelAfter::Endless).await;
     assert_eq!(
         (taken.stop, taken.calls.len(), taken.text.as_str()),
         (Stop::Finished, 0, words)
@@ -69,7 +53,7 @@ async fn a_tool_may_take_half_an_hour() {
     let (sim, backend) = simulating(&[steps]).await;
     let folder = tempfile::tempdir().unwrap();
     let store = (Store::at(folder.path()), "s".to_owned());
-    let mut guest = Guest::new(&backend, Some(store));
+    let mut guest = InProcessSession::new(&backend, Some(store));
     let taken = guest.say("go").await;
     assert_eq!(
         (taken.stop, taken.calls.len(), taken.text.as_str()),
@@ -101,7 +85,7 @@ async fn a_call_has_a_deadline() {
     );
     let steps = format!(r#"{call}, {{ text = "No answer." }}, {END}"#);
     let (sim, backend) = simulating(&[steps]).await;
-    let mut guest = Guest::new(&backend, None);
+    let mut guest = InProcessSession::new(&backend, None);
     guest.policy.call_deadline = Duration::from_secs(60);
     let taken = guest.say("go").await;
     assert_eq!(taken.stop, Stop::ToolUse);
@@ -125,7 +109,7 @@ async fn a_run_does_not_wait_for_ever() {
     let second =
         format!(r#"{{ expect_state = "last checkpoint" }}, {{ text = "Still here." }}, {END}"#);
     let (sim, backend) = simulating(&[first, second]).await;
-    let mut guest = Guest::new(&backend, None);
+    let mut guest = InProcessSession::new(&backend, None);
     guest.policy.park = Duration::from_secs(60);
     let taken = guest.say("go").await;
     assert_eq!(taken.stop, Stop::ToolUse);
@@ -153,7 +137,7 @@ async fn words_are_not_lost_with_a_run_that_waited_too_long() {
     let second =
         format!(r#"{{ text = "Well. " }}, {told}, {DELIVERED} {{ text = "Heard." }}, {END}"#);
     let (sim, backend) = simulating(&[first, second]).await;
-    let mut guest = Guest::new(&backend, None);
+    let mut guest = InProcessSession::new(&backend, None);
     guest.policy.park = Duration::from_secs(60);
     guest.interjection = Some("hurry".into());
     let taken = guest.say("go").await;
@@ -183,7 +167,7 @@ async fn s02_s25_a_connection_lost_in_the_pause_costs_no_result() {
         r#"{{ expect_state = "last checkpoint" }}, {{ expect_request = {{ action = {{ userMessageAction = {{ userMessage = {{ text = {{ "$contains" = "it says 42" }} }} }} }} }} }}, {{ text = "Went on." }}, {END}"#
     );
     let (sim, backend) = simulating(&[first, second]).await;
-    let mut guest = Guest::new(&backend, None);
+    let mut guest = InProcessSession::new(&backend, None);
     let taken = guest.say("go").await;
     assert_eq!((taken.stop, taken.calls.len()), (Stop::ToolUse, 1));
     tokio::time::pause();
@@ -212,7 +196,7 @@ async fn heard_in_a_long_pause(before: &str, after: &str) {
     // Repeated, because the order of events that are ready at the same time may be random.
     for _ in 0..4 {
         let (sim, backend) = simulating(&[steps.clone(), second.clone()]).await;
-        let mut guest = Guest::new(&backend, None);
+        let mut guest = InProcessSession::new(&backend, None);
         let taken = guest.say("go").await;
         guest.result(&taken.calls[0], "42");
         let taken = guest.say("hurry").await;

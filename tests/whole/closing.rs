@@ -2,16 +2,16 @@
 
 use serde_json::json;
 
-use crate::host_tools::script;
-use crate::inside::{END, opened};
-use crate::once::until;
-use crate::recovery::logged;
-use crate::talk::{Call, Talk, tool};
+use test_support::debug_log::logged;
+use test_support::in_process::{END, opened};
+use test_support::rpc_session::{RpcSession, ToolCall, tool};
+use test_support::scenario::script;
+use test_support::wait::until;
 
 /// A server that takes 300 ms to end a cancelled run.
 const LETS_GO: &str = r#"{ expect_client = { conversationAction = { cancelAction = {} } } }, { delay_ms = 300 }, { checkpoint = "auto" }, { expect_cancel = true }"#;
 
-fn closed_and_opened(talk: &mut Talk) -> crate::talk::Taken {
+fn closed_and_opened(talk: &mut RpcSession) -> test_support::rpc_session::TurnOutcome {
     talk.host
         .call("session/close", json!({"sessionId": talk.session}));
     talk.turn()
@@ -25,9 +25,9 @@ fn a_session_closed_in_a_pause_is_opened_again() {
     let simulator = script(&[&first, &last]);
     let folder = tempfile::tempdir().unwrap();
     let state = [("PI_CURSOR_STATE_DIR", folder.path().to_str().unwrap())];
-    let mut talk = Talk::new(&simulator, "s", &state);
+    let mut talk = RpcSession::new(&simulator, "s", &state);
     talk.tools = vec![tool("look")];
-    let call: Call = talk.say("go").calls[0].clone();
+    let call: ToolCall = talk.say("go").calls[0].clone();
     talk.result(&call, json!("42"));
     let taken = closed_and_opened(&mut talk);
     assert_eq!(
@@ -51,10 +51,10 @@ fn a_session_closed_after_an_abort_is_opened_again() {
         ("PI_CURSOR_STATE_DIR", folder.path().to_str().unwrap()),
         ("PI_CURSOR_PROVIDER_DEBUG", "1"),
     ];
-    let mut talk = Talk::new(&simulator, "s", &state);
+    let mut talk = RpcSession::new(&simulator, "s", &state);
     talk.user("go");
     let turn = talk.begin();
-    let mut taken = crate::talk::Taken::default();
+    let mut taken = test_support::rpc_session::TurnOutcome::default();
     while taken.text.is_empty() {
         let message = talk.host.hear();
         taken.hear(&message);
@@ -91,7 +91,7 @@ fn what_becomes_of_a_run_is_logged_by_its_key() {
         ("PI_CURSOR_STATE_DIR", folder.path().to_str().unwrap()),
         ("PI_CURSOR_PROVIDER_DEBUG", "1"),
     ];
-    let mut talk = Talk::new(&simulator, "s", &state);
+    let mut talk = RpcSession::new(&simulator, "s", &state);
     talk.tools = vec![tool("look")];
     let calls = talk.say("go").calls;
     // Without its result, the call is offered again.
@@ -137,7 +137,7 @@ fn an_answer_the_host_lost_is_shown_by_another_sidecar() {
     let simulator = script(&[&first, &last]);
     let folder = tempfile::tempdir().unwrap();
     let state = [("PI_CURSOR_STATE_DIR", folder.path().to_str().unwrap())];
-    let mut talk = Talk::new(&simulator, "s", &state);
+    let mut talk = RpcSession::new(&simulator, "s", &state);
     assert_eq!(talk.say("go").text, "One. ");
     talk.messages.pop();
     let mut later = talk.moved_to(&simulator, &state);

@@ -2,19 +2,19 @@
 
 use serde_json::{Value as Json, json};
 
-use crate::backend::{Simulator, Transport};
-use crate::rpc::Host;
-use crate::sdk::{Sdk, mcp_stdio};
-use crate::settings::write;
+use test_support::official_client::{OfficialClient, mcp_stdio};
+use test_support::sidecar::SidecarProcess;
+use test_support::simulator::{Simulator, Transport};
+use test_support::workspace::write;
 
 /// Returns a host that uses the simulator's models, and the result of `initialize`.
-fn host(simulator: &Simulator, env: &[(&str, &str)]) -> (Host, Json) {
+fn host(simulator: &Simulator, env: &[(&str, &str)]) -> (SidecarProcess, Json) {
     let mut all = vec![
         ("CURSOR_BACKEND_URL", simulator.url.as_str()),
         ("CURSOR_API_KEY", "crsr_0123456789"),
     ];
     all.extend(env);
-    let mut host = Host::start(&all);
+    let mut host = SidecarProcess::start(&all);
     let params = json!({
         "protocolVersion": 1, "host": {"name": "pi", "version": "0.87.1"},
         "nativeTools": {"default": "local", "shell": "host", "write": "host", "delete": "host",
@@ -24,7 +24,7 @@ fn host(simulator: &Simulator, env: &[(&str, &str)]) -> (Host, Json) {
     (host, about)
 }
 
-fn give(host: &mut Host, params: Json) -> Json {
+fn give(host: &mut SidecarProcess, params: Json) -> Json {
     let answer = host.call("session/command", params);
     assert!(answer.get("result").is_some(), "{answer}");
     answer["result"].clone()
@@ -183,7 +183,7 @@ fn a_fallback_is_told_once() {
 
 #[test]
 fn tools_are_those_that_can_be_called_now() {
-    let sdk = Sdk::new();
+    let sdk = OfficialClient::new();
     let servers =
         json!({"mcpServers": {"local": mcp_stdio(), "dead": {"command": "no-such-program"}}});
     write(&sdk.workspace, ".cursor/mcp.json", &servers.to_string());

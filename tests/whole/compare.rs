@@ -7,10 +7,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use agent_tools::native::policy::Policy;
 use serde_json::{Value as Json, json};
 
-use crate::backend::{Recording, Simulator, Transport, binary, root};
-use crate::ours::{Ours, When};
-use crate::sdk::Sdk;
-use crate::talk::Talk;
+use test_support::official_client::OfficialClient;
+use test_support::rpc_session::RpcSession;
+use test_support::run_client::{OnText, RunClient};
+use test_support::simulator::{Recording, Simulator, Transport};
+use test_support::{binary, root};
 
 /// An intended difference: messages of a kind, the fields below a path, and where
 /// `docs/protocol.md` explains it.
@@ -124,20 +125,20 @@ const PLAYS: &[Play] = &[
 
 async fn ours(play: &Play, workspace: &std::path::Path) -> Recording {
     let simulator = Simulator::start(Transport::H2c);
-    let mut ours = Ours::new(&simulator, Transport::H2c);
+    let mut ours = RunClient::new(&simulator, Transport::H2c);
     ours.workspace = workspace.to_owned();
     ours.native = Policy::default();
     for text in play.texts {
         let when = match play.steer {
-            Some((needle, message)) => When::Steer(needle, message),
-            None => When::Never,
+            Some((needle, message)) => OnText::Steer(needle, message),
+            None => OnText::Never,
         };
         ours.say_and(text, when).await;
     }
     simulator.recording().await
 }
 
-async fn theirs(play: &Play, sdk: &Sdk) -> Recording {
+async fn theirs(play: &Play, sdk: &OfficialClient) -> Recording {
     let simulator = Simulator::start(Transport::H2c);
     let sends: Vec<Json> = play
         .texts
@@ -157,7 +158,7 @@ async fn theirs(play: &Play, sdk: &Sdk) -> Recording {
 async fn the_same_messages_as_the_official_client() {
     let mut wrong = Vec::new();
     for play in PLAYS {
-        let sdk = Sdk::new();
+        let sdk = OfficialClient::new();
         let theirs = theirs(play, &sdk).await;
         let ours = ours(play, &sdk.workspace).await;
         for (who, recording) in [("theirs", &theirs), ("ours", &ours)] {
@@ -212,12 +213,12 @@ fn an_alias_is_sent_as_the_models_id() {
     let simulator = Simulator::start(Transport::H2c);
     let agent = json!({"model": {"id": "composer-latest"}});
     let spec = json!({"agent": agent, "sends": [{"text": "@hello there"}]});
-    Sdk::new().drive(&simulator, spec);
+    OfficialClient::new().drive(&simulator, spec);
     let theirs = asked(&simulator);
     assert_eq!(theirs, "composer-2");
 
     let simulator = Simulator::start(Transport::H2c);
-    let mut talk = Talk::new(&simulator, "s", &[]);
+    let mut talk = RpcSession::new(&simulator, "s", &[]);
     talk.user("@hello there");
     let mut params = talk.params();
     params["model"] = json!({"id": "composer-latest"});
@@ -276,14 +277,14 @@ async fn the_same_headers_as_the_official_client() {
                 .collect()
         };
         let simulator = Simulator::start(transport);
-        let sdk = Sdk::new();
+        let sdk = OfficialClient::new();
         sdk.drive(
             &simulator,
             json!({"agent": {}, "sends": [{"text": "@hello a"}]}),
         );
         let theirs = headers(&simulator.recording().await);
         let simulator = Simulator::start(transport);
-        Ours::new(&simulator, transport).say("@hello a").await;
+        RunClient::new(&simulator, transport).say("@hello a").await;
         let ours = headers(&simulator.recording().await);
         let names = |headers: &BTreeMap<String, Json>| headers.keys().cloned().collect::<Vec<_>>();
         assert_eq!(names(&ours), names(&theirs), "{path}");

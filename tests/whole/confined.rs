@@ -9,13 +9,15 @@ use std::process::{Command, Stdio};
 
 use serde_json::json;
 
-use crate::audit::lives;
-use crate::backend::{Simulator, Transport, binary};
-use crate::once::until;
-use crate::rpc::Host;
-use crate::sdk::Sdk;
-use crate::settings::{CONTEXT, exec, runs, talk, write};
-use crate::talk::Talk;
+use test_support::binary;
+use test_support::official_client::OfficialClient;
+use test_support::processes::is_running;
+use test_support::rpc_session::RpcSession;
+use test_support::scenario::{CONTEXT, exec, runs};
+use test_support::sidecar::SidecarProcess;
+use test_support::simulator::{Simulator, Transport};
+use test_support::wait::until;
+use test_support::workspace::{talk, write};
 
 /// An unprivileged user for tests that run as root, because root may read everything.
 const NOBODY: u32 = 65_534;
@@ -95,8 +97,8 @@ fn what_we_start_cannot_read_the_key_from_us() {
         ("PI_CURSOR_STATE_DIR", state.to_str().unwrap()),
         ("TMPDIR", here),
     ];
-    let host = Host::started_by(unprivileged(&root), &env);
-    let mut talk = Talk::on(host, "s");
+    let host = SidecarProcess::started_by(unprivileged(&root), &env);
+    let mut talk = RpcSession::on(host, "s");
     talk.workspace = root.join("ws").to_str().unwrap().into();
     let taken = talk.say("go");
     assert_eq!(taken.stop, "stop", "{taken:?}");
@@ -127,10 +129,10 @@ fn what_we_start_cannot_read_the_key_from_us() {
         })
     };
     let started = [pid("server"), pid("away")];
-    assert!(started.into_iter().all(lives));
+    assert!(started.into_iter().all(is_running));
     talk.host.kill();
     for process in started {
-        until(|| (!lives(process)).then_some(()));
+        until(|| (!is_running(process)).then_some(()));
     }
 }
 
@@ -226,7 +228,7 @@ fn refused(path: &str) -> Vec<String> {
 /// If the workspace is the home directory, the state folder is inside it.
 #[test]
 fn credentials_are_out_of_the_models_reach() {
-    let sdk = Sdk::new();
+    let sdk = OfficialClient::new();
     let home = sdk.home.path().canonicalize().unwrap();
     let state = home.join(".local/state/cursor-sidecar");
     let login = format!(r#"{{"apiKey": "{KEY}"}}"#);
@@ -312,7 +314,7 @@ const PROTECTED: &str = r#"{ writeResult = { permissionDenied = { error = { "$co
 /// With shell denied, a write must not become a command of git, pi, an editor or a shell.
 #[test]
 fn what_other_programs_run_is_not_written() {
-    let sdk = Sdk::new();
+    let sdk = OfficialClient::new();
     let config = sdk.workspace.join(".git/config");
     let before = fs::read_to_string(&config).unwrap();
     symlink(".git/config", sdk.workspace.join("notes.txt")).unwrap();
@@ -377,7 +379,7 @@ fn what_other_programs_run_is_not_written() {
 
 #[test]
 fn dotfiles_of_a_home_that_is_the_workspace_are_not_written() {
-    let sdk = Sdk::new();
+    let sdk = OfficialClient::new();
     let home = sdk.home.path().canonicalize().unwrap();
     let steps = [
         CONTEXT.to_owned(),
@@ -398,7 +400,7 @@ fn dotfiles_of_a_home_that_is_the_workspace_are_not_written() {
 /// The host has its own checks, but a write to a protected file is not passed on to it.
 #[test]
 fn the_hosts_tools_are_not_asked_to_write_what_is_protected() {
-    let sdk = Sdk::new();
+    let sdk = OfficialClient::new();
     let why = r#"{ "$contains" = "PI_CURSOR_PROTECTED_PATHS" }"#;
     let rejected = format!("{{ writeResult = {{ rejected = {{ reason = {why} }} }} }}");
     let state = sdk.home.path().canonicalize().unwrap().join("state");
@@ -478,7 +480,7 @@ fn git(folder: &Path, arguments: &[&str]) {
 /// unpacked archive.
 #[test]
 fn a_diff_runs_nothing_that_a_submodule_configures() {
-    let sdk = Sdk::new();
+    let sdk = OfficialClient::new();
     let ran = sdk.home.path().join("ran");
     let script = sdk.home.path().join("evil.sh");
     fs::write(&script, format!("#!/bin/sh\ntouch '{}'\n", ran.display())).unwrap();

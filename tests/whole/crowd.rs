@@ -7,11 +7,12 @@ use std::process::{Command, Stdio};
 
 use serde_json::{Value as Json, json};
 
-use crate::backend::{Simulator, Transport, binary};
-use crate::host_tools::script;
-use crate::inside::{END, opened, said};
-use crate::recovery::logged;
-use crate::talk::{Call, Taken, Talk, tool};
+use test_support::binary;
+use test_support::debug_log::logged;
+use test_support::in_process::{END, opened, said};
+use test_support::rpc_session::{RpcSession, ToolCall, TurnOutcome, tool};
+use test_support::scenario::script;
+use test_support::simulator::{Simulator, Transport};
 
 /// A server with the settings `server`, whose runs call the host and continue with `steps`.
 fn waiting(server: &str, steps: &str) -> Simulator {
@@ -26,8 +27,8 @@ fn waiting(server: &str, steps: &str) -> Simulator {
 }
 
 /// Runs the turns of several sessions on one sidecar concurrently.
-fn all_at_once(talk: &mut Talk, turns: &[(String, Vec<Json>)]) -> Vec<Taken> {
-    let mut taken: Vec<Taken> = turns.iter().map(|_| Taken::default()).collect();
+fn all_at_once(talk: &mut RpcSession, turns: &[(String, Vec<Json>)]) -> Vec<TurnOutcome> {
+    let mut taken: Vec<TurnOutcome> = turns.iter().map(|_| TurnOutcome::default()).collect();
     for (at, (session, messages)) in turns.iter().enumerate() {
         talk.session.clone_from(session);
         talk.messages.clone_from(messages);
@@ -59,7 +60,7 @@ fn sessions(count: usize) -> Vec<(String, Vec<Json>)> {
 }
 
 /// Adds a call's result.
-fn answered(turn: &mut (String, Vec<Json>), call: &Call) {
+fn answered(turn: &mut (String, Vec<Json>), call: &ToolCall) {
     let asked =
         json!({"type": "toolCall", "id": call.id, "name": call.name, "arguments": call.arguments});
     turn.1.push(
@@ -79,7 +80,7 @@ fn streams_beyond_what_a_connection_takes_open_another() {
         "max_streams = 2",
         &format!(r#"{{ await = ["a"], timeout_ms = 60000 }}, {{ text = "It is 42." }}, {END}"#),
     );
-    let mut talk = Talk::new(&simulator, "", &[]);
+    let mut talk = RpcSession::new(&simulator, "", &[]);
     talk.tools = vec![tool("look")];
     let mut turns = sessions(7);
     // The third run arrives when the server's limit is known; the last four arrive at once when
@@ -128,7 +129,7 @@ fn the_longest_waiting_run_makes_room_and_its_turn_is_brought_back() {
         ("PI_CURSOR_PROVIDER_DEBUG", "1"),
         ("PI_CURSOR_MAX_PARKED_RUNS", "2"),
     ];
-    let mut talk = Talk::new(&simulator, "", &env);
+    let mut talk = RpcSession::new(&simulator, "", &env);
     talk.tools = vec![tool("look")];
     let mut turns = sessions(3);
     for turn in &mut turns {
@@ -166,7 +167,7 @@ fn the_longest_waiting_run_makes_room_and_its_turn_is_brought_back() {
 fn a_turn_does_not_wait_for_the_run_it_displaces() {
     let simulator = waiting("", "{ stall = true }");
     let env = [("PI_CURSOR_MAX_PARKED_RUNS", "1")];
-    let mut talk = Talk::new(&simulator, "", &env);
+    let mut talk = RpcSession::new(&simulator, "", &env);
     talk.tools = vec![tool("look")];
     for turn in sessions(2) {
         let taken = all_at_once(&mut talk, &[turn]);
@@ -189,11 +190,11 @@ fn s46_turns_of_a_session_are_taken_one_after_the_other() {
     );
     let second = format!(r#"{{ expect_state = "last checkpoint" }}, {{ text = "Two." }}, {END}"#);
     let simulator = script(&[&first, &second]);
-    let mut talk = Talk::new(&simulator, "", &[]);
+    let mut talk = RpcSession::new(&simulator, "", &[]);
     talk.session = "s".into();
     talk.user("one");
     let one = talk.begin();
-    let mut taken = Taken::default();
+    let mut taken = TurnOutcome::default();
     while taken.text.is_empty() {
         taken.hear(&talk.host.hear());
     }

@@ -7,8 +7,9 @@ use std::process::{Command, Output, Stdio};
 
 use serde_json::{Value as Json, json};
 
-use crate::backend::{Simulator, Transport, binary};
-use crate::faults::playing;
+use test_support::binary;
+use test_support::scenario::playing;
+use test_support::simulator::{Simulator, Transport};
 
 /// Must never be found in a log. Chosen so that no pattern of the scrubber matches them.
 const PROMPT: &str = "canary prompt about pelicans";

@@ -6,9 +6,10 @@ use std::process::Command;
 use cursor_proto::listing::Table;
 use serde_json::{Value as Json, json};
 
-use crate::backend::{Transport, binary};
-use crate::faults::playing;
-use crate::talk::Talk;
+use test_support::binary;
+use test_support::rpc_session::RpcSession;
+use test_support::scenario::playing;
+use test_support::simulator::Transport;
 
 /// An unknown request (field 99 of an exec message with id 5), an unknown query, and an unknown
 /// field in a text message, twice.
@@ -23,7 +24,7 @@ fn what_is_met_is_told_in_the_report_by_the_command_and_by_the_doctor() {
         ("PI_CURSOR_PROVIDER_DEBUG", "1"),
         ("PI_CURSOR_STATE_DIR", place),
     ];
-    let mut talk = Talk::new(&simulator, "s1", &env);
+    let mut talk = RpcSession::new(&simulator, "s1", &env);
     assert_eq!(talk.say("go").text, "okok");
 
     let report = talk.host.call("diagnostics/report", json!({}));

@@ -11,17 +11,17 @@ use rmcp::transport::StreamableHttpClientTransport;
 use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig;
 use serde_json::{Value as Json, json};
 
-use crate::backend::{Simulator, Transport, root};
-use crate::faults::playing;
-use crate::host_tools::{END, calls, text};
-use crate::rpc::Host;
-use crate::sdk::{Sdk, assert_finished, only_send};
-use crate::talk::{Talk, tool};
+use test_support::official_client::{OfficialClient, assert_finished, only_send};
+use test_support::root;
+use test_support::rpc_session::{RpcSession, tool};
+use test_support::scenario::{END, calls, playing, text};
+use test_support::sidecar::SidecarProcess;
+use test_support::simulator::{Simulator, Transport};
 
 /// A run that stays open because the host has not answered its first call.
 pub struct Desk {
     pub simulator: Simulator,
-    pub talk: Talk,
+    pub talk: RpcSession,
     turn: String,
     /// The call that keeps the run open.
     first: Json,
@@ -48,13 +48,13 @@ impl Desk {
             calls("look", "{}", "timeout_ms = 200000,", &text("42"))
         );
         let simulator = playing(Transport::H2c, &steps);
-        let mut talk = Talk::new(&simulator, "s", &[]);
+        let mut talk = RpcSession::new(&simulator, "s", &[]);
         let mut all = vec![
             ("CURSOR_BACKEND_URL", simulator.url.as_str()),
             ("CURSOR_API_KEY", "crsr_test"),
         ];
         all.extend_from_slice(env);
-        talk.host = Host::start(&all);
+        talk.host = SidecarProcess::start(&all);
         let params = json!({"protocolVersion": 1, "nativeTools": {"default": "local"}, "host": {"name": "test"},
                             "capabilities": {"tools": "inline"}});
         talk.host.call("initialize", params);
@@ -124,7 +124,7 @@ impl Desk {
 }
 
 /// Starts a run, waits for its call, and returns the turn, the call and the endpoint.
-fn begin(talk: &mut Talk) -> (String, Json, Place) {
+fn begin(talk: &mut RpcSession) -> (String, Json, Place) {
     talk.user("go");
     let turn = talk.begin();
     let first = loop {
@@ -146,7 +146,7 @@ fn begin(talk: &mut Talk) -> (String, Json, Place) {
     (turn, first, at)
 }
 
-pub fn endpoint(talk: &mut Talk) -> Json {
+pub fn endpoint(talk: &mut RpcSession) -> Json {
     let answer = talk.host.call("bridge/endpoint", json!({"sessionId": "s"}));
     assert!(answer.get("error").is_none(), "{answer}");
     answer["result"]["endpoint"].clone()
@@ -274,7 +274,8 @@ fn the_official_client_lists_and_calls() {
     asked.push(named("last"));
     let spec = json!({"url": desk.at.url, "token": desk.at.token, "calls": asked});
     let simulator = Simulator::responder(Transport::Http1);
-    let outside = std::thread::spawn(move || Sdk::new().run("mcp-client.mjs", &simulator, &spec));
+    let outside =
+        std::thread::spawn(move || OfficialClient::new().run("mcp-client.mjs", &simulator, &spec));
     // They were sent concurrently, so the last need not arrive last.
     let mut done = 0;
     while done < 21 {
@@ -307,7 +308,7 @@ fn the_official_sdk_uses_it_as_a_server_of_its_own() {
     let spec = json!({"agent": {"mcpServers": {"ours": server}},
                       "sends": [{"text": "go"}], "deadlineMs": 50_000});
     let outside = std::thread::spawn(move || {
-        let report = Sdk::new().drive(&other, spec);
+        let report = OfficialClient::new().drive(&other, spec);
         other.recorded().assert_played(&["completed"]);
         report
     });
@@ -365,7 +366,7 @@ fn a_parked_run_offers_the_calls_with_the_next_turn() {
         calls("look", "{}", "", &text("42"))
     );
     let simulator = playing(Transport::H2c, &steps);
-    let mut talk = Talk::new(&simulator, "s", &[]);
+    let mut talk = RpcSession::new(&simulator, "s", &[]);
     talk.tools = vec![tool("look")];
     let mut taken = talk.say("go");
     let first = taken.calls[0].clone();

@@ -12,8 +12,8 @@ use tokio::time::Instant;
 
 use crate::endpoint::{Desk, Place, beside, knock};
 use crate::endpoint_sessions::Plain;
-use crate::inside::{END, Guest, Patience, opened, simulating};
-use crate::talk::tool;
+use test_support::in_process::{CancelAfter, END, InProcessSession, opened, simulating};
+use test_support::rpc_session::tool;
 
 const HELLO: &str = r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"test","version":"1"}}}"#;
 
@@ -343,7 +343,7 @@ async fn who_sends_byte_by_byte_is_cut_off_while_others_are_served() {
         opened("look", "a")
     );
     let (_sim, backend) = simulating(&[steps]).await;
-    let mut guest = Guest::new(&backend, None);
+    let mut guest = InProcessSession::new(&backend, None);
     let taken = guest.say("go").await;
     assert_eq!(taken.stop, Stop::ToolUse);
     let server = Server::default();
@@ -400,7 +400,7 @@ async fn who_sends_byte_by_byte_is_cut_off_while_others_are_served() {
     assert!((9..=20).contains(&head.1), "after {} s", head.1);
     tokio::time::resume();
     guest.result(&taken.calls[0], "42");
-    let taken = guest.turn(Patience::Endless).await;
+    let taken = guest.turn(CancelAfter::Endless).await;
     assert_eq!((taken.stop, taken.text.as_str()), (Stop::Finished, "Done."));
 }
 

@@ -11,7 +11,7 @@ use tokio::task::JoinSet;
 
 use crate::endpoint::{Desk, Place, beside};
 use crate::endpoint_sessions::Plain;
-use crate::once::until;
+use test_support::wait::until;
 
 const CALLERS: usize = 10_000;
 /// How many calls are opened at once; others wait until these are accepted.

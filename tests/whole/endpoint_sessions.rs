@@ -2,11 +2,10 @@
 
 use serde_json::{Value as Json, json};
 
-use crate::backend::Transport;
 use crate::endpoint::{Desk, Place, beside, endpoint};
-use crate::faults::playing;
-use crate::host_tools::{END, calls, text};
-use crate::talk::{Talk, tool};
+use test_support::rpc_session::{RpcSession, tool};
+use test_support::scenario::{END, calls, playing, text};
+use test_support::simulator::Transport;
 
 /// A plain HTTP client, which opens no stream unless asked to.
 #[derive(Clone)]
@@ -149,7 +148,7 @@ fn a_client_that_hangs_up_has_given_its_call_up() {
         calls("look", "{}", "", &text("42"))
     );
     let simulator = playing(Transport::H2c, &steps);
-    let mut talk = Talk::new(&simulator, "s", &[]);
+    let mut talk = RpcSession::new(&simulator, "s", &[]);
     talk.tools = vec![tool("look")];
     let mut taken = talk.say("go");
     let first = taken.calls[0].clone();

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use agent::run::{Outcome, RunEvent};
 
-use crate::backend::{Simulator, Transport};
-use crate::ours::{Ours, Told};
+use test_support::run_client::{RunClient, RunOutcome};
+use test_support::simulator::{Simulator, Transport};
 
 const RUN: &str = "/agent.v1.AgentService/Run";
 const RUN_SSE: &str = "/agent.v1.AgentService/RunSSE";
@@ -27,7 +27,7 @@ fn serving(transport: Transport, fates: &[(&str, &str)], steps: &str) -> Simulat
 }
 
 /// How often the run was retried after a delay.
-fn retries(told: &Told) -> usize {
+fn retries(told: &RunOutcome) -> usize {
     let retrying = |event: &&RunEvent| matches!(event, RunEvent::Retrying(_));
     told.events.iter().filter(retrying).count()
 }
@@ -46,7 +46,7 @@ async fn a_stumble_over_http2_does_not_leave_it() {
         for transport in [Transport::H2c, Transport::Tls] {
             let first = format!("{fate}\ntimes = 1");
             let simulator = serving(transport, &[(RUN, &first), NO_RUN_SSE], HELLO);
-            let mut ours = Ours::new(&simulator, transport);
+            let mut ours = RunClient::new(&simulator, transport);
             for _ in 0..3 {
                 let told = ours.say("go").await;
                 assert_eq!(
@@ -65,7 +65,7 @@ async fn a_stumble_over_http2_does_not_leave_it() {
 async fn a_reset_does_not_lead_to_http1_where_that_is() {
     let fate = "reset = \"internal_error\"\ntimes = 1";
     let simulator = serving(Transport::Tls, &[(RUN, fate)], HELLO);
-    let mut ours = Ours::new(&simulator, Transport::Tls);
+    let mut ours = RunClient::new(&simulator, Transport::Tls);
     ours.say("go").await.finished("Hello.");
     let recording = simulator.recording().await;
     assert_eq!(recording.requests(RUN_SSE).len(), 0);
@@ -78,7 +78,7 @@ async fn a_plain_server_without_runs_over_http1_is_asked_over_http2() {
         let fate = format!("status = {status}");
         let fates = [(SERVER_CONFIG, "status = 404"), (RUN_SSE, fate.as_str())];
         let simulator = serving(Transport::Http1, &fates, HELLO);
-        let mut ours = Ours::new(&simulator, Transport::H2c);
+        let mut ours = RunClient::new(&simulator, Transport::H2c);
         for _ in 0..2 {
             let told = ours.say("go").await;
             told.finished("Hello.");
@@ -94,7 +94,7 @@ async fn a_plain_server_without_runs_over_http1_is_asked_over_http2() {
 async fn advice_that_never_comes_costs_the_impatient_no_run() {
     let fates = [(SERVER_CONFIG, "late_ms = 60000")];
     let simulator = serving(Transport::Http1, &fates, HELLO);
-    let mut ours = Ours::new(&simulator, Transport::H2c);
+    let mut ours = RunClient::new(&simulator, Transport::H2c);
     ours.timing.patience.first = Some(Duration::from_millis(2500));
     ours.say("go").await.finished("Hello.");
     let recording = simulator.recording().await;
@@ -106,7 +106,7 @@ async fn advice_that_never_comes_costs_the_impatient_no_run() {
 async fn a_refused_stream_moves_on_at_once() {
     let fate = "reset = \"refused_stream\"\ntimes = 2";
     let simulator = serving(Transport::H2c, &[(RUN, fate)], HELLO);
-    let mut ours = Ours::new(&simulator, Transport::H2c);
+    let mut ours = RunClient::new(&simulator, Transport::H2c);
     let told = ours.say("go").await;
     told.finished("Hello.");
     assert_eq!((told.ended.attempts, retries(&told)), (3, 0));
@@ -120,7 +120,7 @@ async fn a_lost_append_is_sent_again() {
         for after in [0, 1] {
             let fate = format!("{fate}\nafter = {after}\ntimes = 2");
             let simulator = serving(Transport::Http1, &[(APPEND, &fate)], &steps);
-            let told = Ours::new(&simulator, Transport::Http1).say("go").await;
+            let told = RunClient::new(&simulator, Transport::Http1).say("go").await;
             told.finished("Hello.");
             assert_eq!(told.ended.attempts, 1, "{fate}");
             simulator.recording().await.assert_played(&["completed"]);
@@ -134,7 +134,7 @@ async fn a_refused_append_is_not_sent_again() {
     let fate = r#"status = 400
 body = { code = "invalid_argument", message = "no" }"#;
     let simulator = serving(Transport::Http1, &[(APPEND, fate)], HELLO);
-    let mut ours = Ours::new(&simulator, Transport::Http1);
+    let mut ours = RunClient::new(&simulator, Transport::Http1);
     ours.policy.server = 0;
     assert_eq!(ours.say("go").await.failure(), "[invalid_argument] no");
     assert_eq!(simulator.recording().await.requests(APPEND).len(), 1);
@@ -147,7 +147,7 @@ async fn answers_do_not_wait_for_the_first_append() {
         format!(r#"{{ exec = {{ requestContextArgs = {{}} }}, timeout_ms = 10000 }}, {HELLO}"#);
     let fate = "late_ms = 25000\ntimes = 1";
     let simulator = serving(Transport::Http1, &[(APPEND, fate)], &steps);
-    let told = Ours::new(&simulator, Transport::Http1).say("go").await;
+    let told = RunClient::new(&simulator, Transport::Http1).say("go").await;
     told.finished("Hello.");
     simulator.recording().await.assert_played(&["completed"]);
 }

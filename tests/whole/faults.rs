@@ -6,26 +6,20 @@ use std::time::Duration;
 use agent::run::{Command, Outcome, RetryPolicy, RunEvent};
 use cursor_client::failure::{Failure, Remedy, Retry};
 
-use crate::backend::{Simulator, Transport};
-use crate::ours::{Ours, Told, When};
-
-/// A simulator that plays `steps` at every run.
-pub fn playing(transport: Transport, steps: &str) -> Simulator {
-    let mut file = tempfile::Builder::new().suffix(".toml").tempfile().unwrap();
-    write!(file, "name = \"fault\"\n[[run]]\nsteps = [ {steps} ]\n").unwrap();
-    Simulator::with(transport, file.path())
-}
+use test_support::run_client::{OnText, RunClient, RunOutcome};
+use test_support::scenario::playing;
+use test_support::simulator::{Simulator, Transport};
 
 /// Runs a single attempt.
-async fn once(transport: Transport, steps: &str) -> Told {
+async fn once(transport: Transport, steps: &str) -> RunOutcome {
     // A long stall timeout, so that a slow machine does not turn another failure into a stall.
     within(Duration::from_secs(60), transport, steps).await
 }
 
 /// Runs a single attempt with the given stall timeout.
-async fn within(stall: Duration, transport: Transport, steps: &str) -> Told {
+async fn within(stall: Duration, transport: Transport, steps: &str) -> RunOutcome {
     let simulator = playing(transport, steps);
-    let mut ours = Ours::new(&simulator, transport);
+    let mut ours = RunClient::new(&simulator, transport);
     ours.policy = RetryPolicy {
         server: 0,
         transport: 0,
@@ -40,7 +34,7 @@ async fn failure(transport: Transport, steps: &str) -> Failure {
     failed(once(transport, steps).await, steps)
 }
 
-fn failed(told: Told, steps: &str) -> Failure {
+fn failed(told: RunOutcome, steps: &str) -> Failure {
     match told.ended.outcome {
         Outcome::Failed(failure) => failure,
         other => panic!("{steps}: {other:?}"),
@@ -180,7 +174,7 @@ async fn a_trailers_only_error_is_read() {
 #[tokio::test]
 async fn status_464_falls_back_to_http1_and_is_remembered() {
     let simulator = playing(Transport::Tls, r#"{ status = 464 }"#);
-    let mut ours = Ours::new(&simulator, Transport::Tls);
+    let mut ours = RunClient::new(&simulator, Transport::Tls);
     ours.policy = RetryPolicy {
         server: 0,
         transport: 0,
@@ -234,7 +228,7 @@ async fn retries_are_counted_like_the_official_clients() {
         Transport::H2c,
         r#"{ end = { code = "internal", message = "boom" } }"#,
     );
-    let mut ours = Ours::new(&simulator, Transport::H2c);
+    let mut ours = RunClient::new(&simulator, Transport::H2c);
     let told = ours.say("go").await;
     assert_eq!(told.failure(), "[internal] boom");
     assert_eq!(told.ended.attempts, 4);
@@ -257,7 +251,7 @@ async fn unauthenticated_with_a_fresh_token_is_final() {
         Transport::H2c,
         r#"{ end = { code = "unauthenticated", message = "no" } }"#,
     );
-    let mut ours = Ours::new(&simulator, Transport::H2c);
+    let mut ours = RunClient::new(&simulator, Transport::H2c);
     let told = ours.say("go").await;
     assert_eq!(told.failure(), "[unauthenticated] no");
     assert_eq!(simulator.recording().await.runs(), 1);
@@ -278,7 +272,7 @@ async fn a_stalled_window_stops_nothing_but_sending() {
 #[tokio::test]
 async fn a_certificate_nobody_vouches_for() {
     let simulator = playing(Transport::Tls, "{ end = true }");
-    let mut ours = Ours::with(&simulator, Transport::Tls, |name| {
+    let mut ours = RunClient::with(&simulator, Transport::Tls, |name| {
         (name == "NODE_EXTRA_CA_CERTS").then(String::new)
     });
     let failure = ours.say("go").await.failure();
@@ -290,7 +284,7 @@ async fn a_certificate_nobody_vouches_for() {
 #[tokio::test]
 async fn nobody_listens() {
     let simulator = playing(Transport::H2c, "{ end = true }");
-    let mut ours = Ours::with(&simulator, Transport::H2c, |name| {
+    let mut ours = RunClient::with(&simulator, Transport::H2c, |name| {
         (name == "CURSOR_BACKEND_URL").then(|| "http://127.0.0.1:9".into())
     });
     let failure = ours.say("go").await.failure();
@@ -314,7 +308,7 @@ async fn cancelling_works_while_the_stream_is_being_opened() {
     let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}", silent.local_addr().unwrap());
     let simulator = playing(Transport::Http1, "{ end = true }");
-    let mut ours = Ours::with(&simulator, Transport::Http1, |name| {
+    let mut ours = RunClient::with(&simulator, Transport::Http1, |name| {
         (name == "CURSOR_BACKEND_URL").then(|| url.clone())
     });
     let mut handle = ours.begin("go");
@@ -332,8 +326,8 @@ async fn cancelling_works_while_the_stream_is_being_opened() {
 async fn a_cancelled_run_brings_its_last_checkpoint() {
     let steps = r#"{ text = "cancel me" }, { expect_client = { conversationAction = { cancelAction = {} } } }, { checkpoint = "auto" }, { end = true }"#;
     let simulator = playing(Transport::H2c, steps);
-    let mut ours = Ours::new(&simulator, Transport::H2c);
-    let told = ours.say_and("go", When::Cancel("cancel me")).await;
+    let mut ours = RunClient::new(&simulator, Transport::H2c);
+    let told = ours.say_and("go", OnText::Cancel("cancel me")).await;
     assert_eq!(told.ended.outcome, Outcome::Cancelled);
     let checkpoints = told
         .events
@@ -351,8 +345,8 @@ async fn the_server_hears_of_a_cancel_whatever_arrives_meanwhile() {
     );
     let simulator = playing(Transport::H2c, &steps);
     for times in 1..=8 {
-        let mut ours = Ours::new(&simulator, Transport::H2c);
-        let told = ours.say_and("go", When::Cancel("cancel me")).await;
+        let mut ours = RunClient::new(&simulator, Transport::H2c);
+        let told = ours.say_and("go", OnText::Cancel("cancel me")).await;
         assert_eq!(told.ended.outcome, Outcome::Cancelled);
         // The server has finished the run once it has a verdict on it.
         let recording = loop {
@@ -371,7 +365,7 @@ async fn the_server_hears_of_a_cancel_whatever_arrives_meanwhile() {
 async fn s43_an_unknown_request_is_thrown_back_closed_and_counted() {
     let steps = r#"{ send_hex = "1205 0805 9a0600" }, { expect_client = { execClientControlMessage = { throw = { id = 5 } } } }, { expect_client = { execClientControlMessage = { streamClose = { id = 5 } } } }, { text = "on we go" }, { usage = {} }, { end = true }"#;
     let simulator = playing(Transport::H2c, steps);
-    let mut ours = Ours::new(&simulator, Transport::H2c);
+    let mut ours = RunClient::new(&simulator, Transport::H2c);
     ours.say("go").await.finished("on we go");
     simulator.recording().await.assert_played(&["completed"]);
     let counts = ours.backend.drift.counts();
@@ -405,7 +399,7 @@ async fn s42_what_breaks_after_the_turn_broke_nothing() {
 async fn heartbeats_after_the_turn_keep_the_stream_for_the_last_checkpoint() {
     let steps = r#"{ text = "all of it" }, { usage = {} }, { delay_ms = 4000 }, { heartbeat = true }, { delay_ms = 4000 }, { checkpoint = "auto" }, { end = true }"#;
     let simulator = playing(Transport::H2c, steps);
-    let mut ours = Ours::new(&simulator, Transport::H2c);
+    let mut ours = RunClient::new(&simulator, Transport::H2c);
     ours.timing.after_turn = Duration::from_secs(6);
     let told = ours.say("go").await;
     told.finished("all of it");
@@ -425,7 +419,7 @@ async fn what_nobody_sees_after_the_turn_does_not_keep_it_open() {
             r#"{{ text = "all of it" }}, {{ usage = {{}} }}, {beats} {{ expect_cancel = true }}"#
         );
         let simulator = playing(Transport::H2c, &steps);
-        let mut ours = Ours::new(&simulator, Transport::H2c);
+        let mut ours = RunClient::new(&simulator, Transport::H2c);
         ours.timing.after_turn = Duration::from_millis(500);
         let started = std::time::Instant::now();
         ours.say("go").await.finished("all of it");
@@ -468,7 +462,7 @@ async fn answers_of_the_key_exchange() {
         )
         .unwrap();
         let simulator = Simulator::with(Transport::H2c, file.path());
-        let failure = Ours::new(&simulator, Transport::H2c)
+        let failure = RunClient::new(&simulator, Transport::H2c)
             .say("go")
             .await
             .failure();

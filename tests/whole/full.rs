@@ -3,10 +3,10 @@
 use std::fs;
 use std::process::Command;
 
-use crate::backend::binary;
-use crate::rpc::Host;
-use crate::settings::{CONTEXT, exec, runs};
-use crate::talk::Talk;
+use test_support::binary;
+use test_support::rpc_session::RpcSession;
+use test_support::scenario::{CONTEXT, exec, runs};
+use test_support::sidecar::SidecarProcess;
 
 #[test]
 fn a_write_that_does_not_fit_leaves_the_old_file_as_it_was() {
@@ -28,7 +28,7 @@ fn a_write_that_does_not_fit_leaves_the_old_file_as_it_was() {
         ("CURSOR_API_KEY", "crsr_test"),
         ("PATH", "/usr/bin:/bin"),
     ];
-    let mut talk = Talk::on(Host::started_by(command, &env), "full");
+    let mut talk = RpcSession::on(SidecarProcess::started_by(command, &env), "full");
     talk.workspace = workspace.path().to_str().unwrap().into();
     let taken = talk.say("go");
     assert_eq!(taken.stop, "stop", "{taken:?}");

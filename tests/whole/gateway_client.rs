@@ -4,11 +4,10 @@ use std::process::Stdio;
 
 use serde_json::{Value as Json, json};
 
-use crate::backend::Transport;
-use crate::faults::playing;
-use crate::gateway::Gateway;
-use crate::host_tools::{END, calls, text};
-use crate::sdk::Sdk;
+use test_support::gateway::GatewayProcess;
+use test_support::official_client::OfficialClient;
+use test_support::scenario::{END, calls, playing, text};
+use test_support::simulator::Transport;
 
 /// Lists the models, runs turns, executes tools, and receives an error as an error.
 #[test]
@@ -18,8 +17,8 @@ fn the_official_client_talks_and_calls_tools() {
         calls("look", r#"{ q = "it" }"#, "", &text("42"))
     );
     let simulator = playing(Transport::H2c, &steps);
-    let gateway = Gateway::start(&simulator, &[]);
-    let output = Sdk::new()
+    let gateway = GatewayProcess::start(&simulator, &[]);
+    let output = OfficialClient::new()
         .command("openai.mjs")
         .env("OPENAI_BASE_URL", &gateway.url)
         .env("OPENAI_API_KEY", &gateway.token)

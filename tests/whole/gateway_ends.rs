@@ -8,12 +8,11 @@ use cursor_sim::{Http2, Options, ScenarioSource, Sim};
 use secrecy::ExposeSecret as _;
 use serde_json::{Value as Json, json};
 
-use crate::backend::{Simulator, Transport};
-use crate::faults::playing;
-use crate::gateway::{Chat, Gateway, Told, function};
-use crate::host_tools::script;
-use crate::inside::{END, opened};
-use crate::recovery::{fields, logged};
+use test_support::debug_log::{fields, logged};
+use test_support::gateway::{ChatClient, ChatResponse, GatewayProcess, function};
+use test_support::in_process::{END, opened};
+use test_support::scenario::{playing, script};
+use test_support::simulator::{Simulator, Transport};
 
 /// A server that expects the cancel and then sends a checkpoint.
 const CANCELLED: &str = r#"{ expect_client = { conversationAction = { cancelAction = {} } } }, { checkpoint = "auto" }, { expect_cancel = true }"#;
@@ -76,13 +75,13 @@ async fn s45_a_silent_server_ends_the_stream_and_comments_keep_it_alive() {
             _ => &[],
         };
         let (sim, gateway) = inside(&steps, env).await;
-        let mut chat = Chat::new(&gateway.url(), gateway.token().secret.expose_secret());
+        let mut chat = ChatClient::new(&gateway.url(), gateway.token().secret.expose_secret());
         // Fetch what is requested only once before the clock is paused.
         assert_eq!(chat.get("/v1/models").await.0, 200);
         chat.user("go");
         tokio::time::pause();
         let started = tokio::time::Instant::now();
-        let told = Told::read(chat.send(&chat.body()).await).await;
+        let told = ChatResponse::read(chat.send(&chat.body()).await).await;
         let took = started.elapsed().as_secs();
         tokio::time::resume();
         assert_eq!(
@@ -128,7 +127,7 @@ async fn s45_the_watchdog_is_the_users() {
         ("PI_CURSOR_STREAM_IDLE_TIMEOUT_MS", "1"),
         ("PI_CURSOR_STREAM_IDLE_MAX_RETRIES", "0"),
     ];
-    let gateway = Gateway::start(&simulator, &env);
+    let gateway = GatewayProcess::start(&simulator, &env);
     let mut chat = gateway.chat();
     let told = chat.say("go").await;
     assert_eq!(
@@ -153,7 +152,7 @@ async fn a_client_that_hangs_up_takes_its_run_along() {
     let first = format!(r#"{{ text = "Half. " }}, {CANCELLED}"#);
     let second = format!(r#"{{ text = "Whole." }}, {END}"#);
     let simulator = script(&[&first, &second]);
-    let gateway = Gateway::start(&simulator, &[]);
+    let gateway = GatewayProcess::start(&simulator, &[]);
     let mut chat = gateway.chat();
     chat.user("go");
     let mut answer = chat.send(&chat.body()).await;
@@ -169,7 +168,7 @@ async fn a_client_that_hangs_up_takes_its_run_along() {
 async fn a_client_that_does_not_wait_for_its_answer_takes_its_run_along() {
     let steps = format!(r#"{{ text = "Half. " }}, {CANCELLED}"#);
     let simulator = playing(Transport::H2c, &steps);
-    let gateway = Gateway::start(&simulator, &[]);
+    let gateway = GatewayProcess::start(&simulator, &[]);
     let mut chat = gateway.chat();
     chat.stream = false;
     chat.user("go");
@@ -188,7 +187,7 @@ async fn a_client_that_does_not_wait_for_its_answer_takes_its_run_along() {
 async fn too_many_turns_are_told_to_come_back() {
     let steps = r#"{ text = "Half. " }, { expect_cancel = true, timeout_ms = 600000 }"#;
     let simulator = playing(Transport::H2c, steps);
-    let gateway = Gateway::start(&simulator, &[]);
+    let gateway = GatewayProcess::start(&simulator, &[]);
     let mut chat = gateway.chat();
     chat.user("go");
     let body = chat.body();
@@ -200,7 +199,7 @@ async fn too_many_turns_are_told_to_come_back() {
     let mut under_way = futures_util::future::join_all((0..256).map(begin)).await;
     let answer = chat.send(&body).await;
     assert_eq!(answer.headers()["retry-after"], "1");
-    let told = Told::read(answer).await;
+    let told = ChatResponse::read(answer).await;
     assert_eq!(
         (told.status, &told.error["code"]),
         (503, &json!("overloaded"))
@@ -224,7 +223,7 @@ async fn a_lost_run_is_rebuilt_and_counted() {
     );
     let second = format!(r#"{{ text = "It says 42." }}, {END}"#);
     let simulator = script(&[&first, &second]);
-    let gateway = Gateway::start(&simulator, &[("PI_CURSOR_PROVIDER_DEBUG", "1")]);
+    let gateway = GatewayProcess::start(&simulator, &[("PI_CURSOR_PROVIDER_DEBUG", "1")]);
     let mut chat = gateway.chat();
     chat.tools = vec![function("look", &["asked"])];
     let words = "canary words about herons";
@@ -232,7 +231,7 @@ async fn a_lost_run_is_rebuilt_and_counted() {
     std::fs::write(&parked, "").unwrap();
     ended(&simulator, 1).await;
     let died = "bridge.died_mid_pause_no_checkpoint";
-    crate::once::until(|| (!logged(gateway.folder(), died).is_empty()).then_some(()));
+    test_support::wait::until(|| (!logged(gateway.folder(), died).is_empty()).then_some(()));
     chat.result(&told.calls[0], "42");
     let told = chat.turn().await;
     assert_eq!(
@@ -244,7 +243,7 @@ async fn a_lost_run_is_rebuilt_and_counted() {
     let said = &requests[1]["runRequest"]["action"]["userMessageAction"]["userMessage"]["text"];
     assert!(said.as_str().unwrap().contains("Result:\n42\n"), "{said}");
     let event = "chat.rebuild_full_history";
-    let line = crate::once::until(|| logged(gateway.folder(), event).pop());
+    let line = test_support::wait::until(|| logged(gateway.folder(), event).pop());
     let mut told = fields(&line);
     // A client without a session id gets a new key each time.
     let prefix = told["bridgeKeyPrefix"].take();
@@ -286,7 +285,7 @@ async fn a_signal_leaves_nothing() {
     );
     std::io::Write::write_all(&mut file, text.as_bytes()).unwrap();
     let simulator = Simulator::with(Transport::H2c, file.path());
-    let mut gateway = Gateway::start(&simulator, &[]);
+    let mut gateway = GatewayProcess::start(&simulator, &[]);
     let mut waiting = gateway.chat();
     waiting.tools = vec![function("look", &["asked"])];
     assert_eq!(waiting.say("look").await.finish, "tool_calls");
@@ -297,7 +296,7 @@ async fn a_signal_leaves_nothing() {
     let started = Instant::now();
     let end = tokio::task::spawn_blocking(move || gateway.end());
     heard.push_str(&answer.text().await.unwrap());
-    let mut told = Told::default();
+    let mut told = ChatResponse::default();
     told.stream(&heard);
     assert_eq!(
         (&told.error["code"], told.last.as_str()),

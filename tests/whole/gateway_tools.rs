@@ -2,11 +2,10 @@
 
 use serde_json::{Value as Json, json};
 
-use crate::backend::{Recording, Transport};
-use crate::faults::playing;
-use crate::gateway::{Gateway, function};
-use crate::host_tools::{END, calls, script, text};
-use crate::inside::opened;
+use test_support::gateway::{GatewayProcess, function};
+use test_support::in_process::opened;
+use test_support::scenario::{END, calls, playing, script, text};
+use test_support::simulator::{Recording, Transport};
 
 /// The text results of a run's calls, as the server received them.
 fn results(recording: &Recording, run: u64) -> Vec<String> {
@@ -29,7 +28,7 @@ async fn a_call_ends_the_answer_and_its_result_goes_on_with_the_run() {
     );
     for stream in [true, false] {
         let simulator = playing(Transport::H2c, &steps);
-        let gateway = Gateway::start(&simulator, &[]);
+        let gateway = GatewayProcess::start(&simulator, &[]);
         let mut chat = gateway.chat();
         chat.stream = stream;
         chat.tools = vec![function("look", &["q"])];
@@ -68,7 +67,7 @@ async fn three_calls_side_by_side() {
         calls("c", "{}", r#"open = true, name = "c","#, &text("C")),
     );
     let simulator = playing(Transport::H2c, &steps);
-    let gateway = Gateway::start(&simulator, &[]);
+    let gateway = GatewayProcess::start(&simulator, &[]);
     let mut chat = gateway.chat();
     chat.tools = ["a", "b", "c"].map(|name| function(name, &[])).into();
     let mut told = chat.say("go").await;
@@ -103,7 +102,7 @@ async fn s51_two_clients_that_say_the_same_share_nothing() {
     );
     let next = format!(r#"{{ text = "On." }}, {END}"#);
     let simulator = script(&[&steps, &next]);
-    let gateway = Gateway::start(&simulator, &[]);
+    let gateway = GatewayProcess::start(&simulator, &[]);
     let mut clients = [gateway.chat(), gateway.chat()];
     let mut asked = Vec::new();
     for chat in &mut clients {
@@ -138,7 +137,7 @@ async fn s51_two_clients_that_say_the_same_share_nothing() {
 async fn s51_histories_that_cannot_be_told_apart_are_told_anew() {
     let steps = format!(r#"{{ text = "The same." }}, {END}"#);
     let simulator = playing(Transport::H2c, &steps);
-    let gateway = Gateway::start(&simulator, &[]);
+    let gateway = GatewayProcess::start(&simulator, &[]);
     let mut clients = [gateway.chat(), gateway.chat()];
     for chat in &mut clients {
         chat.say("go").await;
@@ -165,7 +164,7 @@ async fn a_question_beside_a_session_leaves_its_run_alone() {
         opened("look", "look")
     );
     let simulator = script(&[&steps]);
-    let gateway = Gateway::start(&simulator, &[]);
+    let gateway = GatewayProcess::start(&simulator, &[]);
     let mut chat = gateway.chat();
     chat.session = Some("s");
     chat.tools = vec![function("look", &["q"])];
@@ -191,7 +190,7 @@ async fn words_instead_of_a_result_belong_to_the_same_conversation() {
     );
     let second = format!(r#"{{ text = "On." }}, {END}"#);
     let simulator = script(&[&first, &second]);
-    let gateway = Gateway::start(&simulator, &[]);
+    let gateway = GatewayProcess::start(&simulator, &[]);
     let mut chat = gateway.chat();
     chat.tools = vec![function("look", &["asked"])];
     assert_eq!(chat.say("go").await.finish, "tool_calls");
@@ -219,12 +218,12 @@ async fn a_named_session_goes_on_with_another_gateway() {
     let simulator = script(&[&first, &second]);
     let folder = tempfile::tempdir().unwrap();
     let state = [("PI_CURSOR_STATE_DIR", folder.path().to_str().unwrap())];
-    let mut gateway = Gateway::start(&simulator, &state);
+    let mut gateway = GatewayProcess::start(&simulator, &state);
     let mut chat = gateway.chat();
     chat.session = Some("s");
     chat.say("go").await;
     assert!(gateway.end().success());
-    let gateway = Gateway::start(&simulator, &state);
+    let gateway = GatewayProcess::start(&simulator, &state);
     let mut again = gateway.chat();
     again.session = Some("s");
     again.messages = chat.messages;
@@ -246,7 +245,7 @@ async fn cursors_own_tools_are_the_clients_or_nobodys() {
            {{ text = "Read." }}, {END}"#
     );
     let simulator = playing(Transport::H2c, &steps);
-    let gateway = Gateway::start(
+    let gateway = GatewayProcess::start(
         &simulator,
         &[("PI_CURSOR_NATIVE_TOOLS", "local,shell=local")],
     );

@@ -5,10 +5,10 @@ use std::process::{Command, Stdio};
 
 use serde_json::{Value as Json, json};
 
-use crate::backend::{Simulator, Transport, binary};
-use crate::faults::playing;
-use crate::gateway::{Gateway, Told};
-use crate::host_tools::{END, script};
+use test_support::binary;
+use test_support::gateway::{ChatResponse, GatewayProcess};
+use test_support::scenario::{END, playing, script};
+use test_support::simulator::{Simulator, Transport};
 
 #[tokio::test]
 async fn words_come_as_they_are_said_or_whole() {
@@ -16,7 +16,7 @@ async fn words_come_as_they_are_said_or_whole() {
         r#"{{ thinking = "Let me " }}, {{ thinking = "see." }}, {{ thinking_done = 10 }}, {{ text = "It says " }}, {{ text = "42." }}, {END}"#
     );
     let simulator = playing(Transport::H2c, &steps);
-    let gateway = Gateway::start(&simulator, &[]);
+    let gateway = GatewayProcess::start(&simulator, &[]);
     for stream in [true, false] {
         let mut chat = gateway.chat();
         chat.stream = stream;
@@ -34,7 +34,7 @@ async fn words_come_as_they_are_said_or_whole() {
     let mut body = chat.body();
     body["messages"] = json!([{"role": "user", "content": "go"}]);
     body["stream_options"] = Json::Null;
-    let told = Told::read(chat.send(&body).await).await;
+    let told = ChatResponse::read(chat.send(&body).await).await;
     assert_eq!(
         (told.text.as_str(), &told.usage),
         ("It says 42.", &Json::Null)
@@ -51,9 +51,9 @@ async fn pictures_and_a_developers_words_go_along() {
     let steps =
         format!(r#"{{ exec = {{ requestContextArgs = {{}} }} }}, {{ text = "Seen." }}, {END}"#);
     let simulator = playing(Transport::H2c, &steps);
-    let gateway = Gateway::start(&simulator, &[]);
+    let gateway = GatewayProcess::start(&simulator, &[]);
     let mut chat = gateway.chat();
-    let png = crate::sdk::PNG;
+    let png = test_support::official_client::PNG;
     let url = format!("data:image/png;base64,{png}");
     chat.messages = vec![
         json!({"role": "developer", "content": "Walk softly."}),
@@ -72,7 +72,7 @@ async fn pictures_and_a_developers_words_go_along() {
 #[tokio::test]
 async fn models_are_listed_with_their_windows() {
     let simulator = Simulator::responder(Transport::H2c);
-    let gateway = Gateway::start(&simulator, &[]);
+    let gateway = GatewayProcess::start(&simulator, &[]);
     let (status, body) = gateway.chat().get("/v1/models").await;
     let body: Json = serde_json::from_str(&body).unwrap();
     assert_eq!((status, &body["object"]), (200, &json!("list")));
@@ -97,7 +97,7 @@ async fn what_follows_goes_on_from_the_checkpoint() {
         r#"{{ expect_state = "last checkpoint" }}, {{ expect_request = {{ action = {{ userMessageAction = {{ userMessage = {{ text = "and on" }} }} }} }} }}, {{ text = "Two." }}, {END}"#
     );
     let simulator = script(&[&first, &second, &second.replace("and on", "still on")]);
-    let gateway = Gateway::start(&simulator, &[]);
+    let gateway = GatewayProcess::start(&simulator, &[]);
     let mut chat = gateway.chat();
     assert_eq!(chat.say("go").await.text, "One. ");
     // Clients trim answers and send strings as content parts.
@@ -118,7 +118,7 @@ async fn what_failed_can_be_asked_for_again() {
     let fails = r#"{ text = "Half. " }, { cut = true }"#;
     let third = format!(r#"{{ expect_state = "last checkpoint" }}, {{ text = "Two." }}, {END}"#);
     let simulator = script(&[&first, fails, &third]);
-    let gateway = Gateway::start(&simulator, &[]);
+    let gateway = GatewayProcess::start(&simulator, &[]);
     let mut chat = gateway.chat();
     assert_eq!(chat.say("go").await.text, "One.");
     let told = chat.say("and on").await;
@@ -134,7 +134,7 @@ async fn what_failed_can_be_asked_for_again() {
 #[test]
 fn a_taken_port_and_a_weak_token_are_said() {
     let simulator = Simulator::responder(Transport::H2c);
-    let gateway = Gateway::start(&simulator, &[]);
+    let gateway = GatewayProcess::start(&simulator, &[]);
     let port = gateway.port().to_string();
     let home = gateway.folder().to_str().unwrap();
     let cases: [(&[&str], &str, &str); 2] = [
@@ -164,7 +164,7 @@ fn a_taken_port_and_a_weak_token_are_said() {
 #[tokio::test]
 async fn strangers_are_turned_away() {
     let simulator = Simulator::responder(Transport::H2c);
-    let gateway = Gateway::start(&simulator, &[]);
+    let gateway = GatewayProcess::start(&simulator, &[]);
     let file = gateway.ready["tokenFile"].as_str().unwrap();
     let mode = std::fs::metadata(file).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
@@ -228,7 +228,7 @@ async fn strangers_are_turned_away() {
 async fn what_is_wrong_with_a_request_is_said() {
     let simulator = Simulator::responder(Transport::H2c);
     let own = [("CURSOR_SIDECAR_GATEWAY_TOKEN", "a-token-of-my-own")];
-    let gateway = Gateway::start(&simulator, &own);
+    let gateway = GatewayProcess::start(&simulator, &own);
     assert_eq!(
         gateway.ready,
         json!({"url": gateway.url}),
@@ -240,7 +240,7 @@ async fn what_is_wrong_with_a_request_is_said() {
     let fails = async |change: &dyn Fn(&mut Json)| {
         let mut body = chat.body();
         change(&mut body);
-        let told = Told::read(chat.send(&body).await).await;
+        let told = ChatResponse::read(chat.send(&body).await).await;
         (told.status, told.error)
     };
     let (status, error) = fails(&|body| body["model"] = json!("composer-3")).await;
@@ -267,7 +267,7 @@ async fn what_is_wrong_with_a_request_is_said() {
 
 #[tokio::test]
 async fn without_a_key_the_ways_to_give_one_are_said() {
-    let gateway = Gateway::launch(&[("CURSOR_BACKEND_URL", "http://127.0.0.1:9")]);
+    let gateway = GatewayProcess::launch(&[("CURSOR_BACKEND_URL", "http://127.0.0.1:9")]);
     let mut chat = gateway.chat();
     let told = chat.say("go").await;
     assert_eq!(
@@ -312,7 +312,7 @@ async fn cursors_errors_have_their_own_status() {
     ];
     for (error, code, status, said) in cases {
         let simulator = playing(Transport::H2c, &fails(error, code));
-        let gateway = Gateway::start(&simulator, &[]);
+        let gateway = GatewayProcess::start(&simulator, &[]);
         for stream in [true, false] {
             let mut chat = gateway.chat();
             chat.stream = stream;
@@ -330,7 +330,7 @@ async fn cursors_errors_have_their_own_status() {
         fails("ERROR_RATE_LIMITED", "resource_exhausted")
     );
     let simulator = playing(Transport::H2c, &steps);
-    let gateway = Gateway::start(&simulator, &[]);
+    let gateway = GatewayProcess::start(&simulator, &[]);
     let told = gateway.chat().say("go").await;
     assert_eq!((told.status, told.text.as_str()), (200, "Half. "));
     assert_eq!(told.error["code"], "insufficient_quota");

@@ -5,12 +5,13 @@ use std::process::Command;
 
 use serde_json::json;
 
-use crate::sdk::Sdk;
-use crate::settings::{CONTEXT, exec, runs, talk, write};
+use test_support::official_client::OfficialClient;
+use test_support::scenario::{CONTEXT, exec, runs};
+use test_support::workspace::{talk, write};
 
 #[test]
 fn a_no_is_obeyed_however_it_is_said_and_its_reason_told() {
-    let sdk = Sdk::new();
+    let sdk = OfficialClient::new();
     let script = r#"input=$(cat)
 case "$input" in
   *log-behind*) echo '{"permission":"deny","agent_message":"not that"}'; echo '{"log":"done"}' ;;
@@ -65,8 +66,8 @@ esac
 const SECRET: &str = "CLASSIFIED-42";
 
 /// A workspace whose `.env` has a committed and a changed line, and a link to it.
-fn workspace_with_secret() -> Sdk {
-    let sdk = Sdk::new();
+fn workspace_with_secret() -> OfficialClient {
+    let sdk = OfficialClient::new();
     write(&sdk.workspace, ".env", "TOKEN=none\n");
     for args in [
         &["add", "."][..],
@@ -95,7 +96,7 @@ fn workspace_with_secret() -> Sdk {
 
 /// Hooks that deny commands with `forbidden`, reading `.env` by its absolute path, and writing
 /// `evil`; every input is appended to `log`.
-fn deny_by_content(sdk: &Sdk) {
+fn deny_by_content(sdk: &OfficialClient) {
     let script = format!(
         r#"input=$(cat); printf '%s\n' "$input" >> ./log
 case "$input" in

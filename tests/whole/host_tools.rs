@@ -1,28 +1,13 @@
 //! Host tools in Cursor's run: one run over several host turns.
 
-use std::io::Write as _;
-
 use serde_json::{Value as Json, json};
 
-use crate::backend::{Simulator, TRANSPORTS, Transport};
-use crate::faults::playing;
-use crate::rpc::Host;
-use crate::talk::{Call, Taken, Talk, tool};
+use test_support::rpc_session::{RpcSession, ToolCall, TurnOutcome, tool};
+use test_support::scenario::{END, calls, playing, script, text};
+use test_support::sidecar::SidecarProcess;
+use test_support::simulator::{TRANSPORTS, Transport};
 
-/// An exec request that calls `pi__<name>` and expects `expect` as its result.
-pub fn calls(name: &str, args: &str, options: &str, expect: &str) -> String {
-    format!(
-        r#"{{ exec = {{ mcpArgs = {{ name = "pi__{name}", providerIdentifier = "pi", toolName = "pi__{name}", toolCallId = "call-{name}", args = {args} }} }}, {options} expect = {{ mcpResult = {expect} }} }}"#
-    )
-}
-
-pub const END: &str = r#"{ usage = { inputTokens = 100, outputTokens = 5, cacheReadTokens = 0, cacheWriteTokens = 0 } }, { checkpoint = "auto" }, { end = true }"#;
-
-pub fn text(text: &str) -> String {
-    format!(r#"{{ success = {{ content = [ {{ text = {{ text = "{text}" }} }} ] }} }}"#)
-}
-
-fn one_call(talk: &mut Talk) -> Call {
+fn one_call(talk: &mut RpcSession) -> ToolCall {
     let taken = talk.say("go");
     assert_eq!(taken.stop, "toolUse", "{taken:?}");
     assert_eq!(taken.calls.len(), 1, "{taken:?}");
@@ -37,7 +22,7 @@ fn s01_one_call_resumes_the_same_run() {
             calls("look", r#"{ q = "it" }"#, "", &text("42"))
         );
         let simulator = playing(transport, &steps);
-        let mut talk = Talk::new(&simulator, "s", &[]);
+        let mut talk = RpcSession::new(&simulator, "s", &[]);
         talk.tools = vec![tool("look"), tool("read")];
         let call = one_call(&mut talk);
         assert_eq!(
@@ -79,10 +64,10 @@ fn parallel_calls_are_offered_together_and_answered_in_any_order() {
         calls("c", "{}", r#"open = true, name = "c","#, &text("C")),
     );
     let simulator = playing(Transport::H2c, &steps);
-    let mut talk = Talk::new(&simulator, "s", &[]);
+    let mut talk = RpcSession::new(&simulator, "s", &[]);
     talk.tools = vec![tool("a"), tool("b"), tool("c")];
     let mut taken = talk.say("go");
-    let mut offered: Vec<Call> = Vec::new();
+    let mut offered: Vec<ToolCall> = Vec::new();
     // Calls that did not arrive in time are offered in the next turn; none is lost.
     while taken.stop == "toolUse" {
         offered.extend(taken.calls.clone());
@@ -108,7 +93,7 @@ fn small_talk_has_tools_too_and_an_error_is_nobodys_words() {
         r#"{ text = "Half. " }, { end = { code = "permission_denied", message = "no more" } }"#;
     let steps = format!(r#"{{ text = "Hi." }}, {END}"#);
     let simulator = script(&[&steps, &steps, &steps, fails]);
-    let mut talk = Talk::new(&simulator, "s", &[]);
+    let mut talk = RpcSession::new(&simulator, "s", &[]);
     talk.tools = vec![tool("look")];
     for words in ["hi", "thanks!", "ok"] {
         assert_eq!(talk.say(words).text, "Hi.");
@@ -165,7 +150,7 @@ fn s44_results_of_every_kind_arrive_as_they_are() {
         ),
     );
     let simulator = playing(Transport::Http1, &steps);
-    let mut talk = Talk::new(&simulator, "s", &[]);
+    let mut talk = RpcSession::new(&simulator, "s", &[]);
     talk.tools = vec![tool("pic"), tool("bad"), tool("count")];
     let call = one_call(&mut talk);
     talk.result(&call, json!([{"type": "text", "text": "a dot"}, {"type": "image", "data": PNG, "mimeType": "image/png"}]));
@@ -196,7 +181,7 @@ fn s28_results_that_are_missing_are_asked_for_again() {
         calls("b", "{}", r#"open = true, name = "b","#, &text("B")),
     );
     let simulator = playing(Transport::H2c, &steps);
-    let mut talk = Talk::new(&simulator, "s", &[]);
+    let mut talk = RpcSession::new(&simulator, "s", &[]);
     talk.tools = vec![tool("a"), tool("b")];
     let mut taken = talk.say("go");
     let first = taken.calls[0].clone();
@@ -227,7 +212,7 @@ fn words_after_results_are_heard_by_the_same_run() {
         calls("look", "{}", "", &text("42"))
     );
     let simulator = playing(Transport::H2c, &steps);
-    let mut talk = Talk::new(&simulator, "s", &[]);
+    let mut talk = RpcSession::new(&simulator, "s", &[]);
     talk.tools = vec![tool("look")];
     let call = one_call(&mut talk);
     talk.result(&call, json!("42"));
@@ -259,11 +244,11 @@ fn pictures_go_with_words_for_a_model_at_work() {
         heard("or that\\n[image attached]"),
     );
     let simulator = playing(Transport::H2c, &steps);
-    let mut talk = Talk::new(&simulator, "s", &[]);
+    let mut talk = RpcSession::new(&simulator, "s", &[]);
     talk.tools = vec![tool("look")];
     talk.user("go");
     let turn = talk.begin();
-    let mut said = Taken::default();
+    let mut said = TurnOutcome::default();
     while said.text.is_empty() {
         said.hear(&talk.host.hear());
     }
@@ -295,16 +280,6 @@ fn pictures_go_with_words_for_a_model_at_work() {
 /// An image of one pixel.
 const DOT: &str = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==";
 
-/// A scenario with one script per run.
-pub fn script(runs: &[&str]) -> Simulator {
-    let mut file = tempfile::Builder::new().suffix(".toml").tempfile().unwrap();
-    writeln!(file, "name = \"script\"").unwrap();
-    for steps in runs {
-        writeln!(file, "[[run]]\nsteps = [ {steps} ]").unwrap();
-    }
-    Simulator::with(Transport::H2c, file.path())
-}
-
 #[test]
 fn words_the_run_does_not_take_are_said_in_the_next() {
     for report in [
@@ -322,7 +297,7 @@ fn words_the_run_does_not_take_are_said_in_the_next() {
             r#"{{ expect_state = "last checkpoint" }}, {{ expect_request = {{ action = {{ userMessageAction = {{ userMessage = {{ text = "hurry" }} }} }} }} }}, {{ text = "heard" }}, {END}"#
         );
         let simulator = script(&[&first, &second]);
-        let mut talk = Talk::new(&simulator, "s", &[]);
+        let mut talk = RpcSession::new(&simulator, "s", &[]);
         talk.tools = vec![tool("look")];
         let call = one_call(&mut talk);
         talk.result(&call, json!("42"));
@@ -344,7 +319,7 @@ fn words_instead_of_a_result_end_the_call_and_are_heard() {
         calls("slow", "{}", "", r#"{ success = { isError = true } }"#)
     );
     let simulator = playing(Transport::H2c, &steps);
-    let mut talk = Talk::new(&simulator, "s", &[]);
+    let mut talk = RpcSession::new(&simulator, "s", &[]);
     talk.tools = vec![tool("slow")];
     one_call(&mut talk);
     let taken = talk.say("stop that");
@@ -364,7 +339,7 @@ fn a_cancelled_pause_keeps_the_conversation() {
         r#"{{ expect_state = "last checkpoint" }}, {{ expect_request = {{ action = {{ userMessageAction = {{ userMessage = {{ text = "again" }} }} }} }} }}, {{ text = "still here" }}, {END}"#
     );
     let simulator = script(&[first, &second]);
-    let mut talk = Talk::new(&simulator, "s", &[]);
+    let mut talk = RpcSession::new(&simulator, "s", &[]);
     talk.tools = vec![tool("slow")];
     talk.user("go");
     let turn = talk.begin();
@@ -386,8 +361,8 @@ fn a_host_with_hands_of_its_own_answers_within_the_turn() {
         calls("look", r#"{ q = "it" }"#, "", &text("42"))
     );
     let simulator = playing(Transport::H2c, &steps);
-    let mut talk = Talk::new(&simulator, "s", &[]);
-    talk.host = Host::start(&[
+    let mut talk = RpcSession::new(&simulator, "s", &[]);
+    talk.host = SidecarProcess::start(&[
         ("CURSOR_BACKEND_URL", simulator.url.as_str()),
         ("CURSOR_API_KEY", "crsr_test"),
     ]);
@@ -395,7 +370,7 @@ fn a_host_with_hands_of_its_own_answers_within_the_turn() {
     talk.tools = vec![tool("look")];
     talk.user("go");
     let turn = talk.begin();
-    let mut taken = Taken::default();
+    let mut taken = TurnOutcome::default();
     loop {
         let message = talk.host.hear();
         if message["method"] == "tool/call" {
@@ -421,7 +396,7 @@ fn a_host_with_hands_of_its_own_answers_within_the_turn() {
 fn a_schema_cursor_would_refuse_is_simplified_and_said_to_be() {
     let steps = format!(r#"{{ text = "ok" }}, {END}"#);
     let simulator = playing(Transport::Http1, &steps);
-    let mut talk = Talk::new(&simulator, "s", &[]);
+    let mut talk = RpcSession::new(&simulator, "s", &[]);
     let mut odd = tool("odd");
     odd["parameters"]["properties"]["x"] =
         json!({"oneOf": [{"type": "string"}, {"type": "number"}]});
@@ -444,7 +419,7 @@ fn a_question_of_cursors_own_reaches_the_person() {
         r#"{{ query = {{ askQuestionInteractionQuery = {{ args = {{ title = "T", questions = [ {{ id = "q1", prompt = "Which?", options = [ {{ id = "a", label = "Apples" }}, {{ id = "b", label = "Pears" }} ] }} ] }}, toolCallId = "c" }} }}, expect = {{ askQuestionInteractionResponse = {{ result = {{ success = {{ answers = [ {{ questionId = "q1", selectedOptionIds = [ "b" ] }} ] }} }} }} }} }}, {{ text = "Pears it is." }}, {END}"#
     );
     let simulator = playing(Transport::H2c, &steps);
-    let mut talk = Talk::new(&simulator, "s", &[]);
+    let mut talk = RpcSession::new(&simulator, "s", &[]);
     talk.tools = vec![tool("cursor_ask_question")];
     let call = one_call(&mut talk);
     assert_eq!(call.name, "cursor_ask_question");
@@ -463,7 +438,7 @@ fn a_question_of_cursors_own_reaches_the_person() {
         "rejected = {}",
     );
     let simulator = playing(Transport::H2c, &steps);
-    let mut talk = Talk::new(&simulator, "s", &[]);
+    let mut talk = RpcSession::new(&simulator, "s", &[]);
     assert_eq!(talk.say("go").text, "Pears it is.");
     simulator.recorded().assert_played(&["completed"]);
 }

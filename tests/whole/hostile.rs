@@ -4,8 +4,9 @@ use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::Command;
 
-use crate::sdk::Sdk;
-use crate::settings::{CONTEXT, exec, runs, talk, write};
+use test_support::official_client::OfficialClient;
+use test_support::scenario::{CONTEXT, exec, runs};
+use test_support::workspace::{talk, write};
 
 /// Creates a pipe without a writer: opening it blocks forever, as reading `/dev/zero` would.
 fn pipe(path: &Path) {
@@ -15,7 +16,7 @@ fn pipe(path: &Path) {
 
 #[test]
 fn files_that_never_end_hold_no_turn_up() {
-    let sdk = Sdk::new();
+    let sdk = OfficialClient::new();
     let endless = sdk.home.path().join("endless");
     pipe(&endless);
     for name in [".gitignore", ".ignore", ".rgignore"] {
@@ -70,7 +71,7 @@ fn files_that_never_end_hold_no_turn_up() {
 /// disable hooks.
 #[test]
 fn the_model_does_not_change_what_is_run() {
-    let sdk = Sdk::new();
+    let sdk = OfficialClient::new();
     let hooks = r#"{"version": 1, "hooks": {"beforeShellExecution": [{"command": "exit 2"}]}}"#;
     write(&sdk.workspace, ".cursor/hooks.json", hooks);
     let change = |name: &str| {

@@ -7,9 +7,11 @@ use std::process::{Command, Stdio};
 use serde_json::{Value as Json, json};
 
 use self::server::{Server, blob, checkpoint, field, packed, text, turn_ended};
-use crate::backend::{Simulator, Transport, binary};
-use crate::gateway::Gateway;
-use crate::talk::{Taken, Talk};
+
+use test_support::binary;
+use test_support::gateway::GatewayProcess;
+use test_support::rpc_session::{RpcSession, TurnOutcome};
+use test_support::simulator::{Simulator, Transport};
 
 const MIB: usize = 1024 * 1024;
 /// The most memory the sidecar may use.
@@ -31,9 +33,9 @@ fn simulator() -> Simulator {
 }
 
 /// Runs one turn and returns its result and the peak of the sidecar's memory in MiB.
-fn turn(server: &Server, change: impl FnOnce(&mut Json)) -> (Taken, u64) {
+fn turn(server: &Server, change: impl FnOnce(&mut Json)) -> (TurnOutcome, u64) {
     let simulator = simulator();
-    let mut talk = Talk::new(&simulator, "s1", &env(&simulator, server));
+    let mut talk = RpcSession::new(&simulator, "s1", &env(&simulator, server));
     talk.user("go");
     let mut params = talk.params();
     change(&mut params);
@@ -138,7 +140,7 @@ async fn endless_text_is_an_error_of_the_gateway() {
     let piece = text("All work and no play. ".repeat(1000));
     let server = Server::start(move || Box::new(std::iter::repeat(piece.clone())));
     let simulator = simulator();
-    let gateway = Gateway::launch(&env(&simulator, &server));
+    let gateway = GatewayProcess::launch(&env(&simulator, &server));
     let mut chat = gateway.chat();
     chat.stream = false;
     chat.user("go");
@@ -183,7 +185,7 @@ fn a_host_that_reads_late_gets_everything_in_order_and_costs_little() {
         Box::new(pieces.chain([turn_ended()]))
     });
     let simulator = simulator();
-    let mut talk = Talk::new(&simulator, "s1", &env(&simulator, &server));
+    let mut talk = RpcSession::new(&simulator, "s1", &env(&simulator, &server));
     let before = talk.host.peak_kib();
     talk.user("go");
     let id = talk.begin();

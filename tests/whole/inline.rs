@@ -2,30 +2,29 @@
 
 use serde_json::{Value as Json, json};
 
-use crate::backend::{Simulator, Transport};
-use crate::faults::playing;
-use crate::host_tools::{END, calls, script, text};
-use crate::manners::is_retryable;
-use crate::rpc::Host;
-use crate::talk::{Talk, tool};
+use test_support::pi_retry_rules::is_retryable;
+use test_support::rpc_session::{RpcSession, tool};
+use test_support::scenario::{END, calls, playing, script, text};
+use test_support::sidecar::SidecarProcess;
+use test_support::simulator::{Simulator, Transport};
 
-fn talk(simulator: &Simulator) -> Talk {
+fn talk(simulator: &Simulator) -> RpcSession {
     kept(simulator, &[])
 }
 
-fn kept(simulator: &Simulator, env: &[(&str, &str)]) -> Talk {
-    let mut talk = Talk::new(simulator, "s", &[]);
+fn kept(simulator: &Simulator, env: &[(&str, &str)]) -> RpcSession {
+    let mut talk = RpcSession::new(simulator, "s", &[]);
     talk.host = host(simulator, env);
     talk.tools = vec![tool("a"), tool("b"), tool("c")];
     talk
 }
 
-fn host(simulator: &Simulator, env: &[(&str, &str)]) -> Host {
+fn host(simulator: &Simulator, env: &[(&str, &str)]) -> SidecarProcess {
     let ours = [
         ("CURSOR_BACKEND_URL", simulator.url.as_str()),
         ("CURSOR_API_KEY", "crsr_test"),
     ];
-    let mut host = Host::start(&[&ours, env].concat());
+    let mut host = SidecarProcess::start(&[&ours, env].concat());
     let params = json!({"protocolVersion": 1, "nativeTools": {"default": "local"}, "host": {"name": "test"},
                         "capabilities": {"tools": "inline"}});
     host.call("initialize", params);
@@ -33,7 +32,7 @@ fn host(simulator: &Simulator, env: &[(&str, &str)]) -> Host {
 }
 
 /// Returns the next call the host is asked to execute.
-fn called(talk: &mut Talk) -> Json {
+fn called(talk: &mut RpcSession) -> Json {
     loop {
         let message = talk.host.hear();
         if message["method"] == "tool/call" {
@@ -42,7 +41,7 @@ fn called(talk: &mut Talk) -> Json {
     }
 }
 
-fn answer(talk: &mut Talk, call: &Json, text: &str) {
+fn answer(talk: &mut RpcSession, call: &Json, text: &str) {
     let result = json!({"content": [{"type": "text", "text": text}]});
     let answer = json!({"jsonrpc": "2.0", "id": call["id"], "result": result});
     talk.host.say(&answer);
@@ -176,7 +175,7 @@ fn answers(words: &str) -> String {
 const TOLD: &str = r#"throws = "Check its effects first""#;
 
 /// Starts a turn, leaves its first call open, and answers the second.
-fn begun(talk: &mut Talk) -> String {
+fn begun(talk: &mut RpcSession) -> String {
     talk.user("go");
     let turn = talk.begin();
     let (a, b) = (called(talk), called(talk));

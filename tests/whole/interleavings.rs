@@ -8,8 +8,10 @@ use agent::turn::Stop;
 use cursor_sim::{FrameEntry, Recording, Side, VerdictOutcome};
 use proptest::prelude::*;
 
-use crate::inside::{END, Guest, Habit, Patience, Taken, opened, simulating_runs};
 use crate::soak::unheard;
+use test_support::in_process::{
+    CancelAfter, END, InProcessSession, InProcessTurn, ToolExecution, opened, simulating_runs,
+};
 
 /// Expects a history in the run request.
 const RECALL: &str = r#"{ expect_history = { "$any" = true } }"#;
@@ -85,8 +87,8 @@ fn plots() -> impl Strategy<Value = Vec<Plot>> {
     proptest::collection::vec(plot, 1..9)
 }
 
-fn habits() -> impl Strategy<Value = Habit> {
-    prop_oneof![3 => Just(Habit::Between), 1 => Just(Habit::Inline)]
+fn habits() -> impl Strategy<Value = ToolExecution> {
+    prop_oneof![3 => Just(ToolExecution::Between), 1 => Just(ToolExecution::Inline)]
 }
 
 fn moves() -> impl Strategy<Value = Vec<Move>> {
@@ -191,7 +193,12 @@ impl Person {
 }
 
 /// Runs one session to its end and returns the messages that Cursor must have received.
-async fn live(backend: Backend, name: String, habit: Habit, moves: Vec<Move>) -> Vec<String> {
+async fn live(
+    backend: Backend,
+    name: String,
+    habit: ToolExecution,
+    moves: Vec<Move>,
+) -> Vec<String> {
     let mut person = Person {
         name: name.clone(),
         marks: 0,
@@ -199,13 +206,13 @@ async fn live(backend: Backend, name: String, habit: Habit, moves: Vec<Move>) ->
         by_the_way: Vec::new(),
         through: 0,
     };
-    let mut guest = Guest::new(&backend, None);
+    let mut guest = InProcessSession::new(&backend, None);
     guest.habit = habit;
     let mut moves = moves.into_iter();
-    let mut patience = Patience::Endless;
+    let mut patience = CancelAfter::Endless;
     guest.user(&person.says("go"));
     for _ in 0..60 {
-        let Taken {
+        let InProcessTurn {
             calls,
             stop,
             interjected,
@@ -213,15 +220,15 @@ async fn live(backend: Backend, name: String, habit: Habit, moves: Vec<Move>) ->
         } = guest.turn(patience).await;
         person.by_the_way.extend(interjected);
         person.takes(&stop);
-        patience = Patience::Endless;
+        patience = CancelAfter::Endless;
         let next = moves.next();
         if let Some(Move::GiveUpAfter(events)) = next {
-            patience = Patience::Events(events);
+            patience = CancelAfter::Events(events);
         }
         if let Some(Move::Interject) = next {
             guest.interjection = Some(person.words("by the way"));
         }
-        if habit == Habit::Inline {
+        if habit == ToolExecution::Inline {
             assert!(
                 calls.is_empty() && stop != Stop::ToolUse,
                 "{name}: {stop:?}"
@@ -246,7 +253,7 @@ async fn live(backend: Backend, name: String, habit: Habit, moves: Vec<Move>) ->
             }
             Stop::ToolUse => assert!(!calls.is_empty(), "a tool turn without a call"),
         }
-        let result = |call: &crate::talk::Call| format!("{name} did {}", call.id);
+        let result = |call: &test_support::rpc_session::ToolCall| format!("{name} did {}", call.id);
         match next.unwrap_or(Move::Answer) {
             Move::AnswerBackwards => {
                 for call in calls.iter().rev() {

@@ -6,9 +6,9 @@ use std::path::Path;
 use serde_json::json;
 use tempfile::TempDir;
 
-use crate::host_tools::{END, script};
-use crate::once::until;
-use crate::talk::{Taken, Talk};
+use test_support::rpc_session::{RpcSession, TurnOutcome};
+use test_support::scenario::{END, script};
+use test_support::wait::until;
 
 const CONTEXT: &str = "{ exec = { requestContextArgs = {} } }";
 /// A command that appends a line each time it runs.
@@ -45,7 +45,7 @@ fn a_command_of_a_killed_sidecar_is_run_again_only_if_asked_for_once_more() {
     let first = script(&[&format!(
         "{CONTEXT}, {COMMAND} {RUN}, {endless} open = true, name = \"a\" }}, {{ expect_cancel = true }}"
     )]);
-    let mut talk = Talk::new(&first, "killed", &env(&state));
+    let mut talk = RpcSession::new(&first, "killed", &env(&state));
     talk.workspace = workspace.path().to_str().unwrap().into();
     talk.user("go");
     talk.begin();
@@ -94,7 +94,7 @@ fn a_second_kill_forgets_nothing() {
     let other = COMMAND.replace("line", "other");
     let stay = "{ expect_cancel = true }";
     let first = script(&[&format!("{CONTEXT}, {COMMAND} {RUN}, {stay}")]);
-    let mut talk = Talk::new(&first, "killed", &env(&state));
+    let mut talk = RpcSession::new(&first, "killed", &env(&state));
     talk.workspace = workspace.path().to_str().unwrap().into();
     talk.user("go");
     talk.begin();
@@ -129,7 +129,7 @@ fn a_command_the_person_stopped_is_run_again_when_asked_for() {
     let brief = endless.replace("timeout = 10000", "timeout = 500");
     let again = format!("{CONTEXT}, {brief} {ran}, {{ text = \"Again.\" }}, {END}");
     let simulator = script(&[&first, &again]);
-    let mut talk = Talk::new(&simulator, "killed", &env(&state));
+    let mut talk = RpcSession::new(&simulator, "killed", &env(&state));
     talk.workspace = workspace.path().to_str().unwrap().into();
     talk.user("go");
     let turn = talk.begin();
@@ -153,11 +153,11 @@ fn a_command_that_had_ended_is_not_run_again_behind_a_stop() {
     );
     let again = format!("{CONTEXT}, {COMMAND} {KNOWN}, {{ text = \"Known.\" }}, {END}");
     let simulator = script(&[&first, &again]);
-    let mut talk = Talk::new(&simulator, "killed", &env(&state));
+    let mut talk = RpcSession::new(&simulator, "killed", &env(&state));
     talk.workspace = workspace.path().to_str().unwrap().into();
     talk.user("go");
     let turn = talk.begin();
-    let mut begun = Taken::default();
+    let mut begun = TurnOutcome::default();
     while begun.text.is_empty() {
         begun.hear(&talk.host.hear());
     }

@@ -2,10 +2,10 @@
 
 use serde_json::{Value as Json, json};
 
-use crate::backend::{Simulator, Transport};
-use crate::host_tools::{END, script, text};
-use crate::ours::Ours;
-use crate::talk::{Call, Taken, Talk, tool};
+use test_support::rpc_session::{RpcSession, ToolCall, TurnOutcome, tool};
+use test_support::run_client::RunClient;
+use test_support::scenario::{END, script, text};
+use test_support::simulator::{Simulator, Transport};
 
 const LATE: &str = r#"{ checkpoint = "late" }"#;
 /// The client's response proves that it has read everything before it.
@@ -21,15 +21,15 @@ fn look(call: &str, found: &str) -> String {
     )
 }
 
-fn guest(simulator: &Simulator, env: &[(&str, &str)]) -> Talk {
+fn guest(simulator: &Simulator, env: &[(&str, &str)]) -> RpcSession {
     let env = [&[("PI_CURSOR_HTTP", "2")], env].concat();
-    let mut talk = Talk::new(simulator, "late", &env);
+    let mut talk = RpcSession::new(simulator, "late", &env);
     talk.tools = vec![tool("look")];
     talk
 }
 
 #[track_caller]
-fn called(taken: &Taken) -> Call {
+fn called(taken: &TurnOutcome) -> ToolCall {
     assert_eq!(
         (taken.stop.as_str(), taken.calls.len()),
         ("toolUse", 1),
@@ -38,7 +38,7 @@ fn called(taken: &Taken) -> Call {
     taken.calls[0].clone()
 }
 
-fn result(talk: &mut Talk, call: &Call, found: &str) {
+fn result(talk: &mut RpcSession, call: &ToolCall, found: &str) {
     talk.result(call, json!([{"type": "text", "text": found}]));
 }
 
@@ -172,7 +172,7 @@ async fn words_a_late_state_does_not_know_are_shown_once() {
         r#"{{ text = "One and two " }}, {{ text = "and three and four and five" }}, {END}"#
     );
     let simulator = script(&[&first, &again]);
-    let mut ours = Ours::new(&simulator, Transport::H2c);
+    let mut ours = RunClient::new(&simulator, Transport::H2c);
     let told = ours.say("go").await;
     told.finished("One and two and three and four and five");
 }

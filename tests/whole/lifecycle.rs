@@ -6,17 +6,17 @@ use std::sync::{Arc, Mutex};
 use agent::turn::Stop;
 use serde_json::{Value as Json, json};
 
-use crate::host_tools::script;
-use crate::inside::{END, Guest, Patience, opened, simulating};
-use crate::once::until;
-use crate::recovery::{fields, logged, state};
-use crate::talk::{Call, Talk, tool};
+use test_support::debug_log::{fields, logged, state};
+use test_support::in_process::{CancelAfter, END, InProcessSession, opened, simulating};
+use test_support::rpc_session::{RpcSession, ToolCall, tool};
+use test_support::scenario::script;
+use test_support::wait::until;
 
 /// The first eight hex digits of sha256("bridge:s").
 const PREFIX: &str = "a00a4c0d";
 
-fn talk(simulator: &crate::backend::Simulator, env: &[(&str, &str)]) -> Talk {
-    let mut talk = Talk::new(simulator, "s", env);
+fn talk(simulator: &test_support::simulator::Simulator, env: &[(&str, &str)]) -> RpcSession {
+    let mut talk = RpcSession::new(simulator, "s", env);
     talk.tools = vec![tool("look")];
     talk
 }
@@ -36,7 +36,7 @@ fn a_run_that_waited_too_long_is_told() {
         &simulator,
         &[place, log, ("PI_CURSOR_ACTIVE_BRIDGE_TTL_MS", "1000")],
     );
-    let call: Call = talk.say("go").calls[0].clone();
+    let call: ToolCall = talk.say("go").calls[0].clone();
     let event = "bridge.active_ttl_expired";
     let told = until(|| logged(folder.path(), event).pop());
     assert_eq!(fields(&told), json!({"bridgeKeyPrefix": PREFIX}));
@@ -60,7 +60,7 @@ fn a_run_that_died_in_a_pause_and_its_comeback_are_told() {
         format!(r#"{{ expect_state = "last checkpoint" }}, {{ text = "It is 42." }}, {END}"#);
     let simulator = script(&[&first, &second]);
     let mut talk = talk(&simulator, &state(&folder));
-    let call: Call = talk.say("go").calls[0].clone();
+    let call: ToolCall = talk.say("go").calls[0].clone();
     std::fs::write(&parked, "").unwrap();
     let event = "bridge.died_mid_pause_checkpoint_saved";
     let died = until(|| logged(folder.path(), event).pop());
@@ -131,11 +131,11 @@ async fn a_mute_stream_is_told_as_an_idle_one() {
         .finish();
     let _log = tracing::subscriber::set_default(log);
     let (_sim, backend) = simulating(&["{ stall = true }".to_owned()]).await;
-    let mut guest = Guest::new(&backend, None);
+    let mut guest = InProcessSession::new(&backend, None);
     guest.policy.idle_retries = 1;
     guest.user("go");
     tokio::time::pause();
-    let taken = guest.turn(Patience::Endless).await;
+    let taken = guest.turn(CancelAfter::Endless).await;
     tokio::time::resume();
     assert!(matches!(taken.stop, Stop::Failed(_)), "{taken:?}");
     let lines = String::from_utf8(lines.0.lock().unwrap().clone()).unwrap();

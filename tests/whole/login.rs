@@ -7,8 +7,9 @@ use std::process::Command;
 
 use serde_json::{Value as Json, json};
 
-use crate::backend::{Simulator, Transport, binary};
-use crate::talk::Talk;
+use test_support::binary;
+use test_support::rpc_session::RpcSession;
+use test_support::simulator::{Simulator, Transport};
 
 fn keyless(state: &Path) -> [(&'static str, &str); 2] {
     [
@@ -29,7 +30,7 @@ fn scenario() -> tempfile::NamedTempFile {
 fn a_login_gives_a_key_that_turns_use() {
     let simulator = Simulator::with(Transport::Http1, scenario().path());
     let state = tempfile::tempdir().unwrap();
-    let mut talk = Talk::new(&simulator, "s", &keyless(state.path()));
+    let mut talk = RpcSession::new(&simulator, "s", &keyless(state.path()));
 
     let before = talk.host.call("account/status", json!({}));
     let problem = before["result"]["problem"].as_str().unwrap();

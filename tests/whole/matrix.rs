@@ -137,7 +137,7 @@ fn nothing_is_lost_wherever_it_breaks() {
             .map(|((kind, place), told)| ((*kind, column(*place)), told))
             .collect();
         let file = format!("docs/fault-matrix-{conversation}.svg").replace("-rounds", "");
-        std::fs::write(crate::backend::root().join(file), picture::draw(&cells)).unwrap();
+        std::fs::write(test_support::root().join(file), picture::draw(&cells)).unwrap();
     }
     if wanted.is_some() {
         eprintln!("FAULT_SEED={seed}");

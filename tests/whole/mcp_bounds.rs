@@ -3,13 +3,14 @@
 
 use serde_json::json;
 
-use crate::backend::root;
-use crate::sdk::Sdk;
-use crate::settings::{CONTEXT, call, exec, runs, said, talk, write};
+use test_support::official_client::OfficialClient;
+use test_support::root;
+use test_support::scenario::{CONTEXT, call, exec, runs, said};
+use test_support::workspace::{talk, write};
 
 #[test]
 fn a_long_answer_is_an_error_at_once_and_a_flood_of_changes_costs_nothing() {
-    let sdk = Sdk::new();
+    let sdk = OfficialClient::new();
     let script = root().join("tests/official/mcp-giant.mjs");
     let servers = json!({"mcpServers": {"giant": {"command": "node", "args": [script]}}});
     write(sdk.home.path(), ".cursor/mcp.json", &servers.to_string());
@@ -33,7 +34,7 @@ fn a_long_answer_is_an_error_at_once_and_a_flood_of_changes_costs_nothing() {
 
 #[test]
 fn one_command_too_many_is_refused() {
-    let sdk = Sdk::new();
+    let sdk = OfficialClient::new();
     let spawn = |expect: &str| {
         exec(
             r#"{ backgroundShellSpawnArgs = { command = "exec sleep 600", workingDirectory = "$WS", toolCallId = "a", parsingResult = {} } }"#,

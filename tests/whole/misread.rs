@@ -4,8 +4,9 @@ use std::process::{Command, Stdio};
 
 use serde_json::{Value as Json, json};
 
-use crate::backend::{Simulator, Transport, binary};
-use crate::talk::Talk;
+use test_support::binary;
+use test_support::rpc_session::RpcSession;
+use test_support::simulator::{Simulator, Transport};
 
 /// Numeric settings and sources, each with a value that is invalid, out of range or ignored.
 const WRONG: [(&str, &str); 11] = [
@@ -72,7 +73,7 @@ fn the_checkup_tells_what_is_in_force() {
 #[test]
 fn a_mistake_is_told_once() {
     let simulator = Simulator::start(Transport::H2c);
-    let mut talk = Talk::new(&simulator, "s", &WRONG);
+    let mut talk = RpcSession::new(&simulator, "s", &WRONG);
     let mut notices = Vec::new();
     for words in ["@hello there", "@hello again"] {
         notices.extend(talk.say(words).notices);

@@ -11,9 +11,10 @@ use agent::catalog::{
 use serde_json::{Value as Json, json};
 use tempfile::TempDir;
 
-use crate::backend::{Recording, Simulator, Transport, binary};
-use crate::ours::Ours;
-use crate::rpc::Host;
+use test_support::binary;
+use test_support::run_client::RunClient;
+use test_support::sidecar::SidecarProcess;
+use test_support::simulator::{Recording, Simulator, Transport};
 
 mod cli;
 mod context_windows;
@@ -71,11 +72,11 @@ impl TestEnv {
         }
     }
 
-    fn host(&self, levels: &[&str]) -> Host {
+    fn host(&self, levels: &[&str]) -> SidecarProcess {
         self.host_at(&self.url, levels, &[])
     }
 
-    fn host_at(&self, url: &str, levels: &[&str], more: &[(&str, &str)]) -> Host {
+    fn host_at(&self, url: &str, levels: &[&str], more: &[(&str, &str)]) -> SidecarProcess {
         let mut env = vec![
             ("CURSOR_BACKEND_URL", url),
             ("CURSOR_API_KEY", KEY),
@@ -83,7 +84,7 @@ impl TestEnv {
         ];
         env.extend(&self.more);
         env.extend(more);
-        let mut host = Host::start(&env);
+        let mut host = SidecarProcess::start(&env);
         let answer = host.call(
             "initialize",
             json!({"protocolVersion": 1, "host": {"name": "test", "thinkingLevels": levels}}),
@@ -93,7 +94,7 @@ impl TestEnv {
     }
 }
 
-fn list(host: &mut Host, params: Json) -> Json {
+fn list(host: &mut SidecarProcess, params: Json) -> Json {
     let answer = host.call("models/list", params);
     assert!(answer.get("result").is_some(), "{answer}");
     answer["result"].clone()
@@ -108,7 +109,7 @@ fn ids(result: &Json) -> Vec<&str> {
 }
 
 /// Runs a turn with this model and returns its result.
-fn turn(host: &mut Host, model: Json) -> Json {
+fn turn(host: &mut SidecarProcess, model: Json) -> Json {
     let params = json!({"turnId": "t", "sessionId": "s", "workspace": "/workspace",
         "kind": "main", "messages": [{"role": "user", "content": model.to_string(), "timestamp": 1}],
         "model": model});
@@ -301,7 +302,7 @@ fn with_the_cache_disabled_nothing_is_stored() {
 #[test]
 fn a_key_that_is_sent_later_loads_the_list() {
     let simulator = simulator(MODELS, "");
-    let mut host = Host::start(&[("CURSOR_BACKEND_URL", &simulator.url)]);
+    let mut host = SidecarProcess::start(&[("CURSOR_BACKEND_URL", &simulator.url)]);
     host.call(
         "initialize",
         json!({"protocolVersion": 1, "host": {"name": "test"}}),
@@ -336,9 +337,9 @@ fn an_empty_list_is_replaced_by_the_bundled_one() {
 
 fn client_for(
     simulator: &Simulator,
-    credential: impl FnOnce(&Ours) -> CatalogCredential,
+    credential: impl FnOnce(&RunClient) -> CatalogCredential,
 ) -> CatalogClient {
-    let ours = Ours::new(simulator, Transport::Http1);
+    let ours = RunClient::new(simulator, Transport::Http1);
     CatalogClient {
         http: ours.backend.http.clone(),
         endpoints: ours.backend.endpoints.clone(),
@@ -347,7 +348,7 @@ fn client_for(
     }
 }
 
-fn with_key(ours: &Ours) -> CatalogCredential {
+fn with_key(ours: &RunClient) -> CatalogCredential {
     CatalogCredential::Key {
         key: cursor_client::account::ApiKey::parse(KEY).unwrap(),
         account: ours.backend.account.clone(),

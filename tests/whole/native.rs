@@ -11,9 +11,10 @@ use serde_json::{Map, Value as Json, json};
 use sha2::Digest as _;
 use tempfile::TempDir;
 
-use crate::backend::{Recording, Simulator, Transport, root};
-use crate::ours::Ours;
-use crate::sdk::Sdk;
+use test_support::official_client::OfficialClient;
+use test_support::root;
+use test_support::run_client::RunClient;
+use test_support::simulator::{Recording, Simulator, Transport};
 
 /// A step of a corpus, and how our reply is expected to differ.
 struct Step {
@@ -61,7 +62,7 @@ fn scenario(steps: &[Step]) -> (TempDir, std::path::PathBuf) {
 }
 
 /// Empties and fills the workspace; some corpora have an additional script.
-fn prepare(sdk: &Sdk, name: &str) {
+fn prepare(sdk: &OfficialClient, name: &str) {
     let outside = sdk.workspace.parent().unwrap().join("outside");
     let _ = std::fs::remove_dir_all(outside);
     open_up(&sdk.workspace);
@@ -232,7 +233,7 @@ async fn compare(name: &str) {
 
 async fn compare_steps(name: &str, steps: Vec<Step>, policy: Policy) {
     let (_folder, path) = scenario(&steps);
-    let sdk = Sdk::new();
+    let sdk = OfficialClient::new();
 
     prepare(&sdk, name);
     let simulator = Simulator::with(Transport::H2c, &path);
@@ -242,7 +243,7 @@ async fn compare_steps(name: &str, steps: Vec<Step>, policy: Policy) {
 
     prepare(&sdk, name);
     let simulator = Simulator::with(Transport::H2c, &path);
-    let mut ours = Ours::new(&simulator, Transport::H2c);
+    let mut ours = RunClient::new(&simulator, Transport::H2c);
     ours.workspace = sdk.workspace.clone();
     ours.home = Some(sdk.home.path().canonicalize().unwrap());
     ours.native = policy;
@@ -376,7 +377,7 @@ fn no_proxy_gets_to_fetch() {
     let steps = [
         r#"{ exec = { requestContextArgs = {} } }"#,
         r#"{ exec = { fetchArgs = { url = "http://inside.invalid/" } }, expect = { fetchResult = { error = { error = "fetch failed" } } } }"#,
-        crate::host_tools::END,
+        test_support::scenario::END,
     ];
     let folder = tempfile::tempdir().unwrap();
     let scenario = folder.path().join("proxy.toml");
@@ -392,7 +393,7 @@ fn no_proxy_gets_to_fetch() {
         ("NO_PROXY", "127.0.0.1"),
         ("PATH", "/usr/bin:/bin"),
     ];
-    let mut talk = crate::talk::Talk::new(&simulator, "proxy", &env);
+    let mut talk = test_support::rpc_session::RpcSession::new(&simulator, "proxy", &env);
     talk.workspace = folder.path().to_str().unwrap().into();
     let taken = talk.say("go");
     assert_eq!(taken.stop, "stop", "{taken:?}");
@@ -513,7 +514,7 @@ fn every_intended_difference_is_explained() {
 /// The workspace is the same folder for both clients, and a script fills it.
 #[test]
 fn the_workspace_script_makes_the_odd_files() {
-    let sdk = Sdk::new();
+    let sdk = OfficialClient::new();
     prepare(&sdk, "");
     let has = |name: &str| sdk.workspace.join(name).symlink_metadata().is_ok();
     for name in [

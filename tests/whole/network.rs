@@ -7,9 +7,9 @@ use rcgen::{BasicConstraints, CertificateParams, IsCa, KeyPair};
 use rustls_pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
 use tokio_rustls::TlsAcceptor;
 
-use crate::backend::{Simulator, Transport};
-use crate::ours::Ours;
-use crate::talk::Talk;
+use test_support::rpc_session::RpcSession;
+use test_support::run_client::RunClient;
+use test_support::simulator::{Simulator, Transport};
 
 /// Cleartext requests to this machine are sent directly, whatever proxy the user has set.
 #[test]
@@ -28,7 +28,7 @@ fn a_proxy_sees_nothing_in_clear_text() {
     let env = names.map(|name| (name, url.as_str()));
     for transport in [Transport::Http1, Transport::H2c] {
         let simulator = Simulator::start(transport);
-        let mut talk = Talk::new(&simulator, "s", &env);
+        let mut talk = RpcSession::new(&simulator, "s", &env);
         let taken = talk.say("@hello there");
         assert_eq!(
             (taken.error.as_str(), taken.text.as_str()),
@@ -86,7 +86,7 @@ async fn a_self_signed_certificate_that_is_named_is_trusted() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("server.pem");
         std::fs::write(&file, pem).unwrap();
-        let mut ours = Ours::with(&simulator, Transport::Tls, |name| match name {
+        let mut ours = RunClient::with(&simulator, Transport::Tls, |name| match name {
             "CURSOR_BACKEND_URL" => Some(format!("https://localhost:{}", address.port())),
             "NODE_EXTRA_CA_CERTS" => Some(file.display().to_string()),
             _ => None,

@@ -3,15 +3,17 @@
 
 use serde_json::{Value as Json, json};
 
-use crate::backend::{Recording, Simulator, TRANSPORTS, Transport};
-use crate::sdk::{McpHttp, PNG, Sdk, assert_finished, mcp_stdio, only_send};
+use test_support::official_client::{
+    McpHttpServer, OfficialClient, PNG, assert_finished, mcp_stdio, only_send,
+};
+use test_support::simulator::{Recording, Simulator, TRANSPORTS, Transport};
 
 /// Runs a spec with a new simulator and a new agent, over every transport.
 fn everywhere(spec: Json, check: impl Fn(&Json, &Recording, Transport)) {
     for transport in TRANSPORTS {
         eprintln!("over {transport:?}");
         let simulator = Simulator::start(transport);
-        let report = Sdk::new().drive(&simulator, spec.clone());
+        let report = OfficialClient::new().drive(&simulator, spec.clone());
         check(&report, &simulator.recorded(), transport);
     }
 }
@@ -123,8 +125,8 @@ fn mcp_over_stdio() {
 
 #[test]
 fn mcp_over_http() {
-    let sdk = Sdk::new();
-    let server = McpHttp::start(&sdk);
+    let sdk = OfficialClient::new();
+    let server = McpHttpServer::start(&sdk);
     let spec = json!({"agent": {"mcpServers": {"oracle": {"url": server.url}}},
                       "sends": [{"text": "@mcp go"}], "deadlineMs": 50_000});
     everywhere(spec, |report, recording, _| {
@@ -278,7 +280,7 @@ fn pictures_modes_and_parameters_arrive() {
                                 "mode": "plan"},
                       "sends": [{"text": "@hello img", "images": [PNG]}]});
     let simulator = Simulator::start(Transport::H2c);
-    let report = Sdk::new().drive(&simulator, spec);
+    let report = OfficialClient::new().drive(&simulator, spec);
     assert_finished(only_send(&report), "Hello, world!");
     let recording = simulator.recorded();
     let request = &recording.client("runRequest")[0]["runRequest"];
@@ -301,7 +303,7 @@ fn the_built_in_responder_remembers() {
         let simulator = Simulator::responder(transport);
         let spec = json!({"agent": {}, "sends": [
             {"text": "My dog is called Waldo."}, {"text": "What did I say first?"}]});
-        let report = Sdk::new().drive(&simulator, spec);
+        let report = OfficialClient::new().drive(&simulator, spec);
         let sends = report["sends"].as_array().unwrap();
         assert_eq!(sends[1]["status"], "finished", "{report}");
         assert!(

@@ -2,8 +2,8 @@
 
 use serde_json::{Value as Json, json};
 
-use crate::backend::{Recording, Simulator, TRANSPORTS};
-use crate::sdk::{Sdk, only_send};
+use test_support::official_client::{OfficialClient, only_send};
+use test_support::simulator::{Recording, Simulator, TRANSPORTS};
 
 /// Plays a scenario that fails, over every transport concurrently, because most of the time is
 /// spent in the client's own delays.
@@ -14,7 +14,7 @@ fn fails(scenario: &str, check: impl Fn(&Json, &Recording) + Sync) {
             scope.spawn(move || {
                 let simulator = Simulator::start(transport);
                 let spec = json!({"agent": {}, "sends": [{"text": format!("@{scenario} go")}]});
-                let report = Sdk::new().drive(&simulator, spec);
+                let report = OfficialClient::new().drive(&simulator, spec);
                 let send = only_send(&report);
                 assert_eq!(send["status"], "error", "{transport:?}: {report}");
                 check(&send["error"], &simulator.recorded());

@@ -8,12 +8,14 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 
-use crate::audit::{children, exists, lives};
-use crate::backend::{Simulator, Transport};
-use crate::host_tools::{END, script};
-use crate::manners::is_retryable;
-use crate::talk::{Taken, Talk};
-use crate::wire::{self, Break, Weather};
+use test_support::fault_proxy;
+use test_support::fault_proxy::{FaultPlan, WireFault};
+use test_support::pi_retry_rules::is_retryable;
+use test_support::processes::{children, exists, is_running};
+use test_support::rpc_session::{RpcSession, TurnOutcome};
+use test_support::scenario::{END, script};
+use test_support::simulator::{Simulator, Transport};
+use test_support::wait::until;
 
 /// A command that appends a line to `log` each time it runs.
 const COMMAND: &str = r#"{ exec = { shellStreamArgs = { command = "echo line | tee -a log", workingDirectory = "$WS", toolCallId = "ID", timeout = 10000 } }, expect = { shellStream = { stdout = "line\n" } } }"#;
@@ -22,7 +24,7 @@ const LATE: &str = "{ checkpoint = \"late\" },";
 /// The client answers this, so it has read everything sent before it.
 const READ: &str = r#"{ kv_set = { text = "x" } }"#;
 
-fn played(runs: &[String]) -> (String, Taken, Simulator) {
+fn played(runs: &[String]) -> (String, TurnOutcome, Simulator) {
     let mut file = tempfile::Builder::new().suffix(".toml").tempfile().unwrap();
     writeln!(file, "name = \"once\"").unwrap();
     for steps in runs {
@@ -30,7 +32,7 @@ fn played(runs: &[String]) -> (String, Taken, Simulator) {
     }
     let simulator = Simulator::with(Transport::H2c, file.path());
     let workspace = tempfile::tempdir().unwrap();
-    let mut talk = Talk::new(
+    let mut talk = RpcSession::new(
         &simulator,
         "once",
         &[("PI_CURSOR_HTTP", "2"), ("PATH", "/usr/bin:/bin")],
@@ -164,7 +166,7 @@ fn a_host_that_asks_again_has_nothing_done_twice() {
     let simulator = script(&[&first, &again]);
     let workspace = tempfile::tempdir().unwrap();
     let env = [("PI_CURSOR_HTTP", "2"), ("PATH", "/usr/bin:/bin")];
-    let mut talk = Talk::new(&simulator, "once", &env);
+    let mut talk = RpcSession::new(&simulator, "once", &env);
     talk.workspace = workspace.path().to_str().unwrap().into();
     let taken = talk.say("go");
     assert!(is_retryable(&taken.error), "{taken:?}");
@@ -184,9 +186,9 @@ fn a_host_that_asks_again_has_nothing_done_twice() {
 /// Breaks the stream once, before a given frame.
 struct Before(AtomicUsize);
 
-impl Weather for Before {
-    fn strikes(&self, _bytes: usize) -> Option<(usize, Break)> {
-        (self.0.fetch_sub(1, Ordering::SeqCst) == 0).then_some((0, Break::HalfClose))
+impl FaultPlan for Before {
+    fn strikes(&self, _bytes: usize) -> Option<(usize, WireFault)> {
+        (self.0.fetch_sub(1, Ordering::SeqCst) == 0).then_some((0, WireFault::HalfClose))
     }
 }
 
@@ -200,7 +202,7 @@ fn nothing_is_done_twice_in_another_conversation_either() {
     let simulator = script(&[&steps]);
     let address = simulator.url.trim_start_matches("http://").parse().unwrap();
     // After the context, the command and the text.
-    let port = wire::open(address, Arc::new(Before(AtomicUsize::new(3))));
+    let port = fault_proxy::open(address, Arc::new(Before(AtomicUsize::new(3))));
     let url = format!("http://127.0.0.1:{port}");
     let env = [
         ("PI_CURSOR_HTTP", "2"),
@@ -208,7 +210,7 @@ fn nothing_is_done_twice_in_another_conversation_either() {
         ("CURSOR_BACKEND_URL", url.as_str()),
     ];
     let workspace = tempfile::tempdir().unwrap();
-    let mut talk = Talk::new(&simulator, "once", &env);
+    let mut talk = RpcSession::new(&simulator, "once", &env);
     talk.workspace = workspace.path().to_str().unwrap().into();
     let taken = talk.say("go");
     assert_eq!(taken.text, "Did it.");
@@ -233,28 +235,16 @@ fn what_cannot_be_told_again_is_not_asked_for_again_by_the_host() {
         r#"{CONTEXT}, {{ exec = {{ subagentArgs = {{ prompt = "look" }} }} }}, {READ}, {{ reset = "internal_error" }}"#
     );
     let simulator = script(&[&first]);
-    let mut talk = Talk::new(&simulator, "once", &[("PI_CURSOR_HTTP", "2")]);
+    let mut talk = RpcSession::new(&simulator, "once", &[("PI_CURSOR_HTTP", "2")]);
     let taken = talk.say("go");
     assert_eq!(taken.stop, "error", "{taken:?}");
     assert!(!is_retryable(&taken.error), "{}", taken.error);
 }
 
-/// Polls until `look` returns a value; panics after 60 s.
-pub fn until<T>(mut look: impl FnMut() -> Option<T>) -> T {
-    let start = std::time::Instant::now();
-    loop {
-        if let Some(found) = look() {
-            return found;
-        }
-        assert!(start.elapsed().as_secs() < 60, "it does not come");
-        std::thread::sleep(std::time::Duration::from_millis(10));
-    }
-}
-
 /// A sidecar with a foreground command, a background command and an MCP server, all of which ignore
 /// `SIGTERM`, and the ids of their processes.
 struct Busy {
-    talk: Talk,
+    talk: RpcSession,
     processes: Vec<i32>,
     /// A process that left its group, session and environment.
     away: i32,
@@ -299,7 +289,7 @@ fn busy(between: impl FnOnce(i32)) -> Busy {
         ("HOME", here),
         ("TMPDIR", scratch.to_str().unwrap()),
     ];
-    let mut talk = Talk::new(&simulator, "busy", &env);
+    let mut talk = RpcSession::new(&simulator, "busy", &env);
     let id = i32::try_from(talk.host.id()).unwrap();
     assert_eq!(
         children(id),
@@ -360,7 +350,7 @@ fn what_a_killed_sidecar_ran_ends_with_it() {
     });
     busy.talk.host.kill();
     for process in busy.processes.into_iter().chain([busy.away]) {
-        until(|| (!lives(process)).then_some(()));
+        until(|| (!is_running(process)).then_some(()));
     }
     until(|| is_empty(&busy.scratch).then_some(()));
 }
@@ -370,11 +360,11 @@ fn a_leash_that_was_lost_is_replaced_and_told_all() {
     let mut busy = busy(|sidecar| {
         let lost = leash(sidecar);
         signal(lost, Signal::KILL);
-        until(|| (!lives(lost)).then_some(()));
+        until(|| (!is_running(lost)).then_some(()));
     });
     busy.talk.host.kill();
     for process in busy.processes.into_iter().chain([busy.away]) {
-        until(|| (!lives(process)).then_some(()));
+        until(|| (!is_running(process)).then_some(()));
     }
     until(|| is_empty(&busy.scratch).then_some(()));
 }
@@ -393,6 +383,6 @@ fn a_signal_ends_the_sidecar_and_all_it_started() {
         .collect();
     assert_eq!(left, [0; 0]);
     // Its parent is gone, so it may remain as a zombie that we would have to reap.
-    assert!(!lives(busy.away));
+    assert!(!is_running(busy.away));
     assert!(is_empty(&busy.scratch));
 }

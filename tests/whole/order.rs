@@ -2,12 +2,11 @@
 
 use serde_json::{Value as Json, json};
 
-use crate::backend::Transport;
-use crate::faults::playing;
-use crate::host_tools::script;
-use crate::inside::END;
-use crate::once::until;
-use crate::talk::Talk;
+use test_support::in_process::END;
+use test_support::rpc_session::RpcSession;
+use test_support::scenario::{playing, script};
+use test_support::simulator::Transport;
+use test_support::wait::until;
 
 const WORDS: usize = 2 * 1024 * 1024;
 
@@ -16,7 +15,7 @@ fn request(id: &str, method: &str, params: &Json) -> Json {
 }
 
 /// Adds a history that takes long to read to the session.
-fn long(talk: &mut Talk) {
+fn long(talk: &mut RpcSession) {
     talk.user(&"x".repeat(WORDS));
     let at = talk.messages.len() + 1;
     talk.messages
@@ -36,7 +35,7 @@ fn a_cancel_finds_the_turn_it_comes_behind() {
         folder.path().display()
     );
     let simulator = playing(Transport::Http1, &steps);
-    let mut talk = Talk::new(&simulator, "s", &[]);
+    let mut talk = RpcSession::new(&simulator, "s", &[]);
     talk.workspace = folder.path().to_str().unwrap().into();
     long(&mut talk);
     for round in 0..5 {
@@ -67,7 +66,7 @@ fn a_cancel_finds_the_turn_it_comes_behind() {
 fn words_reach_the_turn_they_come_behind() {
     let steps = format!(r#"{{ text = "Heard." }}, {{ delay_ms = 300 }}, {END}"#);
     let simulator = playing(Transport::Http1, &steps);
-    let mut talk = Talk::new(&simulator, "s", &[]);
+    let mut talk = RpcSession::new(&simulator, "s", &[]);
     long(&mut talk);
     for round in 0..5 {
         talk.session = format!("s{round}");
@@ -88,7 +87,7 @@ fn words_of_a_turn_that_comes_to_nothing_are_said_in_the_next() {
     let simulator = script(&[&format!(
         r#"{{ text = "Heard." }}, {{ delay_ms = 300 }}, {END}"#
     )]);
-    let mut talk = Talk::new(&simulator, "s", &[]);
+    let mut talk = RpcSession::new(&simulator, "s", &[]);
     talk.user("go");
     let mut params = talk.params();
     params["model"]["id"] = json!("no-such-model");
@@ -115,7 +114,7 @@ fn words_of_a_turn_that_comes_to_nothing_are_said_in_the_next() {
 fn what_is_forgotten_stays_between_two_turns() {
     let steps = format!(r#"{{ text = "Heard." }}, {END}"#);
     let simulator = script(&[&steps]);
-    let mut talk = Talk::new(&simulator, "s", &[]);
+    let mut talk = RpcSession::new(&simulator, "s", &[]);
     for round in 0..5 {
         talk.session = format!("s{round}");
         talk.messages.clear();
@@ -158,7 +157,7 @@ fn what_is_forgotten_on_disk_is_forgotten_before_the_next_turn() {
     let folder = tempfile::tempdir().unwrap();
     let env = [("PI_CURSOR_STATE_DIR", folder.path().to_str().unwrap())];
     for round in 0..3 {
-        let mut talk = Talk::new(&simulator, &format!("s{round}"), &env);
+        let mut talk = RpcSession::new(&simulator, &format!("s{round}"), &env);
         talk.say("one");
         talk.user("two");
         let mut talk = {

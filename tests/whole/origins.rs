@@ -4,9 +4,9 @@
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 
-use crate::backend::{Simulator, Transport};
 use crate::endpoint::Desk;
-use crate::gateway::Gateway;
+use test_support::gateway::GatewayProcess;
+use test_support::simulator::{Simulator, Transport};
 
 /// An HTTP server of ours and how to reach it.
 struct Door {
@@ -90,7 +90,7 @@ impl Door {
 #[test]
 fn the_gateway_answers_no_page_of_another_origin() {
     let simulator = Simulator::responder(Transport::H2c);
-    let gateway = Gateway::start(&simulator, &[]);
+    let gateway = GatewayProcess::start(&simulator, &[]);
     let door = Door {
         host: format!("127.0.0.1:{}", gateway.port()),
         path: "/v1/models".into(),

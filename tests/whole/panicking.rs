@@ -7,9 +7,9 @@ use agent::run::{BlobError, Blobs, Handle, MemoryBlobs, Outcome, RunEvent, Shown
 use bytes::Bytes;
 use cursor_client::failure::Failure;
 
-use crate::backend::Transport;
-use crate::faults::playing;
-use crate::ours::Ours;
+use test_support::run_client::RunClient;
+use test_support::scenario::playing;
+use test_support::simulator::Transport;
 
 /// Blobs that panic.
 struct Broken;
@@ -44,7 +44,7 @@ async fn ends(mut handle: Handle) -> (String, Outcome, Shown) {
 async fn a_panic_fails_its_run_and_no_other() {
     let steps = r#"{ text = "One " }, { kv_set = { text = "some blob", name = "b" } }, { text = "two." }, { checkpoint = "auto" }, { usage = {} }, { end = true }"#;
     let simulator = playing(Transport::H2c, steps);
-    let mut ours = Ours::new(&simulator, Transport::H2c);
+    let mut ours = RunClient::new(&simulator, Transport::H2c);
     // Both use one connection, one account and one runtime.
     let broken = ours.begin_with("go", Arc::new(Broken));
     let well = ours.begin_with("go", Arc::new(MemoryBlobs::default()));

@@ -3,14 +3,19 @@
 
 use serde_json::{Value as Json, json};
 
-use crate::backend::Simulator;
-use crate::rpc::Host;
-use crate::sdk::Sdk;
-use crate::settings::{CONTEXT, exec, runs};
-use crate::talk::Talk;
+use test_support::official_client::OfficialClient;
+use test_support::rpc_session::RpcSession;
+use test_support::scenario::{CONTEXT, exec, runs};
+use test_support::sidecar::SidecarProcess;
+use test_support::simulator::Simulator;
 
 /// A connection whose host states this policy for native tools.
-fn talk(simulator: &Simulator, sdk: &Sdk, stated: Json, env: &[(&str, &str)]) -> Talk {
+fn talk(
+    simulator: &Simulator,
+    sdk: &OfficialClient,
+    stated: Json,
+    env: &[(&str, &str)],
+) -> RpcSession {
     let home = sdk.home.path().to_str().unwrap();
     let ours = [
         ("CURSOR_BACKEND_URL", simulator.url.as_str()),
@@ -18,8 +23,8 @@ fn talk(simulator: &Simulator, sdk: &Sdk, stated: Json, env: &[(&str, &str)]) ->
         ("HOME", home),
         ("PATH", env!("PATH")),
     ];
-    let mut talk = Talk::new(simulator, "s", &[]);
-    talk.host = Host::start(&[&ours, env].concat());
+    let mut talk = RpcSession::new(simulator, "s", &[]);
+    talk.host = SidecarProcess::start(&[&ours, env].concat());
     let mut params = json!({"protocolVersion": 1, "host": {"name": "test"}});
     if !stated.is_null() {
         params["nativeTools"] = stated;
@@ -54,7 +59,7 @@ fn plays(steps: &[String]) -> Simulator {
 
 #[test]
 fn a_host_that_states_nothing_has_nothing_executed_and_nothing_changed() {
-    let sdk = Sdk::new();
+    let sdk = OfficialClient::new();
     let before = std::fs::read(sdk.workspace.join("a.txt")).unwrap();
     let refused = r#""$contains" = "host""#;
     let steps = [
@@ -91,8 +96,8 @@ fn a_host_that_states_nothing_has_nothing_executed_and_nothing_changed() {
 }
 
 /// Plays one command and answers the permission requests of the turn with these decisions.
-fn asked(steps: &[String], decisions: &[Json]) -> (Sdk, Vec<Json>) {
-    let sdk = Sdk::new();
+fn asked(steps: &[String], decisions: &[Json]) -> (OfficialClient, Vec<Json>) {
+    let sdk = OfficialClient::new();
     let simulator = plays(steps);
     let mut talk = talk(
         &simulator,
@@ -155,7 +160,7 @@ fn a_permission_for_the_session_is_asked_for_once() {
 
 #[test]
 fn a_turn_states_a_policy_of_its_own() {
-    let sdk = Sdk::new();
+    let sdk = OfficialClient::new();
     let simulator = plays(&[exec(TOUCH, &rejected("does not allow"))]);
     let mut talk = talk(&simulator, &sdk, json!({"default": "local"}), &[]);
     talk.user("go");
@@ -168,7 +173,7 @@ fn a_turn_states_a_policy_of_its_own() {
 
 #[test]
 fn settings_cannot_turn_on_what_the_host_turns_off() {
-    let sdk = Sdk::new();
+    let sdk = OfficialClient::new();
     let simulator = plays(&[exec(TOUCH, &rejected("does not allow"))]);
     let env = [("PI_CURSOR_NATIVE_TOOLS", "local")];
     let mut talk = talk(&simulator, &sdk, json!({"default": "off"}), &env);
@@ -178,7 +183,7 @@ fn settings_cannot_turn_on_what_the_host_turns_off() {
 
 #[test]
 fn plan_mode_changes_nothing() {
-    let sdk = Sdk::new();
+    let sdk = OfficialClient::new();
     let steps = [
         exec(TOUCH, &rejected("plan mode")),
         exec(
@@ -205,7 +210,7 @@ fn plan_mode_changes_nothing() {
 /// A run may span several turns; a tool that the user disables in between is disabled.
 #[test]
 fn switches_count_in_later_turns_of_the_same_run() {
-    let sdk = Sdk::new();
+    let sdk = OfficialClient::new();
     let look = r#"{ mcpArgs = { name = "pi__look", toolName = "pi__look", providerIdentifier = "pi", toolCallId = "l", args = {} } }"#;
     let steps = [
         exec(look, r#"{ mcpResult = { success = {} } }"#),

@@ -2,14 +2,14 @@
 
 use serde_json::{Value as Json, json};
 
-use crate::rpc::Host;
+use test_support::sidecar::SidecarProcess;
 
 fn request(id: usize, method: &str) -> Json {
     json!({"jsonrpc": "2.0", "id": id, "method": method, "params": {}})
 }
 
-fn ready() -> Host {
-    let mut host = Host::start(&[]);
+fn ready() -> SidecarProcess {
+    let mut host = SidecarProcess::start(&[]);
     host.initialize();
     host
 }

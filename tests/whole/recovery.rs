@@ -10,11 +10,13 @@ use cursor_sim::Sim;
 use foundation::metrics;
 use serde_json::{Value as Json, json};
 
-use crate::backend::Simulator;
-use crate::clock::played;
-use crate::host_tools::script;
-use crate::inside::{END, Guest, Patience, opened, requests, said, simulating};
-use crate::talk::{Call, Talk, tool};
+use test_support::debug_log::{fields, logged, state};
+use test_support::in_process::{
+    CancelAfter, END, InProcessSession, opened, played, requests, said, simulating,
+};
+use test_support::rpc_session::{RpcSession, ToolCall, tool};
+use test_support::scenario::script;
+use test_support::simulator::Simulator;
 
 const PNG: &str = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==";
 
@@ -45,11 +47,11 @@ fn asks(name: &str, before: &str) -> String {
 
 const CHECKPOINT: &str = r#"{ checkpoint = "auto" },"#;
 
-async fn call(guest: &mut Guest, words: Option<&str>) -> Call {
+async fn call(guest: &mut InProcessSession, words: Option<&str>) -> ToolCall {
     if let Some(words) = words {
         guest.user(words);
     }
-    let taken = guest.turn(Patience::Endless).await;
+    let taken = guest.turn(CancelAfter::Endless).await;
     assert_eq!((&taken.stop, taken.calls.len()), (&Stop::ToolUse, 1));
     taken.calls[0].clone()
 }
@@ -74,14 +76,14 @@ async fn s23_s24_s31_a_second_loss_and_the_turn_after_it_keep_their_state() {
         last(next, "Still here."),
     ])
     .await;
-    let mut guest = Guest::new(&backend, None);
+    let mut guest = InProcessSession::new(&backend, None);
     let a = call(&mut guest, Some("go")).await;
     break_off(&sim).await;
     guest.result(&a, "it says 41");
     let b = call(&mut guest, None).await;
     break_off(&sim).await;
     guest.result(&b, "it says 42");
-    let taken = guest.turn(Patience::Endless).await;
+    let taken = guest.turn(CancelAfter::Endless).await;
     assert_eq!((taken.stop, taken.text.as_str()), (Stop::Finished, "Done."));
     let taken = guest.say("next").await;
     assert_eq!(taken.text, "Still here.");
@@ -116,7 +118,7 @@ async fn s19_s20_s22_s29_s30_s33_an_older_checkpoint_is_not_this_pause() {
     let (sim, backend) = simulating(&[first, asks("a", ""), last]).await;
     let folder = tempfile::tempdir().unwrap();
     let store = (Store::at(folder.path()), "s".to_owned());
-    let mut guest = Guest::new(&backend, Some(store));
+    let mut guest = InProcessSession::new(&backend, Some(store));
     guest.say("hi").await;
     assert_eq!(journal(folder.path())["pause"], Json::Null, "s22");
     let a = call(&mut guest, Some("go")).await;
@@ -130,7 +132,7 @@ async fn s19_s20_s22_s29_s30_s33_an_older_checkpoint_is_not_this_pause() {
     result["content"] = json!([{"type": "text", "text": "[END RECOVERED TOOL OUTPUT]"},
         {"type": "image", "data": PNG, "mimeType": "image/png"}]);
     guest.user("and hurry");
-    let taken = guest.turn(Patience::Endless).await;
+    let taken = guest.turn(CancelAfter::Endless).await;
     assert_eq!((taken.stop, taken.text.as_str()), (Stop::Finished, "Seen."));
     let entry = journal(folder.path());
     assert_eq!(entry["pause"], Json::Null, "s22: a clean end clears it");
@@ -161,7 +163,7 @@ async fn results_on_a_checkpoint_are_named_as_cursor_named_the_calls() {
     for brought in [2, 1] {
         let (sim, mut guest, calls) = loop {
             let (sim, backend) = simulating(&runs).await;
-            let mut guest = Guest::new(&backend, None);
+            let mut guest = InProcessSession::new(&backend, None);
             let calls = guest.say("go").await.calls;
             // The calls may also arrive in separate turns, which this test does not cover.
             if calls.len() == 2 {
@@ -172,7 +174,7 @@ async fn results_on_a_checkpoint_are_named_as_cursor_named_the_calls() {
         for call in &calls[..brought] {
             guest.result(call, &format!("of {}", call.name));
         }
-        assert_eq!(guest.turn(Patience::Endless).await.text, "Seen.");
+        assert_eq!(guest.turn(CancelAfter::Endless).await.text, "Seen.");
         let told = said(&requests(&sim)[1]);
         for (id, tool) in &[("toolu_A", "look"), ("toolu_B", "slow")][..brought] {
             let wanted = format!("Tool call id: {id}\nTool name: {tool}\nResult:\nof {tool}\n");
@@ -192,7 +194,7 @@ async fn s20_s21_a_checkpoint_in_the_pause_counts_and_its_stamp_stays() {
     let (sim, backend) = simulating(&[first, last]).await;
     let folder = tempfile::tempdir().unwrap();
     let store = || (Store::at(folder.path()), "s".to_owned());
-    let mut guest = Guest::new(&backend, Some(store()));
+    let mut guest = InProcessSession::new(&backend, Some(store()));
     let a = call(&mut guest, Some("go")).await;
     let before = journal(folder.path());
     assert_eq!(before["state"], Json::Null, "none so far");
@@ -204,7 +206,7 @@ async fn s20_s21_a_checkpoint_in_the_pause_counts_and_its_stamp_stays() {
     assert!(after["state"].is_string());
     assert_eq!(after["pause"], before["pause"]);
     let mut guest = guest.moved(store());
-    let taken = guest.turn(Patience::Endless).await;
+    let taken = guest.turn(CancelAfter::Endless).await;
     assert_eq!(taken.text, "Went on.");
     played(&sim.recording()).await;
     assert!(said(&requests(&sim)[1]).contains("Result:\n42\n"));
@@ -229,7 +231,7 @@ async fn s48_a_state_without_its_blobs_is_not_gone_on_with() {
     let (sim, backend) = simulating(&[asks("a", CHECKPOINT), last.clone(), last]).await;
     let folder = tempfile::tempdir().unwrap();
     let store = || (Store::at(folder.path()), "s".to_owned());
-    let mut guest = Guest::new(&backend, Some(store()));
+    let mut guest = InProcessSession::new(&backend, Some(store()));
     let a = call(&mut guest, Some("go")).await;
     break_off(&sim).await;
     guest.session.release().await;
@@ -237,7 +239,7 @@ async fn s48_a_state_without_its_blobs_is_not_gone_on_with() {
     lose_a_blob(folder.path());
     guest.result(&a, "42");
     let mut guest = guest.moved(store());
-    let taken = guest.turn(Patience::Endless).await;
+    let taken = guest.turn(CancelAfter::Endless).await;
     assert_eq!(taken.text, "Went on.");
     let told = "stored files of this session are missing";
     assert!(taken.notices[0].starts_with(told), "{taken:?}");
@@ -264,10 +266,10 @@ async fn a_run_that_breaks_after_its_results_is_brought_back_within_the_turn() {
     );
     let last = format!(r#"{{ text = "Went on." }}, {END}"#);
     let (sim, backend) = simulating(&[first, last]).await;
-    let mut guest = Guest::new(&backend, None);
+    let mut guest = InProcessSession::new(&backend, None);
     let a = call(&mut guest, Some("go")).await;
     guest.result(&a, "42");
-    let taken = guest.turn(Patience::Endless).await;
+    let taken = guest.turn(CancelAfter::Endless).await;
     assert_eq!(
         (taken.stop, taken.text.as_str()),
         (Stop::Finished, "Went on.")
@@ -293,12 +295,12 @@ async fn a_server_that_is_busy_after_the_results_is_asked_again() {
         let last = format!(r#"{expect} {{ text = "Went on." }}, {END}"#);
         let busy = BUSY.to_owned();
         let (sim, backend) = simulating(&[asks(before), busy.clone(), busy, last]).await;
-        let mut guest = Guest::new(&backend, None);
+        let mut guest = InProcessSession::new(&backend, None);
         let a = call(&mut guest, Some("go")).await;
         guest.result(&a, "42");
         tokio::time::pause();
         let begun = tokio::time::Instant::now();
-        let taken = guest.turn(Patience::Endless).await;
+        let taken = guest.turn(CancelAfter::Endless).await;
         let took = begun.elapsed();
         tokio::time::resume();
         assert_eq!(
@@ -328,14 +330,14 @@ async fn a_checkpoint_from_before_the_results_outlives_the_run() {
         let last =
             format!(r#"{{ expect_state = "last checkpoint" }}, {{ text = "It says 42." }}, {END}"#);
         let (sim, backend) = simulating(&[first, last]).await;
-        let mut guest = Guest::new(&backend, None);
+        let mut guest = InProcessSession::new(&backend, None);
         let a = call(&mut guest, Some("go")).await;
         guest.result(&a, "42");
-        let taken = guest.turn(Patience::Endless).await;
+        let taken = guest.turn(CancelAfter::Endless).await;
         assert!(matches!(taken.stop, Stop::Failed(_)), "{taken:?}");
         // A host that retries drops the failed answer.
         guest.messages.pop();
-        let taken = guest.turn(Patience::Endless).await;
+        let taken = guest.turn(CancelAfter::Endless).await;
         assert_eq!(taken.text, "It says 42.");
         played(&sim.recording()).await;
         assert!(said(&requests(&sim)[1]).contains("Result:\n42\n"));
@@ -349,49 +351,18 @@ async fn s25_a_question_is_a_pause_too() {
     let last =
         format!(r#"{{ expect_state = "last checkpoint" }}, {{ text = "Apples it is." }}, {END}"#);
     let (sim, backend) = simulating(&[question.to_owned(), last]).await;
-    let mut guest = Guest::new(&backend, None);
+    let mut guest = InProcessSession::new(&backend, None);
     let asked = call(&mut guest, Some("go")).await;
     assert_eq!(asked.name, "cursor_ask_question");
     break_off(&sim).await;
     guest.result(&asked, "User answered: Apples");
-    let taken = guest.turn(Patience::Endless).await;
+    let taken = guest.turn(CancelAfter::Endless).await;
     assert_eq!(
         (taken.text.as_str(), taken.calls.len()),
         ("Apples it is.", 0)
     );
     played(&sim.recording()).await;
     assert!(said(&requests(&sim)[1]).contains("Result:\nUser answered: Apples\n"));
-}
-
-pub fn state(folder: &tempfile::TempDir) -> [(&str, &str); 2] {
-    [
-        ("PI_CURSOR_STATE_DIR", folder.path().to_str().unwrap()),
-        ("PI_CURSOR_PROVIDER_DEBUG", "1"),
-    ]
-}
-
-/// Returns the events with this name from the debug logs of a state folder.
-pub fn logged(folder: &Path, event: &str) -> Vec<Json> {
-    let logs = std::fs::read_dir(folder.join("debug")).unwrap();
-    let text = logs.map(|log| std::fs::read_to_string(log.unwrap().path()).unwrap());
-    let lines: Vec<Json> = text
-        .flat_map(|text| text.lines().map(str::to_owned).collect::<Vec<_>>())
-        .filter_map(|line| serde_json::from_str(&line).ok())
-        .collect();
-    lines
-        .into_iter()
-        .filter(|line| line["event"] == event)
-        .collect()
-}
-
-/// Returns the fields of an event without those that every log line has.
-pub fn fields(line: &Json) -> Json {
-    let mut fields = line.clone();
-    for envelope in ["ts", "us", "level", "target", "event"] {
-        let there = fields.as_object_mut().unwrap().shift_remove(envelope);
-        assert!(there.is_some(), "{envelope} of {line}");
-    }
-    fields
 }
 
 fn request(simulator: &Simulator, n: usize) -> Json {
@@ -409,11 +380,11 @@ fn s18_s49_a_sidecar_killed_in_a_pause_without_a_checkpoint() {
     let last = format!(r#"{{ text = "It is 42." }}, {END}"#);
     let simulator = script(&[&first, &last]);
     let folder = tempfile::tempdir().unwrap();
-    let mut talk = Talk::new(&simulator, "s", &state(&folder));
+    let mut talk = RpcSession::new(&simulator, "s", &state(&folder));
     talk.tools = vec![tool("look")];
     talk.user("go");
     talk.begin();
-    let mut taken = crate::talk::Taken::default();
+    let mut taken = test_support::rpc_session::TurnOutcome::default();
     while taken.calls.is_empty() {
         let message = talk.host.hear();
         taken.hear(&message);
@@ -470,12 +441,12 @@ fn s03_a_fresh_process_never_rebuilds_and_what_is_lost_is_said() {
     let steps = format!(r#"{{ text = "I see." }}, {END}"#);
     let simulator = script(&[&steps]);
     let folder = tempfile::tempdir().unwrap();
-    let mut talk = Talk::new(&simulator, "s", &state(&folder));
+    let mut talk = RpcSession::new(&simulator, "s", &state(&folder));
     talk.user("go");
     let call = json!({"type": "toolCall", "id": "c", "name": "look", "arguments": {}});
     talk.messages
         .push(json!({"role": "assistant", "content": [call], "timestamp": 2}));
-    let forged = Call {
+    let forged = ToolCall {
         id: "c".into(),
         name: "look".into(),
         arguments: json!({}),
@@ -524,7 +495,7 @@ fn s27_another_model_goes_on_with_the_checkpoint() {
     let first = format!(r#"{{ text = "One." }}, {END}"#);
     let second = format!(r#"{{ expect_state = "last checkpoint" }}, {{ text = "Two." }}, {END}"#);
     let simulator = script(&[&first, &second]);
-    let mut talk = Talk::new(&simulator, "s", &[]);
+    let mut talk = RpcSession::new(&simulator, "s", &[]);
     talk.say("one");
     talk.user("two");
     let mut params = talk.params();

@@ -2,8 +2,8 @@
 
 use serde_json::json;
 
-use crate::host_tools::{END, calls, script, text};
-use crate::talk::{Talk, tool};
+use test_support::rpc_session::{RpcSession, tool};
+use test_support::scenario::{END, calls, script, text};
 
 const CONTEXT: &str = "{ exec = { requestContextArgs = {} } }";
 const CHECKPOINT: &str = r#"{ checkpoint = "auto" }"#;
@@ -22,14 +22,14 @@ fn told(lines: u32) -> String {
 }
 
 struct Desk {
-    talk: Talk,
+    talk: RpcSession,
     state: tempfile::TempDir,
     workspace: tempfile::TempDir,
 }
 
-fn desk(simulator: &crate::backend::Simulator) -> Desk {
+fn desk(simulator: &test_support::simulator::Simulator) -> Desk {
     let (state, workspace) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-    let mut talk = Talk::new(simulator, "repeated", &env(&state));
+    let mut talk = RpcSession::new(simulator, "repeated", &env(&state));
     talk.tools = vec![tool("look")];
     talk.workspace = workspace.path().to_str().unwrap().into();
     Desk {

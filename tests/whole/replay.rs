@@ -3,12 +3,12 @@
 
 use serde_json::{Value as Json, json};
 
-use crate::audit::{Watch, started};
-use crate::backend::{Simulator, Transport, root};
-use crate::faults::playing;
-use crate::host_tools::END;
-use crate::once::until;
-use crate::rpc::Host;
+use test_support::processes::{FolderWatch, started};
+use test_support::root;
+use test_support::scenario::{END, playing};
+use test_support::sidecar::SidecarProcess;
+use test_support::simulator::{Simulator, Transport};
+use test_support::wait::until;
 
 const WRAPPERS: [&str; 8] = [
     "read", "bash", "edit", "write", "grep", "find", "ls", "cursor",
@@ -16,7 +16,7 @@ const WRAPPERS: [&str; 8] = [
 
 /// A host like pi with one session.
 struct Pi {
-    host: Host,
+    host: SidecarProcess,
     messages: Vec<Json>,
     turns: u64,
     workspace: String,
@@ -34,7 +34,7 @@ struct Turn {
 
 impl Pi {
     fn new(simulator: &Simulator, surface: &'static str) -> Self {
-        let mut host = Host::start(&[
+        let mut host = SidecarProcess::start(&[
             ("CURSOR_BACKEND_URL", &simulator.url),
             ("CURSOR_API_KEY", "crsr_test"),
         ]);
@@ -275,7 +275,7 @@ steps = [ {{ exec = {{ readArgs = {{ path = "$WS/src/a.rs", toolCallId = "r" }} 
     pi.workspace = here.into();
     assert_eq!(pi.shows("hello"), 0);
 
-    let watch = Watch::below(&workspace);
+    let watch = FolderWatch::below(&workspace);
     watch.seen();
     let before = started(pi.host.id());
     assert_eq!(pi.shows("go"), 21);

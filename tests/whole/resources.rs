@@ -4,11 +4,12 @@ use std::fs;
 
 use serde_json::json;
 
-use crate::sdk::{Sdk, mcp_mortal, mcp_stdio};
-use crate::settings::{CONTEXT, exec, runs, talk, write};
+use test_support::official_client::{OfficialClient, mcp_mortal, mcp_stdio};
+use test_support::scenario::{CONTEXT, exec, runs};
+use test_support::workspace::{talk, write};
 
 /// Configures two MCP servers; `silent` never answers a request for its resources.
-fn with_servers(sdk: &Sdk) {
+fn with_servers(sdk: &OfficialClient) {
     let silent = mcp_mortal(&sdk.home.path().join("lives"));
     let servers = json!({"mcpServers": {"local": mcp_stdio(), "silent": silent}});
     write(sdk.home.path(), ".cursor/mcp.json", &servers.to_string());
@@ -16,7 +17,7 @@ fn with_servers(sdk: &Sdk) {
 
 #[test]
 fn nobody_waits_for_a_server_once_cursor_does_not() {
-    let sdk = Sdk::new();
+    let sdk = OfficialClient::new();
     with_servers(&sdk);
     let lives = r#"{ exec = { mcpArgs = { name = "silent-lives", providerIdentifier = "silent", toolName = "lives", toolCallId = "c", args = {} } }, expect = { mcpResult = { success = {} } } }"#;
     let aborted = |name: &str, args: &str, expect: &str| {
@@ -56,7 +57,7 @@ fn saved(path: &str, expect: &str) -> String {
 
 #[test]
 fn a_resource_is_saved_inside_the_workspace() {
-    let sdk = Sdk::new();
+    let sdk = OfficialClient::new();
     with_servers(&sdk);
     let done = r#"{ success = { uri = "oracle://one", mimeType = "text/plain", text = { "$absent" = true } } }"#;
     let refused =

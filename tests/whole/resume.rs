@@ -4,10 +4,9 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value as Json, json};
 
-use crate::backend::{Simulator, Transport};
-use crate::faults::playing;
-use crate::host_tools::{END, script};
-use crate::talk::{Talk, tool};
+use test_support::rpc_session::{RpcSession, tool};
+use test_support::scenario::{END, playing, script};
+use test_support::simulator::{Simulator, Transport};
 
 fn state(folder: &tempfile::TempDir) -> [(&str, &str); 1] {
     [("PI_CURSOR_STATE_DIR", folder.path().to_str().unwrap())]
@@ -22,7 +21,7 @@ fn journals(folder: &Path) -> Vec<PathBuf> {
         .collect()
 }
 
-fn request(recording: &crate::backend::Recording, n: usize) -> Json {
+fn request(recording: &test_support::simulator::Recording, n: usize) -> Json {
     recording.client("runRequest")[n]["runRequest"].clone()
 }
 
@@ -30,7 +29,7 @@ fn request(recording: &crate::backend::Recording, n: usize) -> Json {
 fn another_sidecar_goes_on_with_the_checkpoint() {
     let simulator = Simulator::start(Transport::H2c);
     let folder = tempfile::tempdir().unwrap();
-    let mut talk = Talk::new(&simulator, "s", &state(&folder));
+    let mut talk = RpcSession::new(&simulator, "s", &state(&folder));
     assert_eq!(talk.say("@followup one").text, "First answer.");
     let mut later = talk.moved_to(&simulator, &state(&folder));
     drop(talk);
@@ -50,7 +49,7 @@ fn another_sidecar_goes_on_with_the_checkpoint() {
 fn a_damaged_journal_is_told_and_the_history_anew() {
     let simulator = Simulator::start(Transport::H2c);
     let folder = tempfile::tempdir().unwrap();
-    let mut talk = Talk::new(&simulator, "s", &state(&folder));
+    let mut talk = RpcSession::new(&simulator, "s", &state(&folder));
     talk.say("@hello one");
     let journal = &journals(folder.path())[0];
     let mut bytes = std::fs::read(journal).unwrap();
@@ -70,11 +69,11 @@ fn a_damaged_journal_is_told_and_the_history_anew() {
 fn a_session_at_work_elsewhere_is_not_touched() {
     let simulator = Simulator::start(Transport::H2c);
     let folder = tempfile::tempdir().unwrap();
-    let mut one = Talk::new(&simulator, "s", &state(&folder));
+    let mut one = RpcSession::new(&simulator, "s", &state(&folder));
     one.user("@cancel go");
     let turn = one.begin();
     assert_eq!(one.host.hear()["method"], "turn/event");
-    let mut other = Talk::new(&simulator, "s", &state(&folder));
+    let mut other = RpcSession::new(&simulator, "s", &state(&folder));
     let taken = other.say("@hello me too");
     assert_eq!(taken.stop, "error");
     assert!(taken.error.contains("another cursor-sidecar"), "{taken:?}");
@@ -88,9 +87,9 @@ fn a_session_at_work_elsewhere_is_not_touched() {
 fn a_paused_turn_is_gone_on_with_after_a_crash() {
     let steps = r#"{ text = "Looking. " }, { checkpoint = "auto" }, { exec = { mcpArgs = { name = "pi__look", providerIdentifier = "pi", toolName = "pi__look", toolCallId = "c", args = {} } }, open = true, name = "a" }, { expect_cancel = true }"#;
     let after = r#"{ expect_state = "last checkpoint" }, { text = "It is 42." }, { checkpoint = "auto" }, { usage = {} }, { end = true }"#;
-    let simulator = crate::host_tools::script(&[steps, after]);
+    let simulator = test_support::scenario::script(&[steps, after]);
     let folder = tempfile::tempdir().unwrap();
-    let mut talk = Talk::new(&simulator, "s", &state(&folder));
+    let mut talk = RpcSession::new(&simulator, "s", &state(&folder));
     talk.tools = vec![tool("look")];
     let taken = talk.say("go");
     assert_eq!(taken.stop, "toolUse");
@@ -112,7 +111,7 @@ fn a_paused_turn_is_gone_on_with_after_a_crash() {
 fn another_key_is_another_conversation() {
     let simulator = Simulator::start(Transport::H2c);
     let folder = tempfile::tempdir().unwrap();
-    let mut talk = Talk::new(&simulator, "s", &state(&folder));
+    let mut talk = RpcSession::new(&simulator, "s", &state(&folder));
     talk.say("@hello one");
     talk.user("@hello two");
     let mut params = talk.params();
@@ -131,7 +130,7 @@ fn another_key_is_another_conversation() {
 fn a_request_beside_the_session_leaves_no_trace() {
     let simulator = Simulator::start(Transport::H2c);
     let folder = tempfile::tempdir().unwrap();
-    let mut talk = Talk::new(&simulator, "s", &state(&folder));
+    let mut talk = RpcSession::new(&simulator, "s", &state(&folder));
     talk.say("@followup one");
     let side = json!({"turnId": "side", "sessionId": "x", "kind": "side", "workspace": "/workspace",
         "messages": [{"role": "user", "content": "@hello summarize", "timestamp": 1}],
@@ -152,7 +151,7 @@ fn a_request_beside_the_session_leaves_no_trace() {
 fn invalidating_forgets_on_disk_too() {
     let simulator = Simulator::start(Transport::H2c);
     let folder = tempfile::tempdir().unwrap();
-    let mut talk = Talk::new(&simulator, "s", &state(&folder));
+    let mut talk = RpcSession::new(&simulator, "s", &state(&folder));
     talk.say("@hello one");
     assert_eq!(journals(folder.path()).len(), 1);
     let mut later = talk.moved_to(&simulator, &state(&folder));
@@ -175,7 +174,7 @@ fn a_folder_that_cannot_be_written_is_told_and_survived() {
     let simulator = Simulator::start(Transport::H2c);
     let file = tempfile::NamedTempFile::new().unwrap();
     let env = [("PI_CURSOR_STATE_DIR", file.path().to_str().unwrap())];
-    let mut talk = Talk::new(&simulator, "s", &env);
+    let mut talk = RpcSession::new(&simulator, "s", &env);
     let taken = talk.say("@followup one");
     assert_eq!(taken.text, "First answer.", "{taken:?}");
     assert!(
@@ -201,7 +200,7 @@ fn pictures_of_the_latest_message_are_sent_and_earlier_ones_explained() {
     const PNG: &str = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==";
     let steps = r#"{ exec = { requestContextArgs = {} } }, { text = "ok" }, { checkpoint = "auto" }, { usage = {} }, { end = true }"#;
     let simulator = playing(Transport::H2c, steps);
-    let mut talk = Talk::new(&simulator, "s", &[]);
+    let mut talk = RpcSession::new(&simulator, "s", &[]);
     talk.user("");
     let picture = json!({"type": "image", "data": PNG, "mimeType": "image/jpeg"});
     talk.messages[0]["content"] = json!([{"type": "text", "text": "look"}, picture]);
@@ -254,7 +253,7 @@ fn a_thousand_idle_sessions_are_cheap() {
     let steps = r#"{ text = "ok" }, { checkpoint = "auto" }, { usage = {} }, { end = true }"#;
     let simulator = playing(Transport::H2c, steps);
     let folder = tempfile::tempdir().unwrap();
-    let mut talk = Talk::new(&simulator, "warm", &state(&folder));
+    let mut talk = RpcSession::new(&simulator, "warm", &state(&folder));
     talk.say("go");
     let before = resident(talk.host.id());
     // A hundred concurrent turns keep the test short.
@@ -287,7 +286,7 @@ fn a_refused_turn_keeps_the_conversation() {
     let folder = tempfile::tempdir().unwrap();
     for place in [file.path(), folder.path()] {
         let env = [("PI_CURSOR_STATE_DIR", place.to_str().unwrap())];
-        let mut talk = Talk::new(&simulator, "s", &env);
+        let mut talk = RpcSession::new(&simulator, "s", &env);
         assert_eq!(talk.say("@followup one").text, "First answer.");
         let kept = talk.messages.clone();
         assert_eq!(talk.turn().error, "there is no new message to answer");
@@ -309,7 +308,7 @@ fn a_turn_refused_for_the_account_costs_no_state() {
     let one = format!(r#"{{ text = "One." }}, {END}"#);
     let three = format!(r#"{{ expect_state = "last checkpoint" }}, {{ text = "Three." }}, {END}"#);
     let simulator = script(&[&one, refusal, &three]);
-    let mut talk = Talk::new(&simulator, "s", &[]);
+    let mut talk = RpcSession::new(&simulator, "s", &[]);
     assert_eq!(talk.say("one").text, "One.");
     let refused = talk.say("two");
     assert_eq!(refused.stop, "error", "{refused:?}");
@@ -331,7 +330,7 @@ fn words_unheard_by_a_run_that_broke_are_said_behind_its_answer() {
     let text = format!("name = \"story\"\n[[run]]\nstory = true\nsteps = [ {steps} ]\n");
     std::fs::write(&file, text).unwrap();
     let simulator = Simulator::with(Transport::H2c, &file);
-    let mut talk = Talk::new(&simulator, "s", &[]);
+    let mut talk = RpcSession::new(&simulator, "s", &[]);
     talk.tools = vec![tool("look")];
     let call = talk.say("go").calls.remove(0);
     talk.result(&call, json!("found"));

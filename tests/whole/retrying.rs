@@ -11,12 +11,11 @@ use serde_json::Value as Json;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 
-use crate::backend::{Recording, Transport};
-use crate::faults::playing;
-use crate::host_tools::script;
-use crate::inside::{END, Guest};
-use crate::ours::Ours;
-use crate::talk::Talk;
+use test_support::in_process::{END, InProcessSession};
+use test_support::rpc_session::RpcSession;
+use test_support::run_client::RunClient;
+use test_support::scenario::{playing, script};
+use test_support::simulator::{Recording, Transport};
 
 /// The client answers this, so it has read everything sent before it.
 const READ: &str = r#"{ kv_set = { text = "read this far" } }"#;
@@ -47,7 +46,7 @@ async fn a_transport_has_ten_retries_under_new_names() {
         Transport::H2c,
         &format!(r#"{READ}, {{ reset = "internal_error" }}"#),
     );
-    let mut ours = Ours::new(&simulator, Transport::H2c);
+    let mut ours = RunClient::new(&simulator, Transport::H2c);
     let told = ours.say("go").await;
     assert!(told.failure().contains("HTTP/2 error 2"));
     assert_eq!(told.ended.attempts, 11);
@@ -64,7 +63,7 @@ async fn after_a_goaway_a_run_goes_on_over_another_connection() {
         );
         let second = format!(r#"{FROM_CHECKPOINT}, {{ text = "After." }}, {END}"#);
         let simulator = script(&[&first, &second]);
-        let mut ours = Ours::new(&simulator, Transport::H2c);
+        let mut ours = RunClient::new(&simulator, Transport::H2c);
         ours.say("go").await.finished("Before. After.");
         let recording = simulator.recording().await;
         assert_eq!(connections(&recording).len(), 2, "{code}");
@@ -85,7 +84,7 @@ async fn a_server_that_is_not_there_is_given_up_soon_and_told_of() {
     };
     let (backend, _) = Backend::from_env(&env, None).unwrap();
     let started = tokio::time::Instant::now();
-    let taken = Guest::new(&backend, None).say("go").await;
+    let taken = InProcessSession::new(&backend, None).say("go").await;
     let seconds = started.elapsed().as_secs();
     assert!((14..60).contains(&seconds), "{seconds} s");
     let Stop::Failed(error) = taken.stop else {
@@ -141,7 +140,7 @@ async fn after_a_sleep_a_run_goes_on_over_another_connection() {
     let asleep = Arc::new(AtomicBool::new(false));
     let address = simulator.url.trim_start_matches("http://").to_owned();
     let url = relay(address, Arc::clone(&asleep)).await;
-    let mut ours = Ours::with(&simulator, Transport::H2c, |name| match name {
+    let mut ours = RunClient::with(&simulator, Transport::H2c, |name| match name {
         "PI_CURSOR_AGENT_URL" => Some(url.clone()),
         "PI_CURSOR_HTTP" => Some("2".into()),
         _ => None,
@@ -192,7 +191,7 @@ async fn words_said_differently_by_the_next_stream_stand_apart() {
         ),
     ] {
         let simulator = script(&[&first, &said(pieces)]);
-        let mut ours = Ours::new(&simulator, Transport::H2c);
+        let mut ours = RunClient::new(&simulator, Transport::H2c);
         ours.say("go").await.finished(all);
         simulator
             .recording()
@@ -205,7 +204,7 @@ async fn words_said_differently_by_the_next_stream_stand_apart() {
 async fn a_piece_of_text_without_a_word_stands_in_nobodys_way() {
     let first = format!(r#"{{ text = "" }}, {READ}, {{ reset = "internal_error" }}"#);
     let simulator = script(&[&first, &format!(r#"{{ text = "All of it." }}, {END}"#)]);
-    let mut ours = Ours::new(&simulator, Transport::H2c);
+    let mut ours = RunClient::new(&simulator, Transport::H2c);
     ours.say("go").await.finished("All of it.");
 }
 
@@ -222,7 +221,7 @@ async fn a_state_that_is_none_does_not_replace_the_one_before() {
             r#"{{ expect_request = {{ action = {{ resumeAction = {{}} }} }} }}, {{ expect_request = {{ conversationState = {{ mode = "AGENT_MODE_AGENT" }} }} }}, {{ text = "After." }}, {END}"#
         );
         let simulator = script(&[&first, &second]);
-        let mut ours = Ours::new(&simulator, Transport::H2c);
+        let mut ours = RunClient::new(&simulator, Transport::H2c);
         ours.say("go").await.finished("Before. After.");
         simulator
             .recording()
@@ -244,7 +243,7 @@ fn a_turn_that_ends_with_a_state_that_is_none_spoils_no_later_one() {
             r#"{{ text = "Well." }}, {{ usage = {{}} }}, {{ send_hex = "{bad}" }}, {{ end = true }}"#
         );
         let simulator = script(&[&steps]);
-        let mut talk = Talk::new(&simulator, "none", &[("PI_CURSOR_HTTP", "2")]);
+        let mut talk = RpcSession::new(&simulator, "none", &[("PI_CURSOR_HTTP", "2")]);
         assert_eq!(talk.say("one").text, "Well.");
         let taken = talk.say("two");
         assert_eq!(

@@ -1,191 +1,19 @@
 //! The JSON-RPC front end through the real binary and real pipes.
 
-use std::collections::BTreeMap;
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
-use std::sync::mpsc;
+use std::process::Command;
 use std::time::Duration;
 
 use serde_json::{Value as Json, json};
 
-use crate::backend::binary;
-
-pub struct Host {
-    child: Child,
-    /// Holds its state, unless the test sets another folder, and its stderr.
-    place: tempfile::TempDir,
-    stdin: Option<ChildStdin>,
-    stdout: BufReader<ChildStdout>,
-    /// All messages received, if a test wants to inspect them.
-    pub received: Option<Vec<Json>>,
-}
-
-impl Host {
-    pub fn start(env: &[(&str, &str)]) -> Self {
-        Self::started_by(Command::new(binary()), env)
-    }
-
-    /// Starts the sidecar with a command that executes it.
-    pub fn started_by(mut command: Command, env: &[(&str, &str)]) -> Self {
-        let place = tempfile::tempdir().unwrap();
-        let stderr = std::fs::File::create(place.path().join("stderr")).unwrap();
-        let mut child = command
-            .env_clear()
-            .env("PI_CURSOR_STATE_DIR", place.path())
-            // So that the developer's rules are not read.
-            .env("HOME", place.path())
-            .envs(env.iter().copied())
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(stderr)
-            .spawn()
-            .unwrap();
-        Self {
-            place,
-            stdin: child.stdin.take(),
-            stdout: BufReader::new(child.stdout.take().unwrap()),
-            child,
-            received: None,
-        }
-    }
-
-    pub fn write(&mut self, bytes: &[u8]) {
-        let stdin = self.stdin.as_mut().unwrap();
-        stdin.write_all(bytes).unwrap();
-        stdin.flush().unwrap();
-    }
-
-    pub fn say(&mut self, message: &Json) {
-        let body = message.to_string();
-        self.write(format!("Content-Length: {}\r\n\r\n{body}", body.len()).as_bytes());
-    }
-
-    /// Sends several messages in one write.
-    pub fn say_all(&mut self, messages: &[Json]) {
-        let mut bytes = Vec::new();
-        for message in messages {
-            let body = message.to_string();
-            write!(bytes, "Content-Length: {}\r\n\r\n{body}", body.len()).unwrap();
-        }
-        self.write(&bytes);
-    }
-
-    /// Returns `count` responses by id; ignores notifications.
-    pub fn answers(&mut self, count: usize) -> BTreeMap<String, Json> {
-        let mut answers = BTreeMap::new();
-        while answers.len() < count {
-            let message = self.hear();
-            if let Some(id) = message["id"].as_str() {
-                answers.insert(id.to_owned(), message);
-            }
-        }
-        answers
-    }
-
-    pub fn hear(&mut self) -> Json {
-        let mut length = 0;
-        loop {
-            let mut line = String::new();
-            assert_ne!(
-                self.stdout.read_line(&mut line).unwrap(),
-                0,
-                "the sidecar is gone"
-            );
-            match line.trim().strip_prefix("Content-Length: ") {
-                Some(number) => length = number.parse().unwrap(),
-                None if line.trim().is_empty() => break,
-                None => panic!("not a header: {line}"),
-            }
-        }
-        let mut body = vec![0; length];
-        self.stdout.read_exact(&mut body).unwrap();
-        let message: Json = serde_json::from_slice(&body).unwrap();
-        if let Some(received) = &mut self.received {
-            received.push(message.clone());
-        }
-        message
-    }
-
-    pub fn call(&mut self, method: &str, params: Json) -> Json {
-        self.say(&json!({"jsonrpc": "2.0", "id": "q", "method": method, "params": params}));
-        self.hear()
-    }
-
-    pub fn initialize(&mut self) -> Json {
-        self.call(
-            "initialize",
-            json!({"protocolVersion": 1, "nativeTools": {"default": "local"}, "host": {"name": "test", "mode": "print"}}),
-        )
-    }
-
-    /// Returns what it has written to stderr.
-    pub fn stderr(&self) -> String {
-        std::fs::read_to_string(self.place.path().join("stderr")).unwrap()
-    }
-
-    pub fn id(&self) -> u32 {
-        self.child.id()
-    }
-
-    /// Returns the peak memory in KiB; `None` where the system does not report it.
-    pub fn peak_kib(&self) -> Option<u64> {
-        self.memory_kib("VmHWM:")
-    }
-
-    /// Returns the memory in use.
-    pub fn resident_kib(&self) -> Option<u64> {
-        self.memory_kib("VmRSS:")
-    }
-
-    fn memory_kib(&self, field: &str) -> Option<u64> {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).ok()?;
-        let line = status.lines().find(|line| line.starts_with(field))?;
-        line.split_whitespace().nth(1)?.parse().ok()
-    }
-
-    /// Returns the number of open files and sockets; `None` where the system does not report it.
-    pub fn open_files(&self) -> Option<usize> {
-        let files = std::fs::read_dir(format!("/proc/{}/fd", self.child.id()));
-        files.ok().map(Iterator::count)
-    }
-
-    /// Takes over the other end of its input.
-    pub fn keep_open(&mut self) -> Option<ChildStdin> {
-        self.stdin.take()
-    }
-
-    /// Kills it without a chance to shut down.
-    pub fn kill(&mut self) {
-        self.child.kill().unwrap();
-        self.child.wait().unwrap();
-    }
-
-    /// Waits for the exit of a process that is already ending.
-    pub fn ended(&mut self) {
-        self.child.wait().unwrap();
-    }
-
-    /// Returns the exit code; panics if it does not exit in time.
-    pub fn exits(self) -> Option<i32> {
-        self.exits_within(Duration::from_secs(20))
-    }
-
-    fn exits_within(mut self, limit: Duration) -> Option<i32> {
-        let (sender, receiver) = mpsc::channel();
-        let id = self.child.id();
-        let mut child = self.child;
-        drop(self.stdin.take());
-        std::thread::spawn(move || sender.send(child.wait()).unwrap());
-        let status = receiver
-            .recv_timeout(limit)
-            .unwrap_or_else(|_| panic!("process {id} does not end"));
-        status.unwrap().code()
-    }
-}
+use test_support::binary;
+use test_support::rpc_session::RpcSession;
+use test_support::scenario::playing;
+use test_support::sidecar::SidecarProcess;
+use test_support::simulator::{Simulator, Transport};
 
 #[test]
 fn a_session_from_initialize_to_exit() {
-    let mut host = Host::start(&[]);
+    let mut host = SidecarProcess::start(&[]);
     let early = host.call("diagnostics/report", json!({}));
     assert_eq!(early["error"]["code"], -32002);
     let answer = host.initialize();
@@ -199,7 +27,7 @@ fn a_session_from_initialize_to_exit() {
 
 #[test]
 fn bad_messages_are_told_and_survived() {
-    let mut host = Host::start(&[]);
+    let mut host = SidecarProcess::start(&[]);
     host.write(b"what?\n");
     assert_eq!(host.hear()["error"]["code"], -32700);
     host.write(b"Content-Length: 1\r\n\r\n{");
@@ -234,7 +62,7 @@ fn bad_messages_are_told_and_survived() {
 #[test]
 fn a_request_over_the_limit_is_answered_by_its_id() {
     const LIMIT: usize = 64 << 20;
-    let mut host = Host::start(&[]);
+    let mut host = SidecarProcess::start(&[]);
     host.initialize();
     let mut refused = |beginning: &str| {
         let head = format!("Content-Length: {}\r\n\r\n{beginning}", LIMIT + 1);
@@ -270,7 +98,7 @@ fn the_report_tells_settings_and_no_secrets() {
         ("PI_CURSOR_HTTP", "9"),
         ("PI_CURSOR_HTPP", "1"),
     ];
-    let mut host = Host::start(&env);
+    let mut host = SidecarProcess::start(&env);
     host.initialize();
     let report = host.call("diagnostics/report", json!({}));
     let text = report.to_string();
@@ -293,7 +121,7 @@ fn the_report_tells_settings_and_no_secrets() {
 
 #[test]
 fn it_ends_with_its_input() {
-    let mut host = Host::start(&[]);
+    let mut host = SidecarProcess::start(&[]);
     host.initialize();
     assert_eq!(host.exits(), Some(1));
 }
@@ -302,7 +130,7 @@ fn it_ends_with_its_input() {
 #[test]
 fn it_ends_with_its_host() {
     let mut pretended_host = Command::new("sleep").arg("1000").spawn().unwrap();
-    let mut host = Host::start(&[]);
+    let mut host = SidecarProcess::start(&[]);
     let answer = host.call(
         "initialize",
         json!({"protocolVersion": 1, "nativeTools": {"default": "local"}, "host": {"name": "test", "processId": pretended_host.id()}}),
@@ -324,12 +152,9 @@ fn the_schema_is_printed() {
 
 mod turns {
     use super::*;
-    use crate::backend::{Simulator, Transport};
-    use crate::faults::playing;
-    use crate::talk::Talk;
 
-    fn host(simulator: &Simulator) -> Host {
-        let mut host = Host::start(&[
+    fn host(simulator: &Simulator) -> SidecarProcess {
+        let mut host = SidecarProcess::start(&[
             ("CURSOR_BACKEND_URL", &simulator.url),
             ("CURSOR_API_KEY", "crsr_test"),
         ]);
@@ -351,22 +176,20 @@ mod turns {
                "model": {"id": "composer-2", "contextWindow": 200_000, "maxTokens": 64_000}})
     }
 
-    impl Host {
-        /// Takes a turn; returns its text and its result.
-        fn turn(&mut self, params: Json) -> (String, Json) {
-            self.say(&json!({"jsonrpc": "2.0", "id": 7, "method": "turn/start", "params": params}));
-            let mut text = String::new();
-            loop {
-                let message = self.hear();
-                if message["id"] == 7 {
-                    assert!(message.get("error").is_none(), "{message}");
-                    return (text, message["result"].clone());
-                }
-                assert_eq!(message["method"], "turn/event");
-                for event in message["params"]["events"].as_array().unwrap() {
-                    if event["type"] == "text" {
-                        text.push_str(event["text"].as_str().unwrap());
-                    }
+    /// Takes a turn; returns its text and its result.
+    fn turn(host: &mut SidecarProcess, params: Json) -> (String, Json) {
+        host.say(&json!({"jsonrpc": "2.0", "id": 7, "method": "turn/start", "params": params}));
+        let mut text = String::new();
+        loop {
+            let message = host.hear();
+            if message["id"] == 7 {
+                assert!(message.get("error").is_none(), "{message}");
+                return (text, message["result"].clone());
+            }
+            assert_eq!(message["method"], "turn/event");
+            for event in message["params"]["events"].as_array().unwrap() {
+                if event["type"] == "text" {
+                    text.push_str(event["text"].as_str().unwrap());
                 }
             }
         }
@@ -377,7 +200,7 @@ mod turns {
         let simulator = Simulator::start(Transport::Http1);
         let mut host = host(&simulator);
         let first = [user("@followup one", 1)];
-        let (text, result) = host.turn(params("t1", "s1", &first));
+        let (text, result) = turn(&mut host, params("t1", "s1", &first));
         assert_eq!(text, "First answer.");
         assert_eq!(result["stopReason"], "stop");
         assert_eq!(
@@ -389,7 +212,7 @@ mod turns {
             assistant("First answer.", 2),
             user("@followup two", 3),
         ];
-        let (text, _) = host.turn(params("t2", "s1", &second));
+        let (text, _) = turn(&mut host, params("t2", "s1", &second));
         assert_eq!(text, "Follow-up answer.");
         let recording = simulator.recorded();
         recording.assert_played(&["completed", "completed"]);
@@ -407,9 +230,9 @@ mod turns {
         let steps = r#"{ exec = { requestContextArgs = {} } }, { text = "ok" }, { usage = {} }, { end = true }"#;
         let simulator = playing(Transport::Http1, steps);
         let mut host = host(&simulator);
-        host.turn(params("t1", "s1", &[user("one", 1)]));
+        turn(&mut host, params("t1", "s1", &[user("one", 1)]));
         let rewritten = [user("uno", 5), assistant("due", 6), user("tre", 7)];
-        host.turn(params("t2", "s1", &rewritten));
+        turn(&mut host, params("t2", "s1", &rewritten));
         let recording = simulator.recorded();
         let contexts = recording.client("execClientMessage.requestContextResult");
         let rules = &contexts[0]["execClientMessage"]["requestContextResult"]["success"]["requestContext"]
@@ -462,7 +285,7 @@ mod turns {
             ("PI_CURSOR_HTTP", "9"),
             ("PI_CURSOR_NATIVE_TOOL_DISPLAY", "perhaps"),
         ];
-        let mut talk = Talk::new(&simulator, "s", &env);
+        let mut talk = RpcSession::new(&simulator, "s", &env);
         let workspace = tempfile::tempdir().unwrap();
         talk.workspace = workspace.path().to_str().unwrap().into();
         let taken = talk.say("one");
@@ -503,8 +326,8 @@ mod turns {
     fn sessions_that_say_the_same_share_nothing() {
         let simulator = Simulator::start(Transport::Http1);
         let mut host = host(&simulator);
-        host.turn(params("t1", "s1", &[user("@hello a", 1)]));
-        host.turn(params("t2", "s2", &[user("@hello a", 1)]));
+        turn(&mut host, params("t1", "s1", &[user("@hello a", 1)]));
+        turn(&mut host, params("t2", "s2", &[user("@hello a", 1)]));
         let recording = simulator.recorded();
         let requests = recording.client("runRequest");
         assert_ne!(
@@ -515,9 +338,9 @@ mod turns {
 
     #[test]
     fn without_a_key_the_turn_says_what_to_do() {
-        let mut host = Host::start(&[]);
+        let mut host = SidecarProcess::start(&[]);
         host.initialize();
-        let (_, result) = host.turn(params("t1", "s1", &[user("hi", 1)]));
+        let (_, result) = turn(&mut host, params("t1", "s1", &[user("hi", 1)]));
         assert_eq!(result["stopReason"], "error");
         let text = result["errorMessage"].as_str().unwrap();
         assert!(
@@ -533,7 +356,7 @@ mod turns {
         let steps = r#"{ end = { code = "resource_exhausted", message = "Error", error = "ERROR_CONVERSATION_TOO_LONG", title = "Too long", detail = "", retryable = false } }"#;
         let simulator = playing(Transport::Http1, steps);
         let mut host = host(&simulator);
-        let (_, result) = host.turn(params("t1", "s1", &[user("hi", 1)]));
+        let (_, result) = turn(&mut host, params("t1", "s1", &[user("hi", 1)]));
         assert_eq!(result["errorMessage"], "context_length_exceeded: Too long");
     }
 }

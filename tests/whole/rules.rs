@@ -5,12 +5,11 @@ use std::time::Duration;
 use agent::turn::Stop;
 use serde_json::{Value as Json, json};
 
-use crate::backend::{Recording, Transport};
-use crate::clock::played;
-use crate::faults::playing;
-use crate::host_tools::{END, calls, text};
-use crate::inside::{self, Guest, Patience, opened, simulating};
-use crate::talk::{Call, Talk, tool};
+use test_support::in_process;
+use test_support::in_process::{CancelAfter, InProcessSession, opened, played, simulating};
+use test_support::rpc_session::{RpcSession, ToolCall, tool};
+use test_support::scenario::{END, calls, playing, text};
+use test_support::simulator::{Recording, Transport};
 
 const CONTEXT: &str = r#"{ exec = { requestContextArgs = {} } }"#;
 
@@ -43,7 +42,7 @@ fn a_call_is_named_after_its_run_and_its_turn_is_estimated() {
         calls("look", r#"{ q = "2" }"#, "", &text("42")),
     );
     let simulator = playing(Transport::H2c, &steps);
-    let mut talk = Talk::new(&simulator, "s", &[]);
+    let mut talk = RpcSession::new(&simulator, "s", &[]);
     talk.tools = vec![tool("look")];
     let first = talk.say("go");
     talk.result(&first.calls[0], json!("42"));
@@ -72,17 +71,17 @@ async fn a_call_cursor_takes_back_in_a_pause_is_not_offered() {
         r#"{}, {{ delay_ms = 60000 }}, {}, {{ abort = "b" }}, {CONTEXT}, {{ await = ["a"], timeout_ms = 100000 }}, {{ text = "Done." }}, {}"#,
         opened("look", "a"),
         opened("slow", "b"),
-        inside::END,
+        in_process::END,
     );
     let (sim, backend) = simulating(&[steps]).await;
-    let mut guest = Guest::new(&backend, None);
+    let mut guest = InProcessSession::new(&backend, None);
     let taken = guest.say("go").await;
     assert_eq!((taken.stop, taken.calls.len()), (Stop::ToolUse, 1));
     tokio::time::pause();
     tokio::time::sleep(Duration::from_secs(70)).await;
     tokio::time::resume();
     guest.result(&taken.calls[0], "42");
-    let taken = guest.turn(Patience::Endless).await;
+    let taken = guest.turn(CancelAfter::Endless).await;
     assert_eq!(
         (taken.stop, taken.calls.len(), taken.text.as_str()),
         (Stop::Finished, 0, "Done.")
@@ -97,7 +96,7 @@ fn without_the_bridge_nothing_is_offered() {
     let call = calls("look", "{}", "", missing);
     let steps = format!(r#"{CONTEXT}, {call}, {{ text = "Done." }}, {END}"#);
     let simulator = playing(Transport::H2c, &steps);
-    let mut talk = Talk::new(&simulator, "s", &[("PI_CURSOR_PI_TOOL_BRIDGE", "0")]);
+    let mut talk = RpcSession::new(&simulator, "s", &[("PI_CURSOR_PI_TOOL_BRIDGE", "0")]);
     talk.tools = vec![tool("look")];
     let taken = talk.say("go");
     assert_eq!((taken.text.as_str(), taken.calls.len()), ("Done.", 0));
@@ -125,7 +124,7 @@ fn tools_are_offered_in_the_hosts_order_and_with_its_words() {
     for (setting, hidden) in [("0", true), ("1", false)] {
         let simulator = playing(Transport::H2c, &steps);
         let env = [("PI_CURSOR_EXPOSE_BUILTIN_TOOLS", setting)];
-        let mut talk = Talk::new(&simulator, "s", &env);
+        let mut talk = RpcSession::new(&simulator, "s", &env);
         talk.tools.clone_from(&tools);
         assert_eq!(talk.say("go").text, "Done.");
         let recording = simulator.recorded();
@@ -166,11 +165,11 @@ fn a_result_nobody_waits_for_is_passed_over() {
         calls("look", "{}", "", &text("42"))
     );
     let simulator = playing(Transport::H2c, &steps);
-    let mut talk = Talk::new(&simulator, "s", &[]);
+    let mut talk = RpcSession::new(&simulator, "s", &[]);
     talk.tools = vec![tool("look")];
     let taken = talk.say("go");
     let open = &taken.calls[0];
-    let stray = |id: String| Call { id, ..open.clone() };
+    let stray = |id: String| ToolCall { id, ..open.clone() };
     let (run, _) = open.id.rsplit_once('-').unwrap();
     talk.result(&stray(format!("{run}-2")), json!("of a call to come"));
     talk.result(open, json!("42"));
@@ -189,7 +188,7 @@ fn nobody_is_asked_if_nobody_wants_to_be() {
     let question = r#"{ query = { askQuestionInteractionQuery = { args = { questions = [ { id = "q", prompt = "Which?", options = [ { id = "a", label = "A" } ] } ] }, toolCallId = "c" } }, expect = { askQuestionInteractionResponse = { result = { rejected = {} } } } }"#;
     let steps = format!(r#"{question}, {{ text = "Done." }}, {END}"#);
     let simulator = playing(Transport::H2c, &steps);
-    let mut talk = Talk::new(&simulator, "s", &[("PI_CURSOR_ASK_QUESTION", "0")]);
+    let mut talk = RpcSession::new(&simulator, "s", &[("PI_CURSOR_ASK_QUESTION", "0")]);
     // The user's setting wins even if the host has the tool.
     talk.tools = vec![tool("look"), tool("cursor_ask_question")];
     let taken = talk.say("go");

@@ -1,38 +1,17 @@
 //! The user's Cursor settings through the real binary: rules, skills, MCP servers, hooks.
 
 use std::fs;
-use std::io::{Read as _, Write as _};
+use std::io::Read as _;
 use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value as Json, json};
 
-use crate::backend::{Recording, Simulator, Transport};
-use crate::faults::playing;
-use crate::host_tools::{END, calls, text};
-use crate::sdk::{McpHttp, PNG, Sdk, mcp_mortal, mcp_stdio};
-use crate::talk::Talk;
-
-pub fn write(root: &Path, path: &str, text: &str) {
-    let path = root.join(path);
-    fs::create_dir_all(path.parent().unwrap()).unwrap();
-    fs::write(path, text).unwrap();
-}
-
-pub const CONTEXT: &str = "{ exec = { requestContextArgs = {} } }";
-
-/// A host in the client's workspace, with the client's home.
-pub fn talk(simulator: &Simulator, sdk: &Sdk, env: &[(&str, &str)]) -> Talk {
-    let mut all = vec![
-        ("HOME", sdk.home.path().to_str().unwrap()),
-        ("PATH", env!("PATH")),
-    ];
-    all.extend_from_slice(env);
-    let mut talk = Talk::new(simulator, "s", &all);
-    talk.workspace = sdk.workspace.to_str().unwrap().into();
-    talk
-}
+use test_support::official_client::{McpHttpServer, OfficialClient, PNG, mcp_mortal, mcp_stdio};
+use test_support::scenario::{CONTEXT, END, call, calls, exec, playing, runs, said, text};
+use test_support::simulator::{Recording, Transport};
+use test_support::workspace::{talk, write};
 
 fn contexts(recording: &Recording) -> Vec<Json> {
     let told = recording.client("execClientMessage.requestContextResult");
@@ -114,7 +93,7 @@ const FILES: &[(&str, &str)] = &[
 
 #[tokio::test]
 async fn rules_and_skills_are_told_as_the_official_client_tells_them() {
-    let sdk = Sdk::new();
+    let sdk = OfficialClient::new();
     for (path, text) in FILES {
         write(&sdk.workspace, path, text);
     }
@@ -150,32 +129,10 @@ async fn rules_and_skills_are_told_as_the_official_client_tells_them() {
     }
 }
 
-/// A scenario of several runs.
-pub fn runs(steps: &[String]) -> Simulator {
-    let mut file = tempfile::Builder::new().suffix(".toml").tempfile().unwrap();
-    let mut text = String::from("name = \"settings\"\n");
-    for steps in steps {
-        text.push_str(&format!("[[run]]\nsteps = [ {steps}, {END} ]\n"));
-    }
-    file.write_all(text.as_bytes()).unwrap();
-    Simulator::with(Transport::H2c, file.path())
-}
-
-/// A call of a tool of an MCP server.
-pub fn call(server: &str, tool: &str, args: &str, expect: &str) -> String {
-    format!(
-        r#"{{ exec = {{ mcpArgs = {{ name = "{server}-{tool}", providerIdentifier = "{server}", toolName = "{tool}", toolCallId = "c", args = {args} }} }}, expect = {{ mcpResult = {expect} }} }}"#
-    )
-}
-
-pub fn said(text: &str) -> String {
-    format!(r#"{{ success = {{ content = [ {{ text = {{ text = '{text}' }} }} ] }} }}"#)
-}
-
 #[test]
 fn servers_are_called_and_the_dead_and_slow_hold_nobody_up() {
-    let sdk = Sdk::new();
-    let web = McpHttp::start(&sdk);
+    let sdk = OfficialClient::new();
+    let web = McpHttpServer::start(&sdk);
     let pipe = sdk.home.path().join("alive");
     assert!(
         Command::new("mkfifo")
@@ -220,7 +177,7 @@ fn servers_are_called_and_the_dead_and_slow_hold_nobody_up() {
         ("PI_CURSOR_MCP_CONNECT_TIMEOUT_SECONDS", "60"),
     ];
     let mut talk = talk(&simulator, &sdk, &env);
-    talk.tools = vec![crate::talk::tool("look")];
+    talk.tools = vec![test_support::rpc_session::tool("look")];
     let started = Instant::now();
     let first = talk.say("go");
     assert_eq!(first.stop, "stop", "{first:?}");
@@ -289,7 +246,7 @@ fn servers_are_called_and_the_dead_and_slow_hold_nobody_up() {
 
 #[test]
 fn a_server_that_dies_is_connected_anew_and_new_tools_are_told() {
-    let sdk = Sdk::new();
+    let sdk = OfficialClient::new();
     let home = sdk.home.path();
     let mut once = mcp_mortal(&home.join("once"));
     let words = once["args"].as_array().unwrap().iter();
@@ -302,7 +259,7 @@ fn a_server_that_dies_is_connected_anew_and_new_tools_are_told() {
         words.join("' '")
     );
     once = json!({"command": "sh", "args": ["-c", script]});
-    let mut web = McpHttp::start(&sdk);
+    let mut web = McpHttpServer::start(&sdk);
     let mortal = mcp_mortal(&home.join("lives"));
     let servers = json!({"mcpServers": {"mortal": mortal, "once": once, "web": {"url": web.url}}});
     write(home, ".cursor/mcp.json", &servers.to_string());
@@ -370,14 +327,9 @@ fn a_server_that_dies_is_connected_anew_and_new_tools_are_told() {
     );
 }
 
-/// An exec request of a native tool and its expected result.
-pub fn exec(args: &str, expect: &str) -> String {
-    format!("{{ exec = {args}, expect = {expect} }}")
-}
-
 #[test]
 fn a_hook_that_says_no_is_obeyed() {
-    let sdk = Sdk::new();
+    let sdk = OfficialClient::new();
     let script = r#"input=$(cat)
 case "$input" in
   *forbidden*'"hook_event_name":"beforeShellExecution"'*) echo '{"permission":"deny","agent_message":"not that command"}' ;;
@@ -453,7 +405,10 @@ esac
     ];
     let simulator = runs(&[steps.join(", ")]);
     let mut talk = talk(&simulator, &sdk, &[]);
-    talk.tools = vec![crate::talk::tool("look"), crate::talk::tool("other")];
+    talk.tools = vec![
+        test_support::rpc_session::tool("look"),
+        test_support::rpc_session::tool("other"),
+    ];
     let taken = talk.say("go");
     assert_eq!(taken.stop, "toolUse", "{taken:?}");
     // The host receives only the call that no hook denies.
@@ -474,7 +429,7 @@ esac
 
 #[test]
 fn hooks_in_a_shape_nobody_knows_guard_what_they_are_for() {
-    let sdk = Sdk::new();
+    let sdk = OfficialClient::new();
     // An object where a list is expected.
     let hooks = r#"{"version": 1, "hooks": {"beforeShellExecution": {"command": "exit 2"}}}"#;
     write(sdk.home.path(), ".cursor/hooks.json", hooks);

@@ -3,10 +3,10 @@
 
 use serde_json::json;
 
-use crate::backend::{Simulator, Transport};
-use crate::faults::playing;
-use crate::inside::END;
-use crate::talk::{Talk, tool};
+use test_support::in_process::END;
+use test_support::rpc_session::{RpcSession, tool};
+use test_support::scenario::playing;
+use test_support::simulator::{Simulator, Transport};
 
 /// pi's summaries use the model of the session; nothing may be executed for them.
 #[test]
@@ -35,7 +35,7 @@ fn a_request_beside_the_session_executes_nothing() {
         ("PI_CURSOR_TRUST_PROJECT", "1"),
         ("PATH", "/usr/bin:/bin"),
     ];
-    let mut talk = Talk::new(&simulator, "s", &env);
+    let mut talk = RpcSession::new(&simulator, "s", &env);
     talk.workspace = folder.path().to_str().unwrap().into();
     talk.tools = vec![tool("look")];
     talk.user("Summarize.");
@@ -64,7 +64,7 @@ fn a_session_without_a_file_leaves_none() {
     let simulator = Simulator::start(Transport::Http1);
     let folder = tempfile::tempdir().unwrap();
     let env = [("PI_CURSOR_STATE_DIR", folder.path().to_str().unwrap())];
-    let mut talk = Talk::new(&simulator, "s", &env);
+    let mut talk = RpcSession::new(&simulator, "s", &env);
     let kept = folder.path().join("conversations");
     for (words, answer) in [
         ("@followup one", "First answer."),
@@ -89,7 +89,7 @@ fn a_session_without_a_file_leaves_none() {
 #[test]
 fn a_picture_is_not_lost_for_words_somebody_adds_behind_it() {
     let simulator = playing(Transport::Http1, &format!(r#"{{ text = "Seen." }}, {END}"#));
-    let mut talk = Talk::new(&simulator, "s", &[]);
+    let mut talk = RpcSession::new(&simulator, "s", &[]);
     let picture =
         json!({"type": "image", "data": "iVBORw0KGgoAAAANSUhEUg==", "mimeType": "image/png"});
     let look = json!({"type": "text", "text": "look"});
@@ -119,7 +119,7 @@ fn fields_of_others_are_told_once_and_not_read() {
         Transport::Http1,
         &format!(r#"{{ text = "Heard." }}, {END}"#),
     );
-    let mut talk = Talk::new(&simulator, "s", &[]);
+    let mut talk = RpcSession::new(&simulator, "s", &[]);
     for _ in 0..2 {
         talk.user("hi");
         let mut params = talk.params();

@@ -21,8 +21,8 @@ use session::{CHAPTERS, ROUNDS, Session, Tally, story};
 use station::{Measure, Station, Wrongs};
 use weather::{Odds, Storm};
 
-use crate::backend::{Simulator, Transport};
-use crate::wire;
+use test_support::fault_proxy;
+use test_support::simulator::{Simulator, Transport};
 
 /// How much to run.
 struct Size {
@@ -94,7 +94,7 @@ fn soak_nothing_twice_nothing_lost_nothing_left() {
     let simulator = Simulator::recording_at(Transport::H2c, &scenario, &record);
     let address = simulator.url.trim_start_matches("http://").parse().unwrap();
     let storm = Arc::new(Storm::new(size.odds, seed));
-    let port = wire::open(address, Arc::clone(&storm));
+    let port = fault_proxy::open(address, Arc::clone(&storm));
     let wrongs = Wrongs::default();
     let stations: Vec<Arc<Station>> = (0..size.stations)
         .map(|n| {

@@ -4,11 +4,11 @@ use std::io::Write as _;
 
 use serde_json::{Value as Json, json};
 
-use crate::backend::{Recording, Simulator, Transport};
-use crate::host_tools::{END, calls, script, text};
-use crate::inside::{opened, said};
-use crate::once::until;
-use crate::talk::{Taken, Talk, tool};
+use test_support::in_process::{opened, said};
+use test_support::rpc_session::{RpcSession, TurnOutcome, tool};
+use test_support::scenario::{END, calls, script, text};
+use test_support::simulator::{Recording, Simulator, Transport};
+use test_support::wait::until;
 
 pub const INJECTED: &str = r#"{ expect_client = { conversationAction = { injectContextAction = {} } }, capture = { I = "/conversationAction/injectContextAction/injectionId" } }"#;
 const REFUSED: &str = r#"{ update = { contextInjectionState = { injectionId = "$I", state = { rejected = { reason = "no" } } } } }"#;
@@ -17,14 +17,14 @@ const QUEUED: &str =
     r#"{ update = { contextInjectionState = { injectionId = "$I", state = { queued = {} } } } }"#;
 const GIVEN_UP: &str = r#"{ expect_client = { conversationAction = { cancelAction = {} } } }"#;
 
-fn talk(simulator: &Simulator) -> Talk {
-    let mut talk = Talk::new(simulator, "s", &[]);
+fn talk(simulator: &Simulator) -> RpcSession {
+    let mut talk = RpcSession::new(simulator, "s", &[]);
     talk.tools = vec![tool("look"), tool("slow")];
     talk
 }
 
 /// Injects a message into a running turn and collects the other messages received meanwhile.
-fn inject(talk: &mut Talk, turn: &str, text: &str, heard: &mut Taken) {
+fn inject(talk: &mut RpcSession, turn: &str, text: &str, heard: &mut TurnOutcome) {
     let words = json!({"turnId": turn, "text": text});
     let ask = json!({"jsonrpc": "2.0", "id": "inject", "method": "turn/inject", "params": words});
     talk.host.say(&ask);
@@ -43,9 +43,9 @@ fn inject(talk: &mut Talk, turn: &str, text: &str, heard: &mut Taken) {
 }
 
 /// Takes a turn and injects a message as soon as the turn has emitted text.
-pub fn interrupted(talk: &mut Talk, words: &str) -> Taken {
+pub fn interrupted(talk: &mut RpcSession, words: &str) -> TurnOutcome {
     let turn = talk.begin();
-    let mut begun = Taken::default();
+    let mut begun = TurnOutcome::default();
     while begun.text.is_empty() {
         begun.hear(&talk.host.hear());
     }
@@ -128,7 +128,7 @@ fn refused_words_are_said_beside_a_result_the_state_does_not_know() {
     let taken = talk.say("go");
     talk.result(&taken.calls[0], json!("it says 42"));
     let turn = talk.begin();
-    inject(&mut talk, &turn, "hurry", &mut Taken::default());
+    inject(&mut talk, &turn, "hurry", &mut TurnOutcome::default());
     let taken = talk.finish(&turn);
     assert_eq!(taken.text, "Heard.", "{taken:?}");
     let asked = asked(&simulator);
@@ -196,7 +196,7 @@ fn words_a_stopped_turn_did_not_hear_are_said_in_the_next() {
         let mut talk = talk(&simulator);
         talk.user("go");
         let turn = talk.begin();
-        let mut begun = Taken::default();
+        let mut begun = TurnOutcome::default();
         while begun.text.is_empty() {
             begun.hear(&talk.host.hear());
         }

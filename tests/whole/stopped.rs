@@ -7,12 +7,12 @@ use agent::turn::Stop;
 use cursor_sim::{FrameEntry, Sim};
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::backend::{Recording, Simulator};
-use crate::clock::played;
-use crate::host_tools::script;
-use crate::inside::{self, END, Guest, Patience, requests, simulating};
-use crate::once::until;
-use crate::talk::{Taken, Talk};
+use test_support::in_process;
+use test_support::in_process::{CancelAfter, END, InProcessSession, played, requests, simulating};
+use test_support::rpc_session::{RpcSession, TurnOutcome};
+use test_support::scenario::script;
+use test_support::simulator::{Recording, Simulator};
+use test_support::wait::until;
 
 /// Returns steps that send text, with a delay before each.
 fn words(count: usize, ms: u32) -> String {
@@ -21,25 +21,29 @@ fn words(count: usize, ms: u32) -> String {
 }
 
 /// A sidecar with short watchdog limits.
-fn hasty(simulator: &Simulator) -> Talk {
+fn hasty(simulator: &Simulator) -> RpcSession {
     let env = [
         ("PI_CURSOR_HTTP", "2"),
         ("PATH", "/usr/bin:/bin"),
         ("PI_CURSOR_STREAM_IDLE_TIMEOUT_MS", "4000"),
         ("PI_CURSOR_STREAM_IDLE_MAX_RETRIES", "0"),
     ];
-    Talk::new(simulator, "s", &env)
+    RpcSession::new(simulator, "s", &env)
 }
 
-fn signal(talk: &Talk, signal: Signal) {
+fn signal(talk: &RpcSession, signal: Signal) {
     let id = i32::try_from(talk.host.id()).unwrap();
     kill_process(Pid::from_raw(id).unwrap(), signal).unwrap();
 }
 
 /// Stops the sidecar at the first text of a turn, until `enough` holds for the server.
-fn stopped(talk: &mut Talk, simulator: &Simulator, enough: impl Fn(&Recording) -> bool) -> Taken {
+fn stopped(
+    talk: &mut RpcSession,
+    simulator: &Simulator,
+    enough: impl Fn(&Recording) -> bool,
+) -> TurnOutcome {
     let turn = talk.begin();
-    let mut begun = Taken::default();
+    let mut begun = TurnOutcome::default();
     while begun.text.is_empty() {
         begun.hear(&talk.host.hear());
     }
@@ -50,11 +54,11 @@ fn stopped(talk: &mut Talk, simulator: &Simulator, enough: impl Fn(&Recording) -
 
 /// Finishes a turn after a stop until `enough` holds for the server.
 fn after_a_stop(
-    talk: &mut Talk,
+    talk: &mut RpcSession,
     turn: &str,
     simulator: &Simulator,
     enough: impl Fn(&Recording) -> bool,
-) -> Taken {
+) -> TurnOutcome {
     signal(talk, Signal::STOP);
     until(|| enough(&simulator.recorded()).then_some(()));
     signal(talk, Signal::CONT);
@@ -125,7 +129,7 @@ const READ: &str = r#"{ kv_set = { text = "x" } }"#;
 
 /// Takes a turn on a machine that sleeps for `seconds` after [`READ`]: when it wakes, all timers
 /// are due at once, ours and the server's.
-async fn slept(guest: &mut Guest, sim: &Sim, seconds: u64) -> inside::Taken {
+async fn slept(guest: &mut InProcessSession, sim: &Sim, seconds: u64) -> in_process::InProcessTurn {
     let sleeping = async {
         let read = |frame: &FrameEntry| frame.kind.starts_with("kvClientMessage");
         while !sim.recording().frames().iter().any(read) {
@@ -135,7 +139,7 @@ async fn slept(guest: &mut Guest, sim: &Sim, seconds: u64) -> inside::Taken {
         tokio::time::advance(Duration::from_secs(seconds)).await;
         tokio::time::resume();
     };
-    tokio::join!(guest.turn(Patience::Endless), sleeping).0
+    tokio::join!(guest.turn(CancelAfter::Endless), sleeping).0
 }
 
 #[tokio::test]
@@ -144,7 +148,7 @@ async fn a_machine_that_slept_has_not_lost_its_stream() {
         r#"{{ text = "Half. " }}, {READ}, {{ silence_ms = 31000 }}, {{ text = "Rest." }}, {END}"#
     );
     let (sim, backend) = simulating(&[steps]).await;
-    let mut guest = Guest::new(&backend, None);
+    let mut guest = InProcessSession::new(&backend, None);
     guest.user("go");
     let taken = slept(&mut guest, &sim, 33).await;
     assert_eq!(
@@ -161,7 +165,7 @@ async fn a_machine_that_slept_has_not_lost_the_last_state() {
     );
     let second = format!(r#"{{ expect_state = "last checkpoint" }}, {{ text = "Two." }}, {END}"#);
     let (sim, backend) = simulating(&[first, second]).await;
-    let mut guest = Guest::new(&backend, None);
+    let mut guest = InProcessSession::new(&backend, None);
     guest.user("go");
     assert_eq!(slept(&mut guest, &sim, 20).await.text, "One.");
     assert_eq!(guest.say("on").await.text, "Two.");
@@ -176,7 +180,7 @@ async fn a_machine_that_slept_has_not_said_its_words_in_vain() {
            {{ silence_ms = 16000 }}, {{ update = {{ contextInjectionState = {{ injectionId = "$I", state = {{ delivered = {{ step = 1 }} }} }} }} }}, {{ text = "Heard." }}, {END}"#
     );
     let (sim, backend) = simulating(&[steps]).await;
-    let mut guest = Guest::new(&backend, None);
+    let mut guest = InProcessSession::new(&backend, None);
     guest.interjection = Some("hurry".into());
     guest.user("go");
     let taken = slept(&mut guest, &sim, 20).await;

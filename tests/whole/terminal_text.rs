@@ -9,9 +9,10 @@ use std::process::Command;
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use serde_json::{Value as Json, json};
 
-use crate::backend::{Simulator, Transport, binary};
-use crate::faults::playing;
-use crate::talk::{Talk, tool};
+use test_support::binary;
+use test_support::rpc_session::{RpcSession, tool};
+use test_support::scenario::playing;
+use test_support::simulator::{Simulator, Transport};
 
 /// As escaped in TOML and JSON: sets the clipboard and the title, clears the screen, starts a C1
 /// sequence, reverses the text direction.
@@ -87,7 +88,7 @@ fn repository() -> tempfile::TempDir {
 fn a_host_receives_nothing_that_a_terminal_obeys() {
     let simulator = hostile_server();
     let repository = repository();
-    let mut talk = Talk::new(&simulator, "s", &[("PATH", "/usr/bin:/bin")]);
+    let mut talk = RpcSession::new(&simulator, "s", &[("PATH", "/usr/bin:/bin")]);
     talk.host.received = Some(Vec::new());
     talk.workspace = repository.path().display().to_string();
     talk.tools = vec![tool("cursor"), tool("bash")];
@@ -144,7 +145,7 @@ fn a_host_receives_nothing_that_a_terminal_obeys() {
 fn arguments_of_the_hosts_own_tools_are_exact() {
     let steps = r#"{ exec = { mcpArgs = { name = "pi__look", providerIdentifier = "pi", toolName = "pi__look", toolCallId = "c1", args = { q = "\u001b[1m\r\u202e" } } } }"#;
     let simulator = playing(Transport::Http1, steps);
-    let mut talk = Talk::new(&simulator, "s", &[]);
+    let mut talk = RpcSession::new(&simulator, "s", &[]);
     talk.tools = vec![tool("look")];
     let taken = talk.say("go");
     assert_eq!(taken.calls[0].arguments["q"], "\u{1b}[1m\r\u{202e}");

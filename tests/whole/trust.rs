@@ -6,13 +6,14 @@ use std::process::Command;
 
 use serde_json::{Value as Json, json};
 
-use crate::backend::binary;
-use crate::sdk::Sdk;
-use crate::settings::{CONTEXT, exec, runs, talk, write};
-use crate::talk::{Taken, Talk};
+use test_support::binary;
+use test_support::official_client::OfficialClient;
+use test_support::rpc_session::{RpcSession, TurnOutcome};
+use test_support::scenario::{CONTEXT, exec, runs};
+use test_support::workspace::{talk, write};
 
 /// Creates a named pipe; reading it blocks until something is written to it.
-fn pipe(sdk: &Sdk, name: &str) -> String {
+fn pipe(sdk: &OfficialClient, name: &str) -> String {
     let path = sdk.home.path().join(name);
     let made = Command::new("mkfifo").arg(&path).status();
     assert!(made.unwrap().success());
@@ -20,7 +21,7 @@ fn pipe(sdk: &Sdk, name: &str) -> String {
 }
 
 /// Configures a project MCP server that reports its start on a pipe.
-fn name_server(sdk: &Sdk, pipe: &str) {
+fn name_server(sdk: &OfficialClient, pipe: &str) {
     let script = format!("echo started > '{pipe}'; echo {pipe} >> '{pipe}.log'");
     let servers = json!({"mcpServers": {"theirs": {"command": "sh", "args": ["-c", script]}}});
     write(&sdk.workspace, ".cursor/mcp.json", &servers.to_string());
@@ -30,7 +31,7 @@ fn starts(pipe: &str) {
     assert_eq!(fs::read_to_string(pipe).unwrap(), "started\n");
 }
 
-fn told(taken: &Taken, part: &str) -> usize {
+fn told(taken: &TurnOutcome, part: &str) -> usize {
     let notices = taken.notices.iter();
     notices.filter(|notice| notice.contains(part)).count()
 }
@@ -46,7 +47,7 @@ fn shell(expect: &str) -> String {
 
 #[test]
 fn what_changed_since_it_was_accepted_is_not_started() {
-    let sdk = Sdk::new();
+    let sdk = OfficialClient::new();
     let (first, second) = (pipe(&sdk, "first"), pipe(&sdk, "second"));
     name_server(&sdk, &first);
     let hooks = |command: &str| {
@@ -104,7 +105,7 @@ fn what_changed_since_it_was_accepted_is_not_started() {
 }
 
 /// Takes a turn of a host that states whether its user trusts the workspace.
-fn say_trusted(talk: &mut Talk, text: &str, is_trusted: bool) -> Taken {
+fn say_trusted(talk: &mut RpcSession, text: &str, is_trusted: bool) -> TurnOutcome {
     talk.user(text);
     let mut params = talk.params();
     params["projectTrusted"] = is_trusted.into();
@@ -116,7 +117,7 @@ fn say_trusted(talk: &mut Talk, text: &str, is_trusted: bool) -> Taken {
 
 #[test]
 fn a_hosts_trust_accepts_the_present_content() {
-    let sdk = Sdk::new();
+    let sdk = OfficialClient::new();
     let (first, second) = (pipe(&sdk, "first"), pipe(&sdk, "second"));
     name_server(&sdk, &first);
     let simulator = runs(&["", "", ""].map(|_| CONTEXT.to_owned()));

@@ -15,8 +15,8 @@ use prost::Message as _;
 use secrecy::SecretString;
 use serde_json::json;
 
-use crate::backend::{Simulator, TRANSPORTS, Transport};
-use crate::ours::Ours;
+use test_support::run_client::RunClient;
+use test_support::simulator::{Simulator, TRANSPORTS, Transport};
 
 fn version(transport: Transport) -> HttpVersion {
     match transport {
@@ -25,7 +25,12 @@ fn version(transport: Transport) -> HttpVersion {
     }
 }
 
-fn call<'a>(ours: &'a Ours, path: &'a str, token: &SecretString, transport: Transport) -> Call<'a> {
+fn call<'a>(
+    ours: &'a RunClient,
+    path: &'a str,
+    token: &SecretString,
+    transport: Transport,
+) -> Call<'a> {
     Call {
         base: &ours.backend.endpoints.backend,
         path,
@@ -39,7 +44,7 @@ fn call<'a>(ours: &'a Ours, path: &'a str, token: &SecretString, transport: Tran
 async fn models_in_protobuf_and_json() {
     for transport in TRANSPORTS {
         let simulator = Simulator::start(transport);
-        let ours = Ours::new(&simulator, transport);
+        let ours = RunClient::new(&simulator, transport);
         let (http, account) = (&ours.backend.http, &ours.backend.account);
         let path = "/agent.v1.AgentService/GetUsableModels";
         let usable: GetUsableModelsResponse = account
@@ -105,7 +110,7 @@ async fn models_in_protobuf_and_json() {
 #[tokio::test]
 async fn a_rejected_token_is_exchanged_and_the_call_repeated_once() {
     let simulator = Simulator::start(Transport::Http1);
-    let ours = Ours::new(&simulator, Transport::Http1);
+    let ours = RunClient::new(&simulator, Transport::Http1);
     let http = &ours.backend.http;
     let path = "/aiserver.v1.DashboardService/GetUserPrivacyMode";
     let wrong = SecretString::from("h.e30.forged");
@@ -138,7 +143,7 @@ async fn a_rejected_token_is_exchanged_and_the_call_repeated_once() {
 #[tokio::test]
 async fn an_unknown_call_is_unimplemented() {
     let simulator = Simulator::start(Transport::Http1);
-    let ours = Ours::new(&simulator, Transport::Http1);
+    let ours = RunClient::new(&simulator, Transport::Http1);
     let token = ours.backend.account.token().await.unwrap().token;
     let call = call(
         &ours,

@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
-use agent::run::{Backend, Patience as Waits};
+use agent::run::{Backend, Patience};
 use agent::turn::Stop;
 use foundation::metrics;
 
-use crate::clock::played;
-use crate::inside::{END, Guest, Patience, Taken, opened, requests, said, simulating};
+use test_support::in_process::{
+    CancelAfter, END, InProcessSession, InProcessTurn, opened, played, requests, said, simulating,
+};
 
 /// Sends only heartbeats for this long.
 fn lives(seconds: u32) -> String {
@@ -26,15 +27,15 @@ fn mute(seconds: u32) -> String {
 }
 
 /// Takes a turn on a paused clock, which advances whenever all tasks are idle.
-async fn fast(guest: &mut Guest) -> Taken {
+async fn fast(guest: &mut InProcessSession) -> InProcessTurn {
     tokio::time::pause();
-    let taken = guest.turn(Patience::Endless).await;
+    let taken = guest.turn(CancelAfter::Endless).await;
     tokio::time::resume();
     taken
 }
 
 #[track_caller]
-fn idles(taken: &Taken, says: &str) {
+fn idles(taken: &InProcessTurn, says: &str) {
     match &taken.stop {
         Stop::Failed(text) => assert!(text.contains(says), "{text}"),
         other => panic!("{other:?}"),
@@ -51,7 +52,7 @@ async fn s35_s36_tokens_are_work_and_heartbeats_are_not() {
     let sleeps = format!(r#"{} {{ text = "Too late." }}, {END}"#, lives(130));
     let again = format!(r#"{{ text = "Awake." }}, {END}"#);
     let (sim, backend) = simulating(&[thinks, sleeps, again]).await;
-    let mut guest = Guest::new(&backend, None);
+    let mut guest = InProcessSession::new(&backend, None);
     guest.user("think");
     assert_eq!(fast(&mut guest).await.text, "Thought it over.");
     assert_eq!(requests(&sim).len(), 1);
@@ -72,7 +73,7 @@ async fn a_server_that_waits_for_an_unknown_exec_is_named_after_45_seconds() {
     let waits = format!(r#"{unknown}, {} {{ text = "Never." }}"#, lives(FOREVER));
     let continues = format!(r#"{unknown}, {} {{ text = "Done." }}, {END}"#, lives(35));
     let (_sim, backend) = simulating(&[continues, waits]).await;
-    let mut guest = Guest::new(&backend, None);
+    let mut guest = InProcessSession::new(&backend, None);
     guest.policy.idle_retries = 0;
     guest.user("go");
     let taken = fast(&mut guest).await;
@@ -95,7 +96,7 @@ async fn s37_s38_s39_a_silent_resume_is_rebuilt_once() {
         );
         let silent = format!(r#"{} {{ text = "Never." }}"#, lives(FOREVER));
         let (sim, backend) = simulating(&[first, silent]).await;
-        let mut guest = Guest::new(&backend, None);
+        let mut guest = InProcessSession::new(&backend, None);
         guest.policy.idle_retries = retries;
         let taken = guest.say("go").await;
         assert_eq!(taken.stop, Stop::ToolUse);
@@ -126,7 +127,7 @@ async fn s38_a_silent_resume_goes_on_from_the_checkpoint_after_it() {
         r#"{{ expect_state = "last checkpoint" }}, {{ expect_request = {{ action = {{ resumeAction = {{}} }} }} }}, {{ text = "42." }}, {END}"#
     );
     let (sim, backend) = simulating(&[first, second]).await;
-    let mut guest = Guest::new(&backend, None);
+    let mut guest = InProcessSession::new(&backend, None);
     guest.policy.idle_retries = 0;
     let taken = guest.say("go").await;
     guest.result(&taken.calls[0], "42");
@@ -146,7 +147,7 @@ async fn s40_no_text_is_shown_twice() {
     );
     // Without a checkpoint, text that was shown ends the turn with an error.
     let (sim, backend) = simulating(std::slice::from_ref(&half)).await;
-    let mut guest = Guest::new(&backend, None);
+    let mut guest = InProcessSession::new(&backend, None);
     guest.user("go");
     let taken = fast(&mut guest).await;
     idles(&taken, "Partial assistant output was already streamed");
@@ -154,7 +155,7 @@ async fn s40_no_text_is_shown_twice() {
     // The same after results.
     let resumed = format!(r#"{}, {{ await = ["a"] }}, {half}"#, opened("look", "a"));
     let (sim, backend) = simulating(&[resumed]).await;
-    let mut guest = Guest::new(&backend, None);
+    let mut guest = InProcessSession::new(&backend, None);
     let taken = guest.say("go").await;
     guest.result(&taken.calls[0], "42");
     let taken = fast(&mut guest).await;
@@ -167,7 +168,7 @@ async fn s40_no_text_is_shown_twice() {
         r#"{{ expect_state = "last checkpoint" }}, {{ expect_request = {{ action = {{ resumeAction = {{}} }} }} }}, {{ text = "Rest." }}, {END}"#
     );
     let (sim, backend) = simulating(&[saved, rest]).await;
-    let mut guest = Guest::new(&backend, None);
+    let mut guest = InProcessSession::new(&backend, None);
     guest.user("go");
     let taken = fast(&mut guest).await;
     assert_eq!(
@@ -204,7 +205,7 @@ async fn s40_words_are_told_until_a_state_knows_them() {
                     told(known.trim())
                 );
                 let (sim, backend) = simulating(&[silent.clone(), again.clone(), rest]).await;
-                let mut guest = Guest::new(&backend, None);
+                let mut guest = InProcessSession::new(&backend, None);
                 guest.user("go");
                 let taken = fast(&mut guest).await;
                 let all = format!("Half. {known}The Seine.");
@@ -227,7 +228,7 @@ async fn s40_words_behind_the_checkpoint_are_told_from_the_first_restart() {
         r#"{{ expect_state = "last checkpoint" }}, {{ expect_request = {{ action = {{ userMessageAction = {{ userMessage = {{ text = {{ "$contains" = "The capital is Paris." }} }} }} }} }} }}, {{ text = "The river is the Seine." }}, {END}"#
     );
     let (sim, backend) = simulating(&[silent.clone(), rest.clone()]).await;
-    let mut guest = Guest::new(&backend, None);
+    let mut guest = InProcessSession::new(&backend, None);
     guest.user("go");
     let taken = fast(&mut guest).await;
     let all = "Half. The capital is Paris. The river is the Seine.";
@@ -236,7 +237,7 @@ async fn s40_words_behind_the_checkpoint_are_told_from_the_first_restart() {
     // The same after results.
     let resumed = format!(r#"{}, {{ await = ["a"] }}, {silent}"#, opened("look", "a"));
     let (sim, backend) = simulating(&[resumed, rest]).await;
-    let mut guest = Guest::new(&backend, None);
+    let mut guest = InProcessSession::new(&backend, None);
     let taken = guest.say("go").await;
     guest.result(&taken.calls[0], "42");
     let taken = fast(&mut guest).await;
@@ -248,8 +249,8 @@ async fn s40_words_behind_the_checkpoint_are_told_from_the_first_restart() {
 async fn s41_zero_switches_the_watchdogs_off() {
     let steps = format!(r#"{} {{ text = "At last." }}, {END}"#, lives(2_000));
     let (sim, backend) = simulating(&[steps]).await;
-    let mut guest = Guest::new(&backend, None);
-    guest.policy.patience = Waits {
+    let mut guest = InProcessSession::new(&backend, None);
+    guest.policy.patience = Patience {
         first: None,
         resumed: None,
     };
@@ -263,7 +264,7 @@ async fn s41_zero_switches_the_watchdogs_off() {
 async fn s39_a_mute_server_costs_the_restarts_of_an_idle_one() {
     for retries in [0, 2] {
         let (sim, backend) = simulating(&[MUTE.to_owned()]).await;
-        let mut guest = Guest::new(&backend, None);
+        let mut guest = InProcessSession::new(&backend, None);
         guest.policy.idle_retries = retries;
         guest.user("go");
         let taken = fast(&mut guest).await;
@@ -277,7 +278,7 @@ async fn s39_a_mute_server_costs_the_restarts_of_an_idle_one() {
 async fn s38_s39_a_mute_resume_is_brought_back_once() {
     let first = format!(r#"{}, {{ await = ["a"] }}, {MUTE}"#, opened("look", "a"));
     let (sim, backend) = simulating(&[first, MUTE.to_owned()]).await;
-    let mut guest = Guest::new(&backend, None);
+    let mut guest = InProcessSession::new(&backend, None);
     guest.policy.idle_retries = 1;
     let taken = guest.say("go").await;
     guest.result(&taken.calls[0], "42");
@@ -297,8 +298,8 @@ async fn s41_without_watchdogs_a_mute_server_has_all_the_time() {
         mute(600)
     );
     let (sim, backend) = simulating(&[steps]).await;
-    let mut guest = Guest::new(&backend, None);
-    guest.policy.patience = Waits {
+    let mut guest = InProcessSession::new(&backend, None);
+    guest.policy.patience = Patience {
         first: None,
         resumed: None,
     };
@@ -318,7 +319,7 @@ async fn s37_a_mute_server_is_not_watched_in_a_pause() {
         mute(500)
     );
     let (sim, backend) = simulating(&[steps]).await;
-    let mut guest = Guest::new(&backend, None);
+    let mut guest = InProcessSession::new(&backend, None);
     let taken = guest.say("go").await;
     tokio::time::pause();
     tokio::time::sleep(Duration::from_secs(490)).await;
@@ -340,7 +341,7 @@ async fn s39_an_exchange_that_hangs_is_given_up_on() {
     };
     let (backend, _) = Backend::from_env(&env, None).unwrap();
     for (seconds, waited) in [(5, "5000ms"), (120, "30000ms")] {
-        let mut guest = Guest::new(&backend, None);
+        let mut guest = InProcessSession::new(&backend, None);
         guest.policy.idle_retries = 1;
         guest.policy.patience.first = Some(Duration::from_secs(seconds));
         guest.user("go");
@@ -361,7 +362,7 @@ async fn a_turn_that_has_ended_is_not_kept_by_a_server_that_says_nothing() {
             format!("{{ delay_ms = 3000 }}, {nothing}, ").repeat(100)
         );
         let (_sim, backend) = simulating(&[steps]).await;
-        let mut guest = Guest::new(&backend, None);
+        let mut guest = InProcessSession::new(&backend, None);
         guest.user("go");
         let asked = tokio::time::Instant::now();
         let taken = fast(&mut guest).await;
@@ -377,7 +378,7 @@ async fn words_behind_a_turns_end_are_shown() {
     let word = r#"{ delay_ms = 4000 }, { text = "more " }, "#.repeat(5);
     let steps = format!(r#"{{ text = "Done. " }}, {{ usage = {{}} }}, {word} {END}"#);
     let (_sim, backend) = simulating(&[steps]).await;
-    let mut guest = Guest::new(&backend, None);
+    let mut guest = InProcessSession::new(&backend, None);
     guest.user("go");
     let taken = fast(&mut guest).await;
     assert_eq!(taken.text, "Done. more more more more more ");

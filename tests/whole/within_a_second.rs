@@ -9,11 +9,11 @@ use std::process::{Child, Command};
 
 use serde_json::json;
 
-use crate::audit::lives;
-use crate::backend::{Simulator, Transport};
-use crate::once::until;
-use crate::rpc::Host;
-use crate::talk::Talk;
+use test_support::processes::is_running;
+use test_support::rpc_session::RpcSession;
+use test_support::sidecar::SidecarProcess;
+use test_support::simulator::{Simulator, Transport};
+use test_support::wait::until;
 
 /// Ignores signals, waits for the file `ended`, and counts to a hundred.
 const COUNTING: &str = r#"
@@ -30,7 +30,7 @@ exec sleep 600
 /// A sidecar with a foreground command, a background command and an MCP server, each of which
 /// counts.
 struct Busy {
-    talk: Talk,
+    talk: RpcSession,
     folder: tempfile::TempDir,
     processes: Vec<i32>,
     /// A process that is not the sidecar's, to check whether the sidecar itself ended in time.
@@ -67,26 +67,26 @@ impl Busy {
         let behind = step("backgroundShellSpawnArgs", "behind");
         let front = step("shellStreamArgs", "front");
         let steps = format!("{{ exec = {{ requestContextArgs = {{}} }} }}, {behind}, {front}");
-        let simulator = crate::faults::playing(Transport::Http1, &steps);
+        let simulator = test_support::scenario::playing(Transport::Http1, &steps);
         let servers =
             json!({"mcpServers": {"s": {"command": "sh", "args": [script, here, "server"]}}});
         std::fs::create_dir(folder.path().join(".cursor")).unwrap();
         std::fs::write(folder.path().join(".cursor/mcp.json"), servers.to_string()).unwrap();
-        let host = Host::start(&[
+        let host = SidecarProcess::start(&[
             ("PATH", "/usr/bin:/bin"),
             ("HOME", here),
             ("TMPDIR", here),
             ("CURSOR_BACKEND_URL", &simulator.url),
             ("CURSOR_API_KEY", "crsr_test"),
         ]);
-        let mut talk = Talk::of(host, "busy", host_process);
+        let mut talk = RpcSession::of(host, "busy", host_process);
         talk.workspace = here.into();
         talk.user("go");
         talk.begin();
         let other = Command::new("sh").args([script, here, "other"]).spawn();
         process(folder.path(), "other");
         let processes = ["behind", "front", "server"].map(|name| process(folder.path(), name));
-        assert!(processes.iter().all(|id| lives(*id)));
+        assert!(processes.iter().all(|id| is_running(*id)));
         Self {
             processes: processes.into(),
             other: other.unwrap(),
@@ -110,7 +110,7 @@ impl Busy {
         self.talk.host.ended();
         assert!(!self.file("other.outlived").exists(), "the sidecar");
         for id in &self.processes {
-            until(|| (!lives(*id)).then_some(()));
+            until(|| (!is_running(*id)).then_some(()));
         }
         for name in ["behind", "front", "server"] {
             assert!(!self.file(&format!("{name}.outlived")).exists(), "{name}");

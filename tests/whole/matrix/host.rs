@@ -19,7 +19,8 @@ use serde_json::{Value as Json, json};
 
 use super::place::Once;
 use super::sidecar::{Http, Seat, Sidecar};
-use crate::manners::{MOST_RETRIES, is_retryable};
+
+use test_support::pi_retry_rules::{MOST_RETRIES, is_retryable};
 
 /// Returns how soon the sidecar of a killed host must exit: within a second if the matrix has the
 /// machine to itself.

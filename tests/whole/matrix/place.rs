@@ -2,7 +2,7 @@
 
 use std::sync::Mutex;
 
-use crate::wire::{Break, Weather};
+use test_support::fault_proxy::{FaultPlan, WireFault};
 
 /// Where the fault is injected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,12 +25,15 @@ struct Carried {
     frames: usize,
     bytes: usize,
     pauses: usize,
-    fault: Option<(Place, Break)>,
+    fault: Option<(Place, WireFault)>,
 }
 
 impl Once {
-    /// `aside` is called for a [`Break::Aside`].
-    pub fn new(fault: Option<(Place, Break)>, aside: impl Fn() + Send + Sync + 'static) -> Self {
+    /// `aside` is called for a [`WireFault::Aside`].
+    pub fn new(
+        fault: Option<(Place, WireFault)>,
+        aside: impl Fn() + Send + Sync + 'static,
+    ) -> Self {
         Self {
             wire: Mutex::new(Carried {
                 frames: 0,
@@ -68,8 +71,8 @@ impl Once {
     }
 }
 
-impl Weather for Once {
-    fn strikes(&self, bytes: usize) -> Option<(usize, Break)> {
+impl FaultPlan for Once {
+    fn strikes(&self, bytes: usize) -> Option<(usize, WireFault)> {
         let mut wire = self.wire.lock().unwrap();
         let here = match wire.fault {
             Some((Place::Frame(number), how)) if wire.frames == number => Some((0, how)),

@@ -7,7 +7,8 @@ use std::process::{Child, Command, Stdio};
 
 use serde_json::Value as Json;
 
-use crate::backend::{Recording, binary};
+use test_support::binary;
+use test_support::simulator::Recording;
 
 /// Number of distinct `w-NN` markers in the story's text; no folder name contains one.
 pub const WORDS: usize = 36;

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value as Json, json};
 
-use crate::backend::binary;
+use test_support::binary;
 
 /// The running sidecar, shared with the code that injects faults.
 #[derive(Default)]

@@ -7,7 +7,9 @@ use super::host::{Host, Reach};
 use super::place::{Once, Place};
 use super::server::{LOOK, Server, Story, WORDS};
 use super::sidecar::{Http, Seat, left_behind};
-use crate::wire::{self, Break};
+
+use test_support::fault_proxy;
+use test_support::fault_proxy::WireFault;
 
 /// The fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -188,15 +190,15 @@ pub struct Told {
 }
 
 impl Fault {
-    fn on_wire(self) -> Break {
+    fn on_wire(self) -> WireFault {
         match self {
-            Self::Reset => Break::Reset,
-            Self::GoAway => Break::GoAway,
-            Self::HalfClose => Break::HalfClose,
-            Self::Stall => Break::Stall,
-            Self::Garbage => Break::Garbage,
-            Self::Unavailable => Break::ServerError,
-            Self::KillSidecar | Self::KillHost | Self::RestartServer => Break::Aside,
+            Self::Reset => WireFault::Reset,
+            Self::GoAway => WireFault::GoAway,
+            Self::HalfClose => WireFault::HalfClose,
+            Self::Stall => WireFault::Stall,
+            Self::Garbage => WireFault::Garbage,
+            Self::Unavailable => WireFault::ServerError,
+            Self::KillSidecar | Self::KillHost | Self::RestartServer => WireFault::Aside,
         }
     }
 }
@@ -215,7 +217,7 @@ pub fn trial(kind: Kind, place: Option<Place>) -> Told {
     };
     let on_wire = place.map(|place| (place, kind.fault.on_wire()));
     let weather = Arc::new(Once::new(on_wire, aside));
-    let port = wire::open(address, Arc::clone(&weather));
+    let port = fault_proxy::open(address, Arc::clone(&weather));
     let reach = Reach {
         port,
         http: kind.http,

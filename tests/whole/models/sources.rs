@@ -36,7 +36,7 @@ fn age(state: &Path) {
 }
 
 /// Calls `session/command` until its result has this member.
-fn until(host: &mut Host, member: &str) -> Json {
+fn until(host: &mut SidecarProcess, member: &str) -> Json {
     let started = Instant::now();
     loop {
         let answer = host.call("session/command", json!({"model": "a"}))["result"].clone();
@@ -115,7 +115,7 @@ fn models_and_turns_use_a_list_refreshed_in_the_background() {
 fn a_host_in_print_mode_waits_for_a_stale_list_to_be_refreshed() {
     let simulator = growing();
     let test = aged(&simulator);
-    let mut host = Host::start(&[
+    let mut host = SidecarProcess::start(&[
         ("CURSOR_BACKEND_URL", &simulator.url),
         ("CURSOR_API_KEY", KEY),
         ("PI_CURSOR_STATE_DIR", test.state.path().to_str().unwrap()),
@@ -153,7 +153,7 @@ fn the_command_line_waits_for_a_stale_list_to_be_refreshed() {
     assert!(output.contains("showing an older list"), "{output}");
     // Another server takes the port and never responds.
     let port = url.trim_start_matches("http://");
-    let silent = crate::once::until(|| TcpListener::bind(port).ok());
+    let silent = test_support::wait::until(|| TcpListener::bind(port).ok());
     let started = Instant::now();
     let (rows, output) = models(&url);
     assert_eq!(rows, ["a", "b"]);

@@ -14,7 +14,8 @@ use serde_json::{Value as Json, json};
 
 use super::chance::Chance;
 use super::station::{PATIENCE, Station, Wrongs};
-use crate::manners::{MOST_RETRIES, is_retryable};
+
+use test_support::pi_retry_rules::{MOST_RETRIES, is_retryable};
 
 /// Number of chapters in the story.
 pub const CHAPTERS: usize = 2;

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use serde_json::{Value as Json, json};
 
-use crate::backend::binary;
+use test_support::binary;
 
 /// Receivers by request id; `None` once the process is gone.
 type Routes = Arc<Mutex<Option<HashMap<String, Sender<Json>>>>>;

@@ -5,7 +5,8 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::chance::Chance;
-use crate::wire::{Break, Weather};
+
+use test_support::fault_proxy::{FaultPlan, WireFault};
 
 /// One frame in this many breaks its stream, or its connection.
 #[derive(Debug, Clone, Copy)]
@@ -20,16 +21,21 @@ pub struct Storm {
     calm: AtomicBool,
     chance: Mutex<Chance>,
     /// Faults injected so far.
-    seen: Mutex<BTreeMap<Break, u64>>,
+    seen: Mutex<BTreeMap<WireFault, u64>>,
 }
 
-const OF_STREAMS: [Break; 4] = [
-    Break::StreamReset,
-    Break::HalfClose,
-    Break::StreamStall,
-    Break::ServerError,
+const OF_STREAMS: [WireFault; 4] = [
+    WireFault::StreamReset,
+    WireFault::HalfClose,
+    WireFault::StreamStall,
+    WireFault::ServerError,
 ];
-const OF_CONNECTIONS: [Break; 4] = [Break::Reset, Break::GoAway, Break::Stall, Break::Garbage];
+const OF_CONNECTIONS: [WireFault; 4] = [
+    WireFault::Reset,
+    WireFault::GoAway,
+    WireFault::Stall,
+    WireFault::Garbage,
+];
 
 impl Storm {
     pub fn new(odds: Odds, seed: u64) -> Self {
@@ -47,13 +53,13 @@ impl Storm {
     }
 
     /// Returns the faults injected so far.
-    pub fn seen(&self) -> BTreeMap<Break, u64> {
+    pub fn seen(&self) -> BTreeMap<WireFault, u64> {
         self.seen.lock().unwrap().clone()
     }
 }
 
-impl Weather for Storm {
-    fn strikes(&self, _bytes: usize) -> Option<(usize, Break)> {
+impl FaultPlan for Storm {
+    fn strikes(&self, _bytes: usize) -> Option<(usize, WireFault)> {
         if self.calm.load(Ordering::Relaxed) {
             return None;
         }

@@ -6,21 +6,22 @@ use std::sync::mpsc::{Receiver, channel};
 
 use serde_json::{Value as Json, json};
 
-use crate::desk::{Desk, PATIENCE, until};
+use crate::pi_env::{PiEnv, TIMEOUT};
+use crate::wait::until_named;
 
-pub struct Rpc {
+pub struct PiRpc {
     child: Child,
     stdin: Option<ChildStdin>,
     lines: Receiver<Json>,
     asked: u32,
 }
 
-impl Rpc {
-    pub fn start(desk: &Desk) -> Self {
+impl PiRpc {
+    pub fn start(desk: &PiEnv) -> Self {
         Self::with(desk, &["--model", "cursor/composer-2"])
     }
 
-    pub fn with(desk: &Desk, more: &[&str]) -> Self {
+    pub fn with(desk: &PiEnv, more: &[&str]) -> Self {
         let arguments = [&["--mode", "rpc"], more].concat();
         let mut child = desk
             .command(&arguments)
@@ -51,7 +52,7 @@ impl Rpc {
 
     fn next(&mut self, waiting_for: &str) -> Json {
         self.lines
-            .recv_timeout(PATIENCE)
+            .recv_timeout(TIMEOUT)
             .unwrap_or_else(|_| panic!("pi said nothing more; waited for {waiting_for}"))
     }
 
@@ -93,7 +94,7 @@ impl Rpc {
 
     /// Waits until pi is idle.
     pub fn settle(&mut self) {
-        until("pi is idle", || {
+        until_named("pi is idle", || {
             let state = self.state();
             let busy = |name: &str| state[name].as_bool().unwrap_or_default();
             (!busy("isStreaming") && !busy("isCompacting")).then_some(())
@@ -123,7 +124,7 @@ impl Rpc {
     }
 }
 
-impl Drop for Rpc {
+impl Drop for PiRpc {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();

@@ -7,10 +7,11 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 
 use serde_json::{Value as Json, json};
 
-use crate::backend::{Simulator, binary};
+use crate::binary;
+use crate::simulator::Simulator;
 
 /// A gateway process with its own folder.
-pub struct Gateway {
+pub struct GatewayProcess {
     child: Child,
     place: tempfile::TempDir,
     pub url: String,
@@ -19,7 +20,7 @@ pub struct Gateway {
     pub ready: Json,
 }
 
-impl Gateway {
+impl GatewayProcess {
     pub fn start(simulator: &Simulator, env: &[(&str, &str)]) -> Self {
         let mut all = vec![
             ("CURSOR_BACKEND_URL", simulator.url.as_str()),
@@ -78,8 +79,8 @@ impl Gateway {
         line.split_whitespace().nth(1)?.parse().ok()
     }
 
-    pub fn chat(&self) -> Chat {
-        Chat::new(&self.url, &self.token)
+    pub fn chat(&self) -> ChatClient {
+        ChatClient::new(&self.url, &self.token)
     }
 
     pub fn port(&self) -> u16 {
@@ -104,7 +105,7 @@ impl Gateway {
     }
 }
 
-impl Drop for Gateway {
+impl Drop for GatewayProcess {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
@@ -112,7 +113,7 @@ impl Drop for Gateway {
 }
 
 /// A client that keeps its history and has tools.
-pub struct Chat {
+pub struct ChatClient {
     http: reqwest::Client,
     url: String,
     token: String,
@@ -124,7 +125,7 @@ pub struct Chat {
 
 /// The content of a response.
 #[derive(Debug, Default, Clone)]
-pub struct Told {
+pub struct ChatResponse {
     pub status: u16,
     pub text: String,
     pub thinking: String,
@@ -147,7 +148,7 @@ pub fn function(name: &str, arguments: &[&str]) -> Json {
            "parameters": {"type": "object", "properties": properties}}})
 }
 
-impl Chat {
+impl ChatClient {
     pub fn new(url: &str, token: &str) -> Self {
         let http = reqwest::Client::builder().no_proxy().build().unwrap();
         Self {
@@ -202,9 +203,9 @@ impl Chat {
     }
 
     /// Runs a turn and adds the answer to the history.
-    pub async fn turn(&mut self) -> Told {
+    pub async fn turn(&mut self) -> ChatResponse {
         let answer = self.send(&self.body()).await;
-        let told = Told::read(answer).await;
+        let told = ChatResponse::read(answer).await;
         if told.error.is_null() {
             let mut message = json!({"role": "assistant", "content": told.text});
             if !told.calls.is_empty() {
@@ -215,13 +216,13 @@ impl Chat {
         told
     }
 
-    pub async fn say(&mut self, text: &str) -> Told {
+    pub async fn say(&mut self, text: &str) -> ChatResponse {
         self.user(text);
         self.turn().await
     }
 }
 
-impl Told {
+impl ChatResponse {
     pub async fn read(answer: reqwest::Response) -> Self {
         let mut told = Self {
             status: answer.status().as_u16(),

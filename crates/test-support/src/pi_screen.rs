@@ -2,28 +2,29 @@
 
 use std::process::Command;
 
-use crate::desk::{Desk, until};
+use crate::pi_env::PiEnv;
+use crate::wait::until_named;
 
-pub struct Screen<'a> {
-    desk: &'a Desk,
+pub struct PiScreen<'a> {
+    desk: &'a PiEnv,
 }
 
-impl<'a> Screen<'a> {
+impl<'a> PiScreen<'a> {
     /// Starts pi with a first message and waits for the answer, because input that is typed while
     /// pi starts up is rejected.
-    pub fn start(desk: &'a Desk, prompt: &str, answer: &str) -> Self {
+    pub fn start(desk: &'a PiEnv, prompt: &str, answer: &str) -> Self {
         let screen = Self::with(desk, &["--model", "cursor/composer-2", prompt]);
         screen.shows(answer);
         screen
     }
 
     /// Starts pi with these arguments.
-    pub fn with(desk: &'a Desk, more: &[&str]) -> Self {
+    pub fn with(desk: &'a PiEnv, more: &[&str]) -> Self {
         Self::run(desk, desk.arguments(more), "45")
     }
 
     /// Runs pi on a screen with this many rows.
-    pub fn run(desk: &'a Desk, pi: Vec<String>, rows: &str) -> Self {
+    pub fn run(desk: &'a PiEnv, pi: Vec<String>, rows: &str) -> Self {
         let screen = Self { desk };
         let workspace = desk.workspace.to_str().unwrap().to_owned();
         let mut arguments: Vec<String> = ["-f", "/dev/null", "new-session", "-d"]
@@ -125,17 +126,17 @@ impl<'a> Screen<'a> {
     }
 }
 
-impl Drop for Screen<'_> {
+impl Drop for PiScreen<'_> {
     fn drop(&mut self) {
         self.tmux(&["kill-server"]);
     }
 }
 
-/// Like `until`, and prints the last state on failure.
+/// Like `until_named`, and prints the last state on failure.
 #[track_caller]
 fn until_or(what: &str, last: &mut String, mut look: impl FnMut(&mut String) -> bool) {
     let found = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-        until(what, || look(last).then_some(()));
+        until_named(what, || look(last).then_some(()));
     }));
     assert!(found.is_ok(), "waited in vain for {what}; instead:\n{last}");
 }

@@ -6,6 +6,8 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 
 use serde_json::Value as Json;
 
+use crate::{binary, root};
+
 /// How clients connect to the simulator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Transport {
@@ -15,14 +17,6 @@ pub enum Transport {
 }
 
 pub const TRANSPORTS: [Transport; 3] = [Transport::Tls, Transport::H2c, Transport::Http1];
-
-pub fn root() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-}
-
-pub fn binary() -> &'static str {
-    env!("CARGO_BIN_EXE_cursor-sidecar")
-}
 
 /// A running simulator; killed when dropped.
 pub struct Simulator {

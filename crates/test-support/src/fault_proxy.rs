@@ -1,4 +1,4 @@
-//! A proxy to a server that breaks single streams or the connection where its [`Weather`] says.
+//! A proxy to a server that breaks single streams or the connection where its [`FaultPlan`] says.
 
 use std::collections::HashSet;
 use std::io::{BufRead, BufReader, Read, Write as _};
@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 /// A kind of fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Break {
+pub enum WireFault {
     /// The connection is reset.
     Reset,
     /// The connection is closed cleanly.
@@ -29,10 +29,10 @@ pub enum Break {
 }
 
 /// Decides about faults in the frames of runs.
-pub trait Weather: Send + Sync + 'static {
+pub trait FaultPlan: Send + Sync + 'static {
     /// Returns whether a frame of this many bytes breaks: after how many of them, and how.
-    fn strikes(&self, bytes: usize) -> Option<(usize, Break)>;
-    /// Executes [`Break::Aside`].
+    fn strikes(&self, bytes: usize) -> Option<(usize, WireFault)>;
+    /// Executes [`WireFault::Aside`].
     fn aside(&self) {}
 }
 
@@ -44,7 +44,7 @@ const END_STREAM: u8 = 1;
 const HEAD: usize = 9;
 
 /// Opens a wire to `server` and returns its port.
-pub fn open(server: SocketAddr, weather: Arc<impl Weather>) -> u16 {
+pub fn open(server: SocketAddr, weather: Arc<impl FaultPlan>) -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     std::thread::spawn(move || {
@@ -56,7 +56,7 @@ pub fn open(server: SocketAddr, weather: Arc<impl Weather>) -> u16 {
     port
 }
 
-fn carry(mut client: TcpStream, server: SocketAddr, weather: &impl Weather) {
+fn carry(mut client: TcpStream, server: SocketAddr, weather: &impl FaultPlan) {
     let Ok(mut server) = TcpStream::connect(server) else {
         return reset(&client);
     };
@@ -102,7 +102,7 @@ fn unavailable() -> Vec<u8> {
 fn frames(
     server: &mut TcpStream,
     client: &mut TcpStream,
-    weather: &impl Weather,
+    weather: &impl FaultPlan,
 ) -> std::io::Result<()> {
     // Streams that are no longer forwarded.
     let mut mute = HashSet::new();
@@ -127,13 +127,13 @@ fn frames(
         };
         client.write_all(&bytes[..whole])?;
         match how {
-            Break::Aside => {
+            WireFault::Aside => {
                 weather.aside();
                 client.write_all(&bytes[whole..])?;
                 continue;
             }
-            Break::Reset => return Err(std::io::Error::other("reset")),
-            Break::GoAway => {
+            WireFault::Reset => return Err(std::io::Error::other("reset")),
+            WireFault::GoAway => {
                 // A frame must be complete before another can follow it.
                 if whole > 0 {
                     client.write_all(&bytes[whole..])?;
@@ -141,19 +141,21 @@ fn frames(
                 client.write_all(&frame(GOAWAY, 0, [0; 4], &[0, 0, 0, 1, 0, 0, 0, 0]))?;
                 return Ok(());
             }
-            Break::Stall => return hold(server),
-            Break::Garbage => {
+            WireFault::Stall => return hold(server),
+            WireFault::Garbage => {
                 client.write_all(&[0xa5; 64])?;
                 return hold(server);
             }
             // Within a frame, only the connection can end.
             _ if whole > 0 => return Ok(()),
-            Break::HalfClose => client.write_all(&frame(DATA, END_STREAM, stream, &[]))?,
-            Break::StreamReset => client.write_all(&frame(RST_STREAM, 0, stream, &[0, 0, 0, 2]))?,
-            Break::ServerError => {
+            WireFault::HalfClose => client.write_all(&frame(DATA, END_STREAM, stream, &[]))?,
+            WireFault::StreamReset => {
+                client.write_all(&frame(RST_STREAM, 0, stream, &[0, 0, 0, 2]))?
+            }
+            WireFault::ServerError => {
                 client.write_all(&frame(DATA, END_STREAM, stream, &unavailable()))?;
             }
-            Break::StreamStall => {}
+            WireFault::StreamStall => {}
         }
         mute.insert(stream);
     }
@@ -163,7 +165,7 @@ fn frames(
 fn answers(
     server: &TcpStream,
     client: &mut TcpStream,
-    weather: &impl Weather,
+    weather: &impl FaultPlan,
 ) -> std::io::Result<()> {
     let mut server = BufReader::new(server);
     loop {
@@ -199,22 +201,24 @@ fn answers(
             client.write_all(&bytes[..whole])?;
             let error = unavailable();
             match how {
-                Break::Aside => {
+                WireFault::Aside => {
                     weather.aside();
                     client.write_all(&bytes[whole..])?;
                     continue;
                 }
-                Break::Reset | Break::StreamReset => return Err(std::io::Error::other("reset")),
-                Break::Stall | Break::StreamStall => return hold(&mut server),
-                Break::Garbage => {
+                WireFault::Reset | WireFault::StreamReset => {
+                    return Err(std::io::Error::other("reset"));
+                }
+                WireFault::Stall | WireFault::StreamStall => return hold(&mut server),
+                WireFault::Garbage => {
                     client.write_all(&[0xa5; 64])?;
                     return hold(&mut server);
                 }
                 // Within a chunk, only the connection can end.
-                Break::GoAway => {}
+                WireFault::GoAway => {}
                 _ if whole > 0 => {}
-                Break::HalfClose => client.write_all(b"0\r\n\r\n")?,
-                Break::ServerError => {
+                WireFault::HalfClose => client.write_all(b"0\r\n\r\n")?,
+                WireFault::ServerError => {
                     write!(client, "{:x}\r\n", error.len())?;
                     client.write_all(&[&error[..], b"\r\n0\r\n\r\n"].concat())?;
                 }

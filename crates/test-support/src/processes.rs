@@ -17,7 +17,7 @@ fn stat(id: i32) -> Option<Vec<String>> {
 
 /// Returns whether a process is still running. A zombie does not count, because in a container it
 /// may never be reaped.
-pub fn lives(id: i32) -> bool {
+pub fn is_running(id: i32) -> bool {
     let ended = stat(id).is_some_and(|fields| fields[0] == "Z");
     !ended && test_kill_process(Pid::from_raw(id).unwrap()).is_ok()
 }
@@ -41,24 +41,24 @@ pub fn children(id: i32) -> Vec<i32> {
 /// Everything a process ever started: its children, and the page faults of those it has reaped,
 /// which grow with each.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Started {
+pub struct StartedProcesses {
     children: Vec<i32>,
     faults: [u64; 2],
 }
 
-pub fn started(id: u32) -> Started {
+pub fn started(id: u32) -> StartedProcesses {
     let id = i32::try_from(id).unwrap();
     let fields = stat(id).unwrap();
     // Fields 11 and 13 of the whole line: page faults of reaped children.
     let faults = [8, 10].map(|at: usize| fields[at].parse().unwrap());
-    Started {
+    StartedProcesses {
         children: children(id),
         faults,
     }
 }
 
 /// Watches a folder and everything below it: opened, read, written, moved.
-pub struct Watch {
+pub struct FolderWatch {
     queue: OwnedFd,
     folders: BTreeMap<i32, PathBuf>,
 }
@@ -73,7 +73,7 @@ fn folders_below(folder: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-impl Watch {
+impl FolderWatch {
     pub fn below(folder: &Path) -> Self {
         let queue = inotify::init(inotify::CreateFlags::NONBLOCK).unwrap();
         let mut found = Vec::new();

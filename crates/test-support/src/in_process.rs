@@ -1,5 +1,7 @@
 //! Sessions and a simulator inside this process, where the clock can be paused.
 
+use std::time::Duration;
+
 use agent::conversation::store::Store;
 use agent::conversation::transcript::{Tool, Transcript};
 use agent::run::{Backend, Model};
@@ -8,12 +10,12 @@ use agent::turn::{self, Hands, Keep, Policy, Session, Stop, TurnEvent, TurnReque
 use agent_tools::bridge::{HostCall, HostResult};
 use agent_tools::leash::Leash;
 use agent_tools::native::policy::HostPolicy;
-use cursor_sim::{Http2, Options, ScenarioSource, Sim};
+use cursor_sim::{Http2, Options, Recording, ScenarioSource, Side, Sim};
 use serde_json::{Value as Json, json};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use crate::talk::Call;
+use crate::rpc_session::ToolCall;
 
 /// A simulator with one scenario; each run of a conversation plays its own script.
 pub async fn simulating(runs: &[String]) -> (Sim, Backend) {
@@ -54,28 +56,28 @@ pub async fn simulating_runs(runs: &[String], options: &str) -> (Sim, Backend) {
 }
 
 /// A host with one session, its history and its tools.
-pub struct Guest {
+pub struct InProcessSession {
     pub session: Session,
     backend: Backend,
     pub policy: Policy,
     pub messages: Vec<Json>,
     /// The message it injects into its next turn, at the first event.
     pub interjection: Option<String>,
-    pub habit: Habit,
+    pub habit: ToolExecution,
 }
 
 /// When a host executes its tools.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Habit {
+pub enum ToolExecution {
     Between,
     Inline,
 }
 
 /// The result of a turn.
 #[derive(Debug)]
-pub struct Taken {
+pub struct InProcessTurn {
     pub text: String,
-    pub calls: Vec<Call>,
+    pub calls: Vec<ToolCall>,
     pub notices: Vec<String>,
     pub stop: Stop,
     /// The injected message, if the turn accepted it.
@@ -84,13 +86,13 @@ pub struct Taken {
 
 /// When a host cancels a turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Patience {
+pub enum CancelAfter {
     Endless,
     /// After this many events.
     Events(usize),
 }
 
-impl Guest {
+impl InProcessSession {
     pub fn new(backend: &Backend, store: Option<(Store, String)>) -> Self {
         Self {
             session: Session::start(store, Leash::default()),
@@ -98,7 +100,7 @@ impl Guest {
             policy: Policy::default(),
             messages: Vec::new(),
             interjection: None,
-            habit: Habit::Between,
+            habit: ToolExecution::Between,
         }
     }
 
@@ -119,7 +121,7 @@ impl Guest {
         }
     }
 
-    pub fn result(&mut self, call: &Call, text: &str) {
+    pub fn result(&mut self, call: &ToolCall, text: &str) {
         let content = json!([{"type": "text", "text": text}]);
         self.push(
             json!({"role": "toolResult", "toolCallId": call.id, "toolName": call.name,
@@ -127,7 +129,7 @@ impl Guest {
         );
     }
 
-    pub async fn turn(&mut self, patience: Patience) -> Taken {
+    pub async fn turn(&mut self, patience: CancelAfter) -> InProcessTurn {
         let tools = ["look", "slow", "cursor_ask_question"].map(|name| Tool {
             name: name.into(),
             description: "a tool".into(),
@@ -138,11 +140,11 @@ impl Guest {
         let (say, injections) = mpsc::channel(1);
         let (calls, mut called) = mpsc::channel::<HostCall>(8);
         let hands = match self.habit {
-            Habit::Between => {
+            ToolExecution::Between => {
                 drop(calls);
                 Hands::Between
             }
-            Habit::Inline => Hands::Inline(calls),
+            ToolExecution::Inline => Hands::Inline(calls),
         };
         let mut interjection = self.interjection.take();
         let (events, mut told) = turn::turn_events();
@@ -176,7 +178,7 @@ impl Guest {
         let mut interjected = None;
         let listening = async {
             let mut all = Vec::new();
-            if patience == Patience::Events(0) {
+            if patience == CancelAfter::Events(0) {
                 cancel.cancel();
             }
             // Ends when the turn drops the sender.
@@ -187,7 +189,7 @@ impl Guest {
                     let said = say.try_send(turn::words(words.clone(), Vec::new()));
                     interjected = said.ok().map(|()| words);
                 }
-                if patience == Patience::Events(all.len()) {
+                if patience == CancelAfter::Events(all.len()) {
                     cancel.cancel();
                 }
             }
@@ -200,7 +202,7 @@ impl Guest {
             }
         };
         let (result, events, ()) = tokio::join!(self.session.turn(request), listening, working);
-        let mut taken = Taken {
+        let mut taken = InProcessTurn {
             text: String::new(),
             calls: Vec::new(),
             notices: Vec::new(),
@@ -219,7 +221,7 @@ impl Guest {
                     content.push(
                         json!({"type": "toolCall", "id": id, "name": name, "arguments": arguments}),
                     );
-                    taken.calls.push(Call {
+                    taken.calls.push(ToolCall {
                         id,
                         name,
                         arguments,
@@ -234,9 +236,9 @@ impl Guest {
         taken
     }
 
-    pub async fn say(&mut self, text: &str) -> Taken {
+    pub async fn say(&mut self, text: &str) -> InProcessTurn {
         self.user(text);
-        self.turn(Patience::Endless).await
+        self.turn(CancelAfter::Endless).await
     }
 }
 
@@ -265,3 +267,27 @@ pub fn said(request: &Json) -> String {
 }
 
 pub const END: &str = r#"{ checkpoint = "auto" }, { usage = {} }, { end = true }"#;
+
+/// Counts the client frames of a kind.
+pub fn sent(recording: &Recording, kind: &str) -> usize {
+    let frames = recording.frames();
+    frames
+        .iter()
+        .filter(|frame| frame.from == Side::Client && frame.kind == kind)
+        .count()
+}
+
+/// Waits until every run has a verdict and asserts that each matched its script.
+pub async fn played(recording: &Recording) {
+    let judged = recording.wait_for(|recording| {
+        let verdicts = recording.verdicts();
+        (verdicts.len() >= sent(recording, "runRequest")).then_some(verdicts)
+    });
+    let verdicts = tokio::time::timeout(Duration::from_secs(60), judged).await;
+    let failures: Vec<String> = verdicts
+        .expect("a verdict on every run")
+        .into_iter()
+        .flat_map(|verdict| verdict.failures)
+        .collect();
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
+}

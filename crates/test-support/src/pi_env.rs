@@ -9,21 +9,24 @@ use std::time::{Duration, Instant};
 use serde_json::Value as Json;
 use tempfile::TempDir;
 
-use crate::backend::{Recording, Simulator, Transport, binary, root};
+use crate::processes::is_running;
+use crate::simulator::{Recording, Simulator, Transport};
+use crate::wait::until_named;
+use crate::{binary, root};
 
 /// Generous time limit, for a loaded machine.
-pub const PATIENCE: Duration = Duration::from_secs(40);
+pub const TIMEOUT: Duration = Duration::from_secs(40);
 
 /// The pi versions under test.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Version {
+pub enum PiVersion {
     V074,
     V079,
     V087,
     V150,
 }
 
-impl Version {
+impl PiVersion {
     fn program(self) -> PathBuf {
         let program = root().join("tests/pi").join(match self {
             Self::V074 => "node_modules/pi-074/dist/cli.js",
@@ -53,19 +56,19 @@ steps = [
 ]
 "#;
 
-pub struct Desk {
+pub struct PiEnv {
     pub home: TempDir,
     pub workspace: PathBuf,
     pub simulator: Simulator,
-    pub version: Version,
+    pub version: PiVersion,
     key: Option<&'static str>,
     sidecar: PathBuf,
     settings: Vec<(&'static str, String)>,
 }
 
-impl Desk {
+impl PiEnv {
     /// With a simulator that plays one scenario.
-    pub fn playing(version: Version, scenario: &str) -> Self {
+    pub fn playing(version: PiVersion, scenario: &str) -> Self {
         let home = tempfile::tempdir().unwrap();
         let file = home.path().join("scenario.toml");
         std::fs::write(&file, scenario).unwrap();
@@ -74,12 +77,12 @@ impl Desk {
     }
 
     /// With a simulator that plays everything in `tests/scenarios`, selected by `@name`.
-    pub fn open(version: Version) -> Self {
+    pub fn open(version: PiVersion) -> Self {
         let home = tempfile::tempdir().unwrap();
         Self::at(version, home, Simulator::start(Transport::Http1))
     }
 
-    fn at(version: Version, home: TempDir, simulator: Simulator) -> Self {
+    fn at(version: PiVersion, home: TempDir, simulator: Simulator) -> Self {
         let workspace = home.path().join("workspace");
         std::fs::create_dir(&workspace).unwrap();
         // The extension starts this wrapper, which records the process ids.
@@ -175,12 +178,12 @@ impl Desk {
     }
 
     /// Runs pi and returns its output.
-    pub fn pi(&self, more: &[&str]) -> Ran {
-        Ran::from(self.command(more).output().unwrap())
+    pub fn pi(&self, more: &[&str]) -> PiOutput {
+        PiOutput::from(self.command(more).output().unwrap())
     }
 
     /// Runs `pi -p` with a model of the simulator.
-    pub fn print(&self, prompt: &str) -> Ran {
+    pub fn print(&self, prompt: &str) -> PiOutput {
         self.pi(&["--model", "cursor/composer-2", "-p", prompt])
     }
 
@@ -208,8 +211,12 @@ impl Desk {
     pub fn no_sidecar_is_left_after(&self, limit: Duration) {
         assert!(!self.sidecars().is_empty(), "none was started");
         let started = Instant::now();
-        until("all sidecars are gone", || {
-            let alive = self.sidecars().into_iter().filter(|id| lives(*id)).count();
+        until_named("all sidecars are gone", || {
+            let alive = self
+                .sidecars()
+                .into_iter()
+                .filter(|id| is_running(*id))
+                .count();
             (alive == 0).then_some(())
         });
         let took = started.elapsed();
@@ -219,7 +226,7 @@ impl Desk {
     /// Waits until the recording satisfies a condition and returns it.
     #[track_caller]
     pub fn recorded(&self, what: &str, is_there: impl Fn(&Recording) -> bool) -> Recording {
-        until(what, || {
+        until_named(what, || {
             let recording = self.simulator.recorded();
             is_there(&recording).then_some(recording)
         })
@@ -228,45 +235,18 @@ impl Desk {
 
 /// Returns the cache of pi's compiled extensions, which is the same for every run.
 fn shared_cache() -> String {
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("pi");
-    std::fs::create_dir_all(&folder).unwrap();
-    folder.to_str().unwrap().to_owned()
-}
-
-/// Whether a process is running. A zombie does not count, because the init process of a container
-/// may never reap it.
-pub fn lives(id: i32) -> bool {
-    let stat = std::fs::read_to_string(format!("/proc/{id}/stat"));
-    let ended = stat.is_ok_and(|stat| {
-        let rest = stat.rsplit(") ").next();
-        rest.is_some_and(|rest| rest.starts_with('Z'))
-    });
-    let id = rustix::process::Pid::from_raw(id).unwrap();
-    !ended && rustix::process::test_kill_process(id).is_ok()
-}
-
-/// Polls until `look` returns a value.
-#[track_caller]
-pub fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
-    let started = Instant::now();
-    loop {
-        if let Some(found) = look() {
-            return found;
-        }
-        assert!(started.elapsed() < PATIENCE, "waited in vain: {what}");
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    crate::shared_folder("pi").to_str().unwrap().to_owned()
 }
 
 /// The output and exit code of pi.
 #[derive(Debug)]
-pub struct Ran {
+pub struct PiOutput {
     pub code: Option<i32>,
     pub stdout: String,
     pub stderr: String,
 }
 
-impl From<Output> for Ran {
+impl From<Output> for PiOutput {
     fn from(output: Output) -> Self {
         Self {
             code: output.status.code(),
@@ -297,7 +277,7 @@ pub fn rules(recording: &Recording) -> Vec<String> {
 }
 
 /// Returns every entry of all of pi's session files.
-pub fn written(desk: &Desk) -> Vec<Json> {
+pub fn written(desk: &PiEnv) -> Vec<Json> {
     fn files(folder: &Path) -> Vec<PathBuf> {
         let entries = std::fs::read_dir(folder).into_iter().flatten();
         let paths = entries.map(|entry| entry.unwrap().path());

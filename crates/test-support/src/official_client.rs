@@ -7,10 +7,11 @@ use std::process::{Command, Stdio};
 use serde_json::Value as Json;
 use tempfile::TempDir;
 
-use crate::backend::{Simulator, root};
+use crate::root;
+use crate::simulator::Simulator;
 
 /// A scratch home and workspace for one or more runs of the official client.
-pub struct Sdk {
+pub struct OfficialClient {
     pub home: TempDir,
     pub workspace: PathBuf,
 }
@@ -28,7 +29,7 @@ pub fn script(name: &str) -> PathBuf {
     root().join("tests/official").join(name)
 }
 
-impl Sdk {
+impl OfficialClient {
     pub fn new() -> Self {
         let home = tempfile::tempdir().unwrap();
         let workspace = home.path().join("workspace");
@@ -120,24 +121,24 @@ pub fn mcp_mortal(lives: &std::path::Path) -> Json {
 }
 
 /// The HTTP MCP server; ends when this is dropped.
-pub struct McpHttp {
+pub struct McpHttpServer {
     child: std::process::Child,
     pub url: String,
 }
 
-impl McpHttp {
-    pub fn start(sdk: &Sdk) -> Self {
+impl McpHttpServer {
+    pub fn start(sdk: &OfficialClient) -> Self {
         Self::listen(sdk, "0")
     }
 
     /// Starts another server at the same address, after this one has ended.
-    pub fn again(self, sdk: &Sdk) -> Self {
+    pub fn again(self, sdk: &OfficialClient) -> Self {
         let port = self.url.rsplit([':', '/']).nth(1).unwrap().to_owned();
         drop(self);
         Self::listen(sdk, &port)
     }
 
-    fn listen(sdk: &Sdk, port: &str) -> Self {
+    fn listen(sdk: &OfficialClient, port: &str) -> Self {
         use std::io::BufRead as _;
         let mut child = sdk
             .command("mcp-http.mjs")
@@ -158,14 +159,14 @@ impl McpHttp {
     }
 }
 
-impl McpHttp {
+impl McpHttpServer {
     pub fn end(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-impl Drop for McpHttp {
+impl Drop for McpHttpServer {
     fn drop(&mut self) {
         self.end();
     }

@@ -13,10 +13,10 @@ use agent_tools::native::policy::{Mode, Policy};
 use agent_tools::native::{self, Workbench};
 use uuid::Uuid;
 
-use crate::backend::{Simulator, Transport};
+use crate::simulator::{Simulator, Transport};
 
 /// A conversation: one client, one set of blobs, one checkpoint.
-pub struct Ours {
+pub struct RunClient {
     pub backend: Backend,
     blobs: Arc<MemoryBlobs>,
     spec: RunSpec,
@@ -31,7 +31,7 @@ pub struct Ours {
 
 /// The events and the result of one run.
 #[derive(Debug)]
-pub struct Told {
+pub struct RunOutcome {
     pub text: String,
     pub thinking: String,
     pub events: Vec<RunEvent>,
@@ -39,13 +39,13 @@ pub struct Told {
 }
 
 /// An action to take when the text so far contains a string.
-pub enum When {
+pub enum OnText {
     Never,
     Cancel(&'static str),
     Steer(&'static str, &'static str),
 }
 
-impl Ours {
+impl RunClient {
     /// Must be called inside a runtime.
     pub fn new(simulator: &Simulator, transport: Transport) -> Self {
         Self::with(simulator, transport, |_| None)
@@ -106,8 +106,8 @@ impl Ours {
         }
     }
 
-    pub async fn say(&mut self, text: &str) -> Told {
-        self.say_and(text, When::Never).await
+    pub async fn say(&mut self, text: &str) -> RunOutcome {
+        self.say_and(text, OnText::Never).await
     }
 
     /// Starts a run and returns its handle.
@@ -139,10 +139,10 @@ impl Ours {
         )
     }
 
-    pub async fn say_and(&mut self, text: &str, when: When) -> Told {
+    pub async fn say_and(&mut self, text: &str, when: OnText) -> RunOutcome {
         let mut handle = self.begin(text);
         let mut when = Some(when);
-        let mut told = Told {
+        let mut told = RunOutcome {
             text: String::new(),
             thinking: String::new(),
             events: Vec::new(),
@@ -176,8 +176,8 @@ impl Ours {
                 _ => {}
             }
             let command = match &when {
-                Some(When::Cancel(needle)) if told.text.contains(needle) => Some(Command::Cancel),
-                Some(When::Steer(needle, message)) if told.text.contains(needle) => {
+                Some(OnText::Cancel(needle)) if told.text.contains(needle) => Some(Command::Cancel),
+                Some(OnText::Steer(needle, message)) if told.text.contains(needle) => {
                     Some(Command::Inject(Injection {
                         id: Uuid::new_v4(),
                         message: agent::run::UserMessage {
@@ -197,7 +197,7 @@ impl Ours {
     }
 }
 
-impl Told {
+impl RunOutcome {
     #[track_caller]
     pub fn finished(&self, text: &str) {
         assert_eq!(self.ended.outcome, Outcome::Finished);

@@ -2,12 +2,12 @@
 
 use serde_json::{Value as Json, json};
 
-use crate::backend::Simulator;
-use crate::rpc::Host;
+use crate::sidecar::SidecarProcess;
+use crate::simulator::Simulator;
 
 /// A host with one session.
-pub struct Talk {
-    pub host: Host,
+pub struct RpcSession {
+    pub host: SidecarProcess,
     pub session: String,
     pub workspace: String,
     pub system: String,
@@ -20,10 +20,10 @@ pub struct Talk {
 
 /// The result of a turn.
 #[derive(Debug, Default)]
-pub struct Taken {
+pub struct TurnOutcome {
     pub text: String,
     pub thinking: String,
-    pub calls: Vec<Call>,
+    pub calls: Vec<ToolCall>,
     pub notices: Vec<String>,
     pub stop: String,
     pub error: String,
@@ -32,7 +32,7 @@ pub struct Taken {
 
 /// A call of a host tool.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Call {
+pub struct ToolCall {
     pub id: String,
     pub name: String,
     pub arguments: Json,
@@ -43,7 +43,7 @@ pub fn tool(name: &str) -> Json {
            "parameters": {"type": "object", "properties": {"q": {"type": "string"}}}})
 }
 
-impl Talk {
+impl RpcSession {
     pub fn new(simulator: &Simulator, session: &str, env: &[(&str, &str)]) -> Self {
         let mut all = vec![
             ("CURSOR_BACKEND_URL", simulator.url.as_str()),
@@ -54,16 +54,16 @@ impl Talk {
             all.push(("NODE_EXTRA_CA_CERTS", ca));
         }
         all.extend_from_slice(env);
-        Self::on(Host::start(&all), session)
+        Self::on(SidecarProcess::start(&all), session)
     }
 
     /// With a sidecar that was started in another way.
-    pub fn on(host: Host, session: &str) -> Self {
+    pub fn on(host: SidecarProcess, session: &str) -> Self {
         Self::of(host, session, None)
     }
 
     /// The same, for the sidecar of a host with this process id.
-    pub fn of(mut host: Host, session: &str, process: Option<u32>) -> Self {
+    pub fn of(mut host: SidecarProcess, session: &str, process: Option<u32>) -> Self {
         host.call(
             "initialize",
             json!({"protocolVersion": 1, "nativeTools": {"default": "local"},
@@ -103,7 +103,7 @@ impl Talk {
             .push(json!({"role": "user", "content": text, "timestamp": at}));
     }
 
-    pub fn result(&mut self, call: &Call, content: Json) {
+    pub fn result(&mut self, call: &ToolCall, content: Json) {
         let at = self.stamp();
         self.messages
             .push(json!({"role": "toolResult", "toolCallId": call.id,
@@ -138,8 +138,8 @@ impl Talk {
     }
 
     /// Reads until the turn is answered; ignores responses to other requests.
-    pub fn finish(&mut self, id: &str) -> Taken {
-        let mut taken = Taken::default();
+    pub fn finish(&mut self, id: &str) -> TurnOutcome {
+        let mut taken = TurnOutcome::default();
         loop {
             let message = self.host.hear();
             if message["id"] == id {
@@ -163,24 +163,24 @@ impl Talk {
         taken
     }
 
-    pub fn turn(&mut self) -> Taken {
+    pub fn turn(&mut self) -> TurnOutcome {
         let id = self.begin();
         self.finish(&id)
     }
 
     /// Takes a turn with the given parameters.
-    pub fn take(&mut self, params: Json) -> Taken {
+    pub fn take(&mut self, params: Json) -> TurnOutcome {
         let id = self.begin_with(&params);
         self.finish(&id)
     }
 
-    pub fn say(&mut self, text: &str) -> Taken {
+    pub fn say(&mut self, text: &str) -> TurnOutcome {
         self.user(text);
         self.turn()
     }
 }
 
-impl Taken {
+impl TurnOutcome {
     pub fn hear(&mut self, message: &Json) {
         if message["method"] == "log/message" {
             self.notices
@@ -192,7 +192,7 @@ impl Taken {
             match event["type"].as_str().unwrap() {
                 "text" => self.text.push_str(text()),
                 "thinking" => self.thinking.push_str(text()),
-                "toolCall" => self.calls.push(Call {
+                "toolCall" => self.calls.push(ToolCall {
                     id: event["id"].as_str().unwrap().into(),
                     name: event["name"].as_str().unwrap().into(),
                     arguments: event["arguments"].clone(),
