@@ -9,21 +9,21 @@
 )]
 
 mod activity;
-mod calls;
 mod cards;
+mod errors;
 mod extension;
+mod faults;
 mod keys;
-mod losses;
 mod models;
-mod printing;
+mod print_mode;
 mod processes;
 mod resuming;
 mod sessions;
 mod settings;
-mod switches;
 mod terminal;
+mod tool_calls;
+mod tool_permissions;
 mod tools;
-mod trouble;
 
 /// Creates one test per pi version from functions that take a version.
 macro_rules! on_every_pi {

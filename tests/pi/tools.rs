@@ -2,7 +2,7 @@
 
 use serde_json::{Value as Json, json};
 
-use crate::calls::{one_run, session};
+use crate::tool_calls::{one_run, session};
 use test_support::pi_env::{PiOutput, PiVersion, conversation, user_text, written};
 use test_support::pi_rpc::{PiRpc, text};
 use test_support::pi_tools::{END, call, desk, pi, says, text_of};

@@ -1,7 +1,5 @@
 //! The journal on disk: a process may be killed at any step of writing it.
 
-#![allow(clippy::unwrap_used, clippy::expect_used)]
-
 use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -77,7 +75,11 @@ fn a_child_that_dies_while_writing() {
 /// Runs the child and returns whether it completed.
 fn child(folder: &Path, at: usize, conversation: &str) -> bool {
     let status = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "a_child_that_dies_while_writing", "--ignored"])
+        .args([
+            "--exact",
+            "journal::a_child_that_dies_while_writing",
+            "--ignored",
+        ])
         .env(FOLDER, folder)
         .env(DIE_AT, at.to_string())
         .env(CONVERSATION, conversation)

@@ -3,7 +3,7 @@
 use cursor_sim::{Sim, VerdictOutcome};
 use serde_json::{Value, json};
 
-use crate::raw_client::*;
+use super::raw_client::*;
 
 /// What a client received in one turn.
 #[derive(Debug, Default)]

@@ -9,8 +9,8 @@ use tokio::net::TcpStream;
 use tokio::sync::{Semaphore, oneshot};
 use tokio::task::JoinSet;
 
-use crate::endpoint::{Desk, Place, beside};
-use crate::endpoint_sessions::Plain;
+use crate::mcp_endpoint::{Desk, Place, beside};
+use crate::mcp_endpoint_sessions::Plain;
 use test_support::wait::until;
 
 const CALLERS: usize = 10_000;

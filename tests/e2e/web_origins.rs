@@ -4,7 +4,7 @@
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 
-use crate::endpoint::Desk;
+use crate::mcp_endpoint::Desk;
 use test_support::gateway::GatewayProcess;
 use test_support::simulator::{Simulator, Transport};
 

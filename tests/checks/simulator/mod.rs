@@ -1,8 +1,6 @@
 //! Tests the simulator with minimal HTTP/1.1 and HTTP/2 clients and with the official client.
 //! Shares no code with the crate's own client.
 
-#![allow(clippy::unwrap_used, clippy::expect_used)]
-
 mod command;
 mod expectations;
 mod faults;

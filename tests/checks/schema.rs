@@ -1,8 +1,6 @@
 //! The generated protobuf code is checked in; these tests fail if it is stale, and compare every
 //! field we declare with the listing of Cursor's own schema.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stderr)]
-
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 

@@ -5,7 +5,7 @@ use cursor_sim::{Options, Sim, SimError, VerdictOutcome};
 use serde_json::{Value, json};
 use tokio::net::TcpStream;
 
-use crate::raw_client::*;
+use super::raw_client::*;
 
 const HELLO: &str = "{ text = \"hi\" }, { usage = {} }, { end = true }";
 

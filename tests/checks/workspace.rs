@@ -1,7 +1,5 @@
 //! The shape of the source tree: which crate uses which, and how long a file may be.
 
-#![allow(clippy::unwrap_used, clippy::expect_used)]
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::Command;

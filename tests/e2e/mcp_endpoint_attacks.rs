@@ -10,8 +10,8 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::time::Instant;
 
-use crate::endpoint::{Desk, Place, beside, knock};
-use crate::endpoint_sessions::Plain;
+use crate::mcp_endpoint::{Desk, Place, beside, knock};
+use crate::mcp_endpoint_sessions::Plain;
 use test_support::in_process::{CancelAfter, END, InProcessSession, opened, simulating};
 use test_support::rpc_session::tool;
 

@@ -1,7 +1,5 @@
 //! Ten messages recorded on the wire: our types encode to exactly those bytes and decode from them.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stderr)]
-
 use bytes::Bytes;
 use cursor_proto::agent::v1::*;
 use cursor_proto::ascending;

@@ -6,7 +6,7 @@ use cursor_proto::envelope::{self, Kind};
 use cursor_sim::{Sim, VerdictOutcome};
 use serde_json::{Value, json};
 
-use crate::raw_client::*;
+use super::raw_client::*;
 
 fn text(text: &str) -> Value {
     json!({ "interactionUpdate": { "textDelta": { "text": text } } })

@@ -355,7 +355,10 @@ async fn what_may_not_be_touched_compares_equal() {
     const NOBODY: u32 = 65_534;
     if rustix::process::geteuid().is_root() {
         let run = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "native::what_may_not_be_touched_compares_equal"])
+            .args([
+                "--exact",
+                "compare_native_tools::what_may_not_be_touched_compares_equal",
+            ])
             .arg("--nocapture")
             .uid(NOBODY)
             .gid(NOBODY)

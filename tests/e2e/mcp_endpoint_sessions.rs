@@ -2,7 +2,7 @@
 
 use serde_json::{Value as Json, json};
 
-use crate::endpoint::{Desk, Place, beside, endpoint};
+use crate::mcp_endpoint::{Desk, Place, beside, endpoint};
 use test_support::rpc_session::{RpcSession, tool};
 use test_support::scenario::{END, calls, playing, text};
 use test_support::simulator::Transport;

@@ -3,7 +3,7 @@
 use cursor_sim::{Side, Sim, VerdictOutcome};
 use serde_json::{Value, json};
 
-use crate::raw_client::*;
+use super::raw_client::*;
 
 /// Answers the first exec with these messages; returns how the run ended.
 async fn answer_exec(sim: &Sim, answers: &[Value]) -> StreamEvent {
