@@ -44,11 +44,11 @@ bench: $(NODE) $(PI_087)
 
 # Every fault at every place of two conversations; draws docs/fault-matrix*.svg.
 faults:
-	FAULT_MATRIX=all $(CARGO) test --test whole wherever_it_breaks -- --nocapture
+	FAULT_MATRIX=all $(CARGO) test --test e2e wherever_it_breaks -- --nocapture
 
 # Many sessions, random faults, killed sidecars; tells what they take of the machine.
 soak:
-	SOAK_TURNS=$(SOAK_TURNS) $(CARGO) test --test whole soak -- --nocapture
+	SOAK_TURNS=$(SOAK_TURNS) $(CARGO) test --test e2e soak -- --nocapture
 
 # Ten minutes by default: random input for everything that reads what others wrote.
 fuzz:

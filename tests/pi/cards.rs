@@ -9,14 +9,14 @@ use std::time::SystemTime;
 use serde_json::{Value as Json, json};
 
 use crate::activity::{DOT, actions, as_cursor_did, furnish, greeted, scenario};
-use crate::audit::{Watch, started};
-use crate::backend::root;
-use crate::desk::{Desk, Ran, Version, conversation, user_text, written};
-use crate::rpc::Rpc;
-use crate::screen::Screen;
+use test_support::pi_env::{PiEnv, PiOutput, PiVersion, conversation, user_text, written};
+use test_support::pi_rpc::PiRpc;
+use test_support::pi_screen::PiScreen;
+use test_support::processes::{FolderWatch, started};
+use test_support::root;
 
 /// Installs the programs that pi's grep and find start; each start is recorded in a file.
-fn search_programs(desk: &Desk) {
+fn search_programs(desk: &PiEnv) {
     let found = json!({"type": "match", "data": {"path": {"text": desk.workspace.join("src/main.rs")},
         "lines": {"text": "fn main() {\n"}, "line_number": 1}});
     let files = "printf '%s\\n' \"$PWD/src/lib.rs\" \"$PWD/src/main.rs\"";
@@ -49,7 +49,7 @@ fn between(question: &str, screen: &str, answer: &str) -> Vec<String> {
 }
 
 /// Returns the cards of the actions on a screen, collapsed and expanded.
-fn both(pi: &Screen<'_>) -> [Vec<String>; 2] {
+fn both(pi: &PiScreen<'_>) -> [Vec<String>; 2] {
     pi.shows("Done.");
     pi.shows("... (6 more lines");
     let collapsed = between("Show me.", &pi.coloured(), "Done.");
@@ -71,7 +71,7 @@ fn without_edit(mut lines: Vec<String>) -> Vec<String> {
     lines
 }
 
-fn pi_alone(desk: &Desk) -> Vec<String> {
+fn pi_alone(desk: &PiEnv) -> Vec<String> {
     std::fs::write(desk.home.path().join("calls.json"), actions().to_string()).unwrap();
     let mut arguments = desk.arguments(&["--tools", "read,bash,grep,find,ls,edit,write"]);
     let extension = arguments.iter().position(|word| word == "-e").unwrap() + 1;
@@ -96,11 +96,11 @@ fn snapshot(folder: &Path) -> BTreeMap<PathBuf, (Vec<u8>, SystemTime)> {
 }
 
 /// A desk where executing the actions again would have other results or leave traces.
-fn desk_with_traps(version: Version) -> Desk {
-    trapped(Desk::playing(version, &scenario(&as_cursor_did())))
+fn desk_with_traps(version: PiVersion) -> PiEnv {
+    trapped(PiEnv::playing(version, &scenario(&as_cursor_did())))
 }
 
-fn trapped(desk: Desk) -> Desk {
+fn trapped(desk: PiEnv) -> PiEnv {
     furnish(&desk.workspace);
     search_programs(&desk);
     let main = desk.workspace.join("src/main.rs");
@@ -111,16 +111,16 @@ fn trapped(desk: Desk) -> Desk {
         .with("PI_CURSOR_NATIVE_TOOLS", "local")
 }
 
-fn start(desk: &Desk) -> Screen<'_> {
+fn start(desk: &PiEnv) -> PiScreen<'_> {
     let arguments = desk.arguments(&["--model", "cursor/composer-2", "Show me."]);
-    Screen::run(desk, arguments, "150")
+    PiScreen::run(desk, arguments, "150")
 }
 
 /// Starts another pi, which renders the cards of the last session from its session file.
-fn resume(desk: &Desk, mut arguments: Vec<String>) -> (Screen<'_>, Vec<String>) {
+fn resume(desk: &PiEnv, mut arguments: Vec<String>) -> (PiScreen<'_>, Vec<String>) {
     arguments.pop();
     arguments.extend(["--continue", "Again."].map(Into::into));
-    let pi = Screen::run(desk, arguments, "150");
+    let pi = PiScreen::run(desk, arguments, "150");
     pi.shows("Heard: Again.");
     let redrawn = between("Show me.", &pi.coloured(), "Done.");
     (pi, redrawn)
@@ -128,16 +128,16 @@ fn resume(desk: &Desk, mut arguments: Vec<String>) -> (Screen<'_>, Vec<String>) 
 
 #[test]
 fn each_card_looks_like_pis_own() {
-    let own = Desk::playing(Version::V087, &scenario(&[])).with("COLORTERM", "truecolor");
+    let own = PiEnv::playing(PiVersion::V087, &scenario(&[])).with("COLORTERM", "truecolor");
     furnish(&own.workspace);
     search_programs(&own);
-    let pi = Screen::run(&own, pi_alone(&own), "150");
+    let pi = PiScreen::run(&own, pi_alone(&own), "150");
     let of_pi = both(&pi);
     drop(pi);
     let ran = std::fs::read_to_string(own.home.path().join("ran")).unwrap();
     assert!(ran.contains("rg") && ran.contains("fd"), "{ran}");
 
-    let desk = desk_with_traps(Version::V087);
+    let desk = desk_with_traps(PiVersion::V087);
     let before = snapshot(&desk.workspace);
     let pi = start(&desk);
     pretty_assertions::assert_eq!(both(&pi).map(without_edit), of_pi.map(without_edit));
@@ -194,7 +194,7 @@ fn each_card_looks_like_pis_own() {
     let own_tools = root().join("tests/pi/own-tools.mjs");
     let more = ["--model", "own/own", "-e", own_tools.to_str().unwrap()];
     let more = [&more[..], &["--continue", "Once more."]].concat();
-    let pi = Screen::run(&desk, desk.arguments(&more), "150");
+    let pi = PiScreen::run(&desk, desk.arguments(&more), "150");
     let screen = pi.shows("Heard: Once more.");
     assert!(screen.contains("Cursor todos 1/2 completed"), "{screen}");
     drop(pi);
@@ -223,7 +223,7 @@ fn other_versions_show_the_cards_too() {
         "- item 8",
         "... (6 more lines",
     ];
-    for version in [Version::V074, Version::V079, Version::V150] {
+    for version in [PiVersion::V074, PiVersion::V079, PiVersion::V150] {
         let desk = desk_with_traps(version);
         let before = snapshot(&desk.workspace);
         let pi = start(&desk);
@@ -253,7 +253,7 @@ cursor "write notes.md\n\nCreated 16 lines\n\nFile s"
 "#;
 
 /// Checks that the session file contains the real tool names and each recorded result once.
-fn as_written(desk: &Desk) {
+fn as_written(desk: &PiEnv) {
     let entries = written(desk);
     let messages = entries.iter().map(|entry| &entry["message"]);
     let results: Vec<&Json> = messages
@@ -313,7 +313,7 @@ fn shown(events: &[Json]) -> (Vec<String>, String) {
 
 #[test]
 fn only_recorded_calls_are_shown_and_only_pis_own_tools_are_wrapped() {
-    let desk = trapped(Desk::playing(Version::V087, &greeted(&as_cursor_did())));
+    let desk = trapped(PiEnv::playing(PiVersion::V087, &greeted(&as_cursor_did())));
     let home = desk.home.path();
     std::fs::write(home.join("owner.mjs"), OWNER).unwrap();
     let settings = r#"{"shellCommandPrefix": "echo prefixed"}"#;
@@ -336,8 +336,8 @@ fn only_recorded_calls_are_shown_and_only_pis_own_tools_are_wrapped() {
         "-e",
         owner.to_str().unwrap(),
     ];
-    let mut pi = Rpc::with(&desk, &more);
-    let turn = |pi: &mut Rpc, message: &str| {
+    let mut pi = PiRpc::with(&desk, &more);
+    let turn = |pi: &mut PiRpc, message: &str| {
         pi.say(&json!({"type": "prompt", "message": message}));
         let mut events = Vec::new();
         while events
@@ -351,10 +351,10 @@ fn only_recorded_calls_are_shown_and_only_pis_own_tools_are_wrapped() {
     };
     // The first turn reads the files that every turn reads.
     turn(&mut pi, "Hello.");
-    let watch = Watch::below(&desk.workspace);
+    let watch = FolderWatch::below(&desk.workspace);
     watch.seen();
     let sidecar = u32::try_from(desk.sidecars()[0]).unwrap();
-    let all_started = |pi: &Rpc| [started(pi.id()), started(sidecar)];
+    let all_started = |pi: &PiRpc| [started(pi.id()), started(sidecar)];
     let before = all_started(&pi);
     let (calls, thinking) = shown(&turn(&mut pi, "Show me."));
     assert_eq!(watch.seen(), [""; 0], "a card touched a file");
@@ -399,14 +399,14 @@ fn only_recorded_calls_are_shown_and_only_pis_own_tools_are_wrapped() {
 #[test]
 fn without_cards_it_is_told_in_lines() {
     let json = ["--model", "cursor/composer-2", "--mode", "json", "Show me."];
-    let desk = desk_with_traps(Version::V087);
+    let desk = desk_with_traps(PiVersion::V087);
     for (setting, cards) in [
         ("PI_CURSOR_PROVIDER_DEBUG", 9),
         ("PI_CURSOR_NATIVE_TOOL_DISPLAY", 0),
         ("PI_CURSOR_REGISTER_NATIVE_TOOLS", 0),
     ] {
         let output = desk.command(&json).env(setting, "0").output().unwrap();
-        let ran = Ran::from(output);
+        let ran = PiOutput::from(output);
         let events: Vec<Json> = ran
             .stdout
             .lines()

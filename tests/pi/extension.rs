@@ -2,8 +2,9 @@
 
 use serde_json::{Value as Json, json};
 
-use crate::desk::{Desk, ECHO, Version, until};
-use crate::rpc::{Rpc, text};
+use test_support::pi_env::{ECHO, PiEnv, PiVersion};
+use test_support::pi_rpc::{PiRpc, text};
+use test_support::wait::until_named;
 
 crate::on_every_pi!(
     pi_runs_the_tools_and_the_results_come_back,
@@ -11,16 +12,16 @@ crate::on_every_pi!(
     the_host_is_introduced_and_the_request_holds_what_it_should,
 );
 
-fn desk(version: Version) -> Desk {
-    Desk::playing(version, ECHO).with_sidecar("tests/pi/scripted-sidecar.mjs")
+fn desk(version: PiVersion) -> PiEnv {
+    PiEnv::playing(version, ECHO).with_sidecar("tests/pi/scripted-sidecar.mjs")
 }
 
-fn plain(desk: &Desk) -> Rpc {
-    Rpc::with(desk, &["--model", "cursor/plain"])
+fn plain(desk: &PiEnv) -> PiRpc {
+    PiRpc::with(desk, &["--model", "cursor/plain"])
 }
 
 /// Returns the parameters of every request of a method so far.
-fn requests(desk: &Desk, method: &str) -> Vec<Json> {
+fn requests(desk: &PiEnv, method: &str) -> Vec<Json> {
     let text = std::fs::read_to_string(desk.home.path().join("requests.jsonl"));
     let text = text.unwrap_or_default();
     let requests = text.lines().map(serde_json::from_str::<Json>);
@@ -31,7 +32,7 @@ fn requests(desk: &Desk, method: &str) -> Vec<Json> {
         .collect()
 }
 
-fn pi_runs_the_tools_and_the_results_come_back(version: Version) {
+fn pi_runs_the_tools_and_the_results_come_back(version: PiVersion) {
     let desk = desk(version);
     let mut pi = plain(&desk);
     pi.say(&json!({"type": "prompt", "message": "tool please"}));
@@ -57,13 +58,13 @@ fn pi_runs_the_tools_and_the_results_come_back(version: Version) {
     assert!(requests(&desk, "turn/cancel").is_empty());
 }
 
-fn giving_up_while_a_tool_runs_cancels_the_turn(version: Version) {
+fn giving_up_while_a_tool_runs_cancels_the_turn(version: PiVersion) {
     let desk = desk(version);
     let mut pi = plain(&desk);
     pi.say(&json!({"type": "prompt", "message": "slow please"}));
     pi.event("the tool", |event| event["type"] == "tool_execution_start");
     pi.say(&json!({"type": "abort"}));
-    let cancelled = until("the sidecar hears of it", || {
+    let cancelled = until_named("the sidecar hears of it", || {
         requests(&desk, "turn/cancel").pop()
     });
     assert_eq!(
@@ -73,12 +74,12 @@ fn giving_up_while_a_tool_runs_cancels_the_turn(version: Version) {
     pi.settle();
 }
 
-fn the_host_is_introduced_and_the_request_holds_what_it_should(version: Version) {
+fn the_host_is_introduced_and_the_request_holds_what_it_should(version: PiVersion) {
     let desk = desk(version);
     let more = ["--model", "cursor/thinker:xhigh", "--cursor-size", "large"];
-    let mut pi = Rpc::with(&desk, &more);
+    let mut pi = PiRpc::with(&desk, &more);
     pi.say(&json!({"type": "prompt", "message": "/cursor-nod twice"}));
-    until("the command is passed on", || {
+    until_named("the command is passed on", || {
         let commands = requests(&desk, "session/command");
         commands
             .into_iter()
@@ -99,7 +100,7 @@ fn the_host_is_introduced_and_the_request_holds_what_it_should(version: Version)
     assert_eq!(turn["kept"], kept);
     assert_eq!(turn["apiKey"], "cursor-key-not-given-to-pi");
     let told_by_messages = turn["messages"][0]["role"] == "system";
-    assert_eq!(told_by_messages, version >= Version::V087);
+    assert_eq!(told_by_messages, version >= PiVersion::V087);
     assert_eq!(turn.get("tools").is_none(), told_by_messages);
     assert_eq!(turn.get("systemPrompt").is_none(), told_by_messages);
     assert_eq!(desk.sidecars().len(), 1);
@@ -107,7 +108,7 @@ fn the_host_is_introduced_and_the_request_holds_what_it_should(version: Version)
 
 #[test]
 fn large_answers_and_warnings_arrive_whole() {
-    let desk = desk(Version::V087);
+    let desk = desk(PiVersion::V087);
     let mut pi = plain(&desk);
     pi.say(&json!({"type": "prompt", "message": "large please"}));
     let answer = pi.answer();
@@ -122,7 +123,7 @@ fn large_answers_and_warnings_arrive_whole() {
 /// waiting forever.
 #[test]
 fn a_sidecar_that_understands_nothing_is_given_up() {
-    let desk = desk(Version::V087);
+    let desk = desk(PiVersion::V087);
     let mut pi = plain(&desk);
     pi.say(&json!({"type": "prompt", "message": "garble please"}));
     let error = pi.answer()["errorMessage"].clone();

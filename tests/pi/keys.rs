@@ -1,6 +1,6 @@
 //! Which key is used: `--api-key`, then the stored one, then `CURSOR_API_KEY`.
 
-use crate::desk::{Desk, ECHO, Version};
+use test_support::pi_env::{ECHO, PiEnv, PiVersion};
 
 crate::on_every_pi!(
     the_nearest_key_wins,
@@ -10,13 +10,13 @@ crate::on_every_pi!(
 /// The simulator rejects this key.
 const REFUSED: &str = "crsr_invalid";
 
-fn store(desk: &Desk, key: &str) {
+fn store(desk: &PiEnv, key: &str) {
     let stored = format!(r#"{{"cursor":{{"type":"api_key","key":"{key}"}}}}"#);
     std::fs::write(desk.home.path().join("agent/auth.json"), stored).unwrap();
 }
 
-fn the_nearest_key_wins(version: Version) {
-    let desk = Desk::playing(version, ECHO);
+fn the_nearest_key_wins(version: PiVersion) {
+    let desk = PiEnv::playing(version, ECHO);
     let store = |key: &str| store(&desk, key);
     let model = ["--model", "cursor/composer-2"];
     let run = |env: &str, more: &[&str]| {
@@ -43,9 +43,9 @@ models = [
 "#;
 
 /// pi passes a stored key only to turns and, in newer versions, after our models are registered.
-fn a_stored_key_brings_its_models_to_the_next_start(version: Version) {
+fn a_stored_key_brings_its_models_to_the_next_start(version: PiVersion) {
     let scenario = ECHO.replacen("[[run]]", &format!("{MODELS}[[run]]"), 1);
-    let desk = Desk::playing(version, &scenario).without_key();
+    let desk = PiEnv::playing(version, &scenario).without_key();
     store(&desk, "crsr_stored");
     let rows = || -> Vec<String> {
         // pi 0.74 prints the list on stderr.

@@ -9,30 +9,21 @@
 )]
 
 mod activity;
-#[path = "../whole/audit.rs"]
-mod audit;
-#[path = "../whole/backend.rs"]
-mod backend;
-mod calls;
 mod cards;
-mod desk;
+mod errors;
 mod extension;
+mod faults;
 mod keys;
-mod losses;
 mod models;
-mod printing;
+mod print_mode;
 mod processes;
 mod resuming;
-mod rpc;
-mod screen;
-#[path = "../whole/sdk.rs"]
-mod sdk;
 mod sessions;
 mod settings;
-mod switches;
 mod terminal;
+mod tool_calls;
+mod tool_permissions;
 mod tools;
-mod trouble;
 
 /// Creates one test per pi version from functions that take a version.
 macro_rules! on_every_pi {
@@ -47,7 +38,7 @@ macro_rules! on_every_pi {
             $(
                 #[test]
                 fn $test() {
-                    super::$test(crate::desk::Version::$version);
+                    super::$test(test_support::pi_env::PiVersion::$version);
                 }
             )+
         }

@@ -5,10 +5,11 @@ use std::path::PathBuf;
 
 use serde_json::{Value as Json, json};
 
-use crate::backend::Recording;
-use crate::desk::{Desk, Version, until, written};
-use crate::rpc::{Rpc, text};
-use crate::screen::Screen;
+use test_support::pi_env::{PiEnv, PiVersion, written};
+use test_support::pi_rpc::{PiRpc, text};
+use test_support::pi_screen::PiScreen;
+use test_support::simulator::Recording;
+use test_support::wait::until_named;
 
 crate::on_every_pi!(
     what_a_session_chose_goes_with_its_branch,
@@ -41,7 +42,7 @@ const SHAPES: &str = r#"[
 ]"#;
 
 /// A backend with these models, whose answers do not report a context window.
-fn desk(version: Version, models: &str, server: &str) -> Desk {
+fn desk(version: PiVersion, models: &str, server: &str) -> PiEnv {
     let scenario = format!(
         r#"
 name = "models"
@@ -58,7 +59,7 @@ steps = [
 ]
 "#
     );
-    Desk::playing(version, &scenario)
+    PiEnv::playing(version, &scenario)
 }
 
 /// Returns the requested models, as `mode id name=value … MAX`.
@@ -97,7 +98,7 @@ fn asked_for_models(recording: &Recording) -> usize {
 
 #[test]
 fn the_table_and_every_way_to_print() {
-    let desk = desk(Version::V087, SHAPES, "");
+    let desk = desk(PiVersion::V087, SHAPES, "");
     let listed = desk.pi(&["--list-models", "cursor"]);
     let table: Vec<&str> = listed.stdout.lines().map(str::trim_end).collect();
     insta::assert_snapshot!(table.join("\n"), @r"
@@ -173,19 +174,19 @@ export default (pi) => pi.registerProvider("other", {
 });
 "#;
 
-fn prefs(desk: &Desk) -> PathBuf {
+fn prefs(desk: &PiEnv) -> PathBuf {
     let state = desk.home.path().join(".local/state/cursor-sidecar");
     state.join("prefs.json")
 }
 
 /// Returns the saved default speed per model.
-fn saved(desk: &Desk) -> Json {
+fn saved(desk: &PiEnv) -> Json {
     let text = std::fs::read_to_string(prefs(desk)).unwrap_or_default();
     let prefs: Json = serde_json::from_str(&text).unwrap_or_default();
     prefs["fast"].clone()
 }
 
-fn save(desk: &Desk, fast: &Json) {
+fn save(desk: &PiEnv, fast: &Json) {
     std::fs::write(prefs(desk), json!({"fast": fast}).to_string()).unwrap();
 }
 
@@ -199,7 +200,7 @@ fn footer(screen: &str) -> Vec<&str> {
 
 /// Waits for a footer that contains these texts.
 #[track_caller]
-fn footer_shows(pi: &Screen<'_>, wanted: &[&str]) -> String {
+fn footer_shows(pi: &PiScreen<'_>, wanted: &[&str]) -> String {
     let fits = |screen: &str| {
         let footer = footer(screen);
         let lines = footer.iter().rev().take(wanted.len()).rev();
@@ -211,11 +212,11 @@ fn footer_shows(pi: &Screen<'_>, wanted: &[&str]) -> String {
 
 #[test]
 fn a_persons_controls_on_the_screen_and_after_a_resume() {
-    let desk = desk(Version::V087, SHAPES, "");
+    let desk = desk(PiVersion::V087, SHAPES, "");
     let other = desk.home.path().join("other.ts");
     std::fs::write(&other, OTHER).unwrap();
     let other = ["-e", other.to_str().unwrap()];
-    let pi = Screen::with(
+    let pi = PiScreen::with(
         &desk,
         &[&other[..], &["--model", "cursor/gpt-5.5@272k:low", "one"]].concat(),
     );
@@ -279,7 +280,7 @@ fn a_persons_controls_on_the_screen_and_after_a_resume() {
     assert_eq!(saved(&desk), both);
     save(&desk, &json!({"gpt-5.5": false, "composer-2.5": true}));
     let before = calls(&desk.simulator.recorded());
-    let pi = Screen::with(&desk, &[&other[..], &["--continue"]].concat());
+    let pi = PiScreen::with(&desk, &[&other[..], &["--continue"]].concat());
     footer_shows(&pi, &["(cursor) composer-2.5", "cursor plan"]);
     pi.say("/cursor-tools");
     pi.shows("executed by cursor-sidecar");
@@ -312,7 +313,7 @@ fn a_persons_controls_on_the_screen_and_after_a_resume() {
 
 /// Flags apply to the run, `/cursor-fast` to the session and as the default, and a fork inherits
 /// the choice of its session.
-fn what_a_session_chose_goes_with_its_branch(version: Version) {
+fn what_a_session_chose_goes_with_its_branch(version: PiVersion) {
     let desk = desk(version, SHAPES, "");
     let more = [
         "--model",
@@ -320,11 +321,11 @@ fn what_a_session_chose_goes_with_its_branch(version: Version) {
         "--cursor-mode",
         "plan",
     ];
-    let mut pi = Rpc::with(&desk, &more);
+    let mut pi = PiRpc::with(&desk, &more);
     assert_eq!(text(&pi.prompt("one")), "Heard: one");
     pi.say(&json!({"type": "prompt", "message": "/cursor-fast"}));
     let fast = json!({"gpt-5.5": true});
-    until("the session keeps the speed", || {
+    until_named("the session keeps the speed", || {
         let ours = |entry: &Json| entry["customType"] == "cursor-sidecar";
         written(&desk).into_iter().find(ours)
     });
@@ -363,10 +364,10 @@ fn a_model_that_is_gone_is_told_of() {
 times = 1
 body = { items = [ { id = "stays", aliases = ["s"] }, { id = "goes" } ] }"#;
     let then = r#"[ { id = "stays", aliases = ["s"], parameters = [ { id = "context", values = [ { value = "1m" } ] } ] }, { id = "comes", aliases = ["s"] } ]"#;
-    let desk = desk(Version::V087, then, first);
-    let mut pi = Rpc::with(&desk, &["--model", "cursor/goes"]);
+    let desk = desk(PiVersion::V087, then, first);
+    let mut pi = PiRpc::with(&desk, &["--model", "cursor/goes"]);
     assert_eq!(text(&pi.prompt("one")), "Heard: one");
-    let rows = |pi: &mut Rpc| -> Vec<String> {
+    let rows = |pi: &mut PiRpc| -> Vec<String> {
         let available = pi.ask(json!({"type": "get_available_models"}));
         let models = available["models"].as_array().unwrap().iter();
         let ours = models.filter(|model| model["provider"] == "cursor");
@@ -396,9 +397,9 @@ body = { items = [ { id = "stays", aliases = ["s"] }, { id = "goes" } ] }"#;
 /// An unsupported flag is reported once, and `/cursor-fast` reports that the flag takes precedence.
 #[test]
 fn a_flag_that_does_nothing_is_told_of_once() {
-    let desk = desk(Version::V087, SHAPES, "");
+    let desk = desk(PiVersion::V087, SHAPES, "");
     let more = ["--model", "cursor/grok-4.3@1m", "--cursor-fast"];
-    let mut pi = Rpc::with(&desk, &more);
+    let mut pi = PiRpc::with(&desk, &more);
     let shown = pi.event("the notice", |event| event["method"] == "notify");
     assert_eq!(shown["message"], "Fast mode not supported by grok-4.3");
     pi.prompt("one");
@@ -414,10 +415,10 @@ fn a_flag_that_does_nothing_is_told_of_once() {
 }
 
 /// In a pi without the level `max`, its highest level selects Cursor's `max`.
-fn cursors_highest_level_can_be_reached(version: Version) {
+fn cursors_highest_level_can_be_reached(version: PiVersion) {
     let models = r#"[ { id = "m", parameters = [ { id = "reasoning", values = [ { value = "low" }, { value = "extra-high" }, { value = "max" } ] } ] } ]"#;
     let desk = desk(version, models, "");
-    let knows_max = version >= Version::V087;
+    let knows_max = version >= PiVersion::V087;
     let levels: &[&str] = if knows_max {
         &["xhigh", "max"]
     } else {

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::desk::{Desk, ECHO, Ran, Version, until};
+use test_support::pi_env::{ECHO, PiEnv, PiOutput, PiVersion};
+use test_support::wait::until_named;
 
 crate::on_every_pi!(
     a_killed_pi_leaves_nothing,
@@ -20,7 +21,7 @@ name = "stall"
 steps = [ { text = "Wait" }, { stall = true } ]
 "#;
 
-fn print_in_background(desk: &Desk) -> Child {
+fn print_in_background(desk: &PiEnv) -> Child {
     let child = desk
         .command(&["--model", "cursor/composer-2", "-p", "hi"])
         .stdout(Stdio::piped())
@@ -38,8 +39,8 @@ fn signal(child: &Child, signal: Signal) {
     kill_process(id, signal).unwrap();
 }
 
-fn a_killed_pi_leaves_nothing(version: Version) {
-    let desk = Desk::playing(version, STALL);
+fn a_killed_pi_leaves_nothing(version: PiVersion) {
+    let desk = PiEnv::playing(version, STALL);
     let mut pi = print_in_background(&desk);
     signal(&pi, Signal::KILL);
     pi.wait().unwrap();
@@ -47,18 +48,18 @@ fn a_killed_pi_leaves_nothing(version: Version) {
     desk.no_sidecar_is_left_after(Duration::from_secs(3));
 }
 
-fn control_c_ends_print_mode(version: Version) {
-    let desk = Desk::playing(version, STALL);
+fn control_c_ends_print_mode(version: PiVersion) {
+    let desk = PiEnv::playing(version, STALL);
     let pi = print_in_background(&desk);
     signal(&pi, Signal::INT);
-    let ran = Ran::from(pi.wait_with_output().unwrap());
+    let ran = PiOutput::from(pi.wait_with_output().unwrap());
     assert_ne!(ran.code, Some(0), "{ran:?}");
     assert_eq!(ran.stdout, "");
     desk.no_sidecar_is_left();
 }
 
 /// pi retries the turn, and another sidecar continues from the saved state.
-fn a_killed_sidecar_costs_the_turn_nothing(version: Version) {
+fn a_killed_sidecar_costs_the_turn_nothing(version: PiVersion) {
     let scenario = r#"
 name = "killed"
 attempts = "all"
@@ -67,14 +68,14 @@ steps = [ { text = "Wait" }, { kv_set = { text = "read this far" } }, { stall = 
 [[run]]
 steps = [ { text = "Here." }, { checkpoint = "auto" }, { usage = {} }, { end = true } ]
 "#;
-    let desk = Desk::playing(version, scenario);
+    let desk = PiEnv::playing(version, scenario);
     let pi = print_in_background(&desk);
     desk.recorded("a word has come", |recording| {
         !recording.client("kvClientMessage.setBlobResult").is_empty()
     });
     let sidecar = Pid::from_raw(desk.sidecars()[0]).unwrap();
     kill_process(sidecar, Signal::KILL).unwrap();
-    let ran = Ran::from(pi.wait_with_output().unwrap());
+    let ran = PiOutput::from(pi.wait_with_output().unwrap());
     assert_eq!(
         (ran.code, ran.stdout.as_str()),
         (Some(0), "Here.\n"),
@@ -87,9 +88,9 @@ steps = [ { text = "Here." }, { checkpoint = "auto" }, { usage = {} }, { end = t
 
 #[test]
 fn a_missing_program_is_named() {
-    let desk = Desk::playing(Version::V087, ECHO);
+    let desk = PiEnv::playing(PiVersion::V087, ECHO);
     let mut command = desk.command(&["--model", "cursor/composer-2", "-p", "hi"]);
-    let ran = Ran::from(
+    let ran = PiOutput::from(
         command
             .env("PI_CURSOR_SIDECAR", "/nowhere/x")
             .output()
@@ -102,7 +103,7 @@ fn a_missing_program_is_named() {
 /// `cat` echoes requests and never responds; without a timeout every start of pi would hang.
 #[test]
 fn a_program_that_never_answers_is_given_up() {
-    let desk = Desk::playing(Version::V087, ECHO).with_sidecar("/bin/cat");
+    let desk = PiEnv::playing(PiVersion::V087, ECHO).with_sidecar("/bin/cat");
     let ran = desk.pi(&["--list-models", "cursor"]);
     assert_eq!(ran.code, Some(0), "{ran:?}");
     assert!(ran.stdout.contains("Cursor Auto") || ran.stdout.contains("auto"));
@@ -111,7 +112,7 @@ fn a_program_that_never_answers_is_given_up() {
 
 #[test]
 fn without_a_key_the_three_ways_are_named() {
-    let desk = Desk::playing(Version::V087, ECHO).without_key();
+    let desk = PiEnv::playing(PiVersion::V087, ECHO).without_key();
     let ran = desk.print("hi");
     assert_eq!(ran.code, Some(1));
     for way in ["CURSOR_API_KEY", "/login", "--api-key"] {
@@ -126,7 +127,7 @@ fn without_a_key_the_three_ways_are_named() {
         "hi",
     ]);
     assert_eq!(ran.stdout, "Heard: hi\n", "{ran:?}");
-    until("both sidecars are known", || {
+    until_named("both sidecars are known", || {
         (desk.sidecars().len() == 2).then_some(())
     });
 }

@@ -1,17 +1,17 @@
 //! Resuming: a session by hand, after a summary, in a project with its own rules.
 
-use crate::desk::{Desk, ECHO, Version, conversation, rules, user_text};
-use crate::rpc::Rpc;
-use crate::screen::Screen;
 use crate::sessions::FOLLOWED;
+use test_support::pi_env::{ECHO, PiEnv, PiVersion, conversation, rules, user_text};
+use test_support::pi_rpc::PiRpc;
+use test_support::pi_screen::PiScreen;
 
 crate::on_every_pi!(the_rules_of_a_project_are_told_once);
 
-fn the_rules_of_a_project_are_told_once(version: Version) {
+fn the_rules_of_a_project_are_told_once(version: PiVersion) {
     const CANARY: &str = "Write dates as in 1 May 2031.";
-    let desk = Desk::playing(version, FOLLOWED);
+    let desk = PiEnv::playing(version, FOLLOWED);
     std::fs::write(desk.workspace.join("AGENTS.md"), CANARY).unwrap();
-    let mut pi = Rpc::start(&desk);
+    let mut pi = PiRpc::start(&desk);
     pi.prompt("one");
     let recording = desk.simulator.recorded();
     let told = rules(&recording)[0].matches(CANARY).count();
@@ -23,14 +23,19 @@ fn the_rules_of_a_project_are_told_once(version: Version) {
 /// Another pi and another sidecar; the user picks the old session from pi's list.
 #[test]
 fn a_session_picked_from_the_list_goes_on() {
-    for version in [Version::V074, Version::V079, Version::V087, Version::V150] {
-        let desk = Desk::playing(version, FOLLOWED);
-        let pi = Screen::start(&desk, "about okapis", "First answer.");
+    for version in [
+        PiVersion::V074,
+        PiVersion::V079,
+        PiVersion::V087,
+        PiVersion::V150,
+    ] {
+        let desk = PiEnv::playing(version, FOLLOWED);
+        let pi = PiScreen::start(&desk, "about okapis", "First answer.");
         pi.shows("↑100 ↓10"); // the turn is over, not only its text here
         pi.quit();
         desk.no_sidecar_is_left();
         drop(pi);
-        let pi = Screen::start(&desk, "about zebras", "First answer.");
+        let pi = PiScreen::start(&desk, "about zebras", "First answer.");
         pi.shows("↑100 ↓10");
         pi.say("/resume");
         pi.shows("about okapis");
@@ -49,9 +54,14 @@ fn a_session_picked_from_the_list_goes_on() {
 
 #[test]
 fn a_summary_asked_for_on_the_screen_is_made_and_gone_on_with() {
-    for version in [Version::V074, Version::V079, Version::V087, Version::V150] {
-        let desk = Desk::playing(version, ECHO);
-        let pi = Screen::start(&desk, "about okapis", "Heard: about okapis");
+    for version in [
+        PiVersion::V074,
+        PiVersion::V079,
+        PiVersion::V087,
+        PiVersion::V150,
+    ] {
+        let desk = PiEnv::playing(version, ECHO);
+        let pi = PiScreen::start(&desk, "about okapis", "Heard: about okapis");
         pi.say("about zebras");
         pi.shows("Heard: about zebras");
         // The turn is over once its usage is displayed; before that, `/compact` would abort it.

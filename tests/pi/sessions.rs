@@ -2,8 +2,8 @@
 
 use serde_json::json;
 
-use crate::desk::{Desk, ECHO, Version, conversation, rules, user_text};
-use crate::rpc::{Rpc, text};
+use test_support::pi_env::{ECHO, PiEnv, PiVersion, conversation, rules, user_text};
+use test_support::pi_rpc::{PiRpc, text};
 
 crate::on_every_pi!(
     a_follow_up_carries_one_message_and_the_checkpoint,
@@ -40,9 +40,9 @@ steps = [
 ]
 "#;
 
-fn a_follow_up_carries_one_message_and_the_checkpoint(version: Version) {
-    let desk = Desk::playing(version, FOLLOWED);
-    let mut pi = Rpc::start(&desk);
+fn a_follow_up_carries_one_message_and_the_checkpoint(version: PiVersion) {
+    let desk = PiEnv::playing(version, FOLLOWED);
+    let mut pi = PiRpc::start(&desk);
     let first = pi.prompt("one");
     assert_eq!(first["content"][0]["thinking"], "Hm.");
     assert_eq!(text(&first), "First answer.");
@@ -60,9 +60,9 @@ fn a_follow_up_carries_one_message_and_the_checkpoint(version: Version) {
     assert!(requests.iter().all(|request| conversation(request) == id));
 }
 
-fn a_new_session_is_a_new_conversation(version: Version) {
-    let desk = Desk::playing(version, ECHO);
-    let mut pi = Rpc::start(&desk);
+fn a_new_session_is_a_new_conversation(version: PiVersion) {
+    let desk = PiEnv::playing(version, ECHO);
+    let mut pi = PiRpc::start(&desk);
     pi.prompt("same words");
     pi.ask(json!({"type": "new_session"}));
     pi.prompt("same words");
@@ -73,9 +73,9 @@ fn a_new_session_is_a_new_conversation(version: Version) {
     assert_eq!(desk.sidecars().len(), 1);
 }
 
-fn a_summary_is_made_beside_the_session(version: Version) {
-    let desk = Desk::playing(version, ECHO);
-    let mut pi = Rpc::start(&desk);
+fn a_summary_is_made_beside_the_session(version: PiVersion) {
+    let desk = PiEnv::playing(version, ECHO);
+    let mut pi = PiRpc::start(&desk);
     pi.prompt("tell me about okapis");
     pi.prompt("and about zebras");
     pi.ask(json!({"type": "compact"}));
@@ -104,13 +104,13 @@ fn a_summary_is_made_beside_the_session(version: Version) {
 }
 
 /// pi and the sidecar exit; new ones resume the same conversation.
-fn a_resumed_session_goes_on_from_the_checkpoint(version: Version) {
-    let desk = Desk::playing(version, FOLLOWED);
-    let mut pi = Rpc::start(&desk);
+fn a_resumed_session_goes_on_from_the_checkpoint(version: PiVersion) {
+    let desk = PiEnv::playing(version, FOLLOWED);
+    let mut pi = PiRpc::start(&desk);
     pi.prompt("one");
     pi.quit();
     desk.no_sidecar_is_left();
-    let mut pi = Rpc::with(&desk, &["--model", "cursor/composer-2", "--continue"]);
+    let mut pi = PiRpc::with(&desk, &["--model", "cursor/composer-2", "--continue"]);
     assert_eq!(text(&pi.prompt("two")), "Follow-up to: two");
     pi.quit();
     let recording = desk.simulator.recorded();
@@ -119,10 +119,10 @@ fn a_resumed_session_goes_on_from_the_checkpoint(version: Version) {
     assert_eq!(conversation(requests[0]), conversation(requests[1]));
 }
 
-fn a_picture_reaches_cursor_once(version: Version) {
+fn a_picture_reaches_cursor_once(version: PiVersion) {
     const DOT: &str = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==";
-    let desk = Desk::playing(version, FOLLOWED);
-    let mut pi = Rpc::start(&desk);
+    let desk = PiEnv::playing(version, FOLLOWED);
+    let mut pi = PiRpc::start(&desk);
     let image = json!({"type": "image", "data": DOT, "mimeType": "image/png"});
     pi.say(&json!({"type": "prompt", "message": "look", "images": [image]}));
     assert_eq!(text(&pi.answer()), "First answer.");
@@ -140,9 +140,9 @@ fn a_picture_reaches_cursor_once(version: Version) {
     assert_eq!(user_text(requests[0]), "look\n[image attached]");
 }
 
-fn another_model_and_another_thinking_level_keep_the_conversation(version: Version) {
-    let desk = Desk::playing(version, FOLLOWED);
-    let mut pi = Rpc::start(&desk);
+fn another_model_and_another_thinking_level_keep_the_conversation(version: PiVersion) {
+    let desk = PiEnv::playing(version, FOLLOWED);
+    let mut pi = PiRpc::start(&desk);
     pi.prompt("one");
     let available = pi.ask(json!({"type": "get_available_models"}));
     let thinking = available["models"]
@@ -183,7 +183,7 @@ export default (pi) => pi.registerTool({
 });
 "#;
 
-fn a_tool_of_pi_is_offered_called_and_answered_in_one_run(version: Version) {
+fn a_tool_of_pi_is_offered_called_and_answered_in_one_run(version: PiVersion) {
     let scenario = r#"
 name = "tool"
 [[run]]
@@ -197,11 +197,11 @@ steps = [
   { end = true },
 ]
 "#;
-    let desk = Desk::playing(version, scenario);
+    let desk = PiEnv::playing(version, scenario);
     let tool = desk.home.path().join("count.ts");
     std::fs::write(&tool, TOOL).unwrap();
     let more = ["--model", "cursor/composer-2", "-e", tool.to_str().unwrap()];
-    let mut pi = Rpc::with(&desk, &more);
+    let mut pi = PiRpc::with(&desk, &more);
     pi.say(&json!({"type": "prompt", "message": "count, please"}));
     let call = pi.answer();
     assert_eq!(call["stopReason"], "toolUse", "{call}");

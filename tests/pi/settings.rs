@@ -4,13 +4,13 @@ use std::fs;
 
 use serde_json::{Value as Json, json};
 
-use crate::backend::root;
-use crate::desk::{Desk, ECHO, Ran, Version};
-use crate::sdk::{McpHttp, PNG, Sdk, mcp_stdio};
+use test_support::official_client::{McpHttpServer, OfficialClient, PNG, mcp_stdio};
+use test_support::pi_env::{ECHO, PiEnv, PiOutput, PiVersion};
+use test_support::root;
 
 crate::on_every_pi!(what_pis_tools_say_is_taken_for_what_it_means);
 
-fn write(desk: &Desk, path: &str, text: &str) {
+fn write(desk: &PiEnv, path: &str, text: &str) {
     let path = desk.home.path().join(path);
     fs::create_dir_all(path.parent().unwrap()).unwrap();
     fs::write(path, text).unwrap();
@@ -24,7 +24,7 @@ fn call(server: &str, expect: &str) -> String {
 
 #[test]
 fn a_setting_that_is_not_understood_is_told() {
-    let desk = Desk::playing(Version::V150, ECHO).with("PI_CURSOR_NATIVE_TOOLS", "of");
+    let desk = PiEnv::playing(PiVersion::V150, ECHO).with("PI_CURSOR_NATIVE_TOOLS", "of");
     let ran = desk.print("hi");
     assert_eq!((ran.code, ran.stdout.as_str()), (Some(0), "Heard: hi\n"));
     let told = ran.stderr.matches("PI_CURSOR_NATIVE_TOOLS: \"of\"").count();
@@ -52,9 +52,9 @@ fn settings_of_every_kind_take_effect_in_one_turn() {
         "name = \"settings\"\n[[run]]\nsteps = [ {} ]\n",
         steps.join(", ")
     );
-    let desk = Desk::playing(Version::V150, &scenario);
-    let sdk = Sdk::new();
-    let web = McpHttp::start(&sdk);
+    let desk = PiEnv::playing(PiVersion::V150, &scenario);
+    let sdk = OfficialClient::new();
+    let web = McpHttpServer::start(&sdk);
     let servers = json!({"mcpServers": {
         "local": mcp_stdio(),
         "web": {"url": web.url},
@@ -83,7 +83,7 @@ fn settings_of_every_kind_take_effect_in_one_turn() {
     let output = command
         .env("PI_CURSOR_TRUST_PROJECT", &desk.workspace)
         .output();
-    let ran = Ran::from(output.unwrap());
+    let ran = PiOutput::from(output.unwrap());
     assert_eq!(
         (ran.code, ran.stdout.as_str()),
         (Some(0), "All seen.\n"),
@@ -125,11 +125,11 @@ fn settings_of_every_kind_take_effect_in_one_turn() {
 /// of Cursor settings; an explicit approval by the user does.
 #[test]
 fn a_projects_commands_wait_until_pis_user_was_asked() {
-    let desk = Desk::playing(Version::V150, ECHO);
+    let desk = PiEnv::playing(PiVersion::V150, ECHO);
     let servers = json!({"mcpServers": {"theirs": {"command": "sleep", "args": ["600"]}}});
     write(&desk, "workspace/.cursor/mcp.json", &servers.to_string());
     let accepted = || desk.home.path().join(".local/state/cursor-sidecar/trust");
-    let not_trusted = |ran: &Ran| ran.stderr.matches("the project is not trusted").count();
+    let not_trusted = |ran: &PiOutput| ran.stderr.matches("the project is not trusted").count();
     let ran = desk.print("one");
     assert_eq!((ran.code, not_trusted(&ran)), (Some(0), 1), "{ran:?}");
     // Now pi would ask, but it cannot in print mode.
@@ -162,14 +162,14 @@ fn left_to_the_host_cursors_tools_are_pis() {
         "name = \"host\"\n[[run]]\nsteps = [ {} ]\n",
         steps.join(", ")
     );
-    let desk = Desk::playing(Version::V150, &scenario);
+    let desk = PiEnv::playing(PiVersion::V150, &scenario);
     write(&desk, "workspace/a.txt", "one\ntwo\nthree\n");
     write(&desk, "workspace/sub/b.txt", "");
     let picture = base64::Engine::decode(&base64::engine::general_purpose::STANDARD, PNG);
     fs::write(desk.workspace.join("dot.png"), picture.unwrap()).unwrap();
     let mut command = desk.command(&["--model", "cursor/composer-2", "-p", "go"]);
     let output = command.env("PI_CURSOR_NATIVE_TOOLS", "host").output();
-    let ran = Ran::from(output.unwrap());
+    let ran = PiOutput::from(output.unwrap());
     assert_eq!(
         (ran.code, ran.stdout.as_str()),
         (Some(0), "All done.\n"),
@@ -184,7 +184,7 @@ fn left_to_the_host_cursors_tools_are_pis() {
 }
 
 /// The real output of pi's `grep`, `ls` and `read`, in every version.
-fn what_pis_tools_say_is_taken_for_what_it_means(version: Version) {
+fn what_pis_tools_say_is_taken_for_what_it_means(version: PiVersion) {
     let steps = [
         r#"{ exec = { requestContextArgs = {} } }"#,
         r#"{ exec = { grepArgs = { pattern = "needle", path = "$WS/sub", context = 1, toolCallId = "a" } }, expect = { grepResult = { success = { workspaceResults = { "$WS" = { content = { totalMatchedLines = 1, matches = [ { file = "sub/2024-01-05-[id].md", matches = [ { lineNumber = 1, content = "hay", isContextLine = true }, { lineNumber = 2, content = "[needle]" }, { lineNumber = 3, content = "", isContextLine = true } ] } ] } } } } } } }"#,
@@ -200,7 +200,7 @@ fn what_pis_tools_say_is_taken_for_what_it_means(version: Version) {
         "name = \"host\"\n[[run]]\nsteps = [ {} ]\n",
         steps.join(", ")
     );
-    let desk = Desk::playing(version, &scenario).with("PI_CURSOR_NATIVE_TOOLS", "host");
+    let desk = PiEnv::playing(version, &scenario).with("PI_CURSOR_NATIVE_TOOLS", "host");
     write(&desk, "workspace/sub/2024-01-05-[id].md", "hay\n[needle]\n");
     write(&desk, "workspace/sub/[slug].tsx", "");
     let long = "x".repeat(60_000);
@@ -215,7 +215,7 @@ fn what_pis_tools_say_is_taken_for_what_it_means(version: Version) {
     let tools = ["--tools", "read,bash,grep,ls,edit,write"];
     let mut command =
         desk.command(&[&["--model", "cursor/composer-2"], &tools[..], &["-p", "go"]].concat());
-    let ran = Ran::from(command.output().unwrap());
+    let ran = PiOutput::from(command.output().unwrap());
     desk.simulator.recorded().assert_played(&["completed"]);
     assert_eq!(ran.stdout, "All done.\n", "{ran:?}");
     let now = fs::read_to_string(desk.workspace.join("long.txt")).unwrap();

@@ -1,9 +1,11 @@
 //! pi as its user sees it, on a terminal.
 
-use crate::desk::{Desk, ECHO, Version, conversation, until, user_text, written};
-use crate::screen::Screen;
 use crate::sessions::FOLLOWED;
-use crate::tools::{self, TOOLS};
+use test_support::pi_env::{ECHO, PiEnv, PiVersion, conversation, user_text, written};
+use test_support::pi_screen::PiScreen;
+use test_support::pi_tools;
+use test_support::pi_tools::TOOLS;
+use test_support::wait::until_named;
 
 crate::on_every_pi!(
     going_back_in_the_tree_tells_the_history_anew,
@@ -12,9 +14,9 @@ crate::on_every_pi!(
     escape_aborts_the_turn,
 );
 
-fn a_conversation_on_the_screen_and_its_end(version: Version) {
-    let desk = Desk::playing(version, FOLLOWED);
-    let pi = Screen::start(&desk, "one", "First answer.");
+fn a_conversation_on_the_screen_and_its_end(version: PiVersion) {
+    let desk = PiEnv::playing(version, FOLLOWED);
+    let pi = PiScreen::start(&desk, "one", "First answer.");
     let screen = pi.text();
     assert!(screen.contains("Hm."), "thinking is shown: {screen}");
     pi.say("two");
@@ -29,7 +31,7 @@ fn a_conversation_on_the_screen_and_its_end(version: Version) {
 }
 
 /// First while a tool of pi runs, then while the model streams text.
-fn escape_aborts_the_turn(version: Version) {
+fn escape_aborts_the_turn(version: PiVersion) {
     let scenario = r#"
 name = "escape"
 [[run]]
@@ -44,15 +46,15 @@ steps = [ { expect_state = "last checkpoint" }, { text = "Still here." }, { chec
 [[run]]
 steps = [ { text = "This may take a while" }, { expect_cancel = true } ]
 "#;
-    let desk = Desk::playing(version, scenario);
+    let desk = PiEnv::playing(version, scenario);
     let tools = desk.home.path().join("tools.ts");
     std::fs::write(&tools, TOOLS).unwrap();
     let tools = tools.to_str().unwrap();
-    let pi = Screen::with(&desk, &["--model", "cursor/composer-2", "-e", tools, "one"]);
+    let pi = PiScreen::with(&desk, &["--model", "cursor/composer-2", "-e", tools, "one"]);
     pi.shows("Heard: one");
     pi.say("two");
     let waiting = desk.home.path().join("waiting");
-    until("the tool runs", || waiting.exists().then_some(()));
+    until_named("the tool runs", || waiting.exists().then_some(()));
     pi.keys(&["Escape"]);
     pi.shows("aborted");
     desk.recorded("the run is given up", |recording| {
@@ -89,9 +91,9 @@ steps = [ { text = "This may take a while" }, { expect_cancel = true } ]
     });
 }
 
-fn going_back_in_the_tree_tells_the_history_anew(version: Version) {
-    let desk = Desk::playing(version, ECHO);
-    let pi = Screen::start(&desk, "one", "Heard: one");
+fn going_back_in_the_tree_tells_the_history_anew(version: PiVersion) {
+    let desk = PiEnv::playing(version, ECHO);
+    let pi = PiScreen::start(&desk, "one", "Heard: one");
     pi.say("two");
     pi.shows("Heard: two");
     pi.shows("↑200 ↓20"); // the turn is over, not only its text here
@@ -123,9 +125,9 @@ fn going_back_in_the_tree_tells_the_history_anew(version: Version) {
     assert_eq!(told.as_array().unwrap().len(), 2, "one and its answer");
 }
 
-fn a_reload_keeps_the_sidecar_and_a_new_session_the_process(version: Version) {
-    let desk = Desk::playing(version, FOLLOWED);
-    let pi = Screen::start(&desk, "one", "First answer.");
+fn a_reload_keeps_the_sidecar_and_a_new_session_the_process(version: PiVersion) {
+    let desk = PiEnv::playing(version, FOLLOWED);
+    let pi = PiScreen::start(&desk, "one", "First answer.");
     pi.shows("↑100 ↓10"); // the turn is over, not only its text here
     pi.say("/reload");
     pi.shows("Reloaded");
@@ -143,9 +145,9 @@ fn a_reload_keeps_the_sidecar_and_a_new_session_the_process(version: Version) {
     assert_eq!(desk.sidecars().len(), 1);
 }
 
-fn a_key_given_at_login_is_used(version: Version) {
-    let desk = Desk::playing(version, ECHO).without_key();
-    let pi = Screen::start(&desk, "one", "no Cursor API key");
+fn a_key_given_at_login_is_used(version: PiVersion) {
+    let desk = PiEnv::playing(version, ECHO).without_key();
+    let pi = PiScreen::start(&desk, "one", "no Cursor API key");
     pi.say("/login");
     pi.shows("Sign in with an API key");
     pi.keys(&["Down"]);
@@ -159,7 +161,7 @@ fn a_key_given_at_login_is_used(version: Version) {
     pi.type_in("crsr_stored");
     pi.keys(&["Enter"]);
     let stored = desk.home.path().join("agent/auth.json");
-    until("the key is stored", || {
+    until_named("the key is stored", || {
         let text = std::fs::read_to_string(&stored).unwrap_or_default();
         text.contains("crsr_stored").then_some(())
     });
@@ -186,17 +188,17 @@ fn a_key_given_at_login_is_used(version: Version) {
 #[test]
 fn what_the_bridge_tells_is_not_written_over_the_screen() {
     let steps = [1, 2].map(|n| {
-        let call = tools::call("echo", &tools::says("\"echo echo\""));
-        format!(r#"{call}, {{ text = "Answer {n}." }}, {}"#, tools::END)
+        let call = pi_tools::call("echo", &pi_tools::says("\"echo echo\""));
+        format!(r#"{call}, {{ text = "Answer {n}." }}, {}"#, pi_tools::END)
     });
-    let (desk, tools) = tools::desk(Version::V150, &steps);
+    let (desk, tools) = pi_tools::desk(PiVersion::V150, &steps);
     let file = desk.home.path().join("bridge.jsonl");
     let desk = desk.with("PI_CURSOR_PI_TOOL_BRIDGE_DEBUG", "1").with(
         "PI_CURSOR_PI_TOOL_BRIDGE_DEBUG_FILE",
         file.to_str().unwrap(),
     );
     let tools = tools.to_str().unwrap();
-    let pi = Screen::with(&desk, &["--model", "cursor/composer-2", "-e", tools, "one"]);
+    let pi = PiScreen::with(&desk, &["--model", "cursor/composer-2", "-e", tools, "one"]);
     pi.shows("Answer 1.");
     pi.say("two");
     // By now the log lines of the first run have been written.
@@ -208,7 +210,7 @@ fn what_the_bridge_tells_is_not_written_over_the_screen() {
 
 /// A repository, a model and a server that try to write to the clipboard, the title and over the
 /// screen.
-fn nothing_that_others_say_is_obeyed(version: Version) {
+fn nothing_that_others_say_is_obeyed(version: PiVersion) {
     let hostile = r"\u001b]52;c;c3J2\u0007\u001b]0;TAKEN\u0007\u001b[41m\u009b42m\u202e";
     let scenario = format!(
         r#"
@@ -219,12 +221,12 @@ steps = [ {{ exec = {{ requestContextArgs = {{}} }} }}, {{ thinking = "Hm {hosti
 steps = [ {{ end = {{ code = "invalid_argument", message = "failed {hostile} as told", retryable = false }} }} ]
 "#
     );
-    let desk = Desk::playing(version, &scenario);
+    let desk = PiEnv::playing(version, &scenario);
     let folder = desk.workspace.join(".cursor");
     std::fs::create_dir(&folder).unwrap();
     let servers = format!(r#"{{"mcpServers": {{"srv{hostile}mark": {{"command": "true"}}}}}}"#);
     std::fs::write(folder.join("mcp.json"), servers).unwrap();
-    let pi = Screen::start(&desk, "one", "once.");
+    let pi = PiScreen::start(&desk, "one", "once.");
     pi.say("two");
     pi.shows("as told");
     pi.quit();
@@ -253,7 +255,7 @@ steps = [ {{ end = {{ code = "invalid_argument", message = "failed {hostile} as 
 }
 
 mod current {
-    use crate::desk::Version::{V087, V150};
+    use test_support::pi_env::PiVersion::{V087, V150};
 
     #[test]
     fn nothing_that_others_say_is_obeyed_by_the_terminal() {

@@ -1,12 +1,11 @@
 //! pi's tools inside Cursor's run.
 
-use std::path::{Path, PathBuf};
-
 use serde_json::{Value as Json, json};
 
-use crate::calls::{one_run, session};
-use crate::desk::{Desk, Ran, Version, conversation, user_text, written};
-use crate::rpc::{Rpc, text};
+use crate::tool_calls::{one_run, session};
+use test_support::pi_env::{PiOutput, PiVersion, conversation, user_text, written};
+use test_support::pi_rpc::{PiRpc, text};
+use test_support::pi_tools::{END, call, desk, pi, says, text_of};
 
 crate::on_every_pi!(
     calls_of_every_kind_are_answered_in_one_run,
@@ -18,77 +17,7 @@ crate::on_every_pi!(
     the_bridge_tells_on_stderr_only_if_asked_to,
 );
 
-/// Tools of another extension, and a gate that denies some.
-pub const TOOLS: &str = r#"
-import { existsSync, writeFileSync } from "node:fs";
-const PNG = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==";
-const say = (text) => ({ content: [{ type: "text", text }], details: {} });
-const done = async (signal) => {
-  writeFileSync(`${process.env.HOME}/waiting`, "");
-  while (!existsSync(`${process.env.HOME}/done`)) {
-    if (signal?.aborted) throw new Error("given up");
-    await new Promise((resolve) => setTimeout(resolve, 10));
-  }
-};
-const tools = {
-  echo: async (_, { text }) => say(`echo ${text}`),
-  fail: async () => { throw new Error("it broke"); },
-  draw: async () => ({ content: [{ type: "text", text: "a dot" }, { type: "image", data: PNG, mimeType: "image/png" }], details: {} }),
-  forbidden: async () => say("never"),
-  wait: async (_, __, signal) => { await done(signal); return say("waited"); },
-};
-export default (pi) => {
-  for (const [name, execute] of Object.entries(tools)) {
-    const properties = { text: { oneOf: [{ type: "string" }, { type: "number" }] } };
-    pi.registerTool({ name, label: name, description: `does ${name}`, parameters: { type: "object", properties }, execute });
-  }
-  pi.on("tool_call", ({ toolName }) => toolName === "forbidden" ? { block: true, reason: "not on a Sunday" } : undefined);
-};
-"#;
-
-pub const END: &str = r#"{ checkpoint = "auto" }, { usage = {} }, { end = true }"#;
-
-pub fn desk(version: Version, runs: &[String]) -> (Desk, PathBuf) {
-    let runs = runs.iter().map(|steps| {
-        format!("[[run]]\nsteps = [ {{ exec = {{ requestContextArgs = {{}} }} }}, {steps} ]\n")
-    });
-    let desk = Desk::playing(
-        version,
-        &format!("name = \"tools\"\n{}", runs.collect::<String>()),
-    );
-    let tools = desk.home.path().join("tools.ts");
-    std::fs::write(&tools, TOOLS).unwrap();
-    (desk, tools)
-}
-
-pub fn pi(desk: &Desk, tools: &Path, more: &[&str]) -> Rpc {
-    let arguments = [
-        &[
-            "--model",
-            "cursor/composer-2",
-            "-e",
-            tools.to_str().unwrap(),
-        ],
-        more,
-    ]
-    .concat();
-    Rpc::with(desk, &arguments)
-}
-
-/// Returns a call of a tool, with options of the step.
-pub fn call(tool: &str, options: &str) -> String {
-    format!(
-        r#"{{ exec = {{ mcpArgs = {{ name = "pi__{tool}", toolName = "pi__{tool}", providerIdentifier = "pi", toolCallId = "call-{tool}", args = {{ text = "{tool}" }} }} }}, {options} }}"#
-    )
-}
-
-pub fn says(text: &str) -> String {
-    format!(
-        r#"expect = {{ mcpResult = {{ success = {{ content = [ {{ text = {{ text = {text} }} }} ] }} }} }}"#
-    )
-}
-
-fn calls_of_every_kind_are_answered_in_one_run(version: Version) {
+fn calls_of_every_kind_are_answered_in_one_run(version: PiVersion) {
     let open = |name: &str| call("echo", &format!(r#"open = true, name = "{name}""#));
     let failed = |text: &str| {
         format!(
@@ -159,7 +88,7 @@ fn calls_of_every_kind_are_answered_in_one_run(version: Version) {
 
 /// Messages are injected while text streams, while a tool runs, and while text streams after its
 /// result.
-fn words_on_the_way_reach_the_same_run_and_a_follow_up_the_next(version: Version) {
+fn words_on_the_way_reach_the_same_run_and_a_follow_up_the_next(version: PiVersion) {
     let heard = |text: &str| {
         format!(
             r#"{{ expect_client = {{ conversationAction = {{ injectContextAction = {{ userContext = {{ userMessage = {{ text = "{text}" }} }} }} }} }}, capture = {{ I = "/conversationAction/injectContextAction/injectionId" }} }},
@@ -195,7 +124,7 @@ fn words_on_the_way_reach_the_same_run_and_a_follow_up_the_next(version: Version
     let desk = desk.with("PI_CURSOR_NATIVE_TOOLS", "local");
     let mut pi = pi(&desk, &tools, &[]);
     let touch = |file: &str| std::fs::write(desk.home.path().join(file), "").unwrap();
-    let streams = |pi: &mut Rpc, text: &str| {
+    let streams = |pi: &mut PiRpc, text: &str| {
         pi.event(text, |event| {
             event["type"] == "message_update" && event.to_string().contains(text)
         });
@@ -243,7 +172,7 @@ fn words_on_the_way_reach_the_same_run_and_a_follow_up_the_next(version: Version
     assert_eq!(words, expected);
 }
 
-fn giving_up_a_tool_keeps_the_conversation(version: Version) {
+fn giving_up_a_tool_keeps_the_conversation(version: PiVersion) {
     let first = format!(
         r#"{{ checkpoint = "auto" }}, {}, {{ expect_client = {{ conversationAction = {{ cancelAction = {{}} }} }} }}, {{ checkpoint = "auto" }}, {{ expect_cancel = true }}"#,
         call("wait", r#"open = true, name = "w""#)
@@ -269,7 +198,7 @@ fn giving_up_a_tool_keeps_the_conversation(version: Version) {
 }
 
 /// Neither pi's tools nor native ones.
-fn without_tools_none_is_offered(version: Version) {
+fn without_tools_none_is_offered(version: PiVersion) {
     let read = r#"{ exec = { readArgs = { path = "$WS/note", toolCallId = "r" } }, expect = { readResult = { rejected = { reason = { "$contains" = "switched off" } } } } }"#;
     let missing = call(
         "echo",
@@ -287,7 +216,7 @@ fn without_tools_none_is_offered(version: Version) {
 }
 
 /// As a tool that the model calls, with two questions, and as Cursor's own kind of question.
-fn a_question_reaches_the_person(version: Version) {
+fn a_question_reaches_the_person(version: PiVersion) {
     let questions = r#"questions = [ { id = "fruit", question = "Which?", options = [ "Apples", { label = "Pears", value = "p", description = "green" } ] }, { id = "why", prompt = "Why?" } ]"#;
     let steps = format!(
         r#"{}, {{ query = {{ askQuestionInteractionQuery = {{ args = {{ questions = [ {{ id = "q1", prompt = "Sure?", options = [ {{ id = "y", label = "Yes" }}, {{ id = "n", label = "No" }} ] }} ] }}, toolCallId = "c" }} }}, expect = {{ askQuestionInteractionResponse = {{ result = {{ success = {{ answers = [ {{ questionId = "q1", selectedOptionIds = [ "n" ] }} ] }} }} }} }} }}, {}, {{ text = "Thanks." }}, {END}"#,
@@ -311,7 +240,7 @@ fn a_question_reaches_the_person(version: Version) {
     let (desk, tools) = desk(version, &[steps]);
     let mut pi = pi(&desk, &tools, &[]);
     pi.say(&json!({"type": "prompt", "message": "go"}));
-    let asked = |pi: &mut Rpc, method: &str| {
+    let asked = |pi: &mut PiRpc, method: &str| {
         pi.event("a question", |event| {
             event["type"] == "extension_ui_request" && event["method"] == method
         })
@@ -346,14 +275,7 @@ fn a_question_reaches_the_person(version: Version) {
     desk.simulator.recorded().assert_played(&["completed"]);
 }
 
-pub fn text_of(event: &Json) -> &str {
-    match event["message"]["role"] == "assistant" {
-        true => text(&event["message"]),
-        false => "",
-    }
-}
-
-fn without_a_screen_the_question_says_so(version: Version) {
+fn without_a_screen_the_question_says_so(version: PiVersion) {
     let refused = r#"expect = { mcpResult = { success = { isError = true, content = [ { text = { text = { "$contains" = "UI is unavailable" } } } ] } } }"#;
     let steps = format!(
         r#"{}, {{ text = "I assume so." }}, {END}"#,
@@ -368,7 +290,7 @@ fn without_a_screen_the_question_says_so(version: Version) {
     desk.simulator.recorded().assert_played(&["completed"]);
 }
 
-fn the_bridge_tells_on_stderr_only_if_asked_to(version: Version) {
+fn the_bridge_tells_on_stderr_only_if_asked_to(version: PiVersion) {
     let steps = format!(
         r#"{}, {{ text = "Fine." }}, {END}"#,
         call("echo", &says("\"echo echo\""))
@@ -385,7 +307,7 @@ fn the_bridge_tells_on_stderr_only_if_asked_to(version: Version) {
         ];
         let mut command = desk.command(&more);
         command.env("PI_CURSOR_PI_TOOL_BRIDGE_DEBUG", debug);
-        Ran::from(command.output().unwrap())
+        PiOutput::from(command.output().unwrap())
     };
     let ran = print("0");
     assert_eq!((ran.stdout.as_str(), ran.stderr.as_str()), ("Fine.\n", ""));

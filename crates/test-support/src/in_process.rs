@@ -1,0 +1,293 @@
+//! Sessions and a simulator inside this process, where the clock can be paused.
+
+use std::time::Duration;
+
+use agent::conversation::store::Store;
+use agent::conversation::transcript::{Tool, Transcript};
+use agent::run::{Backend, Model};
+use agent::turn::usage::Limits;
+use agent::turn::{self, Hands, Keep, Policy, Session, Stop, TurnEvent, TurnRequest};
+use agent_tools::bridge::{HostCall, HostResult};
+use agent_tools::leash::Leash;
+use agent_tools::native::policy::HostPolicy;
+use cursor_sim::{Http2, Options, Recording, ScenarioSource, Side, Sim};
+use serde_json::{Value as Json, json};
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+
+use crate::rpc_session::ToolCall;
+
+/// A simulator with one scenario; each run of a conversation plays its own script.
+pub async fn simulating(runs: &[String]) -> (Sim, Backend) {
+    playing(runs, "").await
+}
+
+/// The same, counting the runs of all conversations.
+pub async fn simulating_all(runs: &[String]) -> (Sim, Backend) {
+    playing(runs, "attempts = \"all\"\n").await
+}
+
+async fn playing(steps: &[String], options: &str) -> (Sim, Backend) {
+    let runs: Vec<String> = steps
+        .iter()
+        .map(|steps| format!("steps = [ {steps} ]\n"))
+        .collect();
+    simulating_runs(&runs, options).await
+}
+
+/// The same, with the full text of each `[[run]]`.
+pub async fn simulating_runs(runs: &[String], options: &str) -> (Sim, Backend) {
+    let runs = runs.iter().map(|run| format!("[[run]]\n{run}"));
+    let text = format!("name = \"inside\"\n{options}{}", runs.collect::<String>());
+    let label = "inside.toml".into();
+    let sim = Sim::start(Options {
+        scenarios: vec![ScenarioSource::Toml { label, text }],
+        http2: Http2::Force,
+        ..Options::default()
+    });
+    let sim = sim.await.unwrap();
+    let env = |name: &str| match name {
+        "CURSOR_BACKEND_URL" => Some(sim.url()),
+        "CURSOR_API_KEY" => Some("crsr_test".into()),
+        _ => None,
+    };
+    let (backend, _) = Backend::from_env(&env, None).unwrap();
+    (sim, backend)
+}
+
+/// A host with one session, its history and its tools.
+pub struct InProcessSession {
+    pub session: Session,
+    backend: Backend,
+    pub policy: Policy,
+    pub messages: Vec<Json>,
+    /// The message it injects into its next turn, at the first event.
+    pub interjection: Option<String>,
+    pub habit: ToolExecution,
+}
+
+/// When a host executes its tools.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ToolExecution {
+    Between,
+    Inline,
+}
+
+/// The result of a turn.
+#[derive(Debug)]
+pub struct InProcessTurn {
+    pub text: String,
+    pub calls: Vec<ToolCall>,
+    pub notices: Vec<String>,
+    pub stop: Stop,
+    /// The injected message, if the turn accepted it.
+    pub interjected: Option<String>,
+}
+
+/// When a host cancels a turn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CancelAfter {
+    Endless,
+    /// After this many events.
+    Events(usize),
+}
+
+impl InProcessSession {
+    pub fn new(backend: &Backend, store: Option<(Store, String)>) -> Self {
+        Self {
+            session: Session::start(store, Leash::default()),
+            backend: backend.clone(),
+            policy: Policy::default(),
+            messages: Vec::new(),
+            interjection: None,
+            habit: ToolExecution::Between,
+        }
+    }
+
+    fn push(&mut self, mut message: Json) {
+        message["timestamp"] = json!(self.messages.len() + 1);
+        self.messages.push(message);
+    }
+
+    pub fn user(&mut self, text: &str) {
+        self.push(json!({"role": "user", "content": text}));
+    }
+
+    /// The session in another sidecar, with the same history.
+    pub fn moved(self, store: (Store, String)) -> Self {
+        Self {
+            session: Session::start(Some(store), Leash::default()),
+            ..self
+        }
+    }
+
+    pub fn result(&mut self, call: &ToolCall, text: &str) {
+        let content = json!([{"type": "text", "text": text}]);
+        self.push(
+            json!({"role": "toolResult", "toolCallId": call.id, "toolName": call.name,
+                         "content": content, "isError": false}),
+        );
+    }
+
+    pub async fn turn(&mut self, patience: CancelAfter) -> InProcessTurn {
+        let tools = ["look", "slow", "cursor_ask_question"].map(|name| Tool {
+            name: name.into(),
+            description: "a tool".into(),
+            parameters: json!({"type": "object"}),
+        });
+        let system = Some("Be brief.".into());
+        let cancel = CancellationToken::new();
+        let (say, injections) = mpsc::channel(1);
+        let (calls, mut called) = mpsc::channel::<HostCall>(8);
+        let hands = match self.habit {
+            ToolExecution::Between => {
+                drop(calls);
+                Hands::Between
+            }
+            ToolExecution::Inline => Hands::Inline(calls),
+        };
+        let mut interjection = self.interjection.take();
+        let (events, mut told) = turn::turn_events();
+        let request = TurnRequest {
+            backend: self.backend.clone(),
+            account: "a".into(),
+            workspace: "/workspace".into(),
+            asked: tokio::time::Instant::now(),
+            transcript: Transcript::read(system, Some(tools.into()), self.messages.clone()),
+            model: Model {
+                id: "composer-2".into(),
+                ..Model::default()
+            },
+            limits: Limits {
+                window: 200_000,
+                max_output: 64_000,
+            },
+            mode: None,
+            policy: self.policy.clone(),
+            native_tools: HostPolicy::default(),
+            permissions: None,
+            library: std::sync::Arc::default(),
+            surface: agent::turn::Surface::Text,
+            keep: Keep::Disk,
+            door: turn::Door::Native,
+            hands,
+            cancel: cancel.clone(),
+            injections,
+            events,
+        };
+        let mut interjected = None;
+        let listening = async {
+            let mut all = Vec::new();
+            if patience == CancelAfter::Events(0) {
+                cancel.cancel();
+            }
+            // Ends when the turn drops the sender.
+            while let Some(event) = told.recv().await {
+                all.push(event);
+                if let Some(words) = interjection.take() {
+                    // A turn that has ended accepts no message.
+                    let said = say.try_send(turn::words(words.clone(), Vec::new()));
+                    interjected = said.ok().map(|()| words);
+                }
+                if patience == CancelAfter::Events(all.len()) {
+                    cancel.cancel();
+                }
+            }
+            all
+        };
+        let working = async {
+            while let Some(call) = called.recv().await {
+                let result = json!({"content": format!("did {}", call.id)});
+                call.answer(HostResult::read(&result));
+            }
+        };
+        let (result, events, ()) = tokio::join!(self.session.turn(request), listening, working);
+        let mut taken = InProcessTurn {
+            text: String::new(),
+            calls: Vec::new(),
+            notices: Vec::new(),
+            stop: result.stop,
+            interjected,
+        };
+        let mut content = Vec::new();
+        for event in events {
+            match event {
+                TurnEvent::Text(text) => taken.text.push_str(&text),
+                TurnEvent::ToolCall {
+                    id,
+                    name,
+                    arguments,
+                } => {
+                    content.push(
+                        json!({"type": "toolCall", "id": id, "name": name, "arguments": arguments}),
+                    );
+                    taken.calls.push(ToolCall {
+                        id,
+                        name,
+                        arguments,
+                    });
+                }
+                TurnEvent::Remark(notice) | TurnEvent::Notice(notice) => taken.notices.push(notice),
+                _ => {}
+            }
+        }
+        content.insert(0, json!({"type": "text", "text": taken.text}));
+        self.push(json!({"role": "assistant", "content": content, "stopReason": "stop"}));
+        taken
+    }
+
+    pub async fn say(&mut self, text: &str) -> InProcessTurn {
+        self.user(text);
+        self.turn(CancelAfter::Endless).await
+    }
+}
+
+/// A step that calls a host tool and does not wait for the result.
+pub fn opened(tool: &str, name: &str) -> String {
+    format!(
+        r#"{{ exec = {{ mcpArgs = {{ name = "pi__{tool}", providerIdentifier = "pi", toolName = "pi__{tool}", toolCallId = "{name}", args = {{ asked = "$USER_TEXT" }} }} }}, open = true, name = "{name}" }}"#
+    )
+}
+
+/// The run requests a simulator has received.
+pub fn requests(sim: &Sim) -> Vec<Json> {
+    let frames = sim.recording().frames();
+    let asked = frames
+        .into_iter()
+        .filter(|frame| frame.kind == "runRequest");
+    asked
+        .map(|frame| frame.json["runRequest"].clone())
+        .collect()
+}
+
+/// The user text of a run request.
+pub fn said(request: &Json) -> String {
+    let text = &request["action"]["userMessageAction"]["userMessage"]["text"];
+    text.as_str().unwrap_or_default().to_owned()
+}
+
+pub const END: &str = r#"{ checkpoint = "auto" }, { usage = {} }, { end = true }"#;
+
+/// Counts the client frames of a kind.
+pub fn sent(recording: &Recording, kind: &str) -> usize {
+    let frames = recording.frames();
+    frames
+        .iter()
+        .filter(|frame| frame.from == Side::Client && frame.kind == kind)
+        .count()
+}
+
+/// Waits until every run has a verdict and asserts that each matched its script.
+pub async fn played(recording: &Recording) {
+    let judged = recording.wait_for(|recording| {
+        let verdicts = recording.verdicts();
+        (verdicts.len() >= sent(recording, "runRequest")).then_some(verdicts)
+    });
+    let verdicts = tokio::time::timeout(Duration::from_secs(60), judged).await;
+    let failures: Vec<String> = verdicts
+        .expect("a verdict on every run")
+        .into_iter()
+        .flat_map(|verdict| verdict.failures)
+        .collect();
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
+}

@@ -1,0 +1,85 @@
+//! An extension of pi with tools for tests, and calls of them.
+
+use std::path::{Path, PathBuf};
+
+use serde_json::Value as Json;
+
+use crate::pi_env::{PiEnv, PiVersion};
+use crate::pi_rpc::{PiRpc, text};
+
+/// Tools of another extension, and a gate that denies some.
+pub const TOOLS: &str = r#"
+import { existsSync, writeFileSync } from "node:fs";
+const PNG = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==";
+const say = (text) => ({ content: [{ type: "text", text }], details: {} });
+const done = async (signal) => {
+  writeFileSync(`${process.env.HOME}/waiting`, "");
+  while (!existsSync(`${process.env.HOME}/done`)) {
+    if (signal?.aborted) throw new Error("given up");
+    await new Promise((resolve) => setTimeout(resolve, 10));
+  }
+};
+const tools = {
+  echo: async (_, { text }) => say(`echo ${text}`),
+  fail: async () => { throw new Error("it broke"); },
+  draw: async () => ({ content: [{ type: "text", text: "a dot" }, { type: "image", data: PNG, mimeType: "image/png" }], details: {} }),
+  forbidden: async () => say("never"),
+  wait: async (_, __, signal) => { await done(signal); return say("waited"); },
+};
+export default (pi) => {
+  for (const [name, execute] of Object.entries(tools)) {
+    const properties = { text: { oneOf: [{ type: "string" }, { type: "number" }] } };
+    pi.registerTool({ name, label: name, description: `does ${name}`, parameters: { type: "object", properties }, execute });
+  }
+  pi.on("tool_call", ({ toolName }) => toolName === "forbidden" ? { block: true, reason: "not on a Sunday" } : undefined);
+};
+"#;
+
+pub const END: &str = r#"{ checkpoint = "auto" }, { usage = {} }, { end = true }"#;
+
+pub fn desk(version: PiVersion, runs: &[String]) -> (PiEnv, PathBuf) {
+    let runs = runs.iter().map(|steps| {
+        format!("[[run]]\nsteps = [ {{ exec = {{ requestContextArgs = {{}} }} }}, {steps} ]\n")
+    });
+    let desk = PiEnv::playing(
+        version,
+        &format!("name = \"tools\"\n{}", runs.collect::<String>()),
+    );
+    let tools = desk.home.path().join("tools.ts");
+    std::fs::write(&tools, TOOLS).unwrap();
+    (desk, tools)
+}
+
+pub fn pi(desk: &PiEnv, tools: &Path, more: &[&str]) -> PiRpc {
+    let arguments = [
+        &[
+            "--model",
+            "cursor/composer-2",
+            "-e",
+            tools.to_str().unwrap(),
+        ],
+        more,
+    ]
+    .concat();
+    PiRpc::with(desk, &arguments)
+}
+
+/// Returns a call of a tool, with options of the step.
+pub fn call(tool: &str, options: &str) -> String {
+    format!(
+        r#"{{ exec = {{ mcpArgs = {{ name = "pi__{tool}", toolName = "pi__{tool}", providerIdentifier = "pi", toolCallId = "call-{tool}", args = {{ text = "{tool}" }} }} }}, {options} }}"#
+    )
+}
+
+pub fn says(text: &str) -> String {
+    format!(
+        r#"expect = {{ mcpResult = {{ success = {{ content = [ {{ text = {{ text = {text} }} }} ] }} }} }}"#
+    )
+}
+
+pub fn text_of(event: &Json) -> &str {
+    match event["message"]["role"] == "assistant" {
+        true => text(&event["message"]),
+        false => "",
+    }
+}

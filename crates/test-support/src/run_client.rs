@@ -1,0 +1,214 @@
+//! Our client, used as a library, against the same simulator.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use agent::run::{
+    Action, Backend, BlobKey, Blobs, Command, Ended, Handle, Injection, MemoryBlobs, Model,
+    Outcome, RetryPolicy, RunEvent, RunSpec, Spent, Timing, ToolGates, UserMessage, start,
+};
+use agent_tools::context::Facts;
+use agent_tools::native::policy::{Mode, Policy};
+use agent_tools::native::{self, Workbench};
+use uuid::Uuid;
+
+use crate::simulator::{Simulator, Transport};
+
+/// A conversation: one client, one set of blobs, one checkpoint.
+pub struct RunClient {
+    pub backend: Backend,
+    blobs: Arc<MemoryBlobs>,
+    spec: RunSpec,
+    pub workspace: PathBuf,
+    pub home: Option<PathBuf>,
+    /// The policy for native tools; off unless a test is about them.
+    pub native: Policy,
+    pub bench: Arc<Workbench>,
+    pub timing: Timing,
+    pub policy: RetryPolicy,
+}
+
+/// The events and the result of one run.
+#[derive(Debug)]
+pub struct RunOutcome {
+    pub text: String,
+    pub thinking: String,
+    pub events: Vec<RunEvent>,
+    pub ended: Ended,
+}
+
+/// An action to take when the text so far contains a string.
+pub enum OnText {
+    Never,
+    Cancel(&'static str),
+    Steer(&'static str, &'static str),
+}
+
+impl RunClient {
+    /// Must be called inside a runtime.
+    pub fn new(simulator: &Simulator, transport: Transport) -> Self {
+        Self::with(simulator, transport, |_| None)
+    }
+
+    pub fn with(
+        simulator: &Simulator,
+        transport: Transport,
+        more: impl Fn(&str) -> Option<String>,
+    ) -> Self {
+        let env = |name: &str| {
+            more(name).or_else(|| match name {
+                "CURSOR_BACKEND_URL" => Some(simulator.url.clone()),
+                "CURSOR_API_KEY" => Some("crsr_test".into()),
+                "NODE_EXTRA_CA_CERTS" => simulator.ca.as_ref().map(|ca| ca.display().to_string()),
+                "PI_CURSOR_HTTP" => match transport {
+                    Transport::Http1 => Some("1".into()),
+                    Transport::Tls | Transport::H2c => None,
+                },
+                _ => None,
+            })
+        };
+        let (backend, warnings) = Backend::from_env(&env, None).unwrap();
+        assert_eq!(warnings, []);
+        Self {
+            backend,
+            blobs: Arc::default(),
+            spec: RunSpec {
+                conversation_id: format!("agent-{}", Uuid::new_v4()),
+                state: None,
+                action: Action::Resume,
+                model: Model {
+                    id: "composer-2".into(),
+                    ..Model::default()
+                },
+                offers: Vec::new(),
+                custom_system_prompt: None,
+                blob_key: BlobKey::random().unwrap(),
+                gates: ToolGates::default(),
+                shown: String::new(),
+                spent: Spent::default(),
+                rest: Duration::ZERO,
+                done: Default::default(),
+            },
+            workspace: std::env::temp_dir(),
+            home: None,
+            native: Policy {
+                mode: Some(Mode::Off),
+                ..Policy::default()
+            },
+            bench: Arc::default(),
+            timing: Timing::default(),
+            // Short, because other tests check the delays.
+            policy: RetryPolicy {
+                base_delay: Duration::from_millis(1),
+                ..RetryPolicy::default()
+            },
+        }
+    }
+
+    pub async fn say(&mut self, text: &str) -> RunOutcome {
+        self.say_and(text, OnText::Never).await
+    }
+
+    /// Starts a run and returns its handle.
+    pub fn begin(&mut self, text: &str) -> Handle {
+        let blobs = Arc::clone(&self.blobs);
+        self.begin_with(text, blobs)
+    }
+
+    /// The same, with its own blobs.
+    pub fn begin_with(&mut self, text: &str, blobs: Arc<dyn Blobs>) -> Handle {
+        self.spec.action = Action::UserMessage(UserMessage {
+            text: text.into(),
+            ..UserMessage::default()
+        });
+        let facts = Facts {
+            workspace: self.workspace.clone(),
+            home: self.home.clone(),
+            offers: self.spec.offers.clone(),
+            ..Facts::default()
+        };
+        let (executor, _) = native::executor_without_host(facts, &self.native, &self.bench, false);
+        start(
+            self.backend.clone(),
+            self.spec.clone(),
+            executor,
+            blobs,
+            self.policy,
+            self.timing,
+        )
+    }
+
+    pub async fn say_and(&mut self, text: &str, when: OnText) -> RunOutcome {
+        let mut handle = self.begin(text);
+        let mut when = Some(when);
+        let mut told = RunOutcome {
+            text: String::new(),
+            thinking: String::new(),
+            events: Vec::new(),
+            ended: Ended {
+                outcome: Outcome::Cancelled,
+                usage: None,
+                attempts: 0,
+                spent: Spent::default(),
+                rest: Duration::ZERO,
+                left: agent::run::Shown::Nothing,
+                done: Default::default(),
+            },
+        };
+        loop {
+            let event = tokio::time::timeout(Duration::from_secs(60), handle.events.recv())
+                .await
+                .expect("the run goes on without end")
+                .expect("the last event is Ended");
+            match &event {
+                RunEvent::Text(text) => told.text.push_str(text),
+                RunEvent::Thinking(text) => told.thinking.push_str(text),
+                RunEvent::Checkpoint(saved) => self.spec.state = Some(saved.state.clone()),
+                RunEvent::Ended(ended) => {
+                    told.ended = ended.clone();
+                    assert!(
+                        handle.events.recv().await.is_none(),
+                        "nothing after the end"
+                    );
+                    return told;
+                }
+                _ => {}
+            }
+            let command = match &when {
+                Some(OnText::Cancel(needle)) if told.text.contains(needle) => Some(Command::Cancel),
+                Some(OnText::Steer(needle, message)) if told.text.contains(needle) => {
+                    Some(Command::Inject(Injection {
+                        id: Uuid::new_v4(),
+                        message: agent::run::UserMessage {
+                            text: (*message).into(),
+                            ..Default::default()
+                        },
+                    }))
+                }
+                _ => None,
+            };
+            if let Some(command) = command {
+                when = None;
+                handle.commands.send(command).await.unwrap();
+            }
+            told.events.push(event);
+        }
+    }
+}
+
+impl RunOutcome {
+    #[track_caller]
+    pub fn finished(&self, text: &str) {
+        assert_eq!(self.ended.outcome, Outcome::Finished);
+        assert_eq!(self.text, text);
+    }
+
+    #[track_caller]
+    pub fn failure(&self) -> String {
+        match &self.ended.outcome {
+            Outcome::Failed(failure) => failure.to_string(),
+            other => panic!("did not fail: {other:?}"),
+        }
+    }
+}

@@ -1,0 +1,13 @@
+//! Checks of single parts: the simulator, the journal, the wire format, the source tree.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::print_stderr,
+    unreachable_pub
+)]
+
+mod journal;
+mod messages;
+mod simulator;
+mod workspace;

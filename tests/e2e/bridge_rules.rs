@@ -1,0 +1,200 @@
+//! Detailed rules of the bridge, by their number in `docs/bridge.md`.
+
+use std::time::Duration;
+
+use agent::turn::Stop;
+use serde_json::{Value as Json, json};
+
+use test_support::in_process;
+use test_support::in_process::{CancelAfter, InProcessSession, opened, played, simulating};
+use test_support::rpc_session::{RpcSession, ToolCall, tool};
+use test_support::scenario::{END, calls, playing, text};
+use test_support::simulator::{Recording, Transport};
+
+const CONTEXT: &str = r#"{ exec = { requestContextArgs = {} } }"#;
+
+/// Returns the tools that a run was offered, in both places of the protocol.
+fn offered(recording: &Recording) -> [Vec<Json>; 2] {
+    let request = &recording.client("runRequest")[0]["runRequest"];
+    let contexts = recording.client("execClientMessage.requestContextResult");
+    let success = &contexts[0]["execClientMessage"]["requestContextResult"]["success"];
+    let tools = [
+        &request["mcpTools"]["mcpTools"],
+        &success["requestContext"]["tools"],
+    ];
+    tools.map(|tools| tools.as_array().cloned().unwrap_or_default())
+}
+
+fn names(tools: &[Json]) -> Vec<&str> {
+    tools
+        .iter()
+        .map(|tool| tool["name"].as_str().unwrap())
+        .collect()
+}
+
+/// L2: ids contain the run and count its calls. L4: usage is estimated instead of waiting for the
+/// server to report it.
+#[test]
+fn a_call_is_named_after_its_run_and_its_turn_is_estimated() {
+    let steps = format!(
+        r#"{}, {}, {{ text = "Done." }}, {END}"#,
+        calls("look", r#"{ q = "1" }"#, "", &text("42")),
+        calls("look", r#"{ q = "2" }"#, "", &text("42")),
+    );
+    let simulator = playing(Transport::H2c, &steps);
+    let mut talk = RpcSession::new(&simulator, "s", &[]);
+    talk.tools = vec![tool("look")];
+    let first = talk.say("go");
+    talk.result(&first.calls[0], json!("42"));
+    let second = talk.turn();
+    talk.result(&second.calls[0], json!("42"));
+    let last = talk.turn();
+    assert_eq!(last.text, "Done.");
+    let (run, count) = first.calls[0].id.rsplit_once("-tool-").unwrap();
+    let id = run.strip_prefix("cursor-pi-bridge-run-").unwrap();
+    assert!(id.len() == 32 && id.bytes().all(|byte| byte.is_ascii_hexdigit()));
+    assert_eq!(count, "1");
+    assert_eq!(second.calls[0].id, format!("{run}-tool-2"));
+    for paused in [&first, &second] {
+        assert_eq!(paused.usage["estimated"], true, "{paused:?}");
+        assert!(paused.usage["output"].as_u64() > Some(0), "{paused:?}");
+    }
+    let told = ["estimated", "input", "output"].map(|field| &last.usage[field]);
+    assert_eq!(told, [&json!(false), &json!(100), &json!(5)]);
+    simulator.recorded().assert_played(&["completed"]);
+}
+
+/// L13: a call that Cursor cancels while the run is parked is not sent to the host.
+#[tokio::test]
+async fn a_call_cursor_takes_back_in_a_pause_is_not_offered() {
+    let steps = format!(
+        r#"{}, {{ delay_ms = 60000 }}, {}, {{ abort = "b" }}, {CONTEXT}, {{ await = ["a"], timeout_ms = 100000 }}, {{ text = "Done." }}, {}"#,
+        opened("look", "a"),
+        opened("slow", "b"),
+        in_process::END,
+    );
+    let (sim, backend) = simulating(&[steps]).await;
+    let mut guest = InProcessSession::new(&backend, None);
+    let taken = guest.say("go").await;
+    assert_eq!((taken.stop, taken.calls.len()), (Stop::ToolUse, 1));
+    tokio::time::pause();
+    tokio::time::sleep(Duration::from_secs(70)).await;
+    tokio::time::resume();
+    guest.result(&taken.calls[0], "42");
+    let taken = guest.turn(CancelAfter::Endless).await;
+    assert_eq!(
+        (taken.stop, taken.calls.len(), taken.text.as_str()),
+        (Stop::Finished, 0, "Done.")
+    );
+    played(&sim.recording()).await;
+}
+
+/// B1: without the bridge no tools are offered, and a call is answered with `toolNotFound`.
+#[test]
+fn without_the_bridge_nothing_is_offered() {
+    let missing = r#"{ toolNotFound = { name = "pi__look" } }"#;
+    let call = calls("look", "{}", "", missing);
+    let steps = format!(r#"{CONTEXT}, {call}, {{ text = "Done." }}, {END}"#);
+    let simulator = playing(Transport::H2c, &steps);
+    let mut talk = RpcSession::new(&simulator, "s", &[("PI_CURSOR_PI_TOOL_BRIDGE", "0")]);
+    talk.tools = vec![tool("look")];
+    let taken = talk.say("go");
+    assert_eq!((taken.text.as_str(), taken.calls.len()), ("Done.", 0));
+    let recording = simulator.recorded();
+    recording.assert_played(&["completed"]);
+    for tools in offered(&recording) {
+        assert_eq!(names(&tools), [""; 0]);
+    }
+}
+
+/// B3, B5: in the host's order, with the host's names and descriptions.
+#[test]
+fn tools_are_offered_in_the_hosts_order_and_with_its_words() {
+    let steps = format!(r#"{CONTEXT}, {{ text = "Done." }}, {END}"#);
+    let mut bare = tool("alpha");
+    bare["description"] = json!("");
+    bare["parameters"] = json!("none");
+    let tools = vec![
+        tool("zeta"),
+        tool("read"),
+        tool("cursor"),
+        bare,
+        tool("count words"),
+    ];
+    for (setting, hidden) in [("0", true), ("1", false)] {
+        let simulator = playing(Transport::H2c, &steps);
+        let env = [("PI_CURSOR_EXPOSE_BUILTIN_TOOLS", setting)];
+        let mut talk = RpcSession::new(&simulator, "s", &env);
+        talk.tools.clone_from(&tools);
+        assert_eq!(talk.say("go").text, "Done.");
+        let recording = simulator.recorded();
+        recording.assert_played(&["completed"]);
+        for offered in offered(&recording) {
+            let mut expected = vec![
+                "pi__zeta",
+                "pi__read",
+                "pi__cursor",
+                "pi__alpha",
+                "pi__count_words",
+            ];
+            if hidden {
+                expected.remove(1);
+            }
+            assert_eq!(names(&offered), expected, "{setting}");
+            for tool in &offered {
+                let name = tool["name"].as_str().unwrap();
+                let words = tool["description"].as_str().unwrap();
+                let own = match name {
+                    "pi__alpha" => "Run pi tool alpha".to_owned(),
+                    "pi__count_words" => "does count words".to_owned(),
+                    name => format!("does {}", &name["pi__".len()..]),
+                };
+                assert!(words.starts_with(&own), "{name}: {words}");
+                assert!(words.contains(name), "{name}: {words}");
+                assert_eq!(tool["inputSchema"]["type"], "object", "{tool}");
+            }
+        }
+    }
+}
+
+/// B7: results that match no pending call are ignored.
+#[test]
+fn a_result_nobody_waits_for_is_passed_over() {
+    let steps = format!(
+        r#"{}, {{ text = "Done." }}, {END}"#,
+        calls("look", "{}", "", &text("42"))
+    );
+    let simulator = playing(Transport::H2c, &steps);
+    let mut talk = RpcSession::new(&simulator, "s", &[]);
+    talk.tools = vec![tool("look")];
+    let taken = talk.say("go");
+    let open = &taken.calls[0];
+    let stray = |id: String| ToolCall { id, ..open.clone() };
+    let (run, _) = open.id.rsplit_once('-').unwrap();
+    talk.result(&stray(format!("{run}-2")), json!("of a call to come"));
+    talk.result(open, json!("42"));
+    let other = format!("cursor-pi-bridge-run-{}-tool-1", "0".repeat(32));
+    talk.result(&stray(other), json!("of another run"));
+    assert_eq!(talk.turn().text, "Done.");
+    let recording = simulator.recorded();
+    recording.assert_played(&["completed"]);
+    assert_eq!(recording.client("runRequest").len(), 1);
+    assert_eq!(recording.client("execClientMessage.mcpResult").len(), 1);
+}
+
+/// B12: with the setting off the tool is not offered, and Cursor's own question is rejected.
+#[test]
+fn nobody_is_asked_if_nobody_wants_to_be() {
+    let question = r#"{ query = { askQuestionInteractionQuery = { args = { questions = [ { id = "q", prompt = "Which?", options = [ { id = "a", label = "A" } ] } ] }, toolCallId = "c" } }, expect = { askQuestionInteractionResponse = { result = { rejected = {} } } } }"#;
+    let steps = format!(r#"{question}, {{ text = "Done." }}, {END}"#);
+    let simulator = playing(Transport::H2c, &steps);
+    let mut talk = RpcSession::new(&simulator, "s", &[("PI_CURSOR_ASK_QUESTION", "0")]);
+    // The user's setting wins even if the host has the tool.
+    talk.tools = vec![tool("look"), tool("cursor_ask_question")];
+    let taken = talk.say("go");
+    assert_eq!((taken.text.as_str(), taken.calls.len()), ("Done.", 0));
+    let recording = simulator.recorded();
+    recording.assert_played(&["completed"]);
+    let tools = &recording.client("runRequest")[0]["runRequest"]["mcpTools"]["mcpTools"];
+    assert_eq!(names(tools.as_array().unwrap()), ["pi__look"]);
+}

@@ -1,0 +1,149 @@
+//! Sessions that are closed while a turn or a run is active.
+
+use serde_json::json;
+
+use test_support::debug_log::logged;
+use test_support::in_process::{END, opened};
+use test_support::rpc_session::{RpcSession, ToolCall, tool};
+use test_support::scenario::script;
+use test_support::wait::until;
+
+/// A server that takes 300 ms to end a cancelled run.
+const LETS_GO: &str = r#"{ expect_client = { conversationAction = { cancelAction = {} } } }, { delay_ms = 300 }, { checkpoint = "auto" }, { expect_cancel = true }"#;
+
+fn closed_and_opened(talk: &mut RpcSession) -> test_support::rpc_session::TurnOutcome {
+    talk.host
+        .call("session/close", json!({"sessionId": talk.session}));
+    talk.turn()
+}
+
+/// A session has one owner at a time: the next turn waits until the closed session is released.
+#[test]
+fn a_session_closed_in_a_pause_is_opened_again() {
+    let first = format!("{}, {LETS_GO}", opened("look", "a"));
+    let last = format!(r#"{{ text = "Went on." }}, {END}"#);
+    let simulator = script(&[&first, &last]);
+    let folder = tempfile::tempdir().unwrap();
+    let state = [("PI_CURSOR_STATE_DIR", folder.path().to_str().unwrap())];
+    let mut talk = RpcSession::new(&simulator, "s", &state);
+    talk.tools = vec![tool("look")];
+    let call: ToolCall = talk.say("go").calls[0].clone();
+    talk.result(&call, json!("42"));
+    let taken = closed_and_opened(&mut talk);
+    assert_eq!(
+        (taken.stop.as_str(), taken.text.as_str()),
+        ("stop", "Went on."),
+        "{taken:?}"
+    );
+    let recording = simulator.recorded();
+    let requests = recording.client("runRequest");
+    let id = |n: usize| &requests[n]["runRequest"]["conversationId"];
+    assert_eq!(id(0), id(1), "with what was kept of it");
+}
+
+#[test]
+fn a_session_closed_after_an_abort_is_opened_again() {
+    let first = format!(r#"{{ text = "Half" }}, {LETS_GO}"#);
+    let last = format!(r#"{{ text = "Went on." }}, {END}"#);
+    let simulator = script(&[&first, &last]);
+    let folder = tempfile::tempdir().unwrap();
+    let state = [
+        ("PI_CURSOR_STATE_DIR", folder.path().to_str().unwrap()),
+        ("PI_CURSOR_PROVIDER_DEBUG", "1"),
+    ];
+    let mut talk = RpcSession::new(&simulator, "s", &state);
+    talk.user("go");
+    let turn = talk.begin();
+    let mut taken = test_support::rpc_session::TurnOutcome::default();
+    while taken.text.is_empty() {
+        let message = talk.host.hear();
+        taken.hear(&message);
+    }
+    let cancel = json!({"jsonrpc": "2.0", "id": "cancel", "method": "turn/cancel", "params": {"turnId": turn}});
+    talk.host.say(&cancel);
+    assert_eq!(talk.finish(&turn).stop, "aborted");
+    talk.user("next");
+    let taken = closed_and_opened(&mut talk);
+    assert_eq!(
+        (taken.stop.as_str(), taken.text.as_str()),
+        ("stop", "Went on."),
+        "{taken:?}"
+    );
+    talk.host.exits();
+    let told = logged(folder.path(), "native.stream.abort");
+    assert_eq!(told[0]["bridgeKeyPrefix"], "a00a4c0d");
+}
+
+/// Log events of a session's runs contain the prefix of its key.
+#[test]
+fn what_becomes_of_a_run_is_logged_by_its_key() {
+    let folder = tempfile::tempdir().unwrap();
+    let parked = folder.path().join("parked");
+    let first = format!(
+        r#"{}, {{ await = ["a"] }}, {}, {{ expect_file = "{}" }}, {{ cut = true }}"#,
+        opened("look", "a"),
+        opened("look", "b"),
+        parked.display()
+    );
+    let last = format!(r#"{{ text = "Went on." }}, {END}"#);
+    let simulator = script(&[&first, &last]);
+    let state = [
+        ("PI_CURSOR_STATE_DIR", folder.path().to_str().unwrap()),
+        ("PI_CURSOR_PROVIDER_DEBUG", "1"),
+    ];
+    let mut talk = RpcSession::new(&simulator, "s", &state);
+    talk.tools = vec![tool("look")];
+    let calls = talk.say("go").calls;
+    // Without its result, the call is offered again.
+    assert_eq!(talk.turn().calls, calls);
+    talk.messages.pop();
+    talk.result(&calls[0], json!("42"));
+    let calls = talk.turn().calls;
+    std::fs::write(&parked, "").unwrap();
+    until(|| {
+        let told = logged(folder.path(), "bridge.died_mid_pause_no_checkpoint");
+        told.first().cloned()
+    });
+    talk.result(&calls[0], json!("43"));
+    assert_eq!(talk.turn().text, "Went on.");
+    talk.host.exits();
+    for event in [
+        "native.tool_resume.start",
+        "native.tool_resume.sent_result",
+        "native.tool_resume.partial_wait",
+        "native.stream.tool_call_snapshot_saved",
+        "bridge.died_mid_pause_no_checkpoint",
+        "native.rebuild_full_history",
+        "run.started",
+    ] {
+        let told = logged(folder.path(), event);
+        assert!(!told.is_empty(), "{event} is not told");
+        // The first eight hex digits of sha256("bridge:s").
+        assert!(
+            told.iter()
+                .all(|line| line["bridgeKeyPrefix"] == "a00a4c0d"),
+            "{told:?}"
+        );
+    }
+}
+
+/// If the host died and lost an answer, another sidecar returns that answer from its beginning.
+#[test]
+fn an_answer_the_host_lost_is_shown_by_another_sidecar() {
+    let first = format!(r#"{{ text = "One. " }}, {END}"#);
+    let last = format!(
+        r#"{{ expect_request = {{ action = {{ resumeAction = {{}} }} }} }}, {{ text = "Two." }}, {END}"#
+    );
+    let simulator = script(&[&first, &last]);
+    let folder = tempfile::tempdir().unwrap();
+    let state = [("PI_CURSOR_STATE_DIR", folder.path().to_str().unwrap())];
+    let mut talk = RpcSession::new(&simulator, "s", &state);
+    assert_eq!(talk.say("go").text, "One. ");
+    talk.messages.pop();
+    let mut later = talk.moved_to(&simulator, &state);
+    talk.host.kill();
+    assert_eq!(later.turn().text, "One. Two.");
+    simulator
+        .recorded()
+        .assert_played(&["completed", "completed"]);
+}

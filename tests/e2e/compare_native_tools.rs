@@ -1,0 +1,534 @@
+//! Native tools: the official client and ours answer the same requests in the same workspace with
+//! the same replies. `tests/native/*.json` lists the requests; an intended difference names the
+//! line of `docs/protocol.md` that explains it, and our reply.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::process::Command;
+
+use agent_tools::native::policy::{Leave, Policy};
+use serde_json::{Map, Value as Json, json};
+use sha2::Digest as _;
+use tempfile::TempDir;
+
+use test_support::official_client::OfficialClient;
+use test_support::root;
+use test_support::run_client::RunClient;
+use test_support::simulator::{Recording, Simulator, Transport};
+
+/// A step of a corpus, and how our reply is expected to differ.
+struct Step {
+    step: Json,
+    differs: Option<Difference>,
+}
+
+struct Difference {
+    /// The line of `docs/protocol.md` that explains the difference.
+    line: String,
+    /// Pattern that our reply must match.
+    ours: Json,
+    /// Their reply varies, and may equal ours by chance.
+    sometimes: bool,
+}
+
+fn corpus(name: &str) -> Vec<Step> {
+    let path = root().join("tests/native").join(format!("{name}.json"));
+    let steps: Vec<Json> = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
+    let steps = steps.into_iter().map(|mut step| {
+        let object = step.as_object_mut().unwrap();
+        let differs = object.remove("differs").map(|line| Difference {
+            line: line.as_str().unwrap().to_owned(),
+            ours: object.remove("ours").unwrap_or_default(),
+            sometimes: object.remove("sometimes").is_some(),
+        });
+        let plain = ["exec", "delay_ms", "await"];
+        if !plain.iter().any(|action| object.contains_key(*action)) {
+            step = json!({ "exec": step });
+        }
+        Step { step, differs }
+    });
+    steps.collect()
+}
+
+fn scenario(steps: &[Step]) -> (TempDir, std::path::PathBuf) {
+    let folder = tempfile::tempdir().unwrap();
+    let mut all = vec![json!({"exec": {"requestContextArgs": {}}})];
+    all.extend(steps.iter().map(|step| step.step.clone()));
+    all.push(json!({"usage": {}}));
+    let path = folder.path().join("corpus.json");
+    let scenario = json!({"name": "corpus", "run": [{"steps": all}]});
+    std::fs::write(&path, scenario.to_string()).unwrap();
+    (folder, path)
+}
+
+/// Empties and fills the workspace; some corpora have an additional script.
+fn prepare(sdk: &OfficialClient, name: &str) {
+    let outside = sdk.workspace.parent().unwrap().join("outside");
+    let _ = std::fs::remove_dir_all(outside);
+    open_up(&sdk.workspace);
+    for entry in std::fs::read_dir(&sdk.workspace).unwrap() {
+        let path = entry.unwrap().path();
+        if path.file_name().is_some_and(|name| name == ".git") {
+            continue;
+        }
+        match path.symlink_metadata().unwrap().is_dir() {
+            true => std::fs::remove_dir_all(path).unwrap(),
+            false => std::fs::remove_file(path).unwrap(),
+        }
+    }
+    for script in ["make-workspace".to_owned(), format!("make-{name}")] {
+        let script = root().join("tests/native").join(script);
+        if script.exists() {
+            let made = Command::new(script).arg(&sdk.workspace).status().unwrap();
+            assert!(made.success());
+        }
+    }
+}
+
+/// Restores permissions that a corpus removed, so that the files can be deleted.
+fn open_up(workspace: &Path) {
+    let mut chmod = Command::new("chmod");
+    let opened = chmod.args(["-R", "u+rwX"]).arg(workspace).status();
+    assert!(opened.unwrap().success());
+}
+
+/// Returns each request and all replies to it, in the order of the requests.
+fn exchanges(recording: &Recording) -> Vec<(Json, Vec<Json>)> {
+    let mut asked: BTreeMap<u64, (Json, Vec<Json>)> = BTreeMap::new();
+    for frame in recording.0["frames"].as_array().unwrap() {
+        let json = &frame["json"];
+        let id = |message: &Json| message["id"].as_u64().unwrap_or(0);
+        if let Some(exec) = json.get("execServerMessage") {
+            let mut args = exec.clone();
+            let object = args.as_object_mut().unwrap();
+            object.remove("id");
+            object.remove("execId");
+            asked.insert(id(exec), (args, Vec::new()));
+        } else if let Some(exec) = json.get("execClientMessage") {
+            let mut reply = exec.clone();
+            reply.as_object_mut().unwrap().remove("id");
+            if let Some((_, replies)) = asked.get_mut(&id(exec)) {
+                replies.push(reply);
+            }
+        } else if let Some(thrown) = json.pointer("/execClientControlMessage/throw")
+            && let Some((_, replies)) = asked.get_mut(&id(thrown))
+        {
+            replies.push(json!({"throw": true}));
+        }
+    }
+    asked.into_values().skip(1).collect()
+}
+
+/// Returns a reply without the parts that vary.
+fn settled(replies: Vec<Json>) -> Json {
+    let mut stream = Map::new();
+    let mut others = Vec::new();
+    for reply in replies {
+        match reply.get("shellStream") {
+            // Output is split into chunks of any size.
+            Some(event) => {
+                for (kind, value) in event.as_object().unwrap() {
+                    match (stream.get_mut(kind), value.get("data")) {
+                        (Some(Json::String(text)), Some(Json::String(more))) => text.push_str(more),
+                        (_, Some(data)) => drop(stream.insert(kind.clone(), data.clone())),
+                        (_, None) => drop(stream.insert(kind.clone(), value.clone())),
+                    }
+                }
+            }
+            None => others.push(reply),
+        }
+    }
+    if !stream.is_empty() {
+        others.push(Json::Object(stream));
+    }
+    let mut all = Json::Array(others);
+    settle(&mut all);
+    all
+}
+
+fn settle(json: &mut Json) {
+    match json {
+        Json::Object(object) => {
+            for name in ["localExecutionTimeMs", "executionTime"] {
+                object.remove(name);
+            }
+            for name in ["pid", "shellId"] {
+                if let Some(value) = object.get_mut(name) {
+                    *value = "a number".into();
+                }
+            }
+            let by_request = ["reason", "backgroundReason"].iter().any(|name| {
+                object
+                    .get(*name)
+                    .is_some_and(|reason| reason == "SHELL_BACKGROUND_REASON_USER_REQUEST")
+            });
+            if let Some(value) = object.get_mut("msToWait")
+                && by_request
+            {
+                *value = "a while".into();
+            }
+            for name in ["filePath", "fullOutputPath"] {
+                if let Some(value) = object.get_mut(name) {
+                    *value = "a file".into();
+                }
+            }
+            if let Some(Json::String(text)) = object.get_mut("output")
+                && let Some((shown, rest)) = text.split_once("Full output: ")
+                && let Some((_, rest)) = rest.split_once(']')
+            {
+                *text = format!("{shown}Full output: a file]{rest}");
+            }
+            // Files with the same modification time may be listed in any order.
+            for name in ["matches", "counts", "files"] {
+                if let Some(Json::Array(files)) = object.get_mut(name) {
+                    files.sort_by_key(|file| file.get("file").unwrap_or(file).to_string());
+                }
+            }
+            if let Some(Json::String(text)) = object.get_mut("error")
+                && let Some((_, rest)) = text.split_once(" stdin: ")
+            {
+                *text = format!("stdin: {rest}"); // the rest names a shell by its number
+            }
+            object.values_mut().for_each(settle);
+        }
+        Json::Array(items) => items.iter_mut().for_each(settle),
+        _ => {}
+    }
+}
+
+/// Whether a reply matches a pattern: objects list some fields or are empty; a string that starts
+/// with `~` is a substring, one that starts with `#` the digest of a long value.
+fn holds(reply: &Json, pattern: &Json) -> bool {
+    match (reply, pattern) {
+        (Json::Object(reply), Json::Object(pattern)) if pattern.is_empty() => reply.is_empty(),
+        (Json::Object(reply), Json::Object(pattern)) => pattern
+            .iter()
+            .all(|(name, pattern)| reply.get(name).is_some_and(|value| holds(value, pattern))),
+        (Json::Array(reply), Json::Array(pattern)) => {
+            let mut pairs = reply.iter().zip(pattern);
+            reply.len() == pattern.len() && pairs.all(|(value, pattern)| holds(value, pattern))
+        }
+        (value, Json::String(pattern)) => match (value, pattern.split_at_checked(1)) {
+            (Json::String(text), Some(("~", part))) => text.contains(part),
+            (value, Some(("~", part))) => value.to_string().contains(part),
+            (value, Some(("#", expected))) => digest(value) == expected,
+            (value, _) => value == pattern,
+        },
+        (value, pattern) => value == pattern,
+    }
+}
+
+fn digest(json: &Json) -> String {
+    let hash = sha2::Sha256::digest(json.to_string());
+    hash.iter()
+        .take(6)
+        .map(|byte| format!("{byte:02x}"))
+        .collect()
+}
+
+/// Plays a corpus with both clients and compares every reply.
+async fn compare(name: &str) {
+    compare_steps(name, corpus(name), Policy::default()).await;
+}
+
+async fn compare_steps(name: &str, steps: Vec<Step>, policy: Policy) {
+    let (_folder, path) = scenario(&steps);
+    let sdk = OfficialClient::new();
+
+    prepare(&sdk, name);
+    let simulator = Simulator::with(Transport::H2c, &path);
+    let spec = json!({"agent": {}, "sends": [{"text": "go"}]});
+    sdk.drive(&simulator, spec);
+    let theirs = simulator.recording().await;
+
+    prepare(&sdk, name);
+    let simulator = Simulator::with(Transport::H2c, &path);
+    let mut ours = RunClient::new(&simulator, Transport::H2c);
+    ours.workspace = sdk.workspace.clone();
+    ours.home = Some(sdk.home.path().canonicalize().unwrap());
+    ours.native = policy;
+    ours.say("go").await;
+    let ours = simulator.recording().await;
+
+    theirs.assert_played(&["completed"]);
+    ours.assert_played(&["completed"]);
+    let (theirs, ours) = (exchanges(&theirs), exchanges(&ours));
+    let asked: Vec<&Step> = steps
+        .iter()
+        .filter(|step| step.step.get("exec").is_some())
+        .collect();
+    assert_eq!((theirs.len(), ours.len()), (asked.len(), asked.len()));
+    let mut wrong = Vec::new();
+    let mut equal = 0;
+    let workspace = sdk.workspace.to_str().unwrap();
+    for (step, (theirs, ours)) in asked.iter().zip(theirs.into_iter().zip(ours)) {
+        let (their_reply, our_reply) = (settled(theirs.1), settled(ours.1));
+        match (their_reply == our_reply, &step.differs) {
+            (true, None) => equal += 1,
+            (
+                same,
+                Some(Difference {
+                    ours, sometimes, ..
+                }),
+            ) if !same || *sometimes => {
+                // The folder has a random name.
+                let text = our_reply.to_string().replace(workspace, "$WS");
+                let reply: Json = serde_json::from_str(&text).unwrap();
+                let reply = match reply.as_array() {
+                    Some(only) if only.len() == 1 => &only[0],
+                    _ => &reply,
+                };
+                if !holds(reply, ours) {
+                    let digest = digest(reply);
+                    let reply = shortened(reply);
+                    wrong.push(format!(
+                        "{}\n  ours   {reply}\n  is #{digest}, not {ours}",
+                        theirs.0
+                    ));
+                }
+            }
+            (_, Some(Difference { line, .. })) => {
+                wrong.push(format!("{}\n  is equal, though {line:?}", theirs.0));
+            }
+            (false, None) => wrong.push(format!(
+                "{}\n  theirs {}\n  ours   {}",
+                theirs.0,
+                shortened(&their_reply),
+                shortened(&our_reply)
+            )),
+        }
+    }
+    open_up(&sdk.workspace);
+    eprintln!("{name}: {} requests, {equal} equal", asked.len());
+    let report = wrong.join("\n");
+    let report = report.replace(sdk.workspace.to_str().unwrap(), "$WS");
+    assert!(wrong.is_empty(), "{} differ:\n{report}", wrong.len());
+}
+
+fn shortened(json: &Json) -> String {
+    let text = json.to_string();
+    match text.char_indices().nth(1200) {
+        Some((at, _)) => format!("{}… ({} bytes)", &text[..at], text.len()),
+        None => text,
+    }
+}
+
+#[tokio::test]
+async fn reads_compare_equal() {
+    compare("read").await;
+}
+
+#[tokio::test]
+async fn lists_compare_equal() {
+    compare("ls").await;
+}
+
+#[tokio::test]
+async fn searches_compare_equal() {
+    compare("grep").await;
+}
+
+#[tokio::test]
+async fn changes_compare_equal() {
+    compare("files").await;
+}
+
+#[tokio::test]
+async fn commands_compare_equal() {
+    compare("shell").await;
+}
+
+#[tokio::test]
+async fn what_is_kept_back_compares_equal() {
+    compare("ignored").await;
+}
+
+#[tokio::test]
+async fn ignore_files_of_ripgreps_own_compare_equal() {
+    compare("rgignore").await;
+}
+
+/// Permissions do not apply to root, which therefore runs the test as an unprivileged user.
+#[tokio::test]
+async fn what_may_not_be_touched_compares_equal() {
+    use std::os::unix::process::CommandExt as _;
+    const NOBODY: u32 = 65_534;
+    if rustix::process::geteuid().is_root() {
+        let run = Command::new(std::env::current_exe().unwrap())
+            .args([
+                "--exact",
+                "compare_native_tools::what_may_not_be_touched_compares_equal",
+            ])
+            .arg("--nocapture")
+            .uid(NOBODY)
+            .gid(NOBODY)
+            .output()
+            .unwrap();
+        let told = String::from_utf8_lossy(&run.stderr);
+        assert!(run.status.success(), "{told}");
+        assert!(told.contains("closed: "), "it ran: {told}");
+        return;
+    }
+    compare("closed").await;
+}
+
+/// Fetches use no proxy, because a proxy would resolve names without our checks.
+#[test]
+fn no_proxy_gets_to_fetch() {
+    let proxy = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = format!("http://{}", proxy.local_addr().unwrap());
+    let steps = [
+        r#"{ exec = { requestContextArgs = {} } }"#,
+        r#"{ exec = { fetchArgs = { url = "http://inside.invalid/" } }, expect = { fetchResult = { error = { error = "fetch failed" } } } }"#,
+        test_support::scenario::END,
+    ];
+    let folder = tempfile::tempdir().unwrap();
+    let scenario = folder.path().join("proxy.toml");
+    let text = format!(
+        "name = \"proxy\"\n[[run]]\nsteps = [ {} ]",
+        steps.join(", ")
+    );
+    std::fs::write(&scenario, text).unwrap();
+    let simulator = Simulator::with(Transport::H2c, &scenario);
+    let env = [
+        ("PI_CURSOR_HTTP", "2"),
+        ("http_proxy", address.as_str()),
+        ("NO_PROXY", "127.0.0.1"),
+        ("PATH", "/usr/bin:/bin"),
+    ];
+    let mut talk = test_support::rpc_session::RpcSession::new(&simulator, "proxy", &env);
+    talk.workspace = folder.path().to_str().unwrap().into();
+    let taken = talk.say("go");
+    assert_eq!(taken.stop, "stop", "{taken:?}");
+    simulator.recorded().assert_played(&["completed"]);
+    proxy.set_nonblocking(true).unwrap();
+    assert!(proxy.accept().is_err(), "the proxy was asked");
+}
+
+/// Returns responses of a web server, including unusual ones.
+fn pages() -> String {
+    use std::io::{BufRead as _, BufReader, Write as _};
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().map_while(Result::ok) {
+            let mut head = BufReader::new(stream.try_clone().unwrap()).lines();
+            let first = head.next().and_then(Result::ok).unwrap_or_default();
+            let rest: Vec<String> = head
+                .map_while(Result::ok)
+                .take_while(|line| !line.is_empty())
+                .collect();
+            let named = rest
+                .iter()
+                .any(|line| line.to_ascii_lowercase().starts_with("user-agent: "));
+            let page = first.split(' ').nth(1).unwrap_or_default();
+            let (status, more, body): (&str, &str, &[u8]) = match page {
+                _ if !named => ("400 Who", "", b"who asks?"),
+                "/plain" => (
+                    "200 OK",
+                    "Content-Type: text/plain; charset=utf-8\r\n",
+                    b"text\n",
+                ),
+                "/none" => ("200 OK", "", b"no type\n"),
+                "/mark" => (
+                    "200 OK",
+                    "Content-Type: text/html\r\n",
+                    b"\xef\xbb\xbfmarked\n",
+                ),
+                "/latin1" => (
+                    "200 OK",
+                    "Content-Type: text/html; charset=iso-8859-1\r\n",
+                    b"caf\xe9\n",
+                ),
+                "/missing" => ("404 No", "Content-Type: text/html\r\n", b"not here"),
+                "/error" => ("500 Oh", "Content-Type: text/html\r\n", b""),
+                "/redirect" => ("302 There", "Location: /plain\r\n", b""),
+                "/round" => ("302 There", "Location: /round\r\n", b""),
+                "/bytes" => (
+                    "200 OK",
+                    "Content-Type: application/octet-stream\r\n",
+                    b"\0\x01\xff\xfe",
+                ),
+                "/empty" => ("204 Nothing", "", b""),
+                other => (
+                    "200 OK",
+                    "Content-Type: application/json\r\n",
+                    other.as_bytes(),
+                ),
+            };
+            let length = body.len();
+            let head = format!(
+                "HTTP/1.1 {status}\r\n{more}Content-Length: {length}\r\nConnection: close\r\n\r\n"
+            );
+            let _ = stream.write_all(&[head.as_bytes(), body].concat());
+        }
+    });
+    url
+}
+
+#[tokio::test]
+async fn fetches_compare_equal() {
+    let pages = pages();
+    let mut steps = corpus("fetch");
+    for step in &mut steps {
+        let text = step.step.to_string().replace("$PAGES", &pages);
+        step.step = serde_json::from_str(&text).unwrap();
+    }
+    let policy = Policy {
+        private_fetch: Leave::Allowed,
+        ..Policy::default()
+    };
+    compare_steps("fetch", steps, policy).await;
+}
+
+#[tokio::test]
+async fn plain_text_tools_compare_equal() {
+    compare("pi").await;
+}
+
+#[tokio::test]
+async fn the_rest_compares_equal() {
+    compare("misc").await;
+}
+
+#[test]
+fn every_intended_difference_is_explained() {
+    let page = std::fs::read_to_string(root().join("docs/protocol.md")).unwrap();
+    let mut requests = 0;
+    for entry in std::fs::read_dir(root().join("tests/native")).unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_none_or(|ending| ending != "json") {
+            continue;
+        }
+        let name = path.file_stem().unwrap().to_str().unwrap();
+        for step in corpus(name) {
+            requests += usize::from(step.step.get("exec").is_some());
+            if let Some(Difference { line, .. }) = &step.differs {
+                assert!(
+                    page.contains(line),
+                    "docs/protocol.md does not explain {line:?}"
+                );
+            }
+        }
+    }
+    assert!(requests >= 120, "the corpus has only {requests} requests");
+}
+
+/// The workspace is the same folder for both clients, and a script fills it.
+#[test]
+fn the_workspace_script_makes_the_odd_files() {
+    let sdk = OfficialClient::new();
+    prepare(&sdk, "");
+    let has = |name: &str| sdk.workspace.join(name).symlink_metadata().is_ok();
+    for name in [
+        "empty.txt",
+        "sparse.bin",
+        "loop",
+        "pipe",
+        "latin1.txt",
+        "many/f09999.txt",
+    ] {
+        assert!(has(name), "{name}");
+    }
+    assert!(Path::new(&sdk.workspace.join("../outside/o.txt")).exists());
+}

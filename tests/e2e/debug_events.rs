@@ -1,0 +1,152 @@
+//! The events of a run in the debug log, with their names and fields.
+
+use std::io::Write;
+use std::sync::{Arc, Mutex};
+
+use agent::turn::Stop;
+use serde_json::{Value as Json, json};
+
+use test_support::debug_log::{fields, logged, state};
+use test_support::in_process::{CancelAfter, END, InProcessSession, opened, simulating};
+use test_support::rpc_session::{RpcSession, ToolCall, tool};
+use test_support::scenario::script;
+use test_support::wait::until;
+
+/// The first eight hex digits of sha256("bridge:s").
+const PREFIX: &str = "a00a4c0d";
+
+fn talk(simulator: &test_support::simulator::Simulator, env: &[(&str, &str)]) -> RpcSession {
+    let mut talk = RpcSession::new(simulator, "s", env);
+    talk.tools = vec![tool("look")];
+    talk
+}
+
+/// A parked run that reached its time limit is logged.
+#[test]
+fn a_run_that_waited_too_long_is_told() {
+    let first = format!(
+        r#"{}, {{ expect_client = {{ conversationAction = {{ cancelAction = {{}} }} }} }}, {{ expect_cancel = true }}"#,
+        opened("look", "a")
+    );
+    let second = format!(r#"{{ text = "It is 42." }}, {END}"#);
+    let simulator = script(&[&first, &second]);
+    let folder = tempfile::tempdir().unwrap();
+    let [place, log] = state(&folder);
+    let mut talk = talk(
+        &simulator,
+        &[place, log, ("PI_CURSOR_ACTIVE_BRIDGE_TTL_MS", "1000")],
+    );
+    let call: ToolCall = talk.say("go").calls[0].clone();
+    let event = "bridge.active_ttl_expired";
+    let told = until(|| logged(folder.path(), event).pop());
+    assert_eq!(fields(&told), json!({"bridgeKeyPrefix": PREFIX}));
+    talk.result(&call, json!("42"));
+    assert_eq!(talk.turn().text, "It is 42.");
+    talk.host.exits();
+    assert_eq!(logged(folder.path(), event).len(), 1);
+}
+
+/// A run that was lost with a checkpoint, and the turn that recovered it, are logged.
+#[test]
+fn a_run_that_died_in_a_pause_and_its_comeback_are_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let parked = folder.path().join("parked");
+    let first = format!(
+        r#"{}, {{ checkpoint = "auto" }}, {{ expect_file = "{}" }}, {{ cut = true }}"#,
+        opened("look", "a"),
+        parked.display()
+    );
+    let second =
+        format!(r#"{{ expect_state = "last checkpoint" }}, {{ text = "It is 42." }}, {END}"#);
+    let simulator = script(&[&first, &second]);
+    let mut talk = talk(&simulator, &state(&folder));
+    let call: ToolCall = talk.say("go").calls[0].clone();
+    std::fs::write(&parked, "").unwrap();
+    let event = "bridge.died_mid_pause_checkpoint_saved";
+    let died = until(|| logged(folder.path(), event).pop());
+    assert_eq!(fields(&died)["bridgeKeyPrefix"], PREFIX);
+    assert_eq!(fields(&died)["class"], "transport");
+    talk.result(&call, json!("42"));
+    assert_eq!(talk.turn().text, "It is 42.");
+    talk.host.exits();
+    let other = "bridge.died_mid_pause_no_checkpoint";
+    assert_eq!(logged(folder.path(), other), [Json::Null; 0]);
+    let told = logged(folder.path(), "bridge.recovered_via_checkpoint");
+    assert_eq!(told.len(), 1);
+    let wanted = json!({"bridgeKeyPrefix": PREFIX, "modelId": "composer-2",
+        "recoveryPath": "stored_checkpoint", "pendingToolCallIds": call.id, "toolResultCount": 1,
+        "sentinelInjectionDetected": false});
+    assert_eq!(fields(&told[0]), wanted);
+}
+
+/// A stream that makes no progress for too long is logged.
+#[test]
+fn a_stream_that_is_given_up_is_told() {
+    let nothing = r#"{ delay_ms = 200 }, { text = "" }, "#.repeat(30);
+    let simulator = script(&[&format!("{nothing} {END}")]);
+    let folder = tempfile::tempdir().unwrap();
+    let [place, log] = state(&folder);
+    let env = [
+        place,
+        log,
+        ("PI_CURSOR_STREAM_IDLE_TIMEOUT_MS", "1000"),
+        ("PI_CURSOR_STREAM_IDLE_MAX_RETRIES", "0"),
+    ];
+    let mut talk = talk(&simulator, &env);
+    assert_eq!(talk.say("go").stop, "error");
+    talk.host.exits();
+    let told = logged(folder.path(), "native.stream.idle_timeout");
+    assert_eq!(told.len(), 1);
+    assert_eq!(told[0]["bridgeKeyPrefix"], PREFIX);
+    assert_eq!(
+        (&told[0]["ms"], &told[0]["phase"]),
+        (&json!(1000), &json!("First"))
+    );
+}
+
+/// A log in memory.
+#[derive(Clone, Default)]
+struct Lines(Arc<Mutex<Vec<u8>>>);
+
+impl Write for Lines {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().unwrap().write(bytes)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+/// A stream that sends nothing at all times out sooner and is logged by the same event.
+#[tokio::test]
+async fn a_mute_stream_is_told_as_an_idle_one() {
+    let lines = Lines::default();
+    let writer = lines.clone();
+    let log = tracing_subscriber::fmt()
+        .with_max_level(tracing::Level::DEBUG)
+        .without_time()
+        .with_writer(move || writer.clone())
+        .with_ansi(false)
+        .finish();
+    let _log = tracing::subscriber::set_default(log);
+    let (_sim, backend) = simulating(&["{ stall = true }".to_owned()]).await;
+    let mut guest = InProcessSession::new(&backend, None);
+    guest.policy.idle_retries = 1;
+    guest.user("go");
+    tokio::time::pause();
+    let taken = guest.turn(CancelAfter::Endless).await;
+    tokio::time::resume();
+    assert!(matches!(taken.stop, Stop::Failed(_)), "{taken:?}");
+    let lines = String::from_utf8(lines.0.lock().unwrap().clone()).unwrap();
+    let told = lines
+        .lines()
+        .filter(|line| line.contains("native.stream.idle_timeout"));
+    let told: Vec<&str> = told.collect();
+    assert_eq!(told.len(), 2, "once a stream");
+    assert!(
+        told.iter()
+            .all(|line| line.contains("ms=30000 phase=First")),
+        "{told:?}"
+    );
+}

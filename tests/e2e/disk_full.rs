@@ -1,0 +1,39 @@
+//! A full disk.
+
+use std::fs;
+use std::process::Command;
+
+use test_support::binary;
+use test_support::rpc_session::RpcSession;
+use test_support::scenario::{CONTEXT, exec, runs};
+use test_support::sidecar::SidecarProcess;
+
+#[test]
+fn a_write_that_does_not_fit_leaves_the_old_file_as_it_was() {
+    let workspace = tempfile::tempdir().unwrap();
+    let file = workspace.path().join("precious.txt");
+    fs::write(&file, "old\n").unwrap();
+    let write = format!(
+        r#"{{ writeArgs = {{ path = "$WS/precious.txt", fileText = "{}", toolCallId = "a" }} }}"#,
+        "new ".repeat(200_000)
+    );
+    let refused = r#"{ writeResult = { error = { error = { "$contains" = "EFBIG" } } } }"#;
+    let simulator = runs(&[format!("{CONTEXT}, {}", exec(&write, refused))]);
+    // Limits files to 200 KiB; writes beyond that fail with EFBIG because the signal is ignored.
+    let mut command = Command::new("/bin/sh");
+    let script = "trap '' XFSZ; ulimit -f 200; exec \"$0\"";
+    command.args(["-c", script, binary()]);
+    let env = [
+        ("CURSOR_BACKEND_URL", simulator.url.as_str()),
+        ("CURSOR_API_KEY", "crsr_test"),
+        ("PATH", "/usr/bin:/bin"),
+    ];
+    let mut talk = RpcSession::on(SidecarProcess::started_by(command, &env), "full");
+    talk.workspace = workspace.path().to_str().unwrap().into();
+    let taken = talk.say("go");
+    assert_eq!(taken.stop, "stop", "{taken:?}");
+    simulator.recorded().assert_played(&["completed"]);
+    assert_eq!(fs::read_to_string(&file).unwrap(), "old\n");
+    let left: Vec<_> = fs::read_dir(workspace.path()).unwrap().collect();
+    assert_eq!(left.len(), 1, "{left:?}");
+}

@@ -1,0 +1,295 @@
+//! A host that behaves like pi, and its user.
+//!
+//! - Complete messages and tool results are saved at once; incomplete ones are lost with the host's
+//!   process.
+//! - The host itself retries a retryable error, up to three times, without the failed answer. The
+//!   death of the sidecar during a turn is such an error. During a pause it costs nothing: another
+//!   sidecar is started for the next turn.
+//! - After any other error the part of the answer that was shown stays in the history, and the user
+//!   has to send another message.
+//! - A host that was killed restarts with the saved messages, and the user has to send another
+//!   message. (With real pi: `tests/pi/losses.rs` and `processes.rs`.)
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::{Value as Json, json};
+
+use super::place::Once;
+use super::sidecar::{Http, Seat, Sidecar};
+
+use test_support::pi_retry_rules::{MOST_RETRIES, is_retryable};
+
+/// Returns how soon the sidecar of a killed host must exit: within a second if the matrix has the
+/// machine to itself.
+fn orphaned() -> Duration {
+    match std::env::var_os("FAULT_MATRIX") {
+        Some(_) => Duration::from_secs(1),
+        None => Duration::from_secs(10),
+    }
+}
+/// The error that the extension reports for a sidecar that was killed.
+const LOST: &str = "connection lost: cursor-sidecar ended with SIGKILL";
+/// The number of additional messages the user sends before the trial fails.
+const MOST_WORDS: usize = 4;
+
+/// The result of a turn.
+struct Taken {
+    text: String,
+    calls: Vec<(String, String)>,
+    end: End,
+}
+
+enum End {
+    Stop,
+    ToolUse,
+    Error(String),
+    /// The sidecar died.
+    Gone,
+}
+
+/// The port of the server and the HTTP version to use.
+#[derive(Debug, Clone, Copy)]
+pub struct Reach {
+    pub port: u16,
+    pub http: Http,
+}
+
+/// A host with one session.
+pub struct Host {
+    sidecar: Sidecar,
+    reach: Reach,
+    state: PathBuf,
+    seat: Arc<Seat>,
+    weather: Arc<Once>,
+    /// The names of the tools it offers.
+    tools: &'static [&'static str],
+    pub messages: Vec<Json>,
+    pub executed: BTreeMap<String, usize>,
+    /// The messages the user has sent.
+    pub said: Vec<String>,
+    turns: usize,
+    /// All errors it received.
+    pub errors: Vec<String>,
+    /// How often it retried without the user.
+    pub retries: usize,
+    /// The errors after which the user had to send a message.
+    pub final_errors: Vec<String>,
+    pub deaths: usize,
+    /// How long the sidecar of a killed host kept running; `Err` if longer than [`orphaned`].
+    pub orphaned: Option<Result<Duration, ()>>,
+}
+
+impl Host {
+    pub fn new(
+        reach: Reach,
+        state: PathBuf,
+        seat: Arc<Seat>,
+        weather: Arc<Once>,
+        tools: &'static [&'static str],
+    ) -> Self {
+        Self {
+            sidecar: Sidecar::start(reach.port, reach.http, &state, &seat),
+            reach,
+            state,
+            seat,
+            weather,
+            tools,
+            messages: Vec::new(),
+            executed: BTreeMap::new(),
+            said: Vec::new(),
+            turns: 0,
+            errors: Vec::new(),
+            retries: 0,
+            final_errors: Vec::new(),
+            deaths: 0,
+            orphaned: None,
+        }
+    }
+
+    /// Sends a user message, and further ones until an answer is complete. Returns whether one was.
+    pub fn says(&mut self, words: &str) -> bool {
+        self.push_words(words);
+        let (mut retries, mut spoken) = (0, 0);
+        loop {
+            let taken = self.turn();
+            if self.seat.host_died() {
+                let whole = matches!(taken.end, End::Stop | End::ToolUse);
+                if whole {
+                    self.keep(&taken);
+                }
+                self.come_back();
+                if matches!(taken.end, End::Stop) {
+                    return true;
+                }
+            } else {
+                match &taken.end {
+                    End::Stop => {
+                        self.keep(&taken);
+                        return true;
+                    }
+                    End::ToolUse => {
+                        self.keep(&taken);
+                        self.execute(&taken.calls);
+                        retries = 0;
+                        continue;
+                    }
+                    End::Error(text) if is_retryable(text) && retries < MOST_RETRIES => {
+                        self.errors.push(text.clone());
+                        self.retries += 1;
+                        retries += 1;
+                        continue;
+                    }
+                    End::Error(text) => {
+                        self.errors.push(text.clone());
+                        self.final_errors.push(text.clone());
+                        self.keep(&taken);
+                    }
+                    // pi retries this error because of the text that the extension reports.
+                    End::Gone if retries < MOST_RETRIES => {
+                        self.errors.push(LOST.into());
+                        self.retries += 1;
+                        retries += 1;
+                        self.restart();
+                        continue;
+                    }
+                    End::Gone => {
+                        self.errors.push(LOST.into());
+                        self.final_errors.push(LOST.into());
+                        self.keep(&taken);
+                        self.restart();
+                    }
+                }
+            }
+            spoken += 1;
+            if spoken > MOST_WORDS {
+                return false;
+            }
+            retries = 0;
+            self.push_words(&format!("go-on-{}", self.said.len()));
+        }
+    }
+
+    fn turn(&mut self) -> Taken {
+        if self.sidecar.has_died() {
+            self.restart();
+        }
+        self.turns += 1;
+        let id = format!("turn-{}", self.turns);
+        let tool = |name: &str| {
+            json!({"name": name, "description": name,
+                   "parameters": {"type": "object", "properties": {"q": {"type": "string"}}}})
+        };
+        let params = json!({"turnId": id, "sessionId": "session", "workspace": self.state,
+            "systemPrompt": "Tell it.", "messages": self.messages,
+            "tools": self.tools.iter().map(|name| tool(name)).collect::<Vec<_>>(),
+            "model": {"id": "composer-2", "contextWindow": 200_000, "maxTokens": 64_000}});
+        self.sidecar.say(&id, "turn/start", &params);
+        let mut taken = Taken {
+            text: String::new(),
+            calls: Vec::new(),
+            end: End::Gone,
+        };
+        while let Some(message) = self.sidecar.hear() {
+            for event in message["params"]["events"].as_array().into_iter().flatten() {
+                match event["type"].as_str().unwrap() {
+                    "text" => taken.text.push_str(event["text"].as_str().unwrap()),
+                    "toolCall" => taken.calls.push((
+                        event["id"].as_str().unwrap().into(),
+                        event["name"].as_str().unwrap().into(),
+                    )),
+                    _ => {}
+                }
+            }
+            if message["id"] == id.as_str() {
+                let result = &message["result"];
+                taken.end = match result["stopReason"].as_str() {
+                    Some("stop") => End::Stop,
+                    Some("toolUse") => End::ToolUse,
+                    _ => End::Error(format!("{}{}", result["errorMessage"], message["error"])),
+                };
+                break;
+            }
+        }
+        taken
+    }
+
+    fn restart(&mut self) {
+        self.deaths += 1;
+        let Reach { port, http } = self.reach;
+        self.sidecar = Sidecar::start(port, http, &self.state, &self.seat);
+    }
+
+    /// Starts another host process after the sidecar of the killed one has exited.
+    fn come_back(&mut self) {
+        // The connection is shut down already; the sidecar must exit without any other signal.
+        let gone = self.sidecar.leaves_within(orphaned());
+        self.orphaned = Some(gone.ok_or(()));
+        self.restart();
+    }
+
+    /// Closes the connection and returns whether the sidecar exited in time.
+    pub fn leave(&mut self) -> bool {
+        self.sidecar
+            .leaves_within(Duration::from_secs(20))
+            .is_some()
+    }
+
+    fn push(&mut self, mut message: Json) {
+        message["timestamp"] = json!(self.messages.len() + 1);
+        self.messages.push(message);
+    }
+
+    fn push_words(&mut self, words: &str) {
+        self.said.push(words.into());
+        self.push(json!({"role": "user", "content": words}));
+    }
+
+    fn keep(&mut self, taken: &Taken) {
+        let mut content = Vec::new();
+        if !taken.text.is_empty() {
+            content.push(json!({"type": "text", "text": taken.text}));
+        }
+        content.extend(taken.calls.iter().map(|(id, name)| {
+            json!({"type": "toolCall", "id": id, "name": name, "arguments": {"q": name}})
+        }));
+        let stop = match taken.end {
+            End::Stop => "stop",
+            End::ToolUse => "toolUse",
+            End::Error(_) | End::Gone => "error",
+        };
+        self.push(json!({"role": "assistant", "content": content, "stopReason": stop}));
+    }
+
+    fn execute(&mut self, calls: &[(String, String)]) {
+        if self.weather.strikes_pause() {
+            self.sidecar.dies();
+        }
+        // Of several concurrent calls, the first finishes last.
+        let (first, rest) = calls.split_at(1);
+        for (id, name) in rest.iter().chain(first) {
+            *self.executed.entry(name.clone()).or_default() += 1;
+            self.push(
+                json!({"role": "toolResult", "toolCallId": id, "toolName": name,
+                "content": [{"type": "text", "text": format!("found-{name}")}], "isError": false}),
+            );
+        }
+    }
+
+    /// Returns the story's marks (`w…`) from the assistant messages of the history.
+    pub fn words(&self) -> Vec<String> {
+        let answers = self
+            .messages
+            .iter()
+            .filter(|message| message["role"] == "assistant");
+        let blocks = answers.flat_map(|message| message["content"].as_array().unwrap());
+        let texts = blocks.filter_map(|block| block["text"].as_str());
+        texts
+            .flat_map(str::split_whitespace)
+            .filter(|word| word.starts_with('w'))
+            .map(str::to_owned)
+            .collect()
+    }
+}

@@ -1,0 +1,217 @@
+//! Hooks that deny in different formats, and requests whose responses have no field for a denial.
+
+use std::fs;
+use std::process::Command;
+
+use serde_json::json;
+
+use test_support::official_client::OfficialClient;
+use test_support::scenario::{CONTEXT, exec, runs};
+use test_support::workspace::{talk, write};
+
+#[test]
+fn a_no_is_obeyed_however_it_is_said_and_its_reason_told() {
+    let sdk = OfficialClient::new();
+    let script = r#"input=$(cat)
+case "$input" in
+  *log-behind*) echo '{"permission":"deny","agent_message":"not that"}'; echo '{"log":"done"}' ;;
+  *in-claude*) echo '{"hookSpecificOutput":{"permissionDecision":"deny","permissionDecisionReason":"nor that"}}' ;;
+  *'"tool_name":"Shell"'*) echo '{"permission":"allow"}' ;;
+  *) echo '{"permission":"deny","agent_message":"none of it"}' ;;
+esac
+"#;
+    write(sdk.home.path(), ".cursor/guard.sh", script);
+    let hook = json!([{"command": "sh ./guard.sh", "matcher": "Shell|Mcp|GitDiff"}]);
+    let hooks = json!({"version": 1, "hooks": {"preToolUse": hook}});
+    write(sdk.home.path(), ".cursor/hooks.json", &hooks.to_string());
+    let no = |part: &str| format!(r#"{{ "$contains" = "blocked by a hook: {part}" }}"#);
+    let shell = |file: &str, why: &str| {
+        exec(
+            &format!(
+                r#"{{ shellArgs = {{ command = "touch {file}", workingDirectory = "$WS", toolCallId = "a" }} }}"#
+            ),
+            &format!(
+                "{{ shellResult = {{ rejected = {{ reason = {} }} }} }}",
+                no(why)
+            ),
+        )
+    };
+    let none = no("none of it");
+    let steps = [
+        CONTEXT.to_owned(),
+        shell("log-behind", "not that"),
+        shell("in-claude", "nor that"),
+        exec(
+            "{ listMcpResourcesExecArgs = {} }",
+            &format!("{{ listMcpResourcesExecResult = {{ rejected = {{ reason = {none} }} }} }}"),
+        ),
+        exec(
+            r#"{ readMcpResourceExecArgs = { server = "s", uri = "u:1" } }"#,
+            &format!(
+                r#"{{ readMcpResourceExecResult = {{ rejected = {{ uri = "u:1", reason = {none} }} }} }}"#
+            ),
+        ),
+        r#"{ exec = { gitDiffRequest = { baseRef = "HEAD" } }, throws = "blocked by a hook: none of it" }"#
+            .to_owned(),
+    ];
+    let simulator = runs(&[steps.join(", ")]);
+    let taken = talk(&simulator, &sdk, &[]).say("go");
+    assert_eq!(taken.stop, "stop", "{taken:?}");
+    simulator.recorded().assert_played(&["completed"]);
+    for ran in ["log-behind", "in-claude"] {
+        assert!(!sdk.workspace.join(ran).exists(), "{ran}");
+    }
+}
+
+const SECRET: &str = "CLASSIFIED-42";
+
+/// A workspace whose `.env` has a committed and a changed line, and a link to it.
+fn workspace_with_secret() -> OfficialClient {
+    let sdk = OfficialClient::new();
+    write(&sdk.workspace, ".env", "TOKEN=none\n");
+    for args in [
+        &["add", "."][..],
+        &[
+            "-c",
+            "user.name=a",
+            "-c",
+            "user.email=b",
+            "commit",
+            "-qm",
+            "x",
+        ],
+    ] {
+        let status = Command::new("git")
+            .args(args)
+            .current_dir(&sdk.workspace)
+            .env("HOME", sdk.home.path())
+            .status();
+        assert!(status.unwrap().success());
+    }
+    write(&sdk.workspace, ".env", &format!("TOKEN={SECRET}\n"));
+    write(&sdk.workspace, "a.txt", "TOKEN=public\n");
+    std::os::unix::fs::symlink(".env", sdk.workspace.join("link")).unwrap();
+    sdk
+}
+
+/// Hooks that deny commands with `forbidden`, reading `.env` by its absolute path, and writing
+/// `evil`; every input is appended to `log`.
+fn deny_by_content(sdk: &OfficialClient) {
+    let script = format!(
+        r#"input=$(cat); printf '%s\n' "$input" >> ./log
+case "$input" in
+  *forbidden*'"hook_event_name":"beforeShellExecution"'*) echo '{{"permission":"deny","agent_message":"no such command"}}' ;;
+  *'"file_path":"{env}"'*'"hook_event_name":"beforeReadFile"'*) echo '{{"permission":"deny","agent_message":"no such file"}}' ;;
+  *'"tool_name":"Write"'*evil*'"hook_event_name":"preToolUse"'*) echo '{{"permission":"deny","agent_message":"no such text"}}' ;;
+  *) echo '{{"permission":"allow"}}' ;;
+esac
+"#,
+        env = sdk.workspace.join(".env").display()
+    );
+    write(sdk.home.path(), ".cursor/guard.sh", &script);
+    let hook = json!([{"command": "sh ./guard.sh"}]);
+    let hooks = json!({"version": 1, "hooks": {"preToolUse": hook, "beforeShellExecution": hook, "beforeReadFile": hook}});
+    write(sdk.home.path(), ".cursor/hooks.json", &hooks.to_string());
+}
+
+#[test]
+fn hooks_are_asked_about_what_is_done() {
+    let sdk = workspace_with_secret();
+    deny_by_content(&sdk);
+    let no = |part: &str| format!(r#"{{ "$contains" = "blocked by a hook: {part}" }}"#);
+    let read = |path: &str| {
+        exec(
+            &format!(r#"{{ readArgs = {{ path = "{path}", toolCallId = "a" }} }}"#),
+            &format!(
+                "{{ readResult = {{ rejected = {{ reason = {} }} }} }}",
+                no("no such file")
+            ),
+        )
+    };
+    let pi_read = |path: &str| {
+        exec(
+            &format!(r#"{{ piReadArgs = {{ path = "{path}" }} }}"#),
+            &format!(
+                "{{ piReadResult = {{ error = {{ error = {} }} }} }}",
+                no("no such file")
+            ),
+        )
+    };
+    let stdin = |chars: &str, expect: &str| {
+        exec(
+            &format!(r#"{{ writeShellStdinArgs = {{ shellId = "$SHELL", chars = "{chars}" }} }}"#),
+            &format!("{{ writeShellStdinResult = {expect} }}"),
+        )
+    };
+    let command = |command: &str| {
+        exec(
+            &format!(r#"{{ shellStreamArgs = {{ command = '{command}', toolCallId = "s" }} }}"#),
+            r#"{ shellStream = { exit = { code = 0 } } }"#,
+        )
+    };
+    let steps = [
+        CONTEXT.to_owned(),
+        read("$WS/.env"),
+        read(".env"),
+        read("$WS/./sub/../.env"),
+        read("file://$WS/.env"),
+        read("link"),
+        pi_read("@.env"),
+        pi_read("link"),
+        exec(
+            r#"{ grepArgs = { pattern = "TOKEN", toolCallId = "g" } }"#,
+            r#"{ grepResult = { success = { pattern = "TOKEN" } } }"#,
+        ),
+        exec(
+            r#"{ piGrepArgs = { pattern = "TOKEN" } }"#,
+            r#"{ piGrepResult = { success = { output = { "$contains" = "1 file(s) left out" } } } }"#,
+        ),
+        exec(
+            r#"{ gitDiffRequest = { baseRef = "HEAD" } }"#,
+            r#"{ gitDiffResponse = { diff = { diffs = [ { from = "a.txt" } ] } } }"#,
+        ),
+        exec(
+            r#"{ writeArgs = { path = "new.txt", fileBytes = "ZXZpbAo=", toolCallId = "w" } }"#,
+            &format!(
+                "{{ writeResult = {{ rejected = {{ reason = {} }} }} }}",
+                no("no such text")
+            ),
+        ),
+        exec(
+            r#"{ piEditArgs = { path = "a.txt", edits = [ { oldText = "public", newText = "evil" } ] } }"#,
+            &format!(
+                "{{ piEditResult = {{ error = {{ error = {} }} }} }}",
+                no("no such text")
+            ),
+        ),
+        r#"{ exec = { backgroundShellSpawnArgs = { command = "bash", workingDirectory = "$WS", toolCallId = "b", enableWriteShellStdinTool = true } }, expect = { backgroundShellSpawnResult = { success = { command = "bash" } } }, capture = { SHELL = "/backgroundShellSpawnResult/success/shellId" } }"#.into(),
+        stdin("touch for", "{ success = {} }"),
+        stdin(r"bidden\n", &format!("{{ error = {{ error = {} }} }}", no("no such command"))),
+        command("ls() { f=forbid; touch $${f}den; }; export KEPT=yes"),
+        command("ls && test \"$$KEPT\" = yes"),
+        exec(
+            r#"{ deleteArgs = { path = ".env", toolCallId = "d" } }"#,
+            r#"{ deleteResult = { success = { fileSize = { "$any" = true } } } }"#,
+        ),
+    ];
+    let simulator = runs(&[steps.join(", ")]);
+    let taken = talk(&simulator, &sdk, &[]).say("go");
+    assert_eq!(taken.stop, "stop", "{taken:?}");
+    let recording = simulator.recorded();
+    recording.assert_played(&["completed"]);
+    let sent = format!("{:?}", recording.frames(1, "client"));
+    assert!(sent.contains("TOKEN=public"), "other files are searched");
+    assert!(!sent.contains(SECRET), "{sent}");
+    for made in ["forbidden", "new.txt", ".env"] {
+        assert!(!sdk.workspace.join(made).exists(), "{made}");
+    }
+    let unchanged = fs::read_to_string(sdk.workspace.join("a.txt")).unwrap();
+    assert_eq!(unchanged, "TOKEN=public\n");
+    let log = fs::read_to_string(sdk.home.path().join(".cursor/log")).unwrap();
+    let workspace = sdk.workspace.to_str().unwrap();
+    assert!(log.contains(&format!(r#""file_path":"{workspace}/link""#)));
+    assert!(log.contains(&format!(
+        r#""command":"ls && test \"$KEPT\" = yes","cwd":"{workspace}""#
+    )));
+    assert!(log.contains(r#""edits":[{"old_string":"public","new_string":"evil"}]"#));
+}

@@ -1,0 +1,444 @@
+//! Host tools in Cursor's run: one run over several host turns.
+
+use serde_json::{Value as Json, json};
+
+use test_support::rpc_session::{RpcSession, ToolCall, TurnOutcome, tool};
+use test_support::scenario::{END, calls, playing, script, text};
+use test_support::sidecar::SidecarProcess;
+use test_support::simulator::{TRANSPORTS, Transport};
+
+fn one_call(talk: &mut RpcSession) -> ToolCall {
+    let taken = talk.say("go");
+    assert_eq!(taken.stop, "toolUse", "{taken:?}");
+    assert_eq!(taken.calls.len(), 1, "{taken:?}");
+    taken.calls[0].clone()
+}
+
+#[test]
+fn s01_one_call_resumes_the_same_run() {
+    for transport in TRANSPORTS {
+        let steps = format!(
+            r#"{{ exec = {{ requestContextArgs = {{}} }} }}, {{ text = "Let me look. " }}, {}, {{ text = "It says 42." }}, {END}"#,
+            calls("look", r#"{ q = "it" }"#, "", &text("42"))
+        );
+        let simulator = playing(transport, &steps);
+        let mut talk = RpcSession::new(&simulator, "s", &[]);
+        talk.tools = vec![tool("look"), tool("read")];
+        let call = one_call(&mut talk);
+        assert_eq!(
+            (call.name.as_str(), &call.arguments),
+            ("look", &json!({"q": "it"}))
+        );
+        talk.result(&call, json!([{"type": "text", "text": "42"}]));
+        let taken = talk.turn();
+        assert_eq!(
+            (taken.stop.as_str(), taken.text.as_str()),
+            ("stop", "It says 42.")
+        );
+        let recording = simulator.recorded();
+        recording.assert_played(&["completed"]);
+        let requests = recording.client("runRequest");
+        assert_eq!(requests.len(), 1, "one run");
+        let offered = &requests[0]["runRequest"]["mcpTools"]["mcpTools"];
+        assert_eq!(
+            offered.as_array().unwrap().len(),
+            1,
+            "what Cursor has of its own is hidden: {offered}"
+        );
+        assert_eq!(offered[0]["name"], "pi__look");
+        let context = &recording.client("execClientMessage.requestContextResult")[0];
+        let told =
+            &context["execClientMessage"]["requestContextResult"]["success"]["requestContext"];
+        assert_eq!(told["tools"][0]["name"], "pi__look", "offered twice");
+        let answers = recording.client("execClientMessage.mcpResult");
+        assert_eq!(answers.len(), 1, "one result");
+    }
+}
+
+#[test]
+fn parallel_calls_are_offered_together_and_answered_in_any_order() {
+    let steps = format!(
+        r#"{}, {}, {}, {{ await = ["a", "b", "c"] }}, {{ text = "done" }}, {END}"#,
+        calls("a", "{}", r#"open = true, name = "a","#, &text("A")),
+        calls("b", "{}", r#"open = true, name = "b","#, &text("B")),
+        calls("c", "{}", r#"open = true, name = "c","#, &text("C")),
+    );
+    let simulator = playing(Transport::H2c, &steps);
+    let mut talk = RpcSession::new(&simulator, "s", &[]);
+    talk.tools = vec![tool("a"), tool("b"), tool("c")];
+    let mut taken = talk.say("go");
+    let mut offered: Vec<ToolCall> = Vec::new();
+    // Calls that did not arrive in time are offered in the next turn; none is lost.
+    while taken.stop == "toolUse" {
+        offered.extend(taken.calls.clone());
+        for call in taken.calls.iter().rev() {
+            talk.result(
+                call,
+                json!([{"type": "text", "text": call.name.to_uppercase()}]),
+            );
+        }
+        taken = talk.turn();
+    }
+    let names: Vec<&str> = offered.iter().map(|call| call.name.as_str()).collect();
+    assert_eq!(names, ["a", "b", "c"]);
+    assert_eq!((taken.stop.as_str(), taken.text.as_str()), ("stop", "done"));
+    simulator.recorded().assert_played(&["completed"]);
+}
+
+/// Tools are offered for small talk, too, and an error is not kept as text of the model: defects 20
+/// and 16 of other implementations in `docs/recovery-tests.md`.
+#[test]
+fn small_talk_has_tools_too_and_an_error_is_nobodys_words() {
+    let fails =
+        r#"{ text = "Half. " }, { end = { code = "permission_denied", message = "no more" } }"#;
+    let steps = format!(r#"{{ text = "Hi." }}, {END}"#);
+    let simulator = script(&[&steps, &steps, &steps, fails]);
+    let mut talk = RpcSession::new(&simulator, "s", &[]);
+    talk.tools = vec![tool("look")];
+    for words in ["hi", "thanks!", "ok"] {
+        assert_eq!(talk.say(words).text, "Hi.");
+    }
+    let taken = talk.say("bye");
+    assert_eq!(
+        (taken.stop.as_str(), taken.text.as_str()),
+        ("error", "Half. ")
+    );
+    assert!(taken.error.contains("no more"), "{taken:?}");
+    // A conversation that the server refused is not reused, because it may be the cause.
+    assert_eq!(talk.say("hello?").text, "Hi.");
+    let recording = simulator.recorded();
+    let requests = recording.client("runRequest");
+    for request in &requests {
+        let offered = &request["runRequest"]["mcpTools"]["mcpTools"];
+        assert_eq!(offered[0]["name"], "pi__look");
+    }
+    let id = |n: usize| &requests[n]["runRequest"]["conversationId"];
+    assert_eq!(requests.len(), 5);
+    assert!(id(0) == id(3) && id(3) != id(4));
+}
+
+#[test]
+fn s44_results_of_every_kind_arrive_as_they_are() {
+    const PNG: &str = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==";
+    let steps = format!(
+        r#"{}, {}, {}, {}, {{ text = "seen" }}, {END}"#,
+        calls(
+            "pic",
+            "{}",
+            "",
+            &format!(
+                r#"{{ success = {{ content = [ {{ text = {{ text = "a dot" }} }}, {{ image = {{ mimeType = "image/png", data = "{PNG}" }} }} ] }} }}"#
+            )
+        ),
+        calls(
+            "bad",
+            "{}",
+            "",
+            r#"{ success = { isError = true, content = [ { text = { text = "no such thing" } } ] } }"#
+        ),
+        calls(
+            "count",
+            "{}",
+            "",
+            r#"{ success = { structuredContent = { n = 2, of = [ "a", "b" ] } } }"#
+        ),
+        calls(
+            "nobody",
+            "{}",
+            "",
+            r#"{ toolNotFound = { name = "pi__nobody", availableTools = [ "pi__pic", "pi__bad", "pi__count" ] } }"#
+        ),
+    );
+    let simulator = playing(Transport::Http1, &steps);
+    let mut talk = RpcSession::new(&simulator, "s", &[]);
+    talk.tools = vec![tool("pic"), tool("bad"), tool("count")];
+    let call = one_call(&mut talk);
+    talk.result(&call, json!([{"type": "text", "text": "a dot"}, {"type": "image", "data": PNG, "mimeType": "image/png"}]));
+    let taken = talk.turn();
+    assert_eq!(taken.calls[0].name, "bad");
+    talk.result(
+        &taken.calls[0],
+        json!([{"type": "text", "text": "no such thing"}]),
+    );
+    talk.messages.last_mut().unwrap()["isError"] = json!(true);
+    let taken = talk.turn();
+    talk.result(&taken.calls[0], json!("2"));
+    talk.messages.last_mut().unwrap()["structuredContent"] = json!({"n": 2, "of": ["a", "b"]});
+    let taken = talk.turn();
+    assert_eq!(
+        (taken.stop.as_str(), taken.text.as_str()),
+        ("stop", "seen"),
+        "{taken:?}"
+    );
+    simulator.recorded().assert_played(&["completed"]);
+}
+
+#[test]
+fn s28_results_that_are_missing_are_asked_for_again() {
+    let steps = format!(
+        r#"{}, {}, {{ await = ["a", "b"] }}, {{ text = "done" }}, {END}"#,
+        calls("a", "{}", r#"open = true, name = "a","#, &text("A")),
+        calls("b", "{}", r#"open = true, name = "b","#, &text("B")),
+    );
+    let simulator = playing(Transport::H2c, &steps);
+    let mut talk = RpcSession::new(&simulator, "s", &[]);
+    talk.tools = vec![tool("a"), tool("b")];
+    let mut taken = talk.say("go");
+    let first = taken.calls[0].clone();
+    if taken.calls.len() == 1 {
+        // The second call had not arrived yet: it is offered when the first is answered.
+        talk.result(&first, json!("A"));
+        taken = talk.turn();
+    } else {
+        let second = taken.calls[1].clone();
+        talk.result(&first, json!("A"));
+        taken = talk.turn();
+        assert_eq!(taken.calls, [second]);
+    }
+    assert_eq!(taken.stop, "toolUse");
+    talk.result(&taken.calls[0], json!("B"));
+    assert_eq!(talk.turn().text, "done");
+    simulator.recorded().assert_played(&["completed"]);
+}
+
+/// Steering: a user message that follows the results reaches the same run.
+#[test]
+fn words_after_results_are_heard_by_the_same_run() {
+    let steps = format!(
+        r#"{}, {{ expect_client = {{ conversationAction = {{ injectContextAction = {{ userContext = {{ userMessage = {{ text = "hurry" }} }} }} }} }}, capture = {{ I = "/conversationAction/injectContextAction/injectionId" }} }},
+        {{ update = {{ contextInjectionState = {{ injectionId = "$I", state = {{ queued = {{}} }} }} }} }},
+        {{ update = {{ contextInjectionState = {{ injectionId = "$I", state = {{ delivered = {{ step = 1 }} }} }} }} }},
+        {{ text = "hurrying" }}, {END}"#,
+        calls("look", "{}", "", &text("42"))
+    );
+    let simulator = playing(Transport::H2c, &steps);
+    let mut talk = RpcSession::new(&simulator, "s", &[]);
+    talk.tools = vec![tool("look")];
+    let call = one_call(&mut talk);
+    talk.result(&call, json!("42"));
+    talk.user("hurry");
+    let taken = talk.turn();
+    assert_eq!(
+        (taken.stop.as_str(), taken.text.as_str()),
+        ("stop", "hurrying"),
+        "{taken:?}"
+    );
+    let recording = simulator.recorded();
+    recording.assert_played(&["completed"]);
+    assert_eq!(recording.client("runRequest").len(), 1);
+}
+
+/// Images of injected messages are delivered: while the model streams, and after results.
+#[test]
+fn pictures_go_with_words_for_a_model_at_work() {
+    let heard = |text: &str| {
+        format!(
+            r#"{{ expect_client = {{ conversationAction = {{ injectContextAction = {{ userContext = {{ userMessage = {{ text = "{text}", selectedContext = {{ selectedImages = [ {{ mimeType = "image/png" }} ] }} }} }} }} }} }}, capture = {{ I = "/conversationAction/injectContextAction/injectionId" }} }},
+            {{ update = {{ contextInjectionState = {{ injectionId = "$I", state = {{ delivered = {{ step = 1 }} }} }} }} }}"#
+        )
+    };
+    let steps = format!(
+        r#"{{ text = "Looking." }}, {}, {}, {}, {{ text = "Seen." }}, {END}"#,
+        heard("like this"),
+        calls("look", "{}", "", &text("42")),
+        heard("or that\\n[image attached]"),
+    );
+    let simulator = playing(Transport::H2c, &steps);
+    let mut talk = RpcSession::new(&simulator, "s", &[]);
+    talk.tools = vec![tool("look")];
+    talk.user("go");
+    let turn = talk.begin();
+    let mut said = TurnOutcome::default();
+    while said.text.is_empty() {
+        said.hear(&talk.host.hear());
+    }
+    let mut inject = |data: &str| {
+        let image = json!({"data": data, "mimeType": "image/png"});
+        let params = json!({"turnId": turn, "text": "like this", "images": [image]});
+        talk.host.call("turn/inject", params)
+    };
+    let refused = inject("!!");
+    let problem = refused["error"]["message"].as_str().unwrap();
+    assert!(problem.contains("image 1"), "{refused}");
+    assert_eq!(inject(DOT)["result"]["taken"], true);
+    let taken = talk.finish(&turn);
+    assert_eq!(taken.stop, "toolUse", "{taken:?}");
+    talk.result(&taken.calls[0], json!("42"));
+    talk.messages.push(json!({"role": "user", "timestamp": 9, "content": [
+        {"type": "text", "text": "or that"}, {"type": "image", "data": DOT, "mimeType": "image/png"}]}));
+    let taken = talk.turn();
+    assert_eq!(
+        (taken.stop.as_str(), taken.text.as_str()),
+        ("stop", "Seen."),
+        "{taken:?}"
+    );
+    let recording = simulator.recorded();
+    recording.assert_played(&["completed"]);
+    assert_eq!(recording.client("runRequest").len(), 1);
+}
+
+/// An image of one pixel.
+const DOT: &str = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==";
+
+#[test]
+fn words_the_run_does_not_take_are_said_in_the_next() {
+    for report in [
+        "queuedForNextTurn = {}",
+        r#"rejected = { reason = "no" }"#,
+        "cancelled = {}",
+    ] {
+        let first = format!(
+            r#"{}, {{ checkpoint = "auto" }}, {{ expect_client = {{ conversationAction = {{ injectContextAction = {{}} }} }}, capture = {{ I = "/conversationAction/injectContextAction/injectionId" }} }},
+            {{ update = {{ contextInjectionState = {{ injectionId = "$I", state = {{ {report} }} }} }} }},
+            {{ expect_client = {{ conversationAction = {{ cancelAction = {{}} }} }} }}, {{ checkpoint = "auto" }}, {{ expect_cancel = true }}"#,
+            calls("look", "{}", "", &text("42"))
+        );
+        let second = format!(
+            r#"{{ expect_state = "last checkpoint" }}, {{ expect_request = {{ action = {{ userMessageAction = {{ userMessage = {{ text = "hurry" }} }} }} }} }}, {{ text = "heard" }}, {END}"#
+        );
+        let simulator = script(&[&first, &second]);
+        let mut talk = RpcSession::new(&simulator, "s", &[]);
+        talk.tools = vec![tool("look")];
+        let call = one_call(&mut talk);
+        talk.result(&call, json!("42"));
+        talk.user("hurry");
+        let taken = talk.turn();
+        assert_eq!(
+            (taken.stop.as_str(), taken.text.as_str()),
+            ("stop", "heard"),
+            "{report}: {taken:?}"
+        );
+    }
+}
+
+#[test]
+fn words_instead_of_a_result_end_the_call_and_are_heard() {
+    let steps = format!(
+        r#"{}, {{ expect_client = {{ conversationAction = {{ injectContextAction = {{ userContext = {{ userMessage = {{ text = "stop that" }} }} }} }} }}, capture = {{ I = "/conversationAction/injectContextAction/injectionId" }} }},
+        {{ update = {{ contextInjectionState = {{ injectionId = "$I", state = {{ delivered = {{ step = 1 }} }} }} }} }}, {{ text = "stopped" }}, {END}"#,
+        calls("slow", "{}", "", r#"{ success = { isError = true } }"#)
+    );
+    let simulator = playing(Transport::H2c, &steps);
+    let mut talk = RpcSession::new(&simulator, "s", &[]);
+    talk.tools = vec![tool("slow")];
+    one_call(&mut talk);
+    let taken = talk.say("stop that");
+    assert_eq!(
+        (taken.stop.as_str(), taken.text.as_str()),
+        ("stop", "stopped"),
+        "{taken:?}"
+    );
+    simulator.recorded().assert_played(&["completed"]);
+}
+
+/// The host cancels while its tools run, then continues the conversation.
+#[test]
+fn a_cancelled_pause_keeps_the_conversation() {
+    let first = r#"{ checkpoint = "auto" }, { exec = { mcpArgs = { name = "pi__slow", providerIdentifier = "pi", toolName = "pi__slow", toolCallId = "c", args = {} } }, open = true, name = "slow" }, { expect_client = { conversationAction = { cancelAction = {} } } }, { checkpoint = "auto" }, { expect_cancel = true }"#;
+    let second = format!(
+        r#"{{ expect_state = "last checkpoint" }}, {{ expect_request = {{ action = {{ userMessageAction = {{ userMessage = {{ text = "again" }} }} }} }} }}, {{ text = "still here" }}, {END}"#
+    );
+    let simulator = script(&[first, &second]);
+    let mut talk = RpcSession::new(&simulator, "s", &[]);
+    talk.tools = vec![tool("slow")];
+    talk.user("go");
+    let turn = talk.begin();
+    assert_eq!(talk.finish(&turn).stop, "toolUse");
+    let answer = talk.host.call("turn/cancel", json!({"turnId": turn}));
+    assert_eq!(answer["result"]["found"], true);
+    let taken = talk.say("again");
+    assert_eq!(
+        (taken.stop.as_str(), taken.text.as_str()),
+        ("stop", "still here"),
+        "{taken:?}"
+    );
+}
+
+#[test]
+fn a_host_with_hands_of_its_own_answers_within_the_turn() {
+    let steps = format!(
+        r#"{{ text = "Looking. " }}, {}, {{ text = "Done." }}, {END}"#,
+        calls("look", r#"{ q = "it" }"#, "", &text("42"))
+    );
+    let simulator = playing(Transport::H2c, &steps);
+    let mut talk = RpcSession::new(&simulator, "s", &[]);
+    talk.host = SidecarProcess::start(&[
+        ("CURSOR_BACKEND_URL", simulator.url.as_str()),
+        ("CURSOR_API_KEY", "crsr_test"),
+    ]);
+    talk.host.call("initialize", json!({"protocolVersion": 1, "nativeTools": {"default": "local"}, "host": {"name": "test"}, "capabilities": {"tools": "inline"}}));
+    talk.tools = vec![tool("look")];
+    talk.user("go");
+    let turn = talk.begin();
+    let mut taken = TurnOutcome::default();
+    loop {
+        let message = talk.host.hear();
+        if message["method"] == "tool/call" {
+            assert_eq!(message["params"]["name"], "look");
+            let answer = json!({"content": [{"type": "text", "text": "42"}]});
+            talk.host
+                .say(&json!({"jsonrpc": "2.0", "id": message["id"], "result": answer}));
+        } else if message["id"] == turn.as_str() {
+            assert_eq!(message["result"]["stopReason"], "stop");
+            break;
+        } else {
+            taken.hear(&message);
+        }
+    }
+    assert_eq!(
+        (taken.text.as_str(), taken.calls.len()),
+        ("Looking. Done.", 0)
+    );
+    simulator.recorded().assert_played(&["completed"]);
+}
+
+#[test]
+fn a_schema_cursor_would_refuse_is_simplified_and_said_to_be() {
+    let steps = format!(r#"{{ text = "ok" }}, {END}"#);
+    let simulator = playing(Transport::Http1, &steps);
+    let mut talk = RpcSession::new(&simulator, "s", &[]);
+    let mut odd = tool("odd");
+    odd["parameters"]["properties"]["x"] =
+        json!({"oneOf": [{"type": "string"}, {"type": "number"}]});
+    talk.tools = vec![odd];
+    let taken = talk.say("go");
+    assert_eq!(taken.notices.len(), 1, "{taken:?}");
+    assert!(taken.notices[0].contains("odd"));
+    let recording = simulator.recorded();
+    let requests = recording.client("runRequest");
+    let schema: &Json = &requests[0]["runRequest"]["mcpTools"]["mcpTools"][0]["inputSchema"];
+    assert_eq!(
+        schema["properties"]["x"]["type"],
+        json!(["string", "number"])
+    );
+}
+
+#[test]
+fn a_question_of_cursors_own_reaches_the_person() {
+    let steps = format!(
+        r#"{{ query = {{ askQuestionInteractionQuery = {{ args = {{ title = "T", questions = [ {{ id = "q1", prompt = "Which?", options = [ {{ id = "a", label = "Apples" }}, {{ id = "b", label = "Pears" }} ] }} ] }}, toolCallId = "c" }} }}, expect = {{ askQuestionInteractionResponse = {{ result = {{ success = {{ answers = [ {{ questionId = "q1", selectedOptionIds = [ "b" ] }} ] }} }} }} }} }}, {{ text = "Pears it is." }}, {END}"#
+    );
+    let simulator = playing(Transport::H2c, &steps);
+    let mut talk = RpcSession::new(&simulator, "s", &[]);
+    talk.tools = vec![tool("cursor_ask_question")];
+    let call = one_call(&mut talk);
+    assert_eq!(call.name, "cursor_ask_question");
+    assert_eq!(call.arguments["questions"][0]["question"], "Which?");
+    talk.result(
+        &call,
+        json!([{"type": "text", "text": "User answered: Pears"}]),
+    );
+    talk.messages.last_mut().unwrap()["details"] =
+        json!({"answers": [{"id": "q1", "answer": "Pears"}]});
+    assert_eq!(talk.turn().text, "Pears it is.");
+    simulator.recorded().assert_played(&["completed"]);
+    // Without such a tool the question cannot be asked, and Cursor receives a rejection.
+    let steps = steps.replace(
+        "success = { answers = [ { questionId = \"q1\", selectedOptionIds = [ \"b\" ] } ] }",
+        "rejected = {}",
+    );
+    let simulator = playing(Transport::H2c, &steps);
+    let mut talk = RpcSession::new(&simulator, "s", &[]);
+    assert_eq!(talk.say("go").text, "Pears it is.");
+    simulator.recorded().assert_played(&["completed"]);
+}

@@ -1,0 +1,243 @@
+//! Hosts that execute their tools during the turn.
+
+use serde_json::{Value as Json, json};
+
+use test_support::pi_retry_rules::is_retryable;
+use test_support::rpc_session::{RpcSession, tool};
+use test_support::scenario::{END, calls, playing, script, text};
+use test_support::sidecar::SidecarProcess;
+use test_support::simulator::{Simulator, Transport};
+
+fn talk(simulator: &Simulator) -> RpcSession {
+    kept(simulator, &[])
+}
+
+fn kept(simulator: &Simulator, env: &[(&str, &str)]) -> RpcSession {
+    let mut talk = RpcSession::new(simulator, "s", &[]);
+    talk.host = host(simulator, env);
+    talk.tools = vec![tool("a"), tool("b"), tool("c")];
+    talk
+}
+
+fn host(simulator: &Simulator, env: &[(&str, &str)]) -> SidecarProcess {
+    let ours = [
+        ("CURSOR_BACKEND_URL", simulator.url.as_str()),
+        ("CURSOR_API_KEY", "crsr_test"),
+    ];
+    let mut host = SidecarProcess::start(&[&ours, env].concat());
+    let params = json!({"protocolVersion": 1, "nativeTools": {"default": "local"}, "host": {"name": "test"},
+                        "capabilities": {"tools": "inline"}});
+    host.call("initialize", params);
+    host
+}
+
+/// Returns the next call the host is asked to execute.
+fn called(talk: &mut RpcSession) -> Json {
+    loop {
+        let message = talk.host.hear();
+        if message["method"] == "tool/call" {
+            return message;
+        }
+    }
+}
+
+fn answer(talk: &mut RpcSession, call: &Json, text: &str) {
+    let result = json!({"content": [{"type": "text", "text": text}]});
+    let answer = json!({"jsonrpc": "2.0", "id": call["id"], "result": result});
+    talk.host.say(&answer);
+}
+
+#[test]
+fn parallel_calls_are_asked_for_at_once_and_answered_in_any_order() {
+    let open = |name: &str| {
+        let options = format!(r#"open = true, name = "{name}","#);
+        calls(name, "{}", &options, &text(&name.to_uppercase()))
+    };
+    let steps = format!(
+        r#"{}, {}, {}, {{ await = ["a", "b", "c"] }}, {{ text = "Done." }}, {END}"#,
+        open("a"),
+        open("b"),
+        open("c"),
+    );
+    let simulator = playing(Transport::H2c, &steps);
+    let mut talk = talk(&simulator);
+    talk.user("go");
+    let turn = talk.begin();
+    let asked: Vec<Json> = (0..3).map(|_| called(&mut talk)).collect();
+    for call in asked.iter().rev() {
+        let name = call["params"]["name"].as_str().unwrap().to_uppercase();
+        answer(&mut talk, call, &name);
+    }
+    assert_eq!(talk.finish(&turn).text, "Done.");
+    simulator.recorded().assert_played(&["completed"]);
+}
+
+/// An error or a malformed result from the host is returned to Cursor as a tool error.
+#[test]
+fn errors_of_the_host_are_failures_of_the_tool() {
+    let failed = |words: &str| {
+        format!(
+            r#"{{ success = {{ isError = true, content = [ {{ text = {{ text = {{ "$contains" = "{words}" }} }} }} ] }} }}"#
+        )
+    };
+    let steps = format!(
+        r#"{}, {}, {{ text = "Done." }}, {END}"#,
+        calls("a", "{}", "", &failed("it broke")),
+        calls("b", "{}", "", &failed("makes no sense")),
+    );
+    let simulator = playing(Transport::H2c, &steps);
+    let mut talk = talk(&simulator);
+    talk.user("go");
+    let turn = talk.begin();
+    let call = called(&mut talk);
+    let error = json!({"code": -32000, "message": "it broke"});
+    let id = &call["id"];
+    talk.host
+        .say(&json!({"jsonrpc": "2.0", "id": id, "error": error}));
+    let call = called(&mut talk);
+    let id = &call["id"];
+    talk.host
+        .say(&json!({"jsonrpc": "2.0", "id": id, "result": "what?"}));
+    assert_eq!(talk.finish(&turn).text, "Done.");
+    simulator.recorded().assert_played(&["completed"]);
+}
+
+/// Cancelling the turn cancels the host's open call and ends the turn.
+#[test]
+fn a_call_of_a_turn_that_is_stopped_is_taken_back() {
+    let steps = format!(
+        r#"{}, {{ expect_client = {{ conversationAction = {{ cancelAction = {{}} }} }} }}, {{ checkpoint = "auto" }}, {{ end = true }}"#,
+        calls("a", "{}", r#"open = true, name = "a","#, "{}")
+    );
+    let simulator = playing(Transport::H2c, &steps);
+    let mut talk = talk(&simulator);
+    talk.user("go");
+    let turn = talk.begin();
+    let call = called(&mut talk);
+    let cancel = json!({"jsonrpc": "2.0", "id": "cancel", "method": "turn/cancel",
+                        "params": {"turnId": turn}});
+    talk.host.say(&cancel);
+    let (mut taken_back, mut stop) = (false, Json::Null);
+    while !taken_back || stop.is_null() {
+        let message = talk.host.hear();
+        taken_back |=
+            message["method"] == "$/cancelRequest" && message["params"]["id"] == call["id"];
+        if message["id"] == turn.as_str() {
+            stop = message["result"]["stopReason"].clone();
+        }
+    }
+    assert_eq!(stop, "aborted");
+}
+
+/// A message injected while the host executes reaches the run before the result.
+#[test]
+fn words_are_heard_while_the_host_executes() {
+    let steps = format!(
+        r#"{}, {{ expect_client = {{ conversationAction = {{ injectContextAction = {{ userContext = {{ userMessage = {{ text = "hurry" }} }} }} }} }}, capture = {{ I = "/conversationAction/injectContextAction/injectionId" }} }},
+        {{ update = {{ contextInjectionState = {{ injectionId = "$I", state = {{ delivered = {{ step = 1 }} }} }} }} }},
+        {{ await = ["a"] }}, {{ text = "Done." }}, {END}"#,
+        calls("a", "{}", r#"open = true, name = "a","#, &text("A"))
+    );
+    let simulator = playing(Transport::H2c, &steps);
+    let mut talk = talk(&simulator);
+    talk.user("go");
+    let turn = talk.begin();
+    let call = called(&mut talk);
+    let words = json!({"turnId": turn, "text": "hurry"});
+    let taken = talk.host.call("turn/inject", words);
+    assert_eq!(taken["result"]["taken"], true, "{taken}");
+    answer(&mut talk, &call, "A");
+    assert_eq!(talk.finish(&turn).text, "Done.");
+    let recording = simulator.recorded();
+    recording.assert_played(&["completed"]);
+    assert_eq!(recording.client("runRequest").len(), 1);
+}
+
+/// A call that is left open and one that is answered, followed by `then`.
+fn broken_off(then: &str) -> String {
+    format!(
+        r#"{{ exec = {{ requestContextArgs = {{}} }} }}, {{ checkpoint = "auto" }}, {}, {}, {then}"#,
+        calls("a", "{}", r#"open = true, name = "a","#, "{}"),
+        calls("b", "{}", "", &text("B")),
+    )
+}
+
+fn asked(name: &str, expect: &str) -> String {
+    let call = calls(name, "{}", "", "{}").replace("call-", "again-");
+    let (call, _) = call.split_once("expect =").unwrap();
+    format!("{call} {expect} }}")
+}
+
+fn answers(words: &str) -> String {
+    format!("expect = {{ mcpResult = {} }}", text(words))
+}
+
+const TOLD: &str = r#"throws = "Check its effects first""#;
+
+/// Starts a turn, leaves its first call open, and answers the second.
+fn begun(talk: &mut RpcSession) -> String {
+    talk.user("go");
+    let turn = talk.begin();
+    let (a, b) = (called(talk), called(talk));
+    assert_eq!(
+        (&a["params"]["name"], &b["params"]["name"]),
+        (&json!("a"), &json!("b"))
+    );
+    answer(talk, &b, "B");
+    turn
+}
+
+/// The host's history does not contain these calls, so the run that replaces a lost one is answered
+/// from the effect log: with the result, or with the notice that the outcome is unknown.
+#[test]
+fn a_call_that_was_open_when_the_stream_broke_is_not_made_twice_unasked() {
+    let first = broken_off(r#"{ reset = "internal_error" }"#);
+    let again = format!(
+        r#"{}, {}, {}, {{ text = "Looked." }}, {END}"#,
+        asked("a", TOLD),
+        asked("b", &answers("B")),
+        asked("a", &answers("A")),
+    );
+    let simulator = script(&[&first, &again]);
+    let mut talk = talk(&simulator);
+    let turn = begun(&mut talk);
+    let taken = talk.finish(&turn);
+    assert!(is_retryable(&taken.error), "{taken:?}");
+    talk.messages.pop();
+    let turn = talk.begin();
+    let call = called(&mut talk);
+    assert_eq!(call["params"]["name"], "a", "asked for once more");
+    answer(&mut talk, &call, "A");
+    assert_eq!(talk.finish(&turn).text, "Looked.");
+    simulator
+        .recorded()
+        .assert_played(&["completed", "completed"]);
+}
+
+/// The results are lost with the killed sidecar, so both calls are reported with an unknown
+/// outcome.
+#[test]
+fn a_call_of_a_killed_sidecar_is_not_made_twice_unasked() {
+    let state = tempfile::tempdir().unwrap();
+    let env = [("PI_CURSOR_STATE_DIR", state.path().to_str().unwrap())];
+    let read = r#"{ kv_set = { text = "x" } }, { text = "Read." }, { expect_cancel = true }"#;
+    let first = script(&[&broken_off(read)]);
+    let mut talk = kept(&first, &env);
+    begun(&mut talk);
+    while talk.host.hear()["params"]["events"][0]["text"] != "Read." {}
+    talk.host.kill();
+    let again = format!(
+        r#"{}, {}, {}, {{ text = "Looked." }}, {END}"#,
+        asked("a", TOLD),
+        asked("b", TOLD),
+        asked("a", &answers("A")),
+    );
+    let second = script(&[&again]);
+    talk.host = host(&second, &env);
+    let turn = talk.begin();
+    let call = called(&mut talk);
+    assert_eq!(call["params"]["name"], "a", "asked for once more");
+    answer(&mut talk, &call, "A");
+    assert_eq!(talk.finish(&turn).text, "Looked.");
+    second.recorded().assert_played(&["completed"]);
+}

@@ -1,0 +1,408 @@
+//! Random interleavings of several sessions: properties that hold in any order.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use agent::run::Backend;
+use agent::turn::Stop;
+use cursor_sim::{FrameEntry, Recording, Side, VerdictOutcome};
+use proptest::prelude::*;
+
+use crate::soak::unheard;
+use test_support::in_process::{
+    CancelAfter, END, InProcessSession, InProcessTurn, ToolExecution, opened, simulating_runs,
+};
+
+/// Expects a history in the run request.
+const RECALL: &str = r#"{ expect_history = { "$any" = true } }"#;
+
+/// What the model does in one run.
+#[derive(Debug, Clone)]
+struct Plot {
+    rounds: Vec<Round>,
+    close: Close,
+    /// How the server treats injected messages.
+    injections: Option<&'static str>,
+}
+
+/// Some text, followed by concurrent calls.
+#[derive(Debug, Clone)]
+struct Round {
+    deltas: u8,
+    calls: u8,
+    checkpoint: bool,
+    /// Whether the server waits for the results before the next round.
+    awaited: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Close {
+    Well,
+    Cut,
+    HalfClosed,
+}
+
+/// What a host does next.
+#[derive(Debug, Clone, Copy)]
+enum Move {
+    Answer,
+    AnswerBackwards,
+    AnswerOnlyFirst,
+    AnswerTwice,
+    AnswerLate,
+    Steer,
+    Interject,
+    SpeakInstead,
+    LetGo,
+    Invalidate,
+    GiveUpAfter(usize),
+}
+
+fn plots() -> impl Strategy<Value = Vec<Plot>> {
+    let round = (0..3u8, 1..4u8, any::<bool>(), any::<bool>());
+    let round = round.prop_map(|(deltas, calls, checkpoint, awaited)| Round {
+        deltas,
+        calls,
+        checkpoint,
+        awaited,
+    });
+    let close = prop_oneof![
+        4 => Just(Close::Well),
+        1 => Just(Close::Cut),
+        1 => Just(Close::HalfClosed),
+    ];
+    let injections = prop_oneof![
+        2 => Just(None),
+        2 => Just(Some("delivered")),
+        1 => Just(Some("put off")),
+        1 => Just(Some("rejected")),
+    ];
+    let plot = (proptest::collection::vec(round, 1..4), close, injections).prop_map(
+        |(rounds, close, injections)| Plot {
+            rounds,
+            close,
+            injections,
+        },
+    );
+    proptest::collection::vec(plot, 1..9)
+}
+
+fn habits() -> impl Strategy<Value = ToolExecution> {
+    prop_oneof![3 => Just(ToolExecution::Between), 1 => Just(ToolExecution::Inline)]
+}
+
+fn moves() -> impl Strategy<Value = Vec<Move>> {
+    let one = prop_oneof![
+        3 => Just(Move::Answer),
+        2 => Just(Move::AnswerBackwards),
+        2 => Just(Move::AnswerOnlyFirst),
+        2 => Just(Move::AnswerTwice),
+        1 => Just(Move::AnswerLate),
+        2 => Just(Move::Steer),
+        2 => Just(Move::Interject),
+        1 => Just(Move::SpeakInstead),
+        1 => Just(Move::LetGo),
+        1 => Just(Move::Invalidate),
+        2 => (0..4usize).prop_map(Move::GiveUpAfter),
+    ];
+    proptest::collection::vec(one, 0..6)
+}
+
+impl Plot {
+    /// Returns the script of the plot with this number. The number is part of the arguments,
+    /// because a repeated call would otherwise be answered from the effect log.
+    fn run(&self, number: usize) -> String {
+        let injections = self
+            .injections
+            .map(|fate| format!("injections = {fate:?}\n"));
+        format!(
+            "{}steps = [ {RECALL}, {} ]\n",
+            injections.unwrap_or_default(),
+            self.steps()
+                .replace("asked = ", &format!("plot = \"{number}\", asked = "))
+        )
+    }
+
+    fn steps(&self) -> String {
+        let mut steps = Vec::new();
+        for (n, round) in self.rounds.iter().enumerate() {
+            steps.extend((0..round.deltas).map(|_| r#"{ text = "word " }"#.to_owned()));
+            let names: Vec<String> = (0..round.calls)
+                .map(|call| format!("c{n}-{call}"))
+                .collect();
+            steps.extend(names.iter().map(|name| opened("look", name)));
+            if round.checkpoint {
+                steps.push(r#"{ checkpoint = "auto" }"#.into());
+            }
+            if round.awaited {
+                steps.push(format!("{{ await = {names:?}, timeout_ms = 9000000 }}"));
+            }
+        }
+        steps.push(match self.close {
+            Close::Well => {
+                let rounds = self.rounds.iter().enumerate();
+                let late: Vec<String> = rounds
+                    .filter(|(_, round)| !round.awaited)
+                    .flat_map(|(n, round)| (0..round.calls).map(move |call| format!("c{n}-{call}")))
+                    .collect();
+                format!("{{ await = {late:?}, timeout_ms = 9000000 }}, {END}")
+            }
+            Close::Cut => "{ cut = true }".into(),
+            Close::HalfClosed => "{ half_close = true }".into(),
+        });
+        steps.join(", ")
+    }
+}
+
+/// A user whose messages each contain a unique mark.
+struct Person {
+    name: String,
+    marks: usize,
+    /// Sent in the history, or injected into a turn that finished.
+    said: Vec<String>,
+    /// Injected into a turn that has not finished.
+    by_the_way: Vec<String>,
+    /// The length of `said` when a turn last finished.
+    through: usize,
+}
+
+impl Person {
+    fn words(&mut self, words: &str) -> String {
+        self.marks += 1;
+        format!("{} {words} ({}.{})", self.name, self.name, self.marks)
+    }
+
+    fn says(&mut self, words: &str) -> String {
+        let words = self.words(words);
+        self.said.push(words.clone());
+        words
+    }
+
+    /// Every sent message must reach Cursor, except those injected into a turn that is then
+    /// cancelled.
+    fn takes(&mut self, stop: &Stop) {
+        match stop {
+            Stop::Finished => {
+                self.said.append(&mut self.by_the_way);
+                self.through = self.said.len();
+            }
+            Stop::Aborted => self.by_the_way.clear(),
+            Stop::ToolUse | Stop::Failed(_) => {}
+        }
+    }
+}
+
+/// Runs one session to its end and returns the messages that Cursor must have received.
+async fn live(
+    backend: Backend,
+    name: String,
+    habit: ToolExecution,
+    moves: Vec<Move>,
+) -> Vec<String> {
+    let mut person = Person {
+        name: name.clone(),
+        marks: 0,
+        said: Vec::new(),
+        by_the_way: Vec::new(),
+        through: 0,
+    };
+    let mut guest = InProcessSession::new(&backend, None);
+    guest.habit = habit;
+    let mut moves = moves.into_iter();
+    let mut patience = CancelAfter::Endless;
+    guest.user(&person.says("go"));
+    for _ in 0..60 {
+        let InProcessTurn {
+            calls,
+            stop,
+            interjected,
+            ..
+        } = guest.turn(patience).await;
+        person.by_the_way.extend(interjected);
+        person.takes(&stop);
+        patience = CancelAfter::Endless;
+        let next = moves.next();
+        if let Some(Move::GiveUpAfter(events)) = next {
+            patience = CancelAfter::Events(events);
+        }
+        if let Some(Move::Interject) = next {
+            guest.interjection = Some(person.words("by the way"));
+        }
+        if habit == ToolExecution::Inline {
+            assert!(
+                calls.is_empty() && stop != Stop::ToolUse,
+                "{name}: {stop:?}"
+            );
+        }
+        if stop == Stop::Finished {
+            assert!(
+                calls.is_empty(),
+                "{name}: calls nobody waits for: {calls:?}"
+            );
+        }
+        match stop {
+            // A host cannot recover if the server breaks every run.
+            Stop::Failed(_) if next.is_none() => {
+                person.said.truncate(person.through);
+                return person.said;
+            }
+            Stop::Finished if next.is_none() => return person.said,
+            Stop::Finished | Stop::Aborted | Stop::Failed(_) => {
+                guest.user(&person.says("more"));
+                continue;
+            }
+            Stop::ToolUse => assert!(!calls.is_empty(), "a tool turn without a call"),
+        }
+        let result = |call: &test_support::rpc_session::ToolCall| format!("{name} did {}", call.id);
+        match next.unwrap_or(Move::Answer) {
+            Move::AnswerBackwards => {
+                for call in calls.iter().rev() {
+                    guest.result(call, &result(call));
+                }
+            }
+            Move::AnswerOnlyFirst => guest.result(&calls[0], &result(&calls[0])),
+            Move::SpeakInstead => guest.user(&person.says("stop that")),
+            Move::LetGo => {
+                guest.session.release().await;
+                person.takes(&Stop::Aborted);
+                guest.user(&person.says("never mind"));
+            }
+            Move::Invalidate => {
+                guest.session.invalidate().await;
+                person.takes(&Stop::Aborted);
+                guest.user(&person.says("elsewhere"));
+            }
+            answered => {
+                if let Move::AnswerLate = answered {
+                    // Longer than an injected message may stay unacknowledged.
+                    tokio::time::sleep(Duration::from_secs(20)).await;
+                }
+                for call in &calls {
+                    guest.result(call, &result(call));
+                }
+                if let Move::AnswerTwice = answered {
+                    guest.result(&calls[0], &result(&calls[0]));
+                }
+                if let Move::Steer = answered {
+                    guest.user(&person.says("hurry"));
+                }
+            }
+        }
+    }
+    panic!("{name} did not come to an end");
+}
+
+/// Counts the frames of a kind by run and exec id.
+fn by_exec(frames: &[FrameEntry], kind: &str, id: &str) -> BTreeMap<(u64, u64), usize> {
+    let mut found = BTreeMap::new();
+    for frame in frames.iter().filter(|frame| frame.kind == kind) {
+        let id = frame.json.pointer(id).and_then(|id| id.as_u64());
+        *found.entry((frame.run, id.unwrap_or(0))).or_default() += 1;
+    }
+    found
+}
+
+fn judge(recording: &Recording) {
+    let frames = recording.frames();
+    let verdicts = recording.verdicts();
+    for verdict in &verdicts {
+        assert!(verdict.failures.is_empty(), "{verdict:?}");
+    }
+    let asked = by_exec(
+        &frames,
+        "execServerMessage.mcpArgs",
+        "/execServerMessage/id",
+    );
+    let answers = by_exec(
+        &frames,
+        "execClientMessage.mcpResult",
+        "/execClientMessage/id",
+    );
+    let closes = by_exec(
+        &frames,
+        "execClientControlMessage.streamClose",
+        "/execClientControlMessage/streamClose/id",
+    );
+    for &(run, id) in asked.keys() {
+        let count = |of: &BTreeMap<(u64, u64), usize>| of.get(&(run, id)).copied().unwrap_or(0);
+        let (answers, closes) = (count(&answers), count(&closes));
+        let whole = verdicts
+            .iter()
+            .any(|verdict| verdict.run == run && verdict.outcome == VerdictOutcome::Completed);
+        assert!(
+            answers <= 1 && closes <= 1,
+            "run {run} exec {id}: {answers} answers, {closes} closes"
+        );
+        let cut = frames
+            .iter()
+            .any(|frame| frame.run == run && frame.kind.starts_with("fault."));
+        if whole && !cut {
+            assert_eq!(
+                (answers, closes),
+                (1, 1),
+                "run {run} exec {id} was left open"
+            );
+        }
+    }
+    // Everything sent to a run comes from the session that owns the run.
+    let mut owners: BTreeMap<u64, String> = BTreeMap::new();
+    for frame in frames.iter().filter(|frame| frame.from == Side::Client) {
+        let text = frame.json.to_string();
+        let names = ["s0 ", "s1 ", "s2 "]
+            .iter()
+            .filter(|name| text.contains(**name));
+        for name in names {
+            let owner = owners.entry(frame.run).or_insert_with(|| (*name).into());
+            assert_eq!(owner, name, "run {}: {text}", frame.run);
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig {
+        cases: std::env::var("PROPTEST_CASES").ok().and_then(|n| n.parse().ok()).unwrap_or(24),
+        failure_persistence: None,
+        max_shrink_iters: 40,
+        ..ProptestConfig::default()
+    })]
+
+    #[test]
+    fn every_call_is_answered_once_by_its_own_session(
+        plots in plots(),
+        hosts in proptest::collection::vec((habits(), moves()), 1..4),
+    ) {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .start_paused(true)
+            .build()
+            .unwrap();
+        runtime.block_on(async {
+            let mut runs: Vec<String> = plots.iter().enumerate().map(|(n, plot)| plot.run(n)).collect();
+            runs.push(format!(r#"steps = [ {RECALL}, {{ text = "Done." }}, {END} ]"#));
+            // Runs are counted over all conversations, so that a history rebuilt in a new
+            // conversation continues with the next plot.
+            let (sim, backend) = simulating_runs(&runs, "attempts = \"all\"\n").await;
+            let sessions = hosts.into_iter().enumerate().map(|(n, (habit, moves))| {
+                tokio::spawn(live(backend.clone(), format!("s{n}"), habit, moves))
+            });
+            let mut said = Vec::new();
+            for session in futures_util::future::join_all(sessions).await {
+                said.extend(session.unwrap());
+            }
+            drop(backend);
+            // Cancelled runs have 6 s to send their last checkpoint.
+            tokio::time::sleep(Duration::from_secs(30)).await;
+            let recording = sim.recording();
+            sim.shutdown().await;
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            judge(&recording);
+            let frames = recording.frames();
+            let from_client = frames.iter().filter(|frame| frame.from == Side::Client);
+            let recorded: String = from_client.map(|frame| frame.json.to_string()).collect();
+            let lost = unheard(&said, &recorded);
+            assert!(lost.is_empty(), "words Cursor never heard: {lost:?}");
+            let left = tokio::runtime::Handle::current().metrics().num_alive_tasks();
+            assert_eq!(left, 0, "tasks left");
+        });
+    }
+}

@@ -1,0 +1,178 @@
+//! Checkpoints that were already in flight when something was said or done, and do not include it.
+
+use serde_json::{Value as Json, json};
+
+use test_support::rpc_session::{RpcSession, ToolCall, TurnOutcome, tool};
+use test_support::run_client::RunClient;
+use test_support::scenario::{END, script, text};
+use test_support::simulator::{Simulator, Transport};
+
+const LATE: &str = r#"{ checkpoint = "late" }"#;
+/// The client's response proves that it has read everything before it.
+const READ: &str = r#"{ kv_set = { text = "read this far" } }"#;
+const BROKEN: &str = r#"{ reset = "internal_error" }"#;
+/// Expects a user message.
+const TOLD: &str = "{ expect_request = { action = { userMessageAction = {} } } }";
+
+fn look(call: &str, found: &str) -> String {
+    format!(
+        r#"{{ exec = {{ mcpArgs = {{ name = "pi__look", providerIdentifier = "pi", toolName = "pi__look", toolCallId = "{call}", args = {{ q = "{call}" }} }} }}, expect = {{ mcpResult = {} }} }}"#,
+        text(found)
+    )
+}
+
+fn guest(simulator: &Simulator, env: &[(&str, &str)]) -> RpcSession {
+    let env = [&[("PI_CURSOR_HTTP", "2")], env].concat();
+    let mut talk = RpcSession::new(simulator, "late", &env);
+    talk.tools = vec![tool("look")];
+    talk
+}
+
+#[track_caller]
+fn called(taken: &TurnOutcome) -> ToolCall {
+    assert_eq!(
+        (taken.stop.as_str(), taken.calls.len()),
+        ("toolUse", 1),
+        "{taken:?}"
+    );
+    taken.calls[0].clone()
+}
+
+fn result(talk: &mut RpcSession, call: &ToolCall, found: &str) {
+    talk.result(call, json!([{"type": "text", "text": found}]));
+}
+
+fn requests(simulator: &Simulator) -> Vec<String> {
+    let recording = simulator.recorded();
+    let requests = recording.client("runRequest").into_iter();
+    requests.map(Json::to_string).collect()
+}
+
+/// The stream is lost and the next one resumes from a checkpoint without the result: its call is
+/// answered from the effect log, also under another call id, and the host is not asked again.
+#[test]
+fn a_result_a_late_state_does_not_know_is_given_again_and_not_asked_for() {
+    for late in [LATE.to_owned(), format!("{LATE}, {LATE}")] {
+        for (name, said) in [("c1", ""), ("c2", "Well, ")] {
+            let first = format!(
+                r#"{{ text = "Looking. " }}, {}, {late}, {{ text = "{said}" }}, {READ}, {BROKEN}"#,
+                look("c1", "found 41")
+            );
+            let second = format!(
+                r#"{{ expect_state = "last checkpoint" }}, {}, {{ text = "{said}it is 41." }}, {END}"#,
+                look(name, "found 41").replace(r#"q = "c2""#, r#"q = "c1""#)
+            );
+            let simulator = script(&[&first, &second]);
+            let mut talk = guest(&simulator, &[]);
+            let taken = talk.say("go");
+            let call = called(&taken);
+            result(&mut talk, &call, "found 41");
+            let taken = talk.turn();
+            assert_eq!(
+                (taken.text, taken.stop.as_str()),
+                (format!("{said}it is 41."), "stop"),
+                "{name}: {}",
+                taken.error
+            );
+            simulator
+                .recorded()
+                .assert_played(&["completed", "completed"]);
+        }
+    }
+}
+
+#[test]
+fn a_late_state_on_disk_is_told_all_it_does_not_know() {
+    let first = format!(
+        r#"{}, {LATE}, {}, {{ stall = true }}"#,
+        look("c1", "found 41"),
+        look("c2", "found 42")
+    );
+    let second =
+        format!(r#"{{ expect_state = "last checkpoint" }}, {TOLD}, {{ text = "83." }}, {END}"#);
+    let simulator = script(&[&first, &second]);
+    let state = tempfile::tempdir().unwrap();
+    let env = [("PI_CURSOR_STATE_DIR", state.path().to_str().unwrap())];
+    let mut talk = guest(&simulator, &env);
+    let taken = talk.say("go");
+    let call = called(&taken);
+    result(&mut talk, &call, "found 41");
+    let taken = talk.turn();
+    let call = called(&taken);
+    talk.host.kill();
+    let env = [&[("PI_CURSOR_HTTP", "2")], &env[..]].concat();
+    let mut talk = talk.moved_to(&simulator, &env);
+    result(&mut talk, &call, "found 42");
+    let taken = talk.turn();
+    assert_eq!((taken.text.as_str(), taken.stop.as_str()), ("83.", "stop"));
+    let told = &requests(&simulator)[1];
+    assert!(
+        told.contains("found 41") && told.contains("found 42"),
+        "{told}"
+    );
+}
+
+#[test]
+fn a_call_by_the_same_name_is_answered_from_the_record() {
+    let first = format!(
+        r#"{}, {{ text = "I see. " }}, {{ checkpoint = "auto" }}, {READ}, {BROKEN}"#,
+        look("c1", "found 41")
+    );
+    let second = format!(
+        r#"{}, {{ text = "It is 41." }}, {END}"#,
+        look("c1", "found 41")
+    );
+    let simulator = script(&[&first, &second]);
+    let mut talk = guest(&simulator, &[]);
+    let taken = talk.say("go");
+    let call = called(&taken);
+    result(&mut talk, &call, "found 41");
+    let taken = talk.turn();
+    assert_eq!(
+        (taken.text.as_str(), taken.stop.as_str()),
+        ("I see. It is 41.", "stop"),
+        "{taken:?}"
+    );
+    simulator
+        .recorded()
+        .assert_played(&["completed", "completed"]);
+}
+
+/// The resumed stream does not ask for the pending call: none of its checkpoints includes the
+/// result, so the next turn sends the history.
+#[test]
+fn a_result_nobody_asks_for_again_is_told_in_the_next_turn() {
+    let waits = r#"{ checkpoint = { pendingToolCalls = ["c1"] } }"#;
+    let first = format!(r#"{}, {waits}, {READ}, {BROKEN}"#, look("c1", "found 41"));
+    let second = format!(r#"{{ text = "Well." }}, {END}"#);
+    let simulator = script(&[&first, &second]);
+    let mut talk = guest(&simulator, &[]);
+    let taken = talk.say("go");
+    let call = called(&taken);
+    result(&mut talk, &call, "found 41");
+    assert_eq!(talk.turn().text, "Well.");
+    // In a new conversation, which plays the scenario from its start.
+    called(&talk.say("next"));
+    let recording = simulator.recorded();
+    let requests = recording.client("runRequest");
+    let runs: Vec<&Json> = (requests.iter().map(|sent| &sent["runRequest"])).collect();
+    assert!(runs[1]["action"]["resumeAction"].is_object(), "{}", runs[1]);
+    assert_ne!(runs[1]["conversationId"], runs[2]["conversationId"]);
+    let told = &runs[2]["conversationState"]["rootPromptMessagesJson"];
+    assert!(told.as_array().is_some_and(|told| told.len() > 1), "{told}");
+}
+
+#[tokio::test]
+async fn words_a_late_state_does_not_know_are_shown_once() {
+    let saved = r#"{ checkpoint = { rootPromptMessagesJson = ["YmVmb3Jl"] } }"#;
+    let first = format!(
+        r#"{{ text = "One and two and three" }}, {saved}, {{ text = " and four" }}, {READ}, {BROKEN}"#
+    );
+    let again = format!(
+        r#"{{ text = "One and two " }}, {{ text = "and three and four and five" }}, {END}"#
+    );
+    let simulator = script(&[&first, &again]);
+    let mut ours = RunClient::new(&simulator, Transport::H2c);
+    let told = ours.say("go").await;
+    told.finished("One and two and three and four and five");
+}

@@ -1,0 +1,111 @@
+//! Browser login through JSON-RPC and the command line: no key before, a working key after.
+
+use std::io::Write as _;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+use std::process::Command;
+
+use serde_json::{Value as Json, json};
+
+use test_support::binary;
+use test_support::rpc_session::RpcSession;
+use test_support::simulator::{Simulator, Transport};
+
+fn keyless(state: &Path) -> [(&'static str, &str); 2] {
+    [
+        ("CURSOR_API_KEY", ""),
+        ("PI_CURSOR_STATE_DIR", state.to_str().unwrap()),
+    ]
+}
+
+/// A server with the same answer for every run.
+fn scenario() -> tempfile::NamedTempFile {
+    let mut file = tempfile::Builder::new().suffix(".toml").tempfile().unwrap();
+    let steps = r#"{ text = "ok" }, { usage = {} }, { end = true }"#;
+    write!(file, "name = \"login\"\n[[run]]\nsteps = [ {steps} ]\n").unwrap();
+    file
+}
+
+#[test]
+fn a_login_gives_a_key_that_turns_use() {
+    let simulator = Simulator::with(Transport::Http1, scenario().path());
+    let state = tempfile::tempdir().unwrap();
+    let mut talk = RpcSession::new(&simulator, "s", &keyless(state.path()));
+
+    let before = talk.host.call("account/status", json!({}));
+    let problem = before["result"]["problem"].as_str().unwrap();
+    assert!(problem.starts_with("no Cursor API key"), "{before}");
+    assert_eq!(before["result"].get("keySource"), None);
+    assert_eq!(talk.say("hello").stop, "error");
+
+    let begun = talk.host.call("login/start", json!({}))["result"].clone();
+    let page = begun["url"].as_str().unwrap();
+    assert!(
+        page.starts_with("https://cursor.com/loginDeepControl?challenge="),
+        "{page}"
+    );
+    let id = begun["loginId"].as_str().unwrap();
+    assert!(page.contains(&format!("&uuid={id}&mode=login")), "{page}");
+    let unknown = talk.host.call("login/wait", json!({"loginId": "x"}));
+    assert_eq!(unknown["error"]["code"], -32602, "{unknown}");
+    let done = talk.host.call("login/wait", json!({"loginId": id}));
+    assert_eq!(done["result"]["email"], "person@example.invalid", "{done}");
+
+    let file = state.path().join("login.json");
+    let mode = std::fs::metadata(&file).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    let kept: Json = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
+    assert_eq!(kept["backendUrl"], simulator.url);
+    let key = kept["apiKey"].as_str().unwrap();
+    assert!(!done.to_string().contains(key), "the key stays with us");
+
+    let after = talk.host.call("account/status", json!({}))["result"].clone();
+    assert_eq!(after["keySource"], "login");
+    assert_eq!(after["email"], "person@example.invalid");
+    assert_eq!(after["plan"]["percentUsed"], 12.5);
+    assert_eq!(after.get("problem"), None);
+    let given = talk
+        .host
+        .call("account/status", json!({"apiKey": "invalid"}));
+    assert_eq!(given["result"]["keySource"], "host", "{given}");
+    let taken = talk.say("hello again");
+    assert_eq!((taken.stop.as_str(), taken.error.as_str()), ("stop", ""));
+
+    let recording = simulator.recorded();
+    let made = recording.requests("/aiserver.v1.DashboardService/CreateUserApiKey");
+    assert_eq!(made.len(), 1);
+    assert_eq!(recording.requests("/auth/poll").len(), 2);
+}
+
+#[test]
+fn the_command_signs_in_and_out() {
+    let simulator = Simulator::start(Transport::Http1);
+    let state = tempfile::tempdir().unwrap();
+    let run = |arguments: &[&str]| {
+        let output = Command::new(binary())
+            .args(arguments)
+            .env_clear()
+            .env("CURSOR_BACKEND_URL", &simulator.url)
+            .env("CURSOR_WEBSITE_URL", &simulator.url)
+            .envs(keyless(state.path()))
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    assert_eq!(run(&["logout"]), "Nobody was signed in.\n");
+    let told = run(&["login"]);
+    assert!(
+        told.contains(&format!("{}/loginDeepControl?", simulator.url)),
+        "{told}"
+    );
+    assert!(
+        told.contains("Signed in: person@example.invalid."),
+        "{told}"
+    );
+    let listed: Json = serde_json::from_str(&run(&["models", "--json"])).unwrap();
+    assert_eq!(listed["source"], "live");
+    assert!(run(&["logout"]).starts_with("Signed out."));
+    let listed: Json = serde_json::from_str(&run(&["models", "--json"])).unwrap();
+    assert_eq!(listed["reason"], "missing-api-key");
+}

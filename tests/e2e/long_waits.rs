@@ -1,0 +1,226 @@
+//! Long waits, on a clock that is paused once a run waits for its host.
+
+use std::time::Duration;
+
+use agent::conversation::store::Store;
+use agent::turn::Stop;
+use cursor_sim::Recording;
+
+use test_support::in_process::{
+    CancelAfter, END, InProcessSession, opened, played, sent, simulating,
+};
+use test_support::rpc_session::ToolCall;
+
+/// Returns the contents of all files below a folder, sorted.
+fn contents(folder: &std::path::Path) -> Vec<Vec<u8>> {
+    let mut all = Vec::new();
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        match path.is_dir() {
+            true => all.extend(contents(&path)),
+            false => all.push(std::fs::read(&path).unwrap()),
+        }
+    }
+    all.sort();
+    all
+}
+
+/// Sends the late result and asserts that the turn finishes with this text and every run matched
+/// its script.
+async fn goes_on(
+    guest: &mut InProcessSession,
+    call: &ToolCall,
+    result: &str,
+    words: &str,
+    recording: &Recording,
+) {
+    tokio::time::resume();
+    guest.result(call, result);
+    let taken = guest.turn(CancelAfter::Endless).await;
+    assert_eq!(
+        (taken.stop, taken.calls.len(), taken.text.as_str()),
+        (Stop::Finished, 0, words)
+    );
+    played(recording).await;
+}
+
+#[tokio::test]
+async fn a_tool_may_take_half_an_hour() {
+    let steps = format!(
+        r#"{{ text = "Looking. " }}, {}, {{ delay_ms = 900000, timeout_ms = 1000000 }}, {{ checkpoint = "auto" }}, {{ await = ["a"], timeout_ms = 2400000 }}, {{ text = "It says 42." }}, {END}"#,
+        opened("look", "a")
+    );
+    let (sim, backend) = simulating(&[steps]).await;
+    let folder = tempfile::tempdir().unwrap();
+    let store = (Store::at(folder.path()), "s".to_owned());
+    let mut guest = InProcessSession::new(&backend, Some(store));
+    let taken = guest.say("go").await;
+    assert_eq!(
+        (taken.stop, taken.calls.len(), taken.text.as_str()),
+        (Stop::ToolUse, 1, "Looking. ")
+    );
+    let recording = sim.recording();
+    let before = contents(folder.path());
+    tokio::time::pause();
+    tokio::time::sleep(Duration::from_secs(1800)).await;
+    // The run sends a heartbeat every 5 s, the open call every 3 s.
+    let beats = sent(&recording, "clientHeartbeat");
+    assert!((359..=390).contains(&beats), "{beats} heartbeats");
+    let beats = sent(&recording, "execClientControlMessage.heartbeat");
+    assert!((599..=645).contains(&beats), "{beats} exec heartbeats");
+    assert_ne!(
+        before,
+        contents(folder.path()),
+        "the checkpoint is on the disk"
+    );
+    goes_on(&mut guest, &taken.calls[0], "42", "It says 42.", &recording).await;
+    assert_eq!(sent(&recording, "runRequest"), 1, "the same run");
+}
+
+#[tokio::test]
+async fn a_call_has_a_deadline() {
+    let call = opened("slow", "a").replace(
+        "open = true, name = \"a\"",
+        r#"timeout_ms = 100000, expect = { mcpResult = { error = { error = "the host did not answer within 60 s" } } }"#,
+    );
+    let steps = format!(r#"{call}, {{ text = "No answer." }}, {END}"#);
+    let (sim, backend) = simulating(&[steps]).await;
+    let mut guest = InProcessSession::new(&backend, None);
+    guest.policy.call_deadline = Duration::from_secs(60);
+    let taken = guest.say("go").await;
+    assert_eq!(taken.stop, Stop::ToolUse);
+    tokio::time::pause();
+    tokio::time::sleep(Duration::from_secs(55)).await;
+    let recording = sim.recording();
+    assert_eq!(sent(&recording, "execClientMessage.mcpResult"), 0);
+    tokio::time::sleep(Duration::from_secs(6)).await;
+    assert_eq!(sent(&recording, "execClientMessage.mcpResult"), 1);
+    // The host is late; text the run sent meanwhile is shown all the same.
+    let call = &taken.calls[0];
+    goes_on(&mut guest, call, "at last", "No answer.", &recording).await;
+}
+
+#[tokio::test]
+async fn a_run_does_not_wait_for_ever() {
+    let first = format!(
+        r#"{{ checkpoint = "auto" }}, {}, {{ expect_client = {{ conversationAction = {{ cancelAction = {{}} }} }}, timeout_ms = 100000 }}, {{ checkpoint = "auto" }}, {{ expect_cancel = true }}"#,
+        opened("slow", "a")
+    );
+    let second =
+        format!(r#"{{ expect_state = "last checkpoint" }}, {{ text = "Still here." }}, {END}"#);
+    let (sim, backend) = simulating(&[first, second]).await;
+    let mut guest = InProcessSession::new(&backend, None);
+    guest.policy.park = Duration::from_secs(60);
+    let taken = guest.say("go").await;
+    assert_eq!(taken.stop, Stop::ToolUse);
+    tokio::time::pause();
+    tokio::time::sleep(Duration::from_secs(55)).await;
+    let recording = sim.recording();
+    assert_eq!(sent(&recording, "conversationAction.cancelAction"), 0);
+    tokio::time::sleep(Duration::from_secs(14)).await;
+    assert_eq!(sent(&recording, "conversationAction.cancelAction"), 1);
+    assert_eq!(sent(&recording, "execClientMessage.mcpResult"), 1);
+    // The late result continues the conversation in a new run.
+    let call = &taken.calls[0];
+    goes_on(&mut guest, call, "at last", "Still here.", &recording).await;
+}
+
+/// A message that was injected but not acknowledged when its run is released is injected into the
+/// next run.
+#[tokio::test]
+async fn words_are_not_lost_with_a_run_that_waited_too_long() {
+    let told = r#"{ expect_client = { conversationAction = { injectContextAction = {} } }, capture = { I = "/conversationAction/injectContextAction/injectionId" } }"#;
+    let first = format!(
+        r#"{{ text = "Hm. " }}, {told}, {{ checkpoint = "auto" }}, {}, {{ expect_client = {{ conversationAction = {{ cancelAction = {{}} }} }}, timeout_ms = 100000 }}, {{ expect_cancel = true }}"#,
+        opened("slow", "a")
+    );
+    let second =
+        format!(r#"{{ text = "Well. " }}, {told}, {DELIVERED} {{ text = "Heard." }}, {END}"#);
+    let (sim, backend) = simulating(&[first, second]).await;
+    let mut guest = InProcessSession::new(&backend, None);
+    guest.policy.park = Duration::from_secs(60);
+    guest.interjection = Some("hurry".into());
+    let taken = guest.say("go").await;
+    assert_eq!(taken.stop, Stop::ToolUse);
+    tokio::time::pause();
+    tokio::time::sleep(Duration::from_secs(70)).await;
+    let call = &taken.calls[0];
+    goes_on(
+        &mut guest,
+        call,
+        "at last",
+        "Well. Heard.",
+        &sim.recording(),
+    )
+    .await;
+}
+
+/// The connection is lost while the tool runs: the result is sent with the last checkpoint, and no
+/// run is started before the result arrives.
+#[tokio::test]
+async fn s02_s25_a_connection_lost_in_the_pause_costs_no_result() {
+    let first = format!(
+        r#"{}, {{ checkpoint = "auto" }}, {{ delay_ms = 60000 }}, {{ cut = true }}"#,
+        opened("look", "a")
+    );
+    let second = format!(
+        r#"{{ expect_state = "last checkpoint" }}, {{ expect_request = {{ action = {{ userMessageAction = {{ userMessage = {{ text = {{ "$contains" = "it says 42" }} }} }} }} }} }}, {{ text = "Went on." }}, {END}"#
+    );
+    let (sim, backend) = simulating(&[first, second]).await;
+    let mut guest = InProcessSession::new(&backend, None);
+    let taken = guest.say("go").await;
+    assert_eq!((taken.stop, taken.calls.len()), (Stop::ToolUse, 1));
+    tokio::time::pause();
+    tokio::time::sleep(Duration::from_secs(120)).await;
+    let recording = sim.recording();
+    assert_eq!(
+        sent(&recording, "runRequest"),
+        1,
+        "nothing is asked for twice"
+    );
+    let call = &taken.calls[0];
+    goes_on(&mut guest, call, "it says 42", "Went on.", &recording).await;
+}
+
+/// Injects a message before a tool call that takes longer than a message may stay unacknowledged.
+/// The server acknowledges it before (`before`) or after (`after`) the result.
+async fn heard_in_a_long_pause(before: &str, after: &str) {
+    let steps = format!(
+        r#"{}, {{ await = ["a"] }}, {{ checkpoint = "auto" }},
+        {{ expect_client = {{ conversationAction = {{ injectContextAction = {{}} }} }}, capture = {{ I = "/conversationAction/injectContextAction/injectionId" }} }},
+        {}, {before} {{ await = ["b"], timeout_ms = 60000 }}, {after} {{ text = "Went on." }}, {END}"#,
+        opened("look", "a"),
+        opened("slow", "b"),
+    );
+    let second = format!(r#"{{ text = "Said again: $USER_TEXT" }}, {END}"#);
+    // Repeated, because the order of events that are ready at the same time may be random.
+    for _ in 0..4 {
+        let (sim, backend) = simulating(&[steps.clone(), second.clone()]).await;
+        let mut guest = InProcessSession::new(&backend, None);
+        let taken = guest.say("go").await;
+        guest.result(&taken.calls[0], "42");
+        let taken = guest.say("hurry").await;
+        assert_eq!((taken.stop, taken.calls.len()), (Stop::ToolUse, 1));
+        tokio::time::pause();
+        tokio::time::sleep(Duration::from_secs(17)).await;
+        let recording = sim.recording();
+        goes_on(&mut guest, &taken.calls[0], "done", "Went on.", &recording).await;
+        assert_eq!(sent(&recording, "runRequest"), 1, "the same run");
+        assert_eq!(sent(&recording, "conversationAction.cancelAction"), 0);
+    }
+}
+
+const QUEUED: &str =
+    r#"{ update = { contextInjectionState = { injectionId = "$I", state = { queued = {} } } } },"#;
+const DELIVERED: &str = r#"{ update = { contextInjectionState = { injectionId = "$I", state = { delivered = { step = 1 } } } } },"#;
+
+#[tokio::test]
+async fn words_heard_while_the_host_is_away_cost_no_run() {
+    let reports = format!("{{ delay_ms = 5000 }}, {QUEUED} {DELIVERED}");
+    heard_in_a_long_pause(&reports, "").await;
+}
+
+#[tokio::test]
+async fn words_are_not_unheard_because_the_host_is_away() {
+    heard_in_a_long_pause("", DELIVERED).await;
+}

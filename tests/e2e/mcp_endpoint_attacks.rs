@@ -1,0 +1,480 @@
+//! Hostile and mistaken clients of the endpoint.
+
+use std::time::Duration;
+
+use agent::turn::Stop;
+use agent_tools::bridge::endpoint::Server;
+use secrecy::ExposeSecret as _;
+use serde_json::{Value as Json, json};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+use tokio::time::Instant;
+
+use crate::mcp_endpoint::{Desk, Place, beside, knock};
+use crate::mcp_endpoint_sessions::Plain;
+use test_support::in_process::{CancelAfter, END, InProcessSession, opened, simulating};
+use test_support::rpc_session::tool;
+
+const HELLO: &str = r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"test","version":"1"}}}"#;
+
+fn call(n: u32, q: &str) -> Json {
+    let params = json!({"name": "pi__look", "arguments": {"q": q}});
+    json!({"jsonrpc": "2.0", "id": n, "method": "tools/call", "params": params})
+}
+
+const LIST: &str = r#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#;
+
+impl Place {
+    /// Returns the authority and the path.
+    fn parts(&self) -> (&str, &str) {
+        let rest = self.url.strip_prefix("http://").unwrap();
+        let slash = rest.find('/').unwrap();
+        rest.split_at(slash)
+    }
+
+    /// Returns the head of a request that is accepted.
+    fn head(&self, more: &str) -> String {
+        let (host, path) = self.parts();
+        format!(
+            "POST {path} HTTP/1.1\r\nHost: {host}\r\nAuthorization: Bearer {}\r\n\
+             Content-Type: application/json\r\nAccept: application/json, text/event-stream\r\n\
+             Connection: close\r\n{more}\r\n\r\n",
+            self.token
+        )
+    }
+
+    /// Sends bytes and returns the whole response.
+    async fn exchange(&self, bytes: &[u8]) -> String {
+        let mut stream = TcpStream::connect(self.parts().0).await.unwrap();
+        stream.write_all(bytes).await.unwrap();
+        let mut heard = String::new();
+        stream.read_to_string(&mut heard).await.unwrap();
+        heard
+    }
+}
+
+/// Asserts that the next call the host receives is a valid one: none of the attempts before it came
+/// through.
+fn nothing_came_through(desk: &mut Desk) {
+    let plain = Plain::new(&desk.at);
+    let outside = beside(async move {
+        let id = plain.session().await.unwrap();
+        let answer = plain.post(Some(&id), call(1, "last")).await;
+        answer.text().await.unwrap()
+    });
+    assert_eq!(desk.work(), 1);
+    assert!(outside.join().unwrap().contains("saw last"));
+}
+
+/// DNS rebinding: a page of another site whose name resolves to this machine, even if it knows the
+/// port, path and token.
+#[test]
+fn a_name_that_was_pointed_here_opens_nothing() {
+    let mut desk = Desk::open();
+    let bearer = format!("Bearer {}", desk.at.token);
+    let auth = ("Authorization", bearer.as_str());
+    let (ours, path) = desk.at.parts();
+    let (ours, path) = (ours.to_owned(), path.to_owned());
+    let port = ours.split_once(':').unwrap().1.to_owned();
+    let names = [
+        "evil.com",
+        "127.0.0.1.evil.com",
+        "localhost.evil.com",
+        "0.0.0.0",
+        "[::1]",
+    ];
+    for name in names {
+        let host = format!("{name}:{port}");
+        let origin = format!("http://{host}");
+        for body in [HELLO, LIST] {
+            let rebound = [auth, ("Host", host.as_str()), ("Origin", origin.as_str())];
+            assert_eq!(desk.status(&rebound, body), 403, "{name}");
+            assert_eq!(desk.status(&rebound[..2], body), 403, "{name}");
+        }
+    }
+    let origin = format!("http://evil.com:{port}");
+    assert_eq!(desk.status(&[auth, ("Origin", &origin)], HELLO), 403);
+    let two = [auth, ("Host", ours.as_str()), ("Host", "evil.com")];
+    assert_eq!(desk.status(&two, HELLO), 403);
+    let elsewhere = "127.0.0.1:1";
+    assert_eq!(desk.status(&[auth, ("Host", elsewhere)], HELLO), 403);
+    // The name in the request line takes precedence over the `Host` header.
+    let line = format!("POST {path}");
+    let absolute = format!("POST http://evil.com:{port}{path}");
+    let request = desk.at.head(&format!("Content-Length: {}", HELLO.len()));
+    let request = request.replacen(&line, &absolute, 1) + HELLO;
+    let at = desk.at.clone();
+    let heard = beside(async move { at.exchange(request.as_bytes()).await });
+    let heard = heard.join().unwrap();
+    assert!(heard.starts_with("HTTP/1.1 403 "), "{heard}");
+    // Local requests under the machine's own name are accepted.
+    let own = format!("http://localhost:{port}");
+    let host = format!("localhost:{port}");
+    let allowed = [auth, ("Host", host.as_str()), ("Origin", own.as_str())];
+    assert_eq!(desk.status(&allowed, HELLO), 200);
+    nothing_came_through(&mut desk);
+    desk.finish();
+}
+
+/// Tool cards display what was executed. Neither their ids nor the tool that draws them can be
+/// called, nor the host's own tool names, which are also displayed on cards.
+#[test]
+fn what_cards_are_called_cannot_be_called() {
+    let mut desk = Desk::open();
+    desk.finish();
+    desk.talk.tools.extend(["cursor", "bash"].map(tool));
+    desk.talk.cards = vec!["read", "bash", "cursor"];
+    desk.again();
+    let plain = Plain::new(&desk.at);
+    let outside = beside(async move {
+        let id = plain.session().await.unwrap();
+        let list = serde_json::from_str(LIST).unwrap();
+        let listed = plain.post(Some(&id), list).await.text().await.unwrap();
+        assert!(listed.contains("\"pi__look\""), "{listed}");
+        for name in [
+            "cursor",
+            "pi__cursor",
+            "bash",
+            "cursor-replay-1-1-tool-1",
+            "pi__cursor-replay-1-1-tool-1",
+            "replay/result",
+        ] {
+            assert!(!listed.contains(&format!("\"{name}\"")), "{listed}");
+            let params = json!({"name": name, "arguments": {"q": "x", "command": "x"}});
+            let call = json!({"jsonrpc": "2.0", "id": 9, "method": "tools/call", "params": params});
+            let answer = plain.post(Some(&id), call).await.text().await.unwrap();
+            assert!(answer.contains("\"isError\":true"), "{name}: {answer}");
+        }
+    });
+    outside.join().unwrap();
+    nothing_came_through(&mut desk);
+    desk.finish();
+}
+
+#[test]
+fn a_token_is_good_for_its_run_and_no_longer() {
+    let mut desk = Desk::open();
+    let plain = Plain::new(&desk.at);
+    let session = beside(async move {
+        let id = plain.session().await.unwrap();
+        let listed = plain
+            .post(Some(&id), serde_json::from_str(LIST).unwrap())
+            .await;
+        assert!(listed.text().await.unwrap().contains("pi__look"));
+        id
+    });
+    let session = session.join().unwrap();
+    let old = desk.at.clone();
+    let token = &old.token;
+    for wrong in [
+        "Bearer ".to_owned(),
+        format!("Bearer {}", &token[1..]),
+        format!("Bearer {}", &token[..token.len() - 1]),
+        format!("Bearer {token}x"),
+        format!("Bearer {}", token.to_uppercase()),
+        format!("Basic {token}"),
+        token.clone(),
+    ] {
+        let status = desk.status(&[("Authorization", &wrong)], HELLO);
+        assert_eq!(status, 401, "{wrong:?}");
+    }
+    desk.finish();
+    // The same requests again, byte by byte, after the run.
+    let replay = call(7, "replayed").to_string();
+    let bearer = format!("Bearer {token}");
+    let auth = ("Authorization", bearer.as_str());
+    let known = ("Mcp-Session-Id", session.as_str());
+    for body in [HELLO, LIST, &replay] {
+        assert_eq!(knock(&old.url, &[auth, known], body), 410);
+        assert_eq!(knock(&old.url, &[auth], body), 410);
+    }
+    // And during the next run, which shares nothing with the last.
+    desk.again();
+    assert_ne!(desk.at.url, old.url);
+    assert_ne!(desk.at.token, old.token);
+    assert_eq!(desk.at.parts().0, old.parts().0, "the same server");
+    let fresh = format!("Bearer {}", desk.at.token);
+    let fresh = ("Authorization", fresh.as_str());
+    assert_eq!(desk.status(&[auth, known], &replay), 401, "the old token");
+    assert_eq!(
+        desk.status(&[fresh, known], &replay),
+        404,
+        "the old session"
+    );
+    assert_eq!(
+        knock(&old.url, &[fresh, known], &replay),
+        410,
+        "the old path"
+    );
+    nothing_came_through(&mut desk);
+    desk.finish();
+}
+
+/// The endpoint listens on one loopback address only and rejects requests that are not valid MCP
+/// over HTTP.
+#[test]
+fn nobody_else_gets_as_far_as_the_door() {
+    let mut desk = Desk::open();
+    let (host, _) = desk.at.parts();
+    let port: u16 = host.split_once(':').unwrap().1.parse().unwrap();
+    let listeners = |file: &str| {
+        let table = std::fs::read_to_string(file).unwrap_or_default();
+        let lines = table.lines().map(str::to_owned).collect::<Vec<_>>();
+        let listening = lines.into_iter().filter(|line| {
+            let words: Vec<&str> = line.split_whitespace().collect();
+            words.get(3) == Some(&"0A") && words[1].ends_with(&format!(":{port:04X}"))
+        });
+        listening.collect::<Vec<_>>()
+    };
+    if cfg!(target_os = "linux") {
+        let own = listeners("/proc/net/tcp");
+        assert_eq!(own.len(), 1, "{own:?}");
+        assert!(own[0].contains("0100007F:"), "127.0.0.1: {own:?}");
+        assert_eq!(listeners("/proc/net/tcp6"), [] as [String; 0]);
+    }
+    let at = desk.at.clone();
+    let heard = beside(async move {
+        let length = format!("Content-Length: {}", HELLO.len());
+        let hello = at.head(&length) + HELLO;
+        let plain = hello.replace("Accept: application/json, text/event-stream\r\n", "");
+        let wrong = hello.replace("Content-Type: application/json", "Content-Type: text/plain");
+        let put = hello.replacen("POST", "PUT", 1);
+        [
+            at.exchange(plain.as_bytes()).await,
+            at.exchange(wrong.as_bytes()).await,
+            at.exchange(put.as_bytes()).await,
+        ]
+    });
+    let statuses = heard.join().unwrap().map(|heard| heard[9..12].to_owned());
+    assert_eq!(statuses, ["406", "415", "405"]);
+    nothing_came_through(&mut desk);
+    desk.finish();
+}
+
+/// Invalid requests are answered with an error that has their id.
+#[test]
+fn what_is_no_call_is_told_to_be_none() {
+    let mut desk = Desk::open();
+    let plain = Plain::new(&desk.at);
+    let told = beside(async move {
+        let id = plain.session().await.unwrap();
+        let mut wrong = call(7, "x");
+        wrong["params"]["arguments"] = json!([1]);
+        let bodies = [
+            wrong.to_string(),
+            "{".into(),
+            "[]".into(),
+            r#"{"id":1}"#.into(),
+        ];
+        let mut told = Vec::new();
+        for body in bodies {
+            let answer = plain.send(Some(&id), body).await;
+            let status = answer.status().as_u16();
+            let body: Json = serde_json::from_str(&answer.text().await.unwrap()).unwrap();
+            told.push((status, body["id"].clone(), body["error"].clone()));
+        }
+        told
+    });
+    let told = told.join().unwrap();
+    let error = |code: i32, message: &str| json!({"code": code, "message": message});
+    let none = error(-32600, "the body is not a JSON-RPC 2.0 message");
+    assert_eq!(
+        told,
+        [
+            (
+                200,
+                json!(7),
+                error(-32602, "arguments: expected an object")
+            ),
+            (400, Json::Null, error(-32700, "the body is not JSON")),
+            (400, Json::Null, none.clone()),
+            (400, Json::Null, none),
+        ]
+    );
+    nothing_came_through(&mut desk);
+    desk.finish();
+}
+
+/// Requests that are too long are rejected, with and without a declared length, in the head and in
+/// the body.
+#[test]
+fn what_is_too_long_is_not_taken_in() {
+    const MOST: usize = 8 * 1024 * 1024;
+    let mut desk = Desk::open();
+    let at = desk.at.clone();
+    let before = desk.talk.host.peak_kib();
+    let outside = beside(async move {
+        let told = at.head(&format!("Content-Length: {}", MOST + 1));
+        let heard = at.exchange(told.as_bytes()).await;
+        assert!(heard.starts_with("HTTP/1.1 413 "), "{heard}");
+        // A client that does not declare the length.
+        let piece = "x".repeat(64 * 1024);
+        let chunk = format!("{:x}\r\n{piece}\r\n", piece.len());
+        let mut body = at.head("Transfer-Encoding: chunked");
+        for _ in 0..MOST / piece.len() {
+            body.push_str(&chunk);
+        }
+        body.push_str("1\r\nx\r\n");
+        let heard = at.exchange(body.as_bytes()).await;
+        assert!(heard.starts_with("HTTP/1.1 413 "), "{heard}");
+        // The connection of a client that never stops sending is closed.
+        let mut stream = TcpStream::connect(at.parts().0).await.unwrap();
+        let head = at.head("Transfer-Encoding: chunked");
+        stream.write_all(head.as_bytes()).await.unwrap();
+        while stream.write_all(chunk.as_bytes()).await.is_ok() {}
+        let long = at.head(&format!("X-Long: {}", "x".repeat(32 * 1024)));
+        let heard = at.exchange(long.as_bytes()).await;
+        assert!(heard.starts_with("HTTP/1.1 431 "), "{heard}");
+    });
+    outside.join().unwrap();
+    if let (Some(before), Some(peak)) = (before, desk.talk.host.peak_kib()) {
+        let grown = peak - before;
+        assert!(grown < 64 * 1024, "{grown} KiB");
+    }
+    nothing_came_through(&mut desk);
+    desk.finish();
+}
+
+/// The clock is paused; the sockets are real.
+#[tokio::test]
+async fn who_sends_byte_by_byte_is_cut_off_while_others_are_served() {
+    let steps = format!(
+        r#"{}, {{ await = ["a"], timeout_ms = 900000 }}, {{ text = "Done." }}, {END}"#,
+        opened("look", "a")
+    );
+    let (_sim, backend) = simulating(&[steps]).await;
+    let mut guest = InProcessSession::new(&backend, None);
+    let taken = guest.say("go").await;
+    assert_eq!(taken.stop, Stop::ToolUse);
+    let server = Server::default();
+    let gate = guest.session.gate().unwrap();
+    let address = server.open(&gate).await.unwrap();
+    drop(gate);
+    let at = Place {
+        url: address.url.expose_secret().into(),
+        token: address.token.expose_secret().into(),
+    };
+    tokio::time::pause();
+    let start = Instant::now();
+    // Sends `begin` and then a byte per second, forever.
+    let trickle = async |begin: String| {
+        let mut stream = TcpStream::connect(at.parts().0).await.unwrap();
+        stream.write_all(begin.as_bytes()).await.unwrap();
+        let (mut reading, mut writing) = stream.split();
+        let mut heard = String::new();
+        let dripping = async {
+            while writing.write_all(b"x").await.is_ok() {
+                tokio::time::sleep(Duration::from_secs(1)).await;
+            }
+            std::future::pending().await
+        };
+        tokio::select! {
+            // A client that keeps writing may see a reset instead of the response.
+            _ = reading.read_to_string(&mut heard) => {}
+            () = dripping => {}
+        }
+        (heard, start.elapsed().as_secs())
+    };
+    let served = async {
+        for _ in 0..25 {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            let hello = at.head(&format!("Content-Length: {}", HELLO.len())) + HELLO;
+            let heard = at.exchange(hello.as_bytes()).await;
+            assert!(heard.starts_with("HTTP/1.1 200 "), "{heard}");
+            assert!(heard.contains("cursor-sidecar"), "{heard}");
+        }
+    };
+    let long = at.head("Content-Length: 1000000");
+    let head = at.head("X-Slow: ").trim_end().to_owned();
+    let (body, chunks, head, ()) = tokio::join!(
+        trickle(long),
+        trickle(at.head("Transfer-Encoding: chunked") + "f4240\r\n"),
+        trickle(head),
+        served
+    );
+    for (heard, after) in [body, chunks] {
+        assert!(heard.starts_with("HTTP/1.1 408 "), "{heard}");
+        assert!((29..=45).contains(&after), "after {after} s");
+    }
+    assert_eq!(head.0, "", "who asks for nothing is told nothing");
+    assert!((9..=20).contains(&head.1), "after {} s", head.1);
+    tokio::time::resume();
+    guest.result(&taken.calls[0], "42");
+    let taken = guest.turn(CancelAfter::Endless).await;
+    assert_eq!((taken.stop, taken.text.as_str()), (Stop::Finished, "Done."));
+}
+
+/// Of two waiting calls one is cancelled: the host receives the cancel, the other call is not
+/// affected, and a late result for the cancelled one is discarded.
+#[test]
+fn a_call_that_is_taken_back_is_answered_to_nobody() {
+    let mut desk = Desk::open();
+    let plain = Plain::new(&desk.at);
+    let (both_there, are_there) = tokio::sync::oneshot::channel::<()>();
+    let outside = beside(async move {
+        let id = plain.session().await.unwrap();
+        let cancel = json!({"jsonrpc": "2.0", "method": "notifications/cancelled",
+                            "params": {"requestId": 1, "reason": "enough"}});
+        let ask = async |n: u32| {
+            let answer = plain.post(Some(&id), call(n, &n.to_string())).await;
+            answer.text().await.unwrap()
+        };
+        let taking_back = async {
+            are_there.await.unwrap();
+            plain.post(Some(&id), cancel).await.status()
+        };
+        tokio::join!(ask(1), ask(2), taking_back)
+    });
+    let mut calls = [desk.talk.host.hear(), desk.talk.host.hear()];
+    calls.sort_by_key(|call| call["params"]["arguments"]["q"].to_string());
+    both_there.send(()).unwrap();
+    let cancel = desk.talk.host.hear();
+    assert_eq!(cancel["method"], "$/cancelRequest", "{cancel}");
+    assert_eq!(cancel["params"]["id"], calls[0]["id"]);
+    desk.answer(&calls[0], "late");
+    desk.answer(&calls[1], "saw 2");
+    let (one, two, status) = outside.join().unwrap();
+    assert_eq!(status, 202);
+    let answers = |body: &str| {
+        let data = body.lines().filter_map(|line| line.strip_prefix("data:"));
+        let data = data.filter(|data| !data.trim().is_empty());
+        data.map(|data| serde_json::from_str(data).unwrap())
+            .collect::<Vec<Json>>()
+    };
+    assert_eq!(answers(&one), [] as [Json; 0], "{one}");
+    let two = answers(&two);
+    assert_eq!(two.len(), 1, "{two:?}");
+    assert_eq!(
+        (&two[0]["id"], &two[0]["result"]["content"][0]["text"]),
+        (&json!(2), &json!("saw 2"))
+    );
+    nothing_came_through(&mut desk);
+    desk.finish();
+}
+
+/// A client may initialize again, with or without its previous session.
+#[test]
+fn who_says_hello_again_is_welcome() {
+    let mut desk = Desk::open();
+    let plain = Plain::new(&desk.at);
+    let outside = beside(async move {
+        let list: Json = serde_json::from_str(LIST).unwrap();
+        let hello: Json = serde_json::from_str(HELLO).unwrap();
+        let first = plain.session().await.unwrap();
+        let again = plain.post(Some(&first), hello).await;
+        assert_eq!(again.status(), 200);
+        assert!(again.text().await.unwrap().contains("cursor-sidecar"));
+        let second = plain.session().await.unwrap();
+        assert_ne!(first, second);
+        for id in [&first, &second] {
+            let answer = plain.post(Some(id), list.clone()).await;
+            assert_eq!(answer.status(), 200);
+            assert!(answer.text().await.unwrap().contains("pi__look"));
+        }
+        let answer = plain.post(Some(&first), call(5, "last")).await;
+        answer.text().await.unwrap()
+    });
+    assert_eq!(desk.work(), 1);
+    assert!(outside.join().unwrap().contains("saw last"));
+    desk.finish();
+}

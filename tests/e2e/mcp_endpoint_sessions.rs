@@ -1,0 +1,231 @@
+//! Clients of the endpoint that reconnect often, and clients that disconnect without notice.
+
+use serde_json::{Value as Json, json};
+
+use crate::mcp_endpoint::{Desk, Place, beside, endpoint};
+use test_support::rpc_session::{RpcSession, tool};
+use test_support::scenario::{END, calls, playing, text};
+use test_support::simulator::Transport;
+
+/// A plain HTTP client, which opens no stream unless asked to.
+#[derive(Clone)]
+pub struct Plain {
+    http: reqwest::Client,
+    at: Place,
+}
+
+impl Plain {
+    pub fn new(at: &Place) -> Self {
+        let http = reqwest::Client::builder().no_proxy().build().unwrap();
+        let at = at.clone();
+        Self { http, at }
+    }
+
+    fn request(&self, method: reqwest::Method, session: Option<&str>) -> reqwest::RequestBuilder {
+        let request = self.http.request(method, &self.at.url);
+        let request = request
+            .bearer_auth(&self.at.token)
+            .header("accept", "application/json, text/event-stream");
+        match session {
+            Some(id) => request.header("mcp-session-id", id),
+            None => request,
+        }
+    }
+
+    pub async fn post(&self, session: Option<&str>, message: Json) -> reqwest::Response {
+        let request = self.request(reqwest::Method::POST, session);
+        request.json(&message).send().await.unwrap()
+    }
+
+    /// Sends a body as JSON, valid or not.
+    pub async fn send(&self, session: Option<&str>, body: String) -> reqwest::Response {
+        let request = self.request(reqwest::Method::POST, session);
+        let request = request.header("content-type", "application/json");
+        request.body(body).send().await.unwrap()
+    }
+
+    /// Opens the stream for messages that the server initiates.
+    pub async fn listen(&self, session: &str) -> reqwest::Response {
+        let request = self.request(reqwest::Method::GET, Some(session));
+        request.send().await.unwrap()
+    }
+
+    pub async fn hello(&self) -> reqwest::Response {
+        let params = json!({"protocolVersion": "2025-06-18", "capabilities": {},
+                            "clientInfo": {"name": "test", "version": "1"}});
+        let message = json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params});
+        self.post(None, message).await
+    }
+
+    /// Opens a session and returns its id, or the status of the refusal.
+    pub async fn session(&self) -> Result<String, u16> {
+        let answer = self.hello().await;
+        if answer.status() != 200 {
+            assert!(answer.headers().contains_key("retry-after"), "{answer:?}");
+            return Err(answer.status().as_u16());
+        }
+        let id = answer.headers()["mcp-session-id"]
+            .to_str()
+            .unwrap()
+            .to_owned();
+        answer.bytes().await.unwrap(); // else the session is in use
+        let message = json!({"jsonrpc": "2.0", "method": "notifications/initialized"});
+        let answer = self.post(Some(&id), message).await;
+        assert_eq!(answer.status(), 202);
+        answer.bytes().await.unwrap();
+        Ok(id)
+    }
+}
+
+#[test]
+fn idle_sessions_make_place_and_used_ones_stay() {
+    let mut desk = Desk::open();
+    let plain = Plain::new(&desk.at);
+    let outside = beside(async move {
+        let mut ids = Vec::new();
+        for _ in 0..65 {
+            ids.push(plain.session().await.unwrap());
+        }
+        assert_eq!(plain.listen(&ids[0]).await.status(), 404, "the oldest went");
+        let mut streams = Vec::new();
+        for id in &ids[1..] {
+            let stream = plain.listen(id).await;
+            assert_eq!(stream.status(), 200, "the others did not");
+            streams.push(stream);
+        }
+        assert_eq!(plain.session().await, Err(503), "all are in use");
+        drop(streams.remove(10));
+        // The server notices the disconnect only when its socket does.
+        while plain.session().await.is_err() {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(plain.listen(&ids[11]).await.status(), 404);
+    });
+    outside.join().unwrap();
+    desk.finish();
+}
+
+/// Sessions that are being opened count toward the limit, too.
+#[test]
+fn sessions_that_open_at_once_are_not_too_many() {
+    let mut desk = Desk::open();
+    let plain = Plain::new(&desk.at);
+    let outside = beside(async move {
+        let clients: Vec<_> = (0..200)
+            .map(|_| {
+                let plain = plain.clone();
+                tokio::spawn(async move {
+                    let answer = plain.hello().await;
+                    let id = answer.headers().get("mcp-session-id");
+                    let id = id.map(|id| id.to_str().unwrap().to_owned());
+                    match id {
+                        Some(id) => plain.listen(&id).await,
+                        None => answer,
+                    }
+                })
+            })
+            .collect();
+        let mut open = Vec::new();
+        for client in clients {
+            let answer = client.await.unwrap();
+            match answer.status().as_u16() {
+                200 => open.push(answer),
+                404 | 503 => {}
+                other => panic!("{other}"),
+            }
+        }
+        assert!((1..=64).contains(&open.len()), "{}", open.len());
+    });
+    outside.join().unwrap();
+    desk.finish();
+}
+
+/// A call whose client has disconnected is not offered again.
+#[test]
+fn a_client_that_hangs_up_has_given_its_call_up() {
+    let steps = format!(
+        r#"{}, {{ text = "Done." }}, {END}"#,
+        calls("look", "{}", "", &text("42"))
+    );
+    let simulator = playing(Transport::H2c, &steps);
+    let mut talk = RpcSession::new(&simulator, "s", &[]);
+    talk.tools = vec![tool("look")];
+    let mut taken = talk.say("go");
+    let first = taken.calls[0].clone();
+    let told = endpoint(&mut talk);
+    let plain = Plain::new(&Place {
+        url: told["url"].as_str().unwrap().into(),
+        token: told["token"].as_str().unwrap().into(),
+    });
+    let (hang_up, hung_up) = tokio::sync::oneshot::channel::<()>();
+    let outside = beside(async move {
+        let id = plain.session().await.unwrap();
+        let call = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call",
+                          "params": {"name": "pi__look", "arguments": {"q": "out"}}});
+        let calling = async { plain.post(Some(&id), call).await.bytes().await };
+        tokio::select! {
+            answer = calling => panic!("{answer:?}"),
+            _ = hung_up => {}
+        }
+    });
+    while taken.calls.len() < 2 {
+        taken = talk.turn();
+    }
+    hang_up.send(()).unwrap();
+    outside.join().unwrap();
+    while taken.calls.len() > 1 {
+        taken = talk.turn();
+    }
+    assert_eq!(taken.calls[0].id, first.id);
+    talk.result(&first, json!("42"));
+    let taken = talk.turn();
+    assert_eq!(
+        (taken.stop.as_str(), taken.text.as_str()),
+        ("stop", "Done.")
+    );
+    simulator.recorded().assert_played(&["completed"]);
+}
+
+/// Disconnected clients must not leave work for a host that executes during the turn: the host
+/// receives a cancel for the call, whether the client disconnects or cancels it.
+#[test]
+fn a_host_with_hands_of_its_own_hears_that_a_caller_has_left() {
+    let mut desk = Desk::open();
+    let plain = Plain::new(&desk.at);
+    let (next, mut told) = tokio::sync::mpsc::unbounded_channel::<()>();
+    let outside = beside(async move {
+        let id = plain.session().await.unwrap();
+        let call = |n: u32| {
+            let params = json!({"name": "pi__look", "arguments": {"q": n.to_string()}});
+            json!({"jsonrpc": "2.0", "id": n, "method": "tools/call", "params": params})
+        };
+        // The first client disconnects, the second cancels its call.
+        let calling = async { plain.post(Some(&id), call(1)).await.bytes().await };
+        tokio::select! {
+            answer = calling => panic!("{answer:?}"),
+            _ = told.recv() => {}
+        }
+        // Otherwise the next call could arrive before the cancel of this one.
+        told.recv().await.unwrap();
+        let taking_back = async {
+            told.recv().await.unwrap();
+            let cancel = json!({"jsonrpc": "2.0", "method": "notifications/cancelled",
+                                "params": {"requestId": 2, "reason": "enough"}});
+            plain.post(Some(&id), cancel).await
+        };
+        let calling = async { plain.post(Some(&id), call(2)).await.bytes().await };
+        let (_, answer) = tokio::join!(calling, taking_back);
+        assert_eq!(answer.status(), 202);
+    });
+    for q in ["1", "2"] {
+        let call = desk.talk.host.hear();
+        assert_eq!(call["params"]["arguments"]["q"], q, "{call}");
+        next.send(()).unwrap();
+        let cancel = desk.talk.host.hear();
+        assert_eq!(cancel["method"], "$/cancelRequest", "{cancel}");
+        assert_eq!(cancel["params"]["id"], call["id"]);
+        let _ = next.send(()); // nobody waits for the second
+    }
+    outside.join().unwrap();
+    desk.finish();
+}

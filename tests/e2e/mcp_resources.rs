@@ -1,0 +1,89 @@
+//! Resources of MCP servers: where they are saved, and servers that do not respond.
+
+use std::fs;
+
+use serde_json::json;
+
+use test_support::official_client::{OfficialClient, mcp_mortal, mcp_stdio};
+use test_support::scenario::{CONTEXT, exec, runs};
+use test_support::workspace::{talk, write};
+
+/// Configures two MCP servers; `silent` never answers a request for its resources.
+fn with_servers(sdk: &OfficialClient) {
+    let silent = mcp_mortal(&sdk.home.path().join("lives"));
+    let servers = json!({"mcpServers": {"local": mcp_stdio(), "silent": silent}});
+    write(sdk.home.path(), ".cursor/mcp.json", &servers.to_string());
+}
+
+#[test]
+fn nobody_waits_for_a_server_once_cursor_does_not() {
+    let sdk = OfficialClient::new();
+    with_servers(&sdk);
+    let lives = r#"{ exec = { mcpArgs = { name = "silent-lives", providerIdentifier = "silent", toolName = "lives", toolCallId = "c", args = {} } }, expect = { mcpResult = { success = {} } } }"#;
+    let aborted = |name: &str, args: &str, expect: &str| {
+        format!(
+            r#"{{ exec = {args}, expect = {expect}, open = true, name = "{name}" }}, {{ abort = "{name}" }}, {{ await = ["{name}"], timeout_ms = 20000 }}"#
+        )
+    };
+    let steps = [
+        // Wait until it is connected.
+        lives.to_owned(),
+        aborted(
+            "list",
+            r#"{ listMcpResourcesExecArgs = { server = "silent" } }"#,
+            r#"{ listMcpResourcesExecResult = { error = { error = "the request was cancelled" } } }"#,
+        ),
+        aborted(
+            "read",
+            r#"{ readMcpResourceExecArgs = { server = "silent", uri = "u:1" } }"#,
+            r#"{ readMcpResourceExecResult = { error = { uri = "u:1", error = "the request was cancelled" } } }"#,
+        ),
+    ];
+    let simulator = runs(&[steps.join(", ")]);
+    let env = [("PI_CURSOR_MCP_CONNECT_TIMEOUT_SECONDS", "60")];
+    let taken = talk(&simulator, &sdk, &env).say("go");
+    assert_eq!(taken.stop, "stop", "{taken:?}");
+    simulator.recorded().assert_played(&["completed"]);
+}
+
+fn saved(path: &str, expect: &str) -> String {
+    exec(
+        &format!(
+            r#"{{ readMcpResourceExecArgs = {{ server = "local", uri = "oracle://one", downloadPath = "{path}" }} }}"#
+        ),
+        &format!("{{ readMcpResourceExecResult = {expect} }}"),
+    )
+}
+
+#[test]
+fn a_resource_is_saved_inside_the_workspace() {
+    let sdk = OfficialClient::new();
+    with_servers(&sdk);
+    let done = r#"{ success = { uri = "oracle://one", mimeType = "text/plain", text = { "$absent" = true } } }"#;
+    let refused =
+        |part: &str| format!(r#"{{ error = {{ error = {{ "$contains" = "{part}" }} }} }}"#);
+    let steps = [
+        CONTEXT.to_owned(),
+        saved("new/one.txt", done),
+        saved("$WS/a.txt", done),
+        saved("../outside.txt", &refused("outside the workspace")),
+        saved(".cursorignore", &refused("permissions configuration")),
+    ];
+    let simulator = runs(&[steps.join(", ")]);
+    let taken = talk(&simulator, &sdk, &[]).say("go");
+    assert_eq!(taken.stop, "stop", "{taken:?}");
+    simulator.recorded().assert_played(&["completed"]);
+    for name in ["new/one.txt", "a.txt"] {
+        let text = fs::read_to_string(sdk.workspace.join(name)).unwrap();
+        assert_eq!(text, "resource one", "{name}");
+    }
+    assert!(!sdk.home.path().join("outside.txt").exists());
+    assert!(!sdk.workspace.join(".cursorignore").exists());
+    // If writing is denied, nothing is saved.
+    let steps = saved("two.txt", &refused("does not save"));
+    let simulator = runs(&[steps]);
+    let env = [("PI_CURSOR_NATIVE_TOOLS_DENY", "write")];
+    assert_eq!(talk(&simulator, &sdk, &env).say("go").stop, "stop");
+    simulator.recorded().assert_played(&["completed"]);
+    assert!(!sdk.workspace.join("two.txt").exists());
+}

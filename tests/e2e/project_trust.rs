@@ -1,0 +1,137 @@
+//! Whether a project's own settings may execute commands: decided by folder and by content.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use serde_json::{Value as Json, json};
+
+use test_support::binary;
+use test_support::official_client::OfficialClient;
+use test_support::rpc_session::{RpcSession, TurnOutcome};
+use test_support::scenario::{CONTEXT, exec, runs};
+use test_support::workspace::{talk, write};
+
+/// Creates a named pipe; reading it blocks until something is written to it.
+fn pipe(sdk: &OfficialClient, name: &str) -> String {
+    let path = sdk.home.path().join(name);
+    let made = Command::new("mkfifo").arg(&path).status();
+    assert!(made.unwrap().success());
+    path.to_str().unwrap().to_owned()
+}
+
+/// Configures a project MCP server that reports its start on a pipe.
+fn name_server(sdk: &OfficialClient, pipe: &str) {
+    let script = format!("echo started > '{pipe}'; echo {pipe} >> '{pipe}.log'");
+    let servers = json!({"mcpServers": {"theirs": {"command": "sh", "args": ["-c", script]}}});
+    write(&sdk.workspace, ".cursor/mcp.json", &servers.to_string());
+}
+
+fn starts(pipe: &str) {
+    assert_eq!(fs::read_to_string(pipe).unwrap(), "started\n");
+}
+
+fn told(taken: &TurnOutcome, part: &str) -> usize {
+    let notices = taken.notices.iter();
+    notices.filter(|notice| notice.contains(part)).count()
+}
+
+const CHANGED: &str = "is not what was accepted";
+
+fn shell(expect: &str) -> String {
+    exec(
+        r#"{ shellStreamArgs = { command = "true", toolCallId = "a" } }"#,
+        &format!("{{ shellStream = {expect} }}"),
+    )
+}
+
+#[test]
+fn what_changed_since_it_was_accepted_is_not_started() {
+    let sdk = OfficialClient::new();
+    let (first, second) = (pipe(&sdk, "first"), pipe(&sdk, "second"));
+    name_server(&sdk, &first);
+    let hooks = |command: &str| {
+        let hook = json!([{"command": command}]);
+        let hooks = json!({"version": 1, "hooks": {"beforeShellExecution": hook}});
+        write(&sdk.workspace, ".cursor/hooks.json", &hooks.to_string());
+    };
+    hooks("true");
+    let refused = format!(r#"{{ rejected = {{ reason = {{ "$contains" = "{CHANGED}" }} }} }}"#);
+    let done = "{ exit = { code = 0 } }";
+    let simulator = runs(&[
+        format!("{CONTEXT}, {}", shell(done)),
+        shell(&refused),
+        shell(done),
+        shell(&refused),
+    ]);
+    let state = sdk.home.path().join("state");
+    let state = state.to_str().unwrap();
+    let env = [
+        ("PI_CURSOR_TRUST_PROJECT", "1"),
+        ("PI_CURSOR_STATE_DIR", state),
+    ];
+    let mut talk = talk(&simulator, &sdk, &env);
+    let taken = talk.say("go");
+    assert_eq!((taken.stop.as_str(), told(&taken, CHANGED)), ("stop", 0));
+    starts(&first);
+
+    // As a `git pull` would.
+    name_server(&sdk, &second);
+    hooks("touch ran; true");
+    let taken = talk.say("on");
+    assert_eq!(taken.stop, "stop", "{taken:?}");
+    assert_eq!(told(&taken, CHANGED), 2, "{taken:?}");
+    assert_eq!(told(&taken, "/cursor-trust"), 2, "{taken:?}");
+    assert!(!sdk.workspace.join("ran").exists());
+
+    let params = json!({"command": "cursor-trust", "workspace": sdk.workspace});
+    let accepted = talk.host.call("session/command", params);
+    let message = accepted["result"]["message"].as_str().unwrap();
+    assert!(message.starts_with("Accepted .cursor/mcp.json and .cursor/hooks.json"));
+    let taken = talk.say("now");
+    assert_eq!((taken.stop.as_str(), told(&taken, CHANGED)), ("stop", 0));
+    starts(&second);
+    assert!(sdk.workspace.join("ran").exists());
+
+    let revoked = Command::new(binary())
+        .args(["trust", "--revoke"])
+        .arg(&sdk.workspace)
+        .env_clear()
+        .env("PI_CURSOR_STATE_DIR", state)
+        .status();
+    assert!(revoked.unwrap().success());
+    assert_eq!(talk.say("and now").stop, "stop");
+    simulator.recorded().assert_played(&["completed"; 4]);
+}
+
+/// Takes a turn of a host that states whether its user trusts the workspace.
+fn say_trusted(talk: &mut RpcSession, text: &str, is_trusted: bool) -> TurnOutcome {
+    talk.user(text);
+    let mut params = talk.params();
+    params["projectTrusted"] = is_trusted.into();
+    let id = params["turnId"].as_str().unwrap().to_owned();
+    let request = json!({"jsonrpc": "2.0", "id": id, "method": "turn/start", "params": params});
+    talk.host.say(&request);
+    talk.finish(&id)
+}
+
+#[test]
+fn a_hosts_trust_accepts_the_present_content() {
+    let sdk = OfficialClient::new();
+    let (first, second) = (pipe(&sdk, "first"), pipe(&sdk, "second"));
+    name_server(&sdk, &first);
+    let simulator = runs(&["", "", ""].map(|_| CONTEXT.to_owned()));
+    let mut talk = talk(&simulator, &sdk, &[]);
+    let taken = say_trusted(&mut talk, "go", false);
+    assert_eq!(told(&taken, "the project is not trusted"), 1, "{taken:?}");
+    let taken = say_trusted(&mut talk, "trust it", true);
+    assert_eq!((taken.stop.as_str(), told(&taken, "accepted")), ("stop", 0));
+    starts(&first);
+    name_server(&sdk, &second);
+    let taken = say_trusted(&mut talk, "on", true);
+    assert_eq!(told(&taken, CHANGED), 1, "{taken:?}");
+    drop(talk);
+    assert!(!Path::new(&format!("{second}.log")).exists());
+    let runs: Vec<Json> = simulator.recorded().verdicts().to_vec();
+    assert_eq!(runs.len(), 3);
+}

@@ -1,0 +1,162 @@
+//! A command that the model repeats on purpose is not answered with an earlier result.
+
+use serde_json::json;
+
+use test_support::rpc_session::{RpcSession, tool};
+use test_support::scenario::{END, calls, script, text};
+
+const CONTEXT: &str = "{ exec = { requestContextArgs = {} } }";
+const CHECKPOINT: &str = r#"{ checkpoint = "auto" }"#;
+/// The client answers this, so it has read everything sent before it.
+const READ: &str = r#"{ kv_set = { text = "x" } }"#;
+const BROKEN: &str = r#"{ reset = "internal_error" }"#;
+/// A command whose output differs each time it runs.
+const ASKED: &str = r#"{ exec = { shellStreamArgs = { command = "echo x >> log; wc -l < log", workingDirectory = "$WS", toolCallId = "c", timeout = 10000 } }, "#;
+
+fn gives(lines: u32) -> String {
+    format!(r#"{ASKED} expect = {{ shellStream = {{ stdout = "{lines}\n" }} }} }}"#)
+}
+
+fn told(lines: u32) -> String {
+    format!(r#"{ASKED} throws = "Its output was:\n\n{lines}\n" }}"#)
+}
+
+struct Desk {
+    talk: RpcSession,
+    state: tempfile::TempDir,
+    workspace: tempfile::TempDir,
+}
+
+fn desk(simulator: &test_support::simulator::Simulator) -> Desk {
+    let (state, workspace) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let mut talk = RpcSession::new(simulator, "repeated", &env(&state));
+    talk.tools = vec![tool("look")];
+    talk.workspace = workspace.path().to_str().unwrap().into();
+    Desk {
+        talk,
+        state,
+        workspace,
+    }
+}
+
+fn env(state: &tempfile::TempDir) -> [(&'static str, &str); 3] {
+    [
+        ("PI_CURSOR_STATE_DIR", state.path().to_str().unwrap()),
+        ("PI_CURSOR_HTTP", "2"),
+        ("PATH", "/usr/bin:/bin"),
+    ]
+}
+
+impl Desk {
+    fn runs(&self) -> usize {
+        let log = std::fs::read_to_string(self.workspace.path().join("log")).unwrap();
+        log.lines().count()
+    }
+}
+
+/// The checkpoint was sent after output that followed the result, so it may include the result, and
+/// the model may repeat the command on purpose.
+#[test]
+fn a_stream_that_may_know_it_is_told_and_then_heard() {
+    let first = format!(
+        "{CONTEXT}, {}, {{ thinking = \"Hm.\" }}, {CHECKPOINT}, {READ}, {BROKEN}",
+        gives(1)
+    );
+    let again = format!(
+        "{CONTEXT}, {}, {}, {}, {{ text = \"Done.\" }}, {END}",
+        told(1),
+        gives(2),
+        gives(3)
+    );
+    let simulator = script(&[&first, &again]);
+    let mut desk = desk(&simulator);
+    let taken = desk.talk.say("go");
+    assert_eq!((taken.text.as_str(), desk.runs()), ("Done.", 3));
+    simulator
+        .recorded()
+        .assert_played(&["completed", "completed"]);
+}
+
+/// The new run receives the result of a later host tool call, so it is past the first command.
+#[test]
+fn a_run_that_is_told_of_a_later_call_is_past_it() {
+    for state in [&format!("{{ text = \"Hm.\" }}, {CHECKPOINT},"), ""] {
+        let first = format!(
+            "{CONTEXT}, {}, {state} {}, {BROKEN}",
+            gives(1),
+            calls("look", "{}", "", &text("seen"))
+        );
+        let again = format!(
+            "{CONTEXT}, {}, {}, {{ text = \"Done.\" }}, {END}",
+            told(1),
+            gives(2)
+        );
+        let simulator = script(&[&first, &again]);
+        let mut desk = desk(&simulator);
+        let taken = desk.talk.say("go");
+        assert_eq!(taken.stop, "toolUse", "{state}: {taken:?}");
+        desk.talk
+            .result(&taken.calls[0], json!([{"type": "text", "text": "seen"}]));
+        let taken = desk.talk.turn();
+        assert_eq!((taken.text.as_str(), desk.runs()), ("Done.", 2), "{state}");
+    }
+}
+
+/// The same sidecar handles the next turn, so the result of the command is known.
+#[test]
+fn words_behind_a_failed_turn_may_ask_for_it() {
+    let first = format!(
+        r#"{CONTEXT}, {}, {{ text = "Hm." }}, {CHECKPOINT}, {{ end = {{ code = "resource_exhausted", message = "You have reached your usage limit" }} }}"#,
+        gives(1)
+    );
+    let again = format!(
+        "{CONTEXT}, {}, {}, {{ text = \"Done.\" }}, {END}",
+        told(1),
+        gives(2)
+    );
+    let simulator = script(&[&first, &again]);
+    let mut desk = desk(&simulator);
+    assert_eq!(desk.talk.say("go").stop, "error");
+    let taken = desk.talk.say("run it again");
+    assert_eq!((taken.text.as_str(), desk.runs()), ("Done.", 2));
+}
+
+/// If the sidecar exits or is killed in a pause, a repeated command that the checkpoint on disk
+/// includes is executed.
+#[test]
+fn what_the_state_on_disk_knows_is_simply_done() {
+    for killed in [false, true] {
+        let first = format!(
+            "{CONTEXT}, {}, {{ text = \"Hm. \" }}, {CHECKPOINT}, {{ text = \"So.\" }}, {CHECKPOINT}, {}, {{ expect_cancel = true }}",
+            gives(1),
+            calls("look", "{}", "open = true, name = \"a\",", &text("seen"))
+        );
+        let again = format!("{CONTEXT}, {}, {{ text = \"Done.\" }}, {END}", gives(2));
+        let (first, again) = (script(&[&first]), script(&[&again]));
+        let Desk {
+            mut talk,
+            state,
+            workspace,
+        } = desk(&first);
+        let taken = talk.say("go");
+        assert_eq!(taken.stop, "toolUse", "{taken:?}");
+        talk.result(&taken.calls[0], json!([{"type": "text", "text": "seen"}]));
+        let later = talk.moved_to(&again, &env(&state));
+        match killed {
+            true => talk.host.kill(),
+            false => drop(talk.host.exits()),
+        }
+        let mut desk = Desk {
+            talk: later,
+            state,
+            workspace,
+        };
+        let taken = desk.talk.turn();
+        assert_eq!(
+            (taken.text.as_str(), desk.runs()),
+            ("Done.", 2),
+            "{taken:?}"
+        );
+        assert!(desk.state.path().exists());
+    }
+}

@@ -1,0 +1,256 @@
+//! Streams that break and are reopened: how often, with which ids, over which connection.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use agent::run::{Backend, Outcome, RunEvent};
+use agent::turn::Stop;
+use serde_json::Value as Json;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
+
+use test_support::in_process::{END, InProcessSession};
+use test_support::rpc_session::RpcSession;
+use test_support::run_client::RunClient;
+use test_support::scenario::{playing, script};
+use test_support::simulator::{Recording, Transport};
+
+/// The client answers this, so it has read everything sent before it.
+const READ: &str = r#"{ kv_set = { text = "read this far" } }"#;
+const FROM_CHECKPOINT: &str = r#"{ expect_state = "last checkpoint" }, { expect_request = { action = { resumeAction = {} } } }"#;
+
+fn runs(recording: &Recording) -> Vec<&Json> {
+    recording.requests("/agent.v1.AgentService/Run")
+}
+
+/// Returns how many different values a header has across the runs.
+fn different(recording: &Recording, header: &str) -> usize {
+    let values = runs(recording)
+        .into_iter()
+        .map(|run| run["headers"][header].as_str().unwrap());
+    values.collect::<BTreeSet<_>>().len()
+}
+
+fn connections(recording: &Recording) -> BTreeSet<u64> {
+    let connections = runs(recording)
+        .into_iter()
+        .map(|run| run["connection"].as_u64().unwrap());
+    connections.collect()
+}
+
+#[tokio::test]
+async fn a_transport_has_ten_retries_under_new_names() {
+    let simulator = playing(
+        Transport::H2c,
+        &format!(r#"{READ}, {{ reset = "internal_error" }}"#),
+    );
+    let mut ours = RunClient::new(&simulator, Transport::H2c);
+    let told = ours.say("go").await;
+    assert!(told.failure().contains("HTTP/2 error 2"));
+    assert_eq!(told.ended.attempts, 11);
+    let recording = simulator.recording().await;
+    assert_eq!(different(&recording, "x-request-id"), 11);
+    assert_eq!(different(&recording, "x-original-request-id"), 1);
+}
+
+#[tokio::test]
+async fn after_a_goaway_a_run_goes_on_over_another_connection() {
+    for code in ["no_error", "enhance_your_calm"] {
+        let first = format!(
+            r#"{{ text = "Before. " }}, {{ checkpoint = "auto" }}, {READ}, {{ goaway = "{code}" }}"#
+        );
+        let second = format!(r#"{FROM_CHECKPOINT}, {{ text = "After." }}, {END}"#);
+        let simulator = script(&[&first, &second]);
+        let mut ours = RunClient::new(&simulator, Transport::H2c);
+        ours.say("go").await.finished("Before. After.");
+        let recording = simulator.recording().await;
+        assert_eq!(connections(&recording).len(), 2, "{code}");
+        assert_eq!(recording.verdicts()[1]["failures"], serde_json::json!([]));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_is_not_there_is_given_up_soon_and_told_of() {
+    // Bound, so that no other process uses the port, and not listened on.
+    let taken = TcpSocket::new_v4().unwrap();
+    taken.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let url = format!("http://{}", taken.local_addr().unwrap());
+    let env = |name: &str| match name {
+        "CURSOR_BACKEND_URL" => Some(url.clone()),
+        "CURSOR_API_KEY" => Some("crsr_test".into()),
+        _ => None,
+    };
+    let (backend, _) = Backend::from_env(&env, None).unwrap();
+    let started = tokio::time::Instant::now();
+    let taken = InProcessSession::new(&backend, None).say("go").await;
+    let seconds = started.elapsed().as_secs();
+    assert!((14..60).contains(&seconds), "{seconds} s");
+    let Stop::Failed(error) = taken.stop else {
+        panic!("{:?}", taken.stop);
+    };
+    assert!(error.starts_with("connection error: "), "{error}");
+    assert_eq!(taken.notices.len(), 2, "{:?}", taken.notices);
+    for notice in &taken.notices {
+        assert!(
+            notice.starts_with("No answer from Cursor yet, trying again: "),
+            "{notice}"
+        );
+        assert!(!notice.contains("crsr_test"));
+    }
+}
+
+/// A relay to the simulator whose existing connections can be made to carry nothing, silently, as
+/// after a machine has slept.
+async fn relay(to: String, asleep: Arc<AtomicBool>) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    tokio::spawn(async move {
+        while let Ok((near, _)) = listener.accept().await {
+            let far = TcpStream::connect(&to).await.unwrap();
+            let slept = asleep.load(Ordering::SeqCst);
+            let (near_in, near_out) = near.into_split();
+            let (far_in, far_out) = far.into_split();
+            for (mut from, mut to) in [(near_in, far_out), (far_in, near_out)] {
+                let asleep = Arc::clone(&asleep);
+                tokio::spawn(async move {
+                    let mut buffer = vec![0; 64 * 1024];
+                    while let Ok(length @ 1..) = from.read(&mut buffer).await {
+                        // Opened before the sleep: carries nothing from now on.
+                        let lost = !slept && asleep.load(Ordering::SeqCst);
+                        if !lost && to.write_all(&buffer[..length]).await.is_err() {
+                            return;
+                        }
+                    }
+                });
+            }
+        }
+    });
+    url
+}
+
+#[tokio::test]
+async fn after_a_sleep_a_run_goes_on_over_another_connection() {
+    let first = format!(
+        r#"{{ text = "Before. " }}, {{ checkpoint = "auto" }}, {READ}, {{ stall = true }}"#
+    );
+    let second = format!(r#"{FROM_CHECKPOINT}, {{ text = "After." }}, {END}"#);
+    let simulator = script(&[&first, &second]);
+    let asleep = Arc::new(AtomicBool::new(false));
+    let address = simulator.url.trim_start_matches("http://").to_owned();
+    let url = relay(address, Arc::clone(&asleep)).await;
+    let mut ours = RunClient::with(&simulator, Transport::H2c, |name| match name {
+        "PI_CURSOR_AGENT_URL" => Some(url.clone()),
+        "PI_CURSOR_HTTP" => Some("2".into()),
+        _ => None,
+    });
+    ours.timing.stall = Duration::from_secs(5);
+    let mut handle = ours.begin("go");
+    let mut text = String::new();
+    let ended = loop {
+        match handle
+            .events
+            .recv()
+            .await
+            .expect("the last event is the end")
+        {
+            RunEvent::Text(more) => text.push_str(&more),
+            RunEvent::Checkpoint(_) => asleep.store(true, Ordering::SeqCst),
+            RunEvent::Ended(ended) => break ended,
+            _ => {}
+        }
+    };
+    assert_eq!((ended.outcome, ended.attempts), (Outcome::Finished, 2));
+    assert_eq!(text, "Before. After.");
+    assert_eq!(connections(&simulator.recording().await).len(), 2);
+}
+
+/// A resumed stream may phrase its text differently; the two texts are not joined into one
+/// sentence.
+#[tokio::test]
+async fn words_said_differently_by_the_next_stream_stand_apart() {
+    let first = format!(
+        r#"{{ text = "Well. " }}, {{ checkpoint = "auto" }}, {{ text = "I will " }}, {{ text = "read." }}, {READ}, {{ reset = "internal_error" }}"#
+    );
+    let said = |pieces: &str| format!(r#"{FROM_CHECKPOINT}, {pieces}, {END}"#);
+    for (pieces, all) in [
+        (
+            r#"{ text = "I " }, { text = "can write." }"#,
+            "Well. I will read.\n\nI can write.",
+        ),
+        (
+            r#"{ text = "I " }, { text = "will read. Done." }"#,
+            "Well. I will read. Done.",
+        ),
+        // It ends in the middle, after everything has been read.
+        (r#"{ text = "I will " }"#, "Well. I will read."),
+        (
+            r#"{ text = "I will " }, { thinking = "hm" }, { text = "read. Done." }"#,
+            "Well. I will read. Done.",
+        ),
+    ] {
+        let simulator = script(&[&first, &said(pieces)]);
+        let mut ours = RunClient::new(&simulator, Transport::H2c);
+        ours.say("go").await.finished(all);
+        simulator
+            .recording()
+            .await
+            .assert_played(&["completed", "completed"]);
+    }
+}
+
+#[tokio::test]
+async fn a_piece_of_text_without_a_word_stands_in_nobodys_way() {
+    let first = format!(r#"{{ text = "" }}, {READ}, {{ reset = "internal_error" }}"#);
+    let simulator = script(&[&first, &format!(r#"{{ text = "All of it." }}, {END}"#)]);
+    let mut ours = RunClient::new(&simulator, Transport::H2c);
+    ours.say("go").await.finished("All of it.");
+}
+
+/// Checkpoints on the wire: an invalid message, and one without a field.
+const UNUSABLE: [&str; 2] = ["1a03 ffffff", "1a00"];
+
+#[tokio::test]
+async fn a_state_that_is_none_does_not_replace_the_one_before() {
+    for bad in UNUSABLE {
+        let first = format!(
+            r#"{{ text = "Before. " }}, {{ checkpoint = "auto" }}, {{ send_hex = "{bad}" }}, {READ}, {{ reset = "internal_error" }}"#
+        );
+        let second = format!(
+            r#"{{ expect_request = {{ action = {{ resumeAction = {{}} }} }} }}, {{ expect_request = {{ conversationState = {{ mode = "AGENT_MODE_AGENT" }} }} }}, {{ text = "After." }}, {END}"#
+        );
+        let simulator = script(&[&first, &second]);
+        let mut ours = RunClient::new(&simulator, Transport::H2c);
+        ours.say("go").await.finished("Before. After.");
+        simulator
+            .recording()
+            .await
+            .assert_played(&["completed", "completed"]);
+        let counts = ours.backend.drift.counts();
+        let counted = counts
+            .iter()
+            .find(|(what, _)| what.starts_with("checkpoint: "));
+        assert_eq!(counted.map(|(_, times)| *times), Some(1), "{counts:?}");
+    }
+}
+
+#[test]
+fn a_turn_that_ends_with_a_state_that_is_none_spoils_no_later_one() {
+    for bad in UNUSABLE {
+        // Without a checkpoint the next turn is another conversation, which starts like this one.
+        let steps = format!(
+            r#"{{ text = "Well." }}, {{ usage = {{}} }}, {{ send_hex = "{bad}" }}, {{ end = true }}"#
+        );
+        let simulator = script(&[&steps]);
+        let mut talk = RpcSession::new(&simulator, "none", &[("PI_CURSOR_HTTP", "2")]);
+        assert_eq!(talk.say("one").text, "Well.");
+        let taken = talk.say("two");
+        assert_eq!(
+            (taken.text.as_str(), taken.stop.as_str()),
+            ("Well.", "stop"),
+            "{bad}: {}",
+            taken.error
+        );
+    }
+}

@@ -1,0 +1,341 @@
+//! Canaries: secrets and texts that pass through every kind of failure, and are then searched for
+//! in every file that a sidecar leaves on disk.
+
+use std::collections::BTreeSet;
+use std::io::{Read as _, Write as _};
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::json;
+
+use crate::steering::{INJECTED, interrupted};
+use test_support::gateway::GatewayProcess;
+use test_support::rpc_session::{RpcSession, tool};
+use test_support::scenario::playing;
+use test_support::simulator::{Simulator, Transport};
+use test_support::wait::until;
+
+/// Chosen so that no pattern of the scrubber matches them.
+const KEY: &str = "plainkey-canary-otters";
+const PROMPT: &str = "canary prompt about pelicans";
+const SYSTEM: &str = "canary system prompt about walruses";
+const ANSWER: &str = "canary answer about ostriches";
+const ARGUMENT: &str = "canary argument about newts";
+const RESULT: &str = "canary result about beavers";
+const FILE: &str = "canary file about badgers";
+const COMMAND: &str = "canary command about stoats";
+const OUTPUT: &str = "canary output about finches";
+const WRITTEN: &str = "canary writing about lynxes";
+const STEERING: &str = "canary steering about hedgehogs";
+const PICTURE: &str = "canary picture of hamsters.";
+/// The same in base64, as it is sent after the header of the image.
+const ENCODED: &str = "Y2FuYXJ5IHBpY3R1cmUgb2YgaGFtc3RlcnMu";
+/// What a server sends before it repeats the key.
+const ECHOED: &str = "echoed";
+const WORDS: [&str; 12] = [
+    PROMPT, SYSTEM, ANSWER, ARGUMENT, RESULT, FILE, COMMAND, OUTPUT, WRITTEN, STEERING, PICTURE,
+    ENCODED,
+];
+
+/// A proxy that records everything a client sends to `server`, in clear text.
+fn overheard(server: &str) -> (String, Arc<Mutex<Vec<u8>>>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let server = server.trim_start_matches("http://").to_owned();
+    let heard = Arc::new(Mutex::new(Vec::new()));
+    let shared = Arc::clone(&heard);
+    std::thread::spawn(move || {
+        for mut near in listener.incoming().map_while(Result::ok) {
+            let mut far = TcpStream::connect(&server).unwrap();
+            let (mut back, mut to) = (far.try_clone().unwrap(), near.try_clone().unwrap());
+            std::thread::spawn(move || {
+                let _ = std::io::copy(&mut back, &mut to);
+                let _ = to.shutdown(Shutdown::Both);
+            });
+            let heard = Arc::clone(&shared);
+            std::thread::spawn(move || {
+                let mut piece = [0; 16 * 1024];
+                while let Ok(length @ 1..) = near.read(&mut piece) {
+                    heard.lock().unwrap().extend_from_slice(&piece[..length]);
+                    if far.write_all(&piece[..length]).is_err() {
+                        break;
+                    }
+                }
+                let _ = far.shutdown(Shutdown::Both);
+            });
+        }
+    });
+    (url, heard)
+}
+
+/// Returns every word that follows `before` on the wire.
+fn said(heard: &str, before: &str) -> BTreeSet<String> {
+    let ends = |c: char| c.is_whitespace() || c == '&' || c == '"';
+    let pieces = heard.split(before).skip(1);
+    let words = pieces.filter_map(|rest| rest.split(ends).next());
+    words
+        .filter(|word| word.len() > 8)
+        .map(str::to_owned)
+        .collect()
+}
+
+fn files(folder: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().path());
+    entries
+        .flat_map(|path| match path.is_dir() {
+            true => files(&path),
+            false => vec![path],
+        })
+        .collect()
+}
+
+/// The key as a server may repeat it: in base64, alone and within a header, and in hex.
+fn spellings() -> [String; 3] {
+    let header = STANDARD.encode(format!("authorization: Bearer {KEY}\r\n"));
+    let hex = KEY.bytes().map(|byte| format!("{byte:02x}"));
+    [STANDARD.encode(KEY), header, hex.collect()]
+}
+
+/// Asserts that a response to a host or client contains the server's message and no part of the
+/// key.
+#[track_caller]
+fn assert_hides_the_key(answer: &str) {
+    assert!(answer.contains(ECHOED), "{answer}");
+    assert!(!answer.contains(KEY), "{answer}");
+    for spelling in spellings() {
+        // The last characters may encode what follows the key.
+        let part = &spelling[spelling.len() - 20..spelling.len() - 6];
+        assert!(!answer.contains(part), "{spelling} in {answer}");
+    }
+}
+
+fn holds(bytes: &[u8], canary: &str) -> bool {
+    bytes
+        .windows(canary.len())
+        .any(|piece| piece == canary.as_bytes())
+}
+
+#[test]
+fn no_canary_sings_outside_the_journal() {
+    let fails =
+        format!(r#"{{ end = {{ code = "unavailable", message = "busy with: {PROMPT} {KEY}" }} }}"#);
+    let tools = format!(
+        r#"{{ exec = {{ shellStreamArgs = {{ command = "cat spoken.txt; : {COMMAND}", workingDirectory = "$WS", toolCallId = "c2", timeout = 10000 }} }}, expect = {{ shellStream = {{ stdout = {{ "$contains" = "{OUTPUT}" }} }} }} }}, {{ exec = {{ writeArgs = {{ path = "$WS/written.txt", fileText = "{WRITTEN}", toolCallId = "c3" }} }}, expect = {{ writeResult = {{ success = {{}} }} }} }}"#
+    );
+    let steered = format!(
+        r#"{INJECTED}, {{ update = {{ contextInjectionState = {{ injectionId = "$I", state = {{ delivered = {{ step = 1 }} }} }} }} }}"#
+    );
+    let pauses = format!(
+        r#"{{ exec = {{ requestContextArgs = {{}} }} }}, {tools}, {{ exec = {{ readArgs = {{ path = "$WS/secret.txt", toolCallId = "c0" }} }}, expect = {{ readResult = {{ success = {{ content = {{ "$contains" = "{FILE}" }} }} }} }} }}, {{ text = "{ANSWER}" }}, {steered}, {{ checkpoint = "auto" }}, {{ exec = {{ mcpArgs = {{ name = "pi__look", providerIdentifier = "pi", toolName = "pi__look", toolCallId = "c1", args = {{ q = "{ARGUMENT}" }} }} }} }}"#
+    );
+    let goes_on = format!(
+        r#"{{ text = "{ANSWER} again" }}, {{ usage = {{}} }}, {{ checkpoint = "auto" }}, {{ end = true }}"#
+    );
+    let refuses = format!(
+        r#"{{ end = {{ code = "invalid_argument", message = "{ECHOED}: cannot do {PROMPT} with {KEY}, {}", retryable = false }} }}"#,
+        spellings().join(" or ")
+    );
+    let breaks = r#"{ text = "half" }, { garbage = "a5a5a5a5a5a5a5a5" }, { end = true }"#;
+    let works = format!(
+        r#"{{ exec = {{ requestContextArgs = {{}} }} }}, {{ exec = {{ shellStreamArgs = {{ command = "cat spoken.txt; : {COMMAND}; echo > begun; exec sleep 600", workingDirectory = "$WS", toolCallId = "c4", timeout = 600000 }} }} }}"#
+    );
+    let runs = [&fails, &pauses, &goes_on, &refuses, breaks, &works]
+        .map(|steps| format!("[[run]]\nsteps = [ {steps} ]\n"));
+    let place = tempfile::tempdir().unwrap();
+    let scenario = place.path().join("canary.toml");
+    let about = "name = \"canary\"\nattempts = \"all\"\n";
+    std::fs::write(&scenario, format!("{about}{}", runs.concat())).unwrap();
+    let simulator = Simulator::with(Transport::Http1, &scenario);
+    let (url, heard) = overheard(&simulator.url);
+
+    let workspace = tempfile::tempdir().unwrap();
+    std::fs::write(workspace.path().join("secret.txt"), FILE).unwrap();
+    std::fs::write(workspace.path().join("spoken.txt"), OUTPUT).unwrap();
+    let state = place.path().join("state");
+    let bridge = state.join("bridge.log");
+    // Nothing should be written there; the search covers both all the same.
+    let (home, temporary) = (place.path().join("home"), place.path().join("tmp"));
+    for folder in [&home, &temporary] {
+        std::fs::create_dir(folder).unwrap();
+    }
+    let env = [
+        ("PATH", "/usr/bin:/bin"),
+        ("HOME", home.to_str().unwrap()),
+        ("TMPDIR", temporary.to_str().unwrap()),
+        ("CURSOR_BACKEND_URL", url.as_str()),
+        ("CURSOR_API_KEY", KEY),
+        ("PI_CURSOR_STATE_DIR", state.to_str().unwrap()),
+        ("PI_CURSOR_PROVIDER_DEBUG", "1"),
+        ("PI_CURSOR_PI_TOOL_BRIDGE_DEBUG", "1"),
+        (
+            "PI_CURSOR_PI_TOOL_BRIDGE_DEBUG_FILE",
+            bridge.to_str().unwrap(),
+        ),
+    ];
+    let mut talk = RpcSession::new(&simulator, "s", &env);
+    talk.host.received = Some(Vec::new());
+    talk.system = SYSTEM.into();
+    talk.tools = vec![tool("look")];
+    talk.workspace = workspace.path().display().to_string();
+
+    // A user logs in and sends an image; a turn is retried, executes, is steered, pauses, and its
+    // sidecar is killed.
+    let begun = talk.host.call("login/start", json!({}))["result"].clone();
+    let done = talk
+        .host
+        .call("login/wait", json!({"loginId": begun["loginId"]}));
+    assert!(done["result"]["email"].is_string(), "{done}");
+    let picture = format!("iVBORw0KGgoA{ENCODED}");
+    talk.user(PROMPT);
+    talk.messages[0]["content"] = json!([{"type": "text", "text": PROMPT},
+        {"type": "image", "data": picture, "mimeType": "image/png"}]);
+    let taken = interrupted(&mut talk, STEERING);
+    assert_eq!(
+        (taken.stop.as_str(), taken.calls.len()),
+        ("toolUse", 1),
+        "{taken:?}"
+    );
+    talk.result(&taken.calls[0], json!([{"type": "text", "text": RESULT}]));
+    talk.host.kill();
+    let mut stderr = talk.host.stderr();
+    let mut received = talk.host.received.take().unwrap();
+
+    // Another sidecar recovers the turn, then receives errors that are final.
+    let mut talk = talk.moved_to(&simulator, &env);
+    talk.host.received = Some(Vec::new());
+    let taken = talk.turn();
+    assert_eq!((taken.stop.as_str(), taken.error.as_str()), ("stop", ""));
+    assert!(taken.text.contains(ANSWER), "{taken:?}");
+    let failed = talk.say(PROMPT);
+    assert_eq!(failed.stop, "error");
+    assert_hides_the_key(&failed.error);
+    assert_eq!(talk.say(PROMPT).stop, "error");
+    talk.host.call("shutdown", json!({}));
+    talk.host.say(&json!({"jsonrpc": "2.0", "method": "exit"}));
+    talk.host.ended();
+    stderr += &talk.host.stderr();
+    received.extend(talk.host.received.take().unwrap());
+
+    // A third sidecar is killed while it executes.
+    let mut talk = talk.moved_to(&simulator, &env);
+    talk.user(PROMPT);
+    talk.begin();
+    until(|| workspace.path().join("begun").exists().then_some(()));
+    talk.host.kill();
+    stderr += &talk.host.stderr();
+    let is_empty = |folder: &Path| std::fs::read_dir(folder).unwrap().next().is_none();
+    until(|| is_empty(&temporary).then_some(()));
+
+    let heard = String::from_utf8_lossy(&heard.lock().unwrap()).into_owned();
+    let mut verifiers = said(&heard, "verifier=");
+    verifiers.extend(said(&heard, "\"verifier\":\""));
+    let mut secrets = said(&heard, "authorization: Bearer ");
+    assert_eq!(verifiers.len(), 1);
+    assert!(
+        secrets.contains(KEY) && secrets.len() > 2,
+        "tokens were seen"
+    );
+    secrets.extend(verifiers);
+    for message in &received {
+        let message = message.to_string();
+        for secret in &secrets {
+            assert!(
+                !message.contains(secret),
+                "{secret} told the host: {message}"
+            );
+        }
+    }
+
+    let mut logs = String::new();
+    let mut kept = BTreeSet::new();
+    let everywhere = [&state, &home, &temporary];
+    for path in everywhere.into_iter().flat_map(|folder| files(folder)) {
+        let bytes = std::fs::read(&path).unwrap();
+        let mode = std::fs::metadata(&path).unwrap().permissions().mode();
+        assert_eq!(mode & 0o077, 0, "{} is for everybody", path.display());
+        for secret in &secrets {
+            assert!(!holds(&bytes, secret), "{secret} in {}", path.display());
+        }
+        let found = WORDS.into_iter().filter(|word| holds(&bytes, word));
+        if path.starts_with(state.join("conversations")) {
+            kept.extend(found);
+        } else {
+            assert_eq!(found.collect::<Vec<_>>(), [""; 0], "in {}", path.display());
+            logs += &String::from_utf8_lossy(&bytes);
+        }
+    }
+    for canary in WORDS.into_iter().chain(secrets.iter().map(String::as_str)) {
+        assert!(!stderr.contains(canary), "{canary} on stderr: {stderr}");
+    }
+    // That a panic message quotes nothing is tested next to the panic hook.
+    assert!(!stderr.contains("panicked"), "{stderr}");
+    // Check that the canaries really passed through.
+    let wire = simulator.recorded().0.to_string();
+    for word in WORDS.into_iter().filter(|word| *word != PICTURE) {
+        assert!(wire.contains(word), "{word} went through nothing");
+    }
+    assert!(kept.contains(PROMPT) && kept.contains(ANSWER), "{kept:?}");
+    for event in [
+        "run.retry",
+        "bridge.recovered_via_checkpoint",
+        "turn.answered",
+        "request_queued",
+        "run.inject",
+        "ShellStreamArgs",
+        "WriteArgs",
+    ] {
+        assert!(logs.contains(event), "{event} is not logged");
+    }
+}
+
+/// The gateway removes a key that the server repeats, from streamed and other responses and from
+/// the log.
+#[tokio::test]
+async fn the_gateway_does_not_repeat_the_key() {
+    let steps = format!(
+        r#"{{ end = {{ code = "invalid_argument", message = "{ECHOED} {KEY} or {}", retryable = false }} }}"#,
+        spellings().join(" or ")
+    );
+    let simulator = playing(Transport::H2c, &steps);
+    let gateway = GatewayProcess::start(
+        &simulator,
+        &[("CURSOR_API_KEY", KEY), ("RUST_LOG", "debug")],
+    );
+    for stream in [true, false] {
+        let mut chat = gateway.chat();
+        chat.stream = stream;
+        chat.user("go");
+        let answer = chat.send(&chat.body()).await.text().await.unwrap();
+        assert_hides_the_key(&answer);
+        assert!(!answer.contains(&gateway.token), "{answer}");
+    }
+    let stderr = std::fs::read_to_string(gateway.folder().join("stderr")).unwrap();
+    assert!(!stderr.contains(KEY), "{stderr}");
+}
+
+/// The same for errors of the key exchange, in every request of a host.
+#[test]
+fn a_refused_key_is_not_repeated() {
+    let said = format!("{ECHOED} {KEY} or {}", spellings().join(" or "));
+    let answer = format!("{{ status = 401, body = {{ message = \"{said}\" }} }}");
+    let scenario = format!(
+        "name = \"refused\"\n[server]\nexchange = {answer}\nunary = {{ \"/v1/models\" = {answer} }}\n[[run]]\nsteps = []\n"
+    );
+    let file = tempfile::Builder::new().suffix(".toml").tempfile().unwrap();
+    std::fs::write(file.path(), scenario).unwrap();
+    let simulator = Simulator::with(Transport::Http1, file.path());
+    let mut talk = RpcSession::new(&simulator, "s", &[("CURSOR_API_KEY", KEY)]);
+    assert_hides_the_key(&talk.say("go").error);
+    let listed = talk.host.call("models/list", json!({"refresh": true}));
+    assert_hides_the_key(&listed["result"]["warnings"].to_string());
+    let status = talk.host.call("account/status", json!({}));
+    assert_hides_the_key(&status["result"]["problem"].to_string());
+    let stderr = talk.host.stderr();
+    assert!(!stderr.contains(KEY), "{stderr}");
+}

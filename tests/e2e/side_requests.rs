@@ -1,0 +1,137 @@
+//! Special turns: side requests, sessions without a file, images followed by text, and unknown
+//! fields.
+
+use serde_json::json;
+
+use test_support::in_process::END;
+use test_support::rpc_session::{RpcSession, tool};
+use test_support::scenario::playing;
+use test_support::simulator::{Simulator, Transport};
+
+/// pi's summaries use the model of the session; nothing may be executed for them.
+#[test]
+fn a_request_beside_the_session_executes_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let ghost = folder.path().join("ghost");
+    let touch = |name: &str| {
+        let file = folder.path().join(name);
+        json!({"mcpServers": {"there": {"command": "touch", "args": [file]}}})
+    };
+    std::fs::create_dir(folder.path().join(".cursor")).unwrap();
+    let servers = folder.path().join(".cursor/mcp.json");
+    std::fs::write(servers, touch("server").to_string()).unwrap();
+    let hook = json!({"version": 1, "hooks": {"beforeShellExecution":
+        [{"command": format!("touch {}/hook", folder.path().display())}]}});
+    let hooks = folder.path().join(".cursor/hooks.json");
+    std::fs::write(hooks, hook.to_string()).unwrap();
+    let steps = format!(
+        r#"{{ exec = {{ requestContextArgs = {{}} }} }}, {{ exec = {{ shellArgs = {{ command = "touch {}", workingDirectory = "{}", timeout = 5000, toolCallId = "c", skipApproval = true, parsingResult = {{}} }} }} }}, {{ text = "A summary." }}, {END}"#,
+        ghost.display(),
+        folder.path().display()
+    );
+    let simulator = playing(Transport::Http1, &steps);
+    let env = [
+        ("PI_CURSOR_SETTING_SOURCES", "all"),
+        ("PI_CURSOR_TRUST_PROJECT", "1"),
+        ("PATH", "/usr/bin:/bin"),
+    ];
+    let mut talk = RpcSession::new(&simulator, "s", &env);
+    talk.workspace = folder.path().to_str().unwrap().into();
+    talk.tools = vec![tool("look")];
+    talk.user("Summarize.");
+    let mut params = talk.params();
+    params["kind"] = json!("side");
+    let taken = talk.take(params);
+    assert_eq!(
+        (taken.stop.as_str(), taken.text.as_str()),
+        ("stop", "A summary.")
+    );
+    for name in ["ghost", "server", "hook"] {
+        assert!(!folder.path().join(name).exists(), "{name}");
+    }
+    let recording = simulator.recorded();
+    let requests = recording.client("runRequest");
+    let offered = &requests[0]["runRequest"]["mcpTools"]["mcpTools"];
+    assert_eq!(offered.as_array().map_or(0, Vec::len), 0, "{offered}");
+    // The session's own turn does execute, which shows that the check can fail.
+    let taken = talk.say("go");
+    assert_eq!(taken.stop, "stop", "{taken:?}");
+    assert!(ghost.exists());
+}
+
+#[test]
+fn a_session_without_a_file_leaves_none() {
+    let simulator = Simulator::start(Transport::Http1);
+    let folder = tempfile::tempdir().unwrap();
+    let env = [("PI_CURSOR_STATE_DIR", folder.path().to_str().unwrap())];
+    let mut talk = RpcSession::new(&simulator, "s", &env);
+    let kept = folder.path().join("conversations");
+    for (words, answer) in [
+        ("@followup one", "First answer."),
+        ("@followup two", "Follow-up answer."),
+    ] {
+        talk.user(words);
+        let mut params = talk.params();
+        params["keep"] = json!("memory");
+        assert_eq!(talk.take(params).text, answer, "in memory it goes on");
+        assert!(!kept.exists());
+    }
+    let recording = simulator.recorded();
+    let requests = recording.client("runRequest");
+    let id = |n: usize| &requests[n]["runRequest"]["conversationId"];
+    assert_eq!(id(0), id(1));
+    talk.session = "other".into();
+    talk.messages.clear();
+    talk.say("@hello");
+    assert!(kept.exists(), "others are kept");
+}
+
+#[test]
+fn a_picture_is_not_lost_for_words_somebody_adds_behind_it() {
+    let simulator = playing(Transport::Http1, &format!(r#"{{ text = "Seen." }}, {END}"#));
+    let mut talk = RpcSession::new(&simulator, "s", &[]);
+    let picture =
+        json!({"type": "image", "data": "iVBORw0KGgoAAAANSUhEUg==", "mimeType": "image/png"});
+    let look = json!({"type": "text", "text": "look"});
+    talk.messages = vec![
+        json!({"role": "user", "content": [look, picture], "timestamp": 1}),
+        json!({"role": "user", "content": "by the way", "timestamp": 2}),
+    ];
+    assert_eq!(talk.turn().text, "Seen.");
+    let taken = talk.say("and now?");
+    assert_eq!(taken.text, "Seen.");
+    let recording = simulator.recorded();
+    let requests = recording.client("runRequest");
+    let message =
+        |n: usize| &requests[n]["runRequest"]["action"]["userMessageAction"]["userMessage"];
+    assert_eq!(message(0)["text"], "look\n[image attached]\n\nby the way");
+    let images = |n: usize| {
+        let images = message(n)["selectedContext"]["selectedImages"].as_array();
+        images.map_or(0, Vec::len)
+    };
+    assert_eq!((images(0), images(1)), (1, 0));
+}
+
+/// Other extensions may add fields to what a host sends.
+#[test]
+fn fields_of_others_are_told_once_and_not_read() {
+    let simulator = playing(
+        Transport::Http1,
+        &format!(r#"{{ text = "Heard." }}, {END}"#),
+    );
+    let mut talk = RpcSession::new(&simulator, "s", &[]);
+    for _ in 0..2 {
+        talk.user("hi");
+        let mut params = talk.params();
+        params["temperature"] = json!({"of": 1});
+        assert_eq!(talk.take(params).text, "Heard.");
+    }
+    let told = talk.host.stderr();
+    assert_eq!(told.matches("temperature").count(), 1, "{told}");
+    let mut params = talk.params();
+    params["messages"] = json!("hi");
+    let refused = talk.host.call("turn/start", params);
+    assert_eq!(refused["error"]["code"], -32602);
+    let problem = refused["error"]["message"].as_str().unwrap();
+    assert!(problem.starts_with("messages: "), "{problem}");
+}

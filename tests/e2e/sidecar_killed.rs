@@ -1,0 +1,174 @@
+//! Native tool calls that were started before the sidecar was killed are not executed again unless
+//! they are requested once more.
+
+use std::path::Path;
+
+use serde_json::json;
+use tempfile::TempDir;
+
+use test_support::rpc_session::{RpcSession, TurnOutcome};
+use test_support::scenario::{END, script};
+use test_support::wait::until;
+
+const CONTEXT: &str = "{ exec = { requestContextArgs = {} } }";
+/// A command that appends a line each time it runs.
+const COMMAND: &str = r#"{ exec = { shellStreamArgs = { command = "echo line >> log; echo line", workingDirectory = "$WS", toolCallId = "c", timeout = 10000 } }, "#;
+const RUN: &str = r#"expect = { shellStream = { stdout = "line\n" } } }"#;
+const KNOWN: &str = r#"throws = "was not executed again" }"#;
+const TOLD: &str = r#"throws = "Check its effects first" }"#;
+
+fn env(state: &TempDir) -> [(&'static str, &str); 3] {
+    [
+        ("PI_CURSOR_STATE_DIR", state.path().to_str().unwrap()),
+        ("PI_CURSOR_HTTP", "2"),
+        ("PATH", "/usr/bin:/bin"),
+    ]
+}
+
+fn log(workspace: &TempDir) -> String {
+    std::fs::read_to_string(workspace.path().join("log")).unwrap_or_default()
+}
+
+/// Returns the records of started calls of all sessions.
+fn begun(state: &Path) -> Vec<String> {
+    let sessions = std::fs::read_dir(state.join("conversations")).unwrap();
+    sessions
+        .filter_map(|session| std::fs::read_to_string(session.unwrap().path().join("begun")).ok())
+        .collect()
+}
+
+#[test]
+fn a_command_of_a_killed_sidecar_is_run_again_only_if_asked_for_once_more() {
+    let (state, workspace) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    // One command that has ended, and one that is running.
+    let endless = COMMAND.replace("echo line\"", "exec sleep 600\"");
+    let first = script(&[&format!(
+        "{CONTEXT}, {COMMAND} {RUN}, {endless} open = true, name = \"a\" }}, {{ expect_cancel = true }}"
+    )]);
+    let mut talk = RpcSession::new(&first, "killed", &env(&state));
+    talk.workspace = workspace.path().to_str().unwrap().into();
+    talk.user("go");
+    talk.begin();
+    until(|| (log(&workspace) == "line\nline\n").then_some(()));
+    let written = begun(state.path());
+    assert_eq!(written.len(), 1);
+    assert!(!written[0].contains("echo"), "{written:?}");
+
+    // Another command before it does not matter.
+    let (other, run) = (
+        COMMAND.replace("line", "other"),
+        RUN.replace("line", "other"),
+    );
+    let second = script(&[&format!(
+        "{CONTEXT}, {other} {run}, {endless} {TOLD}, {COMMAND} {TOLD}, {COMMAND} {RUN}, {{ text = \"Looked.\" }}, {END}"
+    )]);
+    let mut later = talk.moved_to(&second, &env(&state));
+    talk.host.kill();
+    later.messages.push(
+        json!({"role": "assistant", "stopReason": "error", "timestamp": 2,
+        "content": [{"type": "text", "text": "I'll"}]}),
+    );
+    let taken = later.say("go on");
+    assert_eq!(
+        (taken.text.as_str(), taken.stop.as_str()),
+        ("Looked.", "stop"),
+        "{taken:?}"
+    );
+    assert_eq!(log(&workspace), "line\nline\nother\nline\n");
+    assert_eq!(begun(state.path()), [""; 0], "the turn has come to its end");
+
+    let third = script(&[&format!(
+        "{CONTEXT}, {COMMAND} {RUN}, {{ text = \"Again.\" }}, {END}"
+    )]);
+    let mut last = later.moved_to(&third, &env(&state));
+    later.host.kill();
+    let taken = last.say("and again");
+    assert_eq!(taken.stop, "stop", "{taken:?}");
+    assert_eq!(log(&workspace), "line\nline\nother\nline\nline\n");
+}
+
+/// After two kills in one turn, the third sidecar still has the record of the first.
+#[test]
+fn a_second_kill_forgets_nothing() {
+    let (state, workspace) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let other = COMMAND.replace("line", "other");
+    let stay = "{ expect_cancel = true }";
+    let first = script(&[&format!("{CONTEXT}, {COMMAND} {RUN}, {stay}")]);
+    let mut talk = RpcSession::new(&first, "killed", &env(&state));
+    talk.workspace = workspace.path().to_str().unwrap().into();
+    talk.user("go");
+    talk.begin();
+    until(|| (log(&workspace) == "line\n").then_some(()));
+    let run = RUN.replace("line", "other");
+    let second = script(&[&format!(
+        "{CONTEXT}, {COMMAND} {TOLD}, {other} {run}, {stay}"
+    )]);
+    let mut later = talk.moved_to(&second, &env(&state));
+    talk.host.kill();
+    later.user("go on");
+    later.begin();
+    until(|| (log(&workspace) == "line\nother\n").then_some(()));
+    let third = script(&[&format!(
+        "{CONTEXT}, {COMMAND} {TOLD}, {other} {TOLD}, {{ text = \"Looked.\" }}, {END}"
+    )]);
+    let mut last = later.moved_to(&third, &env(&state));
+    later.host.kill();
+    let taken = last.say("go on");
+    assert_eq!(taken.stop, "stop", "{taken:?}");
+    assert_eq!(log(&workspace), "line\nother\n");
+}
+
+#[test]
+fn a_command_the_person_stopped_is_run_again_when_asked_for() {
+    let (state, workspace) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let endless = COMMAND.replace("echo line\"", "exec sleep 600\"");
+    let first = format!(
+        "{CONTEXT}, {{ checkpoint = \"auto\" }}, {endless} open = true, name = \"a\" }}, {{ expect_cancel = true }}"
+    );
+    let ran = r#"expect = { shellStream = { exit = { aborted = true } } } }"#;
+    let brief = endless.replace("timeout = 10000", "timeout = 500");
+    let again = format!("{CONTEXT}, {brief} {ran}, {{ text = \"Again.\" }}, {END}");
+    let simulator = script(&[&first, &again]);
+    let mut talk = RpcSession::new(&simulator, "killed", &env(&state));
+    talk.workspace = workspace.path().to_str().unwrap().into();
+    talk.user("go");
+    let turn = talk.begin();
+    until(|| (log(&workspace) == "line\n").then_some(()));
+    talk.host.say(
+        &json!({"jsonrpc": "2.0", "id": "stop", "method": "turn/cancel", "params": {"turnId": turn}}),
+    );
+    assert_eq!(talk.finish(&turn).stop, "aborted");
+    let taken = talk.say("once more");
+    assert_eq!(taken.stop, "stop", "{taken:?}");
+    assert_eq!(log(&workspace), "line\nline\n");
+}
+
+/// After a cancel, a command that had ended is reported, and executed again only if it is requested
+/// once more.
+#[test]
+fn a_command_that_had_ended_is_not_run_again_behind_a_stop() {
+    let (state, workspace) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let first = format!(
+        "{CONTEXT}, {{ checkpoint = \"auto\" }}, {COMMAND} {RUN}, {{ text = \"Done.\" }}, {{ expect_cancel = true }}"
+    );
+    let again = format!("{CONTEXT}, {COMMAND} {KNOWN}, {{ text = \"Known.\" }}, {END}");
+    let simulator = script(&[&first, &again]);
+    let mut talk = RpcSession::new(&simulator, "killed", &env(&state));
+    talk.workspace = workspace.path().to_str().unwrap().into();
+    talk.user("go");
+    let turn = talk.begin();
+    let mut begun = TurnOutcome::default();
+    while begun.text.is_empty() {
+        begun.hear(&talk.host.hear());
+    }
+    talk.host.say(
+        &json!({"jsonrpc": "2.0", "id": "stop", "method": "turn/cancel", "params": {"turnId": turn}}),
+    );
+    assert_eq!(talk.finish(&turn).stop, "aborted");
+    let taken = talk.say("go on");
+    assert_eq!(
+        (taken.stop.as_str(), taken.text.as_str()),
+        ("stop", "Known.")
+    );
+    assert_eq!(log(&workspace), "line\n");
+}

@@ -1,0 +1,63 @@
+//! A host that does not read what it is sent.
+
+use serde_json::{Value as Json, json};
+
+use test_support::sidecar::SidecarProcess;
+
+fn request(id: usize, method: &str) -> Json {
+    json!({"jsonrpc": "2.0", "id": id, "method": method, "params": {}})
+}
+
+fn ready() -> SidecarProcess {
+    let mut host = SidecarProcess::start(&[]);
+    host.initialize();
+    host
+}
+
+#[test]
+fn the_end_is_heard_behind_answers_nobody_reads() {
+    let refused: Vec<Json> = (0..1300).map(|id| request(id, "nope")).collect();
+    let mut host = ready();
+    host.say_all(&refused);
+    assert_eq!(host.exits(), Some(1), "the end of the input");
+    let mut host = ready();
+    host.say_all(&refused);
+    host.say(&json!({"jsonrpc": "2.0", "method": "exit"}));
+    let stdin = host.keep_open();
+    assert_eq!(host.exits(), Some(1), "exit");
+    drop(stdin);
+}
+
+#[test]
+fn answers_nobody_reads_take_no_memory() {
+    const ALL: usize = 8000;
+    let mut host = ready();
+    let before = host.peak_kib();
+    let asked: Vec<Json> = (0..ALL)
+        .map(|id| request(id, "diagnostics/report"))
+        .collect();
+    host.say_all(&asked);
+    let (mut answered, mut refused) = (0, 0);
+    for _ in 0..ALL {
+        let answer = host.hear();
+        match answer["error"]["code"].as_i64() {
+            None => answered += 1,
+            Some(-32001) => refused += 1,
+            Some(_) => panic!("{answer}"),
+        }
+    }
+    assert!(answered >= 1024 && refused > 0, "{answered} and {refused}");
+    if let (Some(before), Some(peak)) = (before, host.peak_kib()) {
+        let more = (peak - before) / 1024;
+        assert!(more < 32, "{more} MiB more");
+    }
+    assert!(host.call("diagnostics/report", json!({}))["result"].is_object());
+}
+
+#[test]
+fn a_frame_that_is_too_large_is_told_before_it_comes() {
+    let mut host = ready();
+    host.write(b"Content-Length: 999999999999\r\n\r\n");
+    assert_eq!(host.hear()["error"]["code"], -32700);
+    assert_eq!(host.exits(), Some(1));
+}

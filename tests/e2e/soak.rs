@@ -1,0 +1,315 @@
+//! The soak test: many sessions on a few sidecars, over a connection that keeps breaking, with
+//! sidecars that are killed and users who abort. It checks that nothing is sent or executed twice,
+//! that every turn ends, and that the resource use of a sidecar stays flat.
+//!
+//! Every test run does a small version; `make soak` does ten thousand turns.
+
+mod chance;
+mod session;
+mod station;
+mod weather;
+
+use std::collections::{HashSet, VecDeque};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use chance::Chance;
+use session::{CHAPTERS, ROUNDS, Session, Tally, story};
+use station::{Measure, Station, Wrongs};
+use weather::{Odds, Storm};
+
+use test_support::fault_proxy;
+use test_support::simulator::{Simulator, Transport};
+
+/// How much to run.
+struct Size {
+    sessions: usize,
+    /// How often each session starts a new history.
+    phases: usize,
+    /// Chapters per history.
+    chapters: usize,
+    stations: usize,
+    /// Concurrent turns.
+    hands: usize,
+    odds: Odds,
+    voice: Voice,
+}
+
+/// Whether to print progress.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Voice {
+    Quiet,
+    Loud,
+}
+
+const SMALL: Size = Size {
+    sessions: 20,
+    phases: 2,
+    chapters: 1,
+    stations: 2,
+    hands: 16,
+    odds: Odds {
+        stream: 150,
+        connection: 1_000,
+    },
+    voice: Voice::Quiet,
+};
+
+/// Number of turns of a history without faults.
+const TURNS: usize = CHAPTERS * (ROUNDS + 1);
+
+impl Size {
+    fn wanted() -> Self {
+        let turns = std::env::var("SOAK_TURNS").ok();
+        let Some(turns) = turns.map(|turns| turns.parse::<usize>().unwrap()) else {
+            return SMALL;
+        };
+        let sessions = 200.min(turns / TURNS).max(1);
+        Self {
+            sessions,
+            phases: turns.div_ceil(sessions * TURNS).max(2),
+            chapters: CHAPTERS,
+            stations: 4,
+            hands: 32,
+            odds: Odds {
+                stream: 250,
+                connection: 4_000,
+            },
+            voice: Voice::Loud,
+        }
+    }
+}
+
+#[test]
+fn soak_nothing_twice_nothing_lost_nothing_left() {
+    let size = Size::wanted();
+    let seed = std::env::var("SOAK_SEED").map_or(1, |seed| seed.parse().unwrap());
+    let folder = tempfile::tempdir().unwrap();
+    let scenario = folder.path().join("soak.toml");
+    std::fs::write(&scenario, story()).unwrap();
+    let record = folder.path().join("record");
+    let simulator = Simulator::recording_at(Transport::H2c, &scenario, &record);
+    let address = simulator.url.trim_start_matches("http://").parse().unwrap();
+    let storm = Arc::new(Storm::new(size.odds, seed));
+    let port = fault_proxy::open(address, Arc::clone(&storm));
+    let wrongs = Wrongs::default();
+    let stations: Vec<Arc<Station>> = (0..size.stations)
+        .map(|n| {
+            let url = format!("http://127.0.0.1:{port}");
+            let state = folder.path().join(format!("station-{n}"));
+            Arc::new(Station::new(url, &state, &wrongs))
+        })
+        .collect();
+    // The sidecar of the first station is killed now and then; only the others are measured.
+    let mut sessions: Vec<Session> = (0..size.sessions)
+        .map(|n| {
+            let at = n % size.stations;
+            Session::new(format!("s{n:03}"), &stations[at], at == 0, &wrongs)
+        })
+        .collect();
+
+    let (done, tally) = (AtomicU64::new(0), Mutex::new(Tally::new()));
+    let begun = Instant::now();
+    let mut measures: Vec<Vec<Measure>> = Vec::new();
+    for phase in 0..size.phases {
+        storm.calm(false);
+        sessions = play(sessions, &size, seed + phase as u64, &done, &tally);
+        storm.calm(true);
+        measures.push(
+            stations[1..]
+                .iter()
+                .map(|station| settle(station, &size))
+                .collect(),
+        );
+        if size.voice == Voice::Loud {
+            eprintln!(
+                "phase {} of {}: {} turns in {:.0} s, {} wrongs, {:?}",
+                phase + 1,
+                size.phases,
+                done.load(Ordering::Relaxed),
+                begun.elapsed().as_secs_f64(),
+                wrongs.lock().unwrap().len(),
+                measures.last().unwrap(),
+            );
+        }
+    }
+    let heard: Vec<String> = sessions
+        .iter_mut()
+        .flat_map(|s| s.heard.drain(..))
+        .collect();
+    drop(sessions);
+    let kills = stations[0].kills.load(Ordering::Relaxed);
+    for station in stations {
+        Arc::into_inner(station).unwrap().leave();
+    }
+
+    drop(simulator);
+    let mut recorded = String::new();
+    for entry in std::fs::read_dir(&record).unwrap().flatten() {
+        if entry.path().extension().is_some_and(|end| end == "jsonl") {
+            recorded += &std::fs::read_to_string(entry.path()).unwrap();
+        }
+    }
+    let lost = unheard(&heard, &recorded);
+    if !lost.is_empty() {
+        let lost = format!(
+            "{} of {} words never reached Cursor: {lost:?}",
+            lost.len(),
+            heard.len()
+        );
+        wrongs.lock().unwrap().push(lost);
+    }
+    let tally = tally.into_inner().unwrap();
+    let told = summary(&size, &done, begun, kills, &storm, &tally, &measures);
+    if size.voice == Voice::Loud {
+        eprintln!("{told}");
+    }
+    let wrongs = wrongs.lock().unwrap();
+    assert!(wrongs.is_empty(), "{}\n{told}", wrongs.join("\n"));
+    for (first, last) in measures[0].iter().zip(&measures[size.phases - 1]) {
+        flat(first, last, &size, &told);
+    }
+    let ended = tally.get("stop").copied().unwrap_or(0);
+    assert!(storm.seen().values().sum::<u64>() > 0, "nothing broke");
+    assert!(ended > 0, "no chapter comes through\n{told}");
+}
+
+/// Returns the user messages that no request contains, neither as text nor in a blob.
+pub fn unheard<'a>(said: &'a [String], recorded: &str) -> Vec<&'a String> {
+    let pieces: HashSet<&str> = recorded.split(['(', ')']).collect();
+    let plain = |words: &str| {
+        let mark = words.split(['(', ')']).nth(1).unwrap();
+        pieces.contains(mark)
+    };
+    let in_blob = |words: &str| {
+        (0..3).any(|shift| {
+            let bytes = format!("{}{words}", " ".repeat(shift));
+            let code = STANDARD.encode(bytes);
+            // Base64 at both ends depends on the adjacent bytes.
+            recorded.contains(&code[4..code.len() - 4])
+        })
+    };
+    said.iter()
+        .filter(|words| !plain(words) && !in_blob(words))
+        .collect()
+}
+
+/// Plays every session's story from the beginning, a few turns at a time. After a turn, a session
+/// waits until the others have had theirs.
+fn play(
+    sessions: Vec<Session>,
+    size: &Size,
+    seed: u64,
+    done: &AtomicU64,
+    tally: &Mutex<Tally>,
+) -> Vec<Session> {
+    let waiting: Mutex<VecDeque<Session>> = Mutex::new(
+        sessions
+            .into_iter()
+            .map(|mut session| {
+                session.begin_anew();
+                session
+            })
+            .collect(),
+    );
+    let told = Mutex::new(Vec::new());
+    std::thread::scope(|scope| {
+        for hand in 0..size.hands {
+            let (waiting, told) = (&waiting, &told);
+            scope.spawn(move || {
+                let mut chance = Chance::new(seed * 1_000 + hand as u64 + 1);
+                loop {
+                    let next = waiting.lock().unwrap().pop_front();
+                    let Some(mut session) = next else { return };
+                    let how = session.step(&mut chance);
+                    *tally.lock().unwrap().entry(how).or_default() += 1;
+                    let turns = done.fetch_add(1, Ordering::Relaxed) + 1;
+                    if size.voice == Voice::Loud && turns.is_multiple_of(500) {
+                        eprintln!("{turns} turns");
+                    }
+                    match session.has_told(size.chapters) {
+                        true => told.lock().unwrap().push(session),
+                        false => waiting.lock().unwrap().push_back(session),
+                    }
+                }
+            });
+        }
+    });
+    told.into_inner().unwrap()
+}
+
+impl Size {
+    /// Upper limit of tasks in an idle sidecar: its sessions, front ends and connections.
+    fn idle_tasks(&self) -> u64 {
+        (self.sessions / self.stations) as u64 + 16
+    }
+}
+
+/// The main thread, two workers, and those that monitor the process.
+const IDLE_THREADS: u64 = 8;
+/// Cancelled runs are drained for some seconds to receive their last checkpoint.
+const SETTLED_WITHIN: Duration = Duration::from_secs(15);
+
+/// Waits until a sidecar is idle and returns its resource use.
+fn settle(station: &Station, size: &Size) -> Measure {
+    let begun = Instant::now();
+    let busy = || station.threads() > IDLE_THREADS || station.tasks() > size.idle_tasks();
+    while busy() && begun.elapsed() < SETTLED_WITHIN {
+        std::thread::yield_now();
+    }
+    station.measure()
+}
+
+/// Checks that the last measurement is about the same as the one after the first phase.
+#[track_caller]
+fn flat(first: &Measure, last: &Measure, size: &Size, told: &str) {
+    let check = |what: &str, holds: bool| {
+        assert!(holds, "{what} grew from {first:?} to {last:?}\n{told}");
+    };
+    check("memory", last.rss_kib <= first.rss_kib * 5 / 4 + 16 * 1024);
+    check("the number of files", last.fds <= first.fds + 8);
+    check("the number of threads", last.threads <= IDLE_THREADS);
+    check("the number of tasks", last.tasks <= size.idle_tasks());
+    check("the disk", last.disk <= first.disk * 5 / 4 + 64 * 1024);
+}
+
+fn summary(
+    size: &Size,
+    done: &AtomicU64,
+    begun: Instant,
+    kills: u64,
+    storm: &Storm,
+    tally: &Tally,
+    measures: &[Vec<Measure>],
+) -> String {
+    let turns = done.load(Ordering::Relaxed);
+    let mut told = format!(
+        "{turns} turns over {} sessions on {} sidecars in {:.0} s; {kills} sidecars killed\nbroken: {:?}\n",
+        size.sessions,
+        size.stations,
+        begun.elapsed().as_secs_f64(),
+        storm.seen(),
+    );
+    for (how, times) in tally {
+        told += &format!("{times:>7}  {how}\n");
+    }
+    told += "phase  sidecar   RSS KiB    fds  threads  tasks  disk KiB\n";
+    for (phase, stations) in measures.iter().enumerate() {
+        for (station, measure) in stations.iter().enumerate() {
+            told += &format!(
+                "{:>5}  {:>7}  {:>8}  {:>5}  {:>7}  {:>5}  {:>8}\n",
+                phase + 1,
+                station + 2,
+                measure.rss_kib,
+                measure.fds,
+                measure.threads,
+                measure.tasks,
+                measure.disk / 1024,
+            );
+        }
+    }
+    told
+}

@@ -1,0 +1,413 @@
+//! One session of a host: chapters with rounds of tools, aborts and injected messages.
+//!
+//! The host behaves as pi: a retryable error leaves no trace in its history; any other error keeps
+//! the answer as far as it was shown, and the user sends another message. After an abort, the
+//! answer is kept as far as the host has read it. Some hosts differ: they retry when the sidecar
+//! has died, or read an aborted turn to its end. In all cases each marker of a chapter is in the
+//! history once and in order, and none is missing unless the user has aborted the chapter.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::mpsc::RecvTimeoutError;
+
+use serde_json::{Value as Json, json};
+
+use super::chance::Chance;
+use super::station::{PATIENCE, Station, Wrongs};
+
+use test_support::pi_retry_rules::{MOST_RETRIES, is_retryable};
+
+/// Number of chapters in the story.
+pub const CHAPTERS: usize = 2;
+/// Tool rounds in a chapter; each makes a turn, and the end makes one more.
+pub const ROUNDS: usize = 4;
+/// Markers before each call, and before the end.
+const WORDS: usize = 3;
+
+/// Returns the story. A chapter starts when the user asks for it.
+pub fn story() -> String {
+    let mut steps = String::new();
+    for chapter in 1..=CHAPTERS {
+        steps += &format!(
+            "{{ exec = {{ requestContextArgs = {{}} }}, told = \"chapter-{chapter}\" }},\n{{ exec = {{ requestContextArgs = {{}} }} }},\n{{ thinking = \"hm\" }}, {{ thinking_done = true }},\n"
+        );
+        for round in 0..=ROUNDS {
+            for word in 0..WORDS {
+                steps += &format!("{{ text = \"{} \" }},\n", name(chapter, round, word));
+            }
+            // Pauses with and without their own checkpoint.
+            if round % 2 == 1 {
+                steps += "{ checkpoint = \"auto\" },\n";
+            }
+            if round < ROUNDS {
+                let call = format!("c{chapter}r{round}");
+                steps += &format!(
+                    "{{ exec = {{ mcpArgs = {{ name = \"pi__look\", providerIdentifier = \"pi\", toolName = \"pi__look\", toolCallId = \"{call}\", args = {{ q = \"{call}\" }} }} }}, told = \"found-{call}\", timeout_ms = 600000 }},\n"
+                );
+                // Checkpoints that were sent before the server received the tool result.
+                if round >= 2 {
+                    steps += "{ checkpoint = \"late\" },\n";
+                }
+            }
+        }
+        steps += "{ usage = { inputTokens = 1, outputTokens = 1 } },\n{ checkpoint = \"auto\" },\n{ end = true },\n";
+    }
+    format!("name = \"soak\"\n[[run]]\nstory = true\nsteps = [\n{steps}]\n")
+}
+
+fn name(chapter: usize, round: usize, word: usize) -> String {
+    format!("c{chapter}r{round}w{word}")
+}
+
+/// What to do to a turn while it runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Mischief {
+    None,
+    /// Cancels; the host reads the turn to its end.
+    Abort,
+    /// Cancels; the host ends the turn by itself, as pi does.
+    AbortDeaf,
+    KillSidecar,
+    /// Injects a message while the model works.
+    Inject,
+}
+
+/// How turns ended, by name.
+pub type Tally = BTreeMap<String, u64>;
+
+/// Limit of user messages after failures in one chapter.
+const MOST_WORDS: usize = 8;
+
+/// A session and the host's transcript of it.
+pub struct Session {
+    name: String,
+    station: Arc<Station>,
+    /// Whether its sidecar is killed now and then.
+    mortal: bool,
+    messages: Vec<Json>,
+    executed: BTreeMap<String, usize>,
+    wrongs: Wrongs,
+    turns: u64,
+    /// How often a new history was started.
+    phase: u64,
+    chapter: usize,
+    under_way: bool,
+    retries: usize,
+    spoken: usize,
+    /// User messages of this chapter, followed by all that Cursor must have received.
+    said: Vec<String>,
+    pub heard: Vec<String>,
+    /// Injected messages that no turn accepted.
+    unsaid: Vec<String>,
+    utterances: u64,
+}
+
+struct Taken {
+    text: String,
+    calls: Vec<(String, Json)>,
+    stop: String,
+    error: String,
+    /// The injected message, and whether the turn accepted it.
+    injected: Option<(String, bool)>,
+}
+
+impl Session {
+    pub fn new(name: String, station: &Arc<Station>, mortal: bool, wrongs: &Wrongs) -> Self {
+        Self {
+            name,
+            station: Arc::clone(station),
+            mortal,
+            messages: Vec::new(),
+            executed: BTreeMap::new(),
+            wrongs: Arc::clone(wrongs),
+            turns: 0,
+            phase: 0,
+            chapter: 0,
+            under_way: false,
+            retries: 0,
+            spoken: 0,
+            said: Vec::new(),
+            heard: Vec::new(),
+            unsaid: Vec::new(),
+            utterances: 0,
+        }
+    }
+
+    /// Starts a new history in the same session, as after `/new` or a compaction.
+    pub fn begin_anew(&mut self) {
+        self.phase += 1;
+        self.messages.clear();
+        self.executed.clear();
+        self.unsaid.clear();
+        self.chapter = 0;
+    }
+
+    pub fn has_told(&self, chapters: usize) -> bool {
+        self.chapter >= chapters && !self.under_way
+    }
+
+    fn wrong(&self, what: &str) {
+        let chapter = format!(
+            "{} phase {} chapter {}",
+            self.name, self.phase, self.chapter
+        );
+        let mut wrongs = self.wrongs.lock().unwrap();
+        wrongs.push(format!("{chapter} turn {}: {what}", self.turns));
+    }
+
+    fn push(&mut self, mut message: Json) {
+        message["timestamp"] = json!(self.phase * 1_000_000 + self.messages.len() as u64 + 1);
+        self.messages.push(message);
+    }
+
+    /// Returns a unique text.
+    fn words(&mut self, what: &str) -> String {
+        self.utterances += 1;
+        format!("{what} ({}-{}-)", self.name, self.utterances)
+    }
+
+    fn person_says(&mut self, what: &str) {
+        let words = self.words(what);
+        self.push(json!({"role": "user", "content": words}));
+        self.said.push(words);
+    }
+
+    /// Takes one turn and returns how it ended.
+    pub fn step(&mut self, chance: &mut Chance) -> String {
+        if !self.under_way {
+            (self.under_way, self.retries, self.spoken) = (true, 0, 0);
+            self.chapter += 1;
+            self.person_says(&format!("chapter-{}", self.chapter));
+        }
+        for words in std::mem::take(&mut self.unsaid) {
+            self.push(json!({"role": "user", "content": words}));
+        }
+        let mischief = match () {
+            () if chance.once_in(60) => Mischief::Abort,
+            () if chance.once_in(60) => Mischief::AbortDeaf,
+            () if self.mortal && chance.once_in(40) => Mischief::KillSidecar,
+            () if chance.once_in(20) => Mischief::Inject,
+            () => Mischief::None,
+        };
+        let mut taken = self.turn(mischief);
+        let well = matches!(taken.stop.as_str(), "stop" | "toolUse");
+        if let Some((words, took)) = taken.injected.take() {
+            if !took || !well {
+                self.unsaid.push(words.clone());
+            }
+            self.said.push(words);
+        }
+        let stop = taken.stop.clone();
+        match stop.as_str() {
+            "stop" => {
+                self.keep(&taken);
+                self.finish(Given::Whole);
+            }
+            // The cancel and the calls crossed.
+            "toolUse" if mischief == Mischief::Abort => {
+                self.keep(&taken);
+                for (id, _) in &taken.calls {
+                    self.result(id, Err("Operation aborted"));
+                }
+                self.finish(Given::Up);
+            }
+            "toolUse" => {
+                self.keep(&taken);
+                self.execute(&taken.calls);
+                self.retries = 0;
+                let last = json!(self.last_call());
+                let calls_last = taken.calls.iter().any(|(_, q)| *q == last);
+                if calls_last && chance.once_in(8) {
+                    self.person_says("and hurry");
+                }
+            }
+            "aborted" => {
+                self.keep(&taken);
+                self.finish(Given::Up);
+            }
+            // A host that retries keeps nothing; pi keeps what it has shown.
+            "gone" if chance.once_in(2) => {}
+            "gone" => self.fail(&taken),
+            _ => {
+                if taken.error.contains("scenario ") {
+                    self.wrong(&taken.error);
+                }
+                match is_retryable(&taken.error) && self.retries < MOST_RETRIES {
+                    true => self.retries += 1,
+                    false => self.fail(&taken),
+                }
+                return format!("error: {}", taken.error);
+            }
+        }
+        stop
+    }
+
+    /// Keeps a failed answer as far as it was shown, and sends another user message.
+    fn fail(&mut self, taken: &Taken) {
+        self.keep(taken);
+        self.retries = 0;
+        self.spoken += 1;
+        if self.spoken > MOST_WORDS {
+            self.wrong("it breaks again and again");
+            return self.finish(Given::Up);
+        }
+        self.person_says("go on");
+    }
+
+    fn last_call(&self) -> String {
+        format!("c{}r{}", self.chapter, ROUNDS - 1)
+    }
+
+    fn turn(&mut self, mischief: Mischief) -> Taken {
+        self.turns += 1;
+        let id = format!("{}-{}", self.name, self.turns);
+        let params = json!({"turnId": id, "sessionId": self.name, "workspace": "/workspace",
+            "systemPrompt": "Tell it.", "messages": self.messages,
+            "tools": [{"name": "look", "description": "looks",
+                "parameters": {"type": "object", "properties": {"q": {"type": "string"}}}}],
+            "model": {"id": "composer-2", "contextWindow": 200_000, "maxTokens": 64_000}});
+        let heard = self.station.begin(&id, "turn/start", &params);
+        let mut taken = Taken {
+            text: String::new(),
+            calls: Vec::new(),
+            stop: "gone".into(),
+            error: String::new(),
+            injected: None,
+        };
+        let mut to_do = mischief;
+        let mut asked = None;
+        let mut deaf = false;
+        loop {
+            let message = match heard.recv_timeout(PATIENCE) {
+                Ok(message) => message,
+                Err(RecvTimeoutError::Disconnected) => break,
+                Err(RecvTimeoutError::Timeout) => {
+                    self.wrong("it hangs");
+                    taken.stop = "hung".into();
+                    break;
+                }
+            };
+            if message["id"] == id.as_str() {
+                let result = &message["result"];
+                taken.stop = result["stopReason"].as_str().unwrap_or("refused").into();
+                taken.error = result["errorMessage"].as_str().unwrap_or_default().into();
+                if let Some(error) = message.get("error") {
+                    self.wrong(&format!("refused: {error}"));
+                }
+                break;
+            }
+            if deaf {
+                continue;
+            }
+            for event in message["params"]["events"].as_array().into_iter().flatten() {
+                match event["type"].as_str().unwrap() {
+                    "text" => taken.text.push_str(event["text"].as_str().unwrap()),
+                    "toolCall" => taken.calls.push((
+                        event["id"].as_str().unwrap().into(),
+                        event["arguments"]["q"].clone(),
+                    )),
+                    _ => {}
+                }
+            }
+            match std::mem::replace(&mut to_do, Mischief::None) {
+                Mischief::None => {}
+                Mischief::Abort | Mischief::AbortDeaf => {
+                    deaf = mischief == Mischief::AbortDeaf;
+                    self.station.aside("turn/cancel", &json!({"turnId": id}));
+                }
+                Mischief::KillSidecar => self.station.kill(),
+                Mischief::Inject => {
+                    let words = self.words("by the way");
+                    let params = json!({"turnId": id, "text": words});
+                    let answer =
+                        self.station
+                            .begin(&format!("{id}-inject"), "turn/inject", &params);
+                    asked = Some((words, answer));
+                }
+            }
+        }
+        if deaf {
+            taken.stop = "aborted".into();
+            taken.calls.clear();
+        }
+        taken.injected = asked.map(|(words, answer)| {
+            let answer = answer.recv_timeout(PATIENCE).unwrap_or_default();
+            (words, answer["result"]["taken"] == true)
+        });
+        taken
+    }
+
+    fn keep(&mut self, taken: &Taken) {
+        let mut content = Vec::new();
+        if !taken.text.is_empty() {
+            content.push(json!({"type": "text", "text": taken.text}));
+        }
+        content.extend(taken.calls.iter().map(
+            |(id, q)| json!({"type": "toolCall", "id": id, "name": "look", "arguments": {"q": q}}),
+        ));
+        let stop = match taken.stop.as_str() {
+            stop @ ("stop" | "toolUse" | "aborted") => stop,
+            _ => "error",
+        };
+        self.push(json!({"role": "assistant", "content": content, "stopReason": stop}));
+    }
+
+    fn execute(&mut self, calls: &[(String, Json)]) {
+        for (id, q) in calls {
+            let q = q.as_str().unwrap();
+            let times = self.executed.entry(q.into()).or_default();
+            *times += 1;
+            if *times > 1 {
+                self.wrong(&format!("{q} was executed twice"));
+            }
+            self.result(id, Ok(&format!("found-{q}")));
+        }
+    }
+
+    fn result(&mut self, id: &str, came: Result<&str, &str>) {
+        let (Ok(text) | Err(text)) = came;
+        self.push(
+            json!({"role": "toolResult", "toolCallId": id, "toolName": "look",
+            "content": [{"type": "text", "text": text}], "isError": came.is_err()}),
+        );
+    }
+
+    /// Ends the chapter and checks that each marker occurs once and in order, and that none is
+    /// missing from a complete chapter.
+    fn finish(&mut self, given: Given) {
+        self.under_way = false;
+        let said: Vec<String> = self
+            .messages
+            .iter()
+            .filter(|message| message["role"] == "assistant")
+            .flat_map(|message| message["content"].as_array().unwrap())
+            .filter_map(|block| block["text"].as_str())
+            .flat_map(|text| text.split_whitespace().map(str::to_owned))
+            .collect();
+        let mut sorted = said.clone();
+        sorted.sort();
+        sorted.dedup();
+        if sorted != said {
+            self.wrong(&format!("text twice or out of order: {}", said.join(" ")));
+        }
+        let start = format!("c{}", self.chapter);
+        let here = sorted.iter().filter(|word| word.starts_with(&start));
+        if given == Given::Whole && here.count() != (ROUNDS + 1) * WORDS {
+            self.wrong(&format!("text is missing: {}", said.join(" ")));
+        }
+        let heard = std::mem::take(&mut self.said);
+        if given == Given::Whole {
+            let unsaid = &self.unsaid;
+            self.heard
+                .extend(heard.into_iter().filter(|words| !unsaid.contains(words)));
+        }
+    }
+}
+
+/// How a chapter ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Given {
+    Whole,
+    /// The user has aborted it.
+    Up,
+}

@@ -1,0 +1,333 @@
+//! Injected user messages: a message that a run does not accept is not lost.
+
+use std::io::Write as _;
+
+use serde_json::{Value as Json, json};
+
+use test_support::in_process::{opened, said};
+use test_support::rpc_session::{RpcSession, TurnOutcome, tool};
+use test_support::scenario::{END, calls, script, text};
+use test_support::simulator::{Recording, Simulator, Transport};
+use test_support::wait::until;
+
+pub const INJECTED: &str = r#"{ expect_client = { conversationAction = { injectContextAction = {} } }, capture = { I = "/conversationAction/injectContextAction/injectionId" } }"#;
+const REFUSED: &str = r#"{ update = { contextInjectionState = { injectionId = "$I", state = { rejected = { reason = "no" } } } } }"#;
+const DELIVERED: &str = r#"{ update = { contextInjectionState = { injectionId = "$I", state = { delivered = { step = 1 } } } } }"#;
+const QUEUED: &str =
+    r#"{ update = { contextInjectionState = { injectionId = "$I", state = { queued = {} } } } }"#;
+const GIVEN_UP: &str = r#"{ expect_client = { conversationAction = { cancelAction = {} } } }"#;
+
+fn talk(simulator: &Simulator) -> RpcSession {
+    let mut talk = RpcSession::new(simulator, "s", &[]);
+    talk.tools = vec![tool("look"), tool("slow")];
+    talk
+}
+
+/// Injects a message into a running turn and collects the other messages received meanwhile.
+fn inject(talk: &mut RpcSession, turn: &str, text: &str, heard: &mut TurnOutcome) {
+    let words = json!({"turnId": turn, "text": text});
+    let ask = json!({"jsonrpc": "2.0", "id": "inject", "method": "turn/inject", "params": words});
+    talk.host.say(&ask);
+    loop {
+        let message = talk.host.hear();
+        if message["id"] != "inject" {
+            heard.hear(&message);
+            continue;
+        }
+        match message["result"]["taken"] == true {
+            true => return,
+            // The turn is not running yet, so retry.
+            false => talk.host.say(&ask),
+        }
+    }
+}
+
+/// Takes a turn and injects a message as soon as the turn has emitted text.
+pub fn interrupted(talk: &mut RpcSession, words: &str) -> TurnOutcome {
+    let turn = talk.begin();
+    let mut begun = TurnOutcome::default();
+    while begun.text.is_empty() {
+        begun.hear(&talk.host.hear());
+    }
+    inject(talk, &turn, words, &mut begun);
+    let mut taken = talk.finish(&turn);
+    taken.text.insert_str(0, &begun.text);
+    let answer = talk.messages.last_mut().unwrap();
+    answer["content"][0]["text"] = json!(taken.text);
+    taken
+}
+
+/// A simulator with one script per run, in any conversation.
+fn runs(steps: &[&str]) -> Simulator {
+    let mut file = tempfile::Builder::new().suffix(".toml").tempfile().unwrap();
+    writeln!(file, "name = \"script\"\nattempts = \"all\"").unwrap();
+    for steps in steps {
+        writeln!(file, "[[run]]\nsteps = [ {steps} ]").unwrap();
+    }
+    Simulator::with(Transport::H2c, file.path())
+}
+
+/// Returns the user message of each run.
+fn asked(simulator: &Simulator) -> Vec<String> {
+    let recording = simulator.recorded();
+    let requests = recording.client("runRequest");
+    requests
+        .into_iter()
+        .map(|request: &Json| said(&request["runRequest"]))
+        .collect()
+}
+
+/// The host does not see a call of a run that was cancelled.
+#[test]
+fn a_call_of_a_run_that_is_given_up_is_nobodys() {
+    let first = format!(
+        r#"{{ text = "Hm. " }}, {{ checkpoint = "auto" }}, {INJECTED}, {{ together = true }}, {}, {REFUSED}, {GIVEN_UP}, {{ checkpoint = "auto" }}, {{ expect_cancel = true }}"#,
+        opened("look", "a")
+    );
+    let second = format!(
+        r#"{{ expect_state = "last checkpoint" }}, {}, {{ text = "Heard." }}, {END}"#,
+        calls("slow", "{}", "", &text("done"))
+    );
+    let simulator = script(&[&first, &second]);
+    let mut talk = talk(&simulator);
+    talk.user("go");
+    let taken = interrupted(&mut talk, "hurry");
+    // The host does see the calls of the next run.
+    let names: Vec<&str> = taken.calls.iter().map(|call| call.name.as_str()).collect();
+    assert_eq!((taken.stop.as_str(), names), ("toolUse", vec!["slow"]));
+    talk.result(&taken.calls[0], json!("done"));
+    assert_eq!(talk.turn().text, "Heard.");
+    assert_eq!(asked(&simulator), ["go", "hurry"]);
+}
+
+/// The checkpoint includes everything except this message.
+#[test]
+fn refused_words_are_said_to_a_state_that_knows_the_rest() {
+    let first = format!(
+        r#"{{ text = "Hm. " }}, {{ checkpoint = "auto" }}, {INJECTED}, {REFUSED}, {GIVEN_UP}, {{ expect_cancel = true }}"#
+    );
+    let second = format!(r#"{{ expect_state = "last checkpoint" }}, {{ text = "Heard." }}, {END}"#);
+    let simulator = script(&[&first, &second]);
+    let mut talk = talk(&simulator);
+    talk.user("please go");
+    let taken = interrupted(&mut talk, "go");
+    assert_eq!(taken.text, "Hm. \n\nHeard.", "answers to two things");
+    assert_eq!(asked(&simulator), ["please go", "go"]);
+}
+
+/// The checkpoint does not include a result either, so both are sent.
+#[test]
+fn refused_words_are_said_beside_a_result_the_state_does_not_know() {
+    let first = format!(
+        r#"{{ checkpoint = "auto" }}, {}, {INJECTED}, {REFUSED}, {GIVEN_UP}, {{ expect_cancel = true }}"#,
+        calls("look", "{}", "", &text("it says 42"))
+    );
+    let second = format!(r#"{{ expect_state = "last checkpoint" }}, {{ text = "Heard." }}, {END}"#);
+    let simulator = script(&[&first, &second]);
+    let mut talk = talk(&simulator);
+    let taken = talk.say("go");
+    talk.result(&taken.calls[0], json!("it says 42"));
+    let turn = talk.begin();
+    inject(&mut talk, &turn, "hurry", &mut TurnOutcome::default());
+    let taken = talk.finish(&turn);
+    assert_eq!(taken.text, "Heard.", "{taken:?}");
+    let asked = asked(&simulator);
+    for part in ["it says 42", "hurry"] {
+        assert_eq!(asked[1].matches(part).count(), 1, "{part}: {asked:?}");
+    }
+}
+
+/// There is no checkpoint: the history is sent again, then the message, although it is a substring
+/// of an earlier one.
+#[test]
+fn refused_words_are_said_after_a_history_that_is_told_anew() {
+    let first = format!(
+        r#"{{ text = "Hm. " }}, {INJECTED}, {REFUSED}, {GIVEN_UP}, {{ expect_cancel = true }}"#
+    );
+    let second = format!(r#"{{ text = "Heard." }}, {END}"#);
+    let simulator = runs(&[&first, &second]);
+    let mut talk = talk(&simulator);
+    talk.user("please go");
+    let taken = interrupted(&mut talk, "go");
+    assert_eq!(taken.text, "Hm. \n\nHeard.", "answers to two things");
+    assert_eq!(asked(&simulator), ["please go", "go"]);
+}
+
+/// A message that was accepted but not delivered when the turn failed is sent in the next turn.
+#[test]
+fn words_a_failed_turn_did_not_hear_are_said_in_the_next() {
+    let fails = format!(
+        r#"{{ text = "Hm. " }}, {INJECTED}, {{ end = {{ code = "permission_denied", message = "no more" }} }}"#
+    );
+    let second = format!(
+        r#"{{ text = "Well. " }}, {INJECTED}, {{ update = {{ contextInjectionState = {{ injectionId = "$I", state = {{ delivered = {{ step = 1 }} }} }} }} }}, {{ text = "Heard." }}, {END}"#
+    );
+    let simulator = runs(&[&fails, &second]);
+    let mut talk = talk(&simulator);
+    talk.user("go");
+    let taken = interrupted(&mut talk, "hurry");
+    assert_eq!(taken.stop, "error", "{taken:?}");
+    let taken = talk.say("and now");
+    assert_eq!(taken.text, "Well. Heard.", "{taken:?}");
+    assert_eq!(injected(&simulator.recorded(), 1), ["hurry"]);
+    assert_eq!(injected(&simulator.recorded(), 2), ["hurry"]);
+}
+
+/// Returns the messages that were injected into a run.
+fn injected(recording: &Recording, run: u64) -> Vec<String> {
+    let frames = recording.frames(run, "client").into_iter();
+    let said = "/json/conversationAction/injectContextAction/userContext/userMessage/text";
+    frames
+        .filter_map(|frame| frame.pointer(said)?.as_str().map(str::to_owned))
+        .collect()
+}
+
+/// A message that was accepted before the user stopped the turn is not lost, whether or not it had
+/// been sent to the run.
+#[test]
+fn words_a_stopped_turn_did_not_hear_are_said_in_the_next() {
+    let first = r#"{ text = "Hm. " }, { expect_cancel = true }"#;
+    let second = format!(
+        r#"{{ text = "Well. " }}, {INJECTED}, {{ update = {{ contextInjectionState = {{ injectionId = "$I", state = {{ delivered = {{ step = 1 }} }} }} }} }}, {{ text = "Heard." }}, {END}"#
+    );
+    // Whether the message is sent before the cancel is a race, so try several times.
+    for _ in 0..4 {
+        let simulator = runs(&[first, &second]);
+        let mut talk = talk(&simulator);
+        talk.user("go");
+        let turn = talk.begin();
+        let mut begun = TurnOutcome::default();
+        while begun.text.is_empty() {
+            begun.hear(&talk.host.hear());
+        }
+        let ask = |id: &str, method: &str, params: Json| json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params});
+        talk.host.say_all(&[
+            ask("i", "turn/inject", json!({"turnId": turn, "text": "hurry"})),
+            ask("c", "turn/cancel", json!({"turnId": turn})),
+        ]);
+        let answers = talk.host.answers(3);
+        assert_eq!(answers["i"]["result"]["taken"], true);
+        assert_eq!(answers[&turn]["result"]["stopReason"], "aborted");
+        assert_eq!(talk.say("and now").text, "Well. Heard.");
+        assert_eq!(injected(&simulator.recorded(), 2), ["hurry"]);
+    }
+}
+
+/// The message was delivered, but no checkpoint includes it and the stream is lost.
+#[test]
+fn words_no_state_knows_are_said_again_to_the_next_stream() {
+    let breaks = [
+        r#"{ checkpoint = "auto" }, { text = "Hm. " }"#,
+        r#"{ text = "Hm. " }"#,
+    ];
+    let ends = [
+        r#"{ reset = "internal_error" }"#,
+        r#"{ end = { code = "unavailable", message = "later" } }"#,
+    ];
+    for (begins, breaks) in breaks.into_iter().zip(ends) {
+        let first = format!("{begins}, {INJECTED}, {DELIVERED}, {breaks}");
+        let second = format!(r#"{INJECTED}, {DELIVERED}, {{ text = "Heard." }}, {END}"#);
+        let simulator = runs(&[&first, &second]);
+        let mut talk = talk(&simulator);
+        talk.user("go");
+        let taken = interrupted(&mut talk, "hurry");
+        // Without a checkpoint, text that was shown is not requested again.
+        if taken.stop == "error" {
+            assert_eq!(talk.say("and now").stop, "stop");
+        }
+        assert_eq!(injected(&simulator.recorded(), 2), ["hurry"], "{breaks}");
+    }
+}
+
+/// A checkpoint that is sent after the delivery includes the message.
+#[test]
+fn words_a_state_knows_are_not_said_again() {
+    let first = format!(
+        r#"{{ text = "Hm. " }}, {INJECTED}, {DELIVERED}, {{ checkpoint = "auto" }}, {{ reset = "internal_error" }}"#
+    );
+    let second = format!(r#"{{ expect_state = "last checkpoint" }}, {{ text = "Heard." }}, {END}"#);
+    let simulator = runs(&[&first, &second]);
+    let mut talk = talk(&simulator);
+    talk.user("go");
+    let taken = interrupted(&mut talk, "hurry");
+    assert_eq!(taken.stop, "stop", "{taken:?}");
+    assert_eq!(injected(&simulator.recorded(), 2), [""; 0]);
+}
+
+/// The message got its own run, which fails before any checkpoint includes it.
+#[test]
+fn words_whose_own_run_fails_are_said_in_the_next_turn() {
+    let first = format!(
+        r#"{{ text = "Hm. " }}, {{ checkpoint = "auto" }}, {INJECTED}, {REFUSED}, {GIVEN_UP}, {{ expect_cancel = true }}"#
+    );
+    let own = r#"{ text = "So. " }, { end = { code = "permission_denied", message = "no" } }"#;
+    let next = format!(r#"{INJECTED}, {DELIVERED}, {{ text = "Heard." }}, {END}"#);
+    let simulator = runs(&[&first, own, &next]);
+    let mut talk = talk(&simulator);
+    talk.user("go");
+    let taken = interrupted(&mut talk, "hurry");
+    assert_eq!(taken.stop, "error", "{taken:?}");
+    assert_eq!(talk.say("and now").stop, "stop");
+    assert_eq!(asked(&simulator)[1], "hurry");
+    assert_eq!(injected(&simulator.recorded(), 3), ["hurry"]);
+}
+
+/// The message was only queued, so a checkpoint that was sent after it need not include it.
+#[test]
+fn words_that_were_queued_survive_a_loss_behind_a_later_result() {
+    let first = format!(
+        r#"{}, {INJECTED}, {QUEUED}, {{ checkpoint = "auto" }}, {}, {{ end = {{ code = "unavailable", message = "later" }} }}"#,
+        calls("look", "{}", "", &text("it says 42")),
+        calls("slow", "{}", "", &text("done")),
+    );
+    let second = format!(r#"{INJECTED}, {DELIVERED}, {{ text = "Heard." }}, {END}"#);
+    let simulator = runs(&[&first, &second]);
+    let mut talk = talk(&simulator);
+    let taken = talk.say("go");
+    talk.result(&taken.calls[0], json!("it says 42"));
+    talk.user("hurry");
+    let taken = talk.turn();
+    assert_eq!(taken.stop, "toolUse", "{taken:?}");
+    talk.result(&taken.calls[0], json!("done"));
+    assert_eq!(talk.turn().text, "Heard.");
+    assert_eq!(injected(&simulator.recorded(), 2), ["hurry"]);
+}
+
+/// The usage of both runs is added up.
+#[test]
+fn what_two_runs_of_a_turn_took_is_added_up() {
+    let first = format!(r#"{{ text = "Hm. " }}, {INJECTED}, {QUEUED}, {END}"#);
+    let second = format!(r#"{{ text = "Heard." }}, {END}"#);
+    let simulator = runs(&[&first, &second]);
+    let mut talk = talk(&simulator);
+    talk.user("go");
+    let taken = interrupted(&mut talk, "hurry");
+    assert_eq!(taken.text, "Hm. \n\nHeard.");
+    assert_eq!(
+        (&taken.usage["input"], &taken.usage["output"]),
+        (&json!(200), &json!(10))
+    );
+}
+
+/// Token counts that Cursor sent while the run was parked are reported with the next turn.
+#[test]
+fn a_state_that_came_in_a_pause_tells_how_full_the_context_is() {
+    let first = format!(
+        r#"{}, {{ token_details = {{ usedTokens = 12345, maxTokens = 200000 }} }}, {{ checkpoint = "auto" }}, {{ await = ["a"] }}, {}, {{ expect_cancel = true }}"#,
+        opened("look", "a"),
+        opened("slow", "b"),
+    );
+    let simulator = script(&[&first]);
+    let mut talk = talk(&simulator);
+    let taken = talk.say("go");
+    until(|| {
+        let recording = simulator.recorded();
+        let frames = recording.frames(1, "server");
+        let state = |frame: &&&Json| frame["kind"] == "conversationCheckpointUpdate";
+        frames.iter().find(state).map(|_| ())
+    });
+    talk.result(&taken.calls[0], json!("it says 42"));
+    let taken = talk.turn();
+    assert_eq!(taken.stop, "toolUse", "{taken:?}");
+    assert_eq!(taken.usage["totalTokens"], 12345);
+}

@@ -1,0 +1,191 @@
+//! A process that is stopped for a while (Ctrl-Z, a closed lid) and continued: what arrived
+//! meanwhile counts, however long ago the last data was read.
+
+use std::time::Duration;
+
+use agent::turn::Stop;
+use cursor_sim::{FrameEntry, Sim};
+use rustix::process::{Pid, Signal, kill_process};
+
+use test_support::in_process;
+use test_support::in_process::{CancelAfter, END, InProcessSession, played, requests, simulating};
+use test_support::rpc_session::{RpcSession, TurnOutcome};
+use test_support::scenario::script;
+use test_support::simulator::{Recording, Simulator};
+use test_support::wait::until;
+
+/// Returns steps that send text, with a delay before each.
+fn words(count: usize, ms: u32) -> String {
+    let word = format!(r#"{{ delay_ms = {ms} }}, {{ text = "word " }}, "#);
+    word.repeat(count)
+}
+
+/// A sidecar with short watchdog limits.
+fn hasty(simulator: &Simulator) -> RpcSession {
+    let env = [
+        ("PI_CURSOR_HTTP", "2"),
+        ("PATH", "/usr/bin:/bin"),
+        ("PI_CURSOR_STREAM_IDLE_TIMEOUT_MS", "4000"),
+        ("PI_CURSOR_STREAM_IDLE_MAX_RETRIES", "0"),
+    ];
+    RpcSession::new(simulator, "s", &env)
+}
+
+fn signal(talk: &RpcSession, signal: Signal) {
+    let id = i32::try_from(talk.host.id()).unwrap();
+    kill_process(Pid::from_raw(id).unwrap(), signal).unwrap();
+}
+
+/// Stops the sidecar at the first text of a turn, until `enough` holds for the server.
+fn stopped(
+    talk: &mut RpcSession,
+    simulator: &Simulator,
+    enough: impl Fn(&Recording) -> bool,
+) -> TurnOutcome {
+    let turn = talk.begin();
+    let mut begun = TurnOutcome::default();
+    while begun.text.is_empty() {
+        begun.hear(&talk.host.hear());
+    }
+    let mut taken = after_a_stop(talk, &turn, simulator, enough);
+    taken.text.insert_str(0, &begun.text);
+    taken
+}
+
+/// Finishes a turn after a stop until `enough` holds for the server.
+fn after_a_stop(
+    talk: &mut RpcSession,
+    turn: &str,
+    simulator: &Simulator,
+    enough: impl Fn(&Recording) -> bool,
+) -> TurnOutcome {
+    signal(talk, Signal::STOP);
+    until(|| enough(&simulator.recorded()).then_some(()));
+    signal(talk, Signal::CONT);
+    talk.finish(turn)
+}
+
+fn spoken(recording: &Recording) -> usize {
+    let said = recording.frames(1, "server").into_iter();
+    said.filter(|frame| frame["kind"] == "interactionUpdate.textDelta")
+        .count()
+}
+
+#[test]
+fn a_stream_that_spoke_while_we_were_stopped_is_not_silent() {
+    let steps = format!(r#"{{ text = "word " }}, {} {END}"#, words(16, 400));
+    let simulator = script(&[&steps]);
+    let mut talk = hasty(&simulator);
+    talk.user("go");
+    // Twelve delays take longer than the limit.
+    let taken = stopped(&mut talk, &simulator, |sent| spoken(sent) > 12);
+    assert_eq!(
+        (taken.stop.as_str(), taken.text),
+        ("stop", "word ".repeat(17)),
+        "{}",
+        taken.error
+    );
+    assert_eq!(simulator.recorded().runs(), 1);
+}
+
+/// A stream that is alive but sends no output is still restarted, if a little later.
+#[test]
+fn a_stream_that_did_nothing_while_we_were_stopped_is_given_up() {
+    let nothing = words(40, 400).replace("word ", "");
+    let simulator = script(&[&format!(r#"{{ text = "word " }}, {nothing} {END}"#)]);
+    let mut talk = hasty(&simulator);
+    talk.user("go");
+    let taken = stopped(&mut talk, &simulator, |sent| spoken(sent) > 12);
+    let says = "Cursor stream idle timeout after 4000ms";
+    assert!(taken.error.starts_with(says), "{taken:?}");
+}
+
+/// A command that ended while we were stopped has not timed out.
+#[test]
+fn a_command_that_ended_while_we_were_stopped_ended_by_itself() {
+    let folder = tempfile::tempdir().unwrap();
+    let command = r#"{ exec = { shellStreamArgs = { command = "echo > begun; until [ -e go ]; do sleep 0.05; done; echo ended > ended", workingDirectory = "$WS", toolCallId = "c", timeout = 6000 } }, open = true, name = "c", expect = { shellStream = { exit = { code = 0, aborted = false } } } }"#;
+    let steps = format!(
+        r#"{{ exec = {{ requestContextArgs = {{}} }} }}, {command}, {{ text = "word " }}, {} {{ await = ["c"] }}, {END}"#,
+        words(20, 400)
+    );
+    let simulator = script(&[&steps]);
+    let mut talk = hasty(&simulator);
+    talk.workspace = folder.path().to_str().unwrap().into();
+    talk.user("go");
+    let turn = talk.begin();
+    let is_there = |name: &str| folder.path().join(name).exists();
+    until(|| is_there("begun").then_some(()));
+    let taken = after_a_stop(&mut talk, &turn, &simulator, |sent| {
+        std::fs::write(folder.path().join("go"), "").unwrap();
+        is_there("ended") && spoken(sent) > 17
+    });
+    assert_eq!(taken.stop, "stop", "{taken:?}");
+    simulator.recorded().assert_played(&["completed"]);
+}
+
+/// The client answers this, so it has read everything sent before it.
+const READ: &str = r#"{ kv_set = { text = "x" } }"#;
+
+/// Takes a turn on a machine that sleeps for `seconds` after [`READ`]: when it wakes, all timers
+/// are due at once, ours and the server's.
+async fn slept(guest: &mut InProcessSession, sim: &Sim, seconds: u64) -> in_process::InProcessTurn {
+    let sleeping = async {
+        let read = |frame: &FrameEntry| frame.kind.starts_with("kvClientMessage");
+        while !sim.recording().frames().iter().any(read) {
+            tokio::task::yield_now().await;
+        }
+        tokio::time::pause();
+        tokio::time::advance(Duration::from_secs(seconds)).await;
+        tokio::time::resume();
+    };
+    tokio::join!(guest.turn(CancelAfter::Endless), sleeping).0
+}
+
+#[tokio::test]
+async fn a_machine_that_slept_has_not_lost_its_stream() {
+    let steps = format!(
+        r#"{{ text = "Half. " }}, {READ}, {{ silence_ms = 31000 }}, {{ text = "Rest." }}, {END}"#
+    );
+    let (sim, backend) = simulating(&[steps]).await;
+    let mut guest = InProcessSession::new(&backend, None);
+    guest.user("go");
+    let taken = slept(&mut guest, &sim, 33).await;
+    assert_eq!(
+        (taken.stop, taken.text.as_str(), requests(&sim).len()),
+        (Stop::Finished, "Half. Rest.", 1)
+    );
+}
+
+/// The checkpoint is sent after the end of the turn.
+#[tokio::test]
+async fn a_machine_that_slept_has_not_lost_the_last_state() {
+    let first = format!(
+        r#"{{ text = "One." }}, {{ usage = {{}} }}, {READ}, {{ silence_ms = 6000 }}, {{ checkpoint = "auto" }}, {{ end = true }}"#
+    );
+    let second = format!(r#"{{ expect_state = "last checkpoint" }}, {{ text = "Two." }}, {END}"#);
+    let (sim, backend) = simulating(&[first, second]).await;
+    let mut guest = InProcessSession::new(&backend, None);
+    guest.user("go");
+    assert_eq!(slept(&mut guest, &sim, 20).await.text, "One.");
+    assert_eq!(guest.say("on").await.text, "Two.");
+    played(&sim.recording()).await;
+}
+
+/// A confirmation of an injected message has not timed out either.
+#[tokio::test]
+async fn a_machine_that_slept_has_not_said_its_words_in_vain() {
+    let steps = format!(
+        r#"{{ text = "Hm. " }}, {{ expect_client = {{ conversationAction = {{ injectContextAction = {{}} }} }}, capture = {{ I = "/conversationAction/injectContextAction/injectionId" }} }}, {{ text = "So. " }}, {READ},
+           {{ silence_ms = 16000 }}, {{ update = {{ contextInjectionState = {{ injectionId = "$I", state = {{ delivered = {{ step = 1 }} }} }} }} }}, {{ text = "Heard." }}, {END}"#
+    );
+    let (sim, backend) = simulating(&[steps]).await;
+    let mut guest = InProcessSession::new(&backend, None);
+    guest.interjection = Some("hurry".into());
+    guest.user("go");
+    let taken = slept(&mut guest, &sim, 20).await;
+    assert_eq!(
+        (taken.stop, taken.text.as_str(), requests(&sim).len()),
+        (Stop::Finished, "Hm. So. Heard.", 1)
+    );
+}

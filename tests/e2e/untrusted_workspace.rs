@@ -1,0 +1,108 @@
+//! Workspaces with hostile content.
+
+use std::os::unix::fs::symlink;
+use std::path::Path;
+use std::process::Command;
+
+use test_support::official_client::OfficialClient;
+use test_support::scenario::{CONTEXT, exec, runs};
+use test_support::workspace::{talk, write};
+
+/// Creates a pipe without a writer: opening it blocks forever, as reading `/dev/zero` would.
+fn pipe(path: &Path) {
+    let made = Command::new("mkfifo").arg(path).status().unwrap();
+    assert!(made.success());
+}
+
+#[test]
+fn files_that_never_end_hold_no_turn_up() {
+    let sdk = OfficialClient::new();
+    let endless = sdk.home.path().join("endless");
+    pipe(&endless);
+    for name in [".gitignore", ".ignore", ".rgignore"] {
+        symlink(&endless, sdk.workspace.join(name)).unwrap();
+        write(&sdk.workspace, &format!("in{name}/hidden.txt"), "alpha\n");
+        symlink(&endless, sdk.workspace.join(format!("in{name}/{name}"))).unwrap();
+    }
+    write(&sdk.workspace, "kept/hidden.txt", "alpha\n");
+    symlink(&endless, sdk.workspace.join("kept/.cursorignore")).unwrap();
+    let server = r#"{"mcpServers": {"s": {"command": "true", "envFile": "ENDLESS"}}}"#;
+    let server = server.replace("ENDLESS", endless.to_str().unwrap());
+    write(&sdk.workspace, ".cursor/mcp.json", &server);
+    let steps = [
+        CONTEXT.to_owned(),
+        exec(
+            r#"{ lsArgs = { path = "$WS", toolCallId = "a" } }"#,
+            "{ lsResult = { success = {} } }",
+        ),
+        exec(
+            r#"{ grepArgs = { pattern = "alpha", path = "$WS", outputMode = "count", toolCallId = "b" } }"#,
+            "{ grepResult = { success = {} } }",
+        ),
+        exec(
+            r#"{ piFindArgs = { pattern = "*.txt" } }"#,
+            r#"{ piFindResult = { success = { output = "a.txt" } } }"#,
+        ),
+        exec(
+            r#"{ readArgs = { path = "$WS/kept/hidden.txt", toolCallId = "d" } }"#,
+            "{ readResult = { permissionDenied = {} } }",
+        ),
+    ];
+    let simulator = runs(&[steps.join(", ")]);
+    let taken = talk(&simulator, &sdk, &[]).say("go");
+    assert_eq!(taken.stop, "stop", "{taken:?}");
+    assert_eq!(
+        taken.notices.len(),
+        1,
+        "only that nobody trusts it: {taken:?}"
+    );
+    let recording = simulator.recorded();
+    recording.assert_played(&["completed"]);
+    for reply in ["lsResult", "grepResult"] {
+        let told = recording.client(&format!("execClientMessage.{reply}"))[0].to_string();
+        assert!(
+            told.contains("a.txt") && !told.contains("hidden.txt"),
+            "{told}"
+        );
+    }
+}
+
+/// The model cannot write hooks or MCP settings, because they would be executed in the next turn or
+/// disable hooks.
+#[test]
+fn the_model_does_not_change_what_is_run() {
+    let sdk = OfficialClient::new();
+    let hooks = r#"{"version": 1, "hooks": {"beforeShellExecution": [{"command": "exit 2"}]}}"#;
+    write(&sdk.workspace, ".cursor/hooks.json", hooks);
+    let change = |name: &str| {
+        exec(
+            &format!(
+                r#"{{ writeArgs = {{ path = "$WS/.cursor/{name}", fileText = "{{}}", toolCallId = "a" }} }}"#
+            ),
+            r#"{ writeResult = { permissionDenied = { error = { "$contains" = "only the user changes it" } } } }"#,
+        )
+    };
+    let delete = exec(
+        r#"{ deleteArgs = { path = "$WS/.cursor/hooks.json", toolCallId = "b" } }"#,
+        r#"{ deleteResult = { permissionDenied = { clientVisibleError = { "$contains" = "only the user changes it" } } } }"#,
+    );
+    let steps = [
+        CONTEXT.to_owned(),
+        change("hooks.json"),
+        change("mcp.json"),
+        delete,
+    ];
+    let guarded = exec(
+        r#"{ shellArgs = { command = "touch ran", workingDirectory = "$WS", toolCallId = "c" } }"#,
+        "{ shellResult = { rejected = {} } }",
+    );
+    let simulator = runs(&[steps.join(", "), guarded]);
+    let mut talk = talk(&simulator, &sdk, &[("PI_CURSOR_TRUST_PROJECT", "1")]);
+    for text in ["go", "on"] {
+        let taken = talk.say(text);
+        assert_eq!(taken.stop, "stop", "{taken:?}");
+    }
+    simulator.recorded().assert_played(&["completed"; 2]);
+    assert!(!sdk.workspace.join("ran").exists());
+    assert!(!sdk.workspace.join(".cursor/mcp.json").exists());
+}

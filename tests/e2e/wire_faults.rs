@@ -1,0 +1,471 @@
+//! Every fault on the wire results in a typed failure within a bounded time.
+
+use std::io::Write as _;
+use std::time::Duration;
+
+use agent::run::{Command, Outcome, RetryPolicy, RunEvent};
+use cursor_client::failure::{Failure, Remedy, Retry};
+
+use test_support::run_client::{OnText, RunClient, RunOutcome};
+use test_support::scenario::playing;
+use test_support::simulator::{Simulator, Transport};
+
+/// Runs a single attempt.
+async fn once(transport: Transport, steps: &str) -> RunOutcome {
+    // A long stall timeout, so that a slow machine does not turn another failure into a stall.
+    within(Duration::from_secs(60), transport, steps).await
+}
+
+/// Runs a single attempt with the given stall timeout.
+async fn within(stall: Duration, transport: Transport, steps: &str) -> RunOutcome {
+    let simulator = playing(transport, steps);
+    let mut ours = RunClient::new(&simulator, transport);
+    ours.policy = RetryPolicy {
+        server: 0,
+        transport: 0,
+        idle: 0,
+        ..RetryPolicy::default()
+    };
+    ours.timing.stall = stall;
+    ours.say("go").await
+}
+
+async fn failure(transport: Transport, steps: &str) -> Failure {
+    failed(once(transport, steps).await, steps)
+}
+
+fn failed(told: RunOutcome, steps: &str) -> Failure {
+    match told.ended.outcome {
+        Outcome::Failed(failure) => failure,
+        other => panic!("{steps}: {other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn broken_streams() {
+    let cases = [
+        (
+            r#"{ text = "a" }, { reset = "cancel" }"#,
+            "stream reset by the server (HTTP/2 error 8)",
+        ),
+        (
+            r#"{ reset = "internal_error" }"#,
+            "stream reset by the server (HTTP/2 error 2)",
+        ),
+        // Streams up to a GOAWAY's last id may continue; the client only observes that the
+        // connection then closes.
+        (
+            r#"{ text = "a" }, { goaway = "enhance_your_calm" }"#,
+            "connection ",
+        ),
+        (r#"{ text = "a" }, { goaway = "no_error" }"#, "connection "),
+        (
+            r#"{ text = "a" }, { half_close = true }"#,
+            "stream ended without an end-of-stream message",
+        ),
+        (
+            r#"{ text = "a" }, { truncate = 7 }"#,
+            "malformed stream: stream ended inside an envelope: 7 of",
+        ),
+        (
+            r#"{ garbage = "48656c6c6f" }"#,
+            "malformed stream: envelope with unknown flags 0x48",
+        ),
+        (
+            r#"{ garbage = "0000000003ffffff" }"#,
+            "malformed message from the server",
+        ),
+        (
+            r#"{ garbage = "02000000026e6f" }"#,
+            "malformed end-of-stream message",
+        ),
+        (
+            r#"{ garbage = "0100000001ff" }"#,
+            "malformed stream: compressed envelope",
+        ),
+        (
+            r#"{ oversized = 67108865 }"#,
+            "malformed stream: envelope of 67108865 bytes is over the limit",
+        ),
+        (
+            r#"{ text = "a" }, { end = true }"#,
+            "the server ended the stream before the turn was over",
+        ),
+    ];
+    for (steps, wanted) in cases {
+        let failure = failure(Transport::H2c, steps).await;
+        assert_eq!(failure.retry(), Retry::Transport, "{steps}: {failure}");
+        assert!(
+            failure.to_string().starts_with(wanted),
+            "{steps}: {failure}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn broken_streams_over_http1() {
+    for steps in [
+        r#"{ text = "a" }, { cut = true }"#,
+        r#"{ text = "a" }, { half_close = true }"#,
+        r#"{ text = "a" }, { truncate = 7 }"#,
+        r#"{ text = "a" }, { reset = "cancel" }"#,
+        r#"{ garbage = "48656c6c6f" }"#,
+    ] {
+        let failure = failure(Transport::Http1, steps).await;
+        assert_eq!(failure.retry(), Retry::Transport, "{steps}: {failure}");
+    }
+}
+
+#[tokio::test]
+async fn silence_is_a_failure_of_its_own() {
+    for transport in [Transport::H2c, Transport::Http1] {
+        let steps = r#"{ text = "a" }, { stall = true }"#;
+        let told = within(Duration::from_secs(1), transport, steps).await;
+        let failure = failed(told, steps);
+        assert_eq!(failure.retry(), Retry::Idle, "{failure}");
+        let wanted = "Cursor stream idle timeout after 1000ms";
+        assert!(failure.to_string().starts_with(wanted), "{failure}");
+    }
+}
+
+#[tokio::test]
+async fn a_cut_connection_over_tls() {
+    let failure = failure(Transport::Tls, r#"{ text = "a" }, { cut = true }"#).await;
+    assert_eq!(failure.retry(), Retry::Transport, "{failure}");
+}
+
+#[tokio::test]
+async fn http_statuses() {
+    let cases = [
+        (401, Retry::Never, Some(Remedy::Login)),
+        (403, Retry::Never, None),
+        (404, Retry::Server, None),
+        (429, Retry::Server, None),
+        (500, Retry::Server, None),
+        (502, Retry::Server, None),
+        (503, Retry::Server, None),
+    ];
+    for (status, retry, remedy) in cases {
+        for transport in [Transport::H2c, Transport::Http1] {
+            let failure = failure(transport, &format!("{{ status = {status} }}")).await;
+            assert_eq!(
+                (failure.retry(), failure.remedy()),
+                (retry, remedy),
+                "{failure}"
+            );
+            assert!(
+                failure.to_string().contains(&status.to_string()),
+                "{failure}"
+            );
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_trailers_only_error_is_read() {
+    let steps = r#"{ status = 200, trailers_only = true, headers = { grpc-status = "16", grpc-message = "who%20are you: caf%C3%A9" } }"#;
+    let failure = failure(Transport::H2c, steps).await;
+    assert_eq!(
+        failure,
+        Failure::Login("[unauthenticated] who are you: café".into())
+    );
+}
+
+#[tokio::test]
+async fn status_464_falls_back_to_http1_and_is_remembered() {
+    let simulator = playing(Transport::Tls, r#"{ status = 464 }"#);
+    let mut ours = RunClient::new(&simulator, Transport::Tls);
+    ours.policy = RetryPolicy {
+        server: 0,
+        transport: 0,
+        ..RetryPolicy::default()
+    };
+    for _ in 0..2 {
+        ours.say("go").await;
+    }
+    let recording = simulator.recording().await;
+    assert_eq!(recording.requests("/agent.v1.AgentService/Run").len(), 1);
+    assert_eq!(recording.requests("/agent.v1.AgentService/RunSSE").len(), 2);
+}
+
+#[tokio::test]
+async fn typed_errors_name_their_remedy() {
+    let cases = [
+        ("ERROR_NOT_LOGGED_IN", Some(Remedy::Login)),
+        ("ERROR_FREE_USER_USAGE_LIMIT", Some(Remedy::Upgrade)),
+        ("ERROR_USAGE_PRICING_REQUIRED", Some(Remedy::Pay)),
+        ("ERROR_OUTDATED_CLIENT", Some(Remedy::UpdateClient)),
+        ("ERROR_CONVERSATION_TOO_LONG", Some(Remedy::Compact)),
+        ("ERROR_CUSTOM_MESSAGE", None),
+    ];
+    for (error, remedy) in cases {
+        let steps = format!(
+            r#"{{ text = "a" }}, {{ end = {{ code = "internal", message = "Error", error = "{error}", title = "Title", detail = "detail.", retryable = false }} }}"#
+        );
+        let failure = failure(Transport::H2c, &steps).await;
+        assert_eq!(
+            (failure.retry(), failure.remedy()),
+            (Retry::Never, remedy),
+            "{error}"
+        );
+        assert_eq!(failure.to_string(), "Title detail.");
+    }
+}
+
+#[tokio::test]
+async fn text_that_arrived_before_the_failure_is_kept() {
+    let told = once(
+        Transport::H2c,
+        r#"{ text = "half " }, { reset = "cancel" }"#,
+    )
+    .await;
+    assert_eq!(told.text, "half ");
+}
+
+#[tokio::test]
+async fn retries_are_counted_like_the_official_clients() {
+    let simulator = playing(
+        Transport::H2c,
+        r#"{ end = { code = "internal", message = "boom" } }"#,
+    );
+    let mut ours = RunClient::new(&simulator, Transport::H2c);
+    let told = ours.say("go").await;
+    assert_eq!(told.failure(), "[internal] boom");
+    assert_eq!(told.ended.attempts, 4);
+    let recording = simulator.recording().await;
+    let runs = recording.requests("/agent.v1.AgentService/Run");
+    let ids: std::collections::BTreeSet<_> = runs
+        .iter()
+        .map(|run| run["headers"]["x-request-id"].to_string())
+        .collect();
+    let originals: std::collections::BTreeSet<_> = runs
+        .iter()
+        .map(|run| run["headers"]["x-original-request-id"].to_string())
+        .collect();
+    assert_eq!((runs.len(), ids.len(), originals.len()), (4, 4, 1));
+}
+
+#[tokio::test]
+async fn unauthenticated_with_a_fresh_token_is_final() {
+    let simulator = playing(
+        Transport::H2c,
+        r#"{ end = { code = "unauthenticated", message = "no" } }"#,
+    );
+    let mut ours = RunClient::new(&simulator, Transport::H2c);
+    let told = ours.say("go").await;
+    assert_eq!(told.failure(), "[unauthenticated] no");
+    assert_eq!(simulator.recording().await.runs(), 1);
+    // The next run has discarded that token and requests a new one.
+    ours.say("go").await;
+    let exchanges = simulator.recording().await;
+    assert_eq!(exchanges.requests("/auth/exchange_user_api_key").len(), 2);
+}
+
+#[tokio::test]
+async fn a_stalled_window_stops_nothing_but_sending() {
+    // The server's flow-control window is exhausted, but what it sends must still arrive.
+    let steps =
+        r#"{ hold_window = true }, { text = "still talking" }, { usage = {} }, { end = true }"#;
+    once(Transport::H2c, steps).await.finished("still talking");
+}
+
+#[tokio::test]
+async fn a_certificate_nobody_vouches_for() {
+    let simulator = playing(Transport::Tls, "{ end = true }");
+    let mut ours = RunClient::with(&simulator, Transport::Tls, |name| {
+        (name == "NODE_EXTRA_CA_CERTS").then(String::new)
+    });
+    let failure = ours.say("go").await.failure();
+    assert!(failure.contains("TLS with 127.0.0.1"), "{failure}");
+    assert!(failure.contains("SSL_CERT_FILE"), "{failure}");
+    assert_eq!(simulator.recording().await.runs(), 0);
+}
+
+#[tokio::test]
+async fn nobody_listens() {
+    let simulator = playing(Transport::H2c, "{ end = true }");
+    let mut ours = RunClient::with(&simulator, Transport::H2c, |name| {
+        (name == "CURSOR_BACKEND_URL").then(|| "http://127.0.0.1:9".into())
+    });
+    let failure = ours.say("go").await.failure();
+    assert!(
+        failure.contains("cannot connect to 127.0.0.1:9"),
+        "{failure}"
+    );
+}
+
+#[tokio::test]
+async fn a_slow_drip_is_put_together() {
+    let steps = r#"{ drip = { text = "drop by drop", bytes = 1, every_ms = 1 } }, { usage = {} }, { end = true }"#;
+    for transport in [Transport::H2c, Transport::Http1] {
+        once(transport, steps).await.finished("drop by drop");
+    }
+}
+
+/// Cancelling does not wait for a server that accepts the connection and never responds.
+#[tokio::test]
+async fn cancelling_works_while_the_stream_is_being_opened() {
+    let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", silent.local_addr().unwrap());
+    let simulator = playing(Transport::Http1, "{ end = true }");
+    let mut ours = RunClient::with(&simulator, Transport::Http1, |name| {
+        (name == "CURSOR_BACKEND_URL").then(|| url.clone())
+    });
+    let mut handle = ours.begin("go");
+    let (_socket, _) = silent.accept().await.unwrap();
+    handle.commands.send(Command::Cancel).await.unwrap();
+    let event = tokio::time::timeout(Duration::from_secs(5), handle.events.recv()).await;
+    let Ok(Some(RunEvent::Ended(ended))) = event else {
+        panic!("{event:?}");
+    };
+    assert_eq!(ended.outcome, Outcome::Cancelled);
+}
+
+/// The last checkpoint of a cancelled run is kept for the next turn.
+#[tokio::test]
+async fn a_cancelled_run_brings_its_last_checkpoint() {
+    let steps = r#"{ text = "cancel me" }, { expect_client = { conversationAction = { cancelAction = {} } } }, { checkpoint = "auto" }, { end = true }"#;
+    let simulator = playing(Transport::H2c, steps);
+    let mut ours = RunClient::new(&simulator, Transport::H2c);
+    let told = ours.say_and("go", OnText::Cancel("cancel me")).await;
+    assert_eq!(told.ended.outcome, Outcome::Cancelled);
+    let checkpoints = told
+        .events
+        .iter()
+        .filter(|e| matches!(e, RunEvent::Checkpoint(_)));
+    assert_eq!(checkpoints.count(), 1, "{:?}", told.events);
+}
+
+/// The cancel is sent even while checkpoints keep arriving.
+#[tokio::test]
+async fn the_server_hears_of_a_cancel_whatever_arrives_meanwhile() {
+    let flood = r#"{ checkpoint = { rootPromptMessagesJson = ["bW9yZQ=="] } }, "#.repeat(2_000);
+    let steps = format!(
+        r#"{{ text = "cancel me" }}, {flood} {{ expect_client = {{ conversationAction = {{ cancelAction = {{}} }} }} }}, {{ checkpoint = {{ rootPromptMessagesJson = ["bGFzdA=="] }} }}, {{ end = true }}"#
+    );
+    let simulator = playing(Transport::H2c, &steps);
+    for times in 1..=8 {
+        let mut ours = RunClient::new(&simulator, Transport::H2c);
+        let told = ours.say_and("go", OnText::Cancel("cancel me")).await;
+        assert_eq!(told.ended.outcome, Outcome::Cancelled);
+        // The server has finished the run once it has a verdict on it.
+        let recording = loop {
+            let recording = simulator.recording().await;
+            if recording.verdicts().len() == times {
+                break recording;
+            }
+        };
+        let heard = recording.client("conversationAction.cancelAction");
+        assert_eq!(heard.len(), times);
+    }
+}
+
+/// An undeclared request: field 99 of an exec message with id 5.
+#[tokio::test]
+async fn s43_an_unknown_request_is_thrown_back_closed_and_counted() {
+    let steps = r#"{ send_hex = "1205 0805 9a0600" }, { expect_client = { execClientControlMessage = { throw = { id = 5 } } } }, { expect_client = { execClientControlMessage = { streamClose = { id = 5 } } } }, { text = "on we go" }, { usage = {} }, { end = true }"#;
+    let simulator = playing(Transport::H2c, steps);
+    let mut ours = RunClient::new(&simulator, Transport::H2c);
+    ours.say("go").await.finished("on we go");
+    simulator.recording().await.assert_played(&["completed"]);
+    let counts = ours.backend.drift.counts();
+    assert_eq!(counts.get("exec: unknown request"), Some(&1), "{counts:?}");
+    assert_eq!(
+        counts.get("agent.v1.ExecServerMessage.99"),
+        Some(&1),
+        "{counts:?}"
+    );
+}
+
+/// A fault after the end of the turn does not change its result.
+#[tokio::test]
+async fn s42_what_breaks_after_the_turn_broke_nothing() {
+    for fault in [
+        r#"reset = "internal_error""#,
+        r#"goaway = "enhance_your_calm""#,
+        "half_close = true",
+        "truncate = 7",
+        "cut = true",
+    ] {
+        let steps = format!(
+            r#"{{ text = "all of it" }}, {{ usage = {{}} }}, {{ kv_set = {{ text = "read this far" }} }}, {{ {fault} }}"#
+        );
+        once(Transport::H2c, &steps).await.finished("all of it");
+    }
+}
+
+/// A server that sends heartbeats after the turn may still be preparing its last checkpoint.
+#[tokio::test]
+async fn heartbeats_after_the_turn_keep_the_stream_for_the_last_checkpoint() {
+    let steps = r#"{ text = "all of it" }, { usage = {} }, { delay_ms = 4000 }, { heartbeat = true }, { delay_ms = 4000 }, { checkpoint = "auto" }, { end = true }"#;
+    let simulator = playing(Transport::H2c, steps);
+    let mut ours = RunClient::new(&simulator, Transport::H2c);
+    ours.timing.after_turn = Duration::from_secs(6);
+    let told = ours.say("go").await;
+    told.finished("all of it");
+    let checkpoint = |event: &RunEvent| matches!(event, RunEvent::Checkpoint(_));
+    assert!(told.events.iter().any(checkpoint), "{:?}", told.events);
+}
+
+/// Heartbeats do not keep the stream open forever, nor do checkpoints or tool calls that are never
+/// completed.
+#[tokio::test]
+async fn what_nobody_sees_after_the_turn_does_not_keep_it_open() {
+    let tool = r#"update = { toolCallStarted = { callId = "c", toolCall = { readToolCall = { args = { path = "/a" } } } } }"#;
+    let no_state = r#"send_hex = "1a00""#;
+    for beat in ["heartbeat = true", r#"checkpoint = "auto""#, no_state, tool] {
+        let beats = format!(r#"{{ {beat} }}, {{ delay_ms = 100 }}, "#).repeat(600);
+        let steps = format!(
+            r#"{{ text = "all of it" }}, {{ usage = {{}} }}, {beats} {{ expect_cancel = true }}"#
+        );
+        let simulator = playing(Transport::H2c, &steps);
+        let mut ours = RunClient::new(&simulator, Transport::H2c);
+        ours.timing.after_turn = Duration::from_millis(500);
+        let started = std::time::Instant::now();
+        ours.say("go").await.finished("all of it");
+        assert!(started.elapsed() < Duration::from_secs(15), "{beat}");
+    }
+}
+
+/// The key exchange accepts any success status, reports the message of a refusal, and rejects a
+/// token that cannot be sent in a header.
+#[tokio::test]
+async fn answers_of_the_key_exchange() {
+    let token = r#"{ accessToken = "tok" }"#;
+    let cases = [
+        (
+            format!("status = 201, body = {token}"),
+            "[unauthenticated] ",
+        ),
+        (
+            r#"status = 401, body = { error = { message = "Key was revoked" } }"#.into(),
+            "Cursor did not accept the API key (Key was revoked)",
+        ),
+        (
+            r#"status = 401, body = { message = "Key was revoked" }"#.into(),
+            "Cursor did not accept the API key (Key was revoked)",
+        ),
+        (
+            r#"status = 401, body = "<html>no</html>""#.into(),
+            "Cursor did not accept the API key (HTTP 401)",
+        ),
+        (
+            r#"status = 200, body = { accessToken = "t\nk" }"#.into(),
+            "Cursor's response to the key exchange has a token that cannot be sent in a header",
+        ),
+    ];
+    for (exchange, wanted) in cases {
+        let mut file = tempfile::Builder::new().suffix(".toml").tempfile().unwrap();
+        write!(
+            file,
+            "name = \"exchange\"\n[server]\nexchange = {{ {exchange} }}\n[[run]]\nsteps = []\n"
+        )
+        .unwrap();
+        let simulator = Simulator::with(Transport::H2c, file.path());
+        let failure = RunClient::new(&simulator, Transport::H2c)
+            .say("go")
+            .await
+            .failure();
+        assert!(failure.starts_with(wanted), "{exchange}: {failure}");
+    }
+}

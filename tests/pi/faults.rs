@@ -1,0 +1,178 @@
+//! Faults in the middle of a turn with real pi: nothing is shown or executed twice, and nothing is
+//! lost.
+
+use std::path::Path;
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::{Value as Json, json};
+
+use test_support::pi_env::{PiEnv, PiVersion, conversation, user_text, written};
+use test_support::pi_rpc::{PiRpc, text};
+use test_support::pi_tools::TOOLS;
+use test_support::wait::until_named;
+
+const END: &str = r#"{ checkpoint = "auto" }, { usage = {} }, { end = true }"#;
+
+/// A run that sends text, calls a tool of pi, and continues with the result.
+const WAITS: &str = r#"{ text = "Waiting. " }, { checkpoint = "auto" }, { exec = { mcpArgs = { name = "pi__wait", toolName = "pi__wait", providerIdentifier = "pi", toolCallId = "call-wait", args = {} } }, open = true, name = "wait" }, { expect_cancel = true, timeout_ms = 60000 }"#;
+
+fn desk(version: PiVersion, runs: &[String]) -> PiEnv {
+    let context = "{ exec = { requestContextArgs = {} } }";
+    let runs = runs
+        .iter()
+        .map(|steps| format!("[[run]]\nsteps = [ {context}, {steps} ]\n"));
+    let runs: String = runs.collect();
+    let desk = PiEnv::playing(version, &format!("name = \"losses\"\n{runs}"));
+    std::fs::write(desk.home.path().join("tools.ts"), TOOLS).unwrap();
+    desk
+}
+
+/// Starts pi with a tool that writes a file when it starts and then waits for another file.
+fn pi(desk: &PiEnv, more: &[&str]) -> PiRpc {
+    let tools = desk.home.path().join("tools.ts");
+    let tools = tools.to_str().unwrap();
+    let arguments = ["--model", "cursor/composer-2", "-e", tools];
+    PiRpc::with(desk, &[&arguments[..], more].concat())
+}
+
+fn waits(desk: &PiEnv) {
+    let sign = desk.home.path().join("waiting");
+    until_named("pi runs the tool", || sign.exists().then_some(()));
+}
+
+fn kill(id: i32) {
+    kill_process(Pid::from_raw(id).unwrap(), Signal::KILL).unwrap();
+}
+
+/// Returns the messages of pi's session as role and text.
+fn told(desk: &PiEnv) -> Vec<(String, String)> {
+    let entries = written(desk).into_iter();
+    let messages = entries.filter(|entry| entry["type"] == "message");
+    let messages = messages.map(|entry| entry["message"].clone());
+    let spoken = messages.filter(|message| message["role"] != "system");
+    let words = |message: &Json| match &message["content"] {
+        Json::String(text) => text.clone(),
+        _ => text(message).to_owned(),
+    };
+    spoken
+        .map(|message| (message["role"].as_str().unwrap().into(), words(&message)))
+        .collect()
+}
+
+/// The connection is lost after text was shown; pi still shows one answer.
+#[test]
+fn a_cut_in_the_middle_of_the_text_is_not_to_be_seen() {
+    let first = r#"{ text = "one " }, { checkpoint = "auto" }, { text = "two " }, { kv_set = { text = "read this far" } }, { cut = true }"#;
+    let second = format!(
+        r#"{{ expect_state = "last checkpoint" }}, {{ text = "two " }}, {{ text = "three" }}, {END}"#
+    );
+    let desk = desk(PiVersion::V150, &[first.into(), second]);
+    let mut pi = pi(&desk, &[]);
+    let answer = pi.prompt("count");
+    assert_eq!(
+        (text(&answer), &answer["stopReason"]),
+        ("one two three", &json!("stop"))
+    );
+    let one = |(role, words): &(String, String)| format!("{role}: {words}");
+    let told: Vec<String> = told(&desk).iter().map(one).collect();
+    assert_eq!(told, ["user: count", "assistant: one two three"]);
+    let recording = desk.simulator.recorded();
+    assert_eq!(recording.client("runRequest").len(), 2);
+}
+
+/// Another sidecar receives the result; the tool has run once.
+#[test]
+fn a_sidecar_killed_while_pi_runs_a_tool_costs_nothing() {
+    let last = format!(r#"{{ expect_state = "last checkpoint" }}, {{ text = "Done." }}, {END}"#);
+    let desk = desk(PiVersion::V087, &[WAITS.into(), last]);
+    let mut pi = pi(&desk, &[]);
+    pi.say(&json!({"type": "prompt", "message": "wait for it"}));
+    assert_eq!(pi.answer()["stopReason"], "toolUse");
+    waits(&desk);
+    let sidecar = *desk.sidecars().last().unwrap();
+    kill(sidecar);
+    // The process entry exists until its parent has reaped it.
+    let process = Path::new("/proc").join(sidecar.to_string());
+    until_named("pi has noticed", || (!process.exists()).then_some(()));
+    std::fs::write(desk.home.path().join("done"), "").unwrap();
+    let answer = pi.answer();
+    assert_eq!(
+        (text(&answer), &answer["stopReason"]),
+        ("Done.", &json!("stop")),
+        "{answer}"
+    );
+    pi.settle();
+    let told = told(&desk);
+    let results = told.iter().filter(|(role, _)| role == "toolResult");
+    assert_eq!(results.count(), 1, "{told:?}");
+    let recording = desk.simulator.recorded();
+    let requests = recording.client("runRequest");
+    assert_eq!(conversation(requests[0]), conversation(requests[1]));
+    assert!(user_text(requests[1]).contains("\nwaited\n"));
+    assert_eq!(desk.sidecars().len(), 2);
+}
+
+/// pi is killed with its tool. Another pi continues the saved session, and no process of the first
+/// one is left.
+#[test]
+fn a_pi_killed_while_it_runs_a_tool_goes_on_in_another() {
+    let last = format!(r#"{{ expect_state = "last checkpoint" }}, {{ text = "Went on." }}, {END}"#);
+    let desk = desk(PiVersion::V150, &[WAITS.into(), last]);
+    let mut first = pi(&desk, &[]);
+    first.say(&json!({"type": "prompt", "message": "wait for it"}));
+    assert_eq!(first.answer()["stopReason"], "toolUse");
+    waits(&desk);
+    drop(first); // with SIGKILL
+    desk.no_sidecar_is_left();
+    let mut second = pi(&desk, &["--continue"]);
+    let answer = second.prompt("go on");
+    assert_eq!(text(&answer), "Went on.", "{answer}");
+    let recording = desk.simulator.recorded();
+    let requests = recording.client("runRequest");
+    assert_eq!(requests.len(), 2);
+    assert_eq!(conversation(requests[0]), conversation(requests[1]));
+    assert!(
+        user_text(requests[1]).starts_with("go on"),
+        "{}",
+        requests[1]
+    );
+    let words: Vec<String> = told(&desk).into_iter().map(|(_, words)| words).collect();
+    for word in ["wait for it", "Waiting. ", "go on", "Went on."] {
+        let times = words.iter().filter(|told| *told == word).count();
+        assert_eq!(times, 1, "{word}: {words:?}");
+    }
+}
+
+/// A native tool that ran for the first pi is not executed again for the second one.
+#[test]
+fn a_pi_killed_behind_a_command_does_not_have_it_run_twice() {
+    let command = r#"exec = { shellStreamArgs = { command = "echo line >> log; echo line", workingDirectory = "$WS", toolCallId = "c", timeout = 10000 } }"#;
+    let hello = format!(r#"{{ text = "Hello." }}, {END}"#);
+    let first = format!("{{ {command} }}, {{ expect_cancel = true, timeout_ms = 60000 }}");
+    let second = format!(
+        r#"{{ {command}, throws = "Check its effects first" }}, {{ text = "Looked." }}, {END}"#
+    );
+    let runs: String = [hello, first, second]
+        .iter()
+        .map(|steps| {
+            format!("[[run]]\nsteps = [ {{ exec = {{ requestContextArgs = {{}} }} }}, {steps} ]\n")
+        })
+        .collect();
+    let scenario = format!("name = \"losses\"\nattempts = \"all\"\n{runs}");
+    let desk = PiEnv::playing(PiVersion::V150, &scenario).with("PI_CURSOR_NATIVE_TOOLS", "local");
+    std::fs::write(desk.home.path().join("tools.ts"), TOOLS).unwrap();
+    let mut first = pi(&desk, &[]);
+    assert_eq!(text(&first.prompt("hello")), "Hello.");
+    first.say(&json!({"type": "prompt", "message": "do it"}));
+    let log = desk.home.path().join("workspace/log");
+    until_named("the command has run", || {
+        let text = std::fs::read_to_string(&log).ok()?;
+        (text == "line\n").then_some(())
+    });
+    drop(first); // with SIGKILL
+    desk.no_sidecar_is_left();
+    let mut second = pi(&desk, &["--continue"]);
+    let answer = second.prompt("go on");
+    assert_eq!(text(&answer), "Looked.", "{answer}");
+    assert_eq!(std::fs::read_to_string(log).unwrap(), "line\n");
+}
