@@ -3,8 +3,8 @@
 use std::io::Write as _;
 use std::time::{Duration, Instant};
 
-use test_support::simulator::{Simulator, Transport};
 use test_support::gateway::GatewayProcess;
+use test_support::simulator::{Simulator, Transport};
 
 const MIB: usize = 1024 * 1024;
 /// The most memory the gateway may use for one request.

@@ -294,7 +294,7 @@ fn words_the_run_does_not_take_are_said_in_the_next() {
             calls("look", "{}", "", &text("42"))
         );
         let second = format!(
-            r#"{{ expect_state = "last checkpoint" }}, {{ expect_request = {{ action = {{ userMessageAction = {{ userMessage = {{ text = "hurry" }} }} }} }} }}, {{ text = "heard" }}, {END}"#
+            r#"{{ expect_state = "last checkpoint" }}, {{ expect_request = {{ action = {{ userMessageAction = {{ userMessage = {{ text = {{ "$contains" = "hurry" }} }} }} }} }} }}, {{ text = "heard" }}, {END}"#
         );
         let simulator = script(&[&first, &second]);
         let mut talk = RpcSession::new(&simulator, "s", &[]);

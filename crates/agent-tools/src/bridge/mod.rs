@@ -378,6 +378,8 @@ async fn wait_for_result(
     deadline: Duration,
 ) -> Result<HostResult, Unanswered> {
     tokio::select! {
+        // A result that has arrived counts, even if the call was cancelled since.
+        biased;
         result = result => result.map_err(|_| Unanswered::Dropped),
         () = abort.cancelled() => Err(Unanswered::Cancelled),
         () = tokio::time::sleep(deadline) => Err(Unanswered::TooLate(deadline)),

@@ -2,8 +2,10 @@
 //!
 //! An effect is recorded before it is executed, and the log is removed when the turn ends well.
 //! After `kill -9`, the next process therefore knows what must not be executed a second time
-//! without asking. The file has one line with the fingerprint of the turn's history, then one line
-//! per effect. It is not synced: it survives the process, not the machine.
+//! without asking. An effect that the checkpoint on disk includes stays recorded, because the
+//! server may refuse that checkpoint. The file has one line with the fingerprint of the turn's
+//! history, then one line per effect: its name, and ` saved` if the checkpoint includes it. It is
+//! not synced: it survives the process, not the machine.
 
 use std::fs::{self, File};
 use std::io::{self, Write as _};
@@ -25,8 +27,45 @@ pub struct Begun {
 
 #[derive(Debug)]
 struct Names {
-    all: Vec<String>,
+    all: Vec<Name>,
     file: Option<File>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Name {
+    text: String,
+    /// Whether the checkpoint on disk includes the effect.
+    saved: bool,
+}
+
+/// Marks a line whose effect the checkpoint on disk includes.
+const SAVED: &str = " saved";
+
+impl Name {
+    fn parse(line: &str) -> Self {
+        let (text, saved) = match line.strip_suffix(SAVED) {
+            Some(text) => (text, true),
+            None => (line, false),
+        };
+        Self {
+            text: text.into(),
+            saved,
+        }
+    }
+
+    fn line(&self) -> String {
+        let mark = if self.saved { SAVED } else { "" };
+        format!("{}{mark}\n", self.text)
+    }
+}
+
+/// A log that another process left behind.
+#[derive(Debug)]
+pub enum Left {
+    /// It can be read.
+    Log(Begun),
+    /// It cannot be read: any effect may have been started.
+    Unreadable,
 }
 
 impl Begun {
@@ -43,17 +82,28 @@ impl Begun {
         }
     }
 
-    /// Reads the log of another process; `None` if there is none or it is invalid.
-    pub(super) fn read(path: PathBuf) -> Option<Self> {
-        let is_file = fs::metadata(&path).is_ok_and(|data| data.is_file());
-        let text = is_file.then(|| fs::read_to_string(&path).ok()).flatten()?;
+    /// Reads the log of another process; `None` if there is none.
+    pub(super) fn read(path: PathBuf) -> Option<Left> {
+        match fs::metadata(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            // Reading a pipe would block until something writes to it.
+            Ok(data) if data.is_file() => match Self::parse(&path) {
+                Some(log) => Some(Left::Log(log)),
+                None => Some(Left::Unreadable),
+            },
+            _ => Some(Left::Unreadable),
+        }
+    }
+
+    fn parse(path: &Path) -> Option<Self> {
+        let text = fs::read_to_string(path).ok()?;
         // An incomplete line was being written when the process died, so its effect was not
         // executed.
         let mut lines = text
             .split_inclusive('\n')
             .filter_map(|line| line.strip_suffix('\n'));
-        let log = Self::nothing(path, Fingerprint::parse(lines.next()?)?);
-        log.names().all = lines.map(str::to_owned).collect();
+        let log = Self::nothing(path.into(), Fingerprint::parse(lines.next()?)?);
+        log.names().all = lines.map(Name::parse).collect();
         Some(log)
     }
 
@@ -62,19 +112,36 @@ impl Begun {
         self.history.goes_on(messages)
     }
 
-    /// Returns the names of the started effects, in order.
-    pub fn all(&self) -> Vec<String> {
-        self.names().all.clone()
+    /// Returns the names of the started effects that the checkpoint on disk does not include, in
+    /// order.
+    pub fn unsaved(&self) -> Vec<String> {
+        self.select(|name| !name.saved)
+    }
+
+    /// Returns the names of those that it includes.
+    pub fn saved(&self) -> Vec<String> {
+        self.select(|name| name.saved)
+    }
+
+    fn select(&self, which: impl Fn(&Name) -> bool) -> Vec<String> {
+        let names = self.names();
+        let selected = names.all.iter().filter(|name| which(name));
+        selected.map(|name| name.text.clone()).collect()
     }
 
     /// Records an effect that is about to be executed.
     pub fn add(&self, name: &str) -> io::Result<()> {
         let mut names = self.names();
-        names.all.push(name.to_owned());
+        let name = Name {
+            text: name.to_owned(),
+            saved: false,
+        };
+        let line = name.line();
+        names.all.push(name);
         let Some(file) = &mut names.file else {
             return self.write(&mut names);
         };
-        let added = file.write_all(format!("{name}\n").as_bytes());
+        let added = file.write_all(line.as_bytes());
         if added.is_err() {
             // The file may end in an incomplete line, to which nothing may be appended.
             names.file = None;
@@ -82,22 +149,29 @@ impl Begun {
         added
     }
 
-    /// Removes effects that the state on disk now includes, each name once.
-    pub fn known(&self, these: &[String]) -> io::Result<()> {
+    /// Marks effects that the checkpoint on disk now includes, each name once.
+    pub fn mark_saved(&self, these: &[String]) -> io::Result<()> {
         let mut names = self.names();
-        let before = names.all.len();
-        for name in these {
-            if let Some(at) = names.all.iter().position(|started| started == name) {
-                names.all.remove(at);
+        let mut changed = false;
+        for text in these {
+            let mut unsaved = names.all.iter_mut().filter(|name| !name.saved);
+            if let Some(name) = unsaved.find(|name| name.text == *text) {
+                (name.saved, changed) = (true, true);
             }
         }
-        match names.all.len() {
-            same if same == before => Ok(()),
-            0 => {
-                names.file = None;
-                remove(&self.path)
-            }
-            _ => self.write(&mut names),
+        if changed {
+            self.write(&mut names)?;
+        }
+        Ok(())
+    }
+
+    /// Records the effects of a log whose turn this one continues under another history.
+    pub fn adopt(&self, other: &Self) {
+        let adopted = other.names().all.clone();
+        let mut names = self.names();
+        names.all.splice(..0, adopted);
+        if let Err(error) = self.write(&mut names) {
+            tracing::debug!(%error, "the log of started effects could not be continued");
         }
     }
 
@@ -111,8 +185,12 @@ impl Begun {
             .mode(0o600)
             .open(&temporary)?;
         let history = serde_json::to_string(&self.history)?;
-        let text = format!("{history}\n{}\n", names.all.join("\n"));
+        let lines: String = names.all.iter().map(Name::line).collect();
+        let text = format!("{history}\n{lines}");
         file.write_all(text.as_bytes())?;
+        if self.path.is_dir() {
+            forget(&self.path); // a log that could not be read
+        }
         fs::rename(&temporary, &self.path)?;
         names.file = Some(file);
         Ok(())
@@ -124,9 +202,7 @@ impl Begun {
             all: Vec::new(),
             file: None,
         };
-        if let Err(error) = remove(&self.path) {
-            tracing::debug!(%error, "cannot remove the log of started effects");
-        }
+        forget(&self.path);
     }
 
     fn names(&self) -> MutexGuard<'_, Names> {
@@ -134,10 +210,19 @@ impl Begun {
     }
 }
 
-fn remove(path: &Path) -> io::Result<()> {
-    match fs::remove_file(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        removed => removed,
+/// Removes a log, whatever it is.
+pub(super) fn forget(path: &Path) {
+    let is_folder = fs::symlink_metadata(path).is_ok_and(|data| data.is_dir());
+    let removed = if is_folder {
+        fs::remove_dir(path)
+    } else {
+        fs::remove_file(path)
+    };
+    match removed {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            tracing::debug!(%error, "cannot remove the log of started effects");
+        }
+        _ => {}
     }
 }
 
@@ -150,27 +235,50 @@ mod tests {
         json!({"role": role, "content": "x", "stopReason": stop})
     }
 
+    fn read(path: &Path) -> Option<Begun> {
+        match Begun::read(path.into()) {
+            Some(Left::Log(log)) => Some(log),
+            Some(Left::Unreadable) => panic!("it cannot be read"),
+            None => None,
+        }
+    }
+
     #[test]
     fn another_process_reads_the_log_and_continues_it() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("begun");
-        assert!(Begun::read(path.clone()).is_none());
+        assert!(read(&path).is_none());
         let first = Begun::nothing(path.clone(), Fingerprint::of("S", &[message("user", "")]));
         first.add("a").unwrap();
         first.add("b").unwrap();
-        let second = Begun::read(path.clone()).unwrap();
-        assert_eq!(second.all(), ["a", "b"]);
+        let second = read(&path).unwrap();
+        assert_eq!(second.unsaved(), ["a", "b"]);
         second.add("c").unwrap();
         second.add("d").unwrap();
         // A name that was written only partly.
         let whole = fs::read_to_string(&path).unwrap();
         fs::write(&path, format!("{whole}half")).unwrap();
-        let third = Begun::read(path.clone()).unwrap();
-        assert_eq!(third.all(), ["a", "b", "c", "d"]);
+        let third = read(&path).unwrap();
+        assert_eq!(third.unsaved(), ["a", "b", "c", "d"]);
         third.forget();
-        assert!(Begun::read(path.clone()).is_none() && third.all().is_empty());
-        fs::write(&path, "no history\na\n").unwrap();
-        assert!(Begun::read(path).is_none());
+        assert!(read(&path).is_none() && third.unsaved().is_empty());
+    }
+
+    #[test]
+    fn a_log_that_cannot_be_read_is_not_taken_for_an_empty_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("begun");
+        for damaged in [&b""[..], b"no history\na\n", b"\xff\n"] {
+            fs::write(&path, damaged).unwrap();
+            let left = Begun::read(path.clone());
+            assert!(matches!(left, Some(Left::Unreadable)), "{left:?}");
+            forget(&path);
+        }
+        fs::create_dir(&path).unwrap();
+        let left = Begun::read(path.clone());
+        assert!(matches!(left, Some(Left::Unreadable)), "{left:?}");
+        forget(&path);
+        assert!(read(&path).is_none());
     }
 
     #[test]
@@ -186,26 +294,29 @@ mod tests {
         log.add("half").unwrap_err();
         log.add("b").unwrap();
         log.add("c").unwrap();
-        let read = Begun::read(path).unwrap();
-        assert_eq!(read.all(), ["a", "half", "b", "c"]);
+        assert_eq!(read(&path).unwrap().unsaved(), ["a", "half", "b", "c"]);
     }
 
     #[test]
-    fn effects_in_the_state_on_disk_are_removed() {
+    fn effects_in_the_checkpoint_on_disk_are_kept_and_marked() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("begun");
         let log = Begun::nothing(path.clone(), Fingerprint::of("S", &[message("user", "")]));
         for name in ["a", "b", "a"] {
             log.add(name).unwrap();
         }
-        log.known(&["a".into(), "x".into()]).unwrap();
+        log.mark_saved(&["a".into(), "x".into()]).unwrap();
         log.add("c").unwrap();
-        let read = || Begun::read(path.clone()).map(|log| log.all());
-        assert_eq!(read().unwrap(), ["b", "a", "c"]);
-        log.known(&["a".into(), "b".into(), "c".into()]).unwrap();
-        assert!(read().is_none());
+        let both = || {
+            let log = read(&path).unwrap();
+            (log.unsaved(), log.saved())
+        };
+        let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+        assert_eq!(both(), (names(&["b", "a", "c"]), names(&["a"])));
+        log.mark_saved(&names(&["a", "b", "c"])).unwrap();
+        assert_eq!(both(), (names(&[]), names(&["a", "b", "a", "c"])));
         log.add("d").unwrap();
-        assert_eq!(read().unwrap(), ["d"]);
+        assert_eq!(both().0, ["d"]);
     }
 
     #[test]

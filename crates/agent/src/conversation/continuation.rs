@@ -36,14 +36,16 @@ pub fn results(messages: &[Json], is_pending: impl Fn(&str) -> bool) -> Vec<(&st
     results
 }
 
-/// Reads the results for pending calls, and the user's messages after the model's last answer.
+/// Reads the results for pending calls, and the user's messages after the model's last answer. An
+/// empty answer is that of a turn which failed before it reached the run, so the messages before it
+/// are read too.
 pub fn continuation<'a>(
     messages: &'a [Json],
     is_pending: impl Fn(&str) -> bool,
 ) -> Continuation<'a> {
     let last = messages
         .iter()
-        .rposition(|message| message["role"] == "assistant");
+        .rposition(|message| message["role"] == "assistant" && !is_empty_answer(message));
     let since_answer: Vec<&Json> = messages[last.map_or(0, |at| at + 1)..]
         .iter()
         .filter(|message| message["role"] != "toolResult")
@@ -63,6 +65,21 @@ pub fn continuation<'a>(
     }
 }
 
+/// Returns whether an answer has neither text nor calls.
+fn is_empty_answer(message: &Json) -> bool {
+    let is_empty = |block: &Json| match block["type"].as_str() {
+        Some("text") => block["text"]
+            .as_str()
+            .is_none_or(|text| text.trim().is_empty()),
+        kind => kind != Some("toolCall"),
+    };
+    match &message["content"] {
+        Json::String(text) => text.trim().is_empty(),
+        Json::Array(blocks) => blocks.iter().all(is_empty),
+        _ => true,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -76,7 +93,7 @@ mod tests {
     fn results_are_found_by_id_in_any_order_with_the_messages_after_them() {
         let messages = [
             json!({"role": "user", "content": "go"}),
-            json!({"role": "assistant", "content": []}),
+            json!({"role": "assistant", "content": [{"type": "toolCall", "id": "a"}]}),
             result("b", "2"),
             result("other", "-"),
             result("a", "1"),
@@ -97,7 +114,7 @@ mod tests {
         let message = |text: &str, data: &str| json!({"role": "user", "content": [{"type": "text", "text": text}, picture(data)]});
         let messages = [
             message("before", "iVBORw0KGgoAAAANSUhEUg=="),
-            json!({"role": "assistant", "content": []}),
+            json!({"role": "assistant", "content": [{"type": "toolCall", "id": "a"}]}),
             result("a", "1"),
             message("like this", "iVBORw0KGgoAAAANSUhEUg=="),
             message("or that", "!!"),
@@ -109,6 +126,26 @@ mod tests {
             found.words,
             "like this\n[image attached]\n\nor that\n[image omitted from transcript]"
         );
+    }
+
+    #[test]
+    fn an_empty_answer_hides_no_message() {
+        let call = json!({"type": "toolCall", "id": "a", "name": "t", "arguments": {}});
+        let user = |text: &str| json!({"role": "user", "content": text});
+        let answer =
+            |text: &str| json!({"role": "assistant", "content": [{"type": "text", "text": text}]});
+        let messages = |text: &str| {
+            [
+                user("go"),
+                json!({"role": "assistant", "content": [call.clone()]}),
+                result("a", "1"),
+                user("one"),
+                answer(text),
+                user("two"),
+            ]
+        };
+        assert_eq!(continuation(&messages(" "), |_| true).words, "one\n\ntwo");
+        assert_eq!(continuation(&messages("Hm."), |_| true).words, "two");
     }
 
     #[test]

@@ -22,7 +22,7 @@ use atomic_write_file::AtomicWriteFile;
 use atomic_write_file::unix::OpenOptionsExt as _;
 use sha2::{Digest as _, Sha256};
 
-use super::begun::Begun;
+use super::begun::{self, Begun, Left};
 use super::fingerprint::Fingerprint;
 use super::journal::{self, Damage, Entry, Sums};
 use super::shelf::{self, Shelf};
@@ -275,8 +275,13 @@ impl Kept {
     }
 
     /// Returns the write-ahead log of a turn that another process did not finish.
-    pub fn begun(&self) -> Option<Begun> {
+    pub fn begun(&self) -> Option<Left> {
         Begun::read(self.folder.join(BEGUN))
+    }
+
+    /// Removes the write-ahead log.
+    pub fn forget_begun(&self) {
+        begun::forget(&self.folder.join(BEGUN));
     }
 
     /// Returns an empty write-ahead log for a turn with this history.
@@ -326,9 +331,7 @@ impl Kept {
 
     /// Deletes the conversation.
     pub fn forget(&self) -> Result<(), StoreError> {
-        if let Some(begun) = self.begun() {
-            begun.forget();
-        }
+        self.forget_begun();
         let path = self.folder.join(JOURNAL);
         match fs::remove_file(&path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {

@@ -46,8 +46,15 @@ pub enum Command {
     /// Answered by [`RunEvent::Settled`] once everything that has already arrived was emitted. The
     /// owner can then show tool calls that arrive together as one batch, without waiting for more.
     Settle,
-    /// Cancels the run.
+    /// The commands after this one wait until the results of these host calls, which the host has
+    /// returned, are sent to the server.
+    AfterResults(Vec<String>),
+    /// Cancels the run because the user stopped it. What it was executing may be wanted again, so
+    /// it is not recorded.
     Cancel,
+    /// Cancels the run because another one replaces it. What it was executing is recorded as
+    /// interrupted.
+    Leave,
     /// Shortens the wait of a cancelled run, because the owner waits for it to end.
     Hurry,
 }
@@ -496,9 +503,10 @@ async fn cancelled(
         tokio::select! {
             () = events.closed() => return,
             command = commands.recv() => match command {
-                Some(Command::Cancel) | None => return,
+                Some(Command::Cancel | Command::Leave) | None => return,
                 Some(Command::Inject(injection)) => held.push(injection),
-                Some(Command::Hurry) => {}
+                // Without a stream there is nothing to send a result to.
+                Some(Command::Hurry | Command::AfterResults(_)) => {}
                 Some(Command::Settle) => {
                     let _ = events.send(RunEvent::Settled).await;
                 }

@@ -1,4 +1,4 @@
-//! Records the tool calls executed since the last checkpoint and the replies sent for them.
+//! Records the tool calls executed for a history and the replies sent for them.
 //!
 //! A stream that resumes from a checkpoint requests the same work again, because that checkpoint
 //! does not include it. Such a request is answered with the recorded replies instead of being
@@ -6,6 +6,9 @@
 //! already know the result, and may therefore be repeating the request on purpose, it is first
 //! answered with a note that the work was already executed; if it sends the request once more, the
 //! request is executed.
+//!
+//! What was executed stays recorded when a checkpoint includes it: the checkpoint may be given up,
+//! and then nothing else knows.
 
 mod outcome;
 mod what;
@@ -39,6 +42,8 @@ pub struct Memo {
     ever_forgotten: Unreplayable,
     /// Logical time: incremented whenever a request starts or completes.
     clock: u64,
+    /// Whether an interrupted turn may have executed requests that are not recorded here.
+    anything: bool,
 }
 
 /// A request with a side effect, completed or executing.
@@ -54,6 +59,9 @@ pub(super) struct Effect {
     pub(super) end: Result<(), Thrown>,
     /// What the server knows of the result.
     ack: AckState,
+    /// Whether this stream has gone on without asking for it. The checkpoint it started from
+    /// includes the result, or the model has chosen something else.
+    passed: bool,
     /// Whether the host was called after this request.
     host_call: HostCall,
     /// Logical times at which it started and completed.
@@ -100,7 +108,7 @@ enum AckState {
     EarlierStream,
     /// Sent on an earlier stream; the checkpoint or the host's history may include it.
     MaybeInCheckpoint,
-    /// For host calls only: the checkpoint should include the result. If the server asks again
+    /// The checkpoint this stream resumed from should include the result. If the server asks again
     /// with the same call id, it does not.
     SameCallOnly,
 }
@@ -137,27 +145,33 @@ impl Memo {
         }
     }
 
-    /// Returns the log of an interrupted turn from the requests it had started. A request that was
+    /// Returns the log of an interrupted turn from the requests it had started: those that no
+    /// stored checkpoint includes, and those that the newest one includes. A request that was
     /// started several times is reported once.
-    pub fn begun(all: impl IntoIterator<Item = What>) -> Self {
-        let unknown = |what| Effect {
-            what,
-            call: String::new(),
-            origin: Origin::Earlier,
-            replies: Vec::new(),
-            end: Err(Thrown(prompts::RESULT_UNKNOWN.into())),
-            ack: AckState::EarlierStream,
-            host_call: HostCall::Nothing,
-            began: 0,
-            ended: 0,
-        };
+    pub fn begun(
+        unsaved: impl IntoIterator<Item = What>,
+        saved: impl IntoIterator<Item = What>,
+    ) -> Self {
+        let unsaved = unsaved
+            .into_iter()
+            .map(|what| (what, AckState::EarlierStream));
+        let saved = saved.into_iter().map(|what| (what, AckState::InCheckpoint));
         let mut memo = Self::default();
-        for what in all {
+        for (what, ack) in unsaved.chain(saved) {
             if !memo.done.iter().any(|done| done.what == what) {
-                memo.done.push(unknown(what));
+                memo.done.push(Effect::unknown(what, ack));
             }
         }
         memo
+    }
+
+    /// Returns the log of an interrupted turn whose record cannot be read: it may have executed
+    /// any request.
+    pub fn unreadable() -> Self {
+        Self {
+            anything: true,
+            ..Self::default()
+        }
     }
 
     /// Prepares the log for another run that answers the same history. The new run is sent the
@@ -166,7 +180,9 @@ impl Memo {
     pub fn handed_on(mut self, start: Start) -> Self {
         self.restart();
         for done in &mut self.done {
-            if start == Start::History && done.ack == AckState::InCheckpoint {
+            // The history includes what the host executed, and nothing that was executed here.
+            let settled = matches!(done.ack, AckState::InCheckpoint | AckState::SameCallOnly);
+            if start == Start::History && settled && done.origin != Origin::Host {
                 done.ack = AckState::EarlierStream;
             }
             if (done.origin, done.ack, done.host_call)
@@ -208,20 +224,25 @@ impl Memo {
     /// Starts another stream from the newest checkpoint.
     pub(super) fn restart(&mut self) {
         for done in &mut self.done {
+            done.passed = false;
             done.ack = match (done.origin, done.ack) {
-                (Origin::Us | Origin::Earlier, AckState::InCheckpoint) => AckState::InCheckpoint,
+                (Origin::Earlier, AckState::InCheckpoint) => AckState::InCheckpoint,
                 (Origin::Us, AckState::OneCheckpoint | AckState::MaybeInCheckpoint) => {
                     AckState::MaybeInCheckpoint
                 }
-                (
-                    Origin::Host,
-                    AckState::OneCheckpoint | AckState::InCheckpoint | AckState::SameCallOnly,
-                ) => AckState::SameCallOnly,
+                (Origin::Host, AckState::OneCheckpoint)
+                | (Origin::Host | Origin::Us, AckState::InCheckpoint | AckState::SameCallOnly) => {
+                    AckState::SameCallOnly
+                }
                 _ => AckState::EarlierStream,
             };
         }
-        // Our own open requests were interrupted and may have been executed partly. Calls that the
-        // host executes between turns run to completion, so they are not recorded here.
+        self.interrupt_open();
+    }
+
+    /// Records that the open requests were interrupted and may have been executed partly. Calls
+    /// that the host executes between turns run to completion, so they are not recorded here.
+    pub(super) fn interrupt_open(&mut self) {
         let ended = self.tick();
         for (_, mut done) in std::mem::take(&mut self.open) {
             if done.origin == Origin::Us {
@@ -248,7 +269,7 @@ impl Memo {
     }
 
     /// Records a checkpoint, and returns the digests of our own requests that it is the first to
-    /// include.
+    /// include. Requests that the stream has passed are not repeated by one that resumes from it.
     pub(super) fn checkpoint(&mut self) -> Vec<What> {
         let ours =
             |done: &&Effect| done.origin != Origin::Host && done.ack == AckState::OneCheckpoint;
@@ -258,6 +279,9 @@ impl Memo {
             .filter(ours)
             .map(|done| done.what)
             .collect();
+        for done in self.done.iter_mut().filter(|done| done.passed) {
+            (done.passed, done.ack) = (false, AckState::SameCallOnly);
+        }
         self.advance(AckState::OneCheckpoint, AckState::InCheckpoint);
         self.advance(AckState::Progressed, AckState::OneCheckpoint);
         self.forgotten = Unreplayable::Nothing;
@@ -274,36 +298,59 @@ impl Memo {
     /// as sent on this one.
     pub(super) fn recall(&mut self, request: &Request) -> Option<Effect> {
         let (what, call) = (what(request)?, call_id(request));
+        let same_call = |done: &Effect| !call.is_empty() && done.call == call;
         let same = |done: &Effect| match done.ack {
-            AckState::EarlierStream | AckState::MaybeInCheckpoint => done.what == what,
-            AckState::SameCallOnly => done.what == what && !call.is_empty() && done.call == call,
+            _ if done.what != what => false,
+            AckState::EarlierStream | AckState::MaybeInCheckpoint => {
+                !done.passed || same_call(done)
+            }
+            AckState::SameCallOnly => same_call(done),
             _ => false,
         };
-        let at = self.done.iter().position(same)?;
+        let Some(at) = self.done.iter().position(same) else {
+            return self.maybe_executed(what);
+        };
         let found = &mut self.done[at];
         if found.ack == AckState::MaybeInCheckpoint && found.end.is_ok() {
             found.end = Err(Thrown(outcome::ran_before(&found.replies)));
             found.replies.clear();
         }
         found.ack = AckState::Sent;
+        found.passed = false;
         let done = found.clone();
         if done.origin == Origin::Us {
-            // The checkpoint included earlier requests that this stream did not repeat, so drop
-            // them. Requests that were executed concurrently with this one may still be repeated.
-            let began = done.began;
-            let passed = |done: &Effect| done.origin == Origin::Us && done.is_earlier();
-            self.done.retain(|done| !passed(done) || done.ended > began);
+            // The checkpoint included earlier requests that this stream did not repeat. Requests
+            // that were executed concurrently with this one may still be repeated.
+            self.pass(|earlier| earlier.ended <= done.began);
         }
         self.count();
         Some(done)
     }
 
-    /// Records that a request is being executed here. The new stream has therefore diverged: drop
-    /// effects that an earlier stream executed after the last request both share. Keep effects
-    /// with an unknown outcome, because they must be reported on any path.
+    /// Returns an answer of unknown outcome to the first request for something that an interrupted
+    /// turn may have executed, because its record cannot be read.
+    fn maybe_executed(&mut self, what: What) -> Option<Effect> {
+        if !self.anything || self.done.iter().any(|done| done.what == what) {
+            return None;
+        }
+        let done = Effect::unknown(what, AckState::Sent);
+        self.done.push(done.clone());
+        Some(done)
+    }
+
+    /// Records that this stream has gone on without asking for these requests.
+    fn pass(&mut self, which: impl Fn(&Effect) -> bool) {
+        let earlier = |done: &&mut Effect| done.origin == Origin::Us && done.is_earlier();
+        for done in self.done.iter_mut().filter(earlier) {
+            done.passed |= which(done);
+        }
+    }
+
+    /// Records that a request is being executed here. The new stream has therefore diverged: it may
+    /// want to execute what an earlier stream executed after the last request both share. Effects
+    /// with an unknown outcome are reported on any path.
     pub(super) fn begin(&mut self, id: u32, request: &Request) {
-        self.done
-            .retain(|done| done.origin != Origin::Us || !done.is_earlier());
+        self.pass(|_| true);
         match what(request) {
             Some(what) => self.enter(id, request, what, Origin::Us),
             None => self.forget(),
@@ -335,6 +382,7 @@ impl Memo {
             replies: Vec::new(),
             end: Ok(()),
             ack: AckState::Sent,
+            passed: false,
             host_call: HostCall::Nothing,
             began,
             ended: began,
@@ -375,7 +423,7 @@ impl Memo {
     /// fits.
     fn make_room(&mut self) {
         while self.bytes > MOST_BYTES
-            && let Some(at) = (self.done.iter()).position(|done| done.ack == AckState::InCheckpoint)
+            && let Some(at) = self.done.iter().position(Effect::is_settled)
         {
             let done = self.done.remove(at);
             self.bytes -= done.bytes().min(self.bytes);
@@ -404,8 +452,7 @@ impl Memo {
     /// or none.
     pub(super) fn visible_progress(&self) -> Shown {
         let ours = |done: &Effect| done.origin != Origin::Host;
-        let unsettled =
-            |done: &Effect| ours(done) && done.ack != AckState::InCheckpoint && !done.is_earlier();
+        let unsettled = |done: &Effect| ours(done) && !done.is_settled() && !done.is_earlier();
         if self.forgotten != Unreplayable::Nothing || self.open.iter().any(|(_, open)| ours(open)) {
             Shown::Executed
         } else if self.done.iter().any(unsettled) {
@@ -417,6 +464,27 @@ impl Memo {
 }
 
 impl Effect {
+    /// Returns the effect of an interrupted turn, which may have been executed.
+    fn unknown(what: What, ack: AckState) -> Self {
+        Self {
+            what,
+            call: String::new(),
+            origin: Origin::Earlier,
+            replies: Vec::new(),
+            end: Err(Thrown(prompts::RESULT_UNKNOWN.into())),
+            ack,
+            passed: false,
+            host_call: HostCall::Nothing,
+            began: 0,
+            ended: 0,
+        }
+    }
+
+    /// Returns whether the newest checkpoint includes the result.
+    fn is_settled(&self) -> bool {
+        matches!(self.ack, AckState::InCheckpoint | AckState::SameCallOnly)
+    }
+
     /// Returns whether only an earlier stream has made this request.
     fn is_earlier(&self) -> bool {
         matches!(

@@ -107,6 +107,14 @@ impl UnackedResults {
         }
     }
 
+    /// Returns whether a result of one of these host calls is still to be sent. A request that has
+    /// made another call since has used the result.
+    pub(super) fn awaits(&self, calls: &[String]) -> bool {
+        let last = |result: &UnackedResult| result.host.last().is_some_and(|id| calls.contains(id));
+        let open = |result: &&UnackedResult| result.stage == Stage::Open;
+        self.0.iter().filter(open).any(last)
+    }
+
     /// Records that the result was sent.
     pub(super) fn answered(&mut self, key: RequestKey) {
         for result in self.0.iter_mut().filter(|result| result.key == Some(key)) {

@@ -61,7 +61,8 @@ pub(super) struct Live {
     rounds: Vec<Round>,
     /// Calls of host tools that do not come from Cursor.
     inlet: Inlet,
-    /// Calls that were offered to the host and have no result, oldest first.
+    /// Calls that were offered to the host and have no result, oldest first. They stay here while
+    /// the run is being cancelled: dropping one is an answer, which would be recorded as its result.
     open: Vec<HostCall>,
     /// Events for these calls that were not sent to the host yet.
     offering: Vec<TurnEvent>,
@@ -188,32 +189,33 @@ impl Live {
         self.waiting.iter().any(end)
     }
 
-    /// Cancels the run; its last checkpoint may still arrive.
+    /// Cancels the run because the user stopped it; its last checkpoint may still arrive.
     pub(super) async fn cancel(&mut self) {
-        self.send_cancel().await;
-        self.open.clear();
+        self.bridge.cancelled(calls(&self.waiting));
+        let _ = self.handle.commands.send(Command::Cancel).await;
         self.inlet.shut();
     }
 
-    /// Cancels the run in the background, for a conversation that is not continued. Releases the
-    /// stored conversation at once.
-    pub(super) fn cancel_in_background(self) {
-        let Self {
-            mut handle,
-            bridge,
-            waiting,
-            ..
-        } = self;
-        bridge.cancelled(calls(&waiting));
-        tokio::spawn(async move {
-            let _ = handle.commands.send(Command::Cancel).await;
-            while handle.events.recv().await.is_some() {}
-        });
+    /// Cancels the run because another one replaces it, or may: what it was executing is recorded
+    /// as interrupted.
+    pub(super) async fn leave(&mut self) {
+        self.send_leave().await;
+        self.inlet.shut();
     }
 
-    async fn send_cancel(&mut self) {
+    async fn send_leave(&mut self) {
         self.bridge.cancelled(calls(&self.waiting));
-        let _ = self.handle.commands.send(Command::Cancel).await;
+        let _ = self.handle.commands.send(Command::Leave).await;
+    }
+
+    /// Returns the history the run was sent.
+    pub(super) fn history(&self) -> Fingerprint {
+        self.covers.clone()
+    }
+
+    /// Returns the conversation and the cards of a run that has ended.
+    pub(super) fn into_parts(self) -> (Conversation, Show) {
+        (self.conversation, self.show)
     }
 
     /// Drains a cancelled run and returns its end, after the last checkpoint or when the run stops
@@ -439,7 +441,7 @@ impl Live {
             && self.conversation.sent == self.before_message
             && self.has_undelivered();
         let sound = match outcome {
-            Some(Outcome::Finished) => current || undelivered,
+            Some(Outcome::Finished) => current || undelivered || self.lacks_only_text(),
             // An older checkpoint is sent everything since.
             Some(Outcome::Cancelled) => true,
             Some(Outcome::Failed(failure)) => match failure.retry() {

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use uuid::Uuid;
 
 use super::recover::BridgeKey;
-use crate::conversation::begun::Begun;
+use crate::conversation::begun::{Begun, Left};
 use crate::conversation::fingerprint::Fingerprint;
 use crate::conversation::journal::{Entry, Paused};
 use crate::conversation::shelf::{Shelf, ShelfError};
@@ -162,7 +162,7 @@ pub(super) struct Taken {
     /// Where a new conversation would be stored.
     pub(super) kept: Option<Arc<Kept>>,
     /// The intent log of an interrupted turn of another process.
-    pub(super) begun: Option<Begun>,
+    pub(super) begun: Option<Left>,
     /// A notice for the user.
     pub(super) notice: Option<String>,
 }

@@ -1,6 +1,7 @@
 //! One session of a host: one task that owns its conversation and takes its turns in order.
 
 mod begin;
+mod effects;
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Weak};
@@ -10,20 +11,20 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 use tracing::{Instrument as _, Span};
 
+use self::effects::Effects;
 use super::cause::Cause;
 use super::live::{Idle, Live, Offered, Pause};
 use super::memory::Memory;
 use super::recover;
 use super::request::{self, Keep, Stop, TurnEvent, TurnRequest, TurnResult};
-use super::show::{Record, Recorded};
+use super::show::{Record, Recorded, Show};
 use super::steer::Source;
 use super::tally::Tally;
 use super::usage;
-use crate::conversation::begun::Begun;
 use crate::conversation::comeback::Place;
 use crate::conversation::fingerprint::Fingerprint;
 use crate::conversation::store::Store;
-use crate::run::{Memo, Outcome, UserMessage};
+use crate::run::{Outcome, Start, UserMessage};
 use agent_tools::bridge::gate::Gate;
 use agent_tools::by_host::Seen;
 use agent_tools::leash::Leash;
@@ -108,8 +109,8 @@ impl Session {
             shown_notices: BTreeSet::new(),
             answered: None,
             live: None,
-            done: None,
-            notes: None,
+            effects: Effects::default(),
+            cards: None,
             recorded: recorded.clone(),
             bench: Arc::new(Workbench::new(leash)),
             seen: Arc::default(),
@@ -231,10 +232,10 @@ struct Task {
     answered: Option<Instant>,
     /// A run that waits for the host, and until when.
     live: Option<(Live, Instant)>,
-    /// Effects of a turn that failed, with its history: the host may retry it.
-    done: Option<(Fingerprint, Memo)>,
-    /// The intent log of the current turn, or of one that was interrupted.
-    notes: Option<Arc<Begun>>,
+    /// What was executed for the prompt under way.
+    effects: Effects,
+    /// Cards whose run was released while the host displayed them.
+    cards: Option<Show>,
     /// Recorded results of the cards the host was sent.
     recorded: Recorded,
     /// Commands that outlive a run; they end with the session.
@@ -258,7 +259,7 @@ impl Task {
                     // the background and could overwrite a later one.
                     if let (Idle::Changed, Some((live, _))) = (idle, &mut self.live) {
                         match live.save().await {
-                            Ok(()) => remove_settled(self.notes.as_deref(), live.settled()),
+                            Ok(()) => self.effects.saved(&live.settled()),
                             Err(error) => tracing::warn!(
                                 "the session's last checkpoint could not be saved: {error}"
                             ),
@@ -291,13 +292,7 @@ impl Task {
                     answer.send(result);
                 }
                 Some(Ask::Invalidate(done)) => {
-                    if let Some((live, _)) = self.live.take() {
-                        live.cancel_in_background();
-                    }
-                    self.undelivered.clear();
-                    self.done = None;
-                    self.notes = None;
-                    self.memory.forget().await;
+                    self.invalidate().await;
                     let _ = done.send(());
                 }
                 Some(Ask::Release(done)) => {
@@ -309,14 +304,33 @@ impl Task {
         }
     }
 
+    /// Forgets the conversation, but not what was executed for the prompt under way.
+    async fn invalidate(&mut self) {
+        let mut memo = None;
+        if let Some((mut live, _)) = self.live.take() {
+            live.leave().await;
+            let ended = live.drain(std::future::ready(())).await;
+            memo = ended.map(|ended| ended.done);
+            self.cards = Some(live.into_parts().1);
+        }
+        self.effects.rewritten(memo);
+        self.undelivered.clear();
+        self.memory.forget().await;
+    }
+
     /// Cancels a run that waits for the host and saves its conversation.
     async fn release(&mut self) {
         if let Some((mut live, _)) = self.live.take() {
-            live.cancel().await;
+            live.leave().await;
             let ended = live.drain(self.next_turn()).await;
             live.check_checkpoint(ended.as_ref().map(|ended| &ended.outcome));
             self.undelivered.extend(live.undelivered());
-            if let Some(notice) = self.save_conversation(live).await {
+            if let Some(ended) = ended {
+                self.effects.keep(live.history(), ended.done);
+            }
+            let (notice, cards) = self.save_conversation(live).await;
+            self.cards = Some(cards);
+            if let Some(notice) = notice {
                 tracing::warn!("{notice}");
             }
         }
@@ -356,7 +370,7 @@ impl Task {
                     let place = Place::of(&request.transcript.messages);
                     live.pause(place, self.memory.key(), recover::now());
                     match live.save().await {
-                        Ok(()) => remove_settled(self.notes.as_deref(), live.settled()),
+                        Ok(()) => self.effects.saved(&live.settled()),
                         Err(error) => self.note(&request, error).await,
                     }
                     live.present(&request, &mut tally).await;
@@ -389,6 +403,10 @@ impl Task {
             let over = matches!(outcome, Some(Outcome::Finished | Outcome::Cancelled));
             if over && live.has_undelivered() {
                 let words = live.take_undelivered();
+                if let Some(ended) = ended {
+                    let done = ended.done.handed_on_behind_words(Start::State);
+                    self.effects.keep(live.history(), done);
+                }
                 live = match self
                     .send_separately(live.conversation, words, &request, &mut tally)
                     .await
@@ -414,12 +432,10 @@ impl Task {
                 }
                 None => Stop::Failed("the run failed inside cursor-sidecar".into()),
             };
-            let notice = self.save_conversation(live).await;
+            let (notice, _) = self.save_conversation(live).await;
             self.notice(&request, notice).await;
-            if let Stop::Finished = stop
-                && let Some(notes) = self.notes.take()
-            {
-                notes.forget();
+            if let Stop::Finished = stop {
+                self.effects.answered();
             }
             return TurnResult {
                 stop,
@@ -461,16 +477,12 @@ impl Task {
         let transcript = &request.transcript;
         let history = Fingerprint::of(&transcript.system, &transcript.messages);
         drop(request); // ends the host's events
-        // A user who stopped the turn may want its effects repeated. The log stays on disk, because
-        // the host may be gone.
-        self.notes = None;
         let key = self.memory.key().prefix();
         tracing::debug!(bridgeKeyPrefix = key, "native.stream.abort");
         live.cancel().await;
         let ended = live.drain(self.next_turn()).await;
         live.check_checkpoint(ended.as_ref().map(|ended| &ended.outcome));
-        // Keep the effects that completed.
-        self.done = ended.map(|ended| (history, ended.done));
+        self.effects.stopped(history, ended.map(|ended| ended.done));
         // These messages were reported as accepted.
         self.undelivered.extend(live.undelivered());
         self.undelivered.extend(last);
@@ -503,24 +515,16 @@ impl Task {
         self.notice(request, Some(notice)).await;
     }
 
-    /// Saves the conversation of a run that has ended; returns a notice for the user if that fails.
-    async fn save_conversation(&mut self, mut live: Live) -> Option<String> {
+    /// Saves the conversation of a run that has ended. Returns a notice for the user if that fails,
+    /// and the run's cards.
+    async fn save_conversation(&mut self, mut live: Live) -> (Option<String>, Show) {
         let settled = live.settled();
-        let notice = self.memory.put(live.conversation).await;
+        let (conversation, cards) = live.into_parts();
+        let notice = self.memory.put(conversation).await;
         if notice.is_none() {
-            remove_settled(self.notes.as_deref(), settled);
+            self.effects.saved(&settled);
         }
-        notice
-    }
-}
-
-/// Removes effects that the saved checkpoint includes from the intent log, so that the next process
-/// does not report them.
-fn remove_settled(notes: Option<&Begun>, settled: Vec<String>) {
-    if let Some(notes) = notes
-        && let Err(error) = notes.known(&settled)
-    {
-        tracing::debug!(%error, "settled effects could not be removed from the intent log");
+        (notice, cards)
     }
 }
 

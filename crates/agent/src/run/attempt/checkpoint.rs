@@ -5,6 +5,7 @@ use bytes::Bytes;
 use super::Attempt;
 use crate::run::event::{Checkpoint, RunEvent};
 use crate::run::retry::{Progress, Shown};
+use cursor_proto::agent::v1::{ContextInjectionStateUpdate, context_injection_state};
 use cursor_proto::state;
 
 impl Attempt<'_> {
@@ -57,11 +58,13 @@ impl Attempt<'_> {
     pub(super) fn note_received(&mut self, event: &RunEvent) {
         match event {
             RunEvent::Text(text) | RunEvent::Thinking(text) if text.is_empty() => {}
-            // A report on an injected message also follows any result sent before that message.
-            RunEvent::Text(_)
-            | RunEvent::Thinking(_)
-            | RunEvent::Injection(_)
-            | RunEvent::TurnEnded(_) => {
+            RunEvent::Text(_) | RunEvent::Thinking(_) | RunEvent::TurnEnded(_) => {
+                self.context.unacked.model_output();
+                self.context.memo.server_progressed();
+            }
+            // The model reads a message after the results that were sent before it. That a message
+            // was queued or rejected says nothing about the model.
+            RunEvent::Injection(report) if is_delivered(report) => {
                 self.context.unacked.model_output();
                 self.context.memo.server_progressed();
             }
@@ -72,4 +75,9 @@ impl Attempt<'_> {
             _ => {}
         }
     }
+}
+
+fn is_delivered(report: &ContextInjectionStateUpdate) -> bool {
+    let state = report.state.as_ref().and_then(|state| state.state.as_ref());
+    matches!(state, Some(context_injection_state::State::Delivered(_)))
 }

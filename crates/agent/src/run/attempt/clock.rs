@@ -32,6 +32,7 @@ impl Attempt<'_> {
         };
         sooner(self.execs.next_beat());
         sooner(self.cancels_at());
+        sooner(self.results_first.as_ref().map(|(_, until)| *until));
         if self.reading == Reading::On {
             sooner(self.stalls_at().map(|at| self.after_grace(at)));
             sooner(self.idles_at().map(|at| self.after_grace(at)));

@@ -18,7 +18,6 @@ impl Attempt<'_> {
         self.cancel_deadline = Some(now + self.context.timing.linger);
         self.cancel_received_by = Some(now + self.context.timing.heed);
         self.execs.abort_all();
-        self.context.memo.discard_open();
         self.act(conversation_action::Action::CancelAction(
             CancelAction::default(),
         ));

@@ -11,6 +11,7 @@ mod tell;
 use std::collections::{BTreeSet, VecDeque};
 use std::pin::Pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::FutureExt as _;
@@ -40,6 +41,9 @@ use cursor_client::stream::{Outgoing, Received, RunStream};
 use cursor_proto::agent::v1::*;
 use cursor_proto::drift::Drift;
 
+/// How long a command waits for the results that the host returned before it. They are at hand, but
+/// a hook of the user may look at them first.
+const RESULTS_TIMEOUT: Duration = Duration::from_secs(2);
 /// Bytes of outgoing frames that may be queued before no new requests are accepted.
 const MAX_OUTBOX: usize = 8 * 1024 * 1024;
 
@@ -170,6 +174,8 @@ struct Attempt<'a> {
     hosted: BTreeSet<u32>,
     /// User messages sent on this stream.
     injected: BTreeSet<Uuid>,
+    /// Host calls whose results are sent before the next command is read, and how long that waits.
+    results_first: Option<(Vec<String>, Instant)>,
     /// Exec requests received on this stream, to detect repeated ones.
     seen_execs: BTreeSet<ExecDigest>,
     watchdog: Watchdog,
@@ -210,6 +216,7 @@ pub(super) async fn drive(stream: RunStream, context: AttemptContext<'_>) -> Att
         reading: Reading::On,
         hosted: BTreeSet::new(),
         injected: BTreeSet::new(),
+        results_first: None,
         seen_execs: BTreeSet::new(),
         watchdog,
         questions: JoinSet::new(),
@@ -254,6 +261,9 @@ impl Attempt<'_> {
                 Reading::Paused
             });
             let reading = self.reading == Reading::On;
+            if !self.holds_commands() {
+                self.results_first = None;
+            }
             let event = tokio::select! {
                 received = self.stream.incoming.next(), if reading => AttemptEvent::Received(received),
                 sent = flush(&self.stream.outgoing, &mut self.outbox), if !self.outbox.is_empty() => {
@@ -264,7 +274,7 @@ impl Attempt<'_> {
                 }
                 progress = self.execs.next(), if room => AttemptEvent::Exec(progress),
                 Some(Ok((id, result))) = self.questions.join_next() => AttemptEvent::Answered(id, result),
-                command = self.context.commands.recv() => AttemptEvent::Command(command),
+                command = self.context.commands.recv(), if self.results_first.is_none() => AttemptEvent::Command(command),
                 () = self.context.events.closed() => AttemptEvent::Delivered(Err(ChannelClosed)),
                 () = timer.as_mut() => AttemptEvent::Tick(armed),
             };
@@ -350,18 +360,39 @@ impl Attempt<'_> {
                 None
             }
             AttemptEvent::Command(Some(Command::Settle)) => self.settle(),
+            AttemptEvent::Command(Some(Command::AfterResults(calls))) => {
+                self.results_first = Some((calls, Instant::now() + RESULTS_TIMEOUT));
+                None
+            }
             // A stream the server has not accepted yet has no last checkpoint to wait for.
-            AttemptEvent::Command(Some(Command::Cancel)) if self.accepted => {
+            AttemptEvent::Command(Some(command @ (Command::Cancel | Command::Leave)))
+                if self.accepted =>
+            {
+                if command == Command::Cancel {
+                    self.context.memo.discard_open();
+                } else {
+                    self.context.memo.interrupt_open();
+                }
                 self.begin_cancel();
                 None
             }
-            AttemptEvent::Command(Some(Command::Cancel) | None) => Some(CloseReason::Cancelled),
+            AttemptEvent::Command(Some(Command::Cancel | Command::Leave) | None) => {
+                Some(CloseReason::Cancelled)
+            }
             AttemptEvent::Command(Some(Command::Hurry)) => {
                 self.shorten_cancel();
                 None
             }
             AttemptEvent::Tick(due) => self.tick(due, Instant::now()),
         }
+    }
+
+    /// Returns whether commands wait for results that the host returned before them.
+    fn holds_commands(&self) -> bool {
+        let Some((calls, until)) = &self.results_first else {
+            return false;
+        };
+        Instant::now() < *until && self.context.unacked.awaits(calls)
     }
 
     /// Handles everything that has already arrived, without waiting, and then emits

@@ -194,7 +194,7 @@ fn a_request_started_by_another_process_is_reported_once_and_then_executed() {
         assert_eq!(What::parse(none), None, "{none}");
     }
     let other = What::of(&shell("edit", "x")).unwrap();
-    let mut memo = Memo::begun([other, what, other, what]);
+    let mut memo = Memo::begun([other, what, other, what], []);
     assert_eq!(memo.visible_progress(), Shown::Nothing);
     assert!(memo.recall(&shell("test", "x")).is_none());
     // Whatever is done first.
@@ -206,6 +206,74 @@ fn a_request_started_by_another_process_is_reported_once_and_then_executed() {
     memo.restart();
     assert_eq!(memo.recall(&shell("deploy", "z")), Some(replayed));
     assert!(memo.recall(&shell("edit", "z")).is_some());
+}
+
+#[test]
+fn effects_of_another_process_are_reported_when_its_checkpoint_is_given_up() {
+    let what = What::of(&shell("deploy", "x")).unwrap();
+    let mut memo = Memo::begun([], [what]);
+    assert!(memo.recall(&shell("deploy", "x")).is_none());
+    let mut kept = memo.clone().handed_on(Start::State);
+    assert!(kept.recall(&shell("deploy", "x")).is_none());
+    let mut memo = memo.handed_on(Start::History);
+    assert!(memo.recall(&shell("deploy", "x")).unwrap().end.is_err());
+    assert!(memo.recall(&shell("deploy", "x")).is_none());
+}
+
+#[test]
+fn without_a_readable_record_every_first_request_is_a_question() {
+    let mut memo = Memo::unreadable();
+    for command in ["deploy", "test"] {
+        let asked = memo.recall(&shell(command, "x")).unwrap();
+        assert_eq!(asked.end, Err(Thrown(prompts::RESULT_UNKNOWN.into())));
+        assert!(memo.recall(&shell(command, "x")).is_none());
+        run(&mut memo, 1, command);
+        assert!(memo.recall(&shell(command, "x")).is_none());
+    }
+}
+
+#[test]
+fn effects_stay_recorded_when_a_stream_passes_them() {
+    let mut memo = Memo::default();
+    run(&mut memo, 1, "make");
+    memo.server_progressed();
+    memo.checkpoint();
+    memo.begin(2, &shell("deploy", "a"));
+    memo.restart();
+    memo.recall(&shell("deploy", "x")).unwrap();
+    assert!(memo.recall(&shell("make", "x")).is_none());
+    run(&mut memo, 3, "other");
+    // Without a checkpoint the next stream may take either way.
+    let mut again = memo.clone();
+    again.restart();
+    for command in ["make", "deploy", "other"] {
+        assert!(again.recall(&shell(command, "y")).is_some(), "{command}");
+    }
+    // Behind a checkpoint it goes on from there, unless that checkpoint is given up.
+    memo.checkpoint();
+    memo.restart();
+    assert!(memo.recall(&shell("make", "y")).is_none());
+    let mut memo = memo.handed_on(Start::History);
+    for command in ["make", "deploy", "other"] {
+        assert!(memo.recall(&shell(command, "y")).is_some(), "{command}");
+    }
+}
+
+#[test]
+fn a_result_in_two_checkpoints_is_replayed_under_its_own_call_id() {
+    let mut memo = Memo::default();
+    run(&mut memo, 1, "make");
+    memo.server_progressed();
+    memo.checkpoint();
+    memo.checkpoint();
+    assert!(
+        memo.recall(&shell("make", "first")).is_none(),
+        "this stream knows"
+    );
+    memo.restart();
+    assert!(memo.recall(&shell("make", "x")).is_none());
+    let again = memo.recall(&shell("make", "first")).unwrap();
+    assert_eq!((again.replies.len(), again.end), (1, Ok(())));
 }
 
 #[test]

@@ -1,7 +1,6 @@
 //! Calls and cards for the host: collected until everything that arrived together is read, written
 //! to disk, and then shown.
 
-use super::words::CANCELLED;
 use super::{Live, OnDisk, Pause};
 use crate::conversation::comeback::Place;
 use crate::conversation::journal::{Paused, PausedCall};
@@ -37,7 +36,7 @@ impl Live {
         }
         if self.steering.is_released() {
             // If it were shown now, the host would execute it for a cancelled run.
-            call.answer(HostResult::failed(CANCELLED));
+            self.open.push(call);
             return;
         }
         if let Hands::Inline(hands) = &request.hands {

@@ -10,7 +10,7 @@ use crate::conversation::answer::{Gap, compare};
 use crate::conversation::continuation::continuation;
 use crate::conversation::fingerprint::Fingerprint;
 use crate::prompts;
-use crate::run::RunEvent;
+use crate::run::{Command, RunEvent};
 use crate::turn::steer::{Source, words};
 use crate::turn::tally::Tally;
 use agent_tools::bridge::HostResult;
@@ -62,6 +62,7 @@ impl Live {
             .iter()
             .map(|(id, _)| (*id).to_owned())
             .collect();
+        let mut returned = Vec::new();
         for (id, message) in brought.results {
             tally.count_text(&message["content"].to_string());
             let Some(at) = self.open.iter().position(|call| call.id == id) else {
@@ -72,12 +73,21 @@ impl Live {
                 toolCallId = id,
                 "native.tool_resume.sent_result"
             );
+            returned.push(id.to_owned());
             self.open.remove(at).answer(HostResult::read(message));
         }
         tracing::debug!(left = self.open.len(), words = %Digest(&brought.words), "turn.resumed");
         self.show.open.clear();
         self.cover(system, messages, news, given);
         let left = std::mem::take(&mut self.open);
+        if !brought.words.is_empty() {
+            returned.extend(left.iter().map(|call| call.id.clone()));
+        }
+        if !returned.is_empty() {
+            // Results and commands take different ways to the run, and the results go first.
+            let command = Command::AfterResults(returned);
+            let _ = self.handle.commands.send(command).await;
+        }
         if brought.words.is_empty() {
             if !left.is_empty() {
                 let left = left.len();
@@ -101,7 +111,7 @@ impl Live {
     }
 
     /// Records the history the run was sent. A checkpoint that covered the last history covers this
-    /// one too, if nothing in it is new to Cursor.
+    /// one too, if it includes everything the host was shown and nothing in it is new to Cursor.
     fn cover(&mut self, system: &str, messages: &[Json], news: News, given: Vec<String>) {
         let current = self.conversation.sent.as_ref() == Some(&self.covers);
         let waiting = self.waiting.iter().filter_map(|event| match event {
@@ -124,21 +134,28 @@ impl Live {
             News::None | News::Results | News::Late => before.clone(),
             News::Words => Fingerprint::of(system, messages),
         };
-        let answer = shown.to_owned();
         let covers = std::mem::replace(&mut self.covers, covers);
-        if news == News::Results {
-            self.rounds.push(Round {
+        let known = self.conversation.answer.as_deref().unwrap_or_default();
+        match compare(known, shown) {
+            // Nothing that the host has is new to the checkpoint, so it covers this history too.
+            gap @ (Gap::None | Gap::Unshown(_)) if current && news != News::Results => {
+                self.conversation.answer = Some(match gap {
+                    Gap::Unshown(words) => words,
+                    Gap::None | Gap::Unknown(_) => String::new(),
+                });
+                self.conversation.sent = Some(before.clone());
+            }
+            // The checkpoint stays where it is: results or text that it lacks are sent again if the
+            // run is lost.
+            _ => self.rounds.push(Round {
                 covers,
-                answer,
-                given,
-            });
-        } else if current {
-            let known = self.conversation.answer.as_deref().unwrap_or_default();
-            self.conversation.answer = match compare(known, shown) {
-                Gap::Unshown(words) => Some(words),
-                Gap::None | Gap::Unknown(_) => Some(String::new()),
-            };
-            self.conversation.sent = Some(before.clone());
+                answer: shown.to_owned(),
+                given: if news == News::Results {
+                    given
+                } else {
+                    Vec::new()
+                },
+            }),
         }
         self.before_message = (news == News::Words).then_some(before);
     }

@@ -6,20 +6,21 @@ use crate::run::{Checkpoint, What};
 use crate::turn::tally::Tally;
 use cursor_proto::state::occupancy;
 
-/// Tool results of the host, and what a checkpoint without them covers.
+/// A part of the answer that the host has received, and the history it answers. The newest part is
+/// in [`Live::covers`] and [`Live::answer`].
 #[derive(Debug)]
 pub(super) struct Round {
-    /// The history before the results.
+    /// The history before what the host returned.
     pub(super) covers: Fingerprint,
     /// The answer to that history.
     pub(super) answer: String,
-    /// The ids of the answered calls.
+    /// The ids of the calls that the host returned results for; empty if it returned only cards.
     pub(super) given: Vec<String>,
 }
 
 impl Live {
-    /// Stores a checkpoint. If it came too early to include the host's latest results, it covers
-    /// the history before them, and they are sent again if the run is lost.
+    /// Stores a checkpoint. It covers the newest history of which it includes all results and all
+    /// text: what it lacks is sent again if the run is lost.
     pub(super) fn checkpoint(&mut self, saved: Checkpoint) {
         self.on_disk = OnDisk::Stale;
         self.steering.checkpoint();
@@ -30,17 +31,38 @@ impl Live {
         self.settled.extend(settled);
         self.conversation.state = Some(saved.state);
         let lacks = |round: &Round| round.given.iter().any(|id| saved.lacks.contains(id));
-        let unknown = self.rounds.iter().position(lacks);
-        self.rounds.drain(..unknown.unwrap_or(self.rounds.len()));
-        // Go back from the latest text to the part of the answer the checkpoint includes.
-        let (mut sent, mut answer) = (&self.covers, self.answer.as_str());
+        let lacking = self.rounds.iter().position(lacks);
+        let mut at = self.rounds.len();
         let mut behind = saved.behind.as_str();
-        for round in self.rounds.iter().rev() {
-            behind = behind.strip_suffix(answer).unwrap_or_default();
-            (sent, answer) = (&round.covers, &round.answer);
+        // Go back from the latest text to the part of the answer the checkpoint includes.
+        while lacking.is_some_and(|lacking| at > lacking)
+            || (at > 0 && goes_back(self.answer_at(at), behind))
+        {
+            behind = behind.strip_suffix(self.answer_at(at)).unwrap_or_default();
+            at -= 1;
         }
+        let answer = known(self.answer_at(at), behind).to_owned();
+        let sent = self
+            .rounds
+            .get(at)
+            .map_or(&self.covers, |round| &round.covers);
         self.conversation.sent = Some(sent.clone());
-        self.conversation.answer = Some(known(answer, behind).to_owned());
+        self.conversation.answer = Some(answer);
+        self.rounds.drain(..at);
+    }
+
+    /// Returns whether the checkpoint is of this answer and lacks text of it, but no results.
+    pub(super) fn lacks_only_text(&self) -> bool {
+        let first = self.rounds.first();
+        first.is_some_and(|first| self.conversation.sent.as_ref() == Some(&first.covers))
+            && self.rounds.iter().all(|round| round.given.is_empty())
+    }
+
+    /// Returns the part of the answer with that number, the newest one last.
+    fn answer_at(&self, at: usize) -> &str {
+        self.rounds
+            .get(at)
+            .map_or(&self.answer, |round| &round.answer)
     }
 
     /// Reports the context size of the newest checkpoint, which may have arrived while the host was
@@ -51,6 +73,11 @@ impl Live {
             tally.window = Some(occupancy.limit).filter(|limit| *limit > 0);
         }
     }
+}
+
+/// Returns whether `behind`, the text after a checkpoint, starts before `answer`.
+fn goes_back(answer: &str, behind: &str) -> bool {
+    behind.len() > answer.len() && behind.ends_with(answer)
 }
 
 /// Returns the part of `answer` that a checkpoint includes, without the suffix `behind` that came
@@ -65,7 +92,7 @@ fn known<'a>(answer: &'a str, behind: &str) -> &'a str {
 
 #[cfg(test)]
 mod tests {
-    use super::known;
+    use super::{goes_back, known};
 
     #[test]
     fn the_known_answer_ends_where_the_text_after_the_checkpoint_starts() {
@@ -73,5 +100,7 @@ mod tests {
         assert_eq!(known("one two", " two"), "one");
         assert_eq!(known(" two", "one two"), "");
         assert_eq!(known("one two", "three"), "one two");
+        assert!(goes_back(" two", "one two") && goes_back("", "one"));
+        assert!(!goes_back("one two", " two") && !goes_back("one", "one") && !goes_back("", ""));
     }
 }

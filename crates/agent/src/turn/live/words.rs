@@ -37,13 +37,10 @@ impl Live {
     /// calls, because the host would execute them for a cancelled run.
     pub(super) async fn release(&mut self, offered: &mut Offered) {
         self.steering.release();
-        self.send_cancel().await;
+        self.send_leave().await;
         if *offered == Offered::Calls {
             *offered = Offered::Nothing;
             self.offering.clear();
-            for call in self.open.drain(..) {
-                call.answer(HostResult::failed(CANCELLED));
-            }
         }
     }
 
@@ -89,9 +86,6 @@ impl Live {
         self.steering.take()
     }
 }
-
-/// The result of a call whose run was cancelled.
-pub(super) const CANCELLED: &str = "the run was given up";
 
 /// Returns the text of each user message.
 pub(in crate::turn) fn user_texts(messages: &[Json]) -> Vec<String> {

@@ -1,17 +1,14 @@
 //! How a turn gets its run: a parked one, one that recovers a lost turn, or a new one.
 
-use std::sync::Arc;
-
 use super::Task;
 use crate::conversation::answer::{Gap, compare};
-use crate::conversation::begun::Begun;
 use crate::conversation::fingerprint::Fingerprint;
 use crate::conversation::journal::Paused;
 use crate::conversation::picture;
 use crate::conversation::plan::{SendPlan, latest, plan, with_note};
 use crate::conversation::recovery::Loss;
 use crate::prompts;
-use crate::run::{Action, Ended, Memo, Outcome, Start, UserMessage, What};
+use crate::run::{Action, Ended, Outcome, Start, UserMessage};
 use crate::turn::cause::Cause;
 use crate::turn::launch;
 use crate::turn::live::{Live, user_texts};
@@ -36,6 +33,7 @@ impl Task {
             Some(live) => live,
             None => self.start_run(request, tally).await?,
         };
+        self.cards = None;
         let Transcripted { messages, .. } = transcript(request);
         let now = user_texts(&messages[latest(messages)..]);
         for words in self.undelivered.drain(..) {
@@ -61,13 +59,16 @@ impl Task {
         }
         // The run is lost, or the history diverged: the queued events are useless. Of a lost run,
         // keep the last checkpoint and the messages it was sent.
-        live.cancel().await;
+        live.leave().await;
         if lost.is_none() {
             // The next run may be one of the same conversation, which allows one at a time.
-            live.drain(std::future::ready(())).await;
+            if let Some(ended) = live.drain(std::future::ready(())).await {
+                self.effects.keep(live.history(), ended.done);
+            }
         } else {
             live.drop_resent(messages);
-            self.done = Some((Fingerprint::of(system, messages), live.done()));
+            let history = Fingerprint::of(system, messages);
+            self.effects.keep(history, live.done());
             live.lose();
             self.undelivered.extend(live.undelivered());
             let notice = self.memory.put(live.conversation).await;
@@ -87,8 +88,8 @@ impl Task {
         let taken = self.memory.take().await;
         let taken = taken.map_err(|busy| TurnResult::failed(Cause::Taken, busy.to_string()))?;
         self.notice(request, taken.notice).await;
-        if let Some(begun) = taken.begun {
-            self.notes = Some(Arc::new(begun));
+        if let Some(left) = taken.begun {
+            self.effects.found(left);
         }
         let mine = taken
             .conversation
@@ -232,7 +233,8 @@ impl Task {
             (action, _) => action,
         };
         let Transcripted { system, messages } = transcript(request);
-        self.done = Some((Fingerprint::of(system, messages), ended.done.clone()));
+        let history = Fingerprint::of(system, messages);
+        self.effects.keep(history, ended.done.clone());
         tally.comebacks += 1;
         (tally.spent, tally.rest) = (ended.spent, ended.rest);
         if let Outcome::Failed(failure) = &ended.outcome {
@@ -272,8 +274,8 @@ impl Task {
                 self.notice(request, Some(notice.clone())).await;
             }
         }
-        let begun = self.begun_for(request, &conversation);
-        let done = self.done_for(request, start(&conversation));
+        let started_from = start(&conversation);
+        let (done, begun) = self.effects.begin(request, &conversation, started_from);
         let surroundings = launch::Surroundings {
             recorded: &self.recorded,
             bench: &self.bench,
@@ -305,34 +307,6 @@ impl Task {
         })
     }
 
-    /// Returns the intent log of the turn: the previous one if this turn continues an interrupted
-    /// one, else a new one.
-    fn begun_for(
-        &mut self,
-        request: &TurnRequest,
-        conversation: &Conversation,
-    ) -> Option<Arc<Begun>> {
-        let Transcripted { system, messages } = transcript(request);
-        let before = self.notes.take().filter(|begun| begun.goes_on(messages));
-        let begins = || conversation.begins(Fingerprint::of(system, messages));
-        self.notes = before.or_else(|| begins().map(Arc::new));
-        self.notes.clone()
-    }
-
-    /// Returns the effects already executed for this history, or started in the turn it continues.
-    fn done_for(&mut self, request: &TurnRequest, start: Start) -> Memo {
-        let Transcripted { system, messages } = transcript(request);
-        let history = Fingerprint::of(system, messages);
-        match (self.done.take(), &self.notes) {
-            (Some((of, memo)), _) if of == history => memo.handed_on(start),
-            (Some((of, memo)), _) if of.goes_on(messages) => memo.handed_on_behind_words(start),
-            (_, Some(notes)) => {
-                Memo::begun(notes.all().iter().filter_map(|name| What::parse(name)))
-            }
-            (_, None) => Memo::default(),
-        }
-    }
-
     /// Returns the error text of a failed turn and keeps its effects for a retry. If a retry could
     /// not report all of them to Cursor, the text is one on which hosts do not retry automatically.
     pub(super) fn fail(
@@ -344,7 +318,8 @@ impl Task {
     ) -> String {
         let tells_all = ended.done.tells_all(start(&live.conversation));
         let Transcripted { system, messages } = transcript(request);
-        self.done = Some((Fingerprint::of(system, messages), ended.done.clone()));
+        let history = Fingerprint::of(system, messages);
+        self.effects.keep(history, ended.done.clone());
         match failure.retry() {
             Retry::Server | Retry::Transport | Retry::Idle if !tells_all => EFFECTS_LOST.into(),
             _ => wording(failure),
@@ -368,16 +343,20 @@ impl Task {
             Some("")
         };
         let gap = known.map_or(Gap::None, |known| compare(known, tally.answer()));
-        // What the history contains is not sent separately.
+        // What the history contains after the checkpoint is not sent separately.
+        let covered = sent.map_or(0, Fingerprint::len);
         let in_history = words
             .iter()
             .any(|words| matches!(words.source, Source::History(_)));
-        let separate = words
-            .iter()
-            .filter(|words| words.source == Source::Separate);
-        let separate: Vec<&str> = separate.map(|words| words.message.text.as_str()).collect();
-        let separate = separate.join("\n\n");
-        let with_separate = |text: String| {
+        let separate = |covered: usize| {
+            let separate = words.iter().filter(|words| match words.source {
+                Source::Separate => true,
+                Source::History(place) => place <= covered,
+            });
+            let texts: Vec<&str> = separate.map(|words| words.message.text.as_str()).collect();
+            texts.join("\n\n")
+        };
+        let joined_with = |text: String, separate: String| {
             if separate.is_empty() {
                 text
             } else {
@@ -391,13 +370,14 @@ impl Task {
                 (conversation, with_note(all.text, &gap))
             }
             SendPlan::Incremental { text, .. } => {
-                (conversation, with_note(with_separate(text), &gap))
+                let text = joined_with(text, separate(covered));
+                (conversation, with_note(text, &gap))
             }
             SendPlan::Bootstrap { history, text, .. } => {
                 let (before, text) = if in_history {
-                    (history, with_separate(text))
+                    (history, joined_with(text, separate(0)))
                 } else {
-                    (messages, separate)
+                    (messages, separate(0))
                 };
                 // No checkpoint includes this turn's answer, and the model would repeat it.
                 let mut history = before.to_vec();

@@ -1,0 +1,201 @@
+//! Every message of the user reaches the model, after the tool results that came before it.
+
+use serde_json::{Value as Json, json};
+
+use crate::effects_once::{attempts, in_any_conversation, user_messages};
+use crate::steering::INJECTED;
+use test_support::debug_log::state;
+use test_support::rpc_session::{RpcSession, TurnOutcome, tool};
+use test_support::scenario::{END, calls, text};
+use test_support::simulator::{Recording, Simulator};
+use test_support::wait::until;
+
+const DELIVERED: &str = r#"{ update = { contextInjectionState = { injectionId = "$I", state = { delivered = { step = 1 } } } } }"#;
+
+fn talk(simulator: &Simulator, env: &[(&str, &str)]) -> RpcSession {
+    let mut talk = RpcSession::new(simulator, "s", env);
+    talk.tools = vec![tool("look"), tool("slow")];
+    talk
+}
+
+/// Returns the messages that were injected into all runs, in order.
+fn injected(recording: &Recording) -> Vec<String> {
+    let actions = recording.client("conversationAction.injectContextAction");
+    let said = "/conversationAction/injectContextAction/userContext/userMessage/text";
+    let texts = actions.into_iter().filter_map(|sent| sent.pointer(said));
+    texts.filter_map(Json::as_str).map(str::to_owned).collect()
+}
+
+/// Returns the place of the first message of that kind among those the client sent to a run.
+fn place_of(recording: &Recording, run: u64, kind: &str) -> usize {
+    let frames = recording.frames(run, "client");
+    let found = frames.iter().position(|frame| frame["kind"] == kind);
+    found.unwrap_or_else(|| panic!("no {kind} in run {run}"))
+}
+
+#[test]
+fn results_are_sent_before_the_message_of_the_same_turn() {
+    for _ in 0..4 {
+        let first = format!(
+            r#"{}, {INJECTED}, {DELIVERED}, {{ text = "Both." }}, {END}"#,
+            calls("look", "{}", "", &text("it says 42"))
+        );
+        let simulator = attempts(&[&first]);
+        let mut talk = talk(&simulator, &[]);
+        let taken = talk.say("go");
+        talk.result(&taken.calls[0], json!("it says 42"));
+        assert_eq!(talk.say("hurry").text, "Both.");
+        let recording = simulator.recorded();
+        let result = place_of(&recording, 1, "execClientMessage.mcpResult");
+        let message = place_of(&recording, 1, "conversationAction.injectContextAction");
+        assert!(result < message, "result {result}, message {message}");
+    }
+}
+
+/// A turn with results and a message ends before it reaches the run; the next one has a second
+/// message.
+#[test]
+fn a_message_of_a_turn_that_was_refused_is_sent_with_the_next_one() {
+    let first = format!(
+        r#"{}, {INJECTED}, {DELIVERED}, {{ text = "Both." }}, {END}"#,
+        calls("look", "{}", "", &text("it says 42"))
+    );
+    let simulator = attempts(&[&first]);
+    let mut talk = talk(&simulator, &[]);
+    let taken = talk.say("go");
+    talk.result(&taken.calls[0], json!("it says 42"));
+    talk.user("first message");
+    let mut params = talk.params();
+    params["kept"] = json!({"flags": {"cursor-mode": "no such mode"}});
+    let refused = talk.take(params);
+    assert_eq!(
+        (refused.stop.as_str(), refused.text.as_str()),
+        ("error", "")
+    );
+    let taken = talk.say("second message");
+    assert_eq!(taken.text, "Both.", "{taken:?}");
+    let sent = injected(&simulator.recorded()).join("|");
+    for part in ["first message", "second message"] {
+        assert_eq!(sent.matches(part).count(), 1, "{part}: {sent}");
+    }
+}
+
+/// The same, stopped by the user right after it was requested.
+#[test]
+fn a_message_of_a_turn_that_was_stopped_at_once_is_sent_with_the_next_one() {
+    for _ in 0..4 {
+        let first = format!(
+            r#"{}, {INJECTED}, {DELIVERED}, {{ text = "Both." }}, {END}"#,
+            calls("look", "{}", "", &text("it says 42"))
+        );
+        let next = format!(r#"{{ text = "Both." }}, {END}"#);
+        let simulator = in_any_conversation(&[&first, &next]);
+        let mut talk = talk(&simulator, &[]);
+        let taken = talk.say("go");
+        talk.result(&taken.calls[0], json!("it says 42"));
+        talk.user("first message");
+        let params = talk.params();
+        let turn = params["turnId"].as_str().unwrap().to_owned();
+        let ask = |id: &str, method: &str, params: Json| json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params});
+        talk.host.say_all(&[
+            ask(&turn, "turn/start", params),
+            ask("c", "turn/cancel", json!({"turnId": turn})),
+        ]);
+        let refused = talk.finish(&turn);
+        assert_eq!(refused.stop, "aborted");
+        let taken = talk.say("second message");
+        assert_eq!(taken.text, "Both.", "{taken:?}");
+        let recording = simulator.recorded();
+        let all = [injected(&recording), user_messages(&simulator)]
+            .concat()
+            .join("|");
+        for part in ["first message", "second message"] {
+            assert!(all.contains(part), "{part}: {all}");
+        }
+    }
+}
+
+/// Injects a message as soon as the turn has emitted text.
+fn inject(talk: &mut RpcSession, turn: &str, words: &str) {
+    let mut begun = TurnOutcome::default();
+    while begun.text.is_empty() {
+        begun.hear(&talk.host.hear());
+    }
+    let words = json!({"turnId": turn, "text": words});
+    talk.host
+        .say(&json!({"jsonrpc": "2.0", "id": "inject", "method": "turn/inject", "params": words}));
+    loop {
+        let message = talk.host.hear();
+        if message["id"] == "inject" {
+            assert_eq!(message["result"]["taken"], true);
+            return;
+        }
+    }
+}
+
+/// The turn fails before the model has read the message, and the sidecar is killed.
+#[test]
+fn an_injected_message_of_a_failed_turn_survives_a_kill() {
+    let first = format!(
+        r#"{{ text = "Hm. " }}, {INJECTED}, {{ end = {{ code = "permission_denied", message = "no more" }} }}"#
+    );
+    let second =
+        format!(r#"{{ text = "Well. " }}, {INJECTED}, {DELIVERED}, {{ text = "Read." }}, {END}"#);
+    let simulator = in_any_conversation(&[&first, &second]);
+    let folder = tempfile::tempdir().unwrap();
+    let mut talk = talk(&simulator, &state(&folder));
+    talk.user("go");
+    let turn = talk.begin();
+    inject(&mut talk, &turn, "hurry");
+    assert_eq!(talk.finish(&turn).stop, "error");
+    talk.host.kill();
+    let mut later = talk.moved_to(&simulator, &state(&folder));
+    let taken = later.say("and now");
+    assert_eq!(taken.text, "Well. Read.", "{taken:?}");
+    assert_eq!(injected(&simulator.recorded()), ["hurry", "hurry"]);
+}
+
+/// The server never sends a checkpoint, and the sidecar is killed during the run.
+#[test]
+fn an_injected_message_that_no_checkpoint_includes_survives_a_kill() {
+    let first = format!(r#"{{ text = "Hm. " }}, {INJECTED}, {DELIVERED}, {{ stall = true }}"#);
+    let second =
+        format!(r#"{{ text = "Well. " }}, {INJECTED}, {DELIVERED}, {{ text = "Read." }}, {END}"#);
+    let simulator = in_any_conversation(&[&first, &second]);
+    let folder = tempfile::tempdir().unwrap();
+    let mut talk = talk(&simulator, &state(&folder));
+    talk.user("go");
+    let turn = talk.begin();
+    inject(&mut talk, &turn, "hurry");
+    until(|| (!injected(&simulator.recorded()).is_empty()).then_some(()));
+    talk.host.kill();
+    let mut later = talk.moved_to(&simulator, &state(&folder));
+    let taken = later.say("and now");
+    assert_eq!(taken.text, "Well. Read.", "{taken:?}");
+    assert_eq!(injected(&simulator.recorded()), ["hurry", "hurry"]);
+}
+
+/// A checkpoint on disk includes the message, so it is not sent again after a kill.
+#[test]
+fn an_injected_message_in_a_checkpoint_is_not_sent_again_after_a_kill() {
+    let first = format!(
+        r#"{{ text = "Hm. " }}, {INJECTED}, {DELIVERED}, {{ text = "Read. " }}, {{ checkpoint = "auto" }}, {}, {{ stall = true }}"#,
+        calls("look", "{}", r#"open = true, name = "a","#, "{}")
+    );
+    let second = format!(r#"{{ expect_state = "last checkpoint" }}, {{ text = "42." }}, {END}"#);
+    let simulator = in_any_conversation(&[&first, &second]);
+    let folder = tempfile::tempdir().unwrap();
+    let mut talk = talk(&simulator, &state(&folder));
+    talk.user("go");
+    let turn = talk.begin();
+    inject(&mut talk, &turn, "hurry");
+    let taken = talk.finish(&turn);
+    assert_eq!(taken.stop, "toolUse", "{taken:?}");
+    talk.messages.last_mut().unwrap()["content"][0]["text"] = json!("Hm. Read. ");
+    talk.host.kill();
+    let mut later = talk.moved_to(&simulator, &state(&folder));
+    later.result(&taken.calls[0], json!("it says 42"));
+    let taken = later.turn();
+    assert_eq!(taken.text, "42.", "{taken:?}");
+    assert_eq!(injected(&simulator.recorded()), ["hurry"]);
+}

@@ -1,0 +1,231 @@
+//! Text that the user has read is sent to the model until a checkpoint includes it, and text that
+//! nobody has read yet is shown.
+
+use serde_json::{Value as Json, json};
+
+use crate::effects_once::{attempts, in_any_conversation, user_messages};
+use test_support::debug_log::{logged, state};
+use test_support::rpc_session::{Call, RpcSession, TurnOutcome};
+use test_support::scenario::END;
+use test_support::simulator::Simulator;
+use test_support::wait::until;
+
+/// The client's response proves that it has read everything before it.
+const READ: &str = r#"{ kv_set = { text = "read this far" } }"#;
+const CANCELLED: &str =
+    r#"{ expect_client = { conversationAction = { cancelAction = {} } } }, { end = true }"#;
+/// An error that no retry can fix and that says nothing about the checkpoint.
+const LIMIT: &str = r#"{ end = { code = "resource_exhausted", message = "Error", error = "ERROR_FREE_USER_USAGE_LIMIT", title = "T", detail = "D", retryable = false } }"#;
+
+/// A completed native tool call, which a host with cards displays as a tool call.
+fn card(id: &str) -> String {
+    format!(
+        r#"{{ update = {{ toolCallCompleted = {{ callId = "{id}", toolCall = {{ readToolCall = {{ args = {{ path = "{id}" }}, result = {{ success = {{ content = "c" }} }} }} }} }} }} }}"#
+    )
+}
+
+/// A host that displays native tool calls as cards.
+fn talk(simulator: &Simulator, env: &[(&str, &str)]) -> RpcSession {
+    let env = [&[("PI_CURSOR_HTTP", "2")], env].concat();
+    let mut talk = RpcSession::new(simulator, "s", &env);
+    talk.cards = vec!["read", "cursor"];
+    talk
+}
+
+#[track_caller]
+fn displayed(taken: &TurnOutcome) -> Call {
+    assert_eq!(
+        (taken.stop.as_str(), taken.calls.len()),
+        ("toolUse", 1),
+        "{taken:?}"
+    );
+    assert!(taken.calls[0].id.starts_with("cursor-replay-"));
+    taken.calls[0].clone()
+}
+
+fn returns(talk: &mut RpcSession, card: &Call) {
+    talk.result(card, json!([{"type": "text", "text": "c"}]));
+}
+
+#[track_caller]
+fn assert_sent(simulator: &Simulator, run: usize, parts: &[&str]) {
+    let sent = user_messages(simulator);
+    for part in parts {
+        assert_eq!(
+            sent[run].matches(part).count(),
+            1,
+            "{part:?} is not sent once: {:?}",
+            sent[run]
+        );
+    }
+}
+
+/// Text from before and after the card, which no checkpoint includes.
+fn before_and_after_a_card(end: &str) -> String {
+    format!(
+        r#"{{ text = "One. " }}, {{ checkpoint = "auto" }}, {{ text = "Two. " }}, {}, {READ}, {{ text = "Three. " }}, {end}"#,
+        card("a")
+    )
+}
+
+#[test]
+fn text_before_a_card_is_sent_after_the_user_stops_the_turn() {
+    let next = format!(r#"{{ expect_state = "last checkpoint" }}, {{ text = "Four." }}, {END}"#);
+    let simulator = attempts(&[&before_and_after_a_card(CANCELLED), &next]);
+    let mut talk = talk(&simulator, &[]);
+    let taken = talk.say("go");
+    assert_eq!(taken.text, "One. Two. ");
+    returns(&mut talk, &displayed(&taken));
+    let turn = talk.begin();
+    let mut begun = TurnOutcome::default();
+    while begun.text.is_empty() {
+        begun.hear(&talk.host.hear());
+    }
+    let cancel = json!({"turnId": turn});
+    talk.host
+        .say(&json!({"jsonrpc": "2.0", "id": "stop", "method": "turn/cancel", "params": cancel}));
+    assert_eq!(talk.finish(&turn).stop, "aborted");
+    talk.messages.last_mut().unwrap()["content"][0]["text"] = json!(begun.text);
+    let taken = talk.say("go on");
+    assert_eq!(
+        (taken.text.as_str(), taken.stop.as_str()),
+        ("Four.", "stop")
+    );
+    assert_sent(&simulator, 1, &["Two.", "Three.", "go on"]);
+    assert!(
+        !user_messages(&simulator)[1].contains("One."),
+        "the checkpoint includes it"
+    );
+}
+
+#[test]
+fn text_before_a_card_is_sent_when_the_host_asks_again_after_an_error() {
+    let folder = tempfile::tempdir().unwrap();
+    let shown = folder.path().join("shown");
+    let fails = format!(r#"{{ expect_file = "{}" }}, {LIMIT}"#, shown.display());
+    let next = format!(r#"{{ expect_state = "last checkpoint" }}, {{ text = "Three." }}, {END}"#);
+    let simulator = attempts(&[&before_and_after_a_card(&fails), &next]);
+    let mut talk = talk(&simulator, &[]);
+    let taken = talk.say("go");
+    returns(&mut talk, &displayed(&taken));
+    let turn = talk.begin();
+    let mut begun = TurnOutcome::default();
+    while begun.text.is_empty() {
+        begun.hear(&talk.host.hear());
+    }
+    std::fs::write(&shown, "").unwrap();
+    assert_eq!(talk.finish(&turn).stop, "error");
+    // The host drops the failed answer and asks again.
+    talk.messages.pop();
+    assert_eq!(talk.turn().text, "Three.");
+    assert_sent(&simulator, 1, &["Two."]);
+}
+
+#[test]
+fn text_before_a_card_is_sent_after_a_kill() {
+    let first = format!(
+        "{}, {}, {{ stall = true }}",
+        before_and_after_a_card(READ),
+        card("b")
+    );
+    let next = format!(r#"{{ expect_state = "last checkpoint" }}, {{ text = "Four." }}, {END}"#);
+    let simulator = attempts(&[&first, &next]);
+    let folder = tempfile::tempdir().unwrap();
+    let place = state(&folder);
+    let mut talk = talk(&simulator, &place);
+    let taken = talk.say("go");
+    returns(&mut talk, &displayed(&taken));
+    let taken = talk.turn();
+    assert_eq!(taken.text, "Three. ");
+    let second = displayed(&taken);
+    talk.host.kill();
+    let env = [&[("PI_CURSOR_HTTP", "2")], &place[..]].concat();
+    let mut later = talk.moved_to(&simulator, &env);
+    later.cards.clone_from(&talk.cards);
+    returns(&mut later, &second);
+    let taken = later.turn();
+    assert_eq!(
+        (taken.text.as_str(), taken.stop.as_str()),
+        ("Four.", "stop")
+    );
+    assert_sent(&simulator, 1, &["Two.", "Three."]);
+}
+
+/// A checkpoint that a resumed stream sends before it has repeated anything includes neither text.
+#[test]
+fn text_before_a_card_is_sent_after_a_checkpoint_that_lacks_it() {
+    let again = format!(
+        r#"{{ checkpoint = {{ rootPromptMessagesJson = ["YmVmb3Jl"] }} }}, {READ}, {LIMIT}"#
+    );
+    let first = before_and_after_a_card(&format!(r#"{READ}, {{ reset = "internal_error" }}"#));
+    let next = format!(r#"{{ text = "Four." }}, {END}"#);
+    let simulator = attempts(&[&first, &again, &next]);
+    let mut talk = talk(&simulator, &[]);
+    let taken = talk.say("go");
+    returns(&mut talk, &displayed(&taken));
+    assert_eq!(talk.turn().stop, "error");
+    let taken = talk.say("go on");
+    assert_eq!(
+        (taken.text.as_str(), taken.stop.as_str()),
+        ("Four.", "stop")
+    );
+    assert_sent(&simulator, 2, &["Two.", "Three."]);
+}
+
+/// The run ends while the host displays a card, and the host returns when the run is released.
+#[test]
+fn an_answer_that_nobody_has_read_is_shown_after_the_parked_run_is_released() {
+    let first = format!(
+        r#"{{ text = "Looking. " }}, {}, {READ}, {{ text = "It says 42." }}, {END}"#,
+        card("a")
+    );
+    let simulator = attempts(&[&first, &format!(r#"{{ text = "Something else." }}, {END}"#)]);
+    let folder = tempfile::tempdir().unwrap();
+    let [place, log] = state(&folder);
+    let env = [place, log, ("PI_CURSOR_ACTIVE_BRIDGE_TTL_MS", "1000")];
+    let mut talk = talk(&simulator, &env);
+    let taken = talk.say("go");
+    let shown = displayed(&taken);
+    until(|| logged(folder.path(), "bridge.active_ttl_expired").pop());
+    returns(&mut talk, &shown);
+    let taken = talk.turn();
+    assert_eq!(
+        (taken.text.as_str(), taken.stop.as_str()),
+        ("It says 42.", "stop")
+    );
+    assert_eq!(simulator.recorded().runs(), 1, "the answer was complete");
+    let taken = talk.say("and now");
+    assert_eq!(taken.text, "Something else.");
+    assert_eq!(user_messages(&simulator)[1], "and now");
+}
+
+/// The same after a kill: the text is shown before anything else.
+#[test]
+fn an_answer_that_nobody_has_read_is_shown_after_a_kill() {
+    let first = format!(
+        r#"{{ text = "Looking. " }}, {}, {READ}, {{ text = "It says 42." }}, {END}"#,
+        card("a")
+    );
+    let simulator = in_any_conversation(&[&first, &format!(r#"{{ text = " More." }}, {END}"#)]);
+    let folder = tempfile::tempdir().unwrap();
+    let place = state(&folder);
+    let mut talk = talk(&simulator, &place);
+    let taken = talk.say("go");
+    let shown = displayed(&taken);
+    // The last checkpoint is on disk.
+    until(|| {
+        let written = logged(folder.path(), "journal.written");
+        let sizes: Vec<&Json> = written.iter().map(|line| &line["bytes"]).collect();
+        sizes
+            .iter()
+            .any(|bytes| bytes.as_u64() > Some(0))
+            .then_some(())
+    });
+    talk.host.kill();
+    let mut later = talk.moved_to(&simulator, &place);
+    later.cards.clone_from(&talk.cards);
+    returns(&mut later, &shown);
+    let taken = later.turn();
+    assert_eq!(taken.stop, "stop", "{taken:?}");
+    assert!(taken.text.trim().starts_with("It says 42."), "{taken:?}");
+}
