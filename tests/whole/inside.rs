@@ -13,6 +13,7 @@ use serde_json::{Value as Json, json};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
+use crate::ours::client_options;
 use crate::talk::Call;
 
 /// A simulator with one scenario; each run of a conversation plays its own script.
@@ -44,12 +45,7 @@ pub async fn simulating_runs(runs: &[String], options: &str) -> (Sim, Backend) {
         ..Options::default()
     });
     let sim = sim.await.unwrap();
-    let env = |name: &str| match name {
-        "CURSOR_BACKEND_URL" => Some(sim.url()),
-        "CURSOR_API_KEY" => Some("crsr_test".into()),
-        _ => None,
-    };
-    let (backend, _) = Backend::from_env(&env, None).unwrap();
+    let backend = Backend::new(&client_options(&sim.url())).unwrap();
     (sim, backend)
 }
 
