@@ -69,7 +69,7 @@ schema:
 	UPDATE_SCHEMA=1 $(CARGO) test --quiet --lib schema
 
 docs:
-	UPDATE_DOCS=1 $(CARGO) test --quiet -p foundation settings
+	UPDATE_DOCS=1 $(CARGO) test --quiet --lib config::settings
 
 audit:
 	@command -v cargo-deny >/dev/null || $(CARGO) install cargo-deny --locked

@@ -21,6 +21,7 @@ use agent::run::{
     ToolGates, UserMessage, start,
 };
 use agent_tools::refuse::Refuse;
+use cursor_client::ClientOptions;
 use cursor_proto::agent::v1::{
     AgentServerMessage, InteractionUpdate, TextDeltaUpdate, agent_server_message,
     interaction_update,
@@ -188,13 +189,12 @@ fn delta() -> Row {
         .build()
         .unwrap();
     let ours = runtime.block_on(async {
-        let url = simulator.url.clone();
-        let env = move |name: &str| match name {
-            "CURSOR_BACKEND_URL" => Some(url.clone()),
-            "CURSOR_API_KEY" => Some("crsr_bench".into()),
-            _ => None,
+        let mut options = ClientOptions {
+            api_key: Some("crsr_bench".into()),
+            ..ClientOptions::default()
         };
-        let (backend, _) = Backend::from_env(&env, None).unwrap();
+        options.endpoints.backend = Some(simulator.url.clone());
+        let backend = Backend::new(&options).unwrap();
         let mut times = Vec::new();
         for _ in 0..=ROUNDS {
             times.push(stream(&backend).await);

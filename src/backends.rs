@@ -1,9 +1,9 @@
 //! The account and endpoints that a front end's turns use, built once per key.
 
-use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
 use agent::run::{AssembleError, Backend};
+use cursor_client::ClientOptions;
 use cursor_client::account::{ApiKey, find_key};
 
 /// The backend in use.
@@ -11,22 +11,20 @@ use cursor_client::account::{ApiKey, find_key};
 pub(super) struct Backends(Mutex<Option<(ApiKey, Backend)>>);
 
 impl Backends {
-    /// Returns the backend for the host's key, else for the key of the environment or login.
+    /// Returns the backend for the host's key, else for the user's own key or login.
     pub(super) fn get(
         &self,
         given: Option<&str>,
-        env: &impl Fn(&str) -> Option<String>,
-        home: Option<&Path>,
+        options: &ClientOptions,
     ) -> Result<(ApiKey, Backend), AssembleError> {
-        let (key, _) = find_key(given, env, home)?;
+        let (key, _) = find_key(given, options)?;
         let mut cached = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((for_key, backend)) = &*cached
             && for_key.same(&key)
         {
             return Ok((key, backend.clone()));
         }
-        // Warnings about its settings were logged when the front end started.
-        let (backend, _) = Backend::with_key(key.clone(), env, home)?;
+        let backend = Backend::with_key(key.clone(), options)?;
         *cached = Some((key.clone(), backend.clone()));
         Ok((key, backend))
     }

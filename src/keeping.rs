@@ -5,7 +5,6 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 use agent::conversation::store::{Bounds, Store};
-use foundation::place;
 
 /// How much is kept on disk, and for how long.
 const BOUNDS: Bounds = Bounds {
@@ -23,14 +22,10 @@ pub(super) struct Keeping {
 }
 
 impl Keeping {
-    /// Returns the store; `None` on a machine without a home directory.
-    pub(super) fn store(
-        &self,
-        env: &impl Fn(&str) -> Option<String>,
-        home: Option<&Path>,
-    ) -> Option<Store> {
+    /// Returns the store in the state directory; `None` without one.
+    pub(super) fn store(&self, state_dir: Option<&Path>) -> Option<Store> {
         let made = || {
-            let folder = place::state_dir(env, home)?;
+            let folder = state_dir?;
             Some(Store::at(folder.join("conversations")).within(folder))
         };
         self.store.get_or_init(made).clone()

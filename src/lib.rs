@@ -10,7 +10,6 @@ mod files;
 pub mod gateway;
 mod keeping;
 mod leaving;
-mod misread;
 mod model_resolver;
 mod parked;
 pub mod rpc;

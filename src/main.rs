@@ -2,18 +2,19 @@
 //! codes.
 
 use std::io::{IsTerminal as _, Write as _};
-use std::path::Path;
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use agent_tools::leash::{self, Leash};
 use clap::{CommandFactory as _, Parser, Subcommand};
 use cursor_sidecar::cli::{Ask, AskError, Doctor, Login, Logout, Models, Schema, Trust};
-use cursor_sidecar::telemetry::logfile::{self, LogFile, Wanted};
+use cursor_sidecar::config::{Config, process_environment};
+use cursor_sidecar::telemetry::logfile::{LogDestination, LogFile};
 use cursor_sidecar::telemetry::panics;
 use cursor_sidecar::telemetry::record::{self, Guard, Recorder};
 use cursor_sidecar::{gateway, rpc};
 use etcetera::BaseStrategy as _;
-use foundation::{place, presentable, private, secrets};
+use foundation::{presentable, private, secrets};
 use tracing_subscriber::Layer as _;
 use tracing_subscriber::filter::Targets;
 use tracing_subscriber::layer::SubscriberExt as _;
@@ -66,13 +67,14 @@ fn main() -> ExitCode {
     let home = etcetera::choose_base_strategy()
         .ok()
         .map(|folders| folders.home_dir().to_owned());
+    let config = Arc::new(Config::load(&process_environment(), home));
     let command = arguments.command.unwrap_or(Command::Stdio);
     // Kept until the end, because dropping it flushes the last records.
-    let _log = start_logs(&command, home.as_deref());
+    let _log = start_logs(&command, &config);
     if let Err(error) = undumpable {
         tracing::warn!(%error, "processes of the same user can read the key from this one");
     }
-    match run(command, home) {
+    match run(command, config) {
         Ok(code) => code,
         Err(error) => {
             let code = match error.downcast_ref::<AskError>() {
@@ -102,7 +104,7 @@ fn deny_inspection() -> std::io::Result<()> {
     Ok(())
 }
 
-fn run(command: Command, home: Option<std::path::PathBuf>) -> anyhow::Result<ExitCode> {
+fn run(command: Command, config: Arc<Config>) -> anyhow::Result<ExitCode> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         // Released soon, because storing many turns at once starts dozens of blocking threads.
@@ -113,19 +115,19 @@ fn run(command: Command, home: Option<std::path::PathBuf>) -> anyhow::Result<Exi
     let code = runtime.block_on(async {
         match command {
             Command::Leash => leash::hold(),
-            Command::Stdio => match rpc::serve(home, leash.clone()).await? {
+            Command::Stdio => match rpc::serve(config, leash.clone()).await? {
                 rpc::Ended::Orderly => {}
                 // As in LSP: exiting without a `shutdown` request is an error.
                 rpc::Ended::Abrupt => return anyhow::Ok(ExitCode::FAILURE),
             },
             Command::Schema(schema) => schema.run()?,
-            Command::Gateway(gateway) => gateway.run(home).await?,
-            Command::Ask(ask) => ask.run(home, leash.clone()).await?,
-            Command::Models(models) => models.run(home).await?,
-            Command::Login(login) => login.run(home).await?,
-            Command::Logout(logout) => logout.run(home)?,
-            Command::Doctor(doctor) => doctor.run(home).await?,
-            Command::Trust(trust) => trust.run(home)?,
+            Command::Gateway(gateway) => gateway.run(config).await?,
+            Command::Ask(ask) => ask.run(&config, leash.clone()).await?,
+            Command::Models(models) => models.run(&config).await?,
+            Command::Login(login) => login.run(&config).await?,
+            Command::Logout(logout) => logout.run(&config)?,
+            Command::Doctor(doctor) => doctor.run(&config).await?,
+            Command::Trust(trust) => trust.run(&config)?,
             Command::Sim(sim) => sim.run().await?,
         }
         Ok(ExitCode::SUCCESS)
@@ -169,15 +171,15 @@ fn our_crates(level: tracing::Level) -> Targets {
 
 /// Starts logging: warnings for the user on stderr (more with `RUST_LOG`), and everything in the
 /// debug log if it is enabled. Returns the guard that flushes the debug log.
-fn start_logs(command: &Command, home: Option<&Path>) -> Option<Guard> {
+fn start_logs(command: &Command, config: &Config) -> Option<Guard> {
     let default_filter = || our_crates(tracing::Level::INFO);
-    let filter = match std::env::var("RUST_LOG").map(|wanted| wanted.parse()) {
-        Ok(Ok(wanted)) => wanted,
-        Ok(Err(error)) => {
+    let filter = match config.log_filter.as_deref().map(str::parse) {
+        Some(Ok(filter)) => filter,
+        Some(Err(error)) => {
             let _ = writeln!(std::io::stderr(), "warning: RUST_LOG is not used: {error}");
             default_filter()
         }
-        Err(_) => default_filter(),
+        None => default_filter(),
     };
     let stderr = tracing_subscriber::fmt::layer()
         .with_writer(|| CleanLines(std::io::stderr()))
@@ -185,7 +187,7 @@ fn start_logs(command: &Command, home: Option<&Path>) -> Option<Guard> {
         .without_time()
         .with_target(false);
     let debug_log = match command {
-        Command::Stdio | Command::Gateway(_) | Command::Ask(_) => debug_log(home),
+        Command::Stdio | Command::Gateway(_) | Command::Ask(_) => debug_log(config),
         Command::Doctor(_)
         | Command::Login(_)
         | Command::Logout(_)
@@ -212,20 +214,17 @@ fn start_logs(command: &Command, home: Option<&Path>) -> Option<Guard> {
 
 /// Opens the debug log and prints its path. If it cannot be opened, prints a warning and returns
 /// `None`, because the log is not needed to serve.
-fn debug_log(home: Option<&Path>) -> Option<(Recorder, Guard)> {
-    let env = |name: &str| std::env::var(name).ok();
-    // Warnings are dropped here, because the front end reports invalid settings.
-    let wanted = logfile::wanted(&env, home, &mut Vec::new());
+fn debug_log(config: &Config) -> Option<(Recorder, Guard)> {
     let mut stderr = std::io::stderr();
-    let opened = match wanted {
-        Wanted::Off => return None,
-        Wanted::In(folder) => {
-            let state = place::state_dir(&env, home).unwrap_or_else(|| folder.clone());
-            let checked = private::check_folder(&state).map_err(std::io::Error::other);
-            checked.and_then(|()| LogFile::create_in(&folder))
+    let opened = match &config.debug_log {
+        LogDestination::Off => return None,
+        LogDestination::NewFileIn(folder) => {
+            let state = config.state_dir.as_deref().unwrap_or(folder);
+            let checked = private::check_folder(state).map_err(std::io::Error::other);
+            checked.and_then(|()| LogFile::create_in(folder))
         }
-        Wanted::At(path) => LogFile::open(&path),
-        Wanted::Nowhere => Err(std::io::Error::other(
+        LogDestination::File(path) => LogFile::open(path),
+        LogDestination::NoStateDir => Err(std::io::Error::other(
             "there is no state folder; set PI_CURSOR_STATE_DIR",
         )),
     };

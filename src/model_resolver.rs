@@ -1,17 +1,16 @@
 //! Resolves a model that a host selected to what is sent to Cursor, for all front ends.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
+use crate::config::Config;
 use agent::catalog::{
-    CachePolicy, CatalogClient, CatalogCredential, ContextWindows, HostModels, LevelRange,
-    ListSource, MAX_OUTPUT, ModelCatalog, ModelList, ModelLookup, ModelSelection, ParameterChoice,
-    Prefs, ResolvedSpeed, SpeedPreferences, ThinkingLevel, UnknownModel, learn, resolve_speed,
-    select,
+    CatalogClient, CatalogCredential, ContextWindows, HostModels, LevelRange, ListSource,
+    MAX_OUTPUT, ModelCatalog, ModelList, ModelLookup, ModelSelection, ParameterChoice, Prefs,
+    ResolvedSpeed, SpeedPreferences, ThinkingLevel, UnknownModel, learn, resolve_speed, select,
 };
 use agent::run::{Backend, Model};
 use agent::turn::usage::Limits;
 use cursor_client::account::ApiKey;
-use foundation::place;
 
 /// Assumed if neither the host nor the catalog knows the context window.
 const DEFAULT_WINDOW: u32 = 128_000;
@@ -56,13 +55,11 @@ pub(super) struct ResolvedModel {
 }
 
 impl ModelResolver {
-    /// Reads the settings; does no other I/O.
-    pub(super) fn new(env: &impl Fn(&str) -> Option<String>, home: Option<&Path>) -> Self {
-        let state = place::state_dir(env, home);
-        let (policy, _) = CachePolicy::from_env(env, state.as_deref());
+    /// Creates a resolver; does no I/O.
+    pub(super) fn new(config: &Config) -> Self {
         Self {
-            catalog: ModelCatalog::new(policy),
-            state,
+            catalog: ModelCatalog::new(config.model_cache.clone()),
+            state: config.state_dir.clone(),
         }
     }
 

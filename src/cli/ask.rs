@@ -2,21 +2,20 @@
 //! connection to Cursor.
 
 use std::io::{IsTerminal as _, Read as _, Write};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use serde_json::json;
 use uuid::Uuid;
 
 use super::for_stdout;
-use crate::misread;
+use crate::config::Config;
 use crate::model_resolver::catalog_client;
 use agent::catalog::{self, FetchMode, ModelCatalog};
 use agent::run::{
     Action, AssembleError, Backend, BlobKey, Command, Ended, Handle, MemoryBlobs, Mode, Model,
     Outcome, RetryPolicy, RunEvent, RunSpec, Spent, Timing, ToolGates, UserMessage, start,
 };
-use agent::turn::Policy;
 use agent_tools::Executor;
 use agent_tools::context::Facts;
 use agent_tools::leash::Leash;
@@ -24,9 +23,7 @@ use agent_tools::native::{self, Workbench};
 use agent_tools::refuse::Refuse;
 use agent_tools::settings::Library;
 use agent_tools::settings::hooks::{Guarded, Occasion};
-use agent_tools::settings::sources::Choice;
 use cursor_client::account::find_key;
-use foundation::place;
 use foundation::terminal_text::clean;
 
 /// How long a cancelled run may take to notify the server.
@@ -98,10 +95,9 @@ fn parse_model(text: &str) -> Result<Model, String> {
 
 impl Ask {
     /// Sends the prompt and prints the answer.
-    pub async fn run(self, home: Option<PathBuf>, leash: Leash) -> Result<(), AskError> {
-        let env = |name: &str| std::env::var(name).ok();
-        let (backend, _) = Backend::from_env(&env, home.as_deref())?;
-        misread::log_all(home.as_deref());
+    pub async fn run(self, config: &Config, leash: Leash) -> Result<(), AskError> {
+        let backend = Backend::new(&config.client)?;
+        config.log_warnings();
         let text = match self.prompt.as_str() {
             "-" => {
                 let mut text = String::new();
@@ -123,7 +119,7 @@ impl Ask {
                 mode: self.plan.then_some(Mode::Plan),
             }),
             model: Model {
-                id: model_id(&self.model.id, &backend, &env, home.as_deref()).await,
+                id: model_id(&self.model.id, &backend, config).await,
                 ..self.model.clone()
             },
             offers: Vec::new(),
@@ -135,22 +131,22 @@ impl Ask {
             rest: std::time::Duration::ZERO,
             done: Default::default(),
         };
-        let state = place::state_dir(&env, home.as_deref());
-        let library = Arc::new(Library::new(home.clone(), leash).with_state(state));
+        let library = Library::new(config.home.clone(), leash);
+        let library = Arc::new(library.with_state(config.state_dir.clone()));
         let facts = Facts {
             workspace,
-            home,
+            home: config.home.clone(),
+            shell: config.turn.shell.clone(),
             ..Facts::default()
         };
         let executor: Arc<dyn Executor> = if self.tools {
-            self.executor(facts, &mut spec, &library, &env).await
+            self.executor(facts, &mut spec, &library, config).await
         } else {
             Arc::new(Refuse {
                 facts,
                 ..Refuse::default()
             })
         };
-        let (policy, _) = Policy::from_env(&|name: &str| std::env::var(name).ok());
         let handle = start(
             backend,
             spec,
@@ -159,11 +155,11 @@ impl Ask {
             // A user is waiting: an early error is better than an answer in ten minutes.
             RetryPolicy {
                 transport: 3,
-                idle: policy.idle_retries,
+                idle: config.turn.idle_retries,
                 ..RetryPolicy::default()
             },
             Timing {
-                patience: policy.patience,
+                patience: config.turn.patience,
                 ..Timing::default()
             },
         );
@@ -179,11 +175,10 @@ impl Ask {
         mut facts: Facts,
         spec: &mut RunSpec,
         library: &Arc<Library>,
-        env: &impl Fn(&str) -> Option<String>,
+        config: &Config,
     ) -> Arc<dyn Executor> {
-        let (policy, _) = native::policy::Policy::from_env(env);
-        let (choice, _) = Choice::from_env(env);
-        let settings = library.open(&choice, &facts.workspace).await;
+        let policy = &config.turn.native;
+        let settings = library.open(&config.turn.cursor, &facts.workspace).await;
         for notice in settings.notices.iter().chain(&settings.servers.problems(0)) {
             tracing::warn!("{notice}");
         }
@@ -197,7 +192,7 @@ impl Ask {
             model: spec.model.id.clone(),
         };
         facts.settings = Arc::clone(&settings);
-        let (inner, gates) = native::executor_without_host(facts, &policy, &bench, self.plan);
+        let (inner, gates) = native::executor_without_host(facts, policy, &bench, self.plan);
         spec.gates = gates;
         Guarded::around(inner, &settings, occasion)
     }
@@ -251,19 +246,13 @@ impl Ask {
 
 /// Returns the model's own id if the given one is an alias. Returns it unchanged if the list is
 /// unavailable.
-async fn model_id(
-    name: &str,
-    backend: &Backend,
-    env: &impl Fn(&str) -> Option<String>,
-    home: Option<&Path>,
-) -> String {
-    let key = find_key(None, env, home);
+async fn model_id(name: &str, backend: &Backend, config: &Config) -> String {
+    let key = find_key(None, &config.client);
     let (Ok((key, _)), true) = (key, name != AUTO) else {
         return name.to_owned();
     };
-    let (policy, _) = catalog::CachePolicy::from_env(env, place::state_dir(env, home).as_deref());
     let client = catalog_client(backend, key);
-    let listing = ModelCatalog::new(policy)
+    let listing = ModelCatalog::new(config.model_cache.clone())
         .list(&client, FetchMode::CacheFirst)
         .await;
     catalog::base_id(&listing.models, name).to_owned()

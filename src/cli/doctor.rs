@@ -6,15 +6,12 @@ use std::path::{Path, PathBuf};
 use serde_json::{Value as Json, json};
 
 use super::for_stdout;
-use crate::config::in_force::{InForce, Source};
-use crate::misread;
-use crate::telemetry::logfile;
+use crate::config::{Config, EffectiveValue, TerminalOptions, ValueSource};
+use crate::telemetry::logfile::{self, LogDestination};
 use crate::telemetry::timeline::{self, Glyphs, Mark, Paint, Style, Timeline};
 use agent::run::Backend;
-use foundation::place::state_dir;
 use foundation::presentable;
 use foundation::private;
-use foundation::settings::SETTINGS;
 use foundation::terminal_text::clean;
 
 /// How many logs are listed.
@@ -68,8 +65,6 @@ pub enum DoctorError {
     Problems,
 }
 
-type Env<'a> = &'a dyn Fn(&str) -> Option<String>;
-
 /// The result of one check.
 struct Finding {
     mark: Mark,
@@ -92,26 +87,24 @@ fn bad(text: impl Into<String>) -> Finding {
 
 impl Doctor {
     /// Runs the checks or draws the log, and prints the result.
-    pub async fn run(self, home: Option<PathBuf>) -> Result<(), DoctorError> {
-        let env = |name: &str| std::env::var(name).ok();
-        let home = home.as_deref();
-        match self.log(&env, home)? {
-            Some(path) => self.print_log(&path, &env),
-            None => self.print_checkup(&env, home).await,
+    pub async fn run(self, config: &Config) -> Result<(), DoctorError> {
+        match self.log(config)? {
+            Some(path) => self.print_log(&path, config),
+            None => self.print_checkup(config).await,
         }
     }
 
     /// Returns the log to draw, if one was requested.
-    fn log(&self, env: Env<'_>, home: Option<&Path>) -> Result<Option<PathBuf>, DoctorError> {
+    fn log(&self, config: &Config) -> Result<Option<PathBuf>, DoctorError> {
         if !self.last {
             return Ok(self.file.clone());
         }
-        let folder = logfile::folder(&env, home).ok_or(DoctorError::NoState)?;
+        let folder = log_folder(config).ok_or(DoctorError::NoState)?;
         let newest = logfile::found(&folder).into_iter().next();
         newest.map(Some).ok_or(DoctorError::NoLog(folder))
     }
 
-    fn print_log(&self, path: &Path, env: Env<'_>) -> Result<(), DoctorError> {
+    fn print_log(&self, path: &Path, config: &Config) -> Result<(), DoctorError> {
         let timeline = read(path).map_err(|source| DoctorError::Log {
             path: path.to_owned(),
             source,
@@ -121,21 +114,22 @@ impl Doctor {
             let json = serde_json::to_value(&timeline).unwrap_or_default();
             writeln!(out, "{json:#}")?;
         } else {
-            write!(out, "{}", timeline::draw(&timeline, style(env)))?;
+            write!(
+                out,
+                "{}",
+                timeline::draw(&timeline, style(&config.terminal))
+            )?;
         }
         Ok(())
     }
 
-    async fn print_checkup(&self, env: Env<'_>, home: Option<&Path>) -> Result<(), DoctorError> {
+    async fn print_checkup(&self, config: &Config) -> Result<(), DoctorError> {
         let mut findings = vec![well(format!(
             "cursor-sidecar {}",
             env!("CARGO_PKG_VERSION")
         ))];
-        let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
-        let warnings = misread::all(&env, home, names);
-        let log = logfile::wanted(&env, home, &mut Vec::new());
-        let backend = match Backend::from_env(&env, home) {
-            Ok((backend, _)) => {
+        let backend = match Backend::new(&config.client) {
+            Ok(backend) => {
                 findings.push(well(format!("runs go to {}", backend.endpoints.agent)));
                 Some(backend)
             }
@@ -144,15 +138,21 @@ impl Doctor {
                 None
             }
         };
-        findings.extend(warnings.iter().map(|warning| bad(warning.to_string())));
-        findings.extend(state(env, home));
-        findings.push(match log {
-            logfile::Wanted::Off => well("debug log: off (PI_CURSOR_PROVIDER_DEBUG=1 turns it on)"),
-            logfile::Wanted::In(folder) => well(format!("debug log: in {}", folder.display())),
-            logfile::Wanted::At(path) => well(format!("debug log: {}", path.display())),
-            logfile::Wanted::Nowhere => bad(DoctorError::NoState.to_string()),
+        if let Some(file) = &config.file {
+            findings.push(well(format!("configuration file: {}", file.display())));
+        }
+        let warnings = config.warnings.iter();
+        findings.extend(warnings.map(|warning| bad(warning.to_string())));
+        findings.extend(state(config.state_dir.as_deref()));
+        findings.push(match &config.debug_log {
+            LogDestination::Off => well("debug log: off (PI_CURSOR_PROVIDER_DEBUG=1 turns it on)"),
+            LogDestination::NewFileIn(folder) => {
+                well(format!("debug log: in {}", folder.display()))
+            }
+            LogDestination::File(path) => well(format!("debug log: {}", path.display())),
+            LogDestination::NoStateDir => bad(DoctorError::NoState.to_string()),
         });
-        let folder = logfile::folder(&env, home);
+        let folder = log_folder(config);
         let logs = folder.as_deref().map(logfile::found).unwrap_or_default();
         let drift = drift(&logs);
         findings.extend(drift.iter().map(|(kind, count)| {
@@ -170,17 +170,16 @@ impl Doctor {
                 }
             });
         }
-        let in_force = SETTINGS.iter().map(|setting| {
-            let in_force = InForce::of(setting, &env, &warnings);
-            (setting.name, in_force)
-        });
-        let in_force: Vec<Named> = in_force.collect();
+        let settings = config.effective();
+        let settings: Vec<NamedValue> = settings
+            .map(|(setting, value)| (setting.name, value))
+            .collect();
         let shown = &logs[..logs.len().min(LOGS_SHOWN)];
         let page = if self.json {
-            let json = as_json(&findings, &in_force, shown, &drift);
+            let json = as_json(&findings, &settings, shown, &drift);
             format!("{:#}\n", for_stdout(json))
         } else {
-            as_text(&findings, &in_force, shown, style(env))
+            as_text(&findings, &settings, shown, style(&config.terminal))
         };
         write!(std::io::stdout(), "{page}")?;
         if failed {
@@ -194,6 +193,11 @@ impl Doctor {
 fn read(path: &Path) -> std::io::Result<Timeline> {
     let bytes = std::fs::read(path)?;
     Ok(timeline::read(&String::from_utf8_lossy(&bytes)))
+}
+
+/// Returns the directory of debug logs.
+fn log_folder(config: &Config) -> Option<PathBuf> {
+    config.state_dir.as_deref().map(logfile::folder)
 }
 
 /// Returns the unknown fields and messages that newer logs report.
@@ -210,12 +214,12 @@ fn drift(logs: &[PathBuf]) -> Vec<(String, u64)> {
 
 /// Checks whether the state folder can be written, and whether it and the secrets in it are
 /// private: others are not used.
-fn state(env: Env<'_>, home: Option<&Path>) -> Vec<Finding> {
-    let Some(folder) = state_dir(&env, home) else {
+fn state(folder: Option<&Path>) -> Vec<Finding> {
+    let Some(folder) = folder else {
         return vec![bad(DoctorError::NoState.to_string())];
     };
     let shown = folder.display();
-    if let Err(error) = private::check_folder(&folder) {
+    if let Err(error) = private::check_folder(folder) {
         return vec![bad(format!("state folder: {error}"))];
     }
     if !folder.exists() {
@@ -242,21 +246,26 @@ fn state(env: Env<'_>, home: Option<&Path>) -> Vec<Finding> {
 }
 
 /// A setting's name and effective value.
-type Named = (&'static str, InForce);
+type NamedValue = (&'static str, EffectiveValue);
 
-fn as_text(findings: &[Finding], settings: &[Named], logs: &[PathBuf], style: Style) -> String {
+fn as_text(
+    findings: &[Finding],
+    settings: &[NamedValue],
+    logs: &[PathBuf],
+    style: Style,
+) -> String {
     let mut page = String::new();
     for finding in findings {
         let text = presentable(&finding.text);
         page.push_str(&format!("{} {text}\n", style.sign(finding.mark)));
     }
     page.push_str("\nsettings in force\n");
-    for (name, in_force) in settings {
-        let InForce { value, remark, .. } = in_force;
-        if in_force.source == Source::Default && value.is_empty() && remark.is_none() {
+    for (name, effective) in settings {
+        let EffectiveValue { value, remark, .. } = effective;
+        if effective.source == ValueSource::Default && value.is_empty() && remark.is_none() {
             continue;
         }
-        let source = source(in_force);
+        let source = source(effective.source);
         let remark = remark.as_deref().map(|remark| format!("; {remark}"));
         let remark = remark.unwrap_or_default();
         let line = format!("  {name} = {value} ({source}{remark})\n");
@@ -271,16 +280,17 @@ fn as_text(findings: &[Finding], settings: &[Named], logs: &[PathBuf], style: St
     page
 }
 
-fn source(in_force: &InForce) -> &'static str {
-    match in_force.source {
-        Source::Default => "default",
-        Source::Environment => "environment",
+fn source(source: ValueSource) -> &'static str {
+    match source {
+        ValueSource::Default => "default",
+        ValueSource::Environment => "environment",
+        ValueSource::File => "config.toml",
     }
 }
 
 fn as_json(
     findings: &[Finding],
-    settings: &[Named],
+    settings: &[NamedValue],
     logs: &[PathBuf],
     drift: &[(String, u64)],
 ) -> Json {
@@ -290,10 +300,10 @@ fn as_json(
         .collect();
     let settings: Vec<Json> = settings
         .iter()
-        .map(|(name, in_force)| {
-            let source = source(in_force);
-            let mut setting = json!({"name": name, "value": in_force.value, "source": source});
-            if let Some(remark) = &in_force.remark {
+        .map(|(name, effective)| {
+            let source = source(effective.source);
+            let mut setting = json!({"name": name, "value": effective.value, "source": source});
+            if let Some(remark) = &effective.remark {
                 setting["remark"] = json!(remark);
             }
             setting
@@ -308,20 +318,15 @@ fn as_json(
 }
 
 /// Returns the drawing style for this terminal.
-fn style(env: Env<'_>) -> Style {
-    let terminal = std::io::stdout().is_terminal();
-    let set = |name: &str| env(name).filter(|value| !value.is_empty());
-    // As the C library reads them: the first that is set decides.
-    let locale = ["LC_ALL", "LC_CTYPE", "LANG"].into_iter().find_map(set);
-    let locale = locale.unwrap_or_default().to_ascii_lowercase();
-    let unicode = terminal && (locale.contains("utf-8") || locale.contains("utf8"));
-    let colours = terminal && set("NO_COLOR").is_none() && env("TERM").as_deref() != Some("dumb");
-    let columns = || set("COLUMNS")?.parse().ok();
+fn style(options: &TerminalOptions) -> Style {
+    let is_terminal = std::io::stdout().is_terminal();
+    let unicode = is_terminal && options.is_utf8;
+    let colours = is_terminal && !options.no_color && !options.is_dumb;
     let window = || {
         let size = rustix::termios::tcgetwinsize(std::io::stdout()).ok()?;
         Some(usize::from(size.ws_col)).filter(|columns| *columns > 0)
     };
-    let width = columns().or_else(window).unwrap_or(USUAL_WIDTH);
+    let width = options.columns.or_else(window).unwrap_or(USUAL_WIDTH);
     Style {
         width: width.clamp(*WIDTHS.start(), *WIDTHS.end()),
         glyphs: if unicode {

@@ -1,9 +1,9 @@
 //! `cursor-sidecar login` and `logout`: a key for this machine, created with a browser.
 
 use std::io::{IsTerminal as _, Write as _};
-use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
+use crate::config::Config;
 use agent::run::{AssembleError, dashboard};
 use agent_tools::native::remove_secrets;
 use cursor_client::account::{BrowserLogin, LoginError, StoredLogin};
@@ -39,14 +39,10 @@ pub enum LoginCommandError {
     Io(#[from] std::io::Error),
 }
 
-fn env(name: &str) -> Option<String> {
-    std::env::var(name).ok()
-}
-
 impl Login {
     /// Signs in and stores the key.
-    pub async fn run(self, home: Option<PathBuf>) -> Result<(), LoginCommandError> {
-        let (dashboard, endpoints) = dashboard(&env, home.as_deref())?;
+    pub async fn run(self, config: &Config) -> Result<(), LoginCommandError> {
+        let (dashboard, endpoints) = dashboard(&config.client)?;
         let login = BrowserLogin::begin(&endpoints)?;
         let mut out = std::io::stdout();
         writeln!(out, "Sign in here:\n\n  {}\n", login.page())?;
@@ -58,7 +54,7 @@ impl Login {
             tracing::info!("waiting until you have signed in (Ctrl+C to stop)");
         }
         let login = login.wait(&dashboard).await?;
-        login.save(&env, home.as_deref())?;
+        login.save(&config.client)?;
         let who = clean(login.email.as_deref().unwrap_or("you"));
         writeln!(out, "Signed in: {who}. The key is good for 90 days.")?;
         Ok(())
@@ -67,8 +63,8 @@ impl Login {
 
 impl Logout {
     /// Deletes the stored key.
-    pub fn run(self, home: Option<PathBuf>) -> Result<(), LoginCommandError> {
-        let message = if StoredLogin::delete(&env, home.as_deref())? {
+    pub fn run(self, config: &Config) -> Result<(), LoginCommandError> {
+        let message = if StoredLogin::delete(&config.client)? {
             "Signed out. The key itself can be revoked in Cursor's dashboard."
         } else {
             "Nobody was signed in."

@@ -5,16 +5,16 @@ use std::io::{IsTerminal as _, Write};
 use std::path::{Path, PathBuf};
 
 use super::for_stdout;
+use crate::config::Config;
 use crate::model_resolver::catalog_client;
 use crate::rpc::ModelsListResult;
 use agent::catalog::{
-    CachePolicy, ContextWindows, FetchMode, HostModel, HostModels, LevelRange, ListSource,
-    ModelCatalog, ModelList, Speed, WAIT_BUDGET, render_snapshot,
+    ContextWindows, FetchMode, HostModel, HostModels, LevelRange, ListSource, ModelCatalog,
+    ModelList, Speed, WAIT_BUDGET, render_snapshot,
 };
 use agent::run::{AssembleError, Backend};
 use cursor_client::account::{KeyError, find_key};
 use foundation::terminal_text::clean;
-use foundation::{place, settings};
 
 /// List the models that hosts are offered.
 #[derive(Debug, clap::Args)]
@@ -52,16 +52,10 @@ pub enum ModelsError {
 
 impl Models {
     /// Runs the command.
-    pub async fn run(self, home: Option<PathBuf>) -> Result<(), ModelsError> {
-        let env = |name: &str| std::env::var(name).ok();
-        for warning in settings::unknown(std::env::vars().map(|(name, _)| name)) {
-            tracing::warn!("{warning}");
-        }
-        let state = place::state_dir(&env, home.as_deref());
-        let (windows, problem) = ContextWindows::load(state.as_deref());
-        let mut listing = self
-            .listing(&env, home.as_deref(), state.as_deref())
-            .await?;
+    pub async fn run(self, config: &Config) -> Result<(), ModelsError> {
+        config.log_warnings();
+        let (windows, problem) = ContextWindows::load(config.state_dir.as_deref());
+        let mut listing = self.listing(config).await?;
         if let Some(file) = &self.write_snapshot {
             let learned = if self.context_windows {
                 windows
@@ -86,8 +80,7 @@ impl Models {
             writeln!(out, "{:#}", for_stdout(result))?;
             return refused.map_or(Ok(()), Err);
         }
-        let plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
-        let use_color = out.is_terminal() && !plain;
+        let use_color = out.is_terminal() && !config.terminal.no_color;
         out.write_all(table(&rows, use_color).as_bytes())?;
         for warning in listing.warnings.iter().skip(said) {
             tracing::warn!("{warning}");
@@ -96,25 +89,17 @@ impl Models {
         refused.map_or(Ok(()), Err)
     }
 
-    async fn listing(
-        &self,
-        env: &impl Fn(&str) -> Option<String>,
-        home: Option<&Path>,
-        state: Option<&Path>,
-    ) -> Result<ModelList, ModelsError> {
-        let (policy, more) = CachePolicy::from_env(env, state);
-        let catalog = ModelCatalog::new(policy);
-        let (backend, warnings) = match Backend::from_env(env, home) {
+    async fn listing(&self, config: &Config) -> Result<ModelList, ModelsError> {
+        let catalog = ModelCatalog::new(config.model_cache.clone());
+        let options = &config.client;
+        let backend = match Backend::new(options) {
             // Without a key a cached or the bundled list is shown.
             Err(AssembleError::Key(missing @ KeyError::Missing)) => {
-                return Ok(catalog.without_key(env, home, &missing.to_string()));
+                return Ok(catalog.without_key(&options.endpoints, &missing.to_string()));
             }
             backend => backend?,
         };
-        for warning in warnings.iter().chain(&more) {
-            tracing::warn!("{warning}");
-        }
-        let (key, _) = find_key(None, env, home).map_err(AssembleError::from)?;
+        let (key, _) = find_key(None, options).map_err(AssembleError::from)?;
         let mode = if self.refresh || self.write_snapshot.is_some() {
             FetchMode::Live
         } else {

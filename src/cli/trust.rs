@@ -3,8 +3,8 @@
 use std::io::Write as _;
 use std::path::PathBuf;
 
+use crate::config::Config;
 use agent_tools::settings::consent::{self, ConsentError};
-use foundation::place;
 
 /// Accept the MCP servers and hooks of a project's Cursor settings in their current form.
 #[derive(Debug, clap::Args)]
@@ -29,19 +29,19 @@ pub enum TrustError {
 
 impl Trust {
     /// Stores or revokes the acceptance.
-    pub fn run(self, home: Option<PathBuf>) -> Result<(), TrustError> {
-        let state = place::state_dir(&|name: &str| std::env::var(name).ok(), home.as_deref());
+    pub fn run(self, config: &Config) -> Result<(), TrustError> {
+        let state = config.state_dir.as_deref();
         let folder = match self.folder {
             Some(folder) => std::path::absolute(folder)?,
             None => std::env::current_dir()?,
         };
         let mut out = std::io::stdout();
         if self.revoke {
-            consent::revoke(state.as_deref(), &folder)?;
+            consent::revoke(state, &folder)?;
             writeln!(out, "Nothing in {} is accepted", folder.display())?;
             return Ok(());
         }
-        let names = consent::accept(state.as_deref(), &folder)?;
+        let names = consent::accept(state, &folder)?;
         writeln!(out, "{}", consent::accepted(&folder, &names))?;
         Ok(())
     }

@@ -101,16 +101,12 @@ pub(super) struct Seat {
 
 impl Desk {
     /// Returns a registry without sessions.
-    pub(super) fn new(
-        env: &impl Fn(&str) -> Option<String>,
-        home: Option<&Path>,
-        policy: &Policy,
-    ) -> Self {
+    pub(super) fn new(state_dir: Option<&Path>, policy: &Policy) -> Self {
         let keeping = Keeping::default();
         Self {
             sessions: Sessions::default(),
             parked: Parked::default(),
-            store: keeping.store(env, home),
+            store: keeping.store(state_dir),
             keeping,
             most_parked: policy.most_parked,
             unused: policy.park.max(UNUSED),
@@ -347,7 +343,7 @@ mod tests {
             park: UNUSED,
             ..Policy::default()
         };
-        let desk = Desk::new(&|_: &str| None, None, &policy);
+        let desk = Desk::new(None, &policy);
         let sit = |name| desk.seat(&asked(name)).name;
         let there = |name: &str| desk.sessions.has(name);
         let (unnamed, named) = (sit(None), sit(Some("me")));
@@ -366,7 +362,7 @@ mod tests {
             park: UNUSED,
             ..Policy::default()
         };
-        let desk = Desk::new(&|_: &str| None, None, &policy);
+        let desk = Desk::new(None, &policy);
         let sit = || desk.seat(&asked(None));
         let [answers, waits, fails] = [sit(), sit(), sit()];
         let names = [&answers, &waits, &fails].map(|seat| seat.name.clone());
@@ -392,7 +388,7 @@ mod tests {
             most_parked: 1,
             ..Policy::default()
         };
-        let desk = Desk::new(&|_: &str| None, None, &policy);
+        let desk = Desk::new(None, &policy);
         for _ in 0..1000 {
             desk.seat(&asked(None));
         }
@@ -403,7 +399,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_turn_of_a_disconnected_client_is_not_parked() {
-        let desk = Desk::new(&|_: &str| None, None, &Policy::default());
+        let desk = Desk::new(None, &Policy::default());
         let [gone, stays] = [desk.seat(&asked(None)), desk.seat(&asked(None))];
         desk.waits(&gone, "gone", Vec::new()).await;
         desk.left(&gone, "gone").await;

@@ -16,7 +16,6 @@ mod token;
 mod transcript;
 
 use std::io::{IsTerminal as _, Write as _};
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -31,9 +30,8 @@ pub use self::token::{Token, TokenError};
 use super::backends::Backends;
 use super::files;
 use super::leaving::shutdown_requested;
-use super::misread;
 use super::model_resolver::ModelResolver;
-use agent::turn::Policy;
+use crate::config::Config;
 use agent_tools::loopback::{Bounds, Loopback, serve};
 
 /// The largest body. A request takes several times its size while it is parsed.
@@ -42,9 +40,6 @@ const MOST_BYTES: usize = 32 * 1024 * 1024;
 const ROOM_KIB: usize = 4 * MOST_BYTES / 1024;
 /// How long turns and their runs may take to end at shutdown.
 const LAST_WORDS: Duration = Duration::from_millis(700);
-
-/// Where settings are read from.
-pub type Env = Arc<dyn Fn(&str) -> Option<String> + Send + Sync>;
 
 /// Serve OpenAI clients over HTTP on this machine.
 ///
@@ -78,17 +73,16 @@ pub enum GatewayError {
 
 impl Serve {
     /// Serves until a signal arrives.
-    pub async fn run(self, home: Option<PathBuf>) -> Result<(), GatewayError> {
+    pub async fn run(self, config: Arc<Config>) -> Result<(), GatewayError> {
         files::make_room();
-        misread::log_all(home.as_deref());
-        let env: Env = Arc::new(|name: &str| std::env::var(name).ok());
+        config.log_warnings();
         // Registered before the ready line, because a reader of that line may send a signal at
         // once.
         let mut leaving = std::pin::pin!(shutdown_requested());
         let gateway = tokio::select! {
             biased;
             () = &mut leaving => return Ok(()),
-            gateway = Gateway::open(self.port, env, home) => gateway?,
+            gateway = Gateway::open(self.port, config) => gateway?,
         };
         gateway.announce()?;
         leaving.await;
@@ -106,27 +100,23 @@ pub struct Gateway {
 
 impl Gateway {
     /// Starts the gateway.
-    pub async fn open(port: u16, env: Env, home: Option<PathBuf>) -> Result<Self, GatewayError> {
-        let read = |name: &str| env(name);
-        let token = Token::find(&read, home.as_deref())?;
+    pub async fn open(port: u16, config: Arc<Config>) -> Result<Self, GatewayError> {
+        let token = Token::find(config.gateway_token.as_ref(), config.state_dir.as_deref())?;
         let bounds = Bounds {
             body: MOST_BYTES,
             room_kib: ROOM_KIB,
         };
         let (listener, place) =
             Loopback::bind(port, bounds).map_err(|cause| GatewayError::Listen { port, cause })?;
-        let (policy, _) = Policy::from_env(&read);
-        let catalogue = ModelResolver::new(&read, home.as_deref());
         let house = Arc::new(House {
             place: Arc::clone(&place),
             secret: token.secret.clone(),
             backends: Backends::default(),
-            catalogue,
-            desk: Desk::new(&read, home.as_deref(), &policy),
-            policy: policy.hands_off(),
+            catalogue: ModelResolver::new(&config),
+            desk: Desk::new(config.state_dir.as_deref(), &config.turn),
+            policy: config.turn.clone().hands_off(),
             workspace: std::env::current_dir().unwrap_or_default(),
-            env,
-            home,
+            config,
             turns: TaskTracker::new(),
             places: Arc::new(Semaphore::new(MOST_TURNS)),
             leaving: CancellationToken::new(),

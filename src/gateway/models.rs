@@ -17,13 +17,12 @@ pub(super) const PROFILE: LevelRange = LevelRange::UpToXhigh;
 
 /// Returns the list. If Cursor's own is not available, returns the bundled one.
 pub(super) async fn answer(house: &House) -> Answered {
-    let env = |name: &str| (house.env)(name);
-    let home = house.home.as_deref();
+    let options = &house.config.client;
     let finder = &house.catalogue.catalog;
-    let mut listing = match house.backends.get(None, &env, home) {
+    let mut listing = match house.backends.get(None, options) {
         Ok((key, backend)) => finder.current(&catalog_client(&backend, key)).await,
         Err(AssembleError::Key(error @ KeyError::Missing)) => {
-            finder.without_key(&env, home, &error.to_string())
+            finder.without_key(&options.endpoints, &error.to_string())
         }
         Err(error) => ModelList::bundled(FallbackReason::DiscoveryFailed, &error.to_string()),
     };

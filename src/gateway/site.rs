@@ -12,8 +12,9 @@ use tokio_util::task::TaskTracker;
 
 use super::desk::Desk;
 use super::fault::{self, Fault};
-use super::{Env, chat, metrics, models};
+use super::{chat, metrics, models};
 use crate::backends::Backends;
+use crate::config::Config;
 use crate::model_resolver::ModelResolver;
 use agent::run::Backend;
 use agent::turn::Policy;
@@ -28,8 +29,7 @@ pub(super) const MOST_TURNS: usize = 256;
 pub(super) struct House {
     pub(super) place: Arc<Loopback>,
     pub(super) secret: SecretString,
-    pub(super) env: Env,
-    pub(super) home: Option<PathBuf>,
+    pub(super) config: Arc<Config>,
     pub(super) workspace: PathBuf,
     pub(super) backends: Backends,
     pub(super) catalogue: ModelResolver,
@@ -46,9 +46,7 @@ pub(super) struct House {
 impl House {
     /// Returns the account and endpoints.
     pub(super) fn backend(&self) -> Result<(ApiKey, Backend), Fault> {
-        let env = |name: &str| (self.env)(name);
-        let home = self.home.as_deref();
-        Ok(self.backends.get(None, &env, home)?)
+        Ok(self.backends.get(None, &self.config.client)?)
     }
 
     async fn route(

@@ -7,8 +7,8 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use secrecy::{ExposeSecret as _, SecretString};
 
-use foundation::private::{Exposure, StoreError};
-use foundation::{self, place, private};
+use foundation::private::{self, Exposure, StoreError};
+use foundation::state_dir::STATE_DIR;
 
 /// The setting with the user's own token.
 pub(super) const TOKEN: &str = "CURSOR_SIDECAR_GATEWAY_TOKEN";
@@ -32,10 +32,7 @@ pub enum TokenError {
     #[error("{TOKEN} must have at least {SHORTEST} visible ASCII characters and nothing else")]
     Weak,
     /// There is no folder for the file.
-    #[error(
-        "there is no folder to keep a token in; set {TOKEN} or {}",
-        place::STATE_DIR
-    )]
+    #[error("there is no folder to keep a token in; set {TOKEN} or {STATE_DIR}")]
     Nowhere,
     /// The file cannot be used.
     #[error(transparent)]
@@ -46,17 +43,14 @@ pub enum TokenError {
 }
 
 impl Token {
-    /// Returns the token of the environment, else the one in our file. Generates the file if
-    /// needed, so that a client is configured once.
-    pub fn find(
-        env: &impl Fn(&str) -> Option<String>,
-        home: Option<&Path>,
-    ) -> Result<Self, TokenError> {
-        if let Some(value) = env(TOKEN).filter(|value| !value.is_empty()) {
-            let secret = strong(&value).ok_or(TokenError::Weak)?;
+    /// Returns the user's own token, else the one in our file. Generates the file if needed, so
+    /// that a client is configured once.
+    pub fn find(own: Option<&SecretString>, state_dir: Option<&Path>) -> Result<Self, TokenError> {
+        if let Some(own) = own {
+            let secret = strong(own.expose_secret()).ok_or(TokenError::Weak)?;
             return Ok(Self::known(secret, None));
         }
-        let folder = place::state_dir(env, home).ok_or(TokenError::Nowhere)?;
+        let folder = state_dir.ok_or(TokenError::Nowhere)?;
         let file = folder.join(FILE);
         let _lock = private::lock(&file)?;
         if let Some(secret) = kept(&file)? {
@@ -108,19 +102,17 @@ mod tests {
     #[test]
     fn a_token_is_generated_once_and_kept_private() {
         let folder = tempfile::tempdir().unwrap();
-        let env = |name: &str| {
-            (name == place::STATE_DIR).then(|| folder.path().to_str().unwrap().to_owned())
-        };
-        let first = Token::find(&env, None).unwrap();
+        let find = || Token::find(None, Some(folder.path()));
+        let first = find().unwrap();
         let file = first.file.clone().unwrap();
         let mode = std::fs::metadata(&file).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
         let same = |a: &Token, b: &Token| a.secret.expose_secret() == b.secret.expose_secret();
-        assert!(same(&first, &Token::find(&env, None).unwrap()));
+        assert!(same(&first, &find().unwrap()));
         assert!(!format!("{first:?}").contains(first.secret.expose_secret()));
         // A token that others could read is no longer secret.
         std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o644)).unwrap();
-        assert!(!same(&first, &Token::find(&env, None).unwrap()));
+        assert!(!same(&first, &find().unwrap()));
         let mode = std::fs::metadata(&file).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
     }
@@ -129,36 +121,29 @@ mod tests {
     #[test]
     fn a_token_file_that_is_not_a_regular_file_is_refused() {
         let folder = tempfile::tempdir().unwrap();
-        let env = |name: &str| {
-            (name == place::STATE_DIR).then(|| folder.path().to_str().unwrap().to_owned())
-        };
+        let find = || Token::find(None, Some(folder.path()));
         let file = folder.path().join(FILE);
         std::fs::write(folder.path().join("known"), "0123456789abcdef").unwrap();
         std::os::unix::fs::symlink("known", &file).unwrap();
-        let error = Token::find(&env, None).unwrap_err().to_string();
+        let error = find().unwrap_err().to_string();
         assert!(error.contains("not a plain file"), "{error}");
         std::fs::remove_file(&file).unwrap();
         let pipe = rustix::fs::FileType::Fifo;
         let mode = rustix::fs::Mode::from_raw_mode(0o600);
         rustix::fs::mknodat(rustix::fs::CWD, &file, pipe, mode, 0).unwrap();
-        let error = Token::find(&env, None).unwrap_err().to_string();
+        let error = find().unwrap_err().to_string();
         assert!(error.contains("not a plain file"), "{error}");
     }
 
     #[test]
     fn a_token_of_the_user_must_be_long_enough() {
-        let find = |value: &'static str| {
-            Token::find(
-                &|name: &str| (name == TOKEN).then(|| value.to_owned()),
-                None,
-            )
-        };
+        let find = |value: &str| Token::find(Some(&value.into()), None);
         let own = find("0123456789abcdef").unwrap();
         assert_eq!(own.secret.expose_secret(), "0123456789abcdef");
         assert_eq!(own.file, None);
         for weak in ["short", "0123456789abcde", "0123456789 abcdef"] {
             assert!(matches!(find(weak), Err(TokenError::Weak)), "{weak}");
         }
-        assert!(matches!(find(""), Err(TokenError::Nowhere)));
+        assert!(matches!(Token::find(None, None), Err(TokenError::Nowhere)));
     }
 }

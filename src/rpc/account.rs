@@ -1,7 +1,6 @@
 //! `login/*` and `account/status`.
 
 use std::collections::VecDeque;
-use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use jsonrpsee::types::ErrorObjectOwned;
@@ -9,6 +8,7 @@ use jsonrpsee::types::ErrorObjectOwned;
 use super::error::{INVALID_PARAMS, internal};
 use super::protocol::*;
 use agent::run::{Backend, dashboard};
+use cursor_client::ClientOptions;
 use cursor_client::account::{BrowserLogin, Dashboard, KeySource, SubscriptionPlan, find_key};
 
 /// How many logins may be open.
@@ -23,15 +23,14 @@ struct Begun {
     dashboard: Dashboard,
 }
 
-fn env(name: &str) -> Option<String> {
-    std::env::var(name).ok()
-}
-
 impl Logins {
     /// Starts a login.
-    pub(super) fn start(&self, home: Option<&Path>) -> Result<LoginStartResult, ErrorObjectOwned> {
+    pub(super) fn start(
+        &self,
+        options: &ClientOptions,
+    ) -> Result<LoginStartResult, ErrorObjectOwned> {
         let (dashboard, endpoints) =
-            dashboard(&env, home).map_err(|error| internal(&error.to_string()))?;
+            dashboard(options).map_err(|error| internal(&error.to_string()))?;
         let login =
             BrowserLogin::begin(&endpoints).map_err(|error| internal(&error.to_string()))?;
         let result = LoginStartResult {
@@ -50,7 +49,7 @@ impl Logins {
     pub(super) async fn wait(
         &self,
         params: &LoginWaitParams,
-        home: Option<&Path>,
+        options: &ClientOptions,
     ) -> Result<LoginWaitResult, ErrorObjectOwned> {
         let known = |begun: &&Arc<Begun>| begun.login.id().to_string() == params.login_id;
         let begun = self
@@ -71,7 +70,7 @@ impl Logins {
             .retain(|other| !Arc::ptr_eq(other, &begun));
         let login = done.map_err(|error| internal(&error.to_string()))?;
         login
-            .save(&env, home)
+            .save(options)
             .map_err(|error| internal(&error.to_string()))?;
         tracing::debug!("login.done");
         Ok(LoginWaitResult {
@@ -84,10 +83,10 @@ impl Logins {
 /// Returns who the user is. A missing or refused key is part of the result, not an error.
 pub(super) async fn status(
     params: &AccountStatusParams,
-    home: Option<&Path>,
+    options: &ClientOptions,
     backend: impl FnOnce() -> Result<Backend, String>,
 ) -> AccountStatus {
-    let key_source = match find_key(params.api_key.as_deref(), &env, home) {
+    let key_source = match find_key(params.api_key.as_deref(), options) {
         Ok((_, source)) => Some(source.into()),
         // The code below reports it when it uses the key.
         Err(_) => None,

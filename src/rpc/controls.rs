@@ -3,8 +3,8 @@
 use serde_json::{Value as Json, json};
 
 use super::protocol::{FlagKind, FlagOffer, Kept, TurnMode};
+use crate::config::parse;
 use agent::catalog::{Speed, SpeedPreferences};
-use foundation::parse;
 
 pub(super) const FAST: &str = "cursor-fast";
 pub(super) const NO_FAST: &str = "cursor-no-fast";

@@ -20,19 +20,17 @@ use super::protocol::*;
 use super::turns::{Origin, Turns};
 use super::typescript::{Method, TypeScript};
 use super::{bridge, controls, host};
-use crate::config::in_force::{InForce, Source};
-use crate::misread::CARD_SETTINGS;
+use crate::config::parse::{NativeDisplay, Surface};
+use crate::config::{CardOptions, Config, EffectiveValue, Setting, ValueSource};
 use agent::catalog::ModelList;
 use agent::turn::{Bridging, Questions};
 use agent_tools::bridge::endpoint::Server;
 use agent_tools::bridge::{dialog, question};
 use agent_tools::native::policy::HostPolicy;
-use foundation::parse::{NativeDisplay, Surface};
-use foundation::settings::{self, SETTINGS, Warning};
 
 /// What all methods share.
 pub(super) struct Context {
-    pub(super) home: Option<PathBuf>,
+    pub(super) config: Arc<Config>,
     /// The host's name, from `initialize`.
     pub(super) host: OnceLock<String>,
     /// The host's working directory, from `initialize`.
@@ -51,8 +49,6 @@ pub(super) struct Context {
     pub(super) host_process: watch::Sender<Option<u32>>,
     /// Notices the user was shown.
     pub(super) shown_notices: ShownNotices,
-    /// Warnings about invalid settings.
-    pub(super) misread: Vec<Warning>,
 }
 
 impl Context {
@@ -74,7 +70,7 @@ impl Context {
     /// Returns Cursor's models for a key.
     pub(super) async fn listing(&self, key: Option<&str>, newness: ListFreshness) -> ModelList {
         let backend = || {
-            let found = self.turns.backend(key, self.home.as_deref());
+            let found = self.turns.backend(key);
             found.map(|(_, backend)| backend)
         };
         self.models.list(key, newness, backend).await
@@ -192,12 +188,10 @@ pub(super) fn register(context: Context) -> Result<RpcModule<Context>, RegisterM
         };
         let origin = Origin {
             peer,
-            home: context.home.as_deref(),
             cwd: context.cwd(),
             models: &context.models,
             tools: *context.tools.lock().unwrap_or_else(PoisonError::into_inner),
             native_tools: context.native_tools(),
-            misread: &context.misread,
         };
         context.turns.start(params, origin).await
     })?;
@@ -211,11 +205,7 @@ pub(super) fn register(context: Context) -> Result<RpcModule<Context>, RegisterM
         context.turns.recorded(&error::params(&params)?)
     })?;
     module.register_async_method("session/invalidate", |params, context, _| async move {
-        let home = context.home.as_deref();
-        context
-            .turns
-            .invalidate(&error::params(&params)?, home)
-            .await;
+        context.turns.invalidate(&error::params(&params)?).await;
         Ok::<_, ErrorObjectOwned>(())
     })?;
     module.register_async_method("session/close", |params, context, _| async move {
@@ -236,20 +226,20 @@ pub(super) fn register(context: Context) -> Result<RpcModule<Context>, RegisterM
     })?;
     module.register_async_method("login/start", |params, context, _| async move {
         let LoginStartParams {} = error::params(&params)?;
-        context.logins.start(context.home.as_deref())
+        context.logins.start(&context.config.client)
     })?;
     module.register_async_method("login/wait", |params, context, _| async move {
-        let home = context.home.as_deref();
-        context.logins.wait(&error::params(&params)?, home).await
+        let options = &context.config.client;
+        context.logins.wait(&error::params(&params)?, options).await
     })?;
     module.register_async_method("account/status", |params, context, _| async move {
         let params: AccountStatusParams = error::params(&params)?;
-        let home = context.home.as_deref();
+        let options = &context.config.client;
         let backend = || {
-            let found = context.turns.backend(params.api_key.as_deref(), home);
+            let found = context.turns.backend(params.api_key.as_deref());
             found.map(|(_, backend)| backend)
         };
-        Ok::<_, ErrorObjectOwned>(account::status(&params, home, backend).await)
+        Ok::<_, ErrorObjectOwned>(account::status(&params, options, backend).await)
     })?;
     module.register_async_method("diagnostics/report", |params, context, _| async move {
         let ReportParams {} = error::params(&params)?;
@@ -301,7 +291,7 @@ fn initialize(
         version: env!("CARGO_PKG_VERSION").into(),
         protocol_version: PROTOCOL_VERSION,
         methods: table().into_iter().map(|entry| entry.name.into()).collect(),
-        cards: wants_cards(params.host.mode),
+        cards: wants_cards(params.host.mode, context.config.cards),
         commands: commands::offered(),
         flags: controls::flags(),
         question: asks.then(|| QuestionTool {
@@ -315,19 +305,12 @@ fn initialize(
 
 /// Returns whether cards are used: the user's setting, else what suits the host. A host that prints
 /// a single answer cannot use turns that end at each card.
-fn wants_cards(mode: HostMode) -> bool {
+fn wants_cards(mode: HostMode, options: CardOptions) -> bool {
     let surface = match mode {
         HostMode::Print => Surface::Print,
         HostMode::Interactive | HostMode::Json | HostMode::Rpc => Surface::Cards,
     };
-    let [display, register] = CARD_SETTINGS.map(|name| std::env::var(name).ok());
-    let wish = NativeDisplay::resolve(
-        surface,
-        Some(surface),
-        display.as_deref(),
-        register.as_deref(),
-    );
-    wish.registration
+    NativeDisplay::resolve(surface, Some(surface), options.display, options.register).registration
 }
 
 fn ask(params: &QuestionNextParams) -> Result<QuestionNextResult, ErrorObjectOwned> {
@@ -355,19 +338,18 @@ fn ask(params: &QuestionNextParams) -> Result<QuestionNextResult, ErrorObjectOwn
 }
 
 pub(super) fn report(context: &Context) -> Report {
-    let env = |name: &str| std::env::var(name).ok();
-    let (endpoint, drift) = match context.turns.inspect(context.home.as_deref()) {
+    let (endpoint, drift) = match context.turns.inspect() {
         Ok(backend) => (backend.endpoints.agent.to_string(), backend.drift.counts()),
         Err(problem) => (problem, Default::default()),
     };
-    let warnings = &context.misread;
+    let config = &context.config;
     Report {
         version: env!("CARGO_PKG_VERSION").into(),
-        settings: SETTINGS
-            .iter()
-            .map(|setting| effective(setting, &env, warnings))
+        settings: config
+            .effective()
+            .map(|(setting, value)| effective_setting(setting, value))
             .collect(),
-        warnings: warnings.iter().map(ToString::to_string).collect(),
+        warnings: config.warnings.iter().map(ToString::to_string).collect(),
         endpoint,
         wire_drift: drift,
         counters: foundation::metrics::counters().counts(),
@@ -376,23 +358,15 @@ pub(super) fn report(context: &Context) -> Report {
     }
 }
 
-fn effective(
-    setting: &settings::Setting,
-    env: &impl Fn(&str) -> Option<String>,
-    misread: &[Warning],
-) -> EffectiveSetting {
-    let InForce {
-        value,
-        source,
-        remark,
-    } = InForce::of(setting, env, misread);
+fn effective_setting(setting: &Setting, value: EffectiveValue) -> EffectiveSetting {
     EffectiveSetting {
         name: setting.name.into(),
-        value,
-        source: match source {
-            Source::Default => SettingSource::Default,
-            Source::Environment => SettingSource::Environment,
+        value: value.value,
+        source: match value.source {
+            ValueSource::Default => SettingSource::Default,
+            ValueSource::Environment => SettingSource::Environment,
+            ValueSource::File => SettingSource::File,
         },
-        remark,
+        remark: value.remark,
     }
 }

@@ -25,7 +25,6 @@ mod telling;
 mod turns;
 mod typescript;
 
-use std::path::PathBuf;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
@@ -33,11 +32,10 @@ use tokio::sync::watch;
 
 use super::files;
 use super::leaving::shutdown_requested;
-use super::misread;
+use crate::config::Config;
 use agent_tools::bridge::endpoint::Server;
 use agent_tools::leash::Leash;
 use agent_tools::settings::Library;
-use foundation::place;
 
 pub use peer::{AskError, Ended, Peer};
 pub use protocol::*;
@@ -60,7 +58,7 @@ pub enum ServeError {
 }
 
 /// Serves one host.
-pub async fn serve(home: Option<PathBuf>, leash: Leash) -> Result<Ended, ServeError> {
+pub async fn serve(config: Arc<Config>, leash: Leash) -> Result<Ended, ServeError> {
     files::make_room();
     let stdio::Stdio {
         inbound,
@@ -68,22 +66,21 @@ pub async fn serve(home: Option<PathBuf>, leash: Leash) -> Result<Ended, ServeEr
         written,
     } = stdio::start()?;
     let (host_process, host) = watch::channel(None);
-    let state = place::state_dir(&|name: &str| std::env::var(name).ok(), home.as_deref());
-    let library = Arc::new(Library::new(home.clone(), leash).with_state(state));
-    let misread = misread::log_all(home.as_deref());
+    let library = Library::new(config.home.clone(), leash).with_state(config.state_dir.clone());
+    let library = Arc::new(library);
+    config.log_warnings();
     let module = methods::register(methods::Context {
-        misread,
-        models: models::ModelService::new(home.as_deref()),
-        home,
+        models: models::ModelService::new(Arc::clone(&config)),
         host: OnceLock::new(),
         cwd: Mutex::default(),
         tools: Mutex::default(),
         native_tools: Mutex::default(),
-        turns: turns::Turns::new(Arc::clone(&library)),
+        turns: turns::Turns::new(Arc::clone(&library), Arc::clone(&config)),
         endpoints: Server::default(),
         logins: account::Logins::default(),
         host_process,
         shown_notices: commands::ShownNotices::default(),
+        config,
     })?;
     let peer = Peer::new(out);
     let ended = tokio::select! {

@@ -1,10 +1,10 @@
 //! `models/list`, `prefs/*`, and the model of a turn.
 
-use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use super::protocol::*;
+use crate::config::Config;
 use crate::model_resolver::{
     ModelRequest, ModelResolver, ResolvedModel, catalog_client, with_limits,
 };
@@ -14,7 +14,7 @@ use agent::catalog::{
 };
 use agent::run::{Backend, Model};
 use cursor_client::account::{ApiKey, KeyError, find_key};
-use foundation::place;
+use foundation::state_dir::STATE_DIR;
 
 /// How long a host in print mode waits for a stale list to be refreshed, because it cannot be
 /// updated later. An interactive host shows the stale list and receives the new one afterwards.
@@ -22,7 +22,7 @@ const REFRESH_WAIT: Duration = Duration::from_millis(500);
 
 /// The models that a host can select.
 pub(super) struct ModelService {
-    home: Option<PathBuf>,
+    config: Arc<Config>,
     resolver: ModelResolver,
     levels: Mutex<LevelRange>,
     /// How to load a list whose refresh was not requested.
@@ -47,12 +47,11 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl ModelService {
-    /// Reads the settings; does no other I/O.
-    pub(super) fn new(home: Option<&Path>) -> Self {
-        let env = |name: &str| std::env::var(name).ok();
+    /// Creates a service without models; does no I/O.
+    pub(super) fn new(config: Arc<Config>) -> Self {
         Self {
-            resolver: ModelResolver::new(&env, home),
-            home: home.map(Path::to_owned),
+            resolver: ModelResolver::new(&config),
+            config,
             levels: Mutex::default(),
             default_mode: Mutex::new(FetchMode::CacheFirst),
             sent: Mutex::default(),
@@ -78,12 +77,11 @@ impl ModelService {
         let key = match self.key(given_key) {
             Ok(key) => key,
             Err(error @ KeyError::Missing) => {
-                let env = |name: &str| std::env::var(name).ok();
-                let home = self.home.as_deref();
+                let endpoints = &self.config.client.endpoints;
                 return self
                     .resolver
                     .catalog
-                    .without_key(&env, home, &error.to_string());
+                    .without_key(endpoints, &error.to_string());
             }
             Err(error) => {
                 return ModelList::bundled(FallbackReason::DiscoveryFailed, &error.to_string());
@@ -105,8 +103,7 @@ impl ModelService {
 
     /// Returns the key of the host, else the configured one.
     fn key(&self, given: Option<&str>) -> Result<ApiKey, KeyError> {
-        let env = |name: &str| std::env::var(name).ok();
-        find_key(given, &env, self.home.as_deref()).map(|(key, _)| key)
+        find_key(given, &self.config.client).map(|(key, _)| key)
     }
 
     /// Converts a list to the result of `models/list` and records what the host has been sent.
@@ -192,10 +189,7 @@ impl ModelService {
     /// Saves a preference.
     pub(super) fn set_speed(&self, params: &PrefsSetParams) -> Result<PrefsResult, String> {
         let Some(state) = &self.resolver.state else {
-            return Err(format!(
-                "there is no state directory; set {}",
-                place::STATE_DIR
-            ));
+            return Err(format!("there is no state directory; set {STATE_DIR}"));
         };
         let speed = params.fast.map(Speed::from_switch);
         let prefs = save_speed(state, &params.base, speed);

@@ -21,6 +21,7 @@ use super::peer::Peer;
 use super::protocol::*;
 use super::telling::{call_host_tool, log, permit, send_events};
 use crate::backends::Backends;
+use crate::config::Config;
 use crate::keeping::Keeping;
 use crate::model_resolver::ResolvedModel;
 use crate::parked::Parked;
@@ -37,7 +38,6 @@ use agent_tools::bridge::Verdict;
 use agent_tools::native::policy::HostPolicy;
 use agent_tools::settings::Library;
 use cursor_client::account::ApiKey;
-use foundation::settings::Warning;
 use foundation::{Digest, prefix};
 
 /// Statistics of the events sent to the host during a turn.
@@ -51,8 +51,8 @@ struct EventStats {
 const BATCH: usize = 64;
 
 /// Sessions, active turns, and the backend they share.
-#[derive(Default)]
 pub(super) struct Turns {
+    config: Arc<Config>,
     /// The user's Cursor settings, for all sessions.
     library: Arc<Library>,
     sessions: Sessions,
@@ -60,7 +60,6 @@ pub(super) struct Turns {
     parked: Parked,
     backends: Backends,
     keeping: Keeping,
-    policy: OnceLock<Policy>,
     /// Set once the host was sent the warnings about settings.
     warned_settings: OnceLock<()>,
     /// Set once a request with unknown fields was logged.
@@ -76,14 +75,11 @@ struct ActiveTurn {
 /// The context of a `turn/start` request.
 pub(super) struct Origin<'a> {
     pub(super) peer: &'a Peer,
-    pub(super) home: Option<&'a Path>,
     pub(super) cwd: PathBuf,
     pub(super) models: &'a ModelService,
     pub(super) tools: HostTools,
     /// The host's policy for native tools, from `initialize`.
     pub(super) native_tools: HostPolicy,
-    /// Warnings about invalid settings.
-    pub(super) misread: &'a [Warning],
 }
 
 /// Whether a run was parked.
@@ -124,10 +120,17 @@ impl Drop for ActiveTurnGuard<'_> {
 
 impl Turns {
     /// Returns an empty registry.
-    pub(super) fn new(library: Arc<Library>) -> Self {
+    pub(super) fn new(library: Arc<Library>, config: Arc<Config>) -> Self {
         Self {
+            config,
             library,
-            ..Self::default()
+            sessions: Sessions::default(),
+            active: Mutex::default(),
+            parked: Parked::default(),
+            backends: Backends::default(),
+            keeping: Keeping::default(),
+            warned_settings: OnceLock::new(),
+            warned_unknown_fields: OnceLock::new(),
         }
     }
 
@@ -190,14 +193,14 @@ impl Turns {
         let asked = Instant::now();
         self.log_unknown_fields(&params);
         self.send_setting_warnings(&origin).await;
-        let (key, backend) = match self.backend(params.api_key.as_deref(), origin.home) {
+        let (key, backend) = match self.backend(params.api_key.as_deref()) {
             Ok(backend) => backend,
             // Not an invalid request: the turn ends with the error text.
             Err(problem) => return Ok(unsent(Stop::Failed(problem))),
         };
         let mut turn = self.begin(&params.turn_id)?;
         // Before anything is awaited, because turns of a session run in the order they arrive.
-        let session = self.session(&params, origin.home);
+        let session = self.session(&params);
         let place = tokio::select! {
             place = session.place() => place,
             () = turn.cancel.cancelled() => return Ok(unsent(Stop::Aborted)),
@@ -347,7 +350,7 @@ impl Turns {
     /// Sends warnings about settings to the host once, because its user does not see our stderr.
     async fn send_setting_warnings(&self, origin: &Origin<'_>) {
         if self.warned_settings.set(()).is_ok() {
-            for warning in origin.misread {
+            for warning in &self.config.warnings {
                 log(origin.peer, LogLevel::Warning, &warning.to_string()).await;
             }
         }
@@ -375,17 +378,16 @@ impl Turns {
     }
 
     /// Returns the session of a turn. A side turn gets a new session that is not stored.
-    fn session(&self, params: &TurnStartParams, home: Option<&Path>) -> Session {
+    fn session(&self, params: &TurnStartParams) -> Session {
         if params.kind == TurnKind::Side {
             return Session::start(None, self.library.leash().clone());
         }
-        self.enter(&params.session_id, home)
+        self.enter(&params.session_id)
     }
 
     /// Returns the session of that name.
-    fn enter(&self, name: &str, home: Option<&Path>) -> Session {
-        let env = |name: &str| std::env::var(name).ok();
-        let store = self.keeping.store(&env, home);
+    fn enter(&self, name: &str) -> Session {
+        let store = self.keeping.store(self.config.state_dir.as_deref());
         let waiting = self.policy().most_parked;
         self.sessions.enter(name, waiting, |last| {
             let store = store.map(|store| (store, name.to_owned()));
@@ -398,12 +400,9 @@ impl Turns {
         &self.library
     }
 
-    /// Returns the settings for turns, read once.
+    /// Returns the settings for turns.
     pub(super) fn policy(&self) -> &Policy {
-        self.policy.get_or_init(|| {
-            let env = |name: &str| std::env::var(name).ok();
-            Policy::from_env(&env).0
-        })
+        &self.config.turn
     }
 
     /// Records a parked run, unless the host has cancelled it. If too many are parked, the one that
@@ -499,11 +498,11 @@ impl Turns {
     }
 
     /// Forgets the conversation: the next turn of the session sends the whole history.
-    pub(super) async fn invalidate(&self, params: &SessionParams, home: Option<&Path>) {
+    pub(super) async fn invalidate(&self, params: &SessionParams) {
         self.parked.forget(&params.session_id);
         tracing::debug!(session = prefix(&params.session_id), "session.invalidate");
         // Opens the session, so that the next turn is queued after this.
-        self.enter(&params.session_id, home).invalidate().await;
+        self.enter(&params.session_id).invalidate().await;
     }
 
     /// Closes a session; what is stored stays.
@@ -514,24 +513,17 @@ impl Turns {
     }
 
     /// Returns the backend for a key, built once.
-    pub(super) fn backend(
-        &self,
-        key: Option<&str>,
-        home: Option<&Path>,
-    ) -> Result<(ApiKey, Backend), String> {
-        let env = |name: &str| std::env::var(name).ok();
-        let found = self.backends.get(key, &env, home);
+    pub(super) fn backend(&self, key: Option<&str>) -> Result<(ApiKey, Backend), String> {
+        let found = self.backends.get(key, &self.config.client);
         found.map_err(|error| error.to_string())
     }
 
-    /// Returns the backend in use, else the one of the environment.
-    pub(super) fn inspect(&self, home: Option<&Path>) -> Result<Backend, String> {
+    /// Returns the backend in use, else the configured one.
+    pub(super) fn inspect(&self) -> Result<Backend, String> {
         if let Some(backend) = self.backends.in_use() {
             return Ok(backend);
         }
-        let env = |name: &str| std::env::var(name).ok();
-        let found = Backend::from_env(&env, home).map(|(backend, _)| backend);
-        found.map_err(|error| error.to_string())
+        Backend::new(&self.config.client).map_err(|error| error.to_string())
     }
 }
 

@@ -1,4 +1,4 @@
-//! The debug log's file: whether it is enabled, where it is, and how large it may grow.
+//! The debug log's file: where it is, and how large it may grow.
 
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{self, BufWriter, Write as _};
@@ -9,59 +9,29 @@ use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::record::Target;
-use foundation::settings::{self, Warning};
-use foundation::{place, private};
+use foundation::private;
 
 /// A log of this size is rotated; one rotated file is kept.
 const MAX_BYTES: u64 = 32 * 1024 * 1024;
 /// Maximum number of logs in the directory, the new one included.
 const MAX_LOGS: usize = 20;
 
-/// Whether a debug log is enabled, and where it is written.
+/// Where the debug log is written.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Wanted {
-    /// No log.
+pub enum LogDestination {
+    /// The log is off.
     Off,
-    /// A new file in this folder.
-    In(PathBuf),
+    /// A new file in this directory.
+    NewFileIn(PathBuf),
     /// This file.
-    At(PathBuf),
-    /// A log is enabled, but no state directory is known.
-    Nowhere,
+    File(PathBuf),
+    /// Nowhere: the log is on, but there is no state directory.
+    NoStateDir,
 }
 
-/// Reads the settings of the debug log.
-pub fn wanted(
-    env: &impl Fn(&str) -> Option<String>,
-    home: Option<&Path>,
-    warnings: &mut Vec<Warning>,
-) -> Wanted {
-    let file = env("PI_CURSOR_PROVIDER_DEBUG_FILE").filter(|path| !path.trim().is_empty());
-    let choices = [
-        ("1", true),
-        ("true", true),
-        ("on", true),
-        ("yes", true),
-        ("0", false),
-        ("false", false),
-        ("off", false),
-        ("no", false),
-    ];
-    // Naming a file enables the log.
-    let default = file.is_some();
-    if !settings::choose(env, "PI_CURSOR_PROVIDER_DEBUG", &choices, default, warnings) {
-        return Wanted::Off;
-    }
-    match (file, folder(env, home)) {
-        (Some(path), _) => Wanted::At(path.into()),
-        (None, Some(folder)) => Wanted::In(folder),
-        (None, None) => Wanted::Nowhere,
-    }
-}
-
-/// Returns the directory of debug logs.
-pub fn folder(env: &impl Fn(&str) -> Option<String>, home: Option<&Path>) -> Option<PathBuf> {
-    place::state_dir(env, home).map(|state| state.join("debug"))
+/// Returns the directory of debug logs in a state directory.
+pub fn folder(state_dir: &Path) -> PathBuf {
+    state_dir.join("debug")
 }
 
 /// Returns the logs in a directory, newest first.
@@ -185,36 +155,6 @@ fn utc(seconds: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn read(pairs: &[(&str, &str)]) -> (Wanted, usize) {
-        let env = |name: &str| {
-            let found = pairs.iter().find(|(known, _)| *known == name);
-            found.map(|(_, value)| (*value).to_owned())
-        };
-        let mut warnings = Vec::new();
-        let wanted = wanted(&env, Some(Path::new("/h")), &mut warnings);
-        (wanted, warnings.len())
-    }
-
-    #[test]
-    fn settings_enable_the_log_and_choose_its_path() {
-        let on = ("PI_CURSOR_PROVIDER_DEBUG", "1");
-        let file = ("PI_CURSOR_PROVIDER_DEBUG_FILE", "/tmp/x.jsonl");
-        let state = ("PI_CURSOR_STATE_DIR", "/s");
-        assert_eq!(read(&[]), (Wanted::Off, 0));
-        assert_eq!(read(&[on, state]), (Wanted::In("/s/debug".into()), 0));
-        assert_eq!(
-            read(&[on, state, file]),
-            (Wanted::At("/tmp/x.jsonl".into()), 0)
-        );
-        assert_eq!(read(&[file]), (Wanted::At("/tmp/x.jsonl".into()), 0));
-        let off = ("PI_CURSOR_PROVIDER_DEBUG", "0");
-        assert_eq!(read(&[off, file]), (Wanted::Off, 0));
-        assert_eq!(
-            read(&[("PI_CURSOR_PROVIDER_DEBUG", "maybe")]),
-            (Wanted::Off, 1)
-        );
-    }
 
     #[test]
     fn times_are_formatted_in_utc() {

@@ -10,7 +10,7 @@ use tempfile::TempDir;
 
 use crate::steering::INJECTED;
 use test_support::in_process::said;
-use test_support::rpc_session::{Call, RpcSession, TurnOutcome, tool};
+use test_support::rpc_session::{RpcSession, ToolCall, TurnOutcome, tool};
 use test_support::scenario::{END, calls, script, text};
 use test_support::simulator::{Simulator, Transport};
 use test_support::wait::until;
@@ -134,7 +134,7 @@ impl Place {
 }
 
 #[track_caller]
-fn called(taken: &TurnOutcome) -> Call {
+fn called(taken: &TurnOutcome) -> ToolCall {
     assert_eq!(
         (taken.stop.as_str(), taken.calls.len()),
         ("toolUse", 1),

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use cursor_sidecar::config::Config;
 use cursor_sidecar::gateway;
 use cursor_sim::{Http2, Options, ScenarioSource, Sim};
 use secrecy::ExposeSecret as _;
@@ -38,16 +39,15 @@ async fn inside(steps: &str, env: &'static [(&str, &str)]) -> (Sim, gateway::Gat
     });
     let sim = sim.await.unwrap();
     let url = sim.url();
-    let env = Arc::new(move |name: &str| match name {
-        "CURSOR_BACKEND_URL" => Some(url.clone()),
-        "CURSOR_API_KEY" => Some("crsr_test".into()),
-        "CURSOR_SIDECAR_GATEWAY_TOKEN" => Some("a-token-of-my-own".into()),
-        other => {
-            let found = env.iter().find(|(name, _)| *name == other);
-            found.map(|(_, value)| (*value).to_owned())
-        }
-    });
-    let gateway = gateway::Gateway::open(0, env, None).await.unwrap();
+    let own = [
+        ("CURSOR_BACKEND_URL", url.as_str()),
+        ("CURSOR_API_KEY", "crsr_test"),
+        ("CURSOR_SIDECAR_GATEWAY_TOKEN", "a-token-of-my-own"),
+    ];
+    let env = own.iter().chain(env);
+    let env = env.map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+    let config = Arc::new(Config::load(&env.collect(), None));
+    let gateway = gateway::Gateway::open(0, config).await.unwrap();
     (sim, gateway)
 }
 

@@ -86,10 +86,9 @@ async fn a_self_signed_certificate_that_is_named_is_trusted() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("server.pem");
         std::fs::write(&file, pem).unwrap();
-        let mut ours = RunClient::with(&simulator, Transport::Tls, |name| match name {
-            "CURSOR_BACKEND_URL" => Some(format!("https://localhost:{}", address.port())),
-            "NODE_EXTRA_CA_CERTS" => Some(file.display().to_string()),
-            _ => None,
+        let mut ours = RunClient::with(&simulator, Transport::Tls, |options| {
+            options.endpoints.backend = Some(format!("https://localhost:{}", address.port()));
+            options.trust.extra = Some(file.clone());
         });
         let told = ours.say("@hello there").await;
         match trusted {

@@ -7,13 +7,15 @@ use std::time::Duration;
 
 use agent::run::{Backend, Outcome, RunEvent};
 use agent::turn::Stop;
+use cursor_client::choice::Preference;
+use cursor_client::headers::HttpVersion;
 use serde_json::Value as Json;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 
 use test_support::in_process::{END, InProcessSession};
 use test_support::rpc_session::RpcSession;
-use test_support::run_client::RunClient;
+use test_support::run_client::{RunClient, client_options};
 use test_support::scenario::{playing, script};
 use test_support::simulator::{Recording, Transport};
 
@@ -77,12 +79,7 @@ async fn a_server_that_is_not_there_is_given_up_soon_and_told_of() {
     let taken = TcpSocket::new_v4().unwrap();
     taken.bind("127.0.0.1:0".parse().unwrap()).unwrap();
     let url = format!("http://{}", taken.local_addr().unwrap());
-    let env = |name: &str| match name {
-        "CURSOR_BACKEND_URL" => Some(url.clone()),
-        "CURSOR_API_KEY" => Some("crsr_test".into()),
-        _ => None,
-    };
-    let (backend, _) = Backend::from_env(&env, None).unwrap();
+    let backend = Backend::new(&client_options(&url)).unwrap();
     let started = tokio::time::Instant::now();
     let taken = InProcessSession::new(&backend, None).say("go").await;
     let seconds = started.elapsed().as_secs();
@@ -140,10 +137,9 @@ async fn after_a_sleep_a_run_goes_on_over_another_connection() {
     let asleep = Arc::new(AtomicBool::new(false));
     let address = simulator.url.trim_start_matches("http://").to_owned();
     let url = relay(address, Arc::clone(&asleep)).await;
-    let mut ours = RunClient::with(&simulator, Transport::H2c, |name| match name {
-        "PI_CURSOR_AGENT_URL" => Some(url.clone()),
-        "PI_CURSOR_HTTP" => Some("2".into()),
-        _ => None,
+    let mut ours = RunClient::with(&simulator, Transport::H2c, |options| {
+        options.endpoints.pi_agent = Some(url.clone());
+        options.http_version = Preference::Always(HttpVersion::Http2);
     });
     ours.timing.stall = Duration::from_secs(5);
     let mut handle = ours.begin("go");

@@ -9,6 +9,7 @@ use foundation::metrics;
 use test_support::in_process::{
     CancelAfter, END, InProcessSession, InProcessTurn, opened, played, requests, said, simulating,
 };
+use test_support::run_client::client_options;
 
 /// Sends only heartbeats for this long.
 fn lives(seconds: u32) -> String {
@@ -334,12 +335,7 @@ async fn s37_a_mute_server_is_not_watched_in_a_pause() {
 async fn s39_an_exchange_that_hangs_is_given_up_on() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
-    let env = |name: &str| match name {
-        "CURSOR_BACKEND_URL" => Some(url.clone()),
-        "CURSOR_API_KEY" => Some("crsr_test".into()),
-        _ => None,
-    };
-    let (backend, _) = Backend::from_env(&env, None).unwrap();
+    let backend = Backend::new(&client_options(&url)).unwrap();
     for (seconds, waited) in [(5, "5000ms"), (120, "30000ms")] {
         let mut guest = InProcessSession::new(&backend, None);
         guest.policy.idle_retries = 1;

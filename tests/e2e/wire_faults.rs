@@ -272,8 +272,8 @@ async fn a_stalled_window_stops_nothing_but_sending() {
 #[tokio::test]
 async fn a_certificate_nobody_vouches_for() {
     let simulator = playing(Transport::Tls, "{ end = true }");
-    let mut ours = RunClient::with(&simulator, Transport::Tls, |name| {
-        (name == "NODE_EXTRA_CA_CERTS").then(String::new)
+    let mut ours = RunClient::with(&simulator, Transport::Tls, |options| {
+        options.trust.extra = None;
     });
     let failure = ours.say("go").await.failure();
     assert!(failure.contains("TLS with 127.0.0.1"), "{failure}");
@@ -284,8 +284,8 @@ async fn a_certificate_nobody_vouches_for() {
 #[tokio::test]
 async fn nobody_listens() {
     let simulator = playing(Transport::H2c, "{ end = true }");
-    let mut ours = RunClient::with(&simulator, Transport::H2c, |name| {
-        (name == "CURSOR_BACKEND_URL").then(|| "http://127.0.0.1:9".into())
+    let mut ours = RunClient::with(&simulator, Transport::H2c, |options| {
+        options.endpoints.backend = Some("http://127.0.0.1:9".into());
     });
     let failure = ours.say("go").await.failure();
     assert!(
@@ -308,8 +308,8 @@ async fn cancelling_works_while_the_stream_is_being_opened() {
     let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}", silent.local_addr().unwrap());
     let simulator = playing(Transport::Http1, "{ end = true }");
-    let mut ours = RunClient::with(&simulator, Transport::Http1, |name| {
-        (name == "CURSOR_BACKEND_URL").then(|| url.clone())
+    let mut ours = RunClient::with(&simulator, Transport::Http1, |options| {
+        options.endpoints.backend = Some(url.clone());
     });
     let mut handle = ours.begin("go");
     let (_socket, _) = silent.accept().await.unwrap();

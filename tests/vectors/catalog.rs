@@ -2,10 +2,10 @@
 
 use agent::catalog::{
     CatalogModel, ContextWindows, HostModel, HostModels, LevelMap, LevelRange, ModelSelection,
-    ParameterChoice, Speed, ThinkingLevel, level_map, parse_context_size, parse_ttl, positive_u32,
-    select,
+    ParameterChoice, Speed, ThinkingLevel, level_map, parse_context_size, positive_u32, select,
 };
-use foundation::parse::{self, NativeDisplay, Surface, TaskPresentation};
+use cursor_sidecar::config::parse::{self, NativeDisplay, Surface, TaskPresentation};
+use cursor_sidecar::config::{Environment, Values};
 use serde_json::{Value as Json, json};
 
 use super::{present, same};
@@ -222,7 +222,11 @@ pub(crate) fn context_window(case: &Json) -> Result<(), String> {
 pub(crate) fn settings(case: &Json) -> Result<(), String> {
     let input = &case["input"];
     let value = input["value"].as_str();
-    let env = |name: &str| input["env"][name].as_str().map(str::to_owned);
+    let variables = input["env"].as_object().into_iter().flatten();
+    let variables = variables
+        .filter_map(|(name, value)| Some((name.clone(), value.as_str()?.to_owned())))
+        .collect::<Environment>();
+    let values = Values::from(&variables);
     let millis = |time: std::time::Duration| json!(time.as_millis() as u64);
     let got = match input["op"].as_str().unwrap() {
         "bool" => {
@@ -230,11 +234,11 @@ pub(crate) fn settings(case: &Json) -> Result<(), String> {
             json!({"optional": switch, "defaultTrue": switch.unwrap_or(true),
                    "defaultFalse": switch.unwrap_or(false)})
         }
-        "toolTimeoutMs" => millis(parse::tool_timeout(&env)),
-        "connectTimeoutMs" => millis(parse::connect_timeout(&env)),
-        "bridgeCallTimeoutMs" => millis(parse::bridge_call_timeout(&env)),
+        "toolTimeoutMs" => millis(parse::tool_timeout(&values)),
+        "connectTimeoutMs" => millis(parse::connect_timeout(&values)),
+        "bridgeCallTimeoutMs" => millis(parse::bridge_call_timeout(&values)),
         "settingSources" => json!(parse::setting_sources(value)),
-        "modelCacheTtlMs" => millis(parse_ttl(value)),
+        "modelCacheTtlMs" => millis(parse::model_cache_ttl(value)),
         "taskPresentation" => {
             let mode = TaskPresentation::parse(value).name();
             return same("mode", &json!(mode), &case["expected"]["mode"]);
@@ -253,8 +257,8 @@ pub(crate) fn settings(case: &Json) -> Result<(), String> {
             let got = NativeDisplay::resolve(
                 known.unwrap_or(terminal),
                 known,
-                input["PI_CURSOR_NATIVE_TOOL_DISPLAY"].as_str(),
-                input["PI_CURSOR_REGISTER_NATIVE_TOOLS"].as_str(),
+                parse::switch(input["PI_CURSOR_NATIVE_TOOL_DISPLAY"].as_str()),
+                parse::switch(input["PI_CURSOR_REGISTER_NATIVE_TOOLS"].as_str()),
             );
             json!({"displayRequested": got.display, "registrationRequested": got.registration})
         }

@@ -17,6 +17,8 @@ pub struct Facts {
     pub workspace: PathBuf,
     /// The user's home directory.
     pub home: Option<PathBuf>,
+    /// The user's shell (`SHELL`).
+    pub shell: Option<PathBuf>,
     /// The host's tools.
     pub offers: Vec<Offer>,
     /// Instructions that always apply: Cursor builds its system prompt from rules and
@@ -61,7 +63,7 @@ fn request_context(facts: &Facts, repositories: Repositories) -> RequestContext 
         env: Some(RequestContextEnv {
             os_version: os_version(),
             workspace_paths: vec![facts.workspace.to_string_lossy().into_owned()],
-            shell: shell(),
+            shell: shell_name(facts.shell.as_deref()),
             time_zone: iana_time_zone::get_timezone().unwrap_or_else(|_| "UTC".into()),
             sandbox_supported: Some(false),
             computer_use_supported: Some(false),
@@ -198,9 +200,8 @@ fn os_version() -> String {
 }
 
 /// Returns the name of the user's shell without its folder.
-fn shell() -> String {
-    std::env::var("SHELL")
-        .ok()
-        .and_then(|path| Some(Path::new(&path).file_name()?.to_str()?.to_owned()))
+fn shell_name(shell: Option<&Path>) -> String {
+    shell
+        .and_then(|path| Some(path.file_name()?.to_str()?.to_owned()))
         .unwrap_or_else(|| "bash".into())
 }

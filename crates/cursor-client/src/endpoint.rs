@@ -4,7 +4,7 @@
 //! configuration, `CURSOR_BACKEND_URL`, then the default. Everything else follows
 //! `CURSOR_BACKEND_URL` or its default.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde_json::Value as Json;
 use url::{Host, Url};
@@ -58,11 +58,27 @@ pub enum Problem {
     Query,
 }
 
-/// Where a value came from, for `doctor`.
+/// The configured addresses as text, which [`Endpoints::resolve`] checks; blank ones count as
+/// absent.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct EndpointOptions {
+    /// `PI_CURSOR_AGENT_URL`.
+    pub pi_agent: Option<String>,
+    /// `CURSOR_AGENT_URL`.
+    pub agent: Option<String>,
+    /// `CURSOR_BACKEND_URL`.
+    pub backend: Option<String>,
+    /// `CURSOR_WEBSITE_URL`.
+    pub website: Option<String>,
+    /// The home directory, which contains the Cursor CLI's cached configuration.
+    pub home: Option<PathBuf>,
+}
+
+/// Where a value came from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Source {
-    /// An environment variable.
-    Env(&'static str),
+    /// The setting of this name.
+    Setting(&'static str),
     /// The Cursor CLI's cached configuration.
     CliConfig,
     /// The default, because nothing was set.
@@ -146,32 +162,28 @@ fn is_loopback(url: &Url) -> bool {
 }
 
 impl Endpoints {
-    /// Resolves every URL from the environment and the CLI's cache below `home`.
-    pub fn resolve(
-        env: impl Fn(&str) -> Option<String>,
-        home: Option<&Path>,
-    ) -> Result<Self, EndpointError> {
-        let set = |name: &'static str| {
-            env(name)
-                .filter(|value| !value.trim().is_empty())
-                .map(|value| BaseUrl::parse(name, &value))
-                .transpose()
+    /// Resolves every URL from the options and the CLI's cache below the home directory.
+    pub fn resolve(options: &EndpointOptions) -> Result<Self, EndpointError> {
+        let parse = |name: &'static str, value: &Option<String>| {
+            let value = value.as_ref().filter(|value| !value.trim().is_empty());
+            value.map(|value| BaseUrl::parse(name, value)).transpose()
         };
-        let backend = set("CURSOR_BACKEND_URL")?;
-        let (agent, agent_source) = if let Some(url) = set("PI_CURSOR_AGENT_URL")? {
-            (url, Source::Env("PI_CURSOR_AGENT_URL"))
-        } else if let Some(url) = set("CURSOR_AGENT_URL")? {
-            (url, Source::Env("CURSOR_AGENT_URL"))
-        } else if let Some(url) = home.and_then(cached_agent_url)
+        let backend = parse("CURSOR_BACKEND_URL", &options.backend)?;
+        let (agent, agent_source) =
+            if let Some(url) = parse("PI_CURSOR_AGENT_URL", &options.pi_agent)? {
+                (url, Source::Setting("PI_CURSOR_AGENT_URL"))
+            } else if let Some(url) = parse("CURSOR_AGENT_URL", &options.agent)? {
+                (url, Source::Setting("CURSOR_AGENT_URL"))
+            } else if let Some(url) = options.home.as_deref().and_then(cached_agent_url)
             // A cached URL of the real service must not override a backend the user chose.
             && backend.is_none()
-        {
-            (url, Source::CliConfig)
-        } else if let Some(url) = &backend {
-            (url.clone(), Source::Env("CURSOR_BACKEND_URL"))
-        } else {
-            (BaseUrl::parse("default", DEFAULT_AGENT)?, Source::Default)
-        };
+            {
+                (url, Source::CliConfig)
+            } else if let Some(url) = &backend {
+                (url.clone(), Source::Setting("CURSOR_BACKEND_URL"))
+            } else {
+                (BaseUrl::parse("default", DEFAULT_AGENT)?, Source::Default)
+            };
         let or_default = |default| match &backend {
             Some(url) => Ok(url.clone()),
             None => BaseUrl::parse("default", default),
@@ -180,7 +192,7 @@ impl Endpoints {
             agent,
             agent_source,
             rest: or_default(DEFAULT_REST)?,
-            website: match set("CURSOR_WEBSITE_URL")? {
+            website: match parse("CURSOR_WEBSITE_URL", &options.website)? {
                 Some(url) => url,
                 None => BaseUrl::parse("default", DEFAULT_WEBSITE)?,
             },
@@ -217,7 +229,13 @@ mod tests {
                 .find(|(key, _)| *key == name)
                 .map(|(_, value)| (*value).to_owned())
         };
-        Endpoints::resolve(find, home)
+        Endpoints::resolve(&EndpointOptions {
+            pi_agent: find("PI_CURSOR_AGENT_URL"),
+            agent: find("CURSOR_AGENT_URL"),
+            backend: find("CURSOR_BACKEND_URL"),
+            website: find("CURSOR_WEBSITE_URL"),
+            home: home.map(Path::to_owned),
+        })
     }
 
     fn home_with(config: &str) -> tempfile::TempDir {

@@ -15,7 +15,10 @@ pub mod failure;
 pub mod headers;
 pub mod http;
 mod lane;
+mod options;
 pub mod remote;
 pub mod stream;
 mod trust;
 pub mod unary;
+
+pub use options::ClientOptions;

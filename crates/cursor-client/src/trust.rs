@@ -33,15 +33,6 @@ pub struct Trust {
 }
 
 impl Trust {
-    /// Reads the two environment variables.
-    pub fn from_env(env: impl Fn(&str) -> Option<String>) -> Self {
-        let path = |name: &str| env(name).filter(|v| !v.is_empty()).map(PathBuf::from);
-        Self {
-            bundle: path("SSL_CERT_FILE"),
-            extra: path("NODE_EXTRA_CA_CERTS"),
-        }
-    }
-
     /// Returns a TLS configuration that trusts the user's files; `None` if there are none. Reports
     /// an invalid file here instead of at the first handshake.
     pub(super) fn config(&self, version: HttpVersion) -> Result<Option<ClientConfig>, SetupError> {

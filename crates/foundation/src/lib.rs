@@ -1,4 +1,5 @@
-//! What every crate needs: redaction, private files, settings, counters. Depends on none of them.
+//! What every crate needs: redaction, private files, counters. Depends on none of them, and reads
+//! neither environment nor settings.
 //!
 //! Crates log what happens as `tracing` events at debug level, named by a short stable message
 //! (`run.started`), with ids, counts, lengths and times as fields. Text of the user is logged as a
@@ -6,11 +7,9 @@
 
 mod digest;
 pub mod metrics;
-pub mod parse;
-pub mod place;
 pub mod private;
 pub mod scrub;
-pub mod settings;
+pub mod state_dir;
 pub mod terminal_text;
 
 pub use digest::{Digest, Variant, prefix};

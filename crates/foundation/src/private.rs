@@ -12,7 +12,7 @@ use rustix::fs::OFlags;
 use rustix::io::Errno;
 use rustix::process::geteuid;
 
-use super::place::STATE_DIR;
+use super::state_dir::STATE_DIR;
 
 /// At most this much of a file is read; no file of ours is larger.
 const MOST_BYTES: u64 = 64 * 1024 * 1024;

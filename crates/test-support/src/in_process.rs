@@ -16,6 +16,7 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use crate::rpc_session::ToolCall;
+use crate::run_client::client_options;
 
 /// A simulator with one scenario; each run of a conversation plays its own script.
 pub async fn simulating(runs: &[String]) -> (Sim, Backend) {
@@ -46,12 +47,7 @@ pub async fn simulating_runs(runs: &[String], options: &str) -> (Sim, Backend) {
         ..Options::default()
     });
     let sim = sim.await.unwrap();
-    let env = |name: &str| match name {
-        "CURSOR_BACKEND_URL" => Some(sim.url()),
-        "CURSOR_API_KEY" => Some("crsr_test".into()),
-        _ => None,
-    };
-    let (backend, _) = Backend::from_env(&env, None).unwrap();
+    let backend = Backend::new(&client_options(&sim.url())).unwrap();
     (sim, backend)
 }
 

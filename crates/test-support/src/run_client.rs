@@ -11,6 +11,9 @@ use agent::run::{
 use agent_tools::context::Facts;
 use agent_tools::native::policy::{Mode, Policy};
 use agent_tools::native::{self, Workbench};
+use cursor_client::ClientOptions;
+use cursor_client::choice::Preference;
+use cursor_client::headers::HttpVersion;
 use uuid::Uuid;
 
 use crate::simulator::{Simulator, Transport};
@@ -45,31 +48,34 @@ pub enum OnText {
     Steer(&'static str, &'static str),
 }
 
+/// Returns the options of a client with a key of a server.
+pub fn client_options(url: &str) -> ClientOptions {
+    let mut options = ClientOptions {
+        api_key: Some("crsr_test".into()),
+        ..ClientOptions::default()
+    };
+    options.endpoints.backend = Some(url.to_owned());
+    options
+}
+
 impl RunClient {
     /// Must be called inside a runtime.
     pub fn new(simulator: &Simulator, transport: Transport) -> Self {
-        Self::with(simulator, transport, |_| None)
+        Self::with(simulator, transport, |_| {})
     }
 
     pub fn with(
         simulator: &Simulator,
         transport: Transport,
-        more: impl Fn(&str) -> Option<String>,
+        change: impl FnOnce(&mut ClientOptions),
     ) -> Self {
-        let env = |name: &str| {
-            more(name).or_else(|| match name {
-                "CURSOR_BACKEND_URL" => Some(simulator.url.clone()),
-                "CURSOR_API_KEY" => Some("crsr_test".into()),
-                "NODE_EXTRA_CA_CERTS" => simulator.ca.as_ref().map(|ca| ca.display().to_string()),
-                "PI_CURSOR_HTTP" => match transport {
-                    Transport::Http1 => Some("1".into()),
-                    Transport::Tls | Transport::H2c => None,
-                },
-                _ => None,
-            })
-        };
-        let (backend, warnings) = Backend::from_env(&env, None).unwrap();
-        assert_eq!(warnings, []);
+        let mut options = client_options(&simulator.url);
+        options.trust.extra = simulator.ca.clone();
+        if transport == Transport::Http1 {
+            options.http_version = Preference::Always(HttpVersion::Http1);
+        }
+        change(&mut options);
+        let backend = Backend::new(&options).unwrap();
         Self {
             backend,
             blobs: Arc::default(),

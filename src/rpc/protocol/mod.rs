@@ -323,6 +323,8 @@ pub enum SettingSource {
     Default,
     /// The environment.
     Environment,
+    /// The configuration file.
+    File,
 }
 
 /// `shutdown`: no parameters.

@@ -8,8 +8,6 @@ use std::sync::OnceLock;
 use ignore::Match;
 use ignore::gitignore::{Gitignore, GitignoreBuilder};
 
-use foundation::settings::{self, Warning};
-
 /// The setting that changes the list.
 pub(crate) const SETTING: &str = "PI_CURSOR_PROTECTED_PATHS";
 
@@ -61,21 +59,21 @@ impl Default for ProtectedPaths {
 }
 
 impl ProtectedPaths {
-    /// Reads the setting: `default`, `off`, patterns to add, and exceptions. `off` drops everything
-    /// before it. A part that is not understood changes nothing and adds a warning.
-    pub fn from_env(env: &impl Fn(&str) -> Option<String>, warnings: &mut Vec<Warning>) -> Self {
+    /// Parses the setting: `default`, `off`, patterns to add, and exceptions. `off` drops everything
+    /// before it. Returns the parts that are not understood too; they change nothing.
+    pub fn parse(text: &str) -> (Self, Vec<String>) {
         let mut protected = Self::default();
-        let text = env(SETTING).unwrap_or_default();
+        let mut invalid = Vec::new();
         for part in text.split(',').map(str::trim) {
             match part {
                 "" => {}
                 part if part.eq_ignore_ascii_case("default") => {}
                 part if part.eq_ignore_ascii_case("off") => protected.0.clear(),
                 part if is_pattern(part) => protected.0.push(part.to_owned()),
-                part => warnings.extend(settings::part_not_understood(SETTING, part)),
+                part => invalid.push(part.to_owned()),
             }
         }
-        protected
+        (protected, invalid)
     }
 
     /// Returns the protected paths of a workspace. Both paths must have their links resolved.
@@ -263,13 +261,6 @@ mod tests {
     use std::fs;
     use std::os::unix::fs::symlink;
 
-    fn read(text: &str) -> (ProtectedPaths, Vec<Warning>) {
-        let mut warnings = Vec::new();
-        let env = |name: &str| (name == SETTING).then(|| text.to_owned());
-        let protected = ProtectedPaths::from_env(&env, &mut warnings);
-        (protected, warnings)
-    }
-
     fn rule(protected: &ProtectedPaths, workspace: &str, path: &str) -> Option<String> {
         let home = Some(Path::new("/no/home"));
         let protection = protected.for_workspace(Path::new(workspace), home);
@@ -350,10 +341,17 @@ mod tests {
 
     #[test]
     fn the_setting_adds_removes_and_turns_off_patterns() {
-        assert_eq!(read("default"), (ProtectedPaths::default(), Vec::new()));
-        assert_eq!(read(""), (ProtectedPaths::default(), Vec::new()));
-        let (more, warnings) = read("infra/**, *.lock, !.vscode/settings.json,!.pi/skills/**");
-        assert_eq!(warnings, []);
+        assert_eq!(
+            ProtectedPaths::parse("default"),
+            (ProtectedPaths::default(), Vec::new())
+        );
+        assert_eq!(
+            ProtectedPaths::parse(""),
+            (ProtectedPaths::default(), Vec::new())
+        );
+        let (more, warnings) =
+            ProtectedPaths::parse("infra/**, *.lock, !.vscode/settings.json,!.pi/skills/**");
+        assert!(warnings.is_empty(), "{warnings:?}");
         for (path, expected) in [
             ("infra/main.tf", true),
             ("sub/infra/main.tf", false),
@@ -367,13 +365,13 @@ mod tests {
             let found = rule(&more, "/no/ws", path);
             assert_eq!(found.is_some(), expected, "{path}: {found:?}");
         }
-        let (off, _) = read("off");
+        let (off, _) = ProtectedPaths::parse("off");
         assert_eq!(rule(&off, "/no/ws", ".git/config"), None);
-        let (only, _) = read("off,secrets/**");
+        let (only, _) = ProtectedPaths::parse("off,secrets/**");
         assert_eq!(rule(&only, "/no/ws", ".git/config"), None);
         assert!(rule(&only, "/no/ws", "secrets/a").is_some());
         // A mistyped keyword removes nothing.
-        let (mistyped, warnings) = read("of");
+        let (mistyped, warnings) = ProtectedPaths::parse("of");
         assert_eq!(mistyped, ProtectedPaths::default());
         assert_eq!(warnings.len(), 1);
     }

@@ -4,10 +4,8 @@ use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-use foundation::place;
+use foundation::state_dir;
 
-/// The variable that names pi's own directory.
-const AGENT_DIR: &str = "PI_CODING_AGENT_DIR";
 const AUTH: &str = "auth.json";
 /// The secret entries of a state directory that contains more than our state.
 const STATE: [&str; 5] = [
@@ -18,27 +16,24 @@ const STATE: [&str; 5] = [
     "trust",
 ];
 
-/// Where the environment says that credentials are.
+/// Where the configuration says that credentials and settings are.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SecretPaths {
-    state: Option<PathBuf>,
-    agent: Option<String>,
+    /// The state directory.
+    pub state: Option<PathBuf>,
+    /// pi's own directory, as `PI_CODING_AGENT_DIR` names it.
+    pub agent: Option<String>,
+    /// The file with our settings: whoever can change it can allow every tool.
+    pub config: Option<PathBuf>,
 }
 
 impl SecretPaths {
-    /// Reads the environment.
-    pub fn from_env(env: &impl Fn(&str) -> Option<String>) -> Self {
-        Self {
-            state: place::state_dir(env, None),
-            agent: env(AGENT_DIR).filter(|folder| !folder.trim().is_empty()),
-        }
-    }
-
     /// Returns the paths on this machine. The default locations are included even if the
-    /// environment names others, because they may contain earlier credentials.
+    /// configuration names others, because they may contain earlier credentials.
     pub(super) fn for_workspace(&self, workspace: &Path, home: Option<&Path>) -> Secrets {
-        let mut paths = Vec::new();
-        let usual = place::state_dir(&|_| None, home);
+        let mut paths: Vec<PathBuf> = self.config.iter().cloned().collect();
+        let usual = home.map(state_dir::default_in);
+        let usual = usual.filter(|usual| self.state.as_ref() != Some(usual));
         for state in self.state.iter().chain(&usual) {
             let real = state.canonicalize().unwrap_or_else(|_| state.clone());
             let is_shared = workspace.starts_with(&real)
@@ -141,12 +136,12 @@ mod tests {
         fs::write(root.join("state/login.json"), "{}").unwrap();
         fs::write(root.join("agent/auth.json"), "{}").unwrap();
         symlink(root.join("state"), root.join("ws/link")).unwrap();
-        let env = |name: &str| match name {
-            "PI_CURSOR_STATE_DIR" => Some(root.join("state").display().to_string()),
-            AGENT_DIR => Some(root.join("agent").display().to_string()),
-            _ => None,
+        let paths = SecretPaths {
+            state: Some(root.join("state")),
+            agent: Some(root.join("agent").display().to_string()),
+            config: Some(root.join("ws/config.toml")),
         };
-        let secrets = SecretPaths::from_env(&env).for_workspace(&root.join("ws"), Some(&home));
+        let secrets = paths.for_workspace(&root.join("ws"), Some(&home));
         for (path, expected) in [
             ("state", true),
             ("state/login.json", true),
@@ -155,6 +150,7 @@ mod tests {
             ("home/.local/state/cursor-sidecar/gateway-token", true),
             ("home/.pi/agent/auth.json", true),
             ("agent/auth.json", true),
+            ("ws/config.toml", true),
             ("agent/settings.json", false),
             ("home/.pi/agent/settings.json", false),
             ("home/.local/state", false),
@@ -168,10 +164,12 @@ mod tests {
     /// If the whole directory were secret, nothing in the workspace could be read.
     #[test]
     fn only_our_files_are_secret_in_a_state_directory_that_contains_the_workspace() {
-        let env = |name: &str| (name == "PI_CURSOR_STATE_DIR").then(|| "/no/home".to_owned());
         let home = Path::new("/no/home");
-        let secrets =
-            SecretPaths::from_env(&env).for_workspace(Path::new("/no/home/ws"), Some(home));
+        let paths = SecretPaths {
+            state: Some(home.to_owned()),
+            ..SecretPaths::default()
+        };
+        let secrets = paths.for_workspace(Path::new("/no/home/ws"), Some(home));
         assert!(secrets.contain(Path::new("/no/home/login.json")));
         assert!(secrets.contain(Path::new("/no/home/conversations/x/journal")));
         assert!(!secrets.contain(Path::new("/no/home/ws/a")));

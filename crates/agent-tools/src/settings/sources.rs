@@ -4,9 +4,6 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use foundation::parse;
-use foundation::settings::{self, Warning};
-
 /// A source of settings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Source {
@@ -22,7 +19,8 @@ pub enum Source {
     Plugins,
 }
 
-const NAMES: [(&str, Source); 5] = [
+/// All sources by the names that the setting uses.
+pub const SOURCES: [(&str, Source); 5] = [
     ("project", Source::Project),
     ("user", Source::User),
     ("team", Source::Team),
@@ -57,7 +55,7 @@ impl Trust {
     }
 }
 
-/// The choices about Cursor settings in the user's environment.
+/// The user's choices about Cursor settings.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Choice {
     /// The sources that are loaded.
@@ -73,16 +71,13 @@ pub struct Choice {
 impl Default for Choice {
     fn default() -> Self {
         Self {
-            sources: NAMES.iter().map(|(_, source)| *source).collect(),
+            sources: SOURCES.iter().map(|(_, source)| *source).collect(),
             trust: Trust::Nobody,
-            connect_timeout: parse::connect_timeout(&|_: &str| None),
-            tool_timeout: parse::tool_timeout(&|_: &str| None),
+            connect_timeout: Duration::from_secs(10),
+            tool_timeout: Duration::from_secs(3600),
         }
     }
 }
-
-const SOURCES: &str = "PI_CURSOR_SETTING_SOURCES";
-const TRUST: &str = "PI_CURSOR_TRUST_PROJECT";
 
 impl Choice {
     /// Returns a choice that loads nothing.
@@ -96,85 +91,5 @@ impl Choice {
     /// Whether a source is loaded.
     pub fn has(&self, source: Source) -> bool {
         self.sources.contains(&source)
-    }
-
-    /// Reads the choices from the environment; an unknown source is skipped with a warning.
-    pub fn from_env(env: &impl Fn(&str) -> Option<String>) -> (Self, Vec<Warning>) {
-        let mut warnings = Vec::new();
-        let mut choice = Self {
-            connect_timeout: parse::connect_timeout(env),
-            tool_timeout: parse::tool_timeout(env),
-            ..Self::nothing()
-        };
-        for word in parse::setting_sources(env(SOURCES).as_deref()).unwrap_or_default() {
-            let wanted = word.to_ascii_lowercase();
-            match NAMES.iter().find(|(name, _)| *name == wanted) {
-                Some((_, source)) => drop(choice.sources.insert(*source)),
-                None if wanted == "all" => choice.sources = Self::default().sources,
-                None => warnings.extend(settings::part_not_understood(SOURCES, &word)),
-            }
-        }
-        let text = env(TRUST).filter(|text| !text.trim().is_empty());
-        choice.trust = match (parse::switch(text.as_deref()), text) {
-            (Some(true), _) => Trust::Everybody,
-            (Some(false), _) | (None, None) => Trust::Nobody,
-            (None, Some(text)) => {
-                let (folders, others): (Vec<_>, Vec<_>) =
-                    std::env::split_paths(&text).partition(|folder| folder.is_absolute());
-                let others = others.iter().map(|folder| folder.to_string_lossy());
-                warnings.extend(
-                    others.filter_map(|folder| settings::part_not_understood(TRUST, &folder)),
-                );
-                Trust::Folders(folders)
-            }
-        };
-        for name in parse::CONNECT_TIMEOUT {
-            settings::number(env, name, &mut warnings);
-        }
-        (choice, warnings)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn read(pairs: &[(&str, &str)]) -> (Choice, usize) {
-        let (choice, warnings) = Choice::from_env(&|name: &str| {
-            let found = pairs.iter().find(|(known, _)| *known == name);
-            found.map(|(_, value)| (*value).to_owned())
-        });
-        (choice, warnings.len())
-    }
-
-    #[test]
-    fn everything_is_loaded_and_no_project_trusted_unless_told() {
-        assert_eq!(read(&[]), (Choice::default(), 0));
-        assert_eq!(read(&[(SOURCES, "none")]).0, Choice::nothing());
-        assert_eq!(read(&[(SOURCES, "all,project")]), (Choice::default(), 0));
-        assert!(!Choice::default().trust.covers(Path::new("/")));
-    }
-
-    #[test]
-    fn sources_are_named_and_unknown_ones_told() {
-        let (choice, warnings) = read(&[(SOURCES, "Project, mdm,no")]);
-        assert_eq!(warnings, 1);
-        assert!(choice.has(Source::Project) && choice.has(Source::Mdm));
-        assert!(!choice.has(Source::User) && !choice.has(Source::Plugins));
-    }
-
-    #[test]
-    fn trust_is_a_switch_or_folders() {
-        let folder = tempfile::tempdir().unwrap();
-        let inside = folder.path().join("inside");
-        std::fs::create_dir(&inside).unwrap();
-        let listed = folder.path().to_str().unwrap();
-        let (choice, warnings) = read(&[(TRUST, listed)]);
-        assert_eq!(warnings, 0);
-        assert!(choice.trust.covers(&inside));
-        assert!(!choice.trust.covers(&std::env::temp_dir()));
-        assert_eq!(read(&[(TRUST, "on")]).0.trust, Trust::Everybody);
-        assert_eq!(read(&[(TRUST, "0")]).0.trust, Trust::Nobody);
-        assert_eq!(read(&[(TRUST, "perhaps")]).1, 1);
     }
 }

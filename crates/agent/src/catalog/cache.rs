@@ -11,11 +11,10 @@ use sha2::{Digest as _, Sha256};
 use super::model::CatalogModel;
 use super::model_list::FetchedModels;
 use cursor_client::account::ApiKey;
-use foundation::parse;
 use foundation::private::{self as store, StoreError};
-use foundation::settings::{self, Warning};
 
 const VERSION: u64 = 1;
+/// How long an entry is fresh by default.
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 /// Tolerated clock difference; a file from further in the future is ignored.
 const MAX_CLOCK_SKEW: Duration = Duration::from_secs(5 * 60);
@@ -34,9 +33,6 @@ pub enum CachePolicy {
     },
 }
 
-const CACHE_TTL: &str = "PI_CURSOR_SDK_MODEL_CACHE_TTL_MS";
-const DISABLE_CACHE: &str = "PI_CURSOR_SDK_DISABLE_MODEL_CACHE";
-
 impl CachePolicy {
     /// Whether a stale list may be shown while a new one is fetched. Not if the TTL is zero,
     /// because then the user wants every list to come from Cursor.
@@ -52,42 +48,6 @@ impl CachePolicy {
             _ => DAY,
         }
     }
-
-    /// Returns the policy from the settings, for a state directory, and a warning for each
-    /// invalid value.
-    pub fn from_env(
-        env: &impl Fn(&str) -> Option<String>,
-        state: Option<&Path>,
-    ) -> (Self, Vec<Warning>) {
-        let set = |name| env(name).filter(|text| !text.trim().is_empty());
-        let (ttl, disabled) = (set(CACHE_TTL), set(DISABLE_CACHE));
-        let mut warnings = Vec::new();
-        if ttl
-            .as_deref()
-            .is_some_and(|text| parse::leading_whole(text).is_none())
-        {
-            warnings.extend(settings::not_understood(CACHE_TTL, ttl.as_deref()));
-        }
-        let off = parse::switch(disabled.as_deref());
-        if disabled.is_some() && off.is_none() {
-            warnings.extend(settings::not_understood(DISABLE_CACHE, disabled.as_deref()));
-        }
-        let policy = match state {
-            Some(dir) if off != Some(true) => Self::On {
-                dir: dir.to_owned(),
-                fresh_for: parse_ttl(ttl.as_deref()),
-            },
-            _ => Self::Off,
-        };
-        (policy, warnings)
-    }
-}
-
-/// Parses how long an entry is fresh, in whole milliseconds; 0 means never. Returns a day for
-/// anything else.
-pub fn parse_ttl(text: Option<&str>) -> Duration {
-    text.and_then(parse::leading_whole)
-        .map_or(DAY, Duration::from_millis)
 }
 
 /// Identifies the account a list belongs to. The key cannot be recovered from it.
@@ -249,7 +209,10 @@ mod tests {
     #[test]
     fn a_list_is_fresh_for_a_day_and_stored_longer() {
         let dir = tempfile::tempdir().unwrap();
-        let (policy, _) = CachePolicy::from_env(&|_| None, Some(dir.path()));
+        let policy = CachePolicy::On {
+            dir: dir.path().to_owned(),
+            fresh_for: DAY,
+        };
         let item = CatalogModel {
             id: "m".into(),
             ..CatalogModel::default()
@@ -292,28 +255,6 @@ mod tests {
             assert_eq!(check(&broken), Err(problem));
         }
         assert_eq!(read("{", &me, DAY, now).unwrap_err(), "not JSON");
-    }
-
-    #[test]
-    fn invalid_settings_produce_warnings() {
-        let read = |ttl: &'static str, disabled: &'static str| {
-            let env = |name: &str| match name {
-                CACHE_TTL => Some(ttl.to_owned()),
-                DISABLE_CACHE => Some(disabled.to_owned()),
-                _ => None,
-            };
-            CachePolicy::from_env(&env, Some(Path::new("/state")))
-        };
-        assert_eq!(read("5", "yes"), (CachePolicy::Off, vec![]));
-        let (policy, warnings) = read("soon", "perhaps");
-        let fresh_for = DAY;
-        let dir = "/state".into();
-        assert_eq!(policy, CachePolicy::On { dir, fresh_for });
-        let messages: Vec<String> = warnings.iter().map(ToString::to_string).collect();
-        insta::assert_snapshot!(messages.join("\n"), @r#"
-        PI_CURSOR_SDK_MODEL_CACHE_TTL_MS: "soon" is not one of 0, 1, 2 … milliseconds; using 86400000
-        PI_CURSOR_SDK_DISABLE_MODEL_CACHE: "perhaps" is not one of off, on; using off
-        "#);
     }
 
     #[test]

@@ -52,7 +52,10 @@ mod tests {
     #[test]
     fn each_server_has_its_last_account_and_invalid_files_are_ignored() {
         let dir = tempfile::tempdir().unwrap();
-        let (policy, _) = CachePolicy::from_env(&|_| None, Some(dir.path()));
+        let policy = CachePolicy::On {
+            dir: dir.path().to_owned(),
+            fresh_for: std::time::Duration::from_secs(1),
+        };
         let account = |key: &str| AccountFingerprint::of_key(&ApiKey::parse(key).unwrap(), "h");
         assert_eq!(load(&policy, "h"), None);
         for key in ["k1", "k2"] {

@@ -24,7 +24,7 @@ mod suggest;
 mod thinking;
 
 pub use bundled::render as render_snapshot;
-pub use cache::{AccountFingerprint, CachePolicy, parse_ttl};
+pub use cache::{AccountFingerprint, CachePolicy};
 pub use client::{CatalogClient, CatalogCredential, DiscoverError};
 pub use context_window::{ContextWindows, learn, parse_context_size, positive_u32};
 pub use fast_mode::{ResolvedSpeed, SpeedPreferences, SpeedSource, resolve_speed};

@@ -5,7 +5,6 @@
 //! models and turns as soon as it arrives, and is cached for the next start.
 
 use std::collections::BTreeMap;
-use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
@@ -17,7 +16,7 @@ use super::cache::{self, AccountFingerprint, CachePolicy};
 use super::client::{CatalogClient, DEADLINE, DiscoverError};
 use super::last_account;
 use super::model_list::{FallbackReason, FetchedModels, ListSource, ModelList};
-use cursor_client::endpoint::Endpoints;
+use cursor_client::endpoint::{EndpointOptions, Endpoints};
 
 /// How long a process waits in total for lists whose refresh was not requested.
 pub const WAIT_BUDGET: Duration = Duration::from_secs(2);
@@ -80,14 +79,9 @@ impl ModelCatalog {
 
     /// Returns the list to use without a key: that of the account last used with the configured
     /// server, because a host may send its key later.
-    pub fn without_key(
-        &self,
-        env: &impl Fn(&str) -> Option<String>,
-        home: Option<&Path>,
-        problem: &str,
-    ) -> ModelList {
+    pub fn without_key(&self, endpoints: &EndpointOptions, problem: &str) -> ModelList {
         let reason = FallbackReason::MissingApiKey;
-        let host = Endpoints::resolve(env, home).ok();
+        let host = Endpoints::resolve(endpoints).ok();
         let account =
             host.and_then(|host| last_account::load(&self.policy, &host.rest.to_string()));
         let cached = account
@@ -325,9 +319,12 @@ mod tests {
     use cursor_client::http::{Http, Trust};
 
     fn client(url: &str, key: &str) -> CatalogClient {
-        let env = |name: &str| (name == "CURSOR_BACKEND_URL").then(|| url.to_owned());
-        let http = Arc::new(Http::new(Trust::from_env(env)));
-        let endpoints = Endpoints::resolve(env, None).unwrap();
+        let http = Arc::new(Http::new(Trust::default()));
+        let endpoints = Endpoints::resolve(&EndpointOptions {
+            backend: Some(url.to_owned()),
+            ..EndpointOptions::default()
+        })
+        .unwrap();
         let key = ApiKey::parse(key).unwrap();
         let account = Account::start(HttpExchange {
             http: Arc::clone(&http),

@@ -98,7 +98,8 @@ pub(super) fn launch(
         workspace: request.workspace.clone(),
         rules: rules(request),
         offers: host_offers,
-        home: std::env::home_dir(),
+        home: request.policy.home.clone(),
+        shell: request.policy.shell.clone(),
         settings: Arc::clone(&surroundings.settings),
         ..Facts::default()
     };
@@ -135,7 +136,7 @@ pub(super) fn launch(
         &surroundings.settings,
         Occasion {
             workspace: request.workspace.clone(),
-            home: std::env::home_dir(),
+            home: policy.home.clone(),
             bench: Arc::clone(surroundings.bench),
             conversation: conversation.id.clone(),
             model: request.model.id.clone(),

@@ -21,7 +21,7 @@ pub mod usage;
 mod wording;
 
 pub use cause::Cause;
-pub use policy::{Bridging, Policy, Questions};
+pub use policy::{Bridging, LONGEST_PARK, Policy, Questions};
 pub use request::{Door, Hands, Keep, Stop, TurnEvent, TurnRequest, TurnResult, turn_events};
 pub use session::{Gone, Session, TurnPlace};
 pub use show::{Follows, Record, Surface, is_card};

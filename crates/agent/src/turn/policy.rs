@@ -1,6 +1,7 @@
 //! User settings that affect turns.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use super::show::Surface;
@@ -11,8 +12,6 @@ use agent_tools::bridge::snapshot::{Filter, HostTool, Overlapping, Snapshot};
 use agent_tools::native;
 use agent_tools::settings::sources::Choice;
 use agent_tools::tool_cards;
-use foundation::parse;
-use foundation::settings::{self, Warning};
 
 /// User settings that affect turns.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -39,6 +38,10 @@ pub struct Policy {
     pub idle_retries: u32,
     /// Where diagnostics of the bridge are sent.
     pub diagnostics: Diagnostics,
+    /// The user's home directory.
+    pub home: Option<PathBuf>,
+    /// The user's shell (`SHELL`).
+    pub shell: Option<PathBuf>,
 }
 
 /// Whether the host's tools are offered.
@@ -73,6 +76,8 @@ impl Default for Policy {
             patience: Patience::default(),
             idle_retries: RETRIES,
             diagnostics: Diagnostics::Off,
+            home: None,
+            shell: None,
         }
     }
 }
@@ -123,149 +128,10 @@ impl Policy {
             |tool: &&HostTool| self.questions == Questions::Asked || tool.name != question::TOOL;
         Snapshot::of(tools.iter().filter(wanted), &filter)
     }
-
-    /// Reads the settings. An invalid value produces a warning and the default.
-    pub fn from_env(env: &impl Fn(&str) -> Option<String>) -> (Self, Vec<Warning>) {
-        let (native, mut warnings) = native::policy::Policy::from_env(env);
-        let (cursor, more) = Choice::from_env(env);
-        warnings.extend(more);
-        let mut switch = |name: &str, default: bool| {
-            let text = env(name).filter(|text| !text.trim().is_empty());
-            let value = parse::switch(text.as_deref());
-            if value.is_none() {
-                warnings.extend(settings::not_understood(name, text.as_deref()));
-            }
-            value.unwrap_or(default)
-        };
-        let bridge = if switch("PI_CURSOR_PI_TOOL_BRIDGE", true) {
-            Bridging::On
-        } else {
-            Bridging::Off
-        };
-        let questions = if switch("PI_CURSOR_ASK_QUESTION", true) {
-            Questions::Asked
-        } else {
-            Questions::Never
-        };
-        let overlapping = if switch("PI_CURSOR_EXPOSE_BUILTIN_TOOLS", false) {
-            Overlapping::Offered
-        } else {
-            Overlapping::Hidden
-        };
-        let file =
-            env("PI_CURSOR_PI_TOOL_BRIDGE_DEBUG_FILE").filter(|file| !file.trim().is_empty());
-        let diagnostics = match (switch("PI_CURSOR_PI_TOOL_BRIDGE_DEBUG", false), file) {
-            (false, _) => Diagnostics::Off,
-            (true, None) => Diagnostics::Stderr,
-            (true, Some(file)) => Diagnostics::StderrAnd(file.into()),
-        };
-        let mut number = |name: &str| settings::number(env, name, &mut warnings);
-        for name in parse::TOOL_TIMEOUT.iter().chain([&parse::CALL_TIMEOUT]) {
-            number(name);
-        }
-        let park = number("PI_CURSOR_ACTIVE_BRIDGE_TTL_MS").map_or(PARK, |ms| match ms {
-            0 => LONGEST_PARK,
-            ms => Duration::from_millis(ms),
-        });
-        // 0 means unlimited.
-        let patience = |given: Option<u64>, default| match given {
-            Some(0) => None,
-            Some(ms) => Some(Duration::from_millis(ms)),
-            None => default,
-        };
-        let default = Patience::default();
-        let policy = Self {
-            bridge,
-            questions,
-            overlapping,
-            native,
-            cursor,
-            call_deadline: parse::bridge_call_timeout(env),
-            park,
-            most_parked: number("PI_CURSOR_MAX_PARKED_RUNS")
-                .and_then(|runs| usize::try_from(runs).ok())
-                .unwrap_or(MOST_PARKED),
-            patience: Patience {
-                first: patience(number("PI_CURSOR_STREAM_IDLE_TIMEOUT_MS"), default.first),
-                resumed: patience(number("PI_CURSOR_RESUME_IDLE_TIMEOUT_MS"), default.resumed),
-            },
-            idle_retries: number("PI_CURSOR_STREAM_IDLE_MAX_RETRIES")
-                .and_then(|retries| u32::try_from(retries).ok())
-                .unwrap_or(RETRIES),
-            diagnostics,
-        };
-        (policy, warnings)
-    }
 }
 
 const PARK: Duration = Duration::from_secs(3600);
 /// A parked run takes some tens of kilobytes and one stream.
 const MOST_PARKED: usize = 512;
 /// About 25 days, effectively unlimited.
-const LONGEST_PARK: Duration = Duration::from_millis(2_147_483_647);
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn read(pairs: &[(&str, &str)]) -> (Policy, Vec<String>) {
-        let env = |name: &str| {
-            let found = pairs.iter().find(|(known, _)| *known == name);
-            found.map(|(_, value)| (*value).to_owned())
-        };
-        let (policy, warnings) = Policy::from_env(&env);
-        (policy, warnings.iter().map(ToString::to_string).collect())
-    }
-
-    #[test]
-    fn without_settings_the_policy_is_the_default() {
-        assert_eq!(read(&[]), (Policy::default(), Vec::new()));
-    }
-
-    #[test]
-    fn settings_are_used_and_invalid_ones_are_reported() {
-        let (policy, warnings) = read(&[
-            ("PI_CURSOR_PI_TOOL_BRIDGE", "0"),
-            ("PI_CURSOR_ASK_QUESTION", "off"),
-            ("PI_CURSOR_EXPOSE_BUILTIN_TOOLS", "yes"),
-            ("PI_CURSOR_MCP_TOOL_TIMEOUT_SECONDS", "120"),
-            ("PI_CURSOR_ACTIVE_BRIDGE_TTL_MS", "5000"),
-            ("PI_CURSOR_MAX_PARKED_RUNS", "99999"),
-            ("PI_CURSOR_STREAM_IDLE_TIMEOUT_MS", "0"),
-            ("PI_CURSOR_RESUME_IDLE_TIMEOUT_MS", "5"),
-            ("PI_CURSOR_STREAM_IDLE_MAX_RETRIES", "12"),
-            ("PI_CURSOR_PI_TOOL_BRIDGE_DEBUG", "1"),
-            ("PI_CURSOR_PI_TOOL_BRIDGE_DEBUG_FILE", "bridge.jsonl"),
-        ]);
-        assert_eq!(warnings, [""; 0]);
-        let expected = Policy {
-            bridge: Bridging::Off,
-            questions: Questions::Never,
-            overlapping: Overlapping::Offered,
-            native: native::policy::Policy::default(),
-            cursor: Choice {
-                tool_timeout: Duration::from_secs(120),
-                ..Choice::default()
-            },
-            call_deadline: Duration::from_secs(120),
-            park: Duration::from_secs(5),
-            most_parked: 4096,
-            patience: Patience {
-                first: None,
-                resumed: Some(Duration::from_secs(1)),
-            },
-            idle_retries: 10,
-            diagnostics: Diagnostics::StderrAnd("bridge.jsonl".into()),
-        };
-        assert_eq!(policy, expected);
-        let (policy, warnings) = read(&[
-            ("PI_CURSOR_PI_TOOL_BRIDGE", "perhaps"),
-            ("PI_CURSOR_MCP_TOOL_TIMEOUT_MS", "long"),
-            ("PI_CURSOR_ACTIVE_BRIDGE_TTL_MS", "0"),
-            ("PI_CURSOR_STREAM_IDLE_MAX_RETRIES", "-1"),
-        ]);
-        assert_eq!((policy.bridge, policy.park), (Bridging::On, LONGEST_PARK));
-        assert_eq!(policy.idle_retries, RETRIES);
-        assert_eq!(warnings.len(), 3, "{warnings:?}");
-    }
-}
+pub const LONGEST_PARK: Duration = Duration::from_millis(2_147_483_647);

@@ -1,14 +1,14 @@
 //! The login stored on this machine: an API key in a file that only its owner can read.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use secrecy::ExposeSecret as _;
 use serde_json::{Value as Json, json};
 
 use super::key::{ApiKey, KeyError};
+use crate::ClientOptions;
 use crate::endpoint::Endpoints;
-use foundation::place;
 use foundation::private::{self, StoreError};
 
 const FILE: &str = "login.json";
@@ -48,21 +48,21 @@ pub enum KeySource {
     Login,
 }
 
-/// Returns the key to use: the host's, else the environment's, else that of a stored login for
+/// Returns the key to use: the host's, else the user's own, else that of a stored login for
 /// this server.
 pub fn find_key(
     given: Option<&str>,
-    env: &impl Fn(&str) -> Option<String>,
-    home: Option<&Path>,
+    options: &ClientOptions,
 ) -> Result<(ApiKey, KeySource), KeyError> {
     let is_set = |key: &str| !key.trim().is_empty() && !PLACEHOLDERS.contains(&key);
     if let Some(key) = given.filter(|key| is_set(key)) {
         return Ok((ApiKey::parse(key)?, KeySource::Host));
     }
-    if let Some(key) = env("CURSOR_API_KEY").filter(|key| is_set(key)) {
-        return Ok((ApiKey::parse(&key)?, KeySource::Environment));
+    let own = options.api_key.as_ref().map(|key| key.expose_secret());
+    if let Some(key) = own.filter(|key| is_set(key)) {
+        return Ok((ApiKey::parse(key)?, KeySource::Environment));
     }
-    match StoredLogin::load(env, home) {
+    match StoredLogin::load(options) {
         Ok(Some(login)) => Ok((login.key, KeySource::Login)),
         Ok(None) => Err(KeyError::Missing),
         Err(error) => {
@@ -72,17 +72,14 @@ pub fn find_key(
     }
 }
 
-fn file(env: &impl Fn(&str) -> Option<String>, home: Option<&Path>) -> Option<PathBuf> {
-    Some(place::state_dir(env, home)?.join(FILE))
+fn file(options: &ClientOptions) -> Option<PathBuf> {
+    Some(options.state_dir.as_ref()?.join(FILE))
 }
 
 impl StoredLogin {
     /// Returns the login for the configured server, unless it has expired.
-    pub fn load(
-        env: &impl Fn(&str) -> Option<String>,
-        home: Option<&Path>,
-    ) -> Result<Option<Self>, StoreError> {
-        let Some(path) = file(env, home) else {
+    pub fn load(options: &ClientOptions) -> Result<Option<Self>, StoreError> {
+        let Some(path) = file(options) else {
             return Ok(None);
         };
         let Some(text) = private::read_secret(&path)? else {
@@ -95,18 +92,14 @@ impl StoredLogin {
         foundation::secrets().learn(login.key.secret());
         let now = SystemTime::now().duration_since(UNIX_EPOCH);
         let now = now.map_or(0, |now| now.as_millis() as u64);
-        let is_current_server = Endpoints::resolve(env, home)
+        let is_current_server = Endpoints::resolve(&options.endpoints)
             .is_ok_and(|endpoints| endpoints.backend.to_string() == login.backend);
         Ok(Some(login).filter(|login| is_current_server && now < login.expires_ms))
     }
 
     /// Stores the login and replaces an earlier one.
-    pub fn save(
-        &self,
-        env: &impl Fn(&str) -> Option<String>,
-        home: Option<&Path>,
-    ) -> Result<(), StoreError> {
-        let Some(path) = file(env, home) else {
+    pub fn save(&self, options: &ClientOptions) -> Result<(), StoreError> {
+        let Some(path) = file(options) else {
             return Err(StoreError::Io {
                 doing: "write",
                 path: FILE.into(),
@@ -127,11 +120,8 @@ impl StoredLogin {
     }
 
     /// Deletes the stored login. Returns whether there was one.
-    pub fn delete(
-        env: &impl Fn(&str) -> Option<String>,
-        home: Option<&Path>,
-    ) -> Result<bool, StoreError> {
-        let Some(path) = file(env, home) else {
+    pub fn delete(options: &ClientOptions) -> Result<bool, StoreError> {
+        let Some(path) = file(options) else {
             return Ok(false);
         };
         match std::fs::remove_file(&path) {
@@ -165,19 +155,11 @@ mod tests {
     #[test]
     fn a_login_is_used_for_its_server_until_it_expires() {
         let root = tempfile::tempdir().unwrap();
-        let dir = root.path().display().to_string();
-        let with = |pairs: &[(&'static str, &'static str)]| {
-            let (pairs, dir) = (pairs.to_vec(), dir.clone());
-            move |name: &str| match name {
-                "PI_CURSOR_STATE_DIR" => Some(dir.clone()),
-                name => pairs
-                    .iter()
-                    .find(|(known, _)| *known == name)
-                    .map(|(_, value)| (*value).to_owned()),
-            }
+        let options = ClientOptions {
+            state_dir: Some(root.path().to_owned()),
+            ..ClientOptions::default()
         };
-        let env = with(&[]);
-        assert_eq!(find_key(None, &env, None).unwrap_err(), KeyError::Missing);
+        assert_eq!(find_key(None, &options).unwrap_err(), KeyError::Missing);
         let login = StoredLogin {
             backend: "https://api2.cursor.sh".into(),
             key: ApiKey::parse("crsr_login").unwrap(),
@@ -185,41 +167,49 @@ mod tests {
             created_ms: 1,
             expires_ms: u64::MAX,
         };
-        login.save(&env, None).unwrap();
-        let source = |given, env: &dyn Fn(&str) -> Option<String>| {
-            find_key(given, &|name: &str| env(name), None).map(|(_, source)| source)
+        login.save(&options).unwrap();
+        let source =
+            |given, options: &ClientOptions| find_key(given, options).map(|(_, source)| source);
+        assert_eq!(source(None, &options), Ok(KeySource::Login));
+        assert_eq!(source(Some(" "), &options), Ok(KeySource::Login));
+        assert_eq!(
+            source(Some(PLACEHOLDERS[0]), &options),
+            Ok(KeySource::Login)
+        );
+        assert_eq!(source(Some("crsr_x"), &options), Ok(KeySource::Host));
+        let keyed = ClientOptions {
+            api_key: Some("crsr_env".into()),
+            ..options.clone()
         };
-        assert_eq!(source(None, &env), Ok(KeySource::Login));
-        assert_eq!(source(Some(" "), &env), Ok(KeySource::Login));
-        assert_eq!(source(Some(PLACEHOLDERS[0]), &env), Ok(KeySource::Login));
-        assert_eq!(source(Some("crsr_x"), &env), Ok(KeySource::Host));
-        let keyed = with(&[("CURSOR_API_KEY", "crsr_env")]);
         assert_eq!(source(None, &keyed), Ok(KeySource::Environment));
-        let elsewhere = with(&[("CURSOR_BACKEND_URL", "http://127.0.0.1:9")]);
+        let mut elsewhere = options.clone();
+        elsewhere.endpoints.backend = Some("http://127.0.0.1:9".into());
         assert_eq!(source(None, &elsewhere), Err(KeyError::Missing));
         let expired = StoredLogin {
             expires_ms: 2,
             ..login
         };
-        expired.save(&env, None).unwrap();
-        assert_eq!(source(None, &env), Err(KeyError::Missing));
-        assert!(StoredLogin::delete(&env, None).unwrap());
-        assert!(!StoredLogin::delete(&env, None).unwrap());
+        expired.save(&options).unwrap();
+        assert_eq!(source(None, &options), Err(KeyError::Missing));
+        assert!(StoredLogin::delete(&options).unwrap());
+        assert!(!StoredLogin::delete(&options).unwrap());
     }
 
     #[test]
     fn a_damaged_file_is_an_error_and_yields_no_key() {
         let root = tempfile::tempdir().unwrap();
-        let dir = root.path().display().to_string();
-        let env = |name: &str| (name == "PI_CURSOR_STATE_DIR").then(|| dir.clone());
+        let options = ClientOptions {
+            state_dir: Some(root.path().to_owned()),
+            ..ClientOptions::default()
+        };
         private::write(&root.path().join(FILE), b"{}").unwrap();
-        let error = StoredLogin::load(&env, None).unwrap_err().to_string();
+        let error = StoredLogin::load(&options).unwrap_err().to_string();
         assert!(error.contains("login.json is damaged"), "{error}");
         // A key that other users can read is not used.
         let open = std::os::unix::fs::PermissionsExt::from_mode(0o644);
         std::fs::set_permissions(root.path().join(FILE), open).unwrap();
-        let error = StoredLogin::load(&env, None).unwrap_err().to_string();
+        let error = StoredLogin::load(&options).unwrap_err().to_string();
         assert!(error.contains("other users can read it"), "{error}");
-        assert_eq!(find_key(None, &env, None).unwrap_err(), KeyError::Missing);
+        assert_eq!(find_key(None, &options).unwrap_err(), KeyError::Missing);
     }
 }

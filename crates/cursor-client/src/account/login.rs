@@ -226,10 +226,11 @@ fn hostname() -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::endpoint::EndpointOptions;
 
     #[test]
     fn the_page_url_has_the_challenge_but_not_the_verifier() {
-        let endpoints = Endpoints::resolve(|_| None, None).unwrap();
+        let endpoints = Endpoints::resolve(&EndpointOptions::default()).unwrap();
         let login = BrowserLogin::begin(&endpoints).unwrap();
         let secret = login.verifier.expose_secret();
         let challenge = URL_SAFE_NO_PAD.encode(Sha256::digest(secret));

@@ -96,7 +96,8 @@ impl fmt::Debug for Way {
 pub(in crate::settings) struct Names<'a> {
     pub(in crate::settings) workspace: &'a Path,
     pub(in crate::settings) home: Option<&'a Path>,
-    pub(in crate::settings) env: &'a dyn Fn(&str) -> Option<String>,
+    /// Returns a variable of the environment that the servers inherit.
+    pub(in crate::settings) variable: &'a dyn Fn(&str) -> Option<String>,
 }
 
 /// Reads the servers of a file. Returns those that are valid and a problem for each that is not.
@@ -218,7 +219,7 @@ fn filled(text: &str, names: &Names<'_>) -> String {
 fn named(name: &str, names: &Names<'_>) -> Option<String> {
     let path = |path: &Path| path.to_string_lossy().into_owned();
     if let Some(variable) = name.strip_prefix("env:") {
-        return (names.env)(variable);
+        return (names.variable)(variable);
     }
     match name {
         "workspaceFolder" => Some(path(names.workspace)),
@@ -226,8 +227,8 @@ fn named(name: &str, names: &Names<'_>) -> Option<String> {
         "userHome" => names.home.map(path),
         "pathSeparator" | "/" => Some("/".into()),
         _ => match name.split_once(":-") {
-            Some((name, default)) => (names.env)(name).or_else(|| Some(default.to_owned())),
-            None => (names.env)(name),
+            Some((name, default)) => (names.variable)(name).or_else(|| Some(default.to_owned())),
+            None => (names.variable)(name),
         },
     }
 }
@@ -238,11 +239,11 @@ mod tests {
     use serde_json::json;
 
     fn parsed(json: &Json) -> (Vec<ServerConfig>, Vec<String>) {
-        let env = |name: &str| (name == "TOKEN").then(|| "t0ken".to_owned());
+        let variable = |name: &str| (name == "TOKEN").then(|| "t0ken".to_owned());
         let names = Names {
             workspace: Path::new("/srv/space"),
             home: Some(Path::new("/home/me")),
-            env: &env,
+            variable: &variable,
         };
         read(json, &names, &mut |_| None)
     }

@@ -168,7 +168,8 @@ impl Scan<'_> {
         let names = Names {
             workspace: &self.place.workspace,
             home: self.place.home.as_deref(),
-            env: &|name| std::env::var(name).ok(),
+            // The servers are child processes, and `${env:…}` names what they inherit.
+            variable: &|name| std::env::var(name).ok(),
         };
         let survey = &mut self.survey;
         let mut env_file = |file: &Path| match env_files {

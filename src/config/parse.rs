@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::settings;
+use super::values::Values;
 
 /// The settings that [`tool_timeout`] reads.
 pub const TOOL_TIMEOUT: [&str; 2] = [
@@ -65,46 +66,58 @@ pub fn leading_whole(text: &str) -> Option<u64> {
     (!negative || number == 0).then_some(number)
 }
 
+/// Returns the value of this name, regardless of case.
+pub(super) fn named<T: Copy>(known: &[(&str, T)], name: &str) -> Option<T> {
+    let same = |(known, _): &&(&str, T)| known.eq_ignore_ascii_case(name.trim());
+    known.iter().find(same).map(|(_, value)| *value)
+}
+
+/// Returns the non-empty items of a list with commas.
+pub(super) fn items(text: &str) -> impl Iterator<Item = &str> {
+    text.split(',')
+        .map(str::trim)
+        .filter(|item| !item.is_empty())
+}
+
+/// Returns how long a cached model list is used, in whole milliseconds; 0 means never. Returns a
+/// day for anything else.
+pub fn model_cache_ttl(text: Option<&str>) -> Duration {
+    const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+    text.and_then(leading_whole)
+        .map_or(DAY, Duration::from_millis)
+}
+
 /// Returns the given delay in milliseconds. The setting in milliseconds takes precedence over
 /// the one in seconds; a value that is not a positive number is treated as unset.
-fn delay(
-    env: &impl Fn(&str) -> Option<String>,
-    milliseconds: &str,
-    seconds: Option<&str>,
-) -> Option<f64> {
-    positive(env(milliseconds).as_deref()).or_else(|| {
-        let seconds = positive(env(seconds?).as_deref())?;
+fn delay(values: &Values, milliseconds: &str, seconds: Option<&str>) -> Option<f64> {
+    positive(values.get(milliseconds)).or_else(|| {
+        let seconds = positive(values.get(seconds?))?;
         Some(seconds * 1000.0)
     })
 }
 
 /// Returns the given delay or the default, within the bounds of the setting in milliseconds.
-fn bounded(
-    env: &impl Fn(&str) -> Option<String>,
-    milliseconds: &str,
-    seconds: Option<&str>,
-    default: f64,
-) -> Duration {
-    let given = delay(env, milliseconds, seconds).unwrap_or(default);
+fn bounded(values: &Values, milliseconds: &str, seconds: Option<&str>, default: f64) -> Duration {
+    let given = delay(values, milliseconds, seconds).unwrap_or(default);
     let number = settings::find(milliseconds).and_then(|setting| setting.number);
     Duration::from_millis(number.map_or(given as u64, |number| number.within(given)))
 }
 
 /// Returns how long a tool call may take.
-pub fn tool_timeout(env: &impl Fn(&str) -> Option<String>) -> Duration {
+pub fn tool_timeout(values: &Values) -> Duration {
     let [milliseconds, seconds] = TOOL_TIMEOUT;
-    bounded(env, milliseconds, Some(seconds), 3_600_000.0)
+    bounded(values, milliseconds, Some(seconds), 3_600_000.0)
 }
 
 /// Returns how long connecting to an MCP server may take.
-pub fn connect_timeout(env: &impl Fn(&str) -> Option<String>) -> Duration {
+pub fn connect_timeout(values: &Values) -> Duration {
     let [milliseconds, seconds] = CONNECT_TIMEOUT;
-    bounded(env, milliseconds, Some(seconds), 10_000.0)
+    bounded(values, milliseconds, Some(seconds), 10_000.0)
 }
 
 /// Returns how long a host may take for a tool call; never more than [`tool_timeout`].
-pub fn bridge_call_timeout(env: &impl Fn(&str) -> Option<String>) -> Duration {
-    bounded(env, CALL_TIMEOUT, None, f64::MAX).min(tool_timeout(env))
+pub fn bridge_call_timeout(values: &Values) -> Duration {
+    bounded(values, CALL_TIMEOUT, None, f64::MAX).min(tool_timeout(values))
 }
 
 /// Returns which of Cursor's setting sources are loaded; `None` if none are.
@@ -182,21 +195,20 @@ impl NativeDisplay {
     pub fn resolve(
         surface: Surface,
         known: Option<Surface>,
-        display: Option<&str>,
-        register: Option<&str>,
+        display: Option<bool>,
+        register: Option<bool>,
     ) -> Self {
-        let display = switch(display).unwrap_or(surface == Surface::Cards);
+        let display = display.unwrap_or(surface == Surface::Cards);
         Self {
             display,
-            registration: display
-                && switch(register).unwrap_or(true)
-                && known != Some(Surface::Print),
+            registration: display && register.unwrap_or(true) && known != Some(Surface::Print),
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::values::Environment;
     use super::*;
 
     #[test]
@@ -228,18 +240,16 @@ mod tests {
 
     #[test]
     fn fractions_of_a_millisecond_are_dropped() {
-        let env = |name: &str| {
-            let text = match name {
-                "PI_CURSOR_MCP_TOOL_TIMEOUT_MS" => "70000.9",
-                "PI_CURSOR_MCP_CONNECT_TIMEOUT_SECONDS" => "1.2349",
-                "PI_CURSOR_PI_BRIDGE_CALL_TIMEOUT_MS" => "1500.5",
-                _ => return None,
-            };
-            Some(text.to_owned())
-        };
-        assert_eq!(tool_timeout(&env), Duration::from_millis(70_000));
-        assert_eq!(connect_timeout(&env), Duration::from_millis(1_234));
-        assert_eq!(bridge_call_timeout(&env), Duration::from_millis(1_500));
+        let given = [
+            ("PI_CURSOR_MCP_TOOL_TIMEOUT_MS", "70000.9"),
+            ("PI_CURSOR_MCP_CONNECT_TIMEOUT_SECONDS", "1.2349"),
+            ("PI_CURSOR_PI_BRIDGE_CALL_TIMEOUT_MS", "1500.5"),
+        ];
+        let given = given.map(|(name, text)| (name.to_owned(), text.to_owned()));
+        let values = Values::from(&Environment::from(given));
+        assert_eq!(tool_timeout(&values), Duration::from_millis(70_000));
+        assert_eq!(connect_timeout(&values), Duration::from_millis(1_234));
+        assert_eq!(bridge_call_timeout(&values), Duration::from_millis(1_500));
     }
 
     #[test]

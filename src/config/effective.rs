@@ -2,55 +2,50 @@
 
 use std::time::Duration;
 
-use foundation::parse::{self, CALL_TIMEOUT, CONNECT_TIMEOUT, TOOL_TIMEOUT};
-use foundation::settings::{Setting, Warning};
+use super::parse::{self, CALL_TIMEOUT, CONNECT_TIMEOUT, TOOL_TIMEOUT};
+use super::settings::{Scope, Setting};
+use super::values::{ValueSource, Values};
+use super::warning::{SettingProblem, Warning};
 
 const CACHE_TTL: &str = "PI_CURSOR_SDK_MODEL_CACHE_TTL_MS";
 
 /// The effective value of a setting, safe to show to the user.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct InForce {
+pub struct EffectiveValue {
     /// The value; `(set)` for a secret.
     pub value: String,
     /// Where it comes from.
-    pub source: Source,
+    pub source: ValueSource,
     /// The given value and why it is not in effect, if it is not.
     pub remark: Option<String>,
 }
 
-/// Where a value comes from.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[allow(missing_docs)]
-pub enum Source {
-    Default,
-    Environment,
-}
-
-impl InForce {
+impl EffectiveValue {
     /// Returns the effective value of a setting, given the warnings its parsing produced.
-    pub fn of(
-        setting: &Setting,
-        env: &impl Fn(&str) -> Option<String>,
-        warnings: &[Warning],
-    ) -> Self {
-        let given = env(setting.name).filter(|text| !text.trim().is_empty());
+    pub fn of(setting: &Setting, values: &Values, warnings: &[Warning]) -> Self {
+        let given = values.get(setting.name);
         let given = given.map(|text| displayable(setting, text.trim()));
-        let is_bad = |warning: &Warning| matches!(warning, Warning::Value { name, .. } if *name == setting.name);
+        let is_bad = |warning: &Warning| matches!(&warning.problem, SettingProblem::Value { name, .. } if *name == setting.name);
         let bad = warnings.iter().any(is_bad);
-        let effective = effective_number(setting, env);
+        let effective = effective_number(setting, values);
         let remark = match (&given, &effective) {
             (None, _) => None,
             (Some(given), _) if bad => Some(format!("{given:?} is not understood")),
             (Some(given), Some(effective)) => (given != effective)
-                .then(|| format!("{given:?} was given; {}", override_reason(setting, env))),
-            (Some(_), None) => ignored_parts(setting, warnings),
+                .then(|| format!("{given:?} was given; {}", override_reason(setting, values))),
+            (Some(_), None) => ignored_items(setting, warnings),
         };
+        let is_given = given.is_some() && !bad;
         let value = effective.or(given.filter(|_| !bad));
         let (value, source) = match value {
+            Some(value) if is_given => (value, values.source(setting.name)),
             // The number of an unset variable follows from the same setting in the other unit.
-            Some(value) if env(setting.name).is_some() && !bad => (value, Source::Environment),
-            Some(value) if value != setting.default => (value, Source::Environment),
-            _ => (setting.default.to_owned(), Source::Default),
+            Some(value) if value != setting.default => {
+                let other = setting.in_other_unit();
+                let source = other.map(|other| values.source(other.name));
+                (value, source.unwrap_or(ValueSource::Default))
+            }
+            _ => (setting.default.to_owned(), ValueSource::Default),
         };
         Self {
             value,
@@ -61,11 +56,11 @@ impl InForce {
 }
 
 /// Returns a remark that lists the ignored items of a list; `None` if no item is ignored.
-fn ignored_parts(setting: &Setting, warnings: &[Warning]) -> Option<String> {
+fn ignored_items(setting: &Setting, warnings: &[Warning]) -> Option<String> {
     let parts: Vec<String> = warnings
         .iter()
-        .filter_map(|warning| match warning {
-            Warning::Part { name, value, .. } if *name == setting.name => {
+        .filter_map(|warning| match &warning.problem {
+            SettingProblem::Item { name, value, .. } if *name == setting.name => {
                 Some(format!("{:?}", displayable(setting, value)))
             }
             _ => None,
@@ -77,8 +72,7 @@ fn ignored_parts(setting: &Setting, warnings: &[Warning]) -> Option<String> {
 /// Returns the value for display: `(set)` for keys, tokens and proxies, because proxy URLs may
 /// contain passwords.
 fn displayable(setting: &Setting, text: &str) -> String {
-    let kinds = ["_KEY", "_TOKEN", "_PROXY"];
-    let secret = kinds.iter().any(|kind| setting.name.ends_with(kind));
+    let secret = setting.scope == Scope::Secret || setting.name.ends_with("_PROXY");
     if secret || text.contains('@') {
         "(set)".into()
     } else {
@@ -88,16 +82,16 @@ fn displayable(setting: &Setting, text: &str) -> String {
 
 /// Returns the pairs of settings for the same time in milliseconds and in seconds, with the
 /// effective time.
-fn unit_pairs(env: &impl Fn(&str) -> Option<String>) -> [([&'static str; 2], Duration); 2] {
+fn unit_pairs(values: &Values) -> [([&'static str; 2], Duration); 2] {
     [
-        (TOOL_TIMEOUT, parse::tool_timeout(env)),
-        (CONNECT_TIMEOUT, parse::connect_timeout(env)),
+        (TOOL_TIMEOUT, parse::tool_timeout(values)),
+        (CONNECT_TIMEOUT, parse::connect_timeout(values)),
     ]
 }
 
 /// Returns the effective number of a numeric setting.
-fn effective_number(setting: &Setting, env: &impl Fn(&str) -> Option<String>) -> Option<String> {
-    for ([milliseconds, seconds], effective) in unit_pairs(env) {
+fn effective_number(setting: &Setting, values: &Values) -> Option<String> {
+    for ([milliseconds, seconds], effective) in unit_pairs(values) {
         if setting.name == milliseconds {
             return Some(effective.as_millis().to_string());
         }
@@ -105,24 +99,24 @@ fn effective_number(setting: &Setting, env: &impl Fn(&str) -> Option<String>) ->
             return Some(effective.as_secs_f64().to_string());
         }
     }
-    let text = env(setting.name)?;
+    let text = values.get(setting.name)?;
     let number = match setting.name {
-        CACHE_TTL => parse::leading_whole(&text),
+        CACHE_TTL => parse::leading_whole(text),
         CALL_TIMEOUT => {
-            let within = |_| parse::bridge_call_timeout(env).as_millis() as u64;
-            setting.number?.read(&text).map(within)
+            let within = |_| parse::bridge_call_timeout(values).as_millis() as u64;
+            setting.number?.read(text).map(within)
         }
-        _ => setting.number?.read(&text),
+        _ => setting.number?.read(text),
     };
     number.map(|number| number.to_string())
 }
 
 /// Returns why the effective number differs from the given one.
-fn override_reason(setting: &Setting, env: &impl Fn(&str) -> Option<String>) -> String {
-    let wins = unit_pairs(env)
+fn override_reason(setting: &Setting, values: &Values) -> String {
+    let wins = unit_pairs(values)
         .into_iter()
         .find_map(|([milliseconds, seconds], _)| {
-            let set = || parse::positive(env(milliseconds).as_deref()).is_some();
+            let set = || parse::positive(values.get(milliseconds)).is_some();
             (setting.name == seconds && set()).then_some(milliseconds)
         });
     match wins {
@@ -133,22 +127,26 @@ fn override_reason(setting: &Setting, env: &impl Fn(&str) -> Option<String>) -> 
 
 #[cfg(test)]
 mod tests {
+    use super::super::settings::find;
+    use super::super::values::{Environment, Reader};
     use super::*;
-    use foundation::settings::{self, find};
 
     /// Returns how a setting is shown when these variables are set.
     fn shown(name: &str, set: &[(&str, &str)]) -> String {
-        let env = |name: &str| {
-            let found = set.iter().find(|(known, _)| *known == name);
-            found.map(|(_, text)| (*text).to_owned())
+        let set = set
+            .iter()
+            .map(|(name, text)| ((*name).to_owned(), (*text).to_owned()));
+        let values = Values::from(&set.collect::<Environment>());
+        let mut reader = Reader {
+            values: &values,
+            warnings: Vec::new(),
         };
-        let mut warnings = Vec::new();
-        settings::number(&env, name, &mut warnings);
-        let InForce {
+        reader.number(name);
+        let EffectiveValue {
             value,
             source,
             remark,
-        } = InForce::of(find(name).unwrap(), &env, &warnings);
+        } = EffectiveValue::of(find(name).unwrap(), &values, &reader.warnings);
         let remark = remark.map(|remark| format!("; {remark}"));
         format!("{value} ({source:?}{})", remark.unwrap_or_default())
     }

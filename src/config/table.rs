@@ -1,78 +1,7 @@
-//! The table of all settings, which drives the parser, `docs/settings.md` and warnings.
+//! The settings, in the order of `docs/settings.md`. A new setting is added here and read in
+//! [`Config::load`](super::Config::load).
 
-use super::parse;
-
-/// One environment variable.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Setting {
-    /// The name of the variable.
-    pub name: &'static str,
-    /// The default value; empty if the setting has none.
-    pub default: &'static str,
-    /// The values it accepts, as text for the user.
-    pub values: &'static str,
-    /// What it does, as text for the user.
-    pub meaning: &'static str,
-    /// How it is parsed, if it is a number.
-    pub number: Option<Number>,
-}
-
-/// A number with bounds; a value outside them is set to the nearest bound.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Number {
-    least: u64,
-    most: u64,
-    zero: ZeroMeaning,
-}
-
-/// Whether 0 is valid although it is below the lower bound.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum ZeroMeaning {
-    /// 0 is valid, for example as "no limit".
-    Allowed,
-    /// 0 is not a valid value.
-    Invalid,
-}
-
-/// The longest delay of Node's timers, because hosts run on Node.
-const LONGEST_MS: u64 = 2_147_483_647;
-
-impl Number {
-    /// Parses a text as a host would; `None` if it is not a valid number.
-    pub fn read(&self, text: &str) -> Option<u64> {
-        if self.zero == ZeroMeaning::Allowed && text.trim().parse() == Ok(0.0) {
-            return Some(0);
-        }
-        parse::positive(Some(text)).map(|given| self.within(given))
-    }
-
-    /// Returns the integer part, limited to the bounds.
-    pub fn within(&self, given: f64) -> u64 {
-        (given.trunc() as u64).clamp(self.least, self.most)
-    }
-}
-
-impl Setting {
-    const fn number(mut self, least: u64, most: u64, zero: ZeroMeaning) -> Self {
-        self.number = Some(Number { least, most, zero });
-        self
-    }
-}
-
-const fn setting(
-    name: &'static str,
-    default: &'static str,
-    values: &'static str,
-    meaning: &'static str,
-) -> Setting {
-    Setting {
-        name,
-        default,
-        values,
-        meaning,
-        number: None,
-    }
-}
+use super::settings::{LONGEST_MS, Setting, ZeroMeaning, setting};
 
 /// All settings.
 pub const SETTINGS: &[Setting] = &[
@@ -81,19 +10,22 @@ pub const SETTINGS: &[Setting] = &[
         "",
         "a key",
         "The Cursor API key. Never logged, never passed to other programs.",
-    ),
+    )
+    .secret(),
     setting(
         "CURSOR_SIDECAR_GATEWAY_TOKEN",
         "",
         "16 or more visible characters",
         "The token that clients of the gateway must send. By default, a token is generated at the first start and kept in a private file.",
-    ),
+    )
+    .secret(),
     setting(
         "PI_CURSOR_AGENT_URL",
         "",
         "https URL, or http to this machine",
         "Server for runs. Takes precedence over every other address.",
-    ),
+    )
+    .environment_only(),
     setting(
         "CURSOR_AGENT_URL",
         "",
@@ -147,7 +79,15 @@ pub const SETTINGS: &[Setting] = &[
         "",
         "a path",
         "The program that pi's extension starts. By default, the one installed with the extension.",
-    ),
+    )
+    .environment_only(),
+    setting(
+        "PI_CURSOR_CONFIG",
+        "",
+        "file",
+        "The configuration file. By default, cursor-sidecar/config.toml in the platform's configuration directory ($XDG_CONFIG_HOME or ~/.config).",
+    )
+    .environment_only(),
     setting(
         "PI_CURSOR_STATE_DIR",
         "",
@@ -337,234 +277,20 @@ pub const SETTINGS: &[Setting] = &[
         "",
         "URL",
         "Proxy for https hosts; NO_PROXY lists exceptions.",
-    ),
+    )
+    .environment_only(),
     setting(
         "SSL_CERT_FILE",
         "",
         "PEM file",
         "Certificates to trust instead of the system's.",
-    ),
+    )
+    .environment_only(),
     setting(
         "NODE_EXTRA_CA_CERTS",
         "",
         "PEM file",
         "Certificates to trust in addition to the system's.",
-    ),
+    )
+    .environment_only(),
 ];
-
-/// A setting that could not be parsed, or an unknown one.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Warning {
-    /// An invalid value; the default is used instead.
-    #[error("{name}: {value:?} is not one of {expected}; using {default}")]
-    Value {
-        /// The setting.
-        name: &'static str,
-        /// The given value.
-        value: String,
-        /// The values it accepts.
-        expected: &'static str,
-        /// The default, which is used instead.
-        default: &'static str,
-    },
-    /// An invalid value of a setting that forbids something.
-    #[error("{name}: {value:?} is not one of {expected}; until it is, {instead}")]
-    Closed {
-        /// The setting.
-        name: &'static str,
-        /// The given value.
-        value: String,
-        /// The values it accepts.
-        expected: &'static str,
-        /// What is forbidden until the value is valid.
-        instead: &'static str,
-    },
-    /// An invalid item of a list.
-    #[error("{name}: {value:?} is not one of {expected}; it is left out")]
-    Part {
-        /// The setting.
-        name: &'static str,
-        /// The item.
-        value: String,
-        /// The values it accepts.
-        expected: &'static str,
-    },
-    /// A `PI_CURSOR_` name that is not a setting.
-    #[error("{0} is not a setting of cursor-sidecar; see docs/settings.md")]
-    Unknown(String),
-}
-
-/// Returns the setting of this name.
-pub fn find(name: &str) -> Option<&'static Setting> {
-    SETTINGS.iter().find(|setting| setting.name == name)
-}
-
-/// Returns the value that `choices` maps the text to. For any other text, adds a warning and
-/// returns the default.
-pub fn choose<Value: Copy>(
-    env: &impl Fn(&str) -> Option<String>,
-    name: &str,
-    choices: &[(&str, Value)],
-    default: Value,
-    warnings: &mut Vec<Warning>,
-) -> Value {
-    let Some(text) = env(name).filter(|text| !text.trim().is_empty()) else {
-        return default;
-    };
-    let wanted = text.trim().to_ascii_lowercase();
-    if let Some((_, value)) = choices.iter().find(|(choice, _)| *choice == wanted) {
-        return *value;
-    }
-    warnings.extend(not_understood(name, Some(&text)));
-    default
-}
-
-/// Returns the warning for an invalid value.
-pub fn not_understood(name: &str, value: Option<&str>) -> Option<Warning> {
-    let setting = find(name)?;
-    Some(Warning::Value {
-        name: setting.name,
-        value: value?.to_owned(),
-        expected: setting.values,
-        default: setting.default,
-    })
-}
-
-/// Returns the warning for an invalid value of a setting that forbids something; `instead` says
-/// what is forbidden because of it.
-pub fn taken_for(name: &str, value: &str, instead: &'static str) -> Option<Warning> {
-    let setting = find(name)?;
-    Some(Warning::Closed {
-        name: setting.name,
-        value: value.to_owned(),
-        expected: setting.values,
-        instead,
-    })
-}
-
-/// Returns the warning for an invalid item of a list.
-pub fn part_not_understood(name: &str, part: &str) -> Option<Warning> {
-    let setting = find(name)?;
-    Some(Warning::Part {
-        name: setting.name,
-        value: part.to_owned(),
-        expected: setting.values,
-    })
-}
-
-/// Returns a number within its bounds. Returns `None` if it is not set, and also adds a warning
-/// if it is not a number.
-pub fn number(
-    env: &impl Fn(&str) -> Option<String>,
-    name: &str,
-    warnings: &mut Vec<Warning>,
-) -> Option<u64> {
-    let text = env(name).filter(|text| !text.trim().is_empty())?;
-    let read = find(name)?.number?.read(&text);
-    if read.is_none() {
-        warnings.extend(not_understood(name, Some(&text)));
-    }
-    read
-}
-
-/// Returns warnings for `PI_CURSOR_` names that are not settings.
-pub fn unknown(names: impl Iterator<Item = String>) -> Vec<Warning> {
-    let mut unknown: Vec<String> = names
-        .filter(|name| name.starts_with("PI_CURSOR_") && find(name).is_none())
-        .collect();
-    unknown.sort_unstable();
-    unknown.into_iter().map(Warning::Unknown).collect()
-}
-
-/// Returns the text of `docs/settings.md`.
-pub fn markdown() -> String {
-    let mut page = String::from(
-        "# Settings\n\nEnvironment variables. A value that cannot be read gives a warning, and the default is used. An unreadable item of a list gives a warning and is ignored, except in `PI_CURSOR_NATIVE_TOOLS` and `PI_CURSOR_NATIVE_TOOLS_DENY`, where it denies everything it could have meant. An unknown `PI_CURSOR_…` name gives a warning. A number out of range is set to the nearest bound. `cursor-sidecar doctor` shows the effective values.\n\n| name | default | values | meaning |\n|---|---|---|---|\n",
-    );
-    for setting in SETTINGS {
-        let default = if setting.default.is_empty() {
-            String::new()
-        } else {
-            format!("`{}`", setting.default)
-        };
-        page.push_str(&format!(
-            "| `{}` | {default} | {} | {} |\n",
-            setting.name, setting.values, setting.meaning
-        ));
-    }
-    page
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_invalid_value_warns_once_and_the_default_is_used() {
-        let mut warnings = Vec::new();
-        let read = |value: &'static str, warnings: &mut Vec<Warning>| {
-            let env = |_: &str| Some(value.to_owned());
-            choose(&env, "PI_CURSOR_HTTP", &[("1", 1), ("2", 2)], 0, warnings)
-        };
-        assert_eq!(read(" 2 ", &mut warnings), 2);
-        assert_eq!(read("", &mut warnings), 0);
-        assert!(warnings.is_empty());
-        assert_eq!(read("3", &mut warnings), 0);
-        insta::assert_snapshot!(warnings[0], @r#"PI_CURSOR_HTTP: "3" is not one of auto, 1, 2; using auto"#);
-    }
-
-    #[test]
-    fn a_number_is_kept_within_its_bounds() {
-        let read = |name: &str, text: &str| find(name).unwrap().number.unwrap().read(text);
-        for (text, wanted) in [
-            ("0", Some(0)),
-            (" 0 ", Some(0)),
-            ("1", Some(1_000)),
-            ("1000", Some(1_000)),
-            ("2000.9", Some(2_000)),
-            ("1e99", Some(LONGEST_MS)),
-            ("-1", None),
-            ("", None),
-            ("full", None),
-        ] {
-            let name = "PI_CURSOR_STREAM_IDLE_TIMEOUT_MS";
-            assert_eq!(read(name, text), wanted, "{text:?}");
-        }
-        let retries = |text| read("PI_CURSOR_STREAM_IDLE_MAX_RETRIES", text);
-        let tried = ["0", "3", "10", "11", "2.7", "-1", "many"].map(retries);
-        let wanted = [Some(0), Some(3), Some(10), Some(10), Some(2), None, None];
-        assert_eq!(tried, wanted);
-        let runs = |text| read("PI_CURSOR_MAX_PARKED_RUNS", text);
-        assert_eq!(["0", "0.5", "9999"].map(runs), [None, Some(1), Some(4096)]);
-    }
-
-    #[test]
-    fn a_default_that_is_a_number_is_within_its_bounds() {
-        for setting in SETTINGS {
-            let Some(number) = setting.number.filter(|_| !setting.default.is_empty()) else {
-                continue;
-            };
-            let read = number.read(setting.default).map(|read| read.to_string());
-            assert_eq!(read.as_deref(), Some(setting.default), "{}", setting.name);
-        }
-    }
-
-    #[test]
-    fn unknown_names_cause_warnings() {
-        let names = ["PI_CURSOR_HTPP", "PI_CURSOR_HTTP", "CURSOR_ELSE", "PATH"];
-        let warnings = unknown(names.iter().map(|name| (*name).to_owned()));
-        assert_eq!(warnings, [Warning::Unknown("PI_CURSOR_HTPP".into())]);
-    }
-
-    #[test]
-    fn the_docs_page_is_up_to_date() {
-        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/settings.md");
-        if std::env::var_os("UPDATE_DOCS").is_some() {
-            std::fs::write(path, markdown()).unwrap();
-        }
-        assert!(
-            std::fs::read_to_string(path).unwrap_or_default() == markdown(),
-            "docs/settings.md is stale: run `make docs`"
-        );
-    }
-}

@@ -1,0 +1,27 @@
+//! The options of this crate. Whoever uses it reads them from its configuration.
+
+use std::path::PathBuf;
+
+use secrecy::SecretString;
+
+use crate::choice::Preference;
+use crate::endpoint::EndpointOptions;
+use crate::headers::Identity;
+use crate::http::Trust;
+
+/// How to connect to Cursor, and as whom. `Debug` does not show the key.
+#[derive(Debug, Clone, Default)]
+pub struct ClientOptions {
+    /// The servers.
+    pub endpoints: EndpointOptions,
+    /// Certificates trusted besides the system's.
+    pub trust: Trust,
+    /// How the client identifies itself.
+    pub identity: Identity,
+    /// The HTTP version of runs.
+    pub http_version: Preference,
+    /// The user's API key (`CURSOR_API_KEY`), as it was given.
+    pub api_key: Option<SecretString>,
+    /// The state directory, which contains the stored login; `None` if there is none.
+    pub state_dir: Option<PathBuf>,
+}
