@@ -1,13 +1,14 @@
 //! Sessions and a simulator inside this process, where the clock can be paused.
 
 use agent::conversation::store::Store;
-use agent::conversation::transcript::{Tool, Transcript};
+use agent::conversation::transcript::Tool;
 use agent::run::{Backend, Model};
 use agent::turn::usage::Limits;
 use agent::turn::{self, Hands, Keep, Policy, Session, Stop, TurnEvent, TurnRequest};
 use agent_tools::bridge::{HostCall, HostResult};
 use agent_tools::leash::Leash;
 use agent_tools::native::policy::HostPolicy;
+use cursor_sidecar::rpc::host_messages::transcript;
 use cursor_sim::{Http2, Options, ScenarioSource, Sim};
 use serde_json::{Value as Json, json};
 use tokio::sync::mpsc;
@@ -151,7 +152,7 @@ impl Guest {
             account: "a".into(),
             workspace: "/workspace".into(),
             asked: tokio::time::Instant::now(),
-            transcript: Transcript::read(system, Some(tools.into()), self.messages.clone()),
+            transcript: transcript(system, Some(tools.into()), &self.messages).unwrap(),
             model: Model {
                 id: "composer-2".into(),
                 ..Model::default()

@@ -1,15 +1,14 @@
 //! What a host sends to a run that waits for tool results.
 
-use serde_json::Value as Json;
-
 use super::message::{Pictures, Speaker, read_with};
 use super::picture::{self, Picture};
+use crate::message::{Message, ToolResult};
 
 /// The host's input for a waiting run.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Continuation<'a> {
     /// Results of the pending calls, the newest for each id.
-    pub results: Vec<(&'a str, &'a Json)>,
+    pub results: Vec<&'a ToolResult>,
     /// Text of the user's additional messages.
     pub words: String,
     /// The images of these messages. An image that cannot be sent is replaced by a note, because
@@ -19,18 +18,16 @@ pub struct Continuation<'a> {
 
 /// Returns the results for pending calls, found by id anywhere in the history; the newest for
 /// each.
-pub fn results(messages: &[Json], is_pending: impl Fn(&str) -> bool) -> Vec<(&str, &Json)> {
-    let mut results: Vec<(&str, &Json)> = Vec::new();
-    for message in messages {
-        if message["role"] != "toolResult" {
-            continue;
-        }
-        let Some(id) = message["toolCallId"].as_str().filter(|id| is_pending(id)) else {
-            continue;
-        };
-        match results.iter_mut().find(|(known, _)| *known == id) {
-            Some(result) => result.1 = message,
-            None => results.push((id, message)),
+pub fn results(messages: &[Message], is_pending: impl Fn(&str) -> bool) -> Vec<&ToolResult> {
+    let mut results: Vec<&ToolResult> = Vec::new();
+    let received = messages.iter().filter_map(Message::as_tool_result);
+    for result in received.filter(|result| is_pending(&result.call_id)) {
+        let known = results
+            .iter_mut()
+            .find(|known| known.call_id == result.call_id);
+        match known {
+            Some(known) => *known = result,
+            None => results.push(result),
         }
     }
     results
@@ -38,15 +35,13 @@ pub fn results(messages: &[Json], is_pending: impl Fn(&str) -> bool) -> Vec<(&st
 
 /// Reads the results for pending calls, and the user's messages after the model's last answer.
 pub fn continuation<'a>(
-    messages: &'a [Json],
+    messages: &'a [Message],
     is_pending: impl Fn(&str) -> bool,
 ) -> Continuation<'a> {
-    let last = messages
+    let last = messages.iter().rposition(Message::is_answer);
+    let since_answer: Vec<&Message> = messages[last.map_or(0, |at| at + 1)..]
         .iter()
-        .rposition(|message| message["role"] == "assistant");
-    let since_answer: Vec<&Json> = messages[last.map_or(0, |at| at + 1)..]
-        .iter()
-        .filter(|message| message["role"] != "toolResult")
+        .filter(|message| message.as_tool_result().is_none())
         .collect();
     let (pictures, sent): (_, Vec<Pictures>) = picture::that_fit(since_answer.iter().copied());
     let texts: Vec<String> = since_answer
@@ -66,25 +61,25 @@ pub fn continuation<'a>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
+    use crate::message::{Content, MessageKind};
 
-    fn result(id: &str, text: &str) -> Json {
-        json!({"role": "toolResult", "toolCallId": id, "toolName": "t", "content": text})
+    fn result(id: &str, text: &str) -> Message {
+        Message::tool_result(id, "t", text)
     }
 
     #[test]
     fn results_are_found_by_id_in_any_order_with_the_messages_after_them() {
         let messages = [
-            json!({"role": "user", "content": "go"}),
-            json!({"role": "assistant", "content": []}),
+            Message::user("go"),
+            Message::answer(Vec::new()),
             result("b", "2"),
             result("other", "-"),
             result("a", "1"),
-            json!({"role": "user", "content": "hurry"}),
-            json!({"role": "user", "content": "please"}),
+            Message::user("hurry"),
+            Message::user("please"),
         ];
         let found = continuation(&messages, |id| id == "a" || id == "b");
-        let ids: Vec<&str> = found.results.iter().map(|(id, _)| *id).collect();
+        let ids: Vec<&str> = found.results.iter().map(|r| r.call_id.as_str()).collect();
         assert_eq!(
             (ids, found.words.as_str()),
             (vec!["b", "a"], "hurry\n\nplease")
@@ -93,11 +88,16 @@ mod tests {
 
     #[test]
     fn images_are_sent_with_their_messages_if_possible() {
-        let picture = |data: &str| json!({"type": "image", "data": data, "mimeType": "image/png"});
-        let message = |text: &str, data: &str| json!({"role": "user", "content": [{"type": "text", "text": text}, picture(data)]});
+        let message = |text: &str, data: &str| {
+            let image = Content::Image {
+                data: data.into(),
+                mime_type: "image/png".into(),
+            };
+            Message::new(MessageKind::User(vec![Content::Text(text.into()), image]))
+        };
         let messages = [
             message("before", "iVBORw0KGgoAAAANSUhEUg=="),
-            json!({"role": "assistant", "content": []}),
+            Message::answer(Vec::new()),
             result("a", "1"),
             message("like this", "iVBORw0KGgoAAAANSUhEUg=="),
             message("or that", "!!"),
@@ -114,13 +114,13 @@ mod tests {
     #[test]
     fn the_newest_result_of_a_call_counts() {
         let messages = [
-            json!({"role": "assistant"}),
+            Message::answer(Vec::new()),
             result("a", "old"),
             result("a", "new"),
         ];
         let found = continuation(&messages, |_| true);
         assert_eq!(found.results.len(), 1);
-        assert_eq!(found.results[0].1["content"], "new");
+        assert_eq!(found.results[0].content, [Content::Text("new".into())]);
         assert_eq!(found.words, "");
     }
 }
