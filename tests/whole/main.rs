@@ -52,6 +52,7 @@ mod login;
 mod manners;
 mod matrix;
 mod mcp_bounds;
+mod message_spellings;
 mod misread;
 mod models;
 mod native;
