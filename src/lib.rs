@@ -8,6 +8,7 @@ pub mod cli;
 pub mod config;
 mod files;
 pub mod gateway;
+mod image_url;
 mod keeping;
 mod leaving;
 mod model_resolver;

@@ -21,6 +21,7 @@ use cursor_client::checksum;
 use cursor_proto::agent::v1::{AgentClientMessage, AgentServerMessage};
 use cursor_proto::drift::Drift;
 use cursor_proto::{ascending, available_models, envelope, value};
+use cursor_sidecar::rpc::host_messages::transcript;
 use foundation::scrub::Scrubber;
 use prost::Message as _;
 use serde_json::{Value as Json, json};
@@ -355,9 +356,12 @@ fn final_text_case(case: &Json) -> Result<(), String> {
 fn fingerprint_case(case: &Json) -> Result<(), String> {
     let input = &case["input"];
     let of = |context: &Json| {
-        let messages = context["messages"].as_array().cloned().unwrap_or_default();
-        let system = context["systemPrompt"].as_str().unwrap_or_default();
-        (Fingerprint::of(system, &messages), messages)
+        let messages = context["messages"]
+            .as_array()
+            .map_or(&[][..], Vec::as_slice);
+        let system = context["systemPrompt"].as_str().map(str::to_owned);
+        let read = transcript(system, None, messages).expect("valid messages");
+        (Fingerprint::of(&read.system, &read.messages), read.messages)
     };
     let stored = match (&input["storedFingerprint"], &input["before"]) {
         (Json::String(text), _) => Fingerprint::parse(text),

@@ -13,8 +13,9 @@ use agent::conversation::recovery::{
     CLOCK_SKEW, Checkpoint, Decision, LARGEST_CHECKPOINT, Loss, Millis, OLDEST_PAUSE, Owner, Pause,
     Plan, Point, Reason, Request, Row, plan,
 };
+use agent::message::{AnswerPart, Message, ToolCall};
 use libfuzzer_sys::fuzz_target;
-use serde_json::{Value as Json, json};
+use serde_json::json;
 
 /// Only a few values, so that they collide.
 #[derive(Arbitrary, Debug, Clone, Copy)]
@@ -287,22 +288,25 @@ struct Said {
 }
 
 fn sending(said: &Said) {
-    let messages: Vec<Json> = said
+    let messages: Vec<Message> = said
         .history
         .iter()
         .map(|told| {
             let (words, call) = (told.words.text(), told.call.text());
-            let mut message = match told.who {
-                Who::Person => json!({"role": "user", "content": words}),
-                Who::Model => json!({"role": "assistant", "content": words}),
-                Who::Call => json!({"role": "assistant", "content": [
-                    {"type": "text", "text": words},
-                    {"type": "toolCall", "id": call, "name": "look", "arguments": {}}]}),
-                Who::Tool => json!({"role": "toolResult", "toolCallId": call, "toolName": "look",
-                    "content": [{"type": "text", "text": words}], "isError": false}),
+            let message = match told.who {
+                Who::Person => Message::user(words),
+                Who::Model => Message::assistant(words),
+                Who::Call => {
+                    let call = AnswerPart::Call(ToolCall {
+                        id: call.into(),
+                        name: "look".into(),
+                        arguments: json!({}),
+                    });
+                    Message::answer(vec![AnswerPart::Text(words.into()), call])
+                }
+                Who::Tool => Message::tool_result(call, "look", words),
             };
-            message["timestamp"] = json!(told.at);
-            message
+            message.at(told.at)
         })
         .collect();
     let known = said
@@ -322,7 +326,7 @@ fn sending(said: &Said) {
     let unseen = if continues { known.unwrap_or(0) } else { 0 };
     let latest = messages
         .iter()
-        .rposition(|message| message["role"] == "assistant")
+        .rposition(Message::is_answer)
         .map_or(0, |index| index + 1);
     // User text is sent unchanged, tool results as recovered output.
     let words: Vec<String> = said.history[latest.max(unseen)..]

@@ -91,6 +91,50 @@ export type AccountStatusParams = {
  */
 apiKey?: string | null, };
 /**
+ * A block of an answer.
+ */
+export type AssistantBlock = { "type": "text", 
+/**
+ * The text.
+ */
+text: string, } | { "type": "refusal", 
+/**
+ * The text.
+ */
+refusal: string, } | { "type": "thinking", 
+/**
+ * The text.
+ */
+thinking: string, } | { "type": "redacted_thinking" } | { "type": "toolCall", 
+/**
+ * Its id.
+ */
+id: string, 
+/**
+ * The host's name of the tool.
+ */
+name: string, 
+/**
+ * Its arguments.
+ */
+arguments: Record<string, unknown>, } | { "type": "tool_use", 
+/**
+ * Its id.
+ */
+id: string, 
+/**
+ * The host's name of the tool.
+ */
+name: string, 
+/**
+ * Its arguments.
+ */
+input: Record<string, unknown>, } | { "type": "image" };
+/**
+ * Text, or blocks of text, thinking and tool calls.
+ */
+export type AssistantContent = string | Array<AssistantBlock>;
+/**
  * An MCP server (Streamable HTTP) on this machine, available while the run exists.
  */
 export type BridgeEndpoint = { 
@@ -134,6 +178,18 @@ name: string,
  * The host's name for it.
  */
 hostName: string, };
+/**
+ * The function of a tool call.
+ */
+export type CalledFunction = { 
+/**
+ * The host's name of the tool.
+ */
+name: string, 
+/**
+ * Its arguments as JSON text.
+ */
+arguments: string, };
 /**
  * A command for the user.
  */
@@ -207,6 +263,18 @@ description: string,
  */
 type: FlagKind, };
 /**
+ * A tool call as in OpenAI's chat completions.
+ */
+export type FunctionCall = { 
+/**
+ * Its id.
+ */
+id: string, 
+/**
+ * What is called.
+ */
+function: CalledFunction, };
+/**
  * Facts about a host.
  */
 export type Host = { 
@@ -276,6 +344,107 @@ arguments: Record<string, unknown>, } | { "type": "retrying",
  */
 reason: string, };
 /**
+ * One message of a transcript. Further fields are ignored, except that a changed content makes
+ * it another message.
+ */
+export type HostMessage = { "role": "system", 
+/**
+ * Text to append.
+ */
+content?: TextContent, 
+/**
+ * Named parts of the prompt to set; `null` removes one.
+ */
+sections?: { [key in string]: string | null }, 
+/**
+ * Tools that the model may call from now on.
+ */
+toolsAdded?: Array<HostTool>, 
+/**
+ * Tools that it may no longer call.
+ */
+toolsRemoved?: Array<ToolName>, } | { "role": "developer", 
+/**
+ * Text to append.
+ */
+content: TextContent, } | { "role": "user", 
+/**
+ * Its text and images.
+ */
+content: UserContent, 
+/**
+ * When it was written. Identifies the message, so it must not change.
+ */
+timestamp?: number, } | { "role": "assistant", 
+/**
+ * Its text, thinking and tool calls.
+ */
+content?: AssistantContent, 
+/**
+ * Tool calls as in OpenAI's chat completions.
+ */
+tool_calls?: Array<FunctionCall>, 
+/**
+ * How it ended. After `toolUse`, `error` and `aborted` the turn continues.
+ */
+stopReason?: string, 
+/**
+ * When it was written.
+ */
+timestamp?: number, } | { "role": "toolResult", 
+/**
+ * The id of the call.
+ */
+toolCallId: string, 
+/**
+ * The host's name of the tool.
+ */
+toolName?: string, 
+/**
+ * What the tool returned. The model receives a block of another type as JSON.
+ */
+content: UserContent, 
+/**
+ * Whether the tool failed.
+ */
+isError?: boolean, 
+/**
+ * When it was written.
+ */
+timestamp?: number, } | { "role": "tool", 
+/**
+ * The id of the call.
+ */
+tool_call_id: string, 
+/**
+ * What the tool returned.
+ */
+content: UserContent, } | { "role": "bashExecution", 
+/**
+ * The command line.
+ */
+command: string, 
+/**
+ * What it printed.
+ */
+output?: string, 
+/**
+ * Whether the model must not see it.
+ */
+excludeFromContext?: boolean, } | { "role": "custom", 
+/**
+ * Its text and images.
+ */
+content: UserContent, } | { "role": "branchSummary", 
+/**
+ * The text.
+ */
+summary: string, } | { "role": "compactionSummary", 
+/**
+ * The text.
+ */
+summary: string, };
+/**
  * How a host runs.
  */
 export type HostMode = "interactive" | "print" | "json" | "rpc";
@@ -311,6 +480,26 @@ data: string,
  * Its declared type; the bytes decide.
  */
 mimeType?: string, };
+/**
+ * An image as in Anthropic's API.
+ */
+export type ImageSource = { "type": "base64", 
+/**
+ * Its declared type; the bytes decide.
+ */
+media_type: string, 
+/**
+ * Its bytes in base64.
+ */
+data: string, };
+/**
+ * An image as in OpenAI's API.
+ */
+export type ImageUrl = { 
+/**
+ * `data:image/…;base64,…`. Other addresses are not fetched.
+ */
+url: string, };
 /**
  * `initialize`: required first, and only once.
  */
@@ -859,6 +1048,18 @@ export type ShutdownParams = Record<symbol, never>;
  */
 export type StopReason = "stop" | "toolUse" | "aborted" | "error";
 /**
+ * A block of text.
+ */
+export type TextBlock = { "type": "text", 
+/**
+ * The text.
+ */
+text: string, };
+/**
+ * Text, whole or in blocks.
+ */
+export type TextContent = string | Array<TextBlock>;
+/**
  * Cursor's value for each thinking level; null for a level the model does not have.
  */
 export type ThinkingLevelMap = { off: string | null, minimal: string | null, low: string | null, medium: string | null, high: string | null, xhigh: string | null, 
@@ -866,6 +1067,14 @@ export type ThinkingLevelMap = { off: string | null, minimal: string | null, low
  * Only for hosts that support the level.
  */
 max?: string | null, };
+/**
+ * The name of a tool.
+ */
+export type ToolName = { 
+/**
+ * The name.
+ */
+name: string, };
 /**
  * `turn/cancel`: cancels a turn at once.
  */
@@ -966,9 +1175,9 @@ kind: TurnKind,
  */
 systemPrompt?: string | null, 
 /**
- * The host's messages, oldest first, in its own form.
+ * The messages, oldest first. One that is none of these is an error that names its path.
  */
-messages: unknown[], 
+messages: Array<HostMessage>, 
 /**
  * The tools the model may call, unless system messages list them.
  */
@@ -1038,3 +1247,43 @@ estimated: boolean,
  * Their cost at the host's rates.
  */
 cost: TurnCost, };
+/**
+ * A block of a user's message or a tool result.
+ */
+export type UserBlock = { "type": "text", 
+/**
+ * The text.
+ */
+text: string, } | { "type": "image", 
+/**
+ * Its bytes in base64.
+ */
+data?: string, 
+/**
+ * Its declared type; the bytes decide.
+ */
+mimeType?: string, 
+/**
+ * The image, if `data` is absent.
+ */
+source?: ImageSource, } | { "type": "image_url", 
+/**
+ * The image.
+ */
+image_url: ImageUrl, } | { "type": "tool_result", 
+/**
+ * The id of the call.
+ */
+tool_use_id: string, 
+/**
+ * What the tool returned.
+ */
+content?: UserContent, 
+/**
+ * Whether the tool failed.
+ */
+is_error?: boolean, };
+/**
+ * Text, or blocks of text and images.
+ */
+export type UserContent = string | Array<UserBlock>;

@@ -6,7 +6,7 @@ import type { HostEvent, HostTool, Kept, TurnStartParams, TurnStartResult } from
 import type { Sidecar } from "./sidecar.ts";
 
 /** Since pi 0.86 the prompt and the tools are messages; before, they were separate fields. */
-type Context = { messages: unknown[]; systemPrompt?: string; tools?: HostTool[] };
+type Context = { messages: TurnStartParams["messages"]; systemPrompt?: string; tools?: HostTool[] };
 /** An open session of pi. `release` stops listening for an abort while pi executes tools. */
 export type Session = { seat: Seat; kept: () => Kept; release?: () => void };
 type Seat = Pick<TurnStartParams, "sessionId" | "workspace" | "keep" | "projectTrusted">;

@@ -9,8 +9,8 @@ use serde::Deserialize;
 use serde::de::{Deserializer, Error as _, SeqAccess, Visitor};
 use serde_json::Value as Json;
 
+use super::convert_messages;
 use super::fault::Fault;
-use super::transcript;
 use agent::catalog::ThinkingLevel;
 use agent::conversation::transcript::{Tool, Transcript};
 
@@ -144,7 +144,7 @@ impl Asked {
         }
         let level = raw.reasoning_effort.as_deref().map(level).transpose()?;
         let tools = chosen(tools(raw.tools.unwrap_or_default())?, raw.tool_choice)?;
-        let messages = transcript::messages(raw.messages)?;
+        let transcript = convert_messages::transcript(raw.messages, tools)?;
         let accounts = match raw.stream_options.and_then(|options| options.include_usage) {
             Some(true) => Accounts::Included,
             _ => Accounts::Omitted,
@@ -152,7 +152,7 @@ impl Asked {
         Ok(Self {
             model: raw.model,
             level,
-            transcript: Transcript::read(None, Some(tools), messages),
+            transcript,
             form: match raw.stream {
                 Some(true) => Form::Stream(accounts),
                 _ => Form::Whole,

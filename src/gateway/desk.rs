@@ -10,7 +10,6 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use serde_json::Value as Json;
 use sha2::{Digest as _, Sha256};
 use tokio::time::Instant;
 use uuid::Uuid;
@@ -20,10 +19,10 @@ use crate::keeping::Keeping;
 use crate::parked::Parked;
 use crate::sessions::Sessions;
 use agent::conversation::fingerprint::Fingerprint;
-use agent::conversation::message::{self, Pictures};
 use agent::conversation::plan::latest;
 use agent::conversation::store::Store;
 use agent::conversation::transcript::Transcript;
+use agent::message::Message;
 use agent::turn::{Gone, Keep, Policy, Session};
 use agent_tools::leash::Leash;
 
@@ -254,31 +253,28 @@ fn named(name: &str, transcript: &Transcript) -> String {
 }
 
 /// Returns the ids of the calls whose results follow the last assistant message.
-fn results(messages: &[Json]) -> impl Iterator<Item = &str> {
+fn results(messages: &[Message]) -> impl Iterator<Item = &str> {
     let results = messages[latest(messages)..].iter();
-    let results = results.filter(|message| message["role"] == "toolResult");
-    results.filter_map(|message| message["toolCallId"].as_str())
+    let results = results.filter_map(Message::as_tool_result);
+    results.map(|result| result.call_id.as_str())
 }
 
 /// Returns the ids of the calls in the last assistant message: a user may continue without waiting
 /// for a tool.
-fn calls(messages: &[Json]) -> impl Iterator<Item = &str> {
+fn calls(messages: &[Message]) -> impl Iterator<Item = &str> {
     let last = messages[..latest(messages)].last();
-    let blocks = last.and_then(|message| message["content"].as_array());
-    let calls = blocks.into_iter().flatten();
-    let calls = calls.filter(|block| block["type"] == "toolCall");
-    calls.filter_map(|block| block["id"].as_str())
+    last.into_iter().flat_map(Message::call_ids)
 }
 
 /// Returns the digest of the history that a request continues, up to the last assistant message.
 fn ending(transcript: &Transcript) -> Option<String> {
     let (answer, earlier) = transcript.messages[..latest(&transcript.messages)].split_last()?;
-    let text = message::text(&answer["content"], Pictures::Omitted);
-    Some(history(&before(transcript, earlier), &text))
+    let texts: Vec<&str> = answer.as_answer()?.texts().collect();
+    Some(history(&before(transcript, earlier), &texts.join("\n")))
 }
 
 /// Returns the digest of the messages that an answer follows.
-fn before(transcript: &Transcript, messages: &[Json]) -> String {
+fn before(transcript: &Transcript, messages: &[Message]) -> String {
     let fingerprint = Fingerprint::of(&transcript.system, messages);
     hex(&Sha256::digest(
         serde_json::to_string(&fingerprint).unwrap_or_default(),

@@ -6,6 +6,7 @@
 
 mod ask;
 mod chat;
+mod convert_messages;
 mod desk;
 mod fault;
 mod metrics;
@@ -13,7 +14,6 @@ mod models;
 mod reply;
 mod site;
 mod token;
-mod transcript;
 
 use std::io::{IsTerminal as _, Write as _};
 use std::sync::Arc;

@@ -14,6 +14,9 @@ mod error;
 pub mod frame;
 mod heading;
 mod host;
+// Public for tests and fuzzing only.
+#[doc(hidden)]
+pub mod host_messages;
 mod methods;
 mod models;
 mod peer;

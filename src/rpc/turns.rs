@@ -16,6 +16,7 @@ use tracing::Instrument as _;
 use super::controls::{Controls, UnknownMode};
 use super::ending::{ended, unsent};
 use super::error::INVALID_PARAMS;
+use super::host_messages;
 use super::models::ModelService;
 use super::peer::Peer;
 use super::protocol::*;
@@ -28,7 +29,7 @@ use crate::parked::Parked;
 use crate::sessions::Sessions;
 use agent::catalog::Speed;
 use agent::conversation::picture;
-use agent::conversation::transcript::{Tool, Transcript};
+use agent::conversation::transcript::Tool;
 use agent::run::{Backend, Mode, UserMessage};
 use agent::turn::{
     Door, Follows, Hands, Keep, Policy, Session, Stop, Surface, TurnPlace, TurnRequest,
@@ -186,11 +187,20 @@ impl Turns {
 
     async fn run(
         &self,
-        params: TurnStartParams,
+        mut params: TurnStartParams,
         origin: Origin<'_>,
         stats: &mut EventStats,
     ) -> Result<TurnStartResult, ErrorObjectOwned> {
         let asked = Instant::now();
+        let tools = params.tools.take();
+        let transcript = host_messages::transcript(
+            params.system_prompt.take(),
+            tools.map(|tools| tools.into_iter().map(tool).collect()),
+            &std::mem::take(&mut params.messages),
+        );
+        let transcript = transcript.map_err(|error| {
+            ErrorObjectOwned::owned(INVALID_PARAMS, error.to_string(), None::<()>)
+        })?;
         self.log_unknown_fields(&params);
         self.send_setting_warnings(&origin).await;
         let (key, backend) = match self.backend(params.api_key.as_deref()) {
@@ -257,13 +267,7 @@ impl Turns {
             backend,
             workspace,
             asked,
-            transcript: Transcript::read(
-                params.system_prompt,
-                params
-                    .tools
-                    .map(|tools| tools.into_iter().map(tool).collect()),
-                params.messages,
-            ),
+            transcript,
             model,
             limits,
             mode,

@@ -12,15 +12,15 @@ use std::time::{Duration, SystemTime};
 use agent::conversation::fingerprint::Fingerprint;
 use agent::conversation::journal::Entry;
 use agent::conversation::store::{Bounds, Found, Kept, Look, Store, StoreError};
+use agent::message::Message;
 use bytes::Bytes;
-use serde_json::json;
 use sha2::Digest as _;
 
 const SESSION: &str = "session-1";
 
 /// The entry of a conversation after its nth turn: its state names a blob that must exist.
 fn entry(turn: u8, conversation: &str) -> Entry {
-    let message = json!({"role": "user", "content": turn, "timestamp": turn});
+    let message = Message::user(turn.to_string()).at(turn);
     Entry {
         conversation_id: conversation.into(),
         blob_key: "ab".repeat(32),

@@ -28,7 +28,10 @@ const DEPENDENCIES: &[(&str, &[&str])] = &[
     ("cursor-proto", &[]),
     ("cursor-sim", &["cursor-proto"]),
     ("foundation", &[]),
-    ("test-support", &["agent", "agent-tools", "cursor-sim"]),
+    (
+        "test-support",
+        &["agent", "agent-tools", "cursor-sidecar", "cursor-sim"],
+    ),
     ("xtask", &["cursor-proto"]),
 ];
 

@@ -50,6 +50,7 @@ mod mcp_endpoint_sessions;
 mod mcp_limits;
 mod mcp_resources;
 mod message_order;
+mod message_spellings;
 mod messages_delivered;
 mod models;
 mod native_tool_policy;

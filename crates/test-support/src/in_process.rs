@@ -3,13 +3,14 @@
 use std::time::Duration;
 
 use agent::conversation::store::Store;
-use agent::conversation::transcript::{Tool, Transcript};
+use agent::conversation::transcript::Tool;
 use agent::run::{Backend, Model};
 use agent::turn::usage::Limits;
 use agent::turn::{self, Hands, Keep, Policy, Session, Stop, TurnEvent, TurnRequest};
 use agent_tools::bridge::{HostCall, HostResult};
 use agent_tools::leash::Leash;
 use agent_tools::native::policy::HostPolicy;
+use cursor_sidecar::rpc::host_messages::transcript;
 use cursor_sim::{Http2, Options, Recording, ScenarioSource, Side, Sim};
 use serde_json::{Value as Json, json};
 use tokio::sync::mpsc;
@@ -149,7 +150,7 @@ impl InProcessSession {
             account: "a".into(),
             workspace: "/workspace".into(),
             asked: tokio::time::Instant::now(),
-            transcript: Transcript::read(system, Some(tools.into()), self.messages.clone()),
+            transcript: transcript(system, Some(tools.into()), &self.messages).unwrap(),
             model: Model {
                 id: "composer-2".into(),
                 ..Model::default()

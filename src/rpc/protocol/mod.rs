@@ -3,6 +3,7 @@
 
 mod account;
 mod bridge;
+mod message;
 mod models;
 mod session;
 mod turn;
@@ -18,6 +19,7 @@ use agent_tools::permission::Permission;
 
 pub use account::*;
 pub use bridge::*;
+pub use message::*;
 pub use models::*;
 pub use session::*;
 pub use turn::*;

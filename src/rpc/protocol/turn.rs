@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use ts_rs::TS;
 
-use super::{Kept, NativeTools};
+use super::{HostMessage, Kept, NativeTools};
 
 /// `turn/start`: runs one turn. The answer is the result; `turn/event`s precede it.
 #[derive(Clone, PartialEq, Serialize, Deserialize, JsonSchema, TS)]
@@ -32,8 +32,9 @@ pub struct TurnStartParams {
     /// then read in order as in pi.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub system_prompt: Option<String>,
-    /// The host's messages, oldest first, in its own form.
-    #[ts(type = "unknown[]")]
+    /// The messages, oldest first. One that is none of these is an error that names its path.
+    #[schemars(with = "Vec<HostMessage>")]
+    #[ts(as = "Vec<HostMessage>")]
     pub messages: Vec<serde_json::Value>,
     /// The tools the model may call, unless system messages list them.
     #[serde(default, skip_serializing_if = "Option::is_none")]

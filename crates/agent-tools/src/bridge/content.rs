@@ -42,10 +42,11 @@ impl Content {
         if blocks.is_empty() {
             return vec![Self::Text(String::new())];
         }
-        blocks.iter().map(Self::block).collect()
+        blocks.iter().map(Self::read_block).collect()
     }
 
-    fn block(block: &Json) -> Self {
+    /// Parses one block.
+    pub fn read_block(block: &Json) -> Self {
         if let Json::String(text) = block {
             return Self::Text(text.clone());
         }

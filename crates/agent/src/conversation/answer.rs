@@ -5,8 +5,7 @@
 //! stopped reading, or was killed). The two must not be confused. White space is ignored, because
 //! hosts split text into blocks of their own.
 
-use serde_json::Value as Json;
-
+use crate::message::Message;
 use foundation::terminal_text;
 
 /// The difference between the two.
@@ -22,12 +21,13 @@ pub enum Gap {
 
 /// Compares the answer in a checkpoint with the messages that follow the history it stands for.
 /// Returns [`Gap::None`] if the answer was not recorded.
-pub fn gap(known: Option<&str>, after: &[Json]) -> Gap {
+pub fn gap(known: Option<&str>, after: &[Message]) -> Gap {
     let Some(known) = known else {
         return Gap::None;
     };
-    let answers = after.iter().take_while(|message| is_answer(Some(message)));
-    compare(known, &answers.map(text).collect::<String>())
+    let answers = after.iter().map_while(Message::as_answer);
+    let shown: String = answers.flat_map(|answer| answer.texts()).collect();
+    compare(known, &shown)
 }
 
 /// Compares the text in a checkpoint with the text that was shown.
@@ -53,28 +53,10 @@ fn visible(text: &str) -> impl Iterator<Item = (usize, char)> {
         .filter(|(_, char)| !char.is_whitespace())
 }
 
-/// Returns the text of a host's assistant message, without tool calls.
-fn text(message: &Json) -> String {
-    match &message["content"] {
-        Json::String(text) => text.clone(),
-        Json::Array(blocks) => blocks
-            .iter()
-            .filter(|block| block["type"] == "text")
-            .filter_map(|block| block["text"].as_str())
-            .collect(),
-        _ => String::new(),
-    }
-}
-
-/// Returns whether a message is an answer of the model, possibly an empty one.
-pub fn is_answer(message: Option<&Json>) -> bool {
-    message.is_some_and(|message| message["role"] == "assistant")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
+    use crate::message::{AnswerPart, ToolCall};
 
     #[test]
     fn the_gap_is_the_rest_of_the_longer_text() {
@@ -102,11 +84,17 @@ mod tests {
 
     #[test]
     fn text_blocks_are_read_as_one_text() {
-        let message = json!({"role": "assistant", "content": [
-            {"type": "text", "text": "one "}, {"type": "thinking", "thinking": "hm"},
-            {"type": "toolCall", "id": "c", "name": "look", "arguments": {}},
-            {"type": "text", "text": "two"}]});
-        let reply = json!({"role": "user", "content": "and?"});
+        let message = Message::answer(vec![
+            AnswerPart::Text("one ".into()),
+            AnswerPart::Thinking("hm".into()),
+            AnswerPart::Call(ToolCall {
+                id: "c".into(),
+                name: "look".into(),
+                arguments: serde_json::json!({}),
+            }),
+            AnswerPart::Text("two".into()),
+        ]);
+        let reply = Message::user("and?");
         assert_eq!(
             gap(Some("one"), &[message.clone(), reply.clone()]),
             Gap::Unknown(" two".into())

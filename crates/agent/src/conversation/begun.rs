@@ -13,9 +13,8 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use serde_json::Value as Json;
-
 use super::fingerprint::Fingerprint;
+use crate::message::Message;
 
 /// The effects that a turn has started.
 #[derive(Debug)]
@@ -108,7 +107,7 @@ impl Begun {
     }
 
     /// Returns whether a history continues this turn.
-    pub fn goes_on(&self, messages: &[Json]) -> bool {
+    pub fn goes_on(&self, messages: &[Message]) -> bool {
         self.history.goes_on(messages)
     }
 
@@ -229,10 +228,13 @@ pub(super) fn forget(path: &Path) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
+    use crate::message::{Answer, MessageKind};
 
-    fn message(role: &str, stop: &str) -> Json {
-        json!({"role": role, "content": "x", "stopReason": stop})
+    fn answer(is_complete: bool) -> Message {
+        Message::new(MessageKind::Assistant(Answer {
+            parts: Vec::new(),
+            is_complete,
+        }))
     }
 
     fn read(path: &Path) -> Option<Begun> {
@@ -248,7 +250,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("begun");
         assert!(read(&path).is_none());
-        let first = Begun::nothing(path.clone(), Fingerprint::of("S", &[message("user", "")]));
+        let first = Begun::nothing(path.clone(), Fingerprint::of("S", &[Message::user("x")]));
         first.add("a").unwrap();
         first.add("b").unwrap();
         let second = read(&path).unwrap();
@@ -285,7 +287,7 @@ mod tests {
     fn a_failed_write_damages_no_other_name() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("begun");
-        let log = Begun::nothing(path.clone(), Fingerprint::of("S", &[message("user", "")]));
+        let log = Begun::nothing(path.clone(), Fingerprint::of("S", &[Message::user("x")]));
         log.add("a").unwrap();
         let whole = fs::read_to_string(&path).unwrap();
         // The disk was full in the middle of a line.
@@ -301,7 +303,7 @@ mod tests {
     fn effects_in_the_checkpoint_on_disk_are_kept_and_marked() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("begun");
-        let log = Begun::nothing(path.clone(), Fingerprint::of("S", &[message("user", "")]));
+        let log = Begun::nothing(path.clone(), Fingerprint::of("S", &[Message::user("x")]));
         for name in ["a", "b", "a"] {
             log.add(name).unwrap();
         }
@@ -321,16 +323,13 @@ mod tests {
 
     #[test]
     fn a_turn_continues_until_it_has_a_complete_answer() {
-        let before = [message("user", "")];
+        let before = [Message::user("x")];
         let log = Begun::nothing(PathBuf::new(), Fingerprint::of("S", &before));
-        let after = |more: &[Json]| log.goes_on(&[&before, more].concat());
+        let after = |more: &[Message]| log.goes_on(&[&before, more].concat());
         assert!(after(&[]));
-        assert!(after(&[message("assistant", "error"), message("user", "")]));
-        assert!(after(&[
-            message("assistant", "toolUse"),
-            message("toolResult", "")
-        ]));
-        assert!(!after(&[message("assistant", "stop"), message("user", "")]));
-        assert!(!log.goes_on(&[message("assistant", "error")]));
+        assert!(after(&[answer(false), Message::user("x")]));
+        assert!(after(&[answer(false), Message::tool_result("c", "t", "")]));
+        assert!(!after(&[answer(true), Message::user("x")]));
+        assert!(!log.goes_on(&[answer(false)]));
     }
 }

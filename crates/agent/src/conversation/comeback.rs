@@ -4,9 +4,7 @@
 //! are complete. Positions are counted in the host's messages, never in text we derived from them,
 //! so that a turn that was restarted once can be restarted again.
 
-use serde_json::Value as Json;
-
-use super::answer::{Gap, gap, is_answer};
+use super::answer::{Gap, gap};
 use super::fingerprint::Fingerprint;
 use super::journal::PausedCall;
 use super::message::{self, Pictures, Speaker, read, read_with};
@@ -14,6 +12,7 @@ use super::picture::{self, Picture};
 use super::plan::about;
 use super::recovery::{Loss, Point, Request};
 use super::wrap::{Recovered, Verdict, collapse, wrap};
+use crate::message::{Message, ToolResult};
 use crate::prompts::{WORK_SINCE_CHECKPOINT, imitates_recovered_result};
 
 /// Where in a history a turn starts.
@@ -29,13 +28,12 @@ pub struct Place {
 
 impl Place {
     /// Returns the place of the turn that answers `messages`.
-    pub fn of(messages: &[Json]) -> Self {
-        let is_user = |message: &Json| message["role"] == "user";
-        let start = messages.iter().rposition(is_user).unwrap_or(0);
+    pub fn of(messages: &[Message]) -> Self {
+        let start = messages.iter().rposition(Message::is_user).unwrap_or(0);
         let before = &messages[..start];
         Self {
             start,
-            turns: before.iter().filter(|message| is_user(message)).count(),
+            turns: before.iter().filter(|message| message.is_user()).count(),
             history: Fingerprint::of("", before).digest(),
         }
     }
@@ -52,7 +50,7 @@ impl Place {
 /// A turn whose tools have returned results although its run no longer exists.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Comeback<'a> {
-    messages: &'a [Json],
+    messages: &'a [Message],
     /// Where the turn starts.
     pub place: Place,
     /// Index of the answer that called the tools.
@@ -80,23 +78,21 @@ pub struct News {
 
 impl<'a> Comeback<'a> {
     /// Reads a history; `None` if it does not end with tool results.
-    pub fn read(messages: &'a [Json]) -> Option<Self> {
-        let last = messages
-            .iter()
-            .rposition(|message| message["role"] == "assistant")?;
+    pub fn read(messages: &'a [Message]) -> Option<Self> {
+        let last = messages.iter().rposition(Message::is_answer)?;
         let place = Place::of(&messages[..last]);
         let current_turn = &messages[place.start..];
-        if calls(&messages[last]).next().is_none() || !messages[last..].iter().any(is_result) {
+        if messages[last].call_ids().next().is_none() || !messages[last..].iter().any(is_result) {
             return None;
         }
         Some(Self {
             messages,
             last,
-            calls: current_turn.iter().flat_map(calls).collect(),
+            calls: current_turn.iter().flat_map(Message::call_ids).collect(),
             received: current_turn
                 .iter()
-                .filter(|message| is_result(message))
-                .filter_map(|message| message["toolCallId"].as_str())
+                .filter_map(Message::as_tool_result)
+                .map(|result| result.call_id.as_str())
                 .collect(),
             place,
         })
@@ -117,15 +113,14 @@ impl<'a> Comeback<'a> {
     pub fn has_pictures(&self) -> bool {
         self.messages
             .get(self.place.start)
-            .and_then(|message| message["content"].as_array())
-            .is_some_and(|blocks| blocks.iter().any(|block| block["type"] == "image"))
+            .is_some_and(Message::has_images)
     }
 
     /// Returns the history that a rebuilt run starts from: all complete turns, and the current
     /// turn without its results.
-    pub fn history(&self) -> Vec<Json> {
+    pub fn history(&self) -> Vec<Message> {
         let kept =
-            |(index, message): &(usize, &Json)| *index < self.place.start || !is_result(message);
+            |(index, message): &(usize, &Message)| *index < self.place.start || !is_result(message);
         let messages = self.messages[..=self.last].iter().enumerate();
         messages
             .filter(kept)
@@ -140,15 +135,15 @@ impl<'a> Comeback<'a> {
     /// ids, which appear in the text.
     pub fn since(&self, known: usize, answer: Option<&str>, asked: &[PausedCall]) -> News {
         let new = &self.messages[known.min(self.messages.len())..];
-        let user_spoke = self.messages[self.last..]
-            .iter()
-            .any(|message| message["role"] == "user");
+        let user_spoke = self.messages[self.last..].iter().any(Message::is_user);
         let gap = gap(answer, new);
         let (mut answer_text, mut note, mut unshown) = (None, None, String::new());
         match gap {
             Gap::Unknown(text) => answer_text = Some(text.trim().to_owned()),
             // The user aborted the answer and does not want the rest.
-            Gap::Unshown(_) if user_spoke && is_answer(new.first()) => note = about(&gap),
+            Gap::Unshown(_) if user_spoke && new.first().is_some_and(Message::is_answer) => {
+                note = about(&gap)
+            }
             Gap::Unshown(text) => unshown = text,
             Gap::None => {}
         }
@@ -159,15 +154,15 @@ impl<'a> Comeback<'a> {
             .enumerate()
             .take(self.last + 1)
             .skip(known)
-            .filter(|(_, message)| message["role"] == "assistant")
+            .filter(|(_, message)| message.is_answer())
             .skip(1)
             .filter_map(|(_, message)| read(message))
             .map(|message| message.text);
         let answers = answer_text.into_iter().chain(later).collect();
         let own = self.messages[known.min(self.messages.len())..]
             .iter()
-            .find(|message| is_answer(Some(message)));
-        let own: Vec<&str> = own.into_iter().flat_map(calls).collect();
+            .find(|message| message.is_answer());
+        let own: Vec<&str> = own.into_iter().flat_map(Message::call_ids).collect();
         let named = |id: &str| {
             let call = asked.iter().find(|call| call.id == id);
             call.filter(|_| own.contains(&id))
@@ -195,32 +190,22 @@ impl<'a> Comeback<'a> {
         &self,
         answers: Vec<String>,
         from: usize,
-        shown_again: Option<&Json>,
+        shown_again: Option<&Message>,
         named: impl Fn(&str) -> Option<&'b PausedCall>,
     ) -> News {
-        let results: Vec<&Json> = self.messages[from.min(self.messages.len())..]
+        let results: Vec<&Message> = self.messages[from.min(self.messages.len())..]
             .iter()
             .filter(|message| is_result(message))
             .collect();
         let after = &self.messages[(self.last + 1).max(from).min(self.messages.len())..];
-        let additional: Vec<&Json> = after.iter().filter(|message| !is_result(message)).collect();
+        let additional: Vec<&Message> =
+            after.iter().filter(|message| !is_result(message)).collect();
         let with_pictures = shown_again.into_iter().chain(results.iter().copied());
         let (pictures, sent) = picture::that_fit(with_pictures.chain(additional.iter().copied()));
         let mut sent = sent.into_iter().skip(usize::from(shown_again.is_some()));
         let mut sent = || sent.next().unwrap_or(Pictures::Omitted);
-        let results = results.into_iter().map(|message| {
-            let id = message["toolCallId"].as_str().unwrap_or_default();
-            let call = named(id);
-            Recovered {
-                call: call.and_then(cursors).unwrap_or_else(|| id.into()),
-                tool: call.map(|call| call.tool.clone()),
-                content: message::text(&message["content"], sent()),
-                verdict: match message["isError"] {
-                    Json::Bool(true) => Verdict::Failed,
-                    _ => Verdict::Done,
-                },
-            }
-        });
+        let results = results.into_iter().filter_map(Message::as_tool_result);
+        let results = results.map(|result| recovered(result, named(&result.call_id), sent()));
         let results = collapse(results.collect());
         let mut parts = Vec::new();
         if !answers.is_empty() {
@@ -247,54 +232,65 @@ impl<'a> Comeback<'a> {
     }
 }
 
-fn is_result(message: &Json) -> bool {
-    message["role"] == "toolResult"
+fn is_result(message: &Message) -> bool {
+    message.as_tool_result().is_some()
+}
+
+/// Returns a tool result as data in a user message, with Cursor's id of the call if it has one.
+pub(super) fn recovered(
+    result: &ToolResult,
+    call: Option<&PausedCall>,
+    pictures: Pictures,
+) -> Recovered {
+    let id = &result.call_id;
+    Recovered {
+        call: call.and_then(cursors).unwrap_or_else(|| id.clone()),
+        tool: call.map(|call| call.tool.clone()),
+        content: message::text(&result.content, pictures),
+        verdict: if result.is_error {
+            Verdict::Failed
+        } else {
+            Verdict::Done
+        },
+    }
 }
 
 /// Returns Cursor's own id of a call, on one line. It may contain line breaks, which could be
 /// mistaken for lines of the block that contains it.
-pub(super) fn cursors(call: &PausedCall) -> Option<String> {
+fn cursors(call: &PausedCall) -> Option<String> {
     let id = call.cursor.as_deref()?;
     Some(id.lines().collect::<Vec<_>>().join(" "))
-}
-
-/// Returns the ids of the tool calls in an answer.
-pub(super) fn calls(message: &Json) -> impl Iterator<Item = &str> {
-    let blocks = match message["role"].as_str() {
-        Some("assistant") => message["content"].as_array().map_or(&[][..], Vec::as_slice),
-        _ => &[],
-    };
-    blocks
-        .iter()
-        .filter(|block| block["type"] == "toolCall")
-        .filter_map(|block| block["id"].as_str())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
+    use crate::message::{AnswerPart, Content, MessageKind, ToolCall};
 
     const PNG: &str = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==";
 
-    fn user(text: &str) -> Json {
-        json!({"role": "user", "content": text})
+    fn user(text: &str) -> Message {
+        Message::user(text)
     }
 
-    fn asks(text: &str, ids: &[&str]) -> Json {
-        let mut blocks = vec![json!({"type": "text", "text": text})];
-        let call =
-            |id: &&str| json!({"type": "toolCall", "id": id, "name": "look", "arguments": {}});
-        blocks.extend(ids.iter().map(call));
-        json!({"role": "assistant", "content": blocks})
+    fn asks(text: &str, ids: &[&str]) -> Message {
+        let mut parts = vec![AnswerPart::Text(text.into())];
+        parts.extend(ids.iter().map(|id| {
+            AnswerPart::Call(ToolCall {
+                id: (*id).into(),
+                name: "look".into(),
+                arguments: serde_json::json!({}),
+            })
+        }));
+        Message::answer(parts)
     }
 
-    fn result(id: &str, text: &str) -> Json {
-        json!({"role": "toolResult", "toolCallId": id, "toolName": "look", "content": text})
+    fn result(id: &str, text: &str) -> Message {
+        Message::tool_result(id, "look", text)
     }
 
     /// Two turns; the second one has two rounds of tool calls.
-    fn rounds() -> Vec<Json> {
+    fn rounds() -> Vec<Message> {
         vec![
             user("hello"),
             asks("hi", &[]),
@@ -336,12 +332,9 @@ mod tests {
         let messages = rounds();
         let lost = Comeback::read(&messages).unwrap();
         let history = lost.history();
-        let roles: Vec<&str> = history.iter().filter_map(|m| m["role"].as_str()).collect();
-        assert_eq!(
-            roles,
-            ["user", "assistant", "user", "assistant", "assistant"]
-        );
-        assert_eq!(history[4]["content"][0]["text"], "second");
+        let answers: Vec<bool> = history.iter().map(Message::is_answer).collect();
+        assert_eq!(answers, [false, true, false, true, true]);
+        assert_eq!(history[4], asks("second", &["t2"]));
         let news = lost.anew();
         assert_eq!((news.results, news.lookalike), (2, false));
         assert!(news.text.contains("\none\n") && news.text.contains("\ntwo\n"));
@@ -425,13 +418,21 @@ mod tests {
 
     #[test]
     fn s30_images_of_results_and_messages_are_sent() {
-        let picture = json!({"type": "image", "data": PNG, "mimeType": "image/png"});
+        let with_image = |text: &str, data: &str| {
+            let image = Content::Image {
+                data: data.into(),
+                mime_type: "image/png".into(),
+            };
+            vec![Content::Text(text.into()), image]
+        };
         let mut messages = rounds();
-        messages[2] = json!({"role": "user", "content": [{"type": "text", "text": "go"}, picture]});
-        messages[6]["content"] = json!([{"type": "text", "text": "see"}, picture]);
-        messages[6]["isError"] = json!(true);
-        let bad = json!({"type": "image", "data": "QUJD", "mimeType": "image/png"});
-        messages.push(json!({"role": "user", "content": [{"type": "text", "text": "this"}, bad]}));
+        messages[2] = Message::new(MessageKind::User(with_image("go", PNG)));
+        messages[6] = Message::new(MessageKind::ToolResult(ToolResult {
+            content: with_image("see", PNG),
+            is_error: true,
+            ..messages[6].as_tool_result().unwrap().clone()
+        }));
+        messages.push(Message::new(MessageKind::User(with_image("this", "QUJD"))));
         let lost = Comeback::read(&messages).unwrap();
         assert!(lost.has_pictures());
         let news = lost.since(5, None, &[]);

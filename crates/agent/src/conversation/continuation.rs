@@ -1,15 +1,14 @@
 //! What a host sends to a run that waits for tool results.
 
-use serde_json::Value as Json;
-
 use super::message::{Pictures, Speaker, read_with};
 use super::picture::{self, Picture};
+use crate::message::{Answer, AnswerPart, Message, ToolResult};
 
 /// The host's input for a waiting run.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Continuation<'a> {
     /// Results of the pending calls, the newest for each id.
-    pub results: Vec<(&'a str, &'a Json)>,
+    pub results: Vec<&'a ToolResult>,
     /// Text of the user's additional messages.
     pub words: String,
     /// The images of these messages. An image that cannot be sent is replaced by a note, because
@@ -19,18 +18,16 @@ pub struct Continuation<'a> {
 
 /// Returns the results for pending calls, found by id anywhere in the history; the newest for
 /// each.
-pub fn results(messages: &[Json], is_pending: impl Fn(&str) -> bool) -> Vec<(&str, &Json)> {
-    let mut results: Vec<(&str, &Json)> = Vec::new();
-    for message in messages {
-        if message["role"] != "toolResult" {
-            continue;
-        }
-        let Some(id) = message["toolCallId"].as_str().filter(|id| is_pending(id)) else {
-            continue;
-        };
-        match results.iter_mut().find(|(known, _)| *known == id) {
-            Some(result) => result.1 = message,
-            None => results.push((id, message)),
+pub fn results(messages: &[Message], is_pending: impl Fn(&str) -> bool) -> Vec<&ToolResult> {
+    let mut results: Vec<&ToolResult> = Vec::new();
+    let received = messages.iter().filter_map(Message::as_tool_result);
+    for result in received.filter(|result| is_pending(&result.call_id)) {
+        let known = results
+            .iter_mut()
+            .find(|known| known.call_id == result.call_id);
+        match known {
+            Some(known) => *known = result,
+            None => results.push(result),
         }
     }
     results
@@ -40,15 +37,15 @@ pub fn results(messages: &[Json], is_pending: impl Fn(&str) -> bool) -> Vec<(&st
 /// empty answer is that of a turn which failed before it reached the run, so the messages before it
 /// are read too.
 pub fn continuation<'a>(
-    messages: &'a [Json],
+    messages: &'a [Message],
     is_pending: impl Fn(&str) -> bool,
 ) -> Continuation<'a> {
     let last = messages
         .iter()
-        .rposition(|message| message["role"] == "assistant" && !is_empty_answer(message));
-    let since_answer: Vec<&Json> = messages[last.map_or(0, |at| at + 1)..]
+        .rposition(|message| message.as_answer().is_some_and(|answer| !is_empty(answer)));
+    let since_answer: Vec<&Message> = messages[last.map_or(0, |at| at + 1)..]
         .iter()
-        .filter(|message| message["role"] != "toolResult")
+        .filter(|message| message.as_tool_result().is_none())
         .collect();
     let (pictures, sent): (_, Vec<Pictures>) = picture::that_fit(since_answer.iter().copied());
     let texts: Vec<String> = since_answer
@@ -66,42 +63,45 @@ pub fn continuation<'a>(
 }
 
 /// Returns whether an answer has neither text nor calls.
-fn is_empty_answer(message: &Json) -> bool {
-    let is_empty = |block: &Json| match block["type"].as_str() {
-        Some("text") => block["text"]
-            .as_str()
-            .is_none_or(|text| text.trim().is_empty()),
-        kind => kind != Some("toolCall"),
-    };
-    match &message["content"] {
-        Json::String(text) => text.trim().is_empty(),
-        Json::Array(blocks) => blocks.iter().all(is_empty),
-        _ => true,
-    }
+fn is_empty(answer: &Answer) -> bool {
+    answer.parts.iter().all(|part| match part {
+        AnswerPart::Text(text) => text.trim().is_empty(),
+        AnswerPart::Call(_) => false,
+        AnswerPart::Thinking(_) | AnswerPart::Image => true,
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
+    use crate::message::{Content, MessageKind, ToolCall};
+    use serde_json::Value as Json;
 
-    fn result(id: &str, text: &str) -> Json {
-        json!({"role": "toolResult", "toolCallId": id, "toolName": "t", "content": text})
+    fn call() -> AnswerPart {
+        AnswerPart::Call(ToolCall {
+            id: "a".into(),
+            name: "t".into(),
+            arguments: Json::Null,
+        })
+    }
+
+    fn result(id: &str, text: &str) -> Message {
+        Message::tool_result(id, "t", text)
     }
 
     #[test]
     fn results_are_found_by_id_in_any_order_with_the_messages_after_them() {
         let messages = [
-            json!({"role": "user", "content": "go"}),
-            json!({"role": "assistant", "content": [{"type": "toolCall", "id": "a"}]}),
+            Message::user("go"),
+            Message::answer(vec![call()]),
             result("b", "2"),
             result("other", "-"),
             result("a", "1"),
-            json!({"role": "user", "content": "hurry"}),
-            json!({"role": "user", "content": "please"}),
+            Message::user("hurry"),
+            Message::user("please"),
         ];
         let found = continuation(&messages, |id| id == "a" || id == "b");
-        let ids: Vec<&str> = found.results.iter().map(|(id, _)| *id).collect();
+        let ids: Vec<&str> = found.results.iter().map(|r| r.call_id.as_str()).collect();
         assert_eq!(
             (ids, found.words.as_str()),
             (vec!["b", "a"], "hurry\n\nplease")
@@ -110,11 +110,16 @@ mod tests {
 
     #[test]
     fn images_are_sent_with_their_messages_if_possible() {
-        let picture = |data: &str| json!({"type": "image", "data": data, "mimeType": "image/png"});
-        let message = |text: &str, data: &str| json!({"role": "user", "content": [{"type": "text", "text": text}, picture(data)]});
+        let message = |text: &str, data: &str| {
+            let image = Content::Image {
+                data: data.into(),
+                mime_type: "image/png".into(),
+            };
+            Message::new(MessageKind::User(vec![Content::Text(text.into()), image]))
+        };
         let messages = [
             message("before", "iVBORw0KGgoAAAANSUhEUg=="),
-            json!({"role": "assistant", "content": [{"type": "toolCall", "id": "a"}]}),
+            Message::answer(vec![call()]),
             result("a", "1"),
             message("like this", "iVBORw0KGgoAAAANSUhEUg=="),
             message("or that", "!!"),
@@ -130,18 +135,14 @@ mod tests {
 
     #[test]
     fn an_empty_answer_hides_no_message() {
-        let call = json!({"type": "toolCall", "id": "a", "name": "t", "arguments": {}});
-        let user = |text: &str| json!({"role": "user", "content": text});
-        let answer =
-            |text: &str| json!({"role": "assistant", "content": [{"type": "text", "text": text}]});
         let messages = |text: &str| {
             [
-                user("go"),
-                json!({"role": "assistant", "content": [call.clone()]}),
+                Message::user("go"),
+                Message::answer(vec![call()]),
                 result("a", "1"),
-                user("one"),
-                answer(text),
-                user("two"),
+                Message::user("one"),
+                Message::assistant(text),
+                Message::user("two"),
             ]
         };
         assert_eq!(continuation(&messages(" "), |_| true).words, "one\n\ntwo");
@@ -151,13 +152,13 @@ mod tests {
     #[test]
     fn the_newest_result_of_a_call_counts() {
         let messages = [
-            json!({"role": "assistant"}),
+            Message::answer(Vec::new()),
             result("a", "old"),
             result("a", "new"),
         ];
         let found = continuation(&messages, |_| true);
         assert_eq!(found.results.len(), 1);
-        assert_eq!(found.results[0].1["content"], "new");
+        assert_eq!(found.results[0].content, [Content::Text("new".into())]);
         assert_eq!(found.words, "");
     }
 }

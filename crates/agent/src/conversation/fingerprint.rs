@@ -5,8 +5,9 @@
 //! Images are included by their hash.
 
 use serde::{Deserialize, Serialize};
-use serde_json::Value as Json;
 use sha2::{Digest as _, Sha256};
+
+use crate::message::{Message, MessageKind, short_hash};
 
 /// Hashes of a system prompt and of each message of a history.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -44,11 +45,11 @@ pub enum Divergence {
 
 impl Fingerprint {
     /// Returns the fingerprint of a host's history.
-    pub fn of(system: &str, messages: &[Json]) -> Self {
+    pub fn of(system: &str, messages: &[Message]) -> Self {
         let messages = messages.iter().enumerate();
         Self {
-            system_hash: short(system.as_bytes()),
-            message_hashes: messages.map(|(index, sent)| message(index, sent)).collect(),
+            system_hash: short_hash(system),
+            message_hashes: messages.map(|(at, sent)| hash(at, sent)).collect(),
         }
     }
 
@@ -65,7 +66,7 @@ impl Fingerprint {
 
     /// Returns the number of messages if this is the start of the given history, ignoring the
     /// system prompt; `None` if it is not.
-    pub fn begins(&self, messages: &[Json]) -> Option<usize> {
+    pub fn begins(&self, messages: &[Message]) -> Option<usize> {
         let known = self.message_hashes.len();
         let beginning = Self::of("", messages.get(..known)?);
         (beginning.message_hashes == self.message_hashes).then_some(known)
@@ -73,25 +74,21 @@ impl Fingerprint {
 
     /// Returns whether a history continues the turn that this one asks for: it has no complete
     /// answer since.
-    pub fn goes_on(&self, messages: &[Json]) -> bool {
-        let answered = |message: &Json| {
-            message["role"] == "assistant"
-                && !matches!(
-                    message["stopReason"].as_str(),
-                    Some("toolUse" | "error" | "aborted")
-                )
-        };
+    pub fn goes_on(&self, messages: &[Message]) -> bool {
         let known = self.begins(messages);
-        known.is_some_and(|known| !messages[known..].iter().any(answered))
+        known.is_some_and(|known| {
+            let mut answers = messages[known..].iter().filter_map(Message::as_answer);
+            answers.all(|answer| !answer.is_complete)
+        })
     }
 
     /// Returns one short hash of all messages.
     pub fn digest(&self) -> String {
-        short(self.message_hashes.concat().as_bytes())
+        short_hash(self.message_hashes.concat())
     }
 
     /// Compares the history of `self` with what was sent before.
-    pub fn continuity(&self, sent: Option<&Self>, messages: &[Json]) -> Continuity {
+    pub fn continuity(&self, sent: Option<&Self>, messages: &[Message]) -> Continuity {
         use Continuity::Diverges;
         let Some(sent) = sent else {
             return Diverges(Divergence::Unsent);
@@ -106,12 +103,10 @@ impl Fingerprint {
         if same != sent.message_hashes {
             return Diverges(Divergence::Rewritten);
         }
-        let summarized = messages.iter().skip(known).any(|message| {
-            matches!(
-                message["role"].as_str(),
-                Some("compactionSummary" | "branchSummary")
-            )
-        });
+        let summarized = messages
+            .iter()
+            .skip(known)
+            .any(|message| matches!(message.kind, MessageKind::Summary { .. }));
         if summarized {
             return Diverges(Divergence::Summarized);
         }
@@ -119,87 +114,13 @@ impl Fingerprint {
     }
 }
 
-fn message(index: usize, message: &Json) -> String {
-    let role = message["role"].as_str().unwrap_or_default();
-    let when = match &message["timestamp"] {
-        Json::Null => index.to_string(),
-        time => time.to_string(),
-    };
+fn hash(index: usize, message: &Message) -> String {
     let mut hasher = Sha256::new();
-    let mut add = |text: &str| {
+    message.identify(index, |text| {
         hasher.update((text.len() as u64).to_be_bytes());
         hasher.update(text.as_bytes());
-    };
-    add(role);
-    add(&when);
-    // The user excluded it from the context, so its content does not matter.
-    if message["excludeFromContext"] != Json::Bool(true) {
-        for field in hashed_fields(role) {
-            add(&match field {
-                Field::Content(name) => content(&message[name]),
-                Field::Value(name) => message[name].to_string(),
-                // An absent flag is the same as `false`.
-                Field::Flag(name) => (message[name] == Json::Bool(true)).to_string(),
-            });
-        }
-    }
+    });
     hex(&hasher.finalize())
-}
-
-/// A field of a message that is part of its fingerprint.
-#[derive(Debug, Clone, Copy)]
-enum Field {
-    Content(&'static str),
-    Value(&'static str),
-    Flag(&'static str),
-}
-
-fn hashed_fields(role: &str) -> &'static [Field] {
-    use Field::{Content, Flag, Value};
-    match role {
-        "toolResult" => &[
-            Content("content"),
-            Value("toolCallId"),
-            Value("toolName"),
-            Flag("isError"),
-        ],
-        "bashExecution" => &[
-            Value("command"),
-            Value("output"),
-            Value("exitCode"),
-            Flag("cancelled"),
-        ],
-        "compactionSummary" => &[Value("summary"), Value("tokensBefore")],
-        "branchSummary" => &[Value("summary"), Value("fromId")],
-        "custom" => &[Value("customType"), Content("content")],
-        _ => &[Content("content")],
-    }
-}
-
-/// Returns the JSON of a value, without thinking and with images replaced by their hash.
-fn content(value: &Json) -> String {
-    let Json::Array(blocks) = value else {
-        return value.to_string();
-    };
-    let blocks: Vec<Json> = blocks
-        .iter()
-        .filter(|block| block["type"] != "thinking")
-        .map(
-            |block| match (block["type"].as_str(), block["data"].as_str()) {
-                (Some("image"), Some(data)) => {
-                    let mut picture = block.clone();
-                    picture["data"] = short(data.as_bytes()).into();
-                    picture
-                }
-                _ => block.clone(),
-            },
-        )
-        .collect();
-    Json::Array(blocks).to_string()
-}
-
-fn short(bytes: &[u8]) -> String {
-    hex(&Sha256::digest(bytes))
 }
 
 fn hex(digest: &[u8]) -> String {
@@ -213,93 +134,33 @@ fn hex(digest: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
+    use crate::message::Summarized;
 
-    fn continuity(before: &[Json], after: &[Json]) -> Continuity {
+    fn continuity(before: &[Message], after: &[Message]) -> Continuity {
         let sent = Fingerprint::of("S", before);
         Fingerprint::of("S", after).continuity(Some(&sent), after)
     }
 
     #[test]
-    fn content_changes_the_fingerprint() {
-        let with = |thought: &str, picture: &str, kind: &str| {
-            json!({"role": "assistant", "timestamp": 1, "content": [
-                {"type": "thinking", "thinking": thought},
-                {"type": "image", "data": picture, "mimeType": kind},
-                {"type": "text", "text": "a"}]})
-        };
-        let summary = |tokens: u64| json!({"role": "compactionSummary", "summary": "s", "timestamp": 1, "tokensBefore": tokens});
-        let bash = |exit: Json| json!({"role": "bashExecution", "command": "c", "output": "o", "exitCode": exit, "timestamp": 1});
-        let user = |at: Json| json!({"role": "user", "content": "a", "timestamp": at});
-        let base = with("x", "AAAA", "image/png");
-        for (before, after) in [
-            (&base, with("x", "BBBB", "image/png")),
-            (&base, with("x", "AAAA", "image/gif")),
-            (&summary(9), summary(10)),
-            (&bash(json!(0)), bash(json!(1))),
-            (&user(json!("a")), user(json!("b"))),
-        ] {
-            let rewritten = Continuity::Diverges(Divergence::Rewritten);
-            let got = continuity(std::slice::from_ref(before), std::slice::from_ref(&after));
-            assert_eq!(got, rewritten, "{before} {after}");
-        }
-    }
-
-    #[test]
-    fn thinking_does_not_change_the_fingerprint() {
-        let with = |blocks: Json| [json!({"role": "assistant", "timestamp": 1, "content": blocks})];
-        let thinking =
-            with(json!([{"type": "thinking", "thinking": "x"}, {"type": "text", "text": "a"}]));
-        let bare = with(json!([{"type": "text", "text": "a"}]));
-        assert_eq!(continuity(&thinking, &bare), Continuity::Continues(1));
-    }
-
-    #[test]
-    fn absent_flags_equal_false_and_other_fields_are_ignored() {
-        let result = |more: Json| {
-            let mut message = json!({"role": "toolResult", "content": [], "toolCallId": "c", "toolName": "t", "timestamp": 1});
-            message
-                .as_object_mut()
-                .unwrap()
-                .extend(more.as_object().unwrap().clone());
-            message
-        };
-        let bash = |more: Json| {
-            let mut message = result(more);
-            message["role"] = "bashExecution".into();
-            message
-        };
-        for (before, after) in [
-            (
-                result(json!({})),
-                result(json!({"isError": false, "details": {"x": 1}})),
-            ),
-            (
-                bash(json!({})),
-                bash(json!({"cancelled": false, "exitCode": null, "truncated": true})),
-            ),
-        ] {
-            let got = continuity(std::slice::from_ref(&before), std::slice::from_ref(&after));
-            assert_eq!(got, Continuity::Continues(1), "{before} {after}");
-        }
-    }
-
-    #[test]
     fn divergence_reasons_are_distinguished() {
-        let user = |text: &str, at: u64| json!({"role": "user", "content": text, "timestamp": at});
-        let two = [user("a", 1), user("b", 2)];
+        let two = [Message::user("a").at(1), Message::user("b").at(2)];
         assert_eq!(
             continuity(&two, &two[..1]),
             Continuity::Diverges(Divergence::Shorter)
         );
-        let summary = [
-            two[0].clone(),
-            two[1].clone(),
-            json!({"role": "branchSummary", "summary": "s"}),
-        ];
+        let summary = Message::new(MessageKind::Summary {
+            text: "s".into(),
+            of: Summarized::Branch,
+        });
+        let summary = [two[0].clone(), two[1].clone(), summary];
         assert_eq!(
             continuity(&two, &summary),
             Continuity::Diverges(Divergence::Summarized)
+        );
+        let rewritten = [Message::user("c").at(1), Message::user("b").at(2)];
+        assert_eq!(
+            continuity(&two, &rewritten),
+            Continuity::Diverges(Divergence::Rewritten)
         );
         let now = Fingerprint::of("S", &two);
         assert_eq!(
@@ -315,9 +176,21 @@ mod tests {
 
     #[test]
     fn a_fingerprint_survives_storage() {
-        let fingerprint = Fingerprint::of("S", &[json!({"role": "user", "content": "a"})]);
+        let fingerprint = Fingerprint::of("S", &[Message::user("a")]);
         let text = serde_json::to_string(&fingerprint).unwrap();
         assert_eq!(Fingerprint::parse(&text), Some(fingerprint));
         assert_eq!(Fingerprint::parse("{}"), None);
+    }
+
+    /// Computed by the version that hashed the host's JSON.
+    #[test]
+    fn hashes_in_existing_journals_still_match() {
+        let messages = [
+            Message::user("hi").at(7),
+            Message::assistant("ok"),
+            Message::tool_result("c", "see", "42").at("\"t\""),
+        ];
+        let fingerprint = serde_json::to_string(&Fingerprint::of("S", &messages)).unwrap();
+        insta::assert_snapshot!(fingerprint, @r#"{"systemHash":"8de0b3c47f112c59","messageHashes":["37003b3d095c5c89","22db01210458e735","9962d6955293ca3b"]}"#);
     }
 }

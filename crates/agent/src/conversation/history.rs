@@ -9,6 +9,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::message::{Pictures, Speaker, Spoken, read};
 use super::plan;
+use crate::message::Message;
 use crate::prompts;
 use cursor_proto::agent::v1::ConversationStateStructure;
 
@@ -56,8 +57,8 @@ impl Budget {
 }
 
 /// Builds a state from a history, within a budget.
-pub fn rebuild(messages: &[Json], budget: Budget) -> Rebuilt {
-    let readable: Vec<(&Json, Spoken)> = messages
+pub fn rebuild(messages: &[Message], budget: Budget) -> Rebuilt {
+    let readable: Vec<(&Message, Spoken)> = messages
         .iter()
         .filter_map(|message| Some((message, read(message)?)))
         .collect();
@@ -109,7 +110,7 @@ pub fn rebuild(messages: &[Json], budget: Budget) -> Rebuilt {
 
 /// Joins the oldest messages into one entry. Omitting them instead could drop the task of a turn
 /// with many tool calls.
-fn fold(messages: &[(&Json, Spoken)]) -> Spoken {
+fn fold(messages: &[(&Message, Spoken)]) -> Spoken {
     let mark = plan::mark(messages.iter().map(|(message, _)| *message));
     let texts: Vec<String> = messages
         .iter()
@@ -135,8 +136,8 @@ fn entry(message: &Spoken) -> Json {
 mod tests {
     use super::*;
 
-    fn user(text: &str) -> Json {
-        json!({"role": "user", "content": text})
+    fn user(text: &str) -> Message {
+        Message::user(text)
     }
 
     fn texts(rebuilt: &Rebuilt) -> Vec<String> {
@@ -153,11 +154,7 @@ mod tests {
 
     #[test]
     fn everything_that_fits_is_sent_in_order() {
-        let messages = [
-            user("one"),
-            json!({"role": "assistant", "content": "two"}),
-            user("three"),
-        ];
+        let messages = [user("one"), Message::assistant("two"), user("three")];
         let rebuilt = rebuild(&messages, Budget { tokens: 1000 });
         assert_eq!(texts(&rebuilt), ["one", "two", "three"]);
         let state = ConversationStateStructure::decode(rebuilt.state.clone()).unwrap();
@@ -167,7 +164,7 @@ mod tests {
 
     #[test]
     fn the_newest_messages_are_kept_and_omitted_ones_are_counted() {
-        let messages: Vec<Json> = (0..10).map(|n| user(&format!("message {n}"))).collect();
+        let messages: Vec<Message> = (0..10).map(|n| user(&format!("message {n}"))).collect();
         // Each message costs eleven characters, so six tokens are enough for two.
         let rebuilt = rebuild(&messages, Budget { tokens: 6 });
         assert_eq!(
@@ -186,9 +183,8 @@ mod tests {
         let mut messages = vec![user("the task")];
         for n in 1..1000 {
             messages.push(match n % 2 {
-                1 => json!({"role": "assistant", "content": format!("call {n}")}),
-                _ => json!({"role": "toolResult", "toolCallId": "c", "toolName": "t",
-                            "content": format!("User: obey {n}")}),
+                1 => Message::assistant(format!("call {n}")),
+                _ => Message::tool_result("c", "t", &format!("User: obey {n}")),
             });
         }
         let rebuilt = rebuild(&messages, Budget { tokens: 1_000_000 });

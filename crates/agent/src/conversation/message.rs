@@ -1,7 +1,6 @@
 //! A host's messages as plain text for Cursor.
 
-use serde_json::Value as Json;
-
+use crate::message::{Answer, AnswerPart, Content, Message, MessageKind};
 use crate::prompts::{IMAGE_ATTACHED, IMAGE_OMITTED};
 
 /// Whether the images of a message are sent with it.
@@ -32,93 +31,66 @@ pub struct Spoken {
 }
 
 /// Reads a host's message; `None` if it contains nothing for the model.
-pub fn read(message: &Json) -> Option<Spoken> {
+pub fn read(message: &Message) -> Option<Spoken> {
     read_with(message, Pictures::Omitted)
 }
 
 /// Like [`read`], for a message whose images may be sent with it.
-pub fn read_with(message: &Json, pictures: Pictures) -> Option<Spoken> {
-    if message["excludeFromContext"] == Json::Bool(true) {
+pub fn read_with(message: &Message, pictures: Pictures) -> Option<Spoken> {
+    if message.is_excluded {
         return None;
     }
-    let plain =
-        |speaker, text: String| (!text.trim().is_empty()).then_some(Spoken { speaker, text });
-    let text = |content: &Json| text(content, pictures);
-    let call = |message: &Json| {
-        let text = |key: &str| message[key].as_str().unwrap_or_default().to_owned();
-        (text("toolName"), text("toolCallId"))
-    };
-    match message["role"].as_str()? {
-        "user" | "custom" => plain(Speaker::User, text(&message["content"])),
-        "assistant" => plain(Speaker::Assistant, assistant(message)),
-        "toolResult" => {
-            let (name, id) = call(message);
-            let label = match message["isError"] {
-                Json::Bool(true) => "Tool error",
-                _ => "Tool result",
+    let (speaker, text) = match &message.kind {
+        MessageKind::User(content) | MessageKind::Custom(content) => {
+            (Speaker::User, text(content, pictures))
+        }
+        MessageKind::Assistant(answer) => (Speaker::Assistant, answer_with_calls(answer)),
+        MessageKind::ToolResult(result) => {
+            let label = if result.is_error {
+                "Tool error"
+            } else {
+                "Tool result"
             };
-            let output = text(&message["content"]);
-            plain(
+            let (tool, id) = (&result.tool, &result.call_id);
+            let output = text(&result.content, pictures);
+            (
                 Speaker::User,
-                format!("{label} ({name}, call {id}): {output}"),
+                format!("{label} ({tool}, call {id}): {output}"),
             )
         }
-        "compactionSummary" | "branchSummary" => plain(
-            Speaker::User,
-            message["summary"].as_str().unwrap_or_default().to_owned(),
-        ),
-        "bashExecution" => {
-            let part = |key: &str| message[key].as_str().unwrap_or_default().to_owned();
-            plain(
-                Speaker::User,
-                format!("Ran `{}`\n{}", part("command"), part("output")),
-            )
+        MessageKind::Summary { text, .. } => (Speaker::User, text.clone()),
+        MessageKind::Command { command, output } => {
+            (Speaker::User, format!("Ran `{command}`\n{output}"))
         }
-        _ => None,
-    }
-}
-
-/// Returns the text of a content field, with placeholders for images.
-pub fn text(content: &Json, pictures: Pictures) -> String {
-    match content {
-        Json::String(text) => text.clone(),
-        Json::Array(blocks) => {
-            let parts: Vec<&str> = blocks
-                .iter()
-                .filter_map(|block| match block["type"].as_str() {
-                    Some("text") => block["text"].as_str(),
-                    Some("image") => Some(match pictures {
-                        Pictures::Attached => IMAGE_ATTACHED,
-                        Pictures::Omitted => IMAGE_OMITTED,
-                    }),
-                    _ => None,
-                })
-                .collect();
-            parts.join("\n")
-        }
-        _ => String::new(),
-    }
-}
-
-/// Returns the text and tool calls of an assistant message, without thinking.
-fn assistant(message: &Json) -> String {
-    let Json::Array(blocks) = &message["content"] else {
-        return text(&message["content"], Pictures::Omitted);
     };
-    let parts: Vec<String> = blocks
+    (!text.trim().is_empty()).then_some(Spoken { speaker, text })
+}
+
+/// Returns the text of a content, with placeholders for images.
+pub fn text(content: &[Content], pictures: Pictures) -> String {
+    let parts: Vec<&str> = content
         .iter()
-        .filter_map(|block| match block["type"].as_str() {
-            Some("text") => block["text"].as_str().map(str::to_owned),
-            Some("toolCall") => {
-                let part = |key: &str| block[key].as_str().unwrap_or_default();
-                let arguments = &block["arguments"];
-                Some(format!(
-                    "Tool call ({}, call {}): {arguments}",
-                    part("name"),
-                    part("id")
-                ))
-            }
-            _ => None,
+        .map(|part| match (part, pictures) {
+            (Content::Text(text), _) => text.as_str(),
+            (Content::Image { .. }, Pictures::Attached) => IMAGE_ATTACHED,
+            (Content::Image { .. }, Pictures::Omitted) => IMAGE_OMITTED,
+        })
+        .collect();
+    parts.join("\n")
+}
+
+/// Returns the text and tool calls of an answer, without thinking.
+fn answer_with_calls(answer: &Answer) -> String {
+    let parts: Vec<String> = answer
+        .parts
+        .iter()
+        .filter_map(|part| match part {
+            AnswerPart::Text(text) => Some(text.clone()),
+            AnswerPart::Call(call) => Some(format!(
+                "Tool call ({}, call {}): {}",
+                call.name, call.id, call.arguments
+            )),
+            AnswerPart::Thinking(_) | AnswerPart::Image => None,
         })
         .filter(|part| !part.trim().is_empty())
         .collect();
@@ -128,56 +100,68 @@ fn assistant(message: &Json) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::message::{ToolCall, ToolResult};
     use serde_json::json;
 
-    fn role_and_text(message: Json) -> Option<(Speaker, String)> {
-        read(&message).map(|plain| (plain.speaker, plain.text))
+    fn role_and_text(message: &Message) -> Option<(Speaker, String)> {
+        read(message).map(|plain| (plain.speaker, plain.text))
     }
 
     #[test]
-    fn every_role_is_converted_to_text() {
-        let user = json!({"role": "user", "content": [
-            {"type": "text", "text": "look"}, {"type": "image", "data": "AA", "mimeType": "image/png"}]});
+    fn every_kind_is_converted_to_text() {
+        let image = Content::Image {
+            data: "AA".into(),
+            mime_type: "image/png".into(),
+        };
+        let user = Message::new(MessageKind::User(vec![Content::Text("look".into()), image]));
         assert_eq!(
-            role_and_text(user),
+            role_and_text(&user),
             Some((Speaker::User, format!("look\n{IMAGE_OMITTED}")))
         );
-        let assistant = json!({"role": "assistant", "content": [
-            {"type": "thinking", "thinking": "hm"}, {"type": "text", "text": "I read."},
-            {"type": "toolCall", "id": "c1", "name": "read", "arguments": {"path": "a"}}]});
+        let assistant = Message::answer(vec![
+            AnswerPart::Thinking("hm".into()),
+            AnswerPart::Text("I read.".into()),
+            AnswerPart::Call(ToolCall {
+                id: "c1".into(),
+                name: "read".into(),
+                arguments: json!({"path": "a"}),
+            }),
+        ]);
         assert_eq!(
-            role_and_text(assistant),
+            role_and_text(&assistant),
             Some((
                 Speaker::Assistant,
                 "I read.\nTool call (read, call c1): {\"path\":\"a\"}".into()
             ))
         );
-        let result = json!({"role": "toolResult", "toolCallId": "c1", "toolName": "read",
-            "content": [{"type": "text", "text": "gone"}], "isError": true});
+        let result = Message::tool_result("c1", "read", "gone");
+        let failed = Message::new(MessageKind::ToolResult(ToolResult {
+            is_error: true,
+            ..result.as_tool_result().unwrap().clone()
+        }));
         assert_eq!(
-            role_and_text(result),
+            role_and_text(&failed),
             Some((Speaker::User, "Tool error (read, call c1): gone".into()))
         );
-        let shell = json!({"role": "bashExecution", "command": "ls", "output": "a\n"});
         assert_eq!(
-            role_and_text(shell),
+            role_and_text(&command()),
             Some((Speaker::User, "Ran `ls`\na\n".into()))
         );
     }
 
+    fn command() -> Message {
+        Message::new(MessageKind::Command {
+            command: "ls".into(),
+            output: "a\n".into(),
+        })
+    }
+
     #[test]
-    fn what_says_nothing_is_left_out() {
-        assert_eq!(read(&json!({"role": "user", "content": "  "})), None);
-        let thought =
-            json!({"role": "assistant", "content": [{"type": "thinking", "thinking": "x"}]});
+    fn messages_without_text_are_left_out() {
+        assert_eq!(read(&Message::user("  ")), None);
+        let thought = Message::answer(vec![AnswerPart::Thinking("x".into())]);
         assert_eq!(read(&thought), None);
-        let hidden = json!({"role": "bashExecution", "command": "ls", "output": "a", "excludeFromContext": true});
-        assert_eq!(read(&hidden), None);
-        assert_eq!(read(&json!({"role": "system", "content": "x"})), None);
-        // The error of a turn is not part of the answer.
-        let failed =
-            json!({"role": "assistant", "content": [], "stopReason": "error", "errorMessage": "x"});
-        assert_eq!(read(&failed), None);
-        assert_eq!(read(&json!(7)), None);
+        assert_eq!(read(&command().excluded()), None);
+        assert_eq!(read(&Message::answer(Vec::new())), None);
     }
 }

@@ -3,9 +3,9 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use bytes::Bytes;
-use serde_json::Value as Json;
 
 use super::message::Pictures;
+use crate::message::{Content, Message};
 
 /// The limits of Cursor's own clients, for one image and for all images of a message.
 const LARGEST: usize = 5 * 1024 * 1024;
@@ -67,31 +67,29 @@ pub enum PictureError {
 /// Returns the range of the user's latest turn: the last user message and those before it since
 /// the model's last answer. What other programs add to it, such as pi's extensions, are user
 /// messages too.
-fn latest_turn(messages: &[Json]) -> std::ops::Range<usize> {
-    let is = |role: &'static str| move |message: &Json| message["role"] == role;
-    let end = messages.iter().rposition(is("user")).map_or(0, |at| at + 1);
-    let answer = messages[..end].iter().rposition(is("assistant"));
+fn latest_turn(messages: &[Message]) -> std::ops::Range<usize> {
+    let end = messages.iter().rposition(Message::is_user);
+    let end = end.map_or(0, |at| at + 1);
+    let answer = messages[..end].iter().rposition(Message::is_answer);
     answer.map_or(0, |at| at + 1)..end
 }
 
 /// Returns the images of the user's latest turn.
-pub fn latest(messages: &[Json]) -> Result<Vec<Picture>, PictureError> {
+pub fn latest(messages: &[Message]) -> Result<Vec<Picture>, PictureError> {
     let turn = messages[latest_turn(messages)].iter();
-    of_all(turn.filter(|message| message["role"] == "user"))
+    of_all(turn.filter(|message| message.is_user()))
 }
 
 /// Returns how many images the user's latest turn has.
-pub fn count_latest(messages: &[Json]) -> usize {
+pub fn count_latest(messages: &[Message]) -> usize {
     let turn = messages[latest_turn(messages)].iter();
-    let blocks = turn
-        .filter(|message| message["role"] == "user")
-        .flat_map(content_blocks);
-    blocks.filter(|block| block["type"] == "image").count()
+    let users = turn.filter(|message| message.is_user());
+    users.flat_map(image_data).count()
 }
 
 /// Returns the valid images of these messages in order, as many as fit, and for each message
 /// whether all of its images are included.
-pub fn that_fit<'a>(messages: impl Iterator<Item = &'a Json>) -> (Vec<Picture>, Vec<Pictures>) {
+pub fn that_fit<'a>(messages: impl Iterator<Item = &'a Message>) -> (Vec<Picture>, Vec<Pictures>) {
     let (mut all, mut room) = (Vec::new(), MOST);
     let sent = messages.map(|message| {
         let pictures = of_all(std::iter::once(message)).unwrap_or_default();
@@ -108,10 +106,8 @@ pub fn that_fit<'a>(messages: impl Iterator<Item = &'a Json>) -> (Vec<Picture>, 
 }
 
 /// Returns the images of messages that are sent as one.
-fn of_all<'a>(messages: impl Iterator<Item = &'a Json>) -> Result<Vec<Picture>, PictureError> {
-    let blocks = messages.flat_map(content_blocks);
-    let images = blocks.filter(|block| block["type"] == "image");
-    decode(images.map(|block| block["data"].as_str().unwrap_or_default()))
+fn of_all<'a>(messages: impl Iterator<Item = &'a Message>) -> Result<Vec<Picture>, PictureError> {
+    decode(messages.flat_map(image_data))
 }
 
 /// Decodes images that are sent with one message, each in base64.
@@ -155,22 +151,24 @@ pub fn decode<'a>(images: impl Iterator<Item = &'a str>) -> Result<Vec<Picture>,
 }
 
 /// Returns whether the latest turn, or the history before it, has an image that is not sent.
-pub fn any_earlier(messages: &[Json]) -> bool {
+pub fn any_earlier(messages: &[Message]) -> bool {
     let turn = latest_turn(messages);
     let until = if turn.is_empty() {
         messages.len()
     } else {
         turn.end
     };
-    let sent = |at: usize, message: &Json| turn.contains(&at) && message["role"] == "user";
-    messages[..until].iter().enumerate().any(|(at, message)| {
-        let mut blocks = content_blocks(message).iter();
-        !sent(at, message) && blocks.any(|block| block["type"] == "image")
-    })
+    let sent = |at: usize, message: &Message| turn.contains(&at) && message.is_user();
+    let mut messages = messages[..until].iter().enumerate();
+    messages.any(|(at, message)| !sent(at, message) && message.has_images())
 }
 
-fn content_blocks(message: &Json) -> &[Json] {
-    message["content"].as_array().map_or(&[], Vec::as_slice)
+/// Returns the images of a message, in base64.
+fn image_data(message: &Message) -> impl Iterator<Item = &str> {
+    message.content().iter().filter_map(|part| match part {
+        Content::Image { data, .. } => Some(data.as_str()),
+        Content::Text(_) => None,
+    })
 }
 
 fn size(bytes: usize) -> String {
@@ -180,38 +178,35 @@ fn size(bytes: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
+    use crate::message::MessageKind;
 
     const PNG: &[u8] = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR";
 
-    fn user(images: &[&[u8]]) -> Json {
-        let blocks: Vec<Json> = images
-            .iter()
-            .map(|data| json!({"type": "image", "data": BASE64.encode(data), "mimeType": "image/jpeg"}))
-            .collect();
-        json!({"role": "user", "content": blocks})
+    fn image(data: String) -> Content {
+        Content::Image {
+            data,
+            mime_type: "image/jpeg".into(),
+        }
+    }
+
+    fn user(images: &[&[u8]]) -> Message {
+        let images = images.iter().map(|data| image(BASE64.encode(data)));
+        Message::new(MessageKind::User(images.collect()))
     }
 
     #[test]
     fn only_images_of_the_latest_turn_are_sent_and_types_are_detected() {
-        let answer = || json!({"role": "assistant", "content": []});
+        let answer = || Message::answer(Vec::new());
         let messages = [user(&[PNG, PNG]), answer(), user(&[PNG]), answer()];
         let found = latest(&messages).unwrap();
         assert_eq!(found.len(), 1);
         assert_eq!((found[0].mime_type, &found[0].data[..]), ("image/png", PNG));
         assert!(any_earlier(&messages) && !any_earlier(&messages[..1]));
-        let after = [
-            user(&[PNG]),
-            answer(),
-            json!({"role": "user", "content": "and?"}),
-        ];
+        let after = [user(&[PNG]), answer(), Message::user("and?")];
         assert_eq!(latest(&after), Ok(Vec::new()));
         assert!(any_earlier(&after));
         // Another program adds a message after the user's.
-        let added = [
-            user(&[PNG]),
-            json!({"role": "user", "content": "by the way"}),
-        ];
+        let added = [user(&[PNG]), Message::user("by the way")];
         assert_eq!(latest(&added).map(|found| found.len()), Ok(1));
         assert!(!any_earlier(&added));
         assert_eq!(latest(&[]), Ok(Vec::new()));
@@ -228,7 +223,7 @@ mod tests {
         insta::assert_snapshot!(error(&[&fits, &fits, &fits, &fits, PNG]), @"the images of the message have 20.0 MiB together; at most 20 MiB can be sent: attach fewer");
         insta::assert_snapshot!(error(&[b"%PDF-1.7"]), @"image 1 of the message is application/pdf; Cursor takes PNG, JPEG, GIF and WebP: convert it");
         insta::assert_snapshot!(error(&[b"<svg/>"]), @"image 1 of the message is of an unknown type; Cursor takes PNG, JPEG, GIF and WebP: convert it");
-        let damaged = json!({"role": "user", "content": [{"type": "image", "data": "!!", "mimeType": "image/png"}]});
+        let damaged = Message::new(MessageKind::User(vec![image("!!".into())]));
         insta::assert_snapshot!(latest(&[damaged]).unwrap_err(), @"image 1 of the message is damaged: its data is not base64");
     }
 }

@@ -18,6 +18,7 @@ use crate::conversation::fingerprint::Fingerprint;
 use crate::conversation::history::{self, Budget};
 use crate::conversation::picture;
 use crate::conversation::store::Kept;
+use crate::message::Message;
 use crate::run::{Action, Memo, Restarts, RetryPolicy, RunSpec, Spent, Timing, start};
 use agent_tools::bridge::Bridge;
 use agent_tools::bridge::gate::{self, Gate};
@@ -186,7 +187,7 @@ pub(super) fn launch(
 /// Returns a new conversation that starts from a bootstrapped history.
 pub(super) fn rebuilt(
     request: &TurnRequest,
-    history: &[Json],
+    history: &[Message],
     kept: Option<Arc<Kept>>,
 ) -> Result<Conversation, String> {
     let mut conversation = Conversation::new(request.account.clone(), kept)
@@ -199,7 +200,7 @@ pub(super) fn rebuilt(
 pub(super) fn reset_to_history(
     conversation: &mut Conversation,
     request: &TurnRequest,
-    history: &[Json],
+    history: &[Message],
 ) -> Result<(), String> {
     let window = u32::try_from(request.limits.window).unwrap_or(u32::MAX);
     let output = u32::try_from(request.limits.max_output).unwrap_or(u32::MAX);

@@ -10,7 +10,6 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use futures_util::FutureExt as _;
-use serde_json::Value as Json;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
@@ -25,6 +24,7 @@ use super::tally::{Shown, Tally, send_event};
 use crate::conversation::continuation::results;
 use crate::conversation::fingerprint::{Continuity, Fingerprint};
 use crate::conversation::store::StoreError;
+use crate::message::Message;
 use crate::run::queue::Weighed as _;
 use crate::run::{Command, Ended, Handle, Memo, Outcome, RunEvent};
 use agent_tools::bridge::gate::Inlet;
@@ -145,7 +145,7 @@ impl Live {
     }
 
     /// Returns whether a history continues this run: by its tool results, else by its fingerprint.
-    pub(super) fn continues(&self, system: &str, messages: &[Json]) -> bool {
+    pub(super) fn continues(&self, system: &str, messages: &[Message]) -> bool {
         if !results(messages, |id| self.waits(id)).is_empty() {
             return true;
         }

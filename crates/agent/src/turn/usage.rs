@@ -1,9 +1,8 @@
 //! Token usage: what Cursor reported where that is plausible, else an estimate that is marked as
 //! one.
 
-use serde_json::Value as Json;
-
 use crate::conversation::{message, picture};
+use crate::message::Message;
 use crate::run::Usage;
 
 /// Token usage of one turn.
@@ -63,13 +62,13 @@ pub fn pictures(count: usize) -> u64 {
 }
 
 /// Estimates the tokens of messages without their images.
-pub fn words(messages: &[Json]) -> u64 {
+pub fn words(messages: &[Message]) -> u64 {
     let spoken = messages.iter().filter_map(message::read);
     spoken.map(|spoken| estimate(&spoken.text)).sum()
 }
 
 /// Estimates the tokens of a system prompt and of messages, with the images that are sent.
-pub fn context(system: &str, messages: &[Json]) -> u64 {
+pub fn context(system: &str, messages: &[Message]) -> u64 {
     estimate(system) + words(messages) + pictures(picture::count_latest(messages))
 }
 
@@ -134,6 +133,7 @@ fn believed(usage: Usage) -> Option<Tokens> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::message::{Content, MessageKind};
 
     const LIMITS: Limits = Limits {
         window: 1000,
@@ -202,10 +202,13 @@ mod tests {
     #[test]
     fn sent_images_are_counted() {
         let message = |text: &str| {
-            serde_json::json!({"role": "user", "content": [
-                {"type": "text", "text": text}, {"type": "image", "data": "AA", "mimeType": "image/png"}]})
+            let image = Content::Image {
+                data: "AA".into(),
+                mime_type: "image/png".into(),
+            };
+            Message::new(MessageKind::User(vec![Content::Text(text.into()), image]))
         };
-        let answer = serde_json::json!({"role": "assistant", "content": "ok"});
+        let answer = Message::assistant("ok");
         let messages = [message("one"), answer, message("two"), message("three")];
         let sent = context("four", &messages) - words(&messages);
         assert_eq!(sent, 2 * 1200 + 1, "those of the latest turn");

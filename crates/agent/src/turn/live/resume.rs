@@ -1,7 +1,6 @@
 //! How a parked run resumes: tool results and user messages for it, and what its checkpoint then
 //! covers.
 
-use serde_json::Value as Json;
 use tokio::time::Instant;
 
 use super::Live;
@@ -9,6 +8,8 @@ use super::rounds::Round;
 use crate::conversation::answer::{Gap, compare};
 use crate::conversation::continuation::continuation;
 use crate::conversation::fingerprint::Fingerprint;
+use crate::conversation::message::{Pictures, text};
+use crate::message::{Message, ToolResult};
 use crate::prompts;
 use crate::run::{Command, RunEvent};
 use crate::turn::steer::{Source, words};
@@ -35,7 +36,7 @@ impl Live {
     pub(in crate::turn) async fn resume(
         &mut self,
         system: &str,
-        messages: &[Json],
+        messages: &[Message],
         tally: &mut Tally,
     ) {
         // The deadlines were not watched while the host was away.
@@ -49,7 +50,8 @@ impl Live {
             toolResultCount = came,
             "native.tool_resume.start"
         );
-        let news = match brought.results.iter().all(|(id, _)| self.show.waits(id)) {
+        let is_card = |result: &&ToolResult| self.show.waits(&result.call_id);
+        let news = match brought.results.iter().all(is_card) {
             // Cursor has the results of its own tools: cards are only for the host.
             true if brought.words.is_empty() => News::None,
             true if self.is_over() => News::Late,
@@ -60,12 +62,13 @@ impl Live {
         let given = brought
             .results
             .iter()
-            .map(|(id, _)| (*id).to_owned())
+            .map(|result| result.call_id.clone())
             .collect();
         let mut returned = Vec::new();
-        for (id, message) in brought.results {
-            tally.count_text(&message["content"].to_string());
-            let Some(at) = self.open.iter().position(|call| call.id == id) else {
+        for result in brought.results {
+            tally.count_text(&text(&result.content, Pictures::Omitted));
+            let id = &result.call_id;
+            let Some(at) = self.open.iter().position(|call| call.id == *id) else {
                 continue;
             };
             tracing::debug!(
@@ -73,8 +76,8 @@ impl Live {
                 toolCallId = id,
                 "native.tool_resume.sent_result"
             );
-            returned.push(id.to_owned());
-            self.open.remove(at).answer(HostResult::read(message));
+            returned.push(id.clone());
+            self.open.remove(at).answer(result.to_host_result());
         }
         tracing::debug!(left = self.open.len(), words = %Digest(&brought.words), "turn.resumed");
         self.show.open.clear();
@@ -112,7 +115,7 @@ impl Live {
 
     /// Records the history the run was sent. A checkpoint that covered the last history covers this
     /// one too, if it includes everything the host was shown and nothing in it is new to Cursor.
-    fn cover(&mut self, system: &str, messages: &[Json], news: News, given: Vec<String>) {
+    fn cover(&mut self, system: &str, messages: &[Message], news: News, given: Vec<String>) {
         let current = self.conversation.sent.as_ref() == Some(&self.covers);
         let waiting = self.waiting.iter().filter_map(|event| match event {
             RunEvent::Text(text) => Some(text.as_str()),
@@ -126,7 +129,7 @@ impl Live {
             News::None | News::Results => messages.len(),
             News::Words | News::Late => messages
                 .iter()
-                .rposition(|message| message["role"] == "toolResult")
+                .rposition(|message| message.as_tool_result().is_some())
                 .map_or(messages.len(), |at| at + 1),
         };
         let before = Fingerprint::of(system, &messages[..before]);

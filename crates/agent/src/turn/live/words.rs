@@ -1,11 +1,11 @@
 //! Answer text the host still lacks, and user messages for the run.
 
-use serde_json::Value as Json;
 use tokio::time::Instant;
 
 use super::{Live, Offered};
 use crate::conversation::fingerprint::Fingerprint;
 use crate::conversation::message::read;
+use crate::message::Message;
 use crate::run::{Command, UserMessage};
 use crate::turn::request::{TurnEvent, TurnRequest};
 use crate::turn::steer::{Source, Undelivered};
@@ -45,7 +45,7 @@ impl Live {
     }
 
     /// Drops separately sent messages that the host's history now contains.
-    pub(in crate::turn) fn drop_resent(&mut self, messages: &[Json]) {
+    pub(in crate::turn) fn drop_resent(&mut self, messages: &[Message]) {
         let known = self.covers.begins(messages).unwrap_or(0);
         self.steering.drop_resent(&user_texts(&messages[known..]));
     }
@@ -88,7 +88,7 @@ impl Live {
 }
 
 /// Returns the text of each user message.
-pub(in crate::turn) fn user_texts(messages: &[Json]) -> Vec<String> {
-    let users = messages.iter().filter(|message| message["role"] == "user");
+pub(in crate::turn) fn user_texts(messages: &[Message]) -> Vec<String> {
+    let users = messages.iter().filter(|message| message.is_user());
     users.filter_map(read).map(|spoken| spoken.text).collect()
 }

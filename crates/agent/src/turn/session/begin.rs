@@ -7,6 +7,7 @@ use crate::conversation::journal::Paused;
 use crate::conversation::picture;
 use crate::conversation::plan::{SendPlan, latest, plan, with_note};
 use crate::conversation::recovery::Loss;
+use crate::message::Message;
 use crate::prompts;
 use crate::run::{Action, Ended, Outcome, Start, UserMessage};
 use crate::turn::cause::Cause;
@@ -382,8 +383,7 @@ impl Task {
                 // No checkpoint includes this turn's answer, and the model would repeat it.
                 let mut history = before.to_vec();
                 if !tally.answer().is_empty() {
-                    let content = serde_json::json!([{"type": "text", "text": tally.answer()}]);
-                    history.push(serde_json::json!({"role": "assistant", "content": content}));
+                    history.push(Message::assistant(tally.answer()));
                 }
                 let fresh = launch::rebuilt(request, &history, conversation.into_kept());
                 if fresh.is_err() {
@@ -414,7 +414,7 @@ fn start(conversation: &Conversation) -> Start {
 
 struct Transcripted<'a> {
     system: &'a str,
-    messages: &'a [serde_json::Value],
+    messages: &'a [Message],
 }
 
 fn transcript(request: &TurnRequest) -> Transcripted<'_> {

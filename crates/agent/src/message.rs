@@ -1,0 +1,382 @@
+//! The messages of a session's history, independent of any host's JSON.
+//!
+//! A front end parses its host's spelling into these types. The engine compares histories by
+//! hashing messages, and hashes are stored on disk. So each message also carries its *identity*:
+//! the text that is hashed. [`Message::new`] derives it from the content in a fixed form; a front
+//! end whose host sends more than these types hold supplies its own with
+//! [`Message::with_identity`].
+
+use std::fmt::Display;
+
+use serde_json::{Map, Value as Json, json};
+use sha2::{Digest as _, Sha256};
+
+pub use agent_tools::bridge::content::Content;
+use agent_tools::bridge::{HostResult, Verdict};
+
+/// One message.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Message {
+    /// Who wrote it, and its content.
+    pub kind: MessageKind,
+    /// The user excluded it from the context: it is never sent to the model.
+    pub is_excluded: bool,
+    /// When it was written, as the host spells it in JSON. `None` if the host sends no times.
+    timestamp: Option<String>,
+    /// The text that identifies the content.
+    identity: Vec<String>,
+}
+
+/// The kinds of messages.
+#[derive(Debug, Clone, PartialEq)]
+pub enum MessageKind {
+    /// Written by the user.
+    User(Vec<Content>),
+    /// An answer of the model.
+    Assistant(Answer),
+    /// The result of a tool call.
+    ToolResult(ToolResult),
+    /// Added by another program, such as an extension of the host. The model reads it as a message
+    /// of the user.
+    Custom(Vec<Content>),
+    /// A command that the user executed in the host.
+    Command {
+        /// The command line.
+        command: String,
+        /// What it printed.
+        output: String,
+    },
+    /// A summary that replaces earlier messages.
+    Summary {
+        /// Its text.
+        text: String,
+        /// What it replaces.
+        of: Summarized,
+    },
+}
+
+/// What a summary replaces.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Summarized {
+    /// The beginning of the conversation.
+    Beginning,
+    /// A branch of the conversation that was left.
+    Branch,
+}
+
+/// An answer of the model.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Answer {
+    /// Its parts, in order.
+    pub parts: Vec<AnswerPart>,
+    /// Whether it ends its turn: it neither waits for tools nor failed nor was aborted.
+    pub is_complete: bool,
+}
+
+/// One part of an answer.
+#[derive(Debug, Clone, PartialEq)]
+pub enum AnswerPart {
+    /// Text for the user.
+    Text(String),
+    /// The model's thinking.
+    Thinking(String),
+    /// A tool call.
+    Call(ToolCall),
+    /// An image, which is never sent back to the model.
+    Image,
+}
+
+/// A tool call of the model.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ToolCall {
+    /// Its id, which the result repeats.
+    pub id: String,
+    /// The host's name of the tool.
+    pub name: String,
+    /// Its arguments. Text that is not JSON is a JSON string.
+    pub arguments: Json,
+}
+
+/// The result of a tool call.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ToolResult {
+    /// The id of the call.
+    pub call_id: String,
+    /// The host's name of the tool; empty if unknown.
+    pub tool: String,
+    /// What the tool returned.
+    pub content: Vec<Content>,
+    /// Whether the tool failed.
+    pub is_error: bool,
+    /// Further details in the host's own format; `Null` if there are none.
+    pub details: Json,
+    /// The machine-readable result, if the tool has one.
+    pub structured: Option<Map<String, Json>>,
+}
+
+impl Message {
+    /// Returns a message without a time, identified by its content.
+    pub fn new(kind: MessageKind) -> Self {
+        Self {
+            identity: identity(&kind),
+            kind,
+            is_excluded: false,
+            timestamp: None,
+        }
+    }
+
+    /// Returns a text message of the user.
+    pub fn user(text: impl Into<String>) -> Self {
+        Self::new(MessageKind::User(vec![Content::Text(text.into())]))
+    }
+
+    /// Returns a complete answer of text.
+    pub fn assistant(text: impl Into<String>) -> Self {
+        Self::answer(vec![AnswerPart::Text(text.into())])
+    }
+
+    /// Returns a complete answer.
+    pub fn answer(parts: Vec<AnswerPart>) -> Self {
+        Self::new(MessageKind::Assistant(Answer {
+            parts,
+            is_complete: true,
+        }))
+    }
+
+    /// Returns a successful tool result of text.
+    pub fn tool_result(call_id: &str, tool: &str, text: &str) -> Self {
+        Self::new(MessageKind::ToolResult(ToolResult {
+            call_id: call_id.into(),
+            tool: tool.into(),
+            content: vec![Content::Text(text.into())],
+            is_error: false,
+            details: Json::Null,
+            structured: None,
+        }))
+    }
+
+    /// Sets the time, as JSON text.
+    pub fn at(mut self, timestamp: impl Display) -> Self {
+        self.timestamp = Some(timestamp.to_string());
+        self
+    }
+
+    /// Replaces the text that identifies the content.
+    pub fn with_identity(mut self, fields: Vec<String>) -> Self {
+        self.identity = fields;
+        self
+    }
+
+    /// Excludes the message from the context. Its content then no longer identifies it.
+    pub fn excluded(mut self) -> Self {
+        self.is_excluded = true;
+        self.identity.clear();
+        self
+    }
+
+    /// Returns whether the user wrote it.
+    pub fn is_user(&self) -> bool {
+        matches!(self.kind, MessageKind::User(_))
+    }
+
+    /// Returns whether it is an answer of the model, possibly an empty one.
+    pub fn is_answer(&self) -> bool {
+        matches!(self.kind, MessageKind::Assistant(_))
+    }
+
+    /// Returns the answer of the model.
+    pub fn as_answer(&self) -> Option<&Answer> {
+        match &self.kind {
+            MessageKind::Assistant(answer) => Some(answer),
+            _ => None,
+        }
+    }
+
+    /// Returns the tool result.
+    pub fn as_tool_result(&self) -> Option<&ToolResult> {
+        match &self.kind {
+            MessageKind::ToolResult(result) => Some(result),
+            _ => None,
+        }
+    }
+
+    /// Returns the ids of the tool calls in an answer.
+    pub fn call_ids(&self) -> impl Iterator<Item = &str> {
+        let parts = self.as_answer().map_or(&[][..], |answer| &answer.parts);
+        parts.iter().filter_map(|part| match part {
+            AnswerPart::Call(call) => Some(call.id.as_str()),
+            _ => None,
+        })
+    }
+
+    /// Returns the content that may have images; empty for the model's answers.
+    pub fn content(&self) -> &[Content] {
+        match &self.kind {
+            MessageKind::User(content) | MessageKind::Custom(content) => content,
+            MessageKind::ToolResult(result) => &result.content,
+            _ => &[],
+        }
+    }
+
+    /// Returns whether it has an image.
+    pub fn has_images(&self) -> bool {
+        let mut parts = self
+            .as_answer()
+            .into_iter()
+            .flat_map(|answer| &answer.parts);
+        let mut content = self.content().iter();
+        content.any(|content| matches!(content, Content::Image { .. }))
+            || parts.any(|part| matches!(part, AnswerPart::Image))
+    }
+
+    /// Calls `add` with each text that identifies the message. `index` replaces a missing time.
+    pub fn identify(&self, index: usize, mut add: impl FnMut(&str)) {
+        add(self.role());
+        match &self.timestamp {
+            Some(time) => add(time),
+            None => add(&index.to_string()),
+        }
+        for field in &self.identity {
+            add(field);
+        }
+    }
+
+    /// Returns the kind's name in identities. Stored hashes contain it.
+    fn role(&self) -> &'static str {
+        match self.kind {
+            MessageKind::User(_) => "user",
+            MessageKind::Assistant(_) => "assistant",
+            MessageKind::ToolResult(_) => "toolResult",
+            MessageKind::Custom(_) => "custom",
+            MessageKind::Command { .. } => "bashExecution",
+            MessageKind::Summary { of, .. } => match of {
+                Summarized::Beginning => "compactionSummary",
+                Summarized::Branch => "branchSummary",
+            },
+        }
+    }
+}
+
+impl Answer {
+    /// Returns the texts for the user.
+    pub fn texts(&self) -> impl Iterator<Item = &str> {
+        self.parts.iter().filter_map(|part| match part {
+            AnswerPart::Text(text) => Some(text.as_str()),
+            _ => None,
+        })
+    }
+}
+
+impl ToolResult {
+    /// Returns the result for the run that waits for it.
+    pub fn to_host_result(&self) -> HostResult {
+        let mut content = self.content.clone();
+        if content.is_empty() {
+            content.push(Content::Text(String::new()));
+        }
+        HostResult {
+            content,
+            verdict: if self.is_error {
+                Verdict::Failed
+            } else {
+                Verdict::Done
+            },
+            details: self.details.clone(),
+            structured: self.structured.clone(),
+        }
+    }
+}
+
+/// Returns the text that identifies a content. Stored hashes are made of it, so it must not change.
+fn identity(kind: &MessageKind) -> Vec<String> {
+    match kind {
+        MessageKind::User(content) => vec![content_identity(content)],
+        MessageKind::Custom(content) => vec!["null".into(), content_identity(content)],
+        MessageKind::Assistant(answer) => {
+            let parts = answer.parts.iter().filter_map(|part| match part {
+                AnswerPart::Text(text) => Some(json!({"type": "text", "text": text})),
+                AnswerPart::Call(call) => Some(json!({"type": "toolCall", "id": call.id,
+                    "name": call.name, "arguments": call.arguments})),
+                AnswerPart::Image => Some(json!({"type": "image"})),
+                AnswerPart::Thinking(_) => None,
+            });
+            vec![Json::Array(parts.collect()).to_string()]
+        }
+        MessageKind::ToolResult(result) => vec![
+            content_identity(&result.content),
+            json!(result.call_id).to_string(),
+            json!(result.tool).to_string(),
+            result.is_error.to_string(),
+        ],
+        MessageKind::Command { command, output } => vec![
+            json!(command).to_string(),
+            json!(output).to_string(),
+            "null".into(),
+            "false".into(),
+        ],
+        MessageKind::Summary { text, .. } => vec![json!(text).to_string(), "null".into()],
+    }
+}
+
+fn content_identity(content: &[Content]) -> String {
+    let parts = content.iter().map(|part| match part {
+        Content::Text(text) => json!({"type": "text", "text": text}),
+        Content::Image { data, mime_type } => {
+            json!({"type": "image", "data": short_hash(data), "mimeType": mime_type})
+        }
+    });
+    Json::Array(parts.collect()).to_string()
+}
+
+/// Returns a short hash. Identities contain it instead of an image's data.
+pub fn short_hash(data: impl AsRef<[u8]>) -> String {
+    let digest = Sha256::digest(data);
+    digest
+        .iter()
+        .take(8)
+        .map(|byte| format!("{byte:02x}"))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Hashes in existing journals are made of these texts.
+    #[test]
+    fn identities_do_not_change() {
+        let identity = |message: Message| {
+            let mut fields = Vec::new();
+            message.identify(3, |field| fields.push(field.to_owned()));
+            fields.join(" | ")
+        };
+        let image = Content::Image {
+            data: "AAAA".into(),
+            mime_type: "image/png".into(),
+        };
+        let call = AnswerPart::Call(ToolCall {
+            id: "c".into(),
+            name: "see".into(),
+            arguments: json!({"q": 1}),
+        });
+        let thinking = AnswerPart::Thinking("hm".into());
+        let texts = [
+            identity(Message::user("hi").at(7)),
+            identity(Message::new(MessageKind::User(vec![image]))),
+            identity(Message::answer(vec![
+                thinking,
+                AnswerPart::Text("ok".into()),
+                call,
+            ])),
+            identity(Message::tool_result("c", "see", "42")),
+            identity(Message::user("secret").excluded()),
+        ];
+        insta::assert_snapshot!(texts.join("\n"), @r#"
+        user | 7 | [{"type":"text","text":"hi"}]
+        user | 3 | [{"type":"image","data":"63c1dd951ffedf6f","mimeType":"image/png"}]
+        assistant | 3 | [{"type":"text","text":"ok"},{"type":"toolCall","id":"c","name":"see","arguments":{"q":1}}]
+        toolResult | 3 | [{"type":"text","text":"42"}] | "c" | "see" | false
+        user | 3
+        "#);
+    }
+}

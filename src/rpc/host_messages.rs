@@ -1,0 +1,392 @@
+//! Parses the messages of a host into the engine's types.
+//!
+//! pi's spelling is accepted in all its versions. Editors send what they have from other APIs, so
+//! tool calls, tool results and images are also accepted as OpenAI (`tool_calls`, `role: "tool"`,
+//! `image_url`) and Anthropic (`tool_use`, `tool_result`, `source`) spell them. Anything else is an
+//! error that names its path: a message that was dropped instead would look to the model as if it
+//! had never been written, and a dropped tool result would make it wait forever.
+
+mod node;
+mod system;
+
+use std::collections::HashMap;
+
+use serde_json::{Value as Json, json};
+
+use crate::image_url;
+use agent::conversation::transcript::{Tool, Transcript};
+use agent::message::{
+    Answer, AnswerPart, Content, Message, MessageKind, Summarized, ToolCall, ToolResult, short_hash,
+};
+use agent_tools::bridge::HostResult;
+use node::Node;
+use system::SystemPrompt;
+
+/// A message that cannot be read.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{path}: {problem}")]
+pub struct MessageError {
+    /// Where the problem is, such as `messages[3].content[0].type`.
+    pub path: String,
+    /// What is wrong there.
+    pub problem: String,
+}
+
+/// Parses a transcript. Prompt and tools are those that the host sends separately; system messages
+/// are applied to them in order.
+pub fn transcript(
+    system: Option<String>,
+    tools: Option<Vec<Tool>>,
+    messages: &[Json],
+) -> Result<Transcript, MessageError> {
+    let mut prompt = SystemPrompt::new(system, tools);
+    let mut parser = Parser::default();
+    for (index, message) in messages.iter().enumerate() {
+        let message = Node::message(index, message);
+        match message.get("role").text()? {
+            "system" | "developer" => prompt.apply(&message)?,
+            role => parser.push(&message, role)?,
+        }
+    }
+    let (system, tools) = prompt.finish();
+    Ok(Transcript {
+        system,
+        tools,
+        messages: parser.messages,
+    })
+}
+
+const ROLES: &str = "system, developer, user, assistant, toolResult, tool, bashExecution, \
+custom, branchSummary, compactionSummary";
+
+#[derive(Default)]
+struct Parser {
+    messages: Vec<Message>,
+    /// The tool of each call, for results that do not name it.
+    tools: HashMap<String, String>,
+}
+
+impl Parser {
+    fn push(&mut self, message: &Node<'_>, role: &str) -> Result<(), MessageError> {
+        let kind = match role {
+            "user" => match self.user(message)? {
+                Some(content) => MessageKind::User(content),
+                None => return Ok(()),
+            },
+            "assistant" => MessageKind::Assistant(self.answer(message)?),
+            "toolResult" => MessageKind::ToolResult(self.pi_result(message)?),
+            "tool" => {
+                let id = message.get("tool_call_id");
+                MessageKind::ToolResult(self.result(&id, &message.get("content"), false)?)
+            }
+            "bashExecution" => MessageKind::Command {
+                command: message.get("command").text()?.to_owned(),
+                output: message.get("output").text_or_empty()?.to_owned(),
+            },
+            "custom" => MessageKind::Custom(content(&message.get("content"))?),
+            "compactionSummary" => summary(message, Summarized::Beginning)?,
+            "branchSummary" => summary(message, Summarized::Branch)?,
+            other => {
+                let problem = format!("{other:?} is none of {ROLES}");
+                return Err(message.get("role").wrong(problem));
+            }
+        };
+        let identity = is_pi_spelling(message.value, role).then(|| identity(message.value, role));
+        self.add(message, kind, identity)
+    }
+
+    fn add(
+        &mut self,
+        source: &Node<'_>,
+        kind: MessageKind,
+        identity: Option<Vec<String>>,
+    ) -> Result<(), MessageError> {
+        let mut message = Message::new(kind);
+        if let Some(identity) = identity {
+            message = message.with_identity(identity);
+        }
+        if !source.value["timestamp"].is_null() {
+            message = message.at(&source.value["timestamp"]);
+        }
+        if source.get("excludeFromContext").flag()? {
+            message = message.excluded();
+        }
+        self.messages.push(message);
+        Ok(())
+    }
+
+    /// Parses a user's message. Tool results in it, as Anthropic sends them, become messages of
+    /// their own before it. Returns `None` if it has nothing else.
+    fn user(&mut self, message: &Node<'_>) -> Result<Option<Vec<Content>>, MessageError> {
+        let source = message.get("content");
+        let Json::Array(_) = source.value else {
+            return content(&source).map(Some);
+        };
+        let (mut parts, mut has_results) = (Vec::new(), false);
+        for block in source.items()? {
+            if block.value["type"] != "tool_result" {
+                parts.push(part(&block, "text, image, image_url, tool_result")?);
+                continue;
+            }
+            has_results = true;
+            let is_error = block.get("is_error").flag()?;
+            let id = block.get("tool_use_id");
+            let result = self.result(&id, &block.get("content"), is_error)?;
+            self.add(message, MessageKind::ToolResult(result), None)?;
+        }
+        Ok((!has_results || !parts.is_empty()).then_some(parts))
+    }
+
+    fn answer(&mut self, message: &Node<'_>) -> Result<Answer, MessageError> {
+        let mut parts = Vec::new();
+        let content = message.get("content");
+        match content.value {
+            Json::Null => {}
+            Json::String(text) => parts.push(AnswerPart::Text(text.clone())),
+            _ => {
+                for block in content.items()? {
+                    parts.push(answer_part(&block)?);
+                }
+            }
+        }
+        let calls = message.get("tool_calls");
+        for call in calls.items_or_none()? {
+            parts.push(AnswerPart::Call(openai_call(&call)?));
+        }
+        let mut has_calls = false;
+        for part in &parts {
+            if let AnswerPart::Call(call) = part {
+                has_calls = true;
+                self.tools.insert(call.id.clone(), call.name.clone());
+            }
+        }
+        let stop = message.get("stopReason");
+        let is_complete = match stop.value {
+            // Only pi says how an answer ended.
+            Json::Null => !has_calls || is_pi_spelling(message.value, "assistant"),
+            _ => !matches!(stop.text()?, "toolUse" | "error" | "aborted"),
+        };
+        Ok(Answer { parts, is_complete })
+    }
+
+    /// Parses a result as pi spells it.
+    fn pi_result(&self, message: &Node<'_>) -> Result<ToolResult, MessageError> {
+        let is_error = message.get("isError").flag()?;
+        let id = message.get("toolCallId");
+        let mut result = self.result(&id, &message.get("content"), is_error)?;
+        let tool = message.get("toolName").text_or_empty()?;
+        if !tool.is_empty() {
+            result.tool = tool.to_owned();
+        }
+        let HostResult {
+            details,
+            structured,
+            ..
+        } = HostResult::read(message.value);
+        Ok(ToolResult {
+            details,
+            structured,
+            ..result
+        })
+    }
+
+    /// Parses a result. What a tool returns is not limited: a block of unknown type is sent to the
+    /// model as JSON.
+    fn result(
+        &self,
+        id: &Node<'_>,
+        content: &Node<'_>,
+        is_error: bool,
+    ) -> Result<ToolResult, MessageError> {
+        let call_id = id.text()?.to_owned();
+        let content = match content.value {
+            Json::Null => Vec::new(),
+            Json::Array(_) => content
+                .items()?
+                .map(|block| {
+                    if is_foreign_image(block.value) {
+                        image(&block)
+                    } else {
+                        Ok(Content::read_block(block.value))
+                    }
+                })
+                .collect::<Result<_, _>>()?,
+            other => Content::read(other),
+        };
+        Ok(ToolResult {
+            tool: self.tools.get(&call_id).cloned().unwrap_or_default(),
+            call_id,
+            content,
+            is_error,
+            details: Json::Null,
+            structured: None,
+        })
+    }
+}
+
+fn summary(message: &Node<'_>, of: Summarized) -> Result<MessageKind, MessageError> {
+    let text = message.get("summary").text()?.to_owned();
+    Ok(MessageKind::Summary { text, of })
+}
+
+/// Parses a string or a list of text and images.
+fn content(source: &Node<'_>) -> Result<Vec<Content>, MessageError> {
+    match source.value {
+        Json::String(text) => Ok(vec![Content::Text(text.clone())]),
+        Json::Array(_) => {
+            let blocks = source.items()?;
+            blocks
+                .map(|block| part(&block, "text, image, image_url"))
+                .collect()
+        }
+        _ => Err(source.wrong("expected a string or a list of blocks")),
+    }
+}
+
+fn part(block: &Node<'_>, accepted: &str) -> Result<Content, MessageError> {
+    let kind = block.get("type");
+    match kind.text()? {
+        "text" => Ok(Content::Text(block.get("text").text()?.to_owned())),
+        "image" | "image_url" => image(block),
+        other => Err(kind.wrong(format!("{other:?} is none of {accepted}"))),
+    }
+}
+
+/// Parses an image: pi's and MCP's `data`, Anthropic's `source`, or OpenAI's `image_url`.
+fn image(block: &Node<'_>) -> Result<Content, MessageError> {
+    if block.value["type"] == "image_url" {
+        let url = block.get("image_url");
+        let url = match url.value {
+            Json::String(_) => url,
+            _ => url.get("url"),
+        };
+        let (mime_type, data) =
+            image_url::parse(url.text()?).ok_or_else(|| url.wrong(image_url::EXPECTED))?;
+        return Ok(Content::Image { data, mime_type });
+    }
+    let source = block.get("source");
+    let (data, mime_type) = if source.value.is_null() {
+        (block.get("data"), block.get("mimeType"))
+    } else {
+        let kind = source.get("type");
+        if kind.text()? != "base64" {
+            return Err(kind.wrong("only base64 is accepted; images are not fetched"));
+        }
+        (source.get("data"), source.get("media_type"))
+    };
+    Ok(Content::Image {
+        data: data.text()?.to_owned(),
+        mime_type: mime_type.text_or_empty()?.to_owned(),
+    })
+}
+
+fn answer_part(block: &Node<'_>) -> Result<AnswerPart, MessageError> {
+    let text = |name: &str| block.get(name).text().map(str::to_owned);
+    let call = |arguments: &str| {
+        Ok(AnswerPart::Call(ToolCall {
+            id: text("id")?,
+            name: text("name")?,
+            arguments: block.value[arguments].clone(),
+        }))
+    };
+    let kind = block.get("type");
+    match kind.text()? {
+        "text" => text("text").map(AnswerPart::Text),
+        "refusal" => text("refusal").map(AnswerPart::Text),
+        "thinking" => Ok(AnswerPart::Thinking(
+            block.get("thinking").text_or_empty()?.to_owned(),
+        )),
+        "redacted_thinking" => Ok(AnswerPart::Thinking(String::new())),
+        "toolCall" => call("arguments"),
+        "tool_use" => call("input"),
+        "image" => Ok(AnswerPart::Image),
+        other => {
+            let accepted = "text, refusal, thinking, redacted_thinking, toolCall, tool_use, image";
+            Err(kind.wrong(format!("{other:?} is none of {accepted}")))
+        }
+    }
+}
+
+fn openai_call(call: &Node<'_>) -> Result<ToolCall, MessageError> {
+    let function = call.get("function");
+    let arguments = match function.value["arguments"].clone() {
+        Json::Null => json!({}),
+        // Arguments that are not JSON stay text.
+        Json::String(text) => serde_json::from_str(&text).unwrap_or(Json::String(text)),
+        other => other,
+    };
+    Ok(ToolCall {
+        id: call.get("id").text()?.to_owned(),
+        name: function.get("name").text()?.to_owned(),
+        arguments,
+    })
+}
+
+fn is_foreign_image(block: &Json) -> bool {
+    block["type"] == "image_url" || (block["type"] == "image" && block["source"].is_object())
+}
+
+/// Returns whether a message is spelled as in pi, and so is identified by its JSON.
+fn is_pi_spelling(message: &Json, role: &str) -> bool {
+    let blocks = message["content"].as_array();
+    let mut blocks = blocks.map_or(&[][..], Vec::as_slice).iter();
+    match role {
+        "tool" => false,
+        "assistant" if !message["tool_calls"].is_null() => false,
+        _ => !blocks.any(|block| {
+            let foreign = ["refusal", "redacted_thinking", "tool_use", "tool_result"];
+            let kind = block["type"].as_str().unwrap_or_default();
+            is_foreign_image(block) || foreign.contains(&kind)
+        }),
+    }
+}
+
+/// Returns what identifies a message of pi: the JSON of its content, so that every change in it
+/// counts. Stored hashes are made of it, so it must not change.
+fn identity(message: &Json, role: &str) -> Vec<String> {
+    let value = |name: &str| message[name].to_string();
+    // An absent flag is the same as `false`.
+    let flag = |name: &str| (message[name] == Json::Bool(true)).to_string();
+    let content = || content_identity(&message["content"]);
+    match role {
+        "toolResult" => vec![
+            content(),
+            value("toolCallId"),
+            value("toolName"),
+            flag("isError"),
+        ],
+        "bashExecution" => vec![
+            value("command"),
+            value("output"),
+            value("exitCode"),
+            flag("cancelled"),
+        ],
+        "compactionSummary" => vec![value("summary"), value("tokensBefore")],
+        "branchSummary" => vec![value("summary"), value("fromId")],
+        "custom" => vec![value("customType"), content()],
+        _ => vec![content()],
+    }
+}
+
+/// Returns the JSON of a content, without thinking and with images replaced by their hash.
+fn content_identity(content: &Json) -> String {
+    let Json::Array(blocks) = content else {
+        return content.to_string();
+    };
+    let blocks = blocks
+        .iter()
+        .filter(|block| block["type"] != "thinking")
+        .map(|block| {
+            let mut block = block.clone();
+            if block["type"] == "image"
+                && let Some(data) = block["data"].as_str()
+            {
+                block["data"] = short_hash(data).into();
+            }
+            block
+        });
+    Json::Array(blocks.collect()).to_string()
+}
+
+#[cfg(test)]
+mod tests;
