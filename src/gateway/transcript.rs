@@ -7,8 +7,8 @@ use std::collections::HashMap;
 
 use serde_json::{Value as Json, json};
 
-use super::ask::{RawCall, RawMessage};
-use super::fault::Fault;
+use super::api_error::ApiError as Fault;
+use super::chat_request::{RawCall, RawMessage};
 
 /// Converts messages; system messages are still among them.
 pub(super) fn messages(raw: Vec<RawMessage>) -> Result<Vec<Json>, Fault> {
