@@ -7,16 +7,16 @@ use std::collections::HashMap;
 
 use serde_json::Value as Json;
 
-use super::ask::{RawCall, RawMessage};
-use super::fault::Fault;
+use super::api_error::ApiError;
+use super::chat_request::{RawCall, RawMessage};
 use crate::image_url;
 use agent::conversation::transcript::{Tool, Transcript};
 use agent::message::{Answer, AnswerPart, Content, Message, MessageKind, ToolCall, ToolResult};
 
 /// Converts messages. System and developer messages become the system prompt.
-pub(super) fn transcript(raw: Vec<RawMessage>, tools: Vec<Tool>) -> Result<Transcript, Fault> {
+pub(super) fn transcript(raw: Vec<RawMessage>, tools: Vec<Tool>) -> Result<Transcript, ApiError> {
     if raw.is_empty() {
-        return Err(Fault::field("messages", "there is none"));
+        return Err(ApiError::field("messages", "there is none"));
     }
     let mut names: HashMap<String, String> = HashMap::new();
     let mut system = Vec::new();
@@ -51,7 +51,7 @@ pub(super) fn transcript(raw: Vec<RawMessage>, tools: Vec<Tool>) -> Result<Trans
             "tool" => {
                 let Some(call_id) = message.tool_call_id else {
                     let at = format!("{at}.tool_call_id");
-                    return Err(Fault::field(&at, "it is missing"));
+                    return Err(ApiError::field(&at, "it is missing"));
                 };
                 MessageKind::ToolResult(ToolResult {
                     tool: names.get(&call_id).cloned().unwrap_or_default(),
@@ -65,7 +65,7 @@ pub(super) fn transcript(raw: Vec<RawMessage>, tools: Vec<Tool>) -> Result<Trans
             other => {
                 let problem =
                     format!("{other:?} is none of system, developer, user, assistant, tool");
-                return Err(Fault::field(&format!("{at}.role"), &problem));
+                return Err(ApiError::field(&format!("{at}.role"), &problem));
             }
         }));
     }
@@ -77,7 +77,7 @@ pub(super) fn transcript(raw: Vec<RawMessage>, tools: Vec<Tool>) -> Result<Trans
     })
 }
 
-fn system_text(content: Vec<Content>, at: &str) -> Result<String, Fault> {
+fn system_text(content: Vec<Content>, at: &str) -> Result<String, ApiError> {
     let texts = content
         .into_iter()
         .enumerate()
@@ -85,10 +85,10 @@ fn system_text(content: Vec<Content>, at: &str) -> Result<String, Fault> {
             Content::Text(text) => Ok(text),
             Content::Image { .. } => {
                 let at = format!("{at}.content[{index}].type");
-                Err(Fault::field(&at, "a system prompt has no images"))
+                Err(ApiError::field(&at, "a system prompt has no images"))
             }
         });
-    Ok(texts.collect::<Result<Vec<String>, Fault>>()?.join("\n"))
+    Ok(texts.collect::<Result<Vec<String>, ApiError>>()?.join("\n"))
 }
 
 /// Converts a tool call of the model. Arguments that are not JSON stay text.
@@ -102,7 +102,7 @@ fn call(call: RawCall) -> ToolCall {
 }
 
 /// Returns the content of a message, without empty text.
-fn parts(content: &Json, at: &str) -> Result<Vec<Content>, Fault> {
+fn parts(content: &Json, at: &str) -> Result<Vec<Content>, ApiError> {
     match content {
         Json::Null => Ok(Vec::new()),
         Json::String(value) if value.is_empty() => Ok(Vec::new()),
@@ -114,26 +114,29 @@ fn parts(content: &Json, at: &str) -> Result<Vec<Content>, Fault> {
                 match part["type"].as_str() {
                     Some(kind @ ("text" | "refusal")) => match part[kind].as_str() {
                         Some(value) => Ok(Content::Text(value.into())),
-                        None => Err(Fault::field(&format!("{at}.{kind}"), "expected a string")),
+                        None => Err(ApiError::field(
+                            &format!("{at}.{kind}"),
+                            "expected a string",
+                        )),
                     },
                     Some("image_url") => image(&part["image_url"], &format!("{at}.image_url")),
                     _ => {
                         let problem = "only parts of type text and image_url can be read";
-                        Err(Fault::field(&format!("{at}.type"), problem))
+                        Err(ApiError::field(&format!("{at}.type"), problem))
                     }
                 }
             });
             parts.collect()
         }
-        _ => Err(Fault::field(at, "expected a string or a list of parts")),
+        _ => Err(ApiError::field(at, "expected a string or a list of parts")),
     }
 }
 
-fn image(image: &Json, at: &str) -> Result<Content, Fault> {
+fn image(image: &Json, at: &str) -> Result<Content, ApiError> {
     let url = image["url"].as_str().or(image.as_str());
     match url.and_then(image_url::parse) {
         Some((mime_type, data)) => Ok(Content::Image { data, mime_type }),
-        None => Err(Fault::field(&format!("{at}.url"), image_url::EXPECTED)),
+        None => Err(ApiError::field(&format!("{at}.url"), image_url::EXPECTED)),
     }
 }
 
@@ -142,7 +145,7 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn read(raw: Json) -> Result<Transcript, Fault> {
+    fn read(raw: Json) -> Result<Transcript, ApiError> {
         transcript(serde_json::from_value(raw).unwrap(), Vec::new())
     }
 

@@ -14,7 +14,7 @@ use sha2::{Digest as _, Sha256};
 use tokio::time::Instant;
 use uuid::Uuid;
 
-use super::ask::Asked;
+use super::chat_request::ChatRequest;
 use crate::keeping::Keeping;
 use crate::parked::Parked;
 use crate::sessions::Sessions;
@@ -118,7 +118,7 @@ impl Desk {
     }
 
     /// Returns the session of a request.
-    pub(super) fn seat(&self, asked: &Asked) -> Seat {
+    pub(super) fn seat(&self, asked: &ChatRequest) -> Seat {
         let transcript = &asked.transcript;
         let mut known = self.known();
         let mut found_by = None;
@@ -328,9 +328,9 @@ impl<T> Bounded<T> {
 mod tests {
     use super::*;
 
-    fn asked(session: Option<&str>) -> Asked {
+    fn asked(session: Option<&str>) -> ChatRequest {
         let body = br#"{"model": "composer-2", "messages": [{"role": "user", "content": "go"}]}"#;
-        Asked::read(body, session.map(str::to_owned)).unwrap()
+        ChatRequest::parse(body, session.map(str::to_owned)).unwrap()
     }
 
     #[tokio::test(start_paused = true)]

@@ -2,28 +2,25 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use std::sync::Arc;
 
-use bytes::Bytes;
+use axum::extract::State;
+use axum::response::IntoResponse;
 use http::header::CONTENT_TYPE;
-use http::{HeaderValue, Response};
-use http_body_util::{BodyExt as _, Full};
 
-use super::site::House;
-use agent_tools::loopback::Answered;
+use super::router::GatewayState;
 use foundation::metrics::counters;
 
 /// Unknown fields and kinds on the wire, by kind.
 const DRIFT: &str = "cursor_wire_drift";
 
 /// Returns all counters.
-pub(super) fn answer(house: &House) -> Answered {
-    let drift = house.backends.in_use();
+pub(super) async fn show(State(state): State<Arc<GatewayState>>) -> impl IntoResponse {
+    let drift = state.backends.in_use();
     let drift = drift.map(|backend| backend.drift.counts());
     let text = text(&counters().counts(), &drift.unwrap_or_default());
-    let mut answer = Response::new(Full::new(Bytes::from(text)).boxed());
-    let plain = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
-    answer.headers_mut().insert(CONTENT_TYPE, plain);
-    answer
+    let kind = "text/plain; version=0.0.4; charset=utf-8";
+    ([(CONTENT_TYPE, kind)], text)
 }
 
 fn text(counts: &BTreeMap<String, u64>, drift: &BTreeMap<String, u64>) -> String {

@@ -4,15 +4,15 @@
 //! ending the answer with `tool_calls`; the request with their results resumes the same run.
 //! Requests of Cursor's native tools are executed by the client's tools, or refused.
 
-mod ask;
-mod chat;
+mod api_error;
+mod chat_completions;
+mod chat_request;
+mod chat_response;
 mod convert_messages;
 mod desk;
-mod fault;
 mod metrics;
 mod models;
-mod reply;
-mod site;
+mod router;
 mod token;
 
 use std::io::{IsTerminal as _, Write as _};
@@ -24,22 +24,23 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 
+use self::api_error::ApiError;
 use self::desk::Desk;
-use self::site::{House, MOST_TURNS};
+use self::router::{GatewayState, MAX_TURNS, router};
 pub use self::token::{Token, TokenError};
 use super::backends::Backends;
 use super::files;
 use super::leaving::shutdown_requested;
 use super::model_resolver::ModelResolver;
 use crate::config::Config;
-use agent_tools::loopback::{Bounds, Loopback, serve};
+use agent_tools::local_http::{BodyReader, LocalServer};
 
 /// The largest body. A request takes several times its size while it is parsed.
-const MOST_BYTES: usize = 32 * 1024 * 1024;
+const MAX_BODY_BYTES: usize = 32 * 1024 * 1024;
 /// How much memory unparsed requests may take together, in KiB.
-const ROOM_KIB: usize = 4 * MOST_BYTES / 1024;
+const MEMORY_KIB: usize = 4 * MAX_BODY_BYTES / 1024;
 /// How long turns and their runs may take to end at shutdown.
-const LAST_WORDS: Duration = Duration::from_millis(700);
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_millis(700);
 
 /// Serve OpenAI clients over HTTP on this machine.
 ///
@@ -78,14 +79,14 @@ impl Serve {
         config.log_warnings();
         // Registered before the ready line, because a reader of that line may send a signal at
         // once.
-        let mut leaving = std::pin::pin!(shutdown_requested());
+        let mut shutdown = std::pin::pin!(shutdown_requested());
         let gateway = tokio::select! {
             biased;
-            () = &mut leaving => return Ok(()),
+            () = &mut shutdown => return Ok(()),
             gateway = Gateway::open(self.port, config) => gateway?,
         };
         gateway.announce()?;
-        leaving.await;
+        shutdown.await;
         gateway.close().await;
         Ok(())
     }
@@ -93,7 +94,8 @@ impl Serve {
 
 /// A running gateway. Dropping it stops it at once; [`Self::close`] lets turns end first.
 pub struct Gateway {
-    house: Arc<House>,
+    state: Arc<GatewayState>,
+    port: u16,
     token: Token,
     _end: DropGuard,
 }
@@ -102,30 +104,29 @@ impl Gateway {
     /// Starts the gateway.
     pub async fn open(port: u16, config: Arc<Config>) -> Result<Self, GatewayError> {
         let token = Token::find(config.gateway_token.as_ref(), config.state_dir.as_deref())?;
-        let bounds = Bounds {
-            body: MOST_BYTES,
-            room_kib: ROOM_KIB,
-        };
-        let (listener, place) =
-            Loopback::bind(port, bounds).map_err(|cause| GatewayError::Listen { port, cause })?;
-        let house = Arc::new(House {
-            place: Arc::clone(&place),
-            secret: token.secret.clone(),
+        let server =
+            LocalServer::bind(port).map_err(|cause| GatewayError::Listen { port, cause })?;
+        let port = server.port();
+        let state = Arc::new(GatewayState {
+            token: token.secret.clone(),
+            bodies: BodyReader::new(MAX_BODY_BYTES, MEMORY_KIB),
             backends: Backends::default(),
-            catalogue: ModelResolver::new(&config),
+            models: ModelResolver::new(&config),
             desk: Desk::new(config.state_dir.as_deref(), &config.turn),
             policy: config.turn.clone().hands_off(),
             workspace: std::env::current_dir().unwrap_or_default(),
             config,
             turns: TaskTracker::new(),
-            places: Arc::new(Semaphore::new(MOST_TURNS)),
-            leaving: CancellationToken::new(),
+            turn_permits: Arc::new(Semaphore::new(MAX_TURNS)),
+            shutdown: CancellationToken::new(),
         });
         let end = CancellationToken::new();
-        tracing::debug!(port = place.port(), "gateway.listening");
-        tokio::spawn(serve(listener, place, Arc::clone(&house), end.clone()));
+        tracing::debug!(port, "gateway.listening");
+        let app = router(Arc::clone(&state));
+        tokio::spawn(server.serve::<ApiError>(app, end.clone()));
         Ok(Self {
-            house,
+            state,
+            port,
             token,
             _end: end.drop_guard(),
         })
@@ -133,7 +134,7 @@ impl Gateway {
 
     /// Returns the base URL for clients.
     pub fn url(&self) -> String {
-        format!("http://127.0.0.1:{}/v1", self.house.place.port())
+        format!("http://127.0.0.1:{}/v1", self.port)
     }
 
     /// Returns the token that clients must send.
@@ -167,11 +168,11 @@ impl Gateway {
 
     /// Cancels every turn and every parked run, notifies Cursor, then stops.
     pub async fn close(self) {
-        self.house.leaving.cancel();
-        self.house.turns.close();
-        let _ = tokio::time::timeout(LAST_WORDS, self.house.turns.wait()).await;
-        let gone = self.house.desk.close();
+        self.state.shutdown.cancel();
+        self.state.turns.close();
+        let _ = tokio::time::timeout(SHUTDOWN_TIMEOUT, self.state.turns.wait()).await;
+        let gone = self.state.desk.close();
         let all = futures_util::future::join_all(gone.into_iter().map(|gone| gone.wait()));
-        let _ = tokio::time::timeout(LAST_WORDS, all).await;
+        let _ = tokio::time::timeout(SHUTDOWN_TIMEOUT, all).await;
     }
 }

@@ -1,32 +1,33 @@
 //! `GET /v1/models`: the models a client can request.
 
+use std::sync::Arc;
 use std::time::UNIX_EPOCH;
 
+use axum::Json as JsonBody;
+use axum::extract::State;
 use serde_json::{Value as Json, json};
 
-use super::fault::json_answer;
-use super::site::House;
+use super::router::GatewayState;
 use crate::model_resolver::catalog_client;
 use agent::catalog::{FallbackReason, LevelRange, ModelList};
 use agent::run::AssembleError;
-use agent_tools::loopback::Answered;
 use cursor_client::account::KeyError;
 
 /// OpenAI's reasoning efforts end at `xhigh`.
 pub(super) const PROFILE: LevelRange = LevelRange::UpToXhigh;
 
 /// Returns the list. If Cursor's own is not available, returns the bundled one.
-pub(super) async fn answer(house: &House) -> Answered {
-    let options = &house.config.client;
-    let finder = &house.catalogue.catalog;
-    let mut listing = match house.backends.get(None, options) {
-        Ok((key, backend)) => finder.current(&catalog_client(&backend, key)).await,
+pub(super) async fn list(State(state): State<Arc<GatewayState>>) -> JsonBody<Json> {
+    let options = &state.config.client;
+    let catalog = &state.models.catalog;
+    let mut listing = match state.backends.get(None, options) {
+        Ok((key, backend)) => catalog.current(&catalog_client(&backend, key)).await,
         Err(AssembleError::Key(error @ KeyError::Missing)) => {
-            finder.without_key(&options.endpoints, &error.to_string())
+            catalog.without_key(&options.endpoints, &error.to_string())
         }
         Err(error) => ModelList::bundled(FallbackReason::DiscoveryFailed, &error.to_string()),
     };
-    let rows = house.catalogue.host_models(&mut listing, PROFILE);
+    let rows = state.models.host_models(&mut listing, PROFILE);
     for warning in &listing.warnings {
         tracing::info!("{warning}");
     }
@@ -41,5 +42,5 @@ pub(super) async fn answer(house: &House) -> Answered {
                    "context_window": row.context_window})
         })
         .collect();
-    json_answer(&json!({"object": "list", "data": data}))
+    JsonBody(json!({"object": "list", "data": data}))
 }

@@ -2,11 +2,11 @@
 
 use serde_json::{Value as Json, json};
 
-use test_support::simulator::{Simulator, Transport};
+use test_support::gateway::{ChatResponse, GatewayProcess};
+use test_support::rpc_session::{RpcSession, ToolCall, tool};
 use test_support::scenario::playing;
-use test_support::gateway::{GatewayProcess, Told};
 use test_support::scenario::{END, calls, text};
-use test_support::rpc_session::{ToolCall, RpcSession, tool};
+use test_support::simulator::{Simulator, Transport};
 
 /// A host that calls one tool; its run is parked. Returns the call.
 fn parked() -> (Simulator, RpcSession, ToolCall) {
@@ -116,7 +116,7 @@ async fn an_unknown_message_to_the_gateway_is_an_error_with_its_path() {
     for (message, path) in cases {
         let mut body = chat.body();
         body["messages"] = json!([user, message]);
-        let told = Told::read(chat.send(&body).await).await;
+        let told = ChatResponse::read(chat.send(&body).await).await;
         assert_eq!(
             (told.status, &told.error["param"]),
             (400, &json!(path)),

@@ -13,7 +13,7 @@ pub mod context;
 mod git;
 pub mod hosted;
 pub mod leash;
-pub mod loopback;
+pub mod local_http;
 pub mod native;
 pub mod offer;
 mod paths;

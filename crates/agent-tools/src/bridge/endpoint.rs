@@ -7,36 +7,36 @@
 
 mod body;
 mod mcp;
-mod presence;
 mod route;
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use axum::Router;
+use axum::extract::{Request, State};
+use axum::response::{IntoResponse as _, Response};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use bytes::Bytes;
 use http::header::{AUTHORIZATION, HeaderName};
-use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
-use http_body_util::{BodyExt as _, Full};
-use hyper::body::Incoming;
+use http::{HeaderMap, HeaderValue, Method, StatusCode};
+use http_body_util::Full;
 use secrecy::SecretString;
 use tokio::sync::OnceCell;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use uuid::Uuid;
 
 use super::gate::Gate;
-use crate::loopback::admission::{self, Refusal};
-use crate::loopback::{Answered, Bounds, Loopback, Site, hints, serve};
-use body::Fault;
+use crate::local_http::access::{HttpError, check_token};
+use crate::local_http::{BodyReader, LocalServer};
+use body::BodyError;
 use route::Route;
 
 /// The maximum body size in bytes.
-const MOST_BYTES: usize = 8 * 1024 * 1024;
+const MAX_BODY_BYTES: usize = 8 * 1024 * 1024;
 /// The memory all concurrent requests may hold together, in KiB.
-const ROOM_KIB: usize = 64 * 1024;
+const MEMORY_KIB: usize = 64 * 1024;
 /// How many ended runs are answered with 410; older ones get 404.
-const MOST_ENDED: usize = 1024;
+const MAX_ENDED: usize = 1024;
 
 /// The URL and token with which a run's tools can be called.
 #[derive(Debug, Clone)]
@@ -65,7 +65,8 @@ pub struct Server {
 }
 
 struct Listening {
-    place: Arc<Loopback>,
+    port: u16,
+    bodies: BodyReader,
     routes: Mutex<Routes>,
 }
 
@@ -89,18 +90,18 @@ impl Server {
 
 impl Listening {
     async fn start() -> Result<(Arc<Self>, DropGuard), std::io::Error> {
-        let bounds = Bounds {
-            body: MOST_BYTES,
-            room_kib: ROOM_KIB,
-        };
-        let (listener, place) = Loopback::bind(0, bounds)?;
+        let server = LocalServer::bind(0)?;
         let listening = Arc::new(Self {
-            place: Arc::clone(&place),
+            port: server.port(),
+            bodies: BodyReader::new(MAX_BODY_BYTES, MEMORY_KIB),
             routes: Mutex::default(),
         });
+        tracing::debug!(port = server.port(), "bridge.listening");
+        let app = Router::new()
+            .fallback(serve)
+            .with_state(Arc::clone(&listening));
         let end = CancellationToken::new();
-        tracing::debug!(port = place.port(), "bridge.listening");
-        tokio::spawn(serve(listener, place, Arc::clone(&listening), end.clone()));
+        tokio::spawn(server.serve::<HttpError>(app, end.clone()));
         Ok((listening, end.drop_guard()))
     }
 
@@ -116,7 +117,7 @@ impl Listening {
         foundation::secrets().learn(&token);
         let path = format!("/mcp/{}", Uuid::new_v4());
         let address = Address {
-            url: format!("http://127.0.0.1:{}{path}", self.place.port()).into(),
+            url: format!("http://127.0.0.1:{}{path}", self.port).into(),
             token: token.clone(),
         };
         let route = Arc::new(Route::new(token, gate));
@@ -134,54 +135,45 @@ impl Listening {
     fn end(&self, path: String) {
         let mut routes = self.routes();
         routes.open.remove(&path);
-        if routes.ended.len() >= MOST_ENDED {
+        if routes.ended.len() >= MAX_ENDED {
             routes.ended.pop_front();
         }
         routes.ended.push_back(path);
     }
 
-    fn find(&self, path: &str) -> Result<Arc<Route>, Refusal> {
+    fn find(&self, path: &str) -> Result<Arc<Route>, HttpError> {
         let routes = self.routes();
         match routes.open.get(path) {
             Some(route) => Ok(Arc::clone(route)),
-            None if routes.ended.iter().any(|ended| ended == path) => Err(Refusal::Gone),
-            None => Err(Refusal::NotFound),
+            None if routes.ended.iter().any(|ended| ended == path) => Err(HttpError::Gone),
+            None => Err(HttpError::NotFound),
         }
     }
 }
 
-impl Site for Listening {
-    /// Admits a request, or returns why not. The body is read last, so that clients without the
-    /// token cannot make us read anything.
-    async fn answer(self: Arc<Self>, request: Request<Incoming>) -> Result<Answered, Refusal> {
-        admission::local(request.uri(), request.headers(), self.place.port())?;
-        let route = self.find(request.uri().path())?;
-        admission::authorized(request.headers(), route.token())?;
-        let (head, body) = request.into_parts();
-        let room = self.place.reserve(&head.headers)?;
-        let body = self.place.read(body).await?;
-        let message = head.method == Method::POST && body::says_json(&head.headers);
-        if message && let Err(fault) = body::check(&body) {
-            return Ok(fault.answer());
-        }
-        let mut inner = Request::new(Full::new(body));
-        *inner.method_mut() = head.method;
-        *inner.headers_mut() = copied(&head.headers);
-        let answer = route.serve(inner, room).await?;
-        // The content type is right; rmcp rejected the content.
-        if message && answer.status() == StatusCode::UNSUPPORTED_MEDIA_TYPE {
-            Ok(Fault::NoMessage.answer())
-        } else {
-            Ok(answer)
-        }
+/// Passes a request to the run it names, or returns why not. The body is read last, so that clients
+/// without the token cannot make us read anything.
+async fn serve(
+    State(listening): State<Arc<Listening>>,
+    request: Request,
+) -> Result<Response, HttpError> {
+    let route = listening.find(request.uri().path())?;
+    check_token(request.headers(), route.token())?;
+    let (head, body) = request.into_parts();
+    let (body, memory) = listening.bodies.read(&head.headers, body).await?;
+    let is_message = head.method == Method::POST && body::is_json(&head.headers);
+    if is_message && let Err(error) = body::check(&body) {
+        return Ok(error.into_response());
     }
-
-    fn refused(&self, refusal: Refusal) -> Answered {
-        tracing::debug!(status = refusal.status().as_u16(), "bridge.refused");
-        let mut answer = Response::new(Full::new(Bytes::from(refusal.to_string())).boxed());
-        *answer.status_mut() = refusal.status();
-        hints(refusal, answer.headers_mut());
-        answer
+    let mut inner = Request::new(Full::new(body));
+    *inner.method_mut() = head.method;
+    *inner.headers_mut() = copied(&head.headers);
+    let response = route.serve(inner, memory).await?;
+    // The content type is right; rmcp rejected the content.
+    if is_message && response.status() == StatusCode::UNSUPPORTED_MEDIA_TYPE {
+        Ok(BodyError::NoMessage.into_response())
+    } else {
+        Ok(response)
     }
 }
 

@@ -3,21 +3,17 @@
 
 use std::collections::BTreeMap;
 
-use bytes::Bytes;
+use axum::Json as JsonBody;
+use axum::response::{IntoResponse, Response};
 use http::header::CONTENT_TYPE;
-use http::{HeaderMap, HeaderValue, Response, StatusCode};
-use http_body_util::{BodyExt as _, Full};
+use http::{HeaderMap, StatusCode};
 use rmcp::model::ErrorCode;
 use serde_json::value::RawValue;
 use serde_json::{Value as Json, json};
 
-use super::Answered;
-
-const JSON: &str = "application/json";
-
 /// What is wrong with a body.
 #[derive(Debug, PartialEq, thiserror::Error)]
-pub(super) enum Fault {
+pub(super) enum BodyError {
     #[error("the body is not JSON")]
     NotJson,
     #[error("the body is not a JSON-RPC 2.0 message")]
@@ -29,20 +25,20 @@ pub(super) enum Fault {
 type Object<'a> = BTreeMap<String, &'a RawValue>;
 
 /// Returns whether the content type is JSON.
-pub(super) fn says_json(headers: &HeaderMap) -> bool {
+pub(super) fn is_json(headers: &HeaderMap) -> bool {
     let kind = headers
         .get(CONTENT_TYPE)
         .and_then(|kind| kind.to_str().ok());
-    kind.is_some_and(|kind| kind.starts_with(JSON))
+    kind.is_some_and(|kind| kind.starts_with("application/json"))
 }
 
 /// Checks a body for errors that rmcp would report misleadingly.
-pub(super) fn check(body: &[u8]) -> Result<(), Fault> {
+pub(super) fn check(body: &[u8]) -> Result<(), BodyError> {
     let message: Object<'_> = serde_json::from_slice(body).map_err(|error| {
         if error.is_syntax() || error.is_eof() {
-            Fault::NotJson
+            BodyError::NotJson
         } else {
-            Fault::NoMessage
+            BodyError::NoMessage
         }
     })?;
     let method = message.get("method").map(|method| method.get());
@@ -53,7 +49,7 @@ pub(super) fn check(body: &[u8]) -> Result<(), Fault> {
         return Ok(());
     };
     let id = serde_json::from_str(id.get()).unwrap_or(Json::Null);
-    Err(Fault::Params { id, what })
+    Err(BodyError::Params { id, what })
 }
 
 /// Returns what is wrong with the parameters of a tool call, if anything.
@@ -70,7 +66,7 @@ fn invalid_params(params: Option<&RawValue>) -> Option<&'static str> {
     }
 }
 
-impl Fault {
+impl BodyError {
     fn code(&self) -> ErrorCode {
         match self {
             Self::NotJson => ErrorCode::PARSE_ERROR,
@@ -78,21 +74,18 @@ impl Fault {
             Self::Params { .. } => ErrorCode::INVALID_PARAMS,
         }
     }
+}
 
-    /// Returns the HTTP response. Invalid parameters are a JSON-RPC error with status 200, like
-    /// any other error of a call.
-    pub(super) fn answer(&self) -> Answered {
+/// Invalid parameters are a JSON-RPC error with status 200, like any other error of a call.
+impl IntoResponse for BodyError {
+    fn into_response(self) -> Response {
+        let error = json!({"code": self.code().0, "message": self.to_string()});
         let (status, id) = match self {
-            Self::NotJson | Self::NoMessage => (StatusCode::BAD_REQUEST, &Json::Null),
+            Self::NotJson | Self::NoMessage => (StatusCode::BAD_REQUEST, Json::Null),
             Self::Params { id, .. } => (StatusCode::OK, id),
         };
-        let error = json!({"code": self.code().0, "message": self.to_string()});
-        let body = json!({"jsonrpc": "2.0", "id": id, "error": error}).to_string();
-        let mut answer = Response::new(Full::new(Bytes::from(body)).boxed());
-        *answer.status_mut() = status;
-        let kind = HeaderValue::from_static(JSON);
-        answer.headers_mut().insert(CONTENT_TYPE, kind);
-        answer
+        let body = json!({"jsonrpc": "2.0", "id": id, "error": error});
+        (status, JsonBody(body)).into_response()
     }
 }
 
@@ -100,7 +93,7 @@ impl Fault {
 mod tests {
     use super::*;
 
-    fn call(params: &str) -> Result<(), Fault> {
+    fn call(params: &str) -> Result<(), BodyError> {
         let body = format!(r#"{{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{params}}}"#);
         check(body.as_bytes())
     }
@@ -128,17 +121,17 @@ mod tests {
             ),
         ] {
             let id = json!(7);
-            assert_eq!(call(bad), Err(Fault::Params { id, what }), "{bad}");
+            assert_eq!(call(bad), Err(BodyError::Params { id, what }), "{bad}");
         }
     }
 
     #[test]
     fn invalid_messages_differ_from_invalid_json() {
         for body in ["", "{", "what?"] {
-            assert_eq!(check(body.as_bytes()), Err(Fault::NotJson), "{body}");
+            assert_eq!(check(body.as_bytes()), Err(BodyError::NotJson), "{body}");
         }
         for body in ["[]", "1", "[{}]"] {
-            assert_eq!(check(body.as_bytes()), Err(Fault::NoMessage), "{body}");
+            assert_eq!(check(body.as_bytes()), Err(BodyError::NoMessage), "{body}");
         }
         for other in [
             "{}",

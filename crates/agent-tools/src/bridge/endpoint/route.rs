@@ -3,6 +3,8 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use axum::body::Body;
+use axum::response::Response;
 use bytes::Bytes;
 use http::{Method, Request};
 use http_body_util::{BodyExt as _, Full};
@@ -15,14 +17,20 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::mcp::Tools;
-use super::presence::{Answer, Left};
-use super::{Answered, Gate, MOST_BYTES, Refusal};
+use super::{Gate, HttpError, MAX_BODY_BYTES};
 
 /// MCP sessions of one run. A client that reconnects repeatedly displaces idle sessions.
-const MOST_SESSIONS: usize = 64;
+const MAX_SESSIONS: usize = 64;
 /// How long clients may take to read the last responses of a run.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 const SESSION: &str = "mcp-session-id";
+
+/// Fires when the client of a request has disconnected or received the whole response.
+///
+/// rmcp keeps a session for a client that may reconnect, and does not report broken connections. On
+/// loopback a client that disconnected is gone, so its call must not wait for an hour.
+#[derive(Debug, Clone)]
+pub(super) struct Disconnected(pub(super) CancellationToken);
 
 /// The route to one run.
 pub(super) struct Route {
@@ -34,7 +42,7 @@ pub(super) struct Route {
     /// Cloned by requests that open a session not yet in the list.
     opening: Arc<()>,
     /// Responses in progress.
-    answers: TaskTracker,
+    responses: TaskTracker,
     end: CancellationToken,
 }
 
@@ -56,7 +64,7 @@ impl Route {
         // lacks (the port in Host must be ours).
         let config = StreamableHttpServerConfig::default()
             .with_sse_retry(None)
-            .with_max_request_body_bytes(MOST_BYTES)
+            .with_max_request_body_bytes(MAX_BODY_BYTES)
             .with_cancellation_token(end.clone());
         let gate = Arc::clone(gate);
         let tools = move || {
@@ -70,7 +78,7 @@ impl Route {
             manager,
             sessions: Mutex::default(),
             opening: Arc::new(()),
-            answers: TaskTracker::new(),
+            responses: TaskTracker::new(),
             end,
         }
     }
@@ -83,19 +91,21 @@ impl Route {
         self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Answers an admitted request. `room` is released when the response has been read.
+    /// Passes an authorized request to rmcp. `memory` is released when the response has been read.
     pub(super) async fn serve(
         &self,
         mut request: Request<Full<Bytes>>,
-        room: OwnedSemaphorePermit,
-    ) -> Result<Answered, Refusal> {
-        let left = Left(CancellationToken::new());
-        // If the client disconnects before there is a response, this future is dropped.
-        let early = left.0.clone().drop_guard();
-        request.extensions_mut().insert(left.clone());
+        memory: OwnedSemaphorePermit,
+    ) -> Result<Response, HttpError> {
+        let disconnected = CancellationToken::new();
+        request
+            .extensions_mut()
+            .insert(Disconnected(disconnected.clone()));
+        // Dropped with this future if the client disconnects before there is a response.
+        let disconnected = disconnected.drop_guard();
         let known = request.headers().get(SESSION);
         let known = known.and_then(|id| id.to_str().ok().map(str::to_owned));
-        let call = (*request.method() == Method::POST).then(|| self.answers.token());
+        let call = (*request.method() == Method::POST).then(|| self.responses.token());
         let ends = *request.method() == Method::DELETE;
         let mut mark = None;
         let mut reservation = None;
@@ -103,12 +113,12 @@ impl Route {
             Some(id) => mark = self.mark(id),
             None => reservation = Some(self.reserve_session().await?),
         }
-        let answer = self.service.handle(request).await;
+        let response = self.service.handle(request).await;
         match known {
             Some(id) if ends => self.sessions().retain(|(known, _)| *known != id),
             Some(_) => {}
             None => {
-                let id = answer.headers().get(SESSION);
+                let id = response.headers().get(SESSION);
                 if let Some(id) = id.and_then(|id| id.to_str().ok()) {
                     let fresh = Arc::new(());
                     let mut sessions = self.sessions();
@@ -119,8 +129,14 @@ impl Route {
             }
         }
         drop(reservation);
-        early.disarm();
-        Ok(answer.map(|body| Answer::new(body, left, (room, call, mark)).boxed()))
+        let held = (disconnected, memory, call, mark);
+        // The closure owns what is released with the body.
+        Ok(response.map(|body| {
+            Body::new(body.map_err(move |never| {
+                let _held = &held;
+                never
+            }))
+        }))
     }
 
     fn mark(&self, id: &str) -> Option<Arc<()>> {
@@ -130,18 +146,18 @@ impl Route {
     }
 
     /// Reserves a place for a new session. If there are too many, ends the oldest idle one first.
-    async fn reserve_session(&self) -> Result<Arc<()>, Refusal> {
+    async fn reserve_session(&self) -> Result<Arc<()>, HttpError> {
         let (reservation, idle) = {
             let mut sessions = self.sessions();
             let opening = Arc::strong_count(&self.opening) - 1;
             let reservation = Arc::clone(&self.opening);
-            if sessions.len() + opening < MOST_SESSIONS {
+            if sessions.len() + opening < MAX_SESSIONS {
                 return Ok(reservation);
             }
             let idle = sessions
                 .iter()
                 .position(|(_, mark)| Arc::strong_count(mark) == 1);
-            let (id, _) = sessions.remove(idle.ok_or(Refusal::Busy)?);
+            let (id, _) = sessions.remove(idle.ok_or(HttpError::Busy)?);
             (reservation, id)
         };
         let _ = self.manager.close_session(&idle.into()).await;
@@ -151,8 +167,8 @@ impl Route {
     /// Waits for the last responses, then ends every session. A client whose call was cut off
     /// without a response would try to resume it forever.
     pub(super) async fn close(&self) {
-        self.answers.close();
-        let _ = tokio::time::timeout(CLOSE_TIMEOUT, self.answers.wait()).await;
+        self.responses.close();
+        let _ = tokio::time::timeout(CLOSE_TIMEOUT, self.responses.wait()).await;
         let sessions = std::mem::take(&mut *self.sessions());
         for (id, _) in sessions {
             let _ = self.manager.close_session(&id.into()).await;

@@ -9,37 +9,24 @@ use serde::Deserialize;
 use serde::de::{Deserializer, Error as _, SeqAccess, Visitor};
 use serde_json::Value as Json;
 
+use super::api_error::ApiError;
 use super::convert_messages;
-use super::fault::Fault;
 use agent::catalog::ThinkingLevel;
 use agent::conversation::transcript::{Tool, Transcript};
 
 /// A parsed request.
 #[derive(Debug)]
-pub(super) struct Asked {
+pub(super) struct ChatRequest {
     /// The model id from the client.
     pub(super) model: String,
     pub(super) level: Option<ThinkingLevel>,
     pub(super) transcript: Transcript,
-    pub(super) form: Form,
+    /// Whether the answer is sent as a stream of events instead of one JSON object.
+    pub(super) stream: bool,
+    /// Whether a stream ends with its usage.
+    pub(super) include_usage: bool,
     /// The session id from the client.
     pub(super) session: Option<String>,
-}
-
-/// How the answer is sent.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Form {
-    /// As one JSON object.
-    Whole,
-    /// As a stream of events.
-    Stream(Accounts),
-}
-
-/// Whether a stream ends with its usage.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Accounts {
-    Included,
-    Omitted,
 }
 
 #[derive(Deserialize)]
@@ -99,13 +86,13 @@ struct RawDefinition {
 }
 
 /// How many messages a request may have: each takes many times its bytes in the body.
-const MOST_MESSAGES: usize = 20_000;
+const MAX_MESSAGES: usize = 20_000;
 
 /// Parses messages, and stops at the first one over the limit before the rest takes memory.
 fn bounded_messages<'de, D: Deserializer<'de>>(source: D) -> Result<Vec<RawMessage>, D::Error> {
-    struct Bounded;
+    struct BoundedMessages;
 
-    impl<'de> Visitor<'de> for Bounded {
+    impl<'de> Visitor<'de> for BoundedMessages {
         type Value = Vec<RawMessage>;
 
         fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -115,8 +102,8 @@ fn bounded_messages<'de, D: Deserializer<'de>>(source: D) -> Result<Vec<RawMessa
         fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Self::Value, A::Error> {
             let mut messages = Vec::new();
             while let Some(message) = items.next_element()? {
-                if messages.len() == MOST_MESSAGES {
-                    let problem = format!("a request may have {MOST_MESSAGES} messages at most");
+                if messages.len() == MAX_MESSAGES {
+                    let problem = format!("a request may have {MAX_MESSAGES} messages at most");
                     return Err(A::Error::custom(problem));
                 }
                 messages.push(message);
@@ -125,49 +112,47 @@ fn bounded_messages<'de, D: Deserializer<'de>>(source: D) -> Result<Vec<RawMessa
         }
     }
 
-    source.deserialize_seq(Bounded)
+    source.deserialize_seq(BoundedMessages)
 }
 
-impl Asked {
+impl ChatRequest {
     /// Parses a body.
-    pub(super) fn read(body: &[u8], session: Option<String>) -> Result<Self, Fault> {
+    pub(super) fn parse(body: &[u8], session: Option<String>) -> Result<Self, ApiError> {
         let mut json = serde_json::Deserializer::from_slice(body);
-        let raw: Raw = serde_path_to_error::deserialize(&mut json).map_err(wrong)?;
+        let raw: Raw = serde_path_to_error::deserialize(&mut json).map_err(field_error)?;
         json.end().map_err(|error| {
-            Fault::field(
+            ApiError::field(
                 "",
                 &format!("the body is more than one JSON value: {error}"),
             )
         })?;
         if raw.n.is_some_and(|n| n != 1) {
-            return Err(Fault::field("n", "only one answer can be given at a time"));
+            return Err(ApiError::field(
+                "n",
+                "only one answer can be given at a time",
+            ));
         }
         let level = raw.reasoning_effort.as_deref().map(level).transpose()?;
         let tools = chosen(tools(raw.tools.unwrap_or_default())?, raw.tool_choice)?;
         let transcript = convert_messages::transcript(raw.messages, tools)?;
-        let accounts = match raw.stream_options.and_then(|options| options.include_usage) {
-            Some(true) => Accounts::Included,
-            _ => Accounts::Omitted,
-        };
+        let include_usage = raw.stream_options.and_then(|options| options.include_usage);
         Ok(Self {
             model: raw.model,
             level,
             transcript,
-            form: match raw.stream {
-                Some(true) => Form::Stream(accounts),
-                _ => Form::Whole,
-            },
+            stream: raw.stream.unwrap_or_default(),
+            include_usage: include_usage.unwrap_or_default(),
             session,
         })
     }
 }
 
 /// Returns which field is wrong, and how. A missing field is named only in the error's text.
-fn wrong(error: serde_path_to_error::Error<serde_json::Error>) -> Fault {
+fn field_error(error: serde_path_to_error::Error<serde_json::Error>) -> ApiError {
     let path = error.path().to_string();
     let inner = error.into_inner();
     if !inner.is_data() {
-        return Fault::field("", &format!("the body is not JSON: {inner}"));
+        return ApiError::field("", &format!("the body is not JSON: {inner}"));
     }
     let text = inner.to_string();
     let text = text.split(" at line ").next().unwrap_or_default();
@@ -175,30 +160,30 @@ fn wrong(error: serde_path_to_error::Error<serde_json::Error>) -> Fault {
         .strip_prefix("missing field `")
         .and_then(|rest| rest.strip_suffix('`'));
     match (missing, path.as_str()) {
-        (Some(field), ".") => Fault::field(field, "it is missing"),
-        (Some(field), path) => Fault::field(&format!("{path}.{field}"), "it is missing"),
-        (None, ".") => Fault::field("", text),
-        (None, path) => Fault::field(path, text),
+        (Some(field), ".") => ApiError::field(field, "it is missing"),
+        (Some(field), path) => ApiError::field(&format!("{path}.{field}"), "it is missing"),
+        (None, ".") => ApiError::field("", text),
+        (None, path) => ApiError::field(path, text),
     }
 }
 
-fn level(text: &str) -> Result<ThinkingLevel, Fault> {
+fn level(text: &str) -> Result<ThinkingLevel, ApiError> {
     let name = match text {
         "none" => ThinkingLevel::Off.name(),
         other => other,
     };
     ThinkingLevel::parse(name).ok_or_else(|| {
         let problem = format!("{text:?} is none of none, minimal, low, medium, high, xhigh, max");
-        Fault::field("reasoning_effort", &problem)
+        ApiError::field("reasoning_effort", &problem)
     })
 }
 
-fn tools(raw: Vec<RawTool>) -> Result<Vec<Tool>, Fault> {
+fn tools(raw: Vec<RawTool>) -> Result<Vec<Tool>, ApiError> {
     let tools = raw.into_iter().enumerate().map(|(index, tool)| {
         let kind = tool.kind.as_deref().unwrap_or("function");
         let Some(function) = tool.function.filter(|_| kind == "function") else {
             let problem = "only tools of type \"function\", with a function, can be offered";
-            return Err(Fault::field(&format!("tools[{index}]"), problem));
+            return Err(ApiError::field(&format!("tools[{index}]"), problem));
         };
         Ok(Tool {
             name: function.name,
@@ -214,8 +199,8 @@ fn tools(raw: Vec<RawTool>) -> Result<Vec<Tool>, Fault> {
 
 /// Returns the tools that may be called. A choice only narrows what is offered; that a tool must be
 /// called cannot be enforced.
-fn chosen(tools: Vec<Tool>, choice: Option<Json>) -> Result<Vec<Tool>, Fault> {
-    let wrong = |problem: &str| Err(Fault::field("tool_choice", problem));
+fn chosen(tools: Vec<Tool>, choice: Option<Json>) -> Result<Vec<Tool>, ApiError> {
+    let wrong = |problem: &str| Err(ApiError::field("tool_choice", problem));
     let choice = choice.unwrap_or(Json::Null);
     let word = choice.as_str().or(choice["type"].as_str());
     match word {
@@ -243,8 +228,8 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn read(body: &Json) -> Result<Asked, Fault> {
-        Asked::read(body.to_string().as_bytes(), None)
+    fn read(body: &Json) -> Result<ChatRequest, ApiError> {
+        ChatRequest::parse(body.to_string().as_bytes(), None)
     }
 
     fn asked(more: Json) -> Json {
@@ -262,11 +247,11 @@ mod tests {
             "stream": null, "metadata": {}, "unheard_of": [1], "n": 1}),
         );
         let asked = read(&body).unwrap();
-        assert_eq!((asked.form, asked.level), (Form::Whole, None));
+        assert_eq!((asked.stream, asked.level), (false, None));
         let body = json!({"stream": true, "stream_options": {"include_usage": true},
                           "reasoning_effort": "none"});
         let asked = read(&super::tests::asked(body)).unwrap();
-        assert_eq!(asked.form, Form::Stream(Accounts::Included));
+        assert!(asked.stream && asked.include_usage);
         assert_eq!(asked.level, Some(ThinkingLevel::Off));
     }
 
@@ -278,11 +263,11 @@ mod tests {
         };
         let read = |count: usize| read(&messages(count));
         assert_eq!(
-            read(MOST_MESSAGES).unwrap().transcript.messages.len(),
-            MOST_MESSAGES
+            read(MAX_MESSAGES).unwrap().transcript.messages.len(),
+            MAX_MESSAGES
         );
-        let fault = read(MOST_MESSAGES + 1).unwrap_err();
-        let body = fault.body();
+        let error = read(MAX_MESSAGES + 1).unwrap_err();
+        let body = error.body();
         let (param, message) = (&body["error"]["param"], &body["error"]["message"]);
         assert!(param.as_str().unwrap().starts_with("messages"), "{body}");
         assert!(
@@ -313,15 +298,15 @@ mod tests {
             ),
         ];
         for (more, param) in cases {
-            let fault = read(&asked(more.clone())).unwrap_err();
-            assert_eq!(fault.body()["error"]["param"], param, "{more}");
-            assert_eq!(fault.body()["error"]["type"], "invalid_request_error");
+            let error = read(&asked(more.clone())).unwrap_err();
+            assert_eq!(error.body()["error"]["param"], param, "{more}");
+            assert_eq!(error.body()["error"]["type"], "invalid_request_error");
         }
-        let fault = read(&json!({"messages": []})).unwrap_err();
-        assert_eq!(fault.body()["error"]["param"], "model");
+        let error = read(&json!({"messages": []})).unwrap_err();
+        assert_eq!(error.body()["error"]["param"], "model");
         for text in ["{", "[]", "", "{} {}"] {
-            let fault = Asked::read(text.as_bytes(), None).unwrap_err();
-            let message = fault.body()["error"]["message"].as_str().unwrap();
+            let error = ChatRequest::parse(text.as_bytes(), None).unwrap_err();
+            let message = error.body()["error"]["message"].as_str().unwrap();
             assert!(!message.is_empty(), "{text:?}");
         }
     }

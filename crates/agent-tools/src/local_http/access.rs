@@ -1,13 +1,14 @@
 //! Access rules of the local server: pure functions of a request's head.
 
-use http::header::{AUTHORIZATION, HOST, ORIGIN};
-use http::{HeaderMap, StatusCode, Uri};
+use axum::response::{IntoResponse, Response};
+use http::header::{AUTHORIZATION, HOST, ORIGIN, RETRY_AFTER, WWW_AUTHENTICATE};
+use http::{HeaderMap, HeaderValue, StatusCode, Uri};
 use secrecy::{ExposeSecret as _, SecretString};
 use subtle::ConstantTimeEq as _;
 
-/// Why a request is refused.
+/// Why a request is rejected before it is handled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum Refusal {
+pub enum HttpError {
     /// The `Host` header names another host.
     #[error("this server answers to 127.0.0.1 and localhost only")]
     ForeignHost,
@@ -37,8 +38,8 @@ pub enum Refusal {
     Busy,
 }
 
-impl Refusal {
-    /// Returns the HTTP status of the refusal.
+impl HttpError {
+    /// Returns the HTTP status.
     pub fn status(self) -> StatusCode {
         match self {
             Self::ForeignHost | Self::ForeignOrigin => StatusCode::FORBIDDEN,
@@ -51,43 +52,61 @@ impl Refusal {
             Self::Busy => StatusCode::SERVICE_UNAVAILABLE,
         }
     }
+
+    /// Returns the headers that clients need beside the status.
+    pub fn headers(self) -> HeaderMap {
+        let header = match self {
+            Self::Unauthorized => Some((WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"))),
+            Self::Busy => Some((RETRY_AFTER, HeaderValue::from_static("1"))),
+            _ => None,
+        };
+        header.into_iter().collect()
+    }
 }
 
-/// Refuses requests that a web page may have sent through the user's browser: under a host name
+/// The response is the error's text.
+impl IntoResponse for HttpError {
+    fn into_response(self) -> Response {
+        tracing::debug!(status = self.status().as_u16(), "http.rejected");
+        (self.status(), self.headers(), self.to_string()).into_response()
+    }
+}
+
+/// Rejects requests that a web page may have sent through the user's browser: under a host name
 /// that points to this machine (`Host`), or from any page but our own (`Origin`). Our own origin
 /// is `http://` and the `Host` of the request; a page on another port of this machine is foreign.
-pub fn local(uri: &Uri, headers: &HeaderMap, port: u16) -> Result<(), Refusal> {
+pub fn check_local(uri: &Uri, headers: &HeaderMap, port: u16) -> Result<(), HttpError> {
     let ours = |name: &str| {
         let bare = name.strip_suffix(&format!(":{port}"));
         matches!(bare, Some("127.0.0.1" | "localhost"))
     };
     let mut hosts = headers.get_all(HOST).iter();
     let (Some(host), None) = (hosts.next(), hosts.next()) else {
-        return Err(Refusal::ForeignHost);
+        return Err(HttpError::ForeignHost);
     };
     let named = uri.authority().is_none_or(|named| ours(named.as_str()));
     let Some(host) = host.to_str().ok().filter(|host| named && ours(host)) else {
-        return Err(Refusal::ForeignHost);
+        return Err(HttpError::ForeignHost);
     };
     let own = format!("http://{host}");
     let is_foreign = |origin: &http::HeaderValue| origin != own.as_str();
     if headers.get_all(ORIGIN).iter().any(is_foreign) {
-        return Err(Refusal::ForeignOrigin);
+        return Err(HttpError::ForeignOrigin);
     }
     Ok(())
 }
 
 /// Checks the bearer token. The comparison takes constant time.
-pub fn authorized(headers: &HeaderMap, token: &SecretString) -> Result<(), Refusal> {
+pub fn check_token(headers: &HeaderMap, token: &SecretString) -> Result<(), HttpError> {
     let mut given = headers.get_all(AUTHORIZATION).iter();
     let (Some(value), None) = (given.next(), given.next()) else {
-        return Err(Refusal::Unauthorized);
+        return Err(HttpError::Unauthorized);
     };
     let (scheme, sent) = value
         .to_str()
         .ok()
         .and_then(|value| value.split_once(' '))
-        .ok_or(Refusal::Unauthorized)?;
+        .ok_or(HttpError::Unauthorized)?;
     let same = sent
         .trim()
         .as_bytes()
@@ -95,7 +114,7 @@ pub fn authorized(headers: &HeaderMap, token: &SecretString) -> Result<(), Refus
     if scheme.eq_ignore_ascii_case("bearer") && bool::from(same) {
         Ok(())
     } else {
-        Err(Refusal::Unauthorized)
+        Err(HttpError::Unauthorized)
     }
 }
 
@@ -111,8 +130,8 @@ mod tests {
         headers
     }
 
-    fn asked(uri: &str, pairs: &[(&'static str, &str)]) -> Result<(), Refusal> {
-        local(&uri.parse().unwrap(), &heads(pairs), 4000)
+    fn asked(uri: &str, pairs: &[(&'static str, &str)]) -> Result<(), HttpError> {
+        check_local(&uri.parse().unwrap(), &heads(pairs), 4000)
     }
 
     #[test]
@@ -130,13 +149,13 @@ mod tests {
             "",
         ] {
             let refused = asked("/mcp", &[("host", host)]);
-            assert_eq!(refused, Err(Refusal::ForeignHost), "{host:?}");
+            assert_eq!(refused, Err(HttpError::ForeignHost), "{host:?}");
         }
-        assert_eq!(asked("/mcp", &[]), Err(Refusal::ForeignHost));
+        assert_eq!(asked("/mcp", &[]), Err(HttpError::ForeignHost));
         let two = [("host", "127.0.0.1:4000"), ("host", "evil.com")];
-        assert_eq!(asked("/mcp", &two), Err(Refusal::ForeignHost));
+        assert_eq!(asked("/mcp", &two), Err(HttpError::ForeignHost));
         let absolute = asked("http://evil.com/mcp", &[("host", "127.0.0.1:4000")]);
-        assert_eq!(absolute, Err(Refusal::ForeignHost));
+        assert_eq!(absolute, Err(HttpError::ForeignHost));
     }
 
     #[test]
@@ -161,17 +180,17 @@ mod tests {
             "file://",
             "",
         ] {
-            assert_eq!(from(origin), Err(Refusal::ForeignOrigin), "{origin:?}");
+            assert_eq!(from(origin), Err(HttpError::ForeignOrigin), "{origin:?}");
         }
         let own = ("origin", "http://localhost:4000");
         let two = [("host", "localhost:4000"), own, ("origin", "null")];
-        assert_eq!(asked("/mcp", &two), Err(Refusal::ForeignOrigin));
+        assert_eq!(asked("/mcp", &two), Err(HttpError::ForeignOrigin));
     }
 
     #[test]
     fn only_the_right_token_is_accepted() {
         let token: SecretString = "secret-token".into();
-        let with = |value| authorized(&heads(&[("authorization", value)]), &token);
+        let with = |value| check_token(&heads(&[("authorization", value)]), &token);
         assert_eq!(with("Bearer secret-token"), Ok(()));
         assert_eq!(with("bearer secret-token"), Ok(()));
         for wrong in [
@@ -182,16 +201,16 @@ mod tests {
             "Basic secret-token",
             "secret-token",
         ] {
-            assert_eq!(with(wrong), Err(Refusal::Unauthorized), "{wrong:?}");
+            assert_eq!(with(wrong), Err(HttpError::Unauthorized), "{wrong:?}");
         }
         assert_eq!(
-            authorized(&HeaderMap::new(), &token),
-            Err(Refusal::Unauthorized)
+            check_token(&HeaderMap::new(), &token),
+            Err(HttpError::Unauthorized)
         );
         let twice = heads(&[
             ("authorization", "Bearer secret-token"),
             ("authorization", "Bearer x"),
         ]);
-        assert_eq!(authorized(&twice, &token), Err(Refusal::Unauthorized));
+        assert_eq!(check_token(&twice, &token), Err(HttpError::Unauthorized));
     }
 }

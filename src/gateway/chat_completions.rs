@@ -1,98 +1,104 @@
-//! One request of a client is one turn, which is cancelled if the client disconnects.
+//! `POST /v1/chat/completions`: one request of a client is one turn, which is cancelled if the client disconnects.
 
 use std::sync::Arc;
 
+use axum::extract::{Request, State};
+use axum::response::Response;
 use http::HeaderMap;
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use tokio::time::Instant;
 use tracing::Instrument as _;
 use uuid::Uuid;
 
-use super::ask::{Asked, Form};
+use super::api_error::ApiError;
+use super::chat_request::ChatRequest;
+use super::chat_response::{self, ResponseEnvelope};
 use super::desk::Seat;
-use super::fault::Fault;
 use super::models::PROFILE;
-use super::reply::{self, Frame};
-use super::site::House;
+use super::router::GatewayState;
 use crate::model_resolver::{ModelRequest, ResolvedModel, catalog_client};
 use agent::catalog::SpeedPreferences;
 use agent::run::Backend;
 use agent::turn::{Door, Hands, Stop, Surface, TurnEvent, TurnRequest, TurnResult, turn_events};
-use agent_tools::loopback::Answered;
+use agent_tools::local_http::access::HttpError;
 use agent_tools::native::policy::HostPolicy;
 use cursor_client::account::ApiKey;
 use foundation::{Digest, prefix};
 
 /// The header with a client's session id.
 const SESSION: &str = "x-session-id";
-/// The longest session id.
-const LONGEST_NAME: usize = 256;
+const MAX_SESSION_ID: usize = 256;
 
-/// Part of an answer.
+/// What a turn sends to its response.
 #[derive(Debug)]
-pub(super) enum Piece {
+pub(super) enum TurnUpdate {
     /// An event.
     Event(TurnEvent),
     /// The result; always the last.
     End(Box<TurnResult>),
 }
 
-/// Parses a request.
-pub(super) fn read(headers: &HeaderMap, body: &[u8]) -> Result<Asked, Fault> {
-    let session = match headers.get(SESSION) {
-        None => None,
-        Some(name) => match name.to_str().map(str::trim) {
-            Ok("") => None,
-            Ok(name) if name.len() <= LONGEST_NAME => Some(name.to_owned()),
-            _ => {
-                let problem = format!("expected at most {LONGEST_NAME} visible characters");
-                return Err(Fault::field(SESSION, &problem));
-            }
-        },
-    };
-    Asked::read(body, session)
-}
-
 /// Answers a request. The turn is cancelled if the client disconnects.
-pub(super) async fn answer(
-    house: Arc<House>,
-    asked: Asked,
-    place: OwnedSemaphorePermit,
-) -> Result<Answered, Fault> {
+pub(super) async fn create(
+    State(state): State<Arc<GatewayState>>,
+    request: Request,
+) -> Result<Response, ApiError> {
+    let (head, body) = request.into_parts();
+    let (body, memory) = state.bodies.read(&head.headers, body).await?;
+    let chat = ChatRequest::parse(&body, session_id(&head.headers)?)?;
+    drop((body, memory)); // a turn may take an hour
+    let permit = Arc::clone(&state.turn_permits).try_acquire_owned();
+    let permit = permit.map_err(|_| HttpError::Busy)?;
     let arrived = Instant::now();
-    let (key, backend) = house.backend()?;
+    let (key, backend) = state.backend()?;
     let chosen = ModelRequest {
-        id: &asked.model,
-        level: asked.level,
+        id: &chat.model,
+        level: chat.level,
         ..ModelRequest::default()
     };
     let client = catalog_client(&backend, key.clone());
-    let unasked = SpeedPreferences::default();
-    let found = house.catalogue.resolve(&chosen, &unasked, PROFILE, &client);
-    let resolved = found.await?;
-    let seat = house.desk.seat(&asked);
-    let frame = Frame::new(&asked, &house.turns);
-    let form = asked.form;
+    let speed = SpeedPreferences::default();
+    let resolving = state.models.resolve(&chosen, &speed, PROFILE, &client);
+    let resolved = resolving.await?;
+    let seat = state.desk.seat(&chat);
+    let envelope = ResponseEnvelope::new(&chat, &state.turns);
+    let stream = chat.stream;
     // The client owns the receiver: when that is dropped, the client has disconnected.
-    let (pieces, inbox) = mpsc::channel(64);
-    let span = tracing::debug_span!("turn", turn = frame.id, session = prefix(&seat.name));
+    let (updates, inbox) = mpsc::channel(64);
+    let span = tracing::debug_span!("turn", turn = envelope.id, session = prefix(&seat.name));
     let turn = Turn {
-        id: frame.id.clone(),
+        id: envelope.id.clone(),
         arrived,
-        asked,
+        chat,
         key,
         backend,
         resolved,
         seat,
-        place,
+        permit,
     };
-    let tracked = Arc::clone(&house);
+    let tracked = Arc::clone(&state);
     tracked
         .turns
-        .spawn(run(house, turn, pieces).instrument(span));
-    match form {
-        Form::Stream(_) => reply::stream(frame, inbox).await,
-        Form::Whole => reply::whole(frame, inbox).await,
+        .spawn(run(state, turn, updates).instrument(span));
+    if stream {
+        chat_response::stream(envelope, inbox).await
+    } else {
+        chat_response::buffer(envelope, inbox).await
+    }
+}
+
+/// Returns the client's session id, if it sends one.
+fn session_id(headers: &HeaderMap) -> Result<Option<String>, ApiError> {
+    let Some(id) = headers.get(SESSION) else {
+        return Ok(None);
+    };
+    match id.to_str().map(str::trim) {
+        Ok("") => Ok(None),
+        Ok(id) if id.len() <= MAX_SESSION_ID => Ok(Some(id.to_owned())),
+        _ => {
+            let problem = format!("expected at most {MAX_SESSION_ID} visible characters");
+            Err(ApiError::field(SESSION, &problem))
+        }
     }
 }
 
@@ -100,54 +106,53 @@ pub(super) async fn answer(
 struct Turn {
     id: String,
     arrived: Instant,
-    asked: Asked,
+    chat: ChatRequest,
     key: ApiKey,
     backend: Backend,
     resolved: ResolvedModel,
     seat: Seat,
-    /// Its permit among the active turns.
-    place: OwnedSemaphorePermit,
+    permit: OwnedSemaphorePermit,
 }
 
 /// The parts of an answer that decide which session the next request belongs to.
 #[derive(Default)]
-struct Summary {
+struct TurnSummary {
     text: String,
     calls: Vec<String>,
 }
 
 /// Runs a turn and sends its events.
-async fn run(house: Arc<House>, turn: Turn, pieces: mpsc::Sender<Piece>) {
+async fn run(state: Arc<GatewayState>, turn: Turn, updates: mpsc::Sender<TurnUpdate>) {
     let Turn {
         id,
         arrived,
-        asked,
+        chat,
         key,
         backend,
         resolved,
         seat,
-        place: _place,
+        permit: _permit,
     } = turn;
-    let transcript = asked.transcript;
+    let transcript = chat.transcript;
     tracing::debug!(
-        model = asked.model,
+        model = chat.model,
         messages = transcript.messages.len(),
         tools = transcript.tools.len(),
         system = %Digest(&transcript.system),
         "turn.started"
     );
-    let cancel = house.leaving.child_token();
+    let cancel = state.shutdown.child_token();
     let (events, mut inbox) = turn_events();
     let request = TurnRequest {
         account: key.fingerprint(),
         backend,
-        workspace: house.workspace.clone(),
+        workspace: state.workspace.clone(),
         transcript,
         asked: arrived,
         model: resolved.model,
         limits: resolved.limits,
         mode: None,
-        policy: house.policy.clone(),
+        policy: state.policy.clone(),
         native_tools: HostPolicy::default(),
         permissions: None,
         library: Arc::default(),
@@ -159,7 +164,7 @@ async fn run(house: Arc<House>, turn: Turn, pieces: mpsc::Sender<Piece>) {
         injections: mpsc::channel(1).1,
         events,
     };
-    let mut summary = Summary::default();
+    let mut summary = TurnSummary::default();
     let sending = async {
         while let Some(event) = inbox.recv().await {
             match &event {
@@ -167,7 +172,7 @@ async fn run(house: Arc<House>, turn: Turn, pieces: mpsc::Sender<Piece>) {
                 TurnEvent::ToolCall { id, .. } => summary.calls.push(id.clone()),
                 _ => {}
             }
-            if pieces.send(Piece::Event(event)).await.is_err() {
+            if updates.send(TurnUpdate::Event(event)).await.is_err() {
                 cancel.cancel();
             }
         }
@@ -177,14 +182,14 @@ async fn run(house: Arc<House>, turn: Turn, pieces: mpsc::Sender<Piece>) {
         let mut running = std::pin::pin!(running);
         tokio::select! {
             (result, ()) = &mut running => result,
-            () = pieces.closed() => {
+            () = updates.closed() => {
                 cancel.cancel();
                 running.await.0
             }
         }
     };
     tracing::debug!(
-        stop = ?Variant(&result.stop),
+        stop = ?StopName(&result.stop),
         ms = arrived.elapsed().as_millis() as u64,
         input = result.tokens.input,
         output = result.tokens.output,
@@ -193,24 +198,27 @@ async fn run(house: Arc<House>, turn: Turn, pieces: mpsc::Sender<Piece>) {
     match &result.stop {
         Stop::Finished => {
             if let (Some(row), Some(window)) = (&resolved.model_id, result.window) {
-                house.catalogue.learn(row, window);
+                state.models.learn(row, window);
             }
-            house.desk.answered(&seat, &summary.text);
+            state.desk.answered(&seat, &summary.text);
         }
-        Stop::ToolUse => house.desk.waits(&seat, &id, summary.calls).await,
-        Stop::Aborted | Stop::Failed(_) => house.desk.failed(&seat),
+        Stop::ToolUse => state.desk.waits(&seat, &id, summary.calls).await,
+        Stop::Aborted | Stop::Failed(_) => state.desk.failed(&seat),
     }
     let waits = result.stop == Stop::ToolUse;
-    let gone = pieces.send(Piece::End(Box::new(result))).await.is_err();
+    let gone = updates
+        .send(TurnUpdate::End(Box::new(result)))
+        .await
+        .is_err();
     if waits && (gone || cancel.is_cancelled()) {
-        house.desk.left(&seat, &id).await;
+        state.desk.left(&seat, &id).await;
     }
 }
 
 /// How a turn ended, without the error text.
-struct Variant<'a>(&'a Stop);
+struct StopName<'a>(&'a Stop);
 
-impl std::fmt::Debug for Variant<'_> {
+impl std::fmt::Debug for StopName<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self.0 {
             Stop::Finished => "Stop",
@@ -221,7 +229,7 @@ impl std::fmt::Debug for Variant<'_> {
     }
 }
 
-/// Returns a new id for an answer, in OpenAI's form.
-pub(super) fn answer_id() -> String {
+/// Returns a new id for a response, in OpenAI's form.
+pub(super) fn response_id() -> String {
     format!("chatcmpl-{}", Uuid::new_v4().simple())
 }

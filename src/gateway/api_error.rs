@@ -1,16 +1,15 @@
 //! Errors in OpenAI's form: a status and an error object.
 
-use bytes::Bytes;
-use http::header::{ALLOW, CONTENT_TYPE};
-use http::{HeaderValue, Response, StatusCode};
-use http_body_util::{BodyExt as _, Full};
+use axum::Json as JsonBody;
+use axum::response::{IntoResponse, Response};
+use http::header::{ALLOW, IntoHeaderName};
+use http::{HeaderMap, HeaderValue, StatusCode};
 use serde_json::{Value as Json, json};
 
 use agent::catalog::UnknownModel;
 use agent::run::AssembleError;
 use agent::turn::{Cause, Stop, TurnResult};
-use agent_tools::loopback::admission::Refusal;
-use agent_tools::loopback::{Answered, hints};
+use agent_tools::local_http::access::HttpError;
 use cursor_client::account::KeyError;
 use foundation::secrets;
 
@@ -19,21 +18,13 @@ const SERVER: &str = "server_error";
 
 /// An error response.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Fault {
+pub(super) struct ApiError {
     status: StatusCode,
     body: Json,
-    retry: Retry,
-    allow: Option<&'static str>,
+    headers: HeaderMap,
 }
 
-/// Whether a client may retry automatically. Official clients do so for 409, 429 and 5xx.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Retry {
-    Allowed,
-    Pointless,
-}
-
-impl Fault {
+impl ApiError {
     fn new(
         status: StatusCode,
         kind: &str,
@@ -46,16 +37,18 @@ impl Fault {
         Self {
             status,
             body: json!({"error": {"message": message, "type": kind, "param": null, "code": code.into()}}),
-            retry: Retry::Allowed,
-            allow: None,
+            headers: HeaderMap::new(),
         }
     }
 
-    fn pointless(self) -> Self {
-        Self {
-            retry: Retry::Pointless,
-            ..self
-        }
+    /// Tells clients not to retry automatically, which official ones do for 409, 429 and 5xx.
+    fn without_retry(self) -> Self {
+        self.with_header("x-should-retry", "false")
+    }
+
+    fn with_header(mut self, name: impl IntoHeaderName, value: &'static str) -> Self {
+        self.headers.insert(name, HeaderValue::from_static(value));
+        self
     }
 
     /// Returns the error for an invalid field of the request.
@@ -64,15 +57,15 @@ impl Fault {
             "" => problem.to_owned(),
             param => format!("{param}: {problem}"),
         };
-        let mut fault = Self::new(StatusCode::BAD_REQUEST, REQUEST, Json::Null, message);
+        let mut error = Self::new(StatusCode::BAD_REQUEST, REQUEST, Json::Null, message);
         if !param.is_empty() {
-            fault.body["error"]["param"] = param.into();
+            error.body["error"]["param"] = param.into();
         }
-        fault
+        error
     }
 
     /// Returns the error for an unknown path.
-    pub(super) fn nowhere(path: &str) -> Self {
+    pub(super) fn unknown_path(path: &str) -> Self {
         let message = format!(
             "not found: {path:?}; the paths are /v1/chat/completions, /v1/models and /metrics"
         );
@@ -80,17 +73,14 @@ impl Fault {
     }
 
     /// Returns the error for a wrong HTTP method.
-    pub(super) fn method(allow: &'static str) -> Self {
+    pub(super) fn method_not_allowed(allow: &'static str) -> Self {
         let message = format!("this path takes {allow} only");
         let status = StatusCode::METHOD_NOT_ALLOWED;
-        Self {
-            allow: Some(allow),
-            ..Self::new(status, REQUEST, "method_not_allowed", message)
-        }
+        Self::new(status, REQUEST, "method_not_allowed", message).with_header(ALLOW, allow)
     }
 
     /// Returns the error of a turn that failed; `None` if it did not.
-    pub(super) fn of(result: &TurnResult) -> Option<Self> {
+    pub(super) fn from_result(result: &TurnResult) -> Option<Self> {
         let text = match &result.stop {
             Stop::Finished | Stop::ToolUse => return None,
             Stop::Aborted => {
@@ -113,20 +103,20 @@ impl Fault {
                 "insufficient_quota",
                 "insufficient_quota",
             )
-            .pointless(),
+            .without_retry(),
             Some(Cause::Overflow) => {
                 new(StatusCode::BAD_REQUEST, REQUEST, "context_length_exceeded")
             }
             Some(Cause::Model) => new(StatusCode::NOT_FOUND, REQUEST, "model_not_found"),
             Some(Cause::Capacity) => new(StatusCode::SERVICE_UNAVAILABLE, SERVER, "overloaded"),
             Some(Cause::Refused) => {
-                new(StatusCode::BAD_GATEWAY, SERVER, "refused_by_cursor").pointless()
+                new(StatusCode::BAD_GATEWAY, SERVER, "refused_by_cursor").without_retry()
             }
             Some(Cause::Upstream) => new(StatusCode::BAD_GATEWAY, SERVER, "upstream_error"),
             Some(Cause::Silence) => new(StatusCode::GATEWAY_TIMEOUT, SERVER, "upstream_timeout"),
             Some(Cause::Lost(lost)) => Self {
                 body: lost.body(),
-                ..new(StatusCode::CONFLICT, "", "").pointless()
+                ..new(StatusCode::CONFLICT, "", "").without_retry()
             },
             Some(Cause::Taken) => new(StatusCode::CONFLICT, REQUEST, "session_busy"),
             Some(Cause::Internal) | None => {
@@ -136,7 +126,7 @@ impl Fault {
     }
 
     /// Returns the error for a turn that ended without a result.
-    pub(super) fn inside() -> Self {
+    pub(super) fn internal() -> Self {
         let message = "the turn failed inside cursor-sidecar";
         let status = StatusCode::INTERNAL_SERVER_ERROR;
         Self::new(status, SERVER, "internal_error", message)
@@ -146,48 +136,34 @@ impl Fault {
     pub(super) fn body(&self) -> &Json {
         &self.body
     }
+}
 
-    /// Returns the HTTP response.
-    pub(super) fn answer(&self) -> Answered {
+impl IntoResponse for ApiError {
+    fn into_response(self) -> Response {
         tracing::debug!(
             status = self.status.as_u16(),
             code = self.body["error"]["code"].as_str(),
             "gateway.refused"
         );
-        let mut answer = json_answer(&self.body);
-        *answer.status_mut() = self.status;
-        let headers = answer.headers_mut();
-        if self.retry == Retry::Pointless {
-            headers.insert("x-should-retry", HeaderValue::from_static("false"));
-        }
-        if let Some(allow) = self.allow {
-            headers.insert(ALLOW, HeaderValue::from_static(allow));
-        }
-        answer
+        (self.status, self.headers, JsonBody(self.body)).into_response()
     }
 }
 
-/// Returns a JSON response.
-pub(super) fn json_answer(body: &Json) -> Answered {
-    let mut answer = Response::new(Full::new(Bytes::from(body.to_string())).boxed());
-    let json = HeaderValue::from_static("application/json");
-    answer.headers_mut().insert(CONTENT_TYPE, json);
-    answer
+impl From<HttpError> for ApiError {
+    fn from(error: HttpError) -> Self {
+        let (kind, code) = match error {
+            HttpError::Unauthorized => ("authentication_error", Json::from("invalid_api_key")),
+            HttpError::Busy => (SERVER, Json::from("overloaded")),
+            _ => (REQUEST, Json::Null),
+        };
+        Self {
+            headers: error.headers(),
+            ..Self::new(error.status(), kind, code, error.to_string())
+        }
+    }
 }
 
-/// Returns the response for a request that was not admitted.
-pub(super) fn refused(refusal: Refusal) -> Answered {
-    let (kind, code) = match refusal {
-        Refusal::Unauthorized => ("authentication_error", Json::from("invalid_api_key")),
-        Refusal::Busy => (SERVER, Json::from("overloaded")),
-        _ => (REQUEST, Json::Null),
-    };
-    let mut answer = Fault::new(refusal.status(), kind, code, refusal.to_string()).answer();
-    hints(refusal, answer.headers_mut());
-    answer
-}
-
-impl From<AssembleError> for Fault {
+impl From<AssembleError> for ApiError {
     fn from(error: AssembleError) -> Self {
         let message = match &error {
             AssembleError::Key(KeyError::Missing) => {
@@ -197,7 +173,7 @@ impl From<AssembleError> for Fault {
             AssembleError::Endpoint(error) => {
                 let message = error.to_string();
                 let status = StatusCode::INTERNAL_SERVER_ERROR;
-                return Self::new(status, SERVER, "bad_settings", message).pointless();
+                return Self::new(status, SERVER, "bad_settings", message).without_retry();
             }
         };
         let status = StatusCode::UNAUTHORIZED;
@@ -205,12 +181,12 @@ impl From<AssembleError> for Fault {
     }
 }
 
-impl From<UnknownModel> for Fault {
+impl From<UnknownModel> for ApiError {
     fn from(unknown: UnknownModel) -> Self {
         let message = unknown.to_string();
-        let mut fault = Self::new(StatusCode::NOT_FOUND, REQUEST, "model_not_found", message);
-        fault.body["error"]["param"] = "model".into();
-        fault.body["error"]["nearest"] = unknown.suggestions.into();
-        fault
+        let mut error = Self::new(StatusCode::NOT_FOUND, REQUEST, "model_not_found", message);
+        error.body["error"]["param"] = "model".into();
+        error.body["error"]["nearest"] = unknown.suggestions.into();
+        error
     }
 }
