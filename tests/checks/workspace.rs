@@ -30,7 +30,13 @@ const DEPENDENCIES: &[(&str, &[&str])] = &[
     ("foundation", &[]),
     (
         "test-support",
-        &["agent", "agent-tools", "cursor-sidecar", "cursor-sim"],
+        &[
+            "agent",
+            "agent-tools",
+            "cursor-client",
+            "cursor-sidecar",
+            "cursor-sim",
+        ],
     ),
     ("xtask", &["cursor-proto"]),
 ];

@@ -106,7 +106,7 @@ fn no_page_of_the_website_is_requested() {
     website.set_nonblocking(true).unwrap();
     let url = format!("http://{}", website.local_addr().unwrap());
     let simulator = Simulator::responder(Transport::Http1);
-    let mut talk = Talk::new(&simulator, "s", &[("CURSOR_WEBSITE_URL", &url)]);
+    let mut talk = RpcSession::new(&simulator, "s", &[("CURSOR_WEBSITE_URL", &url)]);
     let listed = talk.host.call("models/list", json!({"refresh": true}));
     assert_eq!(listed["result"]["source"], "live", "{listed}");
     let taken = talk.say("go");

@@ -9,7 +9,6 @@ use crate::message::Message;
 use crate::run::{Command, UserMessage};
 use crate::turn::request::{TurnEvent, TurnRequest};
 use crate::turn::steer::{Source, Undelivered};
-use agent_tools::bridge::HostResult;
 
 impl Live {
     /// Queues text that the checkpoint includes and the host does not have: the answer starts with
