@@ -16,7 +16,7 @@ use test_support::simulator::Transport;
 const NEWER: &str = r#"{ send_hex = "1205 0805 9a0600" }, { expect_client = { execClientControlMessage = { throw = { id = 5 } } } }, { send_hex = "3a05 0809 e20300" }, { expect_client = { interactionResponse = { id = 9 } } }, { send_hex = "0a09 0a07 0a02 6f6b 900301" }, { send_hex = "0a09 0a07 0a02 6f6b 900301" }, { usage = {} }, { end = true }"#;
 
 #[test]
-fn what_is_met_is_told_in_the_report_by_the_command_and_by_the_doctor() {
+fn drift_is_reported_by_the_report_the_command_and_the_doctor() {
     let simulator = playing(Transport::Http1, NEWER);
     let state = tempfile::tempdir().unwrap();
     let place = state.path().to_str().unwrap();
@@ -165,7 +165,7 @@ fn a_schema_that_only_grew_breaks_nothing() {
 }
 
 #[test]
-fn a_schema_that_changed_breaks_and_says_where() {
+fn an_incompatible_schema_change_fails_and_names_the_place() {
     let changed = listing(&[
         (
             "agent.v1.TextDeltaUpdate\n 2 is_server_notice bool\n 1 text string",
@@ -213,7 +213,7 @@ fn a_schema_that_changed_breaks_and_says_where() {
 }
 
 #[test]
-fn a_file_that_is_no_listing_is_told_in_one_line() {
+fn a_file_that_is_no_listing_is_reported_in_one_line() {
     let cases: [(&[u8], &str); 4] = [
         (
             b"",

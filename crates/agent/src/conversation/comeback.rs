@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn s12_text_between_calls_is_kept_and_results_are_sent_separately() {
+    fn text_between_calls_is_kept_and_results_are_sent_separately() {
         let messages = rounds();
         let lost = Comeback::read(&messages).unwrap();
         let history = lost.history();
@@ -424,7 +424,7 @@ mod tests {
     }
 
     #[test]
-    fn s30_images_of_results_and_messages_are_sent() {
+    fn images_of_results_and_messages_are_sent() {
         let picture = json!({"type": "image", "data": PNG, "mimeType": "image/png"});
         let mut messages = rounds();
         messages[2] = json!({"role": "user", "content": [{"type": "text", "text": "go"}, picture]});
